@@ -1,0 +1,210 @@
+"""One protocol for whatever does the work: a model API, a coding CLI, or nobody clever at all.
+
+Only the types of this module leave a backend; a library's own never do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias
+
+from pydantic import BaseModel
+
+
+class Purpose(StrEnum):
+    """Why a model is called; usage is counted by it."""
+
+    PLAN = "plan"
+    STEP = "step"
+    CHAT = "chat"
+    INTENT = "intent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """An image for the model, by absolute path."""
+
+    path: Path
+    mime: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """Something the model may do. `schema` is the JSON schema of its arguments; `run` gets them
+    checked against it, and returns text for the model, an error text included."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    run: ToolRun
+
+
+class ToolRun(Protocol):
+    async def __call__(self, arguments: Mapping[str, Any]) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Where a run ends by itself. `seconds` is wall time."""
+
+    turns: int = 20
+    output_tokens: int = 8192
+    seconds: float = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """One thing asked of a backend.
+
+    `history` is what `RunResult.new_history` of earlier runs of the same session returned,
+    joined in order: opaque JSON values, portable between the model APIs. `result` asks for a
+    validated answer of that type; without it the answer is text. `language` is what the person
+    reads (`zh` or `en`). `workspace` is where files may be touched.
+    """
+
+    purpose: Purpose
+    prompt: str
+    system: str
+    model: str
+    language: str
+    workspace: Path | None = None
+    pictures: tuple[Picture, ...] = ()
+    history: Sequence[Any] = ()
+    tools: tuple[Tool, ...] = ()
+    result: type[BaseModel] | None = None
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextDelta:
+    """More of the answer's text."""
+
+    text: str
+    kind: Literal["text"] = "text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolStarted:
+    call_id: str
+    name: str
+    title: str
+    kind: Literal["tool_started"] = "tool_started"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFinished:
+    call_id: str
+    good: bool
+    summary: str
+    kind: Literal["tool_finished"] = "tool_finished"
+
+
+AgentEvent: TypeAlias = TextDelta | ToolStarted | ToolFinished
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens of one run, all its requests together. `input_tokens` includes cache reads and
+    writes; `cost` is US dollars, None where no price is known."""
+
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """How a run ended well. `value` is the validated answer if one was asked for, else None;
+    `new_history` is what this run adds to the session."""
+
+    text: str
+    value: BaseModel | None
+    model: str
+    usage: Usage
+    new_history: tuple[Any, ...]
+
+
+class BackendError(Exception):
+    """Base of what a run may raise. `hint` is a catalogue key: what the Boss can do about it.
+    `usage` is what was spent all the same."""
+
+    hint = "backend.failed"
+
+    def __init__(self, message: str, *, usage: Usage | None = None) -> None:
+        self.usage = usage or Usage()
+        super().__init__(message)
+
+
+class BackendUnavailable(BackendError):
+    """Overloaded, unreachable, 5xx, rate limited. `retry_after` in seconds where it says so."""
+
+    hint = "backend.unavailable"
+
+    def __init__(
+        self, message: str, *, usage: Usage | None = None, retry_after: float | None = None
+    ) -> None:
+        self.retry_after = retry_after
+        super().__init__(message, usage=usage)
+
+
+class BackendDenied(BackendError):
+    """Wrong or missing key, no such model, no permission, no money: repeating will not help."""
+
+    hint = "backend.denied"
+
+
+class BadAnswer(BackendError):
+    """Empty, cut off, refused, or not of the asked form even after one re-ask."""
+
+    hint = "backend.bad_answer"
+
+
+class LimitReached(BackendError):
+    """Turns, tokens or time ran out."""
+
+    hint = "backend.limit"
+
+
+class Run(Protocol):
+    """A run under way. Iterate `events` to its end, then read `result`; leaving the context or
+    cancelling the task really ends the call on the wire."""
+
+    @property
+    def events(self) -> AsyncIterator[AgentEvent]: ...
+
+    @property
+    def result(self) -> RunResult:
+        """Valid once `events` has ended without raising."""
+        ...
+
+
+class Backend(Protocol):
+    """`name` is what people type after `/backend`; `models` are those known by name."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def models(self) -> tuple[str, ...]: ...
+
+    def run(self, request: RunRequest) -> AbstractAsyncContextManager[Run]:
+        """Raises BackendError, here or from `events`; never a library's own exception."""
+        ...
+
+    async def check(self) -> str:
+        """Empty if ready to work, else a catalogue key that says what is missing."""
+        ...
+
+
+def title_of(name: str, arguments: Mapping[str, Any]) -> str:
+    """One short line for a card about a tool call."""
+    first = next((str(value) for value in arguments.values() if isinstance(value, str)), "")
+    return f"{name} {first[:60]}".rstrip()

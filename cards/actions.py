@@ -1,0 +1,182 @@
+"""What a button means. The platform only ever sees the opaque token it is stored under."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias
+
+from storage.records.people import Role
+from storage.records.tasks import Priority
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Action:
+    """Rules common to all: `single_use` tokens settle at the first press; `needs` is the least
+    role that may press; `command` is what to type where there are no buttons."""
+
+    single_use: ClassVar[bool] = True
+    needs: ClassVar[Role] = Role.MEMBER
+
+    @property
+    def command(self) -> str:
+        return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartTask(_Action):
+    """Consent to work that was proposed."""
+
+    text: str
+    priority: Priority = Priority.IMPORTANT
+    model: str = ""
+    kind: Literal["start_task"] = "start_task"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JustTalk(_Action):
+    """Decline a proposal: answer the text as talk instead."""
+
+    text: str
+    kind: Literal["just_talk"] = "just_talk"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTask(_Action):
+    """A form that asks what to do; the press carries `text` and `priority`."""
+
+    kind: Literal["new_task"] = "new_task"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowTask(_Action):
+    single_use: ClassVar[bool] = False
+    task_id: str
+    kind: Literal["show_task"] = "show_task"
+
+    @property
+    def command(self) -> str:
+        return f"/get {self.task_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowLogs(_Action):
+    single_use: ClassVar[bool] = False
+    task_id: str
+    kind: Literal["show_logs"] = "show_logs"
+
+    @property
+    def command(self) -> str:
+        return f"/logs {self.task_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseTask(_Action):
+    task_id: str
+    kind: Literal["pause_task"] = "pause_task"
+
+    @property
+    def command(self) -> str:
+        return f"/pause {self.task_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeTask(_Action):
+    task_id: str
+    kind: Literal["resume_task"] = "resume_task"
+
+    @property
+    def command(self) -> str:
+        return f"/resume {self.task_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopTask(_Action):
+    task_id: str
+    kind: Literal["stop_task"] = "stop_task"
+
+    @property
+    def command(self) -> str:
+        return f"/stop {self.task_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryTask(_Action):
+    task_id: str
+    kind: Literal["retry_task"] = "retry_task"
+
+    @property
+    def command(self) -> str:
+        return f"/retry {self.task_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPriority(_Action):
+    task_id: str
+    priority: Priority
+    kind: Literal["set_priority"] = "set_priority"
+
+    @property
+    def command(self) -> str:
+        return f"/priority {self.task_id} {self.priority}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListTasks(_Action):
+    """A page of the task list, turned in place. `page` counts from 1."""
+
+    single_use: ClassVar[bool] = False
+    page: int = 1
+    status: str = ""
+    kind: Literal["list_tasks"] = "list_tasks"
+
+    @property
+    def command(self) -> str:
+        return f"/list {self.status}".rstrip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decide(_Action):
+    """Settle one approval request, and no other."""
+
+    approval_id: str
+    approve: bool
+    kind: Literal["decide"] = "decide"
+
+    @property
+    def command(self) -> str:
+        return f"/{'approve' if self.approve else 'reject'} {self.approval_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PickModel(_Action):
+    """Choose the chat's model; the press carries the model's name, or `auto`."""
+
+    single_use: ClassVar[bool] = False
+    kind: Literal["pick_model"] = "pick_model"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer(_Action):
+    """Answer a question the worker asked; the press carries the option, or `value` does."""
+
+    question_id: str
+    value: str = ""
+    kind: Literal["answer"] = "answer"
+
+
+Action: TypeAlias = (
+    StartTask
+    | JustTalk
+    | NewTask
+    | ShowTask
+    | ShowLogs
+    | PauseTask
+    | ResumeTask
+    | StopTask
+    | RetryTask
+    | SetPriority
+    | ListTasks
+    | Decide
+    | PickModel
+    | Answer
+)

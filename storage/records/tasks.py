@@ -1,0 +1,218 @@
+"""The task: queue row, checkpoint and card at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NewType
+
+from storage.records.people import ChatId, PersonId
+
+TaskId = NewType("TaskId", str)
+
+
+class Priority(StrEnum):
+    """`rank` orders the queue; lower runs first."""
+
+    URGENT = "urgent"
+    IMPORTANT = "important"
+    NORMAL = "normal"
+
+    @property
+    def rank(self) -> int:
+        return _RANKS[self]
+
+    @classmethod
+    def named(cls, word: str) -> Priority | None:
+        """The priority a person means by `word`, in either language, or None."""
+        return _PRIORITY_WORDS.get(word.strip().lower())
+
+
+class TaskStatus(StrEnum):
+    """Where a task stands. `running` covers planning and doing; the task's phase tells which."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    WAITING = "waiting"
+    PAUSED = "paused"
+    BLOCKED = "blocked"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        return self in {TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED}
+
+    @classmethod
+    def named(cls, word: str) -> TaskStatus | None:
+        """The status a person means by `word`, in either vocabulary, or None."""
+        return _STATUS_WORDS.get(word.strip().lower())
+
+
+class Phase(StrEnum):
+    QUEUED = "queued"
+    PLANNING = "planning"
+    DOING = "doing"
+    ENDED = "ended"
+
+
+class Control(StrEnum):
+    """What a person wants of a running task, obeyed at the next step boundary."""
+
+    RUN = "run"
+    PAUSE = "pause"
+    STOP = "stop"
+    YIELD = "yield"
+
+
+class NodeStatus(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    WAITING = "waiting"
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+    @property
+    def is_settled(self) -> bool:
+        return self in {NodeStatus.DONE, NodeStatus.SKIPPED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTask:
+    """A task that is asked for. `source` names the message or press that asked: the same source
+    makes the same task, however often it is delivered."""
+
+    title: str
+    instruction: str
+    priority: Priority
+    chat_id: ChatId
+    created_by: PersonId
+    source: str
+    reply_to: str = ""
+    project_dir: str = ""
+    model: str = ""
+    backend: str = ""
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One piece of work. `epoch` grows with every claim and fences late writers;
+    `graph_version` is 0 until there is a plan; `files` are relative to the data directory."""
+
+    id: TaskId
+    title: str
+    instruction: str
+    priority: Priority
+    status: TaskStatus
+    status_reason: str
+    phase: Phase
+    control: Control
+    chat_id: ChatId
+    reply_to: str
+    created_by: PersonId
+    project_dir: str
+    model: str
+    backend: str
+    files: tuple[str, ...]
+    graph_version: int
+    epoch: int
+    failures_in_row: int
+    replans: int
+    summary: str
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right to move one task on. Lost as soon as someone else claims it."""
+
+    task_id: TaskId
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRun:
+    """What became of one node of a task's graph. `path` is the node's id, with `[n]` for rounds."""
+
+    task_id: TaskId
+    path: str
+    status: NodeStatus
+    attempt: int
+    output: Mapping[str, Any]
+    error: str
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """One version of a task's plan, as data."""
+
+    task_id: TaskId
+    version: int
+    body: Mapping[str, Any]
+    reason: str
+    author: str
+
+
+class EventKind(StrEnum):
+    CREATED = "created"
+    STARTED = "started"
+    PLANNED = "planned"
+    STEP_STARTED = "step_started"
+    STEP_DONE = "step_done"
+    STEP_FAILED = "step_failed"
+    PAUSED = "paused"
+    RESUMED = "resumed"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    BLOCKED = "blocked"
+    CANCELLED = "cancelled"
+    REORDERED = "reordered"
+    RECOVERED = "recovered"
+    NOTE = "note"
+
+    @property
+    def is_ending(self) -> bool:
+        """True where the Boss is owed a message of its own, not just a card edit."""
+        return self in {EventKind.COMPLETED, EventKind.FAILED, EventKind.BLOCKED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskEvent:
+    """A line of a task's history, written in the transaction that made it true."""
+
+    id: int
+    task_id: TaskId
+    kind: EventKind
+    text: str
+    at: datetime
+
+
+_RANKS = {Priority.URGENT: 1, Priority.IMPORTANT: 2, Priority.NORMAL: 3}
+
+_PRIORITY_WORDS = {
+    **dict.fromkeys(("urgent", "high", "紧急", "急", "高优", "1"), Priority.URGENT),
+    **dict.fromkeys(("important", "medium", "重要", "2"), Priority.IMPORTANT),
+    **dict.fromkeys(("normal", "low", "普通", "3"), Priority.NORMAL),
+}
+
+_STATUS_WORDS = {
+    **dict.fromkeys(("pending", "待开始", "queued"), TaskStatus.PENDING),
+    **dict.fromkeys(
+        ("running", "进行中", "planning", "developing", "reviewing"), TaskStatus.RUNNING
+    ),
+    **dict.fromkeys(("waiting", "等待", "等待中"), TaskStatus.WAITING),
+    **dict.fromkeys(("paused", "已暂停", "暂停"), TaskStatus.PAUSED),
+    **dict.fromkeys(("blocked", "阻塞"), TaskStatus.BLOCKED),
+    **dict.fromkeys(("completed", "done", "已完成", "完成"), TaskStatus.COMPLETED),
+    **dict.fromkeys(("failed", "失败"), TaskStatus.FAILED),
+    **dict.fromkeys(("cancelled", "canceled", "stopped", "已取消", "取消"), TaskStatus.CANCELLED),
+}
