@@ -64,7 +64,10 @@ class RunRequest:
     `history` is what `RunResult.new_history` of earlier runs of the same session returned,
     joined in order: opaque JSON values, portable between the model APIs. `result` asks for a
     validated answer of that type; without it the answer is text. `language` is what the person
-    reads (`zh` or `en`). `workspace` is where files may be touched.
+    reads (`zh` or `en`). `workspace` is where files may be touched. `facts` say as data what the
+    prompt says in words, for a backend that cannot read: `{"instruction", "step": {"title",
+    "detail"}, "done": [{"title", "summary", "files"}]}` for a step, `{"text"}` for the other
+    purposes; the model APIs ignore them.
     """
 
     purpose: Purpose
@@ -78,6 +81,7 @@ class RunRequest:
     tools: tuple[Tool, ...] = ()
     result: type[BaseModel] | None = None
     limits: Limits = field(default_factory=Limits)
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,91 @@
+"""The forms in which a model answers; their docstrings and limits are what the model reads."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+MAX_STEPS = 30
+MAX_TITLE = 200
+MAX_TEXT = 20_000
+MAX_FILES = 50
+
+Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_TITLE)]
+Text = Annotated[str, StringConstraints(strip_whitespace=True, max_length=MAX_TEXT)]
+FilePath = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
+
+
+class PlanStep(BaseModel):
+    """One step of a plan: work that ends with something to show."""
+
+    model_config = ConfigDict(strict=True)
+
+    title: Line = Field(description="What the step does, in a few words, in the Boss's language.")
+    detail: Text = Field(default="", description="All that the one who does the step must know.")
+    repeatable: bool = Field(
+        default=True,
+        description="False if doing the step twice does harm: sending, paying, deleting.",
+    )
+
+
+class PlanAnswer(BaseModel):
+    """How a task will be done: steps in order, or the answer at once where no work is needed."""
+
+    model_config = ConfigDict(strict=True)
+
+    plan: Text = Field(default="", description="The approach in one to three sentences.")
+    steps: list[PlanStep] = Field(
+        default_factory=list,
+        max_length=MAX_STEPS,
+        description="The steps in order. Empty only if `answer` already says everything.",
+    )
+    answer: Text = Field(
+        default="", description="The complete answer, if the task needs no step at all."
+    )
+
+    @model_validator(mode="after")
+    def _says_something(self) -> PlanAnswer:
+        if not self.steps and not self.answer:
+            raise ValueError("give at least one step, or the complete answer")
+        return self
+
+
+class StepAnswer(BaseModel):
+    """What became of one step. `done` only if the step's work really is done."""
+
+    model_config = ConfigDict(strict=True)
+
+    status: Literal["done", "error", "blocked"] = Field(
+        description=(
+            "done: the work is finished. error: it was tried and failed."
+            " blocked: it cannot go on without something only the Boss can give."
+        )
+    )
+    summary: Annotated[
+        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_TEXT)
+    ] = Field(description="What was done and found, or what went wrong, for the Boss to read.")
+    files: list[FilePath] = Field(
+        default_factory=list,
+        max_length=MAX_FILES,
+        description="Files made or changed, as paths relative to the workspace.",
+    )
+    needs_replan: bool = Field(
+        default=False, description="True if the remaining steps no longer fit what was found."
+    )
+
+
+class Intent(BaseModel):
+    """Whether a message is talk to be answered, or work to be queued as a task."""
+
+    model_config = ConfigDict(strict=True)
+
+    kind: Literal["talk", "task"] = Field(
+        description="task only if the message asks for work that leaves a result behind."
+    )
+    title: Annotated[str, StringConstraints(strip_whitespace=True, max_length=MAX_TITLE)] = Field(
+        default="", description="A short title for the task, in the Boss's language."
+    )
+    priority: Literal["urgent", "important", "normal"] | None = Field(
+        default=None, description="Only if the message itself says how urgent it is."
+    )
