@@ -196,6 +196,66 @@ class TaskEvent:
     at: datetime
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One line of a task's plan with what became of it. `files` are relative to the data
+    directory."""
+
+    path: str
+    title: str
+    status: NodeStatus
+    summary: str = ""
+    error: str = ""
+    files: tuple[str, ...] = ()
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What something has cost so far. `cost_micros` is US dollars in millionths; `unpriced`
+    counts calls of models whose price nobody knows."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_micros: int = 0
+    unpriced: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskView:
+    """All that a card about a task shows. `plan` is the plan in one line; `ahead` is how many
+    tasks run before it while it is pending."""
+
+    task: Task
+    plan: str
+    steps: tuple[Step, ...]
+    spent: Spent
+    ahead: int = 0
+
+    @property
+    def done(self) -> int:
+        return sum(step.status.is_settled for step in self.steps)
+
+    @property
+    def percent(self) -> int:
+        """Whole percent of the plan that is done; 0 while there is none."""
+        if self.task.status is TaskStatus.COMPLETED:
+            return 100
+        return 100 * self.done // len(self.steps) if self.steps else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPage:
+    """`page` counts from 1; `total` is how many tasks there are on all pages."""
+
+    tasks: tuple[Task, ...]
+    page: int
+    pages: int
+    total: int
+
+
 _RANKS = {Priority.URGENT: 1, Priority.IMPORTANT: 2, Priority.NORMAL: 3}
 
 _PRIORITY_WORDS = {

@@ -1,0 +1,227 @@
+"""What handlers need from the world. The engine and storage satisfy these by shape."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, TypeAlias
+
+from storage.records.approvals import Approval
+from storage.records.people import (
+    Channel,
+    Chat,
+    ChatId,
+    ChatSettings,
+    Language,
+    Pairing,
+    Person,
+    PersonId,
+    Role,
+)
+from storage.records.status import CostReport, ModelChoice, SystemStatus
+from storage.records.tasks import (
+    NewTask,
+    Priority,
+    Task,
+    TaskEvent,
+    TaskId,
+    TaskPage,
+    TaskStatus,
+    TaskView,
+)
+
+Show: TypeAlias = Callable[[str], Awaitable[None]]
+"""Shows the answer so far."""
+
+
+class Tasks(Protocol):
+    """Every call checks that `by` may see or move the task: its maker, anybody in its chat, or
+    an owner. Others get NotFound. Moves raise WrongState where the task's state forbids them;
+    moved again by the same `source` they change nothing and return the task."""
+
+    async def create(self, new: NewTask) -> Task: ...
+
+    async def find(self, prefix: str, *, by: Person, chat: ChatId) -> Task:
+        """By id or its beginning, with or without `task-`. NotFound, AmbiguousId."""
+        ...
+
+    async def page(
+        self, *, by: Person, chat: ChatId, status: TaskStatus | None, page: int, size: int
+    ) -> TaskPage:
+        """Unfinished first, newest first; a page too far gives the last one."""
+        ...
+
+    async def view(self, task_id: TaskId) -> TaskView: ...
+
+    async def events(self, task_id: TaskId, limit: int) -> Sequence[TaskEvent]:
+        """The newest `limit`, oldest of them first."""
+        ...
+
+    async def pause(self, task: Task, *, by: Person, source: str, reason: str = "") -> Task: ...
+
+    async def resume(self, task: Task, *, by: Person, source: str) -> Task: ...
+
+    async def stop(self, task: Task, *, by: Person, source: str) -> Task: ...
+
+    async def retry(self, task: Task, *, by: Person, source: str) -> Task: ...
+
+    async def set_priority(
+        self, task: Task, priority: Priority, *, by: Person, source: str
+    ) -> Task: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Something said in a chat that wants an answer. `model` and `backend` are this message's
+    own choice, empty for the chat's. `settle` True forbids proposing a task."""
+
+    person: Person
+    chat: Chat
+    text: str
+    language: Language
+    source: str
+    files: tuple[str, ...] = ()
+    model: str = ""
+    backend: str = ""
+    settle: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """The talk amounts to work: ask before starting it."""
+
+    title: str
+    text: str
+    priority: Priority
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """`interrupted` means a newer message, or /stop, cut the answer short: `text` is as far as
+    it came, and is to be shown no further where it was /stop."""
+
+    text: str
+    proposal: Proposal | None = None
+    interrupted: bool = False
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TalkState:
+    turns: int
+    model: ModelChoice
+    started_at: datetime
+    last_used_at: datetime
+
+
+class Talk(Protocol):
+    """Conversations with the model, one session per chat. Failures raise BackendFailure."""
+
+    async def answer(self, question: Question, show: Show) -> Answered: ...
+
+    def interrupt(self, chat_id: ChatId) -> bool:
+        """Cut the answer being made in this chat short, if there is one."""
+        ...
+
+    async def reset(self, chat_id: ChatId) -> bool:
+        """Begin a new session; False if there was none."""
+        ...
+
+    async def state(self, chat_id: ChatId) -> TalkState | None: ...
+
+
+class BackendFailure(Exception):
+    """A model or CLI could not do it. `hint` is the catalogue key of what to do about it,
+    `facts` its facts."""
+
+    def __init__(self, hint: str, **facts: object) -> None:
+        self.hint = hint
+        self.facts = facts
+        super().__init__(hint)
+
+
+class Models(Protocol):
+    def choices(self) -> Sequence[ModelChoice]:
+        """All that is configured, the default first."""
+        ...
+
+    def pick(self, name: str) -> ModelChoice | None:
+        """What a person means by `opus`, `offline`, `openai` or `anthropic:claude-…`."""
+        ...
+
+
+class People(Protocol):
+    async def who(self, channel: Channel, external_id: str) -> Person | None: ...
+
+    async def get(self, person_id: PersonId) -> Person: ...
+
+    async def chat(self, chat_id: ChatId) -> Chat: ...
+
+    async def private_chats(self, role: Role) -> Sequence[Chat]:
+        """Where people of that role can be told something in private."""
+        ...
+
+    async def adjust(self, chat: Chat, settings: ChatSettings) -> Chat: ...
+
+    async def speak(self, person: Person, language: Language) -> None:
+        """Remember the person's language."""
+        ...
+
+
+class Pairings(Protocol):
+    async def ask(
+        self, channel: Channel, external_id: str, name: str, chat_id: ChatId, *, now: datetime
+    ) -> tuple[Pairing, bool]:
+        """The stranger's pending request, made if there is none; True if it is new. Codes last
+        an hour. Its approval row is made with it."""
+        ...
+
+    async def find(self, code: str, *, now: datetime) -> Pairing:
+        """Case and blanks do not matter. NotFound if unknown, decided or expired."""
+        ...
+
+    async def approval(self, pairing: Pairing) -> Approval: ...
+
+
+class Approvals(Protocol):
+    async def waiting(self, *, by: Person, chat: ChatId | None) -> Sequence[Approval]:
+        """Those this person may decide, oldest first; in one chat, or everywhere."""
+        ...
+
+    async def find(self, prefix: str) -> Approval: ...
+
+    async def decide(
+        self, approval: Approval, *, approve: bool, by: Person, source: str, reason: str = ""
+    ) -> Approval:
+        """Settle it and do what follows from it, in one transaction. The first decision wins:
+        WrongState tells of an earlier one. Forbidden if `by` is not an approver."""
+        ...
+
+
+class Forbidden(Exception):
+    """This person may not do that."""
+
+
+class Costs(Protocol):
+    async def report(self, *, by: Person, chat: ChatId) -> CostReport:
+        """An owner sees all; a member what they asked for."""
+        ...
+
+
+class System(Protocol):
+    async def status(self, *, by: Person) -> SystemStatus: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """Everything handlers may use, plugged in by `bot.app`."""
+
+    tasks: Tasks
+    talk: Talk
+    models: Models
+    people: People
+    pairings: Pairings
+    approvals: Approvals
+    costs: Costs
+    system: System

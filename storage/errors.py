@@ -1,0 +1,64 @@
+"""What can go wrong below the SQL line."""
+
+from __future__ import annotations
+
+
+class StorageError(Exception):
+    """Base class, so callers can catch the whole floor."""
+
+
+class StoreUnavailable(StorageError):
+    """The store cannot be written or read now: disk full, file locked or damaged."""
+
+
+class StoreTooNew(StorageError):
+    """The database was made by a newer version; it has not been touched."""
+
+    def __init__(self, revision: str) -> None:
+        self.revision = revision
+        super().__init__(f"database revision {revision!r} is not known to this version")
+
+
+class HomeBusy(StorageError):
+    """Another program holds this data directory."""
+
+    def __init__(self, path: str, pid: str) -> None:
+        self.path = path
+        self.pid = pid
+        super().__init__(f"{path} is in use by process {pid}")
+
+
+class NotFound(StorageError):
+    """There is no such thing. `noun` names the kind, `key` what was asked for."""
+
+    def __init__(self, noun: str, key: str) -> None:
+        self.noun = noun
+        self.key = key
+        super().__init__(f"no {noun} {key!r}")
+
+
+class AmbiguousId(StorageError):
+    """A prefix fits several ids; `candidates` are at most five of them."""
+
+    def __init__(self, prefix: str, candidates: tuple[str, ...]) -> None:
+        self.prefix = prefix
+        self.candidates = candidates
+        super().__init__(f"{prefix!r} fits {', '.join(candidates)}")
+
+
+class LostLease(StorageError):
+    """Someone else moved this task on; nothing was written."""
+
+    def __init__(self, task_id: str) -> None:
+        self.task_id = task_id
+        super().__init__(f"the lease on {task_id} is lost")
+
+
+class WrongState(StorageError):
+    """The thing is not in a state that allows this. `state` is the one it is in."""
+
+    def __init__(self, noun: str, key: str, state: str) -> None:
+        self.noun = noun
+        self.key = key
+        self.state = state
+        super().__init__(f"{noun} {key} is {state}")
