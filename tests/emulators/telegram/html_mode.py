@@ -15,7 +15,9 @@ _KINDS = {
     "tg-spoiler": "spoiler", "code": "code", "pre": "pre", "blockquote": "blockquote",
     "a": "text_link", "span": "spoiler", "tg-emoji": "custom_emoji", "tg-time": "date_time",
 }  # fmt: skip
-_TOKEN = re.compile(r"<(/?)([a-zA-Z0-9-]*)([^>]*)>|<|&(?:lt|gt|amp|quot|#\d+|#x[0-9a-fA-F]+);|[^<&]+|&")
+_TOKEN = re.compile(
+    r"<(/?)([a-zA-Z0-9-]*)([^>]*)>|<|&(?:lt|gt|amp|quot|#\d+|#x[0-9a-fA-F]+);|[^<&]+|&"
+)
 _ATTRIBUTE = re.compile(r"([a-zA-Z-]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|(\S+)))?")
 
 
@@ -35,7 +37,9 @@ class _Html:
         for token in _TOKEN.finditer(self._source):
             self._take(token)
         if self._open:
-            raise unparsable(f"Can't find end tag corresponding to start tag \"{self._open[-1][0]}\"")
+            raise unparsable(
+                f'Can\'t find end tag corresponding to start tag "{self._open[-1][0]}"'
+            )
         return "".join(self._parts), self._entities
 
     def _take(self, token: re.Match[str]) -> None:

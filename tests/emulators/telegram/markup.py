@@ -12,7 +12,15 @@ Keyboard = list[list[dict[str, Any]]]
 
 MAX_BUTTONS = 100
 MAX_DATA = 64
-_PURPOSES = ("callback_data", "url", "switch_inline_query", "web_app", "copy_text", "login_url", "pay")
+_PURPOSES = (
+    "callback_data",
+    "url",
+    "switch_inline_query",
+    "web_app",
+    "copy_text",
+    "login_url",
+    "pay",
+)
 
 
 def read_keyboard(form: Form) -> Keyboard:
@@ -33,14 +41,15 @@ def read_keyboard(form: Form) -> Keyboard:
 
 def _check_button(button: dict[str, Any]) -> None:
     if is_empty(str(button.get("text", ""))):
-        raise bad_request("can't parse inline keyboard button: Field \"text\" must be non-empty")
+        raise bad_request('can\'t parse inline keyboard button: Field "text" must be non-empty')
     if not any(purpose in button for purpose in _PURPOSES):
         raise bad_request(
-            "can't parse inline keyboard button:"
-            " Text buttons are unallowed in the inline keyboard"
+            "can't parse inline keyboard button: Text buttons are unallowed in the inline keyboard"
         )
     data = button.get("callback_data")
     if data is not None and not 1 <= len(str(data).encode()) <= MAX_DATA:
         raise bad_request("BUTTON_DATA_INVALID")
     if "url" in button and not str(button["url"]).startswith(("http://", "https://", "tg://")):
-        raise bad_request(f"inline keyboard button URL '{button['url']}' is invalid: Wrong HTTP URL")
+        raise bad_request(
+            f"inline keyboard button URL '{button['url']}' is invalid: Wrong HTTP URL"
+        )

@@ -14,9 +14,12 @@ MAX_CAPTION = 1024
 MAX_ENTITIES = 100
 
 _TYPES = frozenset(
-    "mention hashtag cashtag bot_command url email phone_number bold italic underline"
-    " strikethrough spoiler blockquote expandable_blockquote code pre text_link text_mention"
-    " custom_emoji date_time".split()
+    {
+        *("mention", "hashtag", "cashtag", "bot_command", "url", "email", "phone_number"),
+        *("bold", "italic", "underline", "strikethrough", "spoiler", "code", "pre"),
+        *("blockquote", "expandable_blockquote", "text_link", "text_mention"),
+        *("custom_emoji", "date_time"),
+    }
 )
 _INVISIBLE = " \t\r\n\v\f\u00a0\u200b\u200c\u200d\u200e\u200f\u2060\ufeff\u2800"
 _HOST = re.compile(r"[^\s/?#@:\[\]]+\.[^\s/?#@:\[\].]+")
@@ -64,7 +67,7 @@ def _check_entity(text: str, entity: Entity) -> None:
         raise bad_request("can't parse MessageEntity: Unsupported type specified")
     for name, value in (("offset", offset), ("length", length)):
         if not isinstance(value, int):
-            raise bad_request(f'can\'t parse MessageEntity: Can\'t find field "{name}"')
+            raise bad_request(f"can't parse MessageEntity: Can't find field \"{name}\"")
     assert isinstance(offset, int)
     assert isinstance(length, int)
     if offset < 0 or length <= 0:

@@ -1,0 +1,219 @@
+"""Chats and the messages in them, as a test looks at them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.emulators.telegram.forms import Upload
+from tests.emulators.telegram.markup import Keyboard
+from tests.emulators.telegram.signals import Changes
+from tests.emulators.telegram.texts import Entity, cut
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """What a message showed from `at` until the next edit."""
+
+    at: float
+    text: str
+    entities: list[Entity] = field(default_factory=list)
+    keyboard: Keyboard = field(default_factory=list)
+
+    def shows_same(self, other: Version) -> bool:
+        mine = (self.text, self.entities, self.keyboard)
+        return mine == (other.text, other.entities, other.keyboard)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Message:
+    """One message; `history` keeps every version it has shown."""
+
+    chat: Chat = field(repr=False)
+    id: int
+    sender: Json
+    history: list[Version]
+    media: Json = field(default_factory=dict)
+    upload: Upload | None = None
+    reply_to: int | None = None
+    thread: int | None = None
+    album: str | None = None
+    extra: Json = field(default_factory=dict)
+    reactions: list[str] = field(default_factory=list)
+    deleted: bool = False
+
+    @property
+    def text(self) -> str:
+        """The text now, or the caption of a medium."""
+        return self.history[-1].text
+
+    @property
+    def entities(self) -> list[Entity]:
+        return self.history[-1].entities
+
+    @property
+    def keyboard(self) -> Keyboard:
+        return self.history[-1].keyboard
+
+    @property
+    def buttons(self) -> list[str]:
+        return [button["text"] for row in self.keyboard for button in row]
+
+    @property
+    def from_bot(self) -> bool:
+        return bool(self.sender["is_bot"])
+
+    @property
+    def edits(self) -> int:
+        return len(self.history) - 1
+
+    def marked(self, kind: str) -> list[str]:
+        """The pieces of the text that carry an entity of this type."""
+        return [
+            cut(self.text, e["offset"], e["offset"] + e["length"])
+            for e in self.entities
+            if e["type"] == kind
+        ]
+
+    def button(self, label: str) -> Json:
+        """The newest button with this label; old versions count: old clients still show them."""
+        for version in reversed(self.history):
+            for row in version.keyboard:
+                for button in row:
+                    if button["text"] == label:
+                        return button
+        raise LookupError(f"no button {label!r} on {self!r}; it has {self.buttons}")
+
+    def as_json(self, *, quoted: bool = False) -> Json:
+        """The message as updates and answers carry it; a quoted one quotes nothing itself."""
+        shown = self.history[-1]
+        answer: Json = {
+            "message_id": self.id,
+            "from": self.sender,
+            "chat": self.chat.as_json(),
+            "date": int(self.history[0].at),
+            **self.media,
+            **self.extra,
+        }
+        name, entities = ("caption", "caption_entities") if self.media else ("text", "entities")
+        if shown.text:
+            answer[name] = shown.text
+        if shown.entities:
+            answer[entities] = shown.entities
+        if self.edits:
+            answer["edit_date"] = int(shown.at)
+        if self.album:
+            answer["media_group_id"] = self.album
+        if shown.keyboard:
+            answer["reply_markup"] = {"inline_keyboard": shown.keyboard}
+        if not quoted:
+            answer |= self._context()
+        return answer
+
+    def _context(self) -> Json:
+        """Thread and reply fields, with the two oddities clients trip over.
+
+        In a topic every message replies to the topic's first one; in a plain supergroup a reply
+        has a thread id which cannot be sent back.
+        """
+        context: Json = {}
+        quoted = self.reply_to
+        if self.thread is not None:
+            context |= {"message_thread_id": self.thread, "is_topic_message": True}
+            quoted = quoted or self.thread
+        elif quoted is not None and self.chat.kind == "supergroup":
+            context["message_thread_id"] = quoted
+        target = self.chat.find(quoted) if quoted else None
+        if target is not None:
+            context["reply_to_message"] = target.as_json(quoted=True)
+        return context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    at: float
+    draft_id: int
+    text: str
+    entities: list[Entity]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatAction:
+    at: float
+    action: str
+    thread: int | None
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Chat:
+    """A private chat, group or supergroup."""
+
+    id: int
+    kind: str
+    title: str
+    changes: Changes = field(repr=False)
+    language: str = ""
+    forum: bool = False
+    sees_all: bool = True
+    topics: dict[int, str] = field(default_factory=dict)
+    everything: list[Message] = field(default_factory=list, repr=False)
+    drafts: list[Draft] = field(default_factory=list, repr=False)
+    actions: list[ChatAction] = field(default_factory=list, repr=False)
+    closed_with: str = ""
+    migrated_to: int | None = None
+
+    @property
+    def messages(self) -> list[Message]:
+        """What the chat shows now, oldest first."""
+        return [message for message in self.everything if not message.deleted]
+
+    @property
+    def from_bot(self) -> list[Message]:
+        return [message for message in self.messages if message.from_bot]
+
+    @property
+    def last(self) -> Message:
+        """The newest message of the bot."""
+        return self.from_bot[-1]
+
+    def find(self, message_id: int) -> Message | None:
+        return next((m for m in self.messages if m.id == message_id), None)
+
+    def block(self) -> None:
+        """From now on the bot is refused here, as if blocked or thrown out."""
+        self.closed_with = (
+            "bot was blocked by the user"
+            if self.kind == "private"
+            else f"bot was kicked from the {self.kind} chat"
+        )
+
+    def unblock(self) -> None:
+        self.closed_with = ""
+
+    async def wait_for(self, accept: Callable[[Message], bool], timeout: float = 10) -> Message:
+        """The oldest message of the bot that satisfies `accept` as it is shown now."""
+
+        def look() -> Message | None:
+            return next((m for m in self.from_bot if accept(m)), None)
+
+        try:
+            return await self.changes.until(look, timeout)
+        except TimeoutError:
+            shown = "\n".join(f"  {m.id}: {m.text!r} {m.buttons}" for m in self.from_bot[-5:])
+            raise TimeoutError(f"no such message in {timeout} s; the bot wrote:\n{shown}") from None
+
+    async def wait_for_text(self, part: str, timeout: float = 10) -> Message:
+        return await self.wait_for(lambda message: part in message.text, timeout)
+
+    async def wait_until(self, holds: Callable[[], bool], timeout: float = 10) -> None:
+        """Wait for anything about this chat: drafts, actions, deletions."""
+        await self.changes.until(lambda: holds() or None, timeout)
+
+    def as_json(self) -> Json:
+        if self.kind == "private":
+            return {"id": self.id, "type": "private", "first_name": self.title}
+        answer: Json = {"id": self.id, "type": self.kind, "title": self.title}
+        return answer | ({"is_forum": True} if self.forum else {})

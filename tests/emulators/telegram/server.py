@@ -1,0 +1,165 @@
+"""HTTP in front of the emulated world: paths, mischief, answers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from tests.emulators.telegram.forms import Form, read_form
+from tests.emulators.telegram.methods.table import METHODS
+from tests.emulators.telegram.mischief import (
+    DropAfter,
+    DropBefore,
+    Garbage,
+    Hold,
+    Mischief,
+    RateLimit,
+    Refuse,
+    ServerError,
+    Slow,
+)
+from tests.emulators.telegram.refusals import ApiError, too_many_requests
+from tests.emulators.telegram.world import Call, World
+
+
+class BotApi:
+    """The ASGI application."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        try:
+            response = await self._route(request)
+        except ApiError as error:
+            response = JSONResponse(error.as_json(), status_code=error.code)
+        if response is None:
+            await _break_connection(send)
+            return
+        await response(scope, receive, send)
+
+    async def _route(self, request: Request) -> Response | None:
+        parts = request.url.path.strip("/").split("/")
+        if parts[0] == "file" and len(parts) > 2:
+            self._world.check_token(parts[1].removeprefix("bot"))
+            return self._download("/".join(parts[2:]))
+        if len(parts) != 2 or not parts[0].startswith("bot"):
+            raise ApiError(404, "Not Found")
+        return await self._call(parts[0].removeprefix("bot"), parts[1], request)
+
+    def _download(self, path: str) -> Response:
+        for stored in self._world.files.values():
+            if stored.path == path:
+                return Response(stored.upload.content, media_type="application/octet-stream")
+        raise ApiError(404, "Not Found")
+
+    async def _call(self, token: str, method: str, request: Request) -> Response | None:
+        form = await read_form(request)
+        call = Call(method=method, form=form, at=self._world.clock())
+        self._world.calls.append(call)
+        self._world.changes.tell()
+        try:
+            self._world.check_token(token)
+            response = await self._misbehave_or_answer(method, form)
+        except ApiError as error:
+            call.error = error.description
+            call.status = error.code
+            raise
+        call.status = response.status_code if response is not None else 0
+        return response
+
+    async def _misbehave_or_answer(self, method: str, form: Form) -> Response | None:
+        self._check_ban(form)
+        match mischief := self._world.plans.take(method):
+            case None | Hold() | Slow() | DropAfter():
+                answer = await self._answer(method, form)
+                return await self._deliver(mischief, answer)
+            case DropBefore():
+                return None
+            case Garbage(body=body, code=code):
+                return Response(body, status_code=code)
+            case ServerError(code=code, description=description):
+                raise ApiError(code, description)
+            case Refuse(error=error):
+                raise error
+            case RateLimit(retry_after=seconds):
+                self._world.bans.start(form.text("chat_id"), self._world.clock() + seconds)
+                raise too_many_requests(seconds)
+
+    async def _deliver(
+        self, mischief: Hold | Slow | DropAfter | None, answer: Any
+    ) -> Response | None:
+        match mischief:
+            case DropAfter():
+                return None
+            case Hold(entered=entered, gate=gate):
+                entered.set()
+                await gate.wait()
+            case Slow(seconds=seconds):
+                await asyncio.sleep(seconds)
+            case None:
+                pass
+        return JSONResponse({"ok": True, "result": answer})
+
+    async def _answer(self, method: str, form: Form) -> Any:
+        run = METHODS.get(method.lower())
+        if run is None:
+            raise ApiError(404, "Not Found: method not found")
+        return await run(self._world, form)
+
+    def _check_ban(self, form: Form) -> None:
+        chat = form.text("chat_id")
+        left = self._world.bans.remaining(chat, self._world.clock()) if chat else 0
+        if left > 0:
+            raise too_many_requests(math.ceil(left))
+
+
+class Server(uvicorn.Server):
+    """uvicorn inside the test's loop, without its signal handlers."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def listen() -> socket.socket:
+    """A listening socket on a free loopback port."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(128)
+    return listener
+
+
+def make_server(world: World) -> Server:
+    return Server(
+        uvicorn.Config(
+            BotApi(world),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            timeout_graceful_shutdown=1,
+        )
+    )
+
+
+async def _break_connection(send: Send) -> None:
+    """Cut the wire without an answer: uvicorn's send belongs to the object with the transport."""
+    cycle: Any = getattr(send, "__self__")  # noqa: B009 - not part of the ASGI type
+    cycle.transport.abort()
+    while not cycle.disconnected:
+        await asyncio.sleep(0)
+
+
+__all__ = ["BotApi", "Mischief", "Server", "listen", "make_server"]
