@@ -1,0 +1,265 @@
+"""Sealed card to a safe HTML fragment for the local web chat."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, MutableMapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any, assert_never
+from urllib.parse import quote, urlsplit
+
+from jinja2 import Environment, StrictUndefined
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+from markupsafe import Markup
+
+from cards.model import (
+    Block,
+    Button,
+    Buttons,
+    Card,
+    Check,
+    Checklist,
+    Code,
+    Collapsible,
+    Confirm,
+    Divider,
+    Fields,
+    File,
+    Form,
+    FormField,
+    Image,
+    Note,
+    Option,
+    Progress,
+    Select,
+    Table,
+    Text,
+)
+from cards.words import Words
+
+_FILES = "files/"
+_PILLS = 4
+_SAFE_SCHEMES = frozenset({"http", "https", "mailto"})
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Marks that reverse what stands around them: harmless in prose, a disguise in a name or label.
+_OVERRIDES = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebFragment:
+    """`html` is safe to put into the page as it is. `degraded` is for the log."""
+
+    html: str
+    degraded: tuple[str, ...] = ()
+
+
+def render(card: Card, words: Words) -> WebFragment:
+    """Buttons, selects and forms without a token are left out: nothing could answer a press."""
+    degraded: list[str] = []
+    body = Markup("").join(_block(block, words, degraded) for block in card.blocks)
+    html = _html("card", _line(card.title), card.tone, body)
+    return WebFragment(html=_whole(html), degraded=tuple(degraded))
+
+
+def render_markdown(markdown: str) -> str:
+    """Markdown as safe HTML: no raw HTML, no pictures, links to http, https and mailto only."""
+    return str(_parser().render(_clean(markdown)))
+
+
+def file_href(path: str) -> str:
+    """Where the web chat serves a file of the data directory; empty outside its `files` folder."""
+    inside = path.removeprefix(_FILES)
+    if inside == path or not inside or ".." in inside.split("/"):
+        return ""
+    return f"/{_FILES}{quote(_whole(inside))}"
+
+
+def _block(  # noqa: C901, PLR0911 - one case for each block of the closed union
+    block: Block, words: Words, degraded: list[str]
+) -> Markup:
+    match block:
+        case Buttons() | Select() | Form():
+            return _inputs(block, words, degraded)
+        case Text(markdown=markdown) | Note(markdown=markdown):
+            html = Markup(render_markdown(markdown))  # noqa: S704 - the parser escapes all text
+            return _html("prose", html, isinstance(block, Note))
+        case Fields(pairs=pairs):
+            return _html("fields", [(_line(label), _clean(value)) for label, value in pairs])
+        case Checklist(items=items):
+            return _html("checklist", [_check(item) for item in items], words)
+        case Progress(percent=percent, label=label):
+            return _html("progress", min(100, max(0, percent)), _line(label))
+        case Code(text=text, language=language):
+            return _html("code", _clean(text), _line(language))
+        case Table(columns=columns, rows=rows):
+            return _html("table", _cells(columns), [_cells(row) for row in rows], words)
+        case Divider():
+            return _html("divider")
+        case Image() | File():
+            return _attachment(block, degraded)
+        case Collapsible(title=title, blocks=blocks):
+            inner = Markup("").join(_block(leaf, words, degraded) for leaf in blocks)
+            return _html("collapsible", _line(title), inner)
+        case _:
+            assert_never(block)
+
+
+def _inputs(block: Buttons | Select | Form, words: Words, degraded: list[str]) -> Markup:
+    if not isinstance(block, Buttons) and not block.token:
+        degraded.append(f"{block.kind} without a token left out")
+        return Markup("")
+    match block:
+        case Buttons(items=items):
+            sealed = [_button(item) for item in items if item.token]
+            if len(sealed) < len(items):
+                degraded.append("button without a token left out")
+            return _html("buttons", sealed) if sealed else Markup("")
+        case Select(token=token, placeholder=placeholder, options=options):
+            cleaned = _options(options)
+            if len(cleaned) <= _PILLS:
+                return _html("pills", token, _line(placeholder), cleaned)
+            return _html("select", token, _line(placeholder), cleaned, words)
+        case Form(token=token, fields=fields, submit=submit):
+            return _html("form", token, [_field(field) for field in fields], _line(submit), words)
+        case _:
+            assert_never(block)
+
+
+def _attachment(block: Image | File, degraded: list[str]) -> Markup:
+    href = file_href(block.path)
+    if not href:
+        degraded.append(f"{block.kind} outside the files folder: named, not linked")
+    match block:
+        case Image(alt=alt):
+            return _html("image", href, _line(alt)) if href else _html("file", "", _line(alt), "")
+        case File(name=name, size=size):
+            return _html("file", href, _line(name), _size(size))
+        case _:
+            assert_never(block)
+
+
+def _button(button: Button) -> Button:
+    ask = button.confirm
+    if ask is not None:
+        ask = Confirm(title=_line(ask.title), text=_clean(ask.text))
+    return replace(button, label=_line(button.label), confirm=ask)
+
+
+def _field(field: FormField) -> FormField:
+    return replace(
+        field,
+        label=_line(field.label),
+        placeholder=_line(field.placeholder),
+        options=_options(field.options),
+    )
+
+
+def _options(options: Iterable[Option]) -> tuple[Option, ...]:
+    return tuple(replace(option, label=_line(option.label)) for option in options)
+
+
+def _check(item: Check) -> tuple[str, str, str]:
+    return _line(item.label), item.state, _clean(item.detail).strip()
+
+
+def _cells(row: Iterable[str]) -> list[str]:
+    return [_clean(cell) for cell in row]
+
+
+def _size(size: int) -> str:
+    amount = float(max(0, size))
+    for unit in ("B", "KB", "MB"):
+        if amount < 1024:  # noqa: PLR2004 - bytes in a kilobyte
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} GB"
+
+
+def _html(macro: str, *values: object) -> Markup:
+    """What the macro of blocks.html makes of the values."""
+    return Markup(getattr(_macros(), macro)(*values))  # noqa: S704 - autoescaped by the template
+
+
+def _line(text: str) -> str:
+    return " ".join(_OVERRIDES.sub("", _clean(text)).split())
+
+
+def _clean(text: str) -> str:
+    return _CONTROLS.sub("", _whole(text).replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def _whole(text: str) -> str:
+    """Without lone surrogates, which no UTF-8 stream can carry."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+@cache
+def _macros() -> Any:
+    source = files("cards").joinpath("render", "templates", "web", "blocks.html")
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(source.read_text(encoding="utf-8")).module
+
+
+@cache
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False, "breaks": True})
+    parser.enable(["table", "strikethrough"])
+    parser.validateLink = _is_safe  # type: ignore[method-assign]  # the documented way to set it
+    parser.add_render_rule("link_open", _link_open)
+    parser.add_render_rule("image", _image_as_link)
+    parser.add_render_rule("heading_open", _heading)
+    parser.add_render_rule("heading_close", _heading)
+    parser.add_render_rule("table_open", _table_open)
+    parser.add_render_rule("table_close", _table_close)
+    return parser
+
+
+def _is_safe(url: str) -> bool:
+    try:
+        return urlsplit(url).scheme.lower() in _SAFE_SCHEMES
+    except ValueError:
+        return False
+
+
+def _link_open(
+    renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, _env: Any
+) -> str:
+    tokens[index].attrSet("target", "_blank")
+    tokens[index].attrSet("rel", "noopener noreferrer nofollow")
+    return renderer.renderToken(tokens, index, options, {})
+
+
+def _image_as_link(
+    _renderer: RendererHTML,
+    tokens: Sequence[Token],
+    index: int,
+    _options: Any,
+    _env: MutableMapping[str, Any],
+) -> str:
+    """A picture from elsewhere would tell its server who reads: offered as a link instead."""
+    source = str(tokens[index].attrs.get("src", ""))
+    link = Markup('<a href="{}" target="_blank" rel="noopener noreferrer nofollow">{}</a>')
+    return str(link.format(source, tokens[index].content or source))
+
+
+def _heading(
+    renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, _env: Any
+) -> str:
+    """Headings of a message stand below the card's own."""
+    level = int(tokens[index].tag.removeprefix("h"))
+    lowered = tokens[index].copy(tag=f"h{min(6, level + 2)}")
+    return renderer.renderToken([lowered], 0, options, {})
+
+
+def _table_open(*_: Any) -> str:
+    return '<div class="table" tabindex="0"><table>'
+
+
+def _table_close(*_: Any) -> str:
+    return "</table></div>"
