@@ -102,9 +102,7 @@ class HttpServer:
             writer.close()
 
 
-async def _read_request(
-    peer: h11.Connection, reader: asyncio.StreamReader
-) -> HttpRequest | None:
+async def _read_request(peer: h11.Connection, reader: asyncio.StreamReader) -> HttpRequest | None:
     head: h11.Request | None = None
     body = bytearray()
     while True:

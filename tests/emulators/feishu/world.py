@@ -7,9 +7,12 @@ import itertools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.emulators.feishu.clock import Clock
+
+if TYPE_CHECKING:
+    from tests.emulators.feishu.longconn import Push
 
 WAIT = 5.0
 
@@ -51,6 +54,7 @@ class Message:
     history: list[str] = field(default_factory=list)
     reactions: list[dict[str, Any]] = field(default_factory=list)
     callbacks: int = 0
+    push: Push | None = None
 
     @property
     def card(self) -> dict[str, Any]:
@@ -95,9 +99,7 @@ class Chat:
     def from_bot(self) -> list[Message]:
         return [message for message in self.messages if message.by_bot and not message.recalled]
 
-    async def wait_for(
-        self, predicate: Callable[[Message], Any], timeout: float = WAIT
-    ) -> Message:
+    async def wait_for(self, predicate: Callable[[Message], Any], timeout: float = WAIT) -> Message:
         """The newest message of the bot for which `predicate` holds, now or soon."""
         found: list[Message] = []
 
