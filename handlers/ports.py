@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Protocol, TypeAlias
 
+from cards.courier import Courier
+from cards.model import Card, Form
 from storage.records.approvals import Approval
+from storage.records.messages import ActionRow, InboxId
 from storage.records.people import (
     Channel,
     Chat,
@@ -33,6 +37,9 @@ from storage.records.tasks import (
 
 Show: TypeAlias = Callable[[str], Awaitable[None]]
 """Shows the answer so far."""
+
+Clock: TypeAlias = Callable[[], datetime]
+"""The time now, with its zone."""
 
 
 class Tasks(Protocol):
@@ -74,7 +81,8 @@ class Tasks(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """Something said in a chat that wants an answer. `model` and `backend` are this message's
-    own choice, empty for the chat's. `settle` True forbids proposing a task."""
+    own choice, empty for the chat's: a model comes with its backend, a backend without a model
+    means its default one. `settle` True forbids proposing a task."""
 
     person: Person
     chat: Chat
@@ -203,6 +211,51 @@ class Forbidden(Exception):
     """This person may not do that."""
 
 
+class Refusal(StrEnum):
+    """Why a press changes nothing."""
+
+    UNKNOWN = "unknown"
+    FOREIGN = "foreign"
+    NOT_ALLOWED = "not_allowed"
+    EXPIRED = "expired"
+    RETIRED = "retired"
+    USED = "used"
+
+
+class Buttons(Protocol):
+    """The buttons, selects and forms on stored cards, by token."""
+
+    async def look(self, token: str) -> ActionRow | None:
+        """What the token leads to, without touching it."""
+        ...
+
+    async def claim(
+        self, token: str, *, person: PersonId, chat: ChatId, inbox_id: InboxId, now: datetime
+    ) -> Refusal | None:
+        """Take the right to act on a press; None means go on. A single-use token is used up by
+        the first claim, for ever; the same `inbox_id` may claim it again, so that a press handled
+        twice after a crash acts on. USED: `look` tells who did and when. FOREIGN: the card is in
+        another chat. NOT_ALLOWED: `person` is not among those the row allows."""
+        ...
+
+
+class Cards(Protocol):
+    """What was sent, as stored in the outbox."""
+
+    async def form_of(self, chat_id: ChatId, message_id: str) -> Form | None:
+        """The sealed form on the card that this message of the platform shows, if there is one:
+        where forms cannot be shown, people answer them by a reply."""
+        ...
+
+    async def card(self, key: str) -> Card | None:
+        """The newest revision of the card under `key`, sealed."""
+        ...
+
+    async def copies(self, prefix: str) -> Sequence[tuple[str, ChatId]]:
+        """Keys beginning with `prefix`, each with the chat its card is in."""
+        ...
+
+
 class Costs(Protocol):
     async def report(self, *, by: Person, chat: ChatId) -> CostReport:
         """An owner sees all; a member what they asked for."""
@@ -225,3 +278,6 @@ class Services:
     approvals: Approvals
     costs: Costs
     system: System
+    buttons: Buttons
+    cards: Cards
+    courier: Courier

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from zoneinfo import ZoneInfo
 
 from cards.courier import CardRef
 from cards.model import Card
@@ -18,9 +19,10 @@ class Request:
     """One message or press of a paired person, ready to act on.
 
     `args` is what follows the command word, or the whole text of talk. `source` names this
-    message for ever: whatever it creates is created under it, so that a message handled again
-    after a crash changes nothing twice. `files` are what was sent along, relative to the data
-    directory. `answer` is the card an answer is streamed into.
+    arrival for ever: whatever it changes is changed under it, so that one handled again after a
+    crash changes nothing twice. `origin` names the message instead, through all its corrections:
+    one message makes one task. `files` are what was sent along, relative to the data directory.
+    `answer` is the card an answer is streamed into. `zone` is the Boss's.
     """
 
     person: Person
@@ -28,7 +30,9 @@ class Request:
     words: Words
     args: str
     source: str
+    origin: str
     now: datetime
+    zone: ZoneInfo
     services: Services
     answer: CardRef
     files: tuple[str, ...] = ()
@@ -39,10 +43,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What to tell the person. `in_place` replaces the card whose button was pressed;
-    `toast` is the small answer to a press, `good` False if it was refused."""
+    """What to tell the person. The card goes under `key`, or `reply:<inbox row>` where that is
+    empty; `in_place` says that it replaces the card whose button was pressed, and `key` is that
+    card's. `toast` is the small answer to a press, `good` False if it was refused. Neither card
+    nor toast: say nothing."""
 
     card: Card | None = None
+    key: str = ""
     in_place: bool = False
     toast: str = ""
     good: bool = True
