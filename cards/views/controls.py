@@ -1,0 +1,93 @@
+"""The buttons that move a task, wherever they stand."""
+
+from __future__ import annotations
+
+from cards.actions import (
+    PauseTask,
+    ResumeTask,
+    RetryTask,
+    SetPriority,
+    ShowLogs,
+    ShowTask,
+    StopTask,
+)
+from cards.model import Button, ButtonStyle, Confirm, Option, Select
+from cards.views import marks
+from cards.words import Words
+from storage.records.tasks import Control, Priority, Task, TaskStatus
+
+
+def live_buttons(task: Task, words: Words) -> list[Button]:
+    details = details_button(task, words)
+    stop = stop_button(task, words)
+    match task.status:
+        case TaskStatus.RUNNING if task.control is Control.STOP:
+            return [details]
+        case TaskStatus.RUNNING if task.control is Control.PAUSE:
+            return [resume_button(task, words), stop, details]
+        case TaskStatus.PENDING | TaskStatus.RUNNING | TaskStatus.WAITING:
+            return [pause_button(task, words), stop, details]
+        case TaskStatus.PAUSED | TaskStatus.BLOCKED:
+            return [resume_button(task, words), stop, details]
+        case TaskStatus.FAILED | TaskStatus.CANCELLED:
+            return [retry_button(task, words), details]
+        case _:
+            return [details, logs_button(task, words)]
+
+
+def ending_buttons(task: Task, words: Words) -> list[Button]:
+    shown = [details_button(task, words), logs_button(task, words)]
+    if task.status is TaskStatus.BLOCKED:
+        return [resume_button(task, words), *shown]
+    if task.status in {TaskStatus.FAILED, TaskStatus.CANCELLED}:
+        return [retry_button(task, words), *shown]
+    return shown
+
+
+def priority_select(task: Task, words: Words) -> Select:
+    return Select(
+        placeholder=f"{words('task.priority')}: {words(f'priority.{task.priority}')}",
+        action=SetPriority(task_id=task.id, priority=task.priority),
+        options=priority_options(words),
+    )
+
+
+def priority_options(words: Words) -> tuple[Option, ...]:
+    return tuple(Option(label=marks.priority(value, words), value=value) for value in Priority)
+
+
+def retry_button(task: Task, words: Words, label: str = "") -> Button:
+    return Button(
+        label=label or words("button.retry"),
+        action=RetryTask(task_id=task.id),
+        style=ButtonStyle.PRIMARY,
+    )
+
+
+def resume_button(task: Task, words: Words, label: str = "") -> Button:
+    return Button(
+        label=label or words("button.resume"),
+        action=ResumeTask(task_id=task.id),
+        style=ButtonStyle.PRIMARY,
+    )
+
+
+def pause_button(task: Task, words: Words, label: str = "") -> Button:
+    return Button(label=label or words("button.pause"), action=PauseTask(task_id=task.id))
+
+
+def stop_button(task: Task, words: Words, label: str = "") -> Button:
+    return Button(
+        label=label or words("button.stop"),
+        action=StopTask(task_id=task.id),
+        style=ButtonStyle.DANGER,
+        confirm=Confirm(title=words("task.stop_title"), text=words("task.stop_text")),
+    )
+
+
+def details_button(task: Task, words: Words, label: str = "") -> Button:
+    return Button(label=label or words("button.details"), action=ShowTask(task_id=task.id))
+
+
+def logs_button(task: Task, words: Words, label: str = "") -> Button:
+    return Button(label=label or words("button.logs"), action=ShowLogs(task_id=task.id))

@@ -1,0 +1,236 @@
+"""The live card of one task, and the message that tells how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import PurePath
+from zoneinfo import ZoneInfo
+
+from cards import formats
+from cards.model import (
+    Block,
+    Buttons,
+    Card,
+    Check,
+    Checklist,
+    CheckState,
+    File,
+    Image,
+    Note,
+    Progress,
+    Text,
+)
+from cards.views import controls, marks
+from cards.words import Words
+from storage.records.tasks import (
+    Control,
+    NodeStatus,
+    Phase,
+    Step,
+    Task,
+    TaskStatus,
+    TaskView,
+)
+
+_TITLE = 80
+_SUMMARY = 2000
+_ERROR = 200
+_DETAIL = 100
+_FILES = 5
+_ERRORS = {TaskStatus.FAILED, TaskStatus.BLOCKED}
+_PICTURES = {".png", ".jpg", ".jpeg", ".gif", ".webp"}
+
+_CHECKS = {
+    NodeStatus.PENDING: CheckState.PENDING,
+    NodeStatus.RUNNING: CheckState.RUNNING,
+    NodeStatus.WAITING: CheckState.WAITING,
+    NodeStatus.DONE: CheckState.DONE,
+    NodeStatus.FAILED: CheckState.FAILED,
+    NodeStatus.SKIPPED: CheckState.SKIPPED,
+}
+
+
+def task_card(
+    view: TaskView, words: Words, *, now: datetime, sizes: Mapping[str, int] | None = None
+) -> Card:
+    """The one card that follows a task through its life; it belongs under key `task:<id>`.
+
+    `sizes` gives the sizes in bytes of the files that the steps made and that still exist, by
+    path; files it does not name are only named on the card, not attached.
+    """
+    task = view.task
+    blocks: list[Block] = [
+        *_situation(view, words),
+        *_plan(view, words),
+        *_outcome(view, words),
+        *_files(view, words, sizes or {}),
+        Note(markdown=_stats(view, words, now)),
+        Buttons(items=tuple(controls.live_buttons(task, words))),
+    ]
+    if not task.status.is_final:
+        blocks.append(controls.priority_select(task, words))
+    return Card(
+        title=f"{marks.STATUS[task.status]} {formats.line(task.title, _TITLE)}",
+        tone=marks.TONE[task.status],
+        blocks=tuple(blocks),
+        summary=_summary_line(task, words),
+    )
+
+
+def ending_card(view: TaskView, words: Words, *, now: datetime, zone: ZoneInfo) -> Card:
+    """The message of its own that the Boss gets when a task ends or is stuck."""
+    task = view.task
+    blocks: list[Block] = [
+        Text(markdown=f"**{formats.line(task.title, _TITLE)}**"),
+        Text(markdown=_ending_stats(view, words, now)),
+        *_outcome(view, words),
+    ]
+    if view.steps:
+        blocks.append(Checklist(items=tuple(_timed(step, now, words) for step in view.steps)))
+    blocks.append(
+        Note(
+            markdown=words("ended.note", id=task.id, at=formats.moment(task.ended_at or now, zone))
+        )
+    )
+    blocks.append(Buttons(items=tuple(controls.ending_buttons(task, words))))
+    key = task.status if words.has(f"ended.{task.status}") else TaskStatus.COMPLETED
+    return Card(
+        title=words(f"ended.{key}"),
+        tone=marks.TONE[task.status],
+        blocks=tuple(blocks),
+        summary=_summary_line(task, words),
+    )
+
+
+def result_paths(steps: Sequence[Step]) -> tuple[str, ...]:
+    """What the steps made, each path once, the last made first."""
+    paths = [path for step in reversed(steps) for path in step.files]
+    return tuple(dict.fromkeys(paths))
+
+
+def reason_of(task: Task, words: Words) -> str:
+    """Why the task is where it is: a text of the catalogue, or somebody's own words."""
+    reason = task.status_reason
+    return words(reason) if words.has(reason) else reason
+
+
+def last_error(view: TaskView) -> str:
+    return next((step.error for step in reversed(view.steps) if step.error), "")
+
+
+def _situation(view: TaskView, words: Words) -> list[Block]:
+    """What is going on where the steps do not show it."""
+    task = view.task
+    texts: list[str] = []
+    match task.status:
+        case TaskStatus.PENDING:
+            texts.append(_queue(view, words))
+        case TaskStatus.RUNNING if task.control is Control.STOP:
+            texts.append(words("task.stopping"))
+        case TaskStatus.RUNNING if task.control is Control.PAUSE:
+            texts.append(words("task.pausing"))
+        case TaskStatus.RUNNING if task.phase is Phase.PLANNING and not view.steps:
+            texts.append(words("task.planning"))
+        case TaskStatus.WAITING | TaskStatus.PAUSED | TaskStatus.CANCELLED:
+            texts.append(words(f"task.{task.status}"))
+        case _:
+            pass
+    if task.status_reason and task.status not in _ERRORS:
+        texts.append(words("task.reason", reason=formats.cut(reason_of(task, words), _ERROR)))
+    return [Text(markdown="\n\n".join(texts))] if texts else []
+
+
+def _queue(view: TaskView, words: Words) -> str:
+    if view.ahead:
+        return words("task.ahead", n=view.ahead)
+    return words("task.queued_again" if view.done else "task.pending_first")
+
+
+def _plan(view: TaskView, words: Words) -> list[Block]:
+    blocks: list[Block] = []
+    if view.plan:
+        blocks.append(Text(markdown=words("task.plan", plan=formats.cut(view.plan, 600))))
+    if view.steps:
+        label = words("task.steps", done=view.done, total=len(view.steps))
+        blocks.append(Progress(percent=view.percent, label=label))
+        blocks.append(Checklist(items=tuple(_check(step, view.task) for step in view.steps)))
+    return blocks
+
+
+def _check(step: Step, task: Task) -> Check:
+    state = _CHECKS[step.status]
+    if state is CheckState.RUNNING and task.status is TaskStatus.PAUSED:
+        state = CheckState.PAUSED
+    detail = formats.line(step.error, _DETAIL) if step.status is NodeStatus.FAILED else ""
+    return Check(label=formats.line(step.title, _DETAIL), state=state, detail=detail)
+
+
+def _outcome(view: TaskView, words: Words) -> list[Block]:
+    task = view.task
+    if task.status is TaskStatus.COMPLETED and task.summary:
+        return [Text(markdown=formats.cut(task.summary, _SUMMARY))]
+    if task.status in _ERRORS:
+        error = reason_of(task, words) or last_error(view) or words("task.no_error")
+        next_step = words(f"task.{task.status}_next", id=task.id)
+        return [Text(markdown=f"⚠️ {formats.cut(error, _ERROR)}\n\n{next_step}")]
+    return []
+
+
+def _files(view: TaskView, words: Words, sizes: Mapping[str, int]) -> list[Block]:
+    if view.task.status is not TaskStatus.COMPLETED:
+        return []
+    paths = result_paths(view.steps)
+    attached = [path for path in paths if path in sizes][:_FILES]
+    others = [PurePath(path).name for path in paths if path not in attached]
+    blocks: list[Block] = [_file(path, sizes[path]) for path in attached]
+    if others:
+        key = "task.more_files" if attached else "task.file_names"
+        names = formats.cut(", ".join(others), 300)
+        blocks.append(Note(markdown=words(key, n=len(others), names=names)))
+    return blocks
+
+
+def _file(path: str, size: int) -> Image | File:
+    name = PurePath(path).name
+    if PurePath(path).suffix.lower() in _PICTURES:
+        return Image(path=path, alt=name)
+    return File(path=path, name=name, size=size)
+
+
+def _stats(view: TaskView, words: Words, now: datetime) -> str:
+    task = view.task
+    parts = [f"`{task.id}`", marks.priority(task.priority, words)]
+    if task.started_at:
+        parts.append(f"⏱️ {formats.duration((task.ended_at or now) - task.started_at, words)}")
+    if view.spent.calls:
+        parts += [f"💰 {formats.cost(view.spent, words)}", formats.tokens(view.spent, words)]
+    return " · ".join(parts)
+
+
+def _ending_stats(view: TaskView, words: Words, now: datetime) -> str:
+    task = view.task
+    started = task.started_at or task.created_at
+    return words(
+        "ended.stats",
+        elapsed=formats.duration((task.ended_at or now) - started, words),
+        done=view.done,
+        total=len(view.steps),
+        cost=formats.cost(view.spent, words),
+    )
+
+
+def _timed(step: Step, now: datetime, words: Words) -> Check:
+    took = ""
+    if step.started_at:
+        took = f" ({formats.duration((step.ended_at or now) - step.started_at, words)})"
+    return Check(label=formats.line(step.title, _DETAIL) + took, state=_CHECKS[step.status])
+
+
+def _summary_line(task: Task, words: Words) -> str:
+    return words(
+        "task.summary_line",
+        mark=marks.STATUS[task.status],
+        status=words(f"status.{task.status}"),
+        title=formats.line(task.title, _TITLE),
+    )
