@@ -1,0 +1,49 @@
+"""What the web chat needs from the rest of the program; `bot/app` plugs it in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, TypeAlias
+
+from cards.model import Card
+from cards.words import Words
+from storage.records.messages import MessageIn, OutboxId, Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardShown:
+    """One outbox row in its newest revision, shown or still queued. `card` is sealed, `at` is
+    when the row was first made, `reply_to` the message it answers."""
+
+    outbox_id: OutboxId
+    revision: int
+    card: Card
+    at: datetime
+    reply_to: str = ""
+
+
+Said: TypeAlias = MessageIn | CardShown
+
+
+class History(Protocol):
+    async def recent(self, place: Place, limit: int) -> Sequence[Said]:
+        """The newest `limit` messages of the conversation, oldest of them first: what the person
+        wrote (from the inbox) and what they were shown (from the outbox, dead rows left out).
+        Empty where the chat is not known yet."""
+        ...
+
+
+class Speaker(Protocol):
+    async def say(self, incoming: MessageIn, *, dedupe: str) -> Sequence[Card]:
+        """Take the message in as `Intake.accept` does, wait until it is handled, and return the
+        cards that answered it. They also go to the open pages, by the outbox. Empty if this
+        message was handled before."""
+        ...
+
+
+class Alerts(Protocol):
+    def lines(self, words: Words) -> Sequence[str]:
+        """What is wrong with a channel right now, one short text each. Must not block."""
+        ...
