@@ -1,0 +1,477 @@
+"""Every card becomes Telegram messages that Telegram itself would take."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, get_args
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from cards.actions import ListTasks, NewTask, PauseTask, StopTask
+from cards.model import (
+    Block,
+    Button,
+    Buttons,
+    Card,
+    Check,
+    Checklist,
+    CheckState,
+    Code,
+    Collapsible,
+    Confirm,
+    Divider,
+    FieldKind,
+    Fields,
+    File,
+    Form,
+    FormField,
+    Image,
+    Note,
+    Option,
+    Progress,
+    Select,
+    Table,
+    Text,
+    Tone,
+)
+from cards.render.telegram import (
+    FilePart,
+    PhotoPart,
+    TelegramCard,
+    TextPart,
+    render,
+    render_markdown,
+)
+from cards.rich_text import Mark
+from cards.words import words_for
+from storage.records.people import Language
+from tests.emulators.telegram.forms import Form as ApiForm
+from tests.emulators.telegram.markup import read_keyboard
+from tests.emulators.telegram.texts import MAX_CAPTION, check_text, cut, is_empty, utf16
+
+TOKEN = "k3m9qa7x2b4c"
+PAUSE = Button(label="Pause", action=PauseTask(task_id="k3m9qa"), token=TOKEN)
+
+SAMPLES: dict[type[Any], tuple[Block, str]] = {
+    Text: (Text(markdown="some **bold** words"), "some bold words"),
+    Note: (Note(markdown="small `print`"), "small print"),
+    Fields: (Fields(pairs=(("Status", "running"), ("Id", "k3m9qa"))), "Status: running"),
+    Checklist: (
+        Checklist(items=(Check(label="Plan", state=CheckState.DONE, detail="3 steps"),)),
+        "✅ Plan\n    3 steps",
+    ),
+    Progress: (Progress(percent=40, label="Working"), "Working ▓▓▓▓░░░░░░ 40 %"),
+    Code: (Code(text="print('<hi>')\n", language="python"), "print('<hi>')"),
+    Table: (Table(columns=("名字", "n"), rows=(("你好", "1"), ("ab", ""))), "你好 │ 1\nab   │ —"),
+    Divider: (Divider(), "———"),
+    Image: (Image(path="a/b.png", alt="a chart"), ""),
+    File: (File(path="a/c.md", name="c.md", size=7), ""),
+    Collapsible: (
+        Collapsible(title="Log", blocks=(Text(markdown="line *one*"), Code(text="x"))),
+        "Log\nline one\nx",
+    ),
+    Buttons: (Buttons(items=(PAUSE,)), ""),
+    Select: (
+        Select(
+            placeholder="Which page?",
+            action=ListTasks(),
+            options=(Option(label="One", value="1"), Option(label="Two", value="2")),
+            token=TOKEN,
+        ),
+        "Which page?",
+    ),
+    Form: (
+        Form(
+            fields=(
+                FormField(name="text", label="What to do", placeholder="a haiku"),
+                FormField(
+                    name="priority",
+                    label="How urgent",
+                    field=FieldKind.CHOICE,
+                    required=False,
+                    options=(Option(label="Now", value="urgent"),),
+                ),
+            ),
+            submit="Go",
+            action=NewTask(),
+            token=TOKEN,
+        ),
+        "• What to do: a haiku\n• How urgent (optional)\n   – Now",
+    ),
+}
+
+
+def members(union: Any) -> set[type[Any]]:
+    return {k for part in get_args(union) for k in (members(part) or {part})}
+
+
+def show(*blocks: Block, **rest: Any) -> TelegramCard:
+    return render(Card(blocks=blocks, **rest), words_for(Language.ENGLISH))
+
+
+def texts(card: TelegramCard) -> list[TextPart]:
+    return [part for part in card.parts if isinstance(part, TextPart)]
+
+
+def marked(part: TextPart, kind: str) -> list[str]:
+    return [cut(part.text, m.offset, m.end) for m in part.marks if m.kind == kind]
+
+
+def labels(part: TextPart) -> list[list[str]]:
+    return [[key.label for key in row] for row in part.keyboard]
+
+
+def data(part: TextPart) -> list[str]:
+    return [key.data for row in part.keyboard for key in row]
+
+
+def as_entity(mark: Mark) -> dict[str, Any]:
+    entity: dict[str, Any] = {"type": mark.kind, "offset": mark.offset, "length": mark.length}
+    return entity | ({"url": mark.url} if mark.url else {})
+
+
+def assert_telegram_takes(card: TelegramCard) -> None:
+    """The emulator's own checks, as on a call; and nothing is trimmed, so no offset moves."""
+    for part in card.parts:
+        match part:
+            case TextPart(text=text, marks=marks, keyboard=keyboard):
+                assert utf16(text) <= 4000
+                assert not is_empty(text)
+                kept = check_text(text, [as_entity(mark) for mark in marks], 4096)
+                assert kept == (text, [as_entity(mark) for mark in marks])
+                rows = [[{"text": k.label, "callback_data": k.data} for k in r] for r in keyboard]
+                markup = json.dumps({"inline_keyboard": rows})
+                assert read_keyboard(ApiForm(values={"reply_markup": markup})) == rows
+            case PhotoPart(caption=caption):
+                assert check_text(caption, [], MAX_CAPTION) == (caption, [])
+            case FilePart(name=name):
+                assert "\n" not in name
+
+
+# ------------------------------------------------------------------ every block of the union
+
+
+def test_there_is_a_sample_of_every_block() -> None:
+    assert set(SAMPLES) == members(Block)
+
+
+@pytest.mark.parametrize("kind", SAMPLES, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("language", Language)
+def test_every_block_is_shown(kind: type[Any], language: Language) -> None:
+    block, expected = SAMPLES[kind]
+
+    card = render(Card(title="T", blocks=(block,)), words_for(language))
+
+    assert_telegram_takes(card)
+    if language is Language.ENGLISH:
+        assert expected in texts(card)[0].text
+
+
+def test_the_title_is_bold_and_carries_the_tone() -> None:
+    [part] = texts(show(Text(markdown="body"), title="Done", tone=Tone.GOOD))
+
+    assert part.text == "🟢 Done\n\nbody"
+    assert marked(part, "bold") == ["🟢 Done"]
+
+
+def test_a_plain_answer_has_no_header() -> None:
+    [part] = texts(show(Text(markdown="just this")))
+
+    assert part.text == "just this"
+
+
+def test_buttons_carry_their_tokens_under_the_last_text() -> None:
+    other = Button(label="Stop", action=StopTask(task_id="k3m9qa"), token="other0token0")
+
+    card = show(Text(markdown="x\n" * 3000), Buttons(items=(PAUSE, other)))
+
+    first, *_, last = texts(card)
+    assert first.keyboard == ()
+    assert labels(last) == [["Pause", "Stop"]]
+    assert data(last) == [TOKEN, "other0token0"]
+
+
+def test_long_labels_get_a_row_of_their_own() -> None:
+    items = [
+        Button(label=label, action=ListTasks(), token=TOKEN)
+        for label in ("a", "b", "c", "d", "a label that is rather long", "e")
+    ]
+
+    [part] = texts(show(Buttons(items=tuple(items))))
+
+    assert labels(part) == [["a", "b", "c"], ["d"], ["a label that is rather long"], ["e"]]
+
+
+def test_a_button_to_confirm_asks_by_a_second_press() -> None:
+    stop = Button(
+        label="Stop",
+        action=StopTask(task_id="k3m9qa"),
+        confirm=Confirm(title="Stop?", text="Really?"),
+        token=TOKEN,
+    )
+
+    card = show(Buttons(items=(stop,)))
+
+    assert data(texts(card)[0]) == [f"{TOKEN}?"]
+    assert "confirm: asked by a second press" in card.degraded
+
+
+def test_a_button_without_a_token_is_no_button_but_a_command_to_type() -> None:
+    card = show(Buttons(items=(Button(label="Pause", action=PauseTask(task_id="k3m9qa")),)))
+
+    [part] = texts(card)
+    assert part.keyboard == ()
+    assert part.text == "Pause: /pause k3m9qa"
+
+
+def test_options_of_a_select_are_buttons_that_carry_their_index() -> None:
+    block, _ = SAMPLES[Select]
+
+    [part] = texts(show(block))
+
+    assert labels(part) == [["One", "Two"]]
+    assert data(part) == [f"{TOKEN}:0", f"{TOKEN}:1"]
+
+
+def test_a_form_says_what_to_send_instead() -> None:
+    block, _ = SAMPLES[Form]
+
+    card = show(block)
+
+    assert "Send /run" in texts(card)[0].text
+    assert card.degraded == ("form: fields listed",)
+
+
+def test_images_and_files_follow_the_text() -> None:
+    card = show(SAMPLES[Image][0], Text(markdown="see"), SAMPLES[File][0])
+
+    assert card.parts == (
+        TextPart(text="see"),
+        PhotoPart(path="a/b.png", caption="a chart"),
+        FilePart(path="a/c.md", name="c.md", size=7),
+    )
+
+
+def test_a_picture_alone_needs_no_text_but_buttons_do() -> None:
+    image = SAMPLES[Image][0]
+
+    alone = show(image)
+    pressable = show(image, Buttons(items=(PAUSE,)), summary="A chart")
+
+    assert alone.parts == (PhotoPart(path="a/b.png", caption="a chart"),)
+    assert texts(pressable)[0].text == "A chart"
+
+
+def test_an_empty_card_still_is_a_message() -> None:
+    assert texts(show())[0].text == "▾"
+
+
+def test_wide_tables_become_lists() -> None:
+    table = Table(columns=("Step", "What happened"), rows=(("1", "x" * 60),))
+
+    card = show(table)
+
+    assert texts(card)[0].text == f"1\nWhat happened: {'x' * 60}"
+    assert "table: rows as lists" in card.degraded
+
+
+def test_a_collapsible_is_an_expandable_quote() -> None:
+    [part] = texts(show(SAMPLES[Collapsible][0]))
+
+    assert marked(part, "expandable_blockquote") == ["line one\nx"]
+    assert marked(part, "pre") == ["x"]
+
+
+# ------------------------------------------------------------------ markdown as models write it
+
+
+@pytest.mark.parametrize(
+    ("markdown", "expected"),
+    [
+        ("Use List<int> and <T> here", "Use List<int> and <T> here"),
+        ("<div>\nkept\n</div>", "<div>\nkept\n</div>"),
+        ("if a || b || c", "if a || b || c"),
+        ("# Head\ntext", "Head\ntext"),
+        ("- one\n- two", "• one\n• two"),
+        ("[the file](src/a.py)", "the file (src/a.py)"),
+        ("[local](http://localhost:8000/x)", "local (http://localhost:8000/x)"),
+        ("costs $5 or $6", "costs $5 or $6"),
+        ("2 * 3 * 4 snake_case_name", "2 * 3 * 4 snake_case_name"),
+        ("a\x00b\ud800c\u202ed", "abcd"),
+        ("````", "````"),
+    ],
+)
+def test_what_was_written_is_what_is_read(markdown: str, expected: str) -> None:
+    [part] = texts(show(Text(markdown=markdown)))
+
+    assert part.text == expected
+
+
+def test_code_keeps_every_character_and_its_language() -> None:
+    code = "if a < b || c > d:\n    x = '<T>'  # **no**"
+
+    [part] = texts(show(Text(markdown=f"```python title=x\n{code}\n```")))
+
+    assert marked(part, "pre") == [code]
+    assert part.marks[0].language == "python"
+
+
+def test_tables_in_text_are_aligned_for_chinese_too() -> None:
+    [part] = texts(show(Text(markdown="| 名字 | n |\n|---|---|\n| 你好 | **1** |\n| ab | |\n")))
+
+    assert marked(part, "pre") == ["名字 │ n\n────────\n你好 │ 1\nab   │ —"]
+
+
+def test_real_links_are_links() -> None:
+    [part] = texts(show(Text(markdown="[site](https://a.test/x?y=1)")))
+
+    assert [(mark.kind, mark.url) for mark in part.marks] == [("text_link", "https://a.test/x?y=1")]
+
+
+# ------------------------------------------------------------------ limits
+
+
+def test_long_text_splits_at_a_line_and_loses_nothing() -> None:
+    lines = [f"line {i} " + "x" * 60 for i in range(300)]
+
+    parts = texts(show(Text(markdown="\n".join(lines))))
+
+    assert len(parts) > 4
+    assert "\n".join(part.text for part in parts).split("\n") == lines
+
+
+def test_text_without_lines_is_cut_hard_between_characters() -> None:
+    parts = texts(show(Text(markdown="😀" * 5000)))
+
+    assert [utf16(part.text) for part in parts] == [4000, 4000, 2000]
+
+
+def test_a_line_break_early_in_the_message_is_no_place_to_split() -> None:
+    parts = texts(show(Text(markdown="short\n" + "x" * 6000)))
+
+    assert utf16(parts[0].text) == 4000
+
+
+def test_code_that_is_split_stays_code_in_both_messages() -> None:
+    code = "\n".join(f"line {i}" for i in range(900))
+
+    parts = texts(show(Text(markdown=f"```python\n{code}\n```")))
+
+    assert len(parts) > 1
+    assert all(part.marks[0].kind == "pre" for part in parts)
+    assert all(part.marks[0].language == "python" for part in parts)
+    assert "\n".join(part.text for part in parts) == code
+
+
+def test_no_message_has_more_than_a_hundred_marks() -> None:
+    parts = texts(show(Text(markdown="`a` b " * 350)))
+
+    assert [len(part.marks) for part in parts] == [100, 100, 100, 50]
+
+
+def test_no_message_has_more_than_a_hundred_buttons() -> None:
+    items = tuple(Button(label=str(i), action=ListTasks(), token=f"t{i}") for i in range(150))
+
+    card = show(Buttons(items=items))
+
+    assert len(data(texts(card)[0])) <= 100
+    assert "buttons: too many for one message" in card.degraded
+
+
+def test_an_answer_in_the_making_shows_its_newest_part() -> None:
+    part = render_markdown("old\n" * 2000 + "the **newest")
+
+    assert part.text.endswith("the **newest")
+    assert utf16(part.text) <= 4000
+    assert render_markdown(" ").text == ""
+
+
+# ------------------------------------------------------------------ anything at all
+
+WILD = st.one_of(
+    st.text(max_size=80),
+    st.text(alphabet="ab *_`~|<>[]()#\n!-1.$\\&;😀字\u200b\u202e\ud83d", max_size=120),
+)
+LEAVES = st.one_of(
+    st.builds(Text, markdown=WILD),
+    st.builds(Note, markdown=WILD),
+    st.builds(Fields, pairs=st.lists(st.tuples(WILD, WILD), max_size=4).map(tuple)),
+    st.builds(
+        Checklist,
+        items=st.lists(
+            st.builds(Check, label=WILD, state=st.sampled_from(CheckState), detail=WILD), max_size=3
+        ).map(tuple),
+    ),
+    st.builds(Progress, percent=st.integers(-5, 200), label=WILD),
+    st.builds(Code, text=WILD, language=WILD),
+    st.builds(
+        Table,
+        columns=st.lists(WILD, max_size=3).map(tuple),
+        rows=st.lists(st.lists(WILD, max_size=4).map(tuple), max_size=3).map(tuple),
+    ),
+    st.just(Divider()),
+    st.builds(Image, path=st.just("a.png"), alt=WILD),
+    st.builds(File, path=st.just("a"), name=WILD, size=st.just(1)),
+)
+OPTIONS = st.lists(st.builds(Option, label=WILD, value=WILD), max_size=3).map(tuple)
+BUTTON = st.builds(
+    Button,
+    label=WILD,
+    action=st.just(ListTasks()),
+    token=st.sampled_from(["", TOKEN, "x" * 64, "字" * 30]),
+    confirm=st.sampled_from([None, Confirm(title="?", text="?")]),
+)
+BLOCKS = st.one_of(
+    LEAVES,
+    st.builds(Collapsible, title=WILD, blocks=st.lists(LEAVES, max_size=3).map(tuple)),
+    st.builds(Buttons, items=st.lists(BUTTON, max_size=8).map(tuple)),
+    st.builds(
+        Select,
+        placeholder=WILD,
+        action=st.just(ListTasks()),
+        options=OPTIONS,
+        token=st.sampled_from(["", TOKEN]),
+    ),
+    st.builds(
+        Form,
+        fields=st.lists(
+            st.builds(FormField, name=st.just("a"), label=WILD, placeholder=WILD, options=OPTIONS),
+            max_size=2,
+        ).map(tuple),
+        submit=WILD,
+        action=st.just(NewTask()),
+    ),
+)
+CARDS = st.builds(
+    Card,
+    title=WILD,
+    tone=st.sampled_from(Tone),
+    blocks=st.lists(BLOCKS, max_size=5).map(tuple),
+    summary=WILD,
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(card=CARDS)
+@example(card=Card(blocks=(Text(markdown="\u200b"),)))
+@example(card=Card(blocks=(Text(markdown="**a ||b** c||"),)))
+def test_whatever_a_card_holds_telegram_takes_it(card: Card) -> None:
+    assert_telegram_takes(render(card, words_for(Language.CHINESE)))
+
+
+@settings(max_examples=300, deadline=None)
+@given(markdown=WILD)
+def test_whatever_a_model_writes_telegram_takes_it(markdown: str) -> None:
+    assert_telegram_takes(show(Text(markdown=markdown)))
+
+
+@pytest.mark.parametrize(
+    "unit", ["x", "$1 ", "~a~ ", "<a> ", "<div>\n", "||", "`a` ", "[a](b) ", "- a\n", "😀 **b** "]
+)
+def test_a_hundred_kilobytes_of_anything_are_shown(unit: str) -> None:
+    card = show(Text(markdown=unit * (100_000 // len(unit.encode()))))
+
+    assert len(card.parts) > 1
+    assert_telegram_takes(card)
