@@ -1,0 +1,213 @@
+"""One frozen set of settings: the environment wins over `.env`, which wins over the YAML file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
+
+import yaml
+from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from storage.records.people import Channel
+
+YAML_FILE = "shiftboss.yaml"
+_HIDE = "a secret: set it in the environment or in .env, never in a file others read"
+
+
+class BadSettings(Exception):
+    """Settings that cannot be used. `faults` names each setting and says what is wrong with it."""
+
+    def __init__(self, faults: list[str]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("; ".join(faults))
+
+
+def _zone(name: str) -> str:
+    if name:
+        try:
+            ZoneInfo(name)
+        except (KeyError, ValueError, OSError) as error:
+            raise ValueError(f"no time zone is called {name!r}; try Asia/Shanghai") from error
+    return name
+
+
+def _owners(text: str) -> str:
+    for each in filter(None, (part.strip() for part in text.split(","))):
+        channel, _, external_id = each.partition(":")
+        if channel not in {Channel.TELEGRAM, Channel.FEISHU} or not external_id.strip():
+            raise ValueError(f"{each!r} is not of the form telegram:123 or feishu:ou_x")
+    return text
+
+
+def _model(name: str) -> str:
+    backend, _, model = name.partition(":")
+    if name and name != "offline" and not (backend in {"anthropic", "openai", "acp"} and model):
+        raise ValueError(
+            f"{name!r} is not of the form anthropic:<model>, openai:<model> or offline"
+        )
+    return name
+
+
+def _url(text: str) -> str:
+    if text and not text.startswith(("http://", "https://")):
+        raise ValueError("must begin with http:// or https://")
+    return text.rstrip("/")
+
+
+Url = Annotated[str, AfterValidator(_url)]
+
+
+class Settings(BaseSettings):
+    """Every field's alias is its name in the environment; in YAML it is the field's own name."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", env_ignore_empty=True, populate_by_name=False
+    )
+    yaml_values: ClassVar[dict[str, Any]] = {}
+
+    home: Path = Field(default=Path("~/.shiftboss"), alias="SHIFTBOSS_HOME")
+    database_url: str = Field(default="", alias="DATABASE_URL")
+    owners: Annotated[str, NoDecode, AfterValidator(_owners)] = Field(
+        default="", alias="SHIFTBOSS_OWNERS"
+    )
+    slots: int = Field(default=3, ge=1, le=64, alias="SHIFTBOSS_SLOTS")
+    timezone: Annotated[str, AfterValidator(_zone)] = Field(default="", alias="SHIFTBOSS_TIMEZONE")
+    language: Literal["zh", "en", "auto"] = Field(default="auto", alias="SHIFTBOSS_LANGUAGE")
+    model: Annotated[str, AfterValidator(_model)] = Field(default="", alias="SHIFTBOSS_MODEL")
+    web_host: str = Field(default="127.0.0.1", alias="SHIFTBOSS_WEB_HOST")
+    web_port: int = Field(default=8321, ge=0, le=65535, alias="SHIFTBOSS_WEB_PORT")
+    web_token: SecretStr = Field(default=SecretStr(""), alias="SHIFTBOSS_WEB_TOKEN")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        default="INFO", alias="SHIFTBOSS_LOG_LEVEL"
+    )
+    telegram_bot_token: SecretStr = Field(default=SecretStr(""), alias="TELEGRAM_BOT_TOKEN")
+    telegram_base_url: Url = Field(default="https://api.telegram.org", alias="TELEGRAM_BASE_URL")
+    feishu_app_id: str = Field(default="", alias="FEISHU_APP_ID")
+    feishu_app_secret: SecretStr = Field(default=SecretStr(""), alias="FEISHU_APP_SECRET")
+    feishu_domain: Url = Field(default="https://open.feishu.cn", alias="FEISHU_DOMAIN")
+    feishu_monthly_quota: int = Field(default=10_000, ge=0, alias="FEISHU_MONTHLY_QUOTA")
+    anthropic_api_key: SecretStr = Field(default=SecretStr(""), alias="ANTHROPIC_API_KEY")
+    anthropic_base_url: Url = Field(default="", alias="ANTHROPIC_BASE_URL")
+    openai_api_key: SecretStr = Field(default=SecretStr(""), alias="OPENAI_API_KEY")
+    openai_base_url: Url = Field(default="", alias="OPENAI_BASE_URL")
+    embedding_base_url: Url = Field(default="", alias="EMBEDDING_BASE_URL")
+    embedding_model: str = Field(default="", alias="EMBEDDING_MODEL")
+    embedding_api_key: SecretStr = Field(default=SecretStr(""), alias="EMBEDDING_API_KEY")
+
+    @model_validator(mode="after")
+    def _go_together(self) -> Settings:
+        if bool(self.feishu_app_id) != bool(self.feishu_app_secret.get_secret_value()):
+            raise ValueError("FEISHU_APP_ID and FEISHU_APP_SECRET go together: set both or neither")
+        loopback = self.web_host in {"127.0.0.1", "::1", "localhost"}
+        if not loopback and not self.web_token.get_secret_value():
+            raise ValueError(
+                "SHIFTBOSS_WEB_HOST opens the web chat to others: set SHIFTBOSS_WEB_TOKEN too"
+            )
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the library's signature
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        written = InitSettingsSource(settings_cls, init_kwargs=cls.yaml_values)
+        return init_settings, env_settings, dotenv_settings, written
+
+    @property
+    def database(self) -> str:
+        """The SQLAlchemy URL of the store."""
+        return self.database_url or f"sqlite:///{self.home / 'shiftboss.db'}"
+
+    @property
+    def owner_ids(self) -> tuple[tuple[Channel, str], ...]:
+        pairs = (each.strip().partition(":") for each in self.owners.split(",") if each.strip())
+        return tuple((Channel(channel), external_id.strip()) for channel, _, external_id in pairs)
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The Boss's time zone; without a setting the machine's own, at worst UTC."""
+        return ZoneInfo(self.timezone or _machine_zone())
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The values that must never be seen."""
+        values = (getattr(self, name) for name in type(self).model_fields)
+        held = [v.get_secret_value() for v in values if isinstance(v, SecretStr)]
+        held.append(urlsplit(self.database_url).password or "")
+        return tuple(secret for secret in held if secret)
+
+
+def _machine_zone() -> str:
+    told = os.environ.get("TZ") or str(Path("/etc/localtime").resolve()).partition("zoneinfo/")[2]
+    try:
+        return ZoneInfo(told).key
+    except (KeyError, ValueError, OSError):
+        return "UTC"
+
+
+def load_settings(env_files: tuple[Path, ...] = (Path(".env"),)) -> Settings:
+    """Read all sources. Raises BadSettings with every fault at once, secrets left out."""
+    home = _read(env_files, {}).home.expanduser()
+    return _read((*env_files, home / ".env"), _yaml(home / YAML_FILE)).model_copy(
+        update={"home": home.resolve()}
+    )
+
+
+def _read(env_files: tuple[Path, ...], written: dict[str, Any]) -> Settings:
+    class Sourced(Settings):
+        yaml_values: ClassVar[dict[str, Any]] = written
+
+    try:
+        loaded = Sourced(_env_file=env_files, _env_file_encoding="utf-8")  # type: ignore[call-arg] # pydantic-settings' own keywords
+    except ValidationError as error:
+        raise BadSettings([_fault(dict(each)) for each in error.errors()]) from None
+    return Settings.model_construct(
+        **{name: getattr(loaded, name) for name in Settings.model_fields}
+    )
+
+
+def _fault(error: dict[str, Any]) -> str:
+    name = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        return f"{name}: there is no such setting; see .env.example"
+    told = str(error["msg"]).removeprefix("Value error, ")
+    return f"{name}: {told}" if name else told
+
+
+def _yaml(path: Path) -> dict[str, Any]:
+    try:
+        loaded = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}" if mark else ""
+        raise BadSettings([f"{path}: cannot be read as YAML{where}"]) from error
+    if loaded is None:
+        return {}
+    if not isinstance(loaded, dict):
+        raise BadSettings([f"{path}: must hold settings by name, such as `slots: 3`"])
+    faults = [f"{path}: {fault}" for key in loaded if (fault := _yaml_fault(str(key)))]
+    if faults:
+        raise BadSettings(faults)
+    fields = Settings.model_fields
+    return {str(fields[str(key)].alias): value for key, value in loaded.items()}
+
+
+def _yaml_fault(key: str) -> str:
+    field = Settings.model_fields.get(key)
+    if field is None or key == "home":
+        return f"there is no setting {key!r} here; see .env.example for the names"
+    return f"{key!r} is {_HIDE}" if field.annotation is SecretStr else ""

@@ -1,0 +1,226 @@
+"""Conversations: one model session per chat, streamed, cut short by whatever is newer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import mimetypes
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from bot.engine.agent.desk import Account, Ask, Chosen, Desk, Reply
+from bot.engine.llm.base import (
+    AgentEvent,
+    BackendError,
+    Limits,
+    Picture,
+    Purpose,
+    TextDelta,
+    Tool,
+)
+from handlers.ports import Answered, BackendFailure, Proposal, Question, Show, TalkState
+from storage.db import Database
+from storage.records.people import ChatId, Language
+from storage.records.status import ModelChoice
+from storage.records.tasks import Priority
+from storage.sessions import Session, SessionRepo
+
+log = logging.getLogger(__name__)
+
+IDLE_RESET = timedelta(minutes=60)
+MOST_TURNS = 10
+MOST_TOKENS = 50_000
+PROPOSE = "propose_task"
+
+_SYSTEM = """\
+You are Shiftboss, the foreman of a team of AI workers, talking with your Boss in a chat. Be
+short, concrete and kind. If the Boss asks for work that leaves a result behind (something to
+make, change, find out, write or watch), call the tool propose_task once and say nothing more:
+the Boss then decides by button. Answer questions and small talk yourself. {language}"""
+
+_LANGUAGE = {
+    Language.CHINESE: "Answer in Simplified Chinese unless the Boss writes in another language.",
+    Language.ENGLISH: "Answer in English unless the Boss writes in another language.",
+}
+
+_PROPOSAL_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "title": {"type": "string", "description": "A short title, in the Boss's language."},
+        "task": {
+            "type": "string",
+            "description": "The whole task, so that a worker who has not read this chat can do it.",
+        },
+        "priority": {"type": "string", "enum": ["urgent", "important", "normal"]},
+    },
+    "required": ["title", "task"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(slots=True)
+class _Answer:
+    """An answer in the making."""
+
+    work: asyncio.Task[Reply]
+    text: str = ""
+    proposal: Proposal | None = None
+    cut: bool = False
+    parts: list[str] = field(default_factory=list)
+
+
+class Conversations:
+    """Satisfies `handlers.ports.Talk`."""
+
+    def __init__(
+        self,
+        *,
+        db: Database,
+        sessions: SessionRepo,
+        desk: Desk,
+        home: Path,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._db = db
+        self._sessions = sessions
+        self._desk = desk
+        self._home = home
+        self._now = now
+        self._answers: dict[ChatId, _Answer] = {}
+
+    async def answer(self, question: Question, show: Show) -> Answered:
+        try:
+            return await self._answer(question, show)
+        except BackendError as error:
+            raise BackendFailure(error.hint) from error
+
+    def interrupt(self, chat_id: ChatId) -> bool:
+        answer = self._answers.get(chat_id)
+        if answer is None or answer.cut:
+            return False
+        answer.cut = True
+        answer.work.cancel()
+        return True
+
+    async def reset(self, chat_id: ChatId) -> bool:
+        self.interrupt(chat_id)
+        async with self._db.write() as tx:
+            return await self._sessions.close(tx, _key(chat_id), now=self._now())
+
+    async def state(self, chat_id: ChatId) -> TalkState | None:
+        session = await self._sessions.open(_key(chat_id))
+        if session is None:
+            return None
+        return TalkState(
+            turns=session.turns,
+            model=ModelChoice(backend=session.backend, model=session.model),
+            started_at=session.started_at,
+            last_used_at=session.last_used_at,
+        )
+
+    async def _answer(self, question: Question, show: Show) -> Answered:
+        chosen = self._choose(question)
+        session = await self._session(question.chat.id, chosen)
+        proposals: list[Proposal] = []
+        shown: list[str] = []
+
+        async def watch(event: AgentEvent) -> None:
+            if isinstance(event, TextDelta):
+                shown.append(event.text)
+                await show("".join(shown))
+
+        ask = self._ask(question, proposals)
+        work = asyncio.create_task(
+            self._desk.ask(ask, chosen, session, watch), name=f"answer in {question.chat.id}"
+        )
+        answer = _Answer(work=work)
+        self._answers[question.chat.id] = answer
+        try:
+            reply = await work
+        except asyncio.CancelledError:
+            if not answer.cut:
+                # It is we who are stopped, not the answer that was cut short.
+                work.cancel()
+                with suppress(asyncio.CancelledError, BackendError):
+                    await work
+                raise
+            return Answered(text="".join(shown), interrupted=True)
+        finally:
+            if self._answers.get(question.chat.id) is answer:
+                del self._answers[question.chat.id]
+        async with self._db.write() as tx:
+            await self._desk.book(tx, reply)
+        return Answered(text=reply.result.text, proposal=proposals[0] if proposals else None)
+
+    def _choose(self, question: Question) -> Chosen:
+        """This message's own choice before the chat's before the program's."""
+        settings = question.chat.settings
+        if question.model or question.backend:
+            return self._desk.choose(question.model, question.backend)
+        return self._desk.choose(settings.model, settings.backend)
+
+    async def _session(self, chat_id: ChatId, chosen: Chosen) -> Session:
+        session = await self._sessions.open(_key(chat_id))
+        if session is not None and _is_used_up(session, self._now()):
+            async with self._db.write() as tx:
+                await self._sessions.close(tx, _key(chat_id), now=self._now())
+        return await self._desk.session(_key(chat_id), chosen)
+
+    def _ask(self, question: Question, proposals: list[Proposal]) -> Ask:
+        pictures, others = self._sort(question.files)
+        named = "".join(f"\n[file: {path.name}]" for path in others)
+        return Ask(
+            purpose=Purpose.CHAT,
+            prompt=question.text + named,
+            system=_SYSTEM.format(language=_LANGUAGE[question.language]),
+            language=question.language,
+            account=Account(person=question.person.id, chat=question.chat.id),
+            facts={"text": question.text},
+            pictures=pictures,
+            tools=() if question.settle else (_propose(question, proposals),),
+            limits=Limits(turns=4),
+        )
+
+    def _sort(self, files: tuple[str, ...]) -> tuple[tuple[Picture, ...], list[Path]]:
+        pictures: list[Picture] = []
+        others: list[Path] = []
+        for name in files:
+            path = self._home / name
+            mime = mimetypes.guess_type(path.name)[0] or ""
+            if mime.startswith("image/"):
+                pictures.append(Picture(path=path, mime=mime))
+            else:
+                others.append(path)
+        return tuple(pictures), others
+
+
+def _propose(question: Question, proposals: list[Proposal]) -> Tool:
+    async def run(arguments: Mapping[str, Any]) -> str:
+        proposals.append(
+            Proposal(
+                title=str(arguments["title"]),
+                text=str(arguments["task"]) or question.text,
+                priority=Priority.named(str(arguments.get("priority", ""))) or Priority.IMPORTANT,
+            )
+        )
+        return "The Boss is being asked. Say nothing more now."
+
+    return Tool(
+        name=PROPOSE,
+        description="Ask the Boss, by button, whether to start this as a task.",
+        schema=_PROPOSAL_SCHEMA,
+        run=run,
+    )
+
+
+def _is_used_up(session: Session, now: datetime) -> bool:
+    idle = now - session.last_used_at > IDLE_RESET
+    return idle or session.turns >= MOST_TURNS or session.tokens > MOST_TOKENS
+
+
+def _key(chat_id: ChatId) -> str:
+    return f"chat:{chat_id}"

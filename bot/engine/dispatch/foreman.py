@@ -1,0 +1,139 @@
+"""What people order of tasks. Every order locks the task first, is noted once under the message
+that gave it, and asks the person's right and the task's state."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from bot.engine.dispatch import orders
+from bot.engine.dispatch.orders import Order
+from bot.engine.dispatch.port import Dispatcher
+from bot.engine.workflow.store import WorkStore
+from storage.db import Transaction
+from storage.errors import NotFound
+from storage.records.people import Chat, ChatId, ChatKind, Person, Role
+from storage.records.tasks import (
+    EventKind,
+    NewTask,
+    NodeStatus,
+    Priority,
+    Task,
+    TaskEvent,
+    TaskId,
+    TaskPage,
+    TaskStatus,
+)
+from storage.work.tasks import Sight
+
+
+class Foreman:
+    """Satisfies `handlers.ports.Tasks` but for `view`."""
+
+    def __init__(
+        self,
+        *,
+        store: WorkStore,
+        dispatcher: Dispatcher,
+        chat_of: Callable[[ChatId], Awaitable[Chat]],
+        now: Callable[[], datetime],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._store = store
+        self._dispatcher = dispatcher
+        self._chat_of = chat_of
+        self._now = now
+        self._new_id = new_id
+
+    async def create(self, new: NewTask) -> Task:
+        task_id = TaskId(self._new_id())
+        async with self._store.db.write() as tx:
+            task = await self._store.tasks.create(tx, new, id=task_id, now=self._now())
+            if task.id == task_id:
+                await self._tell(tx, task, EventKind.CREATED)
+        self._dispatcher.wake()
+        return task
+
+    async def find(self, prefix: str, *, by: Person, chat: ChatId) -> Task:
+        return await self._store.tasks.find(prefix, _sight(by, chat))
+
+    async def page(
+        self, *, by: Person, chat: ChatId, status: TaskStatus | None, page: int, size: int
+    ) -> TaskPage:
+        return await self._store.tasks.page(_sight(by, chat), status, page, size)
+
+    async def events(self, task_id: TaskId, limit: int) -> Sequence[TaskEvent]:
+        return await self._store.journal.latest(task_id, limit)
+
+    async def pause(self, task: Task, *, by: Person, source: str, reason: str = "") -> Task:
+        return await self._give(task, "pause", by, source, lambda held: orders.pause(held, reason))
+
+    async def resume(self, task: Task, *, by: Person, source: str) -> Task:
+        return await self._give(task, "resume", by, source, orders.resume)
+
+    async def stop(self, task: Task, *, by: Person, source: str) -> Task:
+        stopped = await self._give(
+            task, "stop", by, source, lambda held: orders.stop(held, self._now())
+        )
+        self._dispatcher.abort(task.id)
+        return stopped
+
+    async def retry(self, task: Task, *, by: Person, source: str) -> Task:
+        return await self._give(task, "retry", by, source, orders.retry)
+
+    async def set_priority(
+        self, task: Task, priority: Priority, *, by: Person, source: str
+    ) -> Task:
+        return await self._give(
+            task, "priority", by, source, lambda held: orders.reorder(held, priority)
+        )
+
+    async def _give(
+        self,
+        task: Task,
+        kind: str,
+        by: Person,
+        source: str,
+        decide: Callable[[Task], Order | None],
+    ) -> Task:
+        await self._check(task, by)
+        async with self._store.db.write() as tx:
+            held = await self._store.tasks.lock(tx, task.id)
+            now = self._now()
+            if not await self._store.journal.order(
+                tx, task.id, kind, source=source, by=by.id, now=now
+            ):
+                return held
+            order = decide(held)
+            if order is None:
+                return held
+            if order.frees is not None:
+                await self._free(tx, task.id, order.frees, now)
+            held = await self._store.tasks.move(tx, held, **order.changes)
+            await self._tell(tx, held, order.event, order.text)
+        self._dispatcher.wake()
+        return held
+
+    async def _check(self, task: Task, by: Person) -> None:
+        """Owners, the task's maker and the people of its chat may move it."""
+        if by.role is Role.OWNER or task.created_by == by.id:
+            return
+        chat = await self._chat_of(task.chat_id)
+        if chat.kind is not ChatKind.GROUP and chat.person_id != by.id:
+            raise NotFound("task", task.id)
+
+    async def _free(
+        self, tx: Transaction, task_id: TaskId, status: NodeStatus, now: datetime
+    ) -> None:
+        for run in (await self._store.graphs.runs(task_id, tx=tx)).values():
+            if run.status is status:
+                free = replace(run, status=NodeStatus.PENDING, ended_at=now)
+                await self._store.graphs.finish(tx, free)
+
+    async def _tell(self, tx: Transaction, task: Task, kind: EventKind, text: str = "") -> None:
+        await self._store.journal.append(tx, task.id, kind, now=self._now(), text=text)
+
+
+def _sight(by: Person, chat: ChatId) -> Sight:
+    return Sight(everything=by.role is Role.OWNER, person=by.id, chat=chat)

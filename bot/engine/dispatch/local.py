@@ -1,0 +1,130 @@
+"""The embedded dispatcher: one process, one SQLite file, woken by an event, never polling."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from datetime import datetime
+
+from bot.engine.dispatch.port import Run
+from bot.engine.dispatch.recovery import break_off, put_back, recover
+from bot.engine.workflow.store import LEASE, WorkStore
+from cards.words import words_for
+from storage.errors import LostLease, StoreUnavailable
+from storage.records.people import Language
+from storage.records.tasks import Task, TaskId
+
+log = logging.getLogger(__name__)
+
+_RENEW_EVERY = LEASE.total_seconds() / 3
+_STORE_REST = 5.0
+
+
+class LocalDispatcher:
+    """`owner` names this process in the leases it holds."""
+
+    name = "dispatcher"
+
+    def __init__(
+        self,
+        *,
+        store: WorkStore,
+        run: Run,
+        language_of: Callable[[Task], Awaitable[Language]],
+        slots: int,
+        owner: str,
+        now: Callable[[], datetime],
+        new_id: Callable[[], str],
+        on_change: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._run = run
+        self._language_of = language_of
+        self._slots = slots
+        self._owner = owner
+        self._now = now
+        self._new_id = new_id
+        self._on_change = on_change
+        self._changed = asyncio.Event()
+        self._running: dict[TaskId, asyncio.Task[None]] = {}
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        await recover(self._store, self._language_of, self._now())
+        stack.push_async_callback(self._stop)
+        self.wake()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._renew(), name="lease renewal")
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                await self._fill()
+
+    def wake(self) -> None:
+        self._changed.set()
+        self._on_change()
+
+    def abort(self, task_id: TaskId) -> None:
+        if running := self._running.get(task_id):
+            running.cancel()
+
+    async def _fill(self) -> None:
+        """Start tasks until the slots or the queue are used up."""
+        while len(self._running) < self._slots:
+            try:
+                async with self._store.db.write() as tx:
+                    task = await self._store.tasks.claim(
+                        tx, owner=self._owner, now=self._now(), lease=LEASE
+                    )
+            except StoreUnavailable as error:
+                log.error("no task can be started: %s", error)  # noqa: TRY400 - no traceback needed
+                asyncio.get_running_loop().call_later(_STORE_REST, self.wake)
+                return
+            if task is None:
+                return
+            self._running[task.id] = asyncio.create_task(self._one(task), name=f"task {task.id}")
+
+    async def _one(self, task: Task) -> None:
+        try:
+            await self._run(task)
+        except StoreUnavailable as error:
+            log.warning("task %s waits for the store: %s", task.id, error)
+            await self._when_the_store_is_back(task)
+        except Exception:
+            # The boundary between one task and all others: whatever it is, they go on.
+            incident = self._new_id()
+            log.exception("task %s broke off, incident=%s", task.id, incident)
+            words = words_for(await self._language_of(task))
+            reason = words("work.broke_off", incident=incident)
+            with suppress(LostLease, StoreUnavailable):
+                await break_off(self._store, task, reason, self._now())
+        finally:
+            # A task stopped and started again at once has a newer entry here: not ours to drop.
+            if self._running.get(task.id) is asyncio.current_task():
+                del self._running[task.id]
+            self.wake()
+
+    async def _when_the_store_is_back(self, task: Task) -> None:
+        language = await self._language_of(task)
+        while True:
+            await asyncio.sleep(_STORE_REST)
+            with suppress(StoreUnavailable, LostLease):
+                await put_back(self._store, task, language, self._now())
+                return
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(_RENEW_EVERY)
+            if self._running:
+                with suppress(StoreUnavailable):
+                    async with self._store.db.write() as tx:
+                        await self._store.tasks.renew(tx, self._owner, until=self._now() + LEASE)
+
+    async def _stop(self) -> None:
+        running = tuple(self._running.values())
+        for each in running:
+            each.cancel()
+        await asyncio.gather(*running, return_exceptions=True)

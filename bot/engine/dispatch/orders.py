@@ -1,0 +1,110 @@
+"""What an order does to a task in each of its states: pure functions.
+
+Each returns what changes, or None where the task already is as ordered; it raises WrongState
+where the state forbids the order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from storage.errors import WrongState
+from storage.records.tasks import (
+    Control,
+    EventKind,
+    NodeStatus,
+    Phase,
+    Priority,
+    Task,
+    TaskStatus,
+)
+from storage.work.tasks import TaskChanges
+
+_IDLE = {TaskStatus.PENDING, TaskStatus.WAITING, TaskStatus.BLOCKED}
+_RESTARTABLE = {TaskStatus.FAILED, TaskStatus.BLOCKED, TaskStatus.CANCELLED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """`frees` are steps in that state that may run again from now on."""
+
+    changes: TaskChanges
+    event: EventKind
+    text: str = ""
+    frees: NodeStatus | None = None
+
+
+def pause(task: Task, reason: str) -> Order | None:
+    """A running task pauses at its next step boundary, a waiting one at once."""
+    if task.status is TaskStatus.PAUSED or task.control is Control.PAUSE:
+        return None
+    if task.status is TaskStatus.RUNNING:
+        return Order(
+            changes={"control": Control.PAUSE, "status_reason": reason}, event=EventKind.NOTE
+        )
+    if task.status not in _IDLE:
+        raise WrongState("task", task.id, task.status)
+    return Order(
+        changes={"status": TaskStatus.PAUSED, "status_reason": reason, "resumed_first": 0},
+        event=EventKind.PAUSED,
+        text=reason,
+    )
+
+
+def resume(task: Task) -> Order | None:
+    """Queue it again, before new work of its priority; or take a pause back not yet made."""
+    if task.status in {TaskStatus.PAUSED, TaskStatus.BLOCKED}:
+        changes: TaskChanges = {
+            "status": TaskStatus.PENDING,
+            "status_reason": "",
+            "failures_in_row": 0,
+        }
+        return Order(changes=changes, event=EventKind.RESUMED)
+    if task.status is TaskStatus.RUNNING and task.control is Control.PAUSE:
+        taken_back: TaskChanges = {"control": Control.RUN, "status_reason": ""}
+        return Order(changes=taken_back, event=EventKind.RESUMED)
+    if task.status in {TaskStatus.PENDING, TaskStatus.RUNNING}:
+        return None
+    raise WrongState("task", task.id, task.status)
+
+
+def stop(task: Task, now: datetime) -> Order | None:
+    """End it now, a step in progress included."""
+    if task.status is TaskStatus.CANCELLED:
+        return None
+    if task.status.is_final:
+        raise WrongState("task", task.id, task.status)
+    changes: TaskChanges = {
+        "status": TaskStatus.CANCELLED,
+        "status_reason": "",
+        "phase": Phase.ENDED,
+        "control": Control.RUN,
+        "ended_at": now,
+    }
+    return Order(changes=changes, event=EventKind.CANCELLED, frees=NodeStatus.RUNNING)
+
+
+def retry(task: Task) -> Order | None:
+    """Run what did not succeed again; what is finished stays finished."""
+    if task.status in {TaskStatus.PENDING, TaskStatus.RUNNING}:
+        return None
+    if task.status not in _RESTARTABLE:
+        raise WrongState("task", task.id, task.status)
+    changes: TaskChanges = {
+        "status": TaskStatus.PENDING,
+        "status_reason": "",
+        "phase": Phase.DOING if task.graph_version else Phase.QUEUED,
+        "control": Control.RUN,
+        "failures_in_row": 0,
+        "ended_at": None,
+    }
+    return Order(changes=changes, event=EventKind.RESUMED, frees=NodeStatus.FAILED)
+
+
+def reorder(task: Task, priority: Priority) -> Order | None:
+    if task.priority is priority:
+        return None
+    if task.status.is_final:
+        raise WrongState("task", task.id, task.status)
+    return Order(changes={"priority": priority}, event=EventKind.REORDERED, text=priority)

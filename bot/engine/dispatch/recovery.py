@@ -1,0 +1,109 @@
+"""What becomes of tasks whose process died: taken up again, asked about, or offered."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from bot.engine.workflow.graph import Node, load_workflow
+from bot.engine.workflow.store import WorkStore
+from cards.words import Words, words_for
+from storage.db import Transaction
+from storage.records.people import Language
+from storage.records.tasks import (
+    Control,
+    EventKind,
+    Lease,
+    NodeRun,
+    NodeStatus,
+    Task,
+    TaskStatus,
+)
+
+log = logging.getLogger(__name__)
+
+OFFER_AFTER = timedelta(hours=12)
+"""Work interrupted longer ago than this is offered on its card, not run."""
+
+
+async def recover(
+    store: WorkStore, language_of: Callable[[Task], Awaitable[Language]], now: datetime
+) -> int:
+    """Settle every task that claims to run while nobody runs it; how many there were."""
+    async with store.db.write() as tx:
+        orphans = await store.tasks.orphans(tx)
+        for task, lease_until in orphans:
+            interrupted_at = lease_until or task.started_at or now
+            stale = now - interrupted_at > OFFER_AFTER
+            words = words_for(await language_of(task))
+            await _take_up(store, tx, task, words, stale=stale, now=now)
+    if orphans:
+        log.info("%d interrupted tasks taken up", len(orphans))
+    return len(orphans)
+
+
+async def put_back(store: WorkStore, task: Task, language: Language, now: datetime) -> None:
+    """The same for one task that this process claimed and could not go on with."""
+    async with store.db.write() as tx:
+        held = await store.tasks.fence(tx, _lease(task), until=now)
+        await _take_up(store, tx, held, words_for(language), stale=False, now=now)
+
+
+async def break_off(store: WorkStore, task: Task, reason: str, now: datetime) -> None:
+    """End a task that failed in a way nobody foresaw; its steps may be tried again."""
+    async with store.db.write() as tx:
+        held = await store.tasks.fence(tx, _lease(task), until=now)
+        for run in await _running(store, tx, held):
+            await _free(store, tx, run, reason, now)
+        await store.tasks.move(
+            tx, held, status=TaskStatus.FAILED, status_reason=reason, ended_at=now
+        )
+        await store.journal.append(tx, task.id, EventKind.FAILED, now=now, text=reason)
+
+
+async def _take_up(
+    store: WorkStore, tx: Transaction, task: Task, words: Words, *, stale: bool, now: datetime
+) -> None:
+    running = await _running(store, tx, task)
+    for run in running:
+        await _free(store, tx, run, words("work.interrupted"), now)
+    unsafe = await _unsafe_step(store, tx, task, running)
+    status, reason, kind = TaskStatus.PENDING, "", EventKind.RECOVERED
+    if unsafe is not None:
+        reason = words("work.interrupted_unsafe", step=unsafe.title)
+        status, kind = TaskStatus.BLOCKED, EventKind.BLOCKED
+    elif stale:
+        reason = words("work.interrupted_long_ago")
+        status, kind = TaskStatus.PAUSED, EventKind.PAUSED
+    await store.tasks.move(
+        tx, task, status=status, status_reason=reason, control=Control.RUN, resumed_first=0
+    )
+    await store.journal.append(tx, task.id, kind, now=now, text=reason)
+
+
+async def _running(store: WorkStore, tx: Transaction, task: Task) -> Sequence[NodeRun]:
+    runs = await store.graphs.runs(task.id, tx=tx)
+    return [run for run in runs.values() if run.status is NodeStatus.RUNNING]
+
+
+async def _free(store: WorkStore, tx: Transaction, run: NodeRun, why: str, now: datetime) -> None:
+    """Close the attempt with its reason and let the step run again."""
+    await store.graphs.finish(tx, replace(run, error=why, ended_at=now))
+    await store.graphs.put(tx, replace(run, status=NodeStatus.PENDING, ended_at=now))
+
+
+async def _unsafe_step(
+    store: WorkStore, tx: Transaction, task: Task, running: Sequence[NodeRun]
+) -> Node | None:
+    graph = await store.graphs.latest(task.id, tx=tx)
+    if graph is None:
+        return None
+    paths = {run.path for run in running}
+    nodes = load_workflow(graph.body).nodes
+    return next((node for node in nodes if node.id in paths and not node.repeatable), None)
+
+
+def _lease(task: Task) -> Lease:
+    return Lease(task_id=task.id, epoch=task.epoch)

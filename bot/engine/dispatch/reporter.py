@@ -1,0 +1,116 @@
+"""Events become cards: the live card of a task, and a message of its own where it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+from zoneinfo import ZoneInfo
+
+from cards.courier import Courier
+from cards.views.tasks import ending_card, result_paths, task_card
+from cards.words import words_for
+from storage.errors import StoreUnavailable
+from storage.records.messages import Urgency
+from storage.records.people import Language
+from storage.records.tasks import Task, TaskEvent, TaskId, TaskView
+from storage.work.journal import Journal
+
+log = logging.getLogger(__name__)
+
+_BATCH = 200
+_STORE_REST = 5.0
+
+
+class Views(Protocol):
+    async def view(self, task_id: TaskId) -> TaskView: ...
+
+
+class Reporter:
+    """Tells what the journal holds and nobody has been told.
+
+    Telling is repeated after a crash between telling and noting it, and harmless: each card has
+    a key of its own, and the same card under the same key changes nothing.
+    """
+
+    name = "reporter"
+
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        views: Views,
+        courier: Courier,
+        language_of: Callable[[Task], Awaitable[Language]],
+        home: Path,
+        zone: ZoneInfo,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._journal = journal
+        self._views = views
+        self._courier = courier
+        self._language_of = language_of
+        self._home = home
+        self._zone = zone
+        self._now = now
+        self._changed = asyncio.Event()
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        self.wake()
+
+    def wake(self) -> None:
+        """Call it after a commit that wrote events."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                while await self.tell():
+                    pass
+            except StoreUnavailable as error:
+                log.warning("nobody can be told now: %s", error)
+                asyncio.get_running_loop().call_later(_STORE_REST, self.wake)
+
+    async def tell(self) -> bool:
+        """Tell one batch; False if there was nothing to tell."""
+        events = await self._journal.untold(_BATCH)
+        by_task: dict[TaskId, list[TaskEvent]] = {}
+        for event in events:
+            by_task.setdefault(event.task_id, []).append(event)
+        for task_id, of_task in by_task.items():
+            await self._show(await self._views.view(task_id), of_task)
+        if events:
+            await self._journal.told([event.id for event in events], now=self._now())
+        return bool(events)
+
+    async def _show(self, view: TaskView, events: Sequence[TaskEvent]) -> None:
+        task = view.task
+        words = words_for(await self._language_of(task))
+        now = self._now()
+        await self._courier.send(
+            task.chat_id,
+            task_card(view, words, now=now),
+            key=f"task:{task.id}",
+            urgency=Urgency.PROGRESS,
+            reply_to=task.reply_to,
+        )
+        for event in events:
+            if event.kind.is_ending:
+                sizes = await asyncio.to_thread(self._sizes, result_paths(view.steps))
+                await self._courier.send(
+                    task.chat_id,
+                    ending_card(view, words, now=event.at, zone=self._zone, sizes=sizes),
+                    key=f"task:{task.id}:end:{event.id}",
+                    urgency=Urgency.ANSWER,
+                    reply_to=task.reply_to,
+                )
+
+    def _sizes(self, paths: Sequence[str]) -> Mapping[str, int]:
+        found = ((path, self._home / path) for path in paths)
+        return {path: file.stat().st_size for path, file in found if file.is_file()}

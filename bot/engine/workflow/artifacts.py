@@ -1,0 +1,71 @@
+"""The files of a task: its workspace, and the copies that go out to the Boss."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage.records.tasks import Task, TaskId
+
+MOST_FILES = 5
+MOST_BYTES = 20_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """`copies` are relative to the data directory; `missing` were claimed and are not there;
+    `left_out` are too many or too large to send."""
+
+    copies: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+class Artifacts:
+    """Everything under `home`: `work/<task>/` is the workspace, `files/tasks/<task>/` holds the
+    copies, so that what was reported stays as it was when later steps change the original."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    async def workspace(self, task: Task) -> Path:
+        """The task's folder, made if need be, with the files the Boss sent along in it."""
+        return await asyncio.to_thread(self._prepare, task)
+
+    async def collect(
+        self, task_id: TaskId, workspace: Path, claimed: tuple[str, ...]
+    ) -> Collected:
+        """Copy what a step says it made. Paths outside the workspace count as missing."""
+        return await asyncio.to_thread(self._collect, task_id, workspace, claimed)
+
+    def _prepare(self, task: Task) -> Path:
+        workspace = Path(task.project_dir) if task.project_dir else self._home / "work" / task.id
+        workspace.mkdir(parents=True, exist_ok=True)
+        for sent in task.files:
+            source = self._home / sent
+            target = workspace / source.name
+            if source.is_file() and not target.exists():
+                shutil.copyfile(source, target)
+        return workspace.resolve()
+
+    def _collect(self, task_id: TaskId, workspace: Path, claimed: tuple[str, ...]) -> Collected:
+        copies: list[str] = []
+        missing: list[str] = []
+        left_out: list[str] = []
+        for name in dict.fromkeys(claimed):
+            source = (workspace / name).resolve()
+            if not source.is_relative_to(workspace) or not source.is_file():
+                missing.append(name)
+            elif len(copies) == MOST_FILES or source.stat().st_size > MOST_BYTES:
+                left_out.append(name)
+            else:
+                copies.append(self._copy(task_id, workspace, source))
+        return Collected(copies=tuple(copies), missing=tuple(missing), left_out=tuple(left_out))
+
+    def _copy(self, task_id: TaskId, workspace: Path, source: Path) -> str:
+        target = self._home / "files" / "tasks" / task_id / source.relative_to(workspace)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+        return target.relative_to(self._home).as_posix()

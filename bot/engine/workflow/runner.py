@@ -1,0 +1,228 @@
+"""Move one task on, step by step, until it gives its slot back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from bot.engine.agent.desk import Account, Ask, Chosen, Desk, Reply
+from bot.engine.agent.tools.list_files import list_files
+from bot.engine.agent.tools.read_file import read_file
+from bot.engine.agent.tools.write_file import write_file
+from bot.engine.llm.answers import PlanAnswer, StepAnswer
+from bot.engine.llm.base import BackendDenied, BackendError, Purpose
+from bot.engine.workflow import prompts
+from bot.engine.workflow.artifacts import Artifacts, Collected
+from bot.engine.workflow.boundary import Attempt, Boundary, Next
+from bot.engine.workflow.graph import Node, Workflow, linear
+from bot.engine.workflow.store import WorkStore
+from bot.engine.workflow.verdict import Verdict, of_answer, of_error
+from cards.words import Words, words_for
+from storage.errors import LostLease
+from storage.records.people import Language
+from storage.records.tasks import Lease, NodeRun, NodeStatus, Task, TaskStatus
+from storage.sessions import Session
+
+log = logging.getLogger(__name__)
+
+_MOST_REPLANS = 1
+_MOST_KEPT = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kit:
+    """What every errand needs. Clock and sleep are the caller's."""
+
+    store: WorkStore
+    desk: Desk
+    artifacts: Artifacts
+    language_of: Callable[[Task], Awaitable[Language]]
+    now: Callable[[], datetime]
+    sleep: Callable[[float], Awaitable[None]]
+
+
+class TaskRunner:
+    """Runs claimed tasks, any number at once. Everything it knows is in the store."""
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+
+    async def run(self, task: Task) -> None:
+        """Run a task just claimed. Cancel to stop at once: what is stored stays true."""
+        try:
+            await _Errand(self._kit, task, await self._kit.language_of(task)).run()
+        except LostLease:
+            log.info("task %s is not ours any more", task.id)
+
+
+class _Errand:
+    """One task under way: its lease, and the session that its steps share."""
+
+    def __init__(self, kit: Kit, task: Task, language: Language) -> None:
+        self._kit = kit
+        self._task = task
+        self._language = language
+        self._words: Words = words_for(language)
+        self._boundary = Boundary(kit.store, kit.desk, kit.now)
+        self._lease = Lease(task_id=task.id, epoch=task.epoch)
+        self._account = Account(person=task.created_by, chat=task.chat_id, task=task.id)
+
+    async def run(self) -> None:
+        try:
+            chosen = self._kit.desk.choose(self._task.model, self._task.backend)
+        except BackendDenied as error:
+            await self._block(error)
+            return
+        session = await self._kit.desk.session(f"task:{self._task.id}", chosen)
+        if self._task.graph_version:
+            step = await self._boundary.go_on(self._lease, session.id)
+        else:
+            prompt = prompts.plan_prompt(self._task)
+            step = await self._plan(chosen, session, prompt)
+        while step is not None:
+            step = await self._do(step, chosen, session)
+
+    async def _block(self, error: BackendError) -> None:
+        run = await self._boundary.begin_planning(self._lease, "")
+        told = self._words(error.hint)
+        await self._boundary.give_up_planning(
+            self._lease, run, error=told, status=TaskStatus.BLOCKED, reason=told
+        )
+
+    async def _plan(self, chosen: Chosen, session: Session, prompt: str) -> Next | None:
+        """Ask for a plan until there is one or the tries run out."""
+        failures = 0
+        while True:
+            run = await self._boundary.begin_planning(self._lease, session.id)
+            try:
+                reply = await self._ask_for_plan(chosen, session, prompt)
+            except BackendError as error:
+                verdict = of_error(error, failures=failures, words=self._words)
+            else:
+                plan = _workflow(reply)
+                return await self._boundary.adopt_plan(self._lease, run, reply, plan, session.id)
+            if verdict.stop is not None:
+                status, reason = verdict.stop
+                await self._boundary.give_up_planning(
+                    self._lease, run, error=verdict.error, status=status, reason=reason
+                )
+                return None
+            failures += 1
+            await self._kit.sleep(verdict.wait)
+
+    async def _ask_for_plan(self, chosen: Chosen, session: Session, prompt: str) -> Reply:
+        ask = Ask(
+            purpose=Purpose.PLAN,
+            prompt=prompt,
+            system=prompts.plan_system(self._language),
+            language=self._language,
+            account=self._account,
+            facts={"text": self._task.instruction, "files": self._task.files},
+            workspace=await self._kit.artifacts.workspace(self._task),
+            result=PlanAnswer,
+        )
+        return await self._kit.desk.ask(ask, chosen, session)
+
+    async def _do(self, step: Next, chosen: Chosen, session: Session) -> Next | None:
+        """Try one step once, store how it ended, and say what is next."""
+        try:
+            reply, collected = await self._attempt(step, chosen, session)
+        except BackendError as error:
+            failures = step.task.failures_in_row
+            verdict = of_error(error, failures=failures, words=self._words)
+            attempt = Attempt(
+                run=_ended(step.run, verdict, {}, self._kit.now()),
+                reply=None,
+                again=verdict.again,
+                stop=verdict.stop,
+            )
+        else:
+            answer = reply.result.value
+            assert isinstance(answer, StepAnswer)
+            verdict = of_answer(
+                answer,
+                missing=collected.missing,
+                failures=step.task.failures_in_row,
+                words=self._words,
+            )
+            output = _output(answer, collected)
+            attempt = Attempt(
+                run=_ended(step.run, verdict, output, self._kit.now()),
+                reply=reply,
+                again=verdict.again,
+                stop=verdict.stop,
+            )
+        following = await self._boundary.settle(self._lease, attempt, session.id)
+        if following is not None and verdict.replan:
+            following = await self._replan(following, chosen, session, attempt)
+        if following is not None and verdict.wait:
+            await self._kit.sleep(verdict.wait)
+        return following
+
+    async def _attempt(
+        self, step: Next, chosen: Chosen, session: Session
+    ) -> tuple[Reply, Collected]:
+        workspace = await self._kit.artifacts.workspace(step.task)
+        trouble = step.runs[step.node.id].error if step.node.id in step.runs else ""
+        ask = Ask(
+            purpose=Purpose.STEP,
+            prompt=prompts.step_prompt(step.task, step.workflow, step.runs, step.node, trouble),
+            system=prompts.step_system(self._language),
+            language=self._language,
+            account=self._account,
+            facts=prompts.step_facts(step.task, step.workflow, step.runs, step.node),
+            workspace=workspace,
+            tools=(read_file(workspace), write_file(workspace), list_files(workspace)),
+            result=StepAnswer,
+        )
+        reply = await self._kit.desk.ask(ask, chosen, session)
+        answer = reply.result.value
+        claimed = tuple(answer.files) if isinstance(answer, StepAnswer) else ()
+        return reply, await self._kit.artifacts.collect(step.task.id, workspace, claimed)
+
+    async def _replan(
+        self, following: Next, chosen: Chosen, session: Session, attempt: Attempt
+    ) -> Next | None:
+        """Ask for a new end of the plan, once a task; a failure to answer keeps the old one."""
+        if following.task.replans >= _MOST_REPLANS:
+            return following
+        why = str(attempt.run.output.get("summary", ""))
+        prompt = prompts.replan_prompt(following.task, following.workflow, following.runs, why)
+        try:
+            reply = await self._ask_for_plan(chosen, session, prompt)
+        except BackendError as error:
+            log.warning("task %s keeps its plan: %s", following.task.id, error)
+            return following
+        plan = _workflow(reply)
+        shelved = replace(following.run, status=NodeStatus.PENDING)
+        return await self._boundary.replace_plan(self._lease, shelved, reply, plan, session.id)
+
+
+def _workflow(reply: Reply) -> Workflow:
+    answer = reply.result.value
+    assert isinstance(answer, PlanAnswer)
+    if not answer.steps:
+        return Workflow(plan=answer.plan, answer=answer.answer)
+    return linear(
+        answer.plan,
+        (
+            Node(id=f"s{n}", title=step.title, detail=step.detail, repeatable=step.repeatable)
+            for n, step in enumerate(answer.steps, start=1)
+        ),
+    )
+
+
+def _output(answer: StepAnswer, collected: Collected) -> dict[str, object]:
+    """`made` as the worker knows them, `files` as the Boss gets them."""
+    return {
+        "summary": answer.summary[:_MOST_KEPT],
+        "made": list(answer.files),
+        "files": list(collected.copies),
+        "left_out": list(collected.left_out),
+    }
+
+
+def _ended(run: NodeRun, verdict: Verdict, output: dict[str, object], now: datetime) -> NodeRun:
+    return replace(run, status=verdict.status, output=output, error=verdict.error, ended_at=now)

@@ -1,0 +1,22 @@
+"""The repositories a task moves through, handed around as one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from storage.db import Database
+from storage.work.graphs import GraphRepo
+from storage.work.journal import Journal
+from storage.work.tasks import TaskRepo
+
+LEASE = timedelta(seconds=90)
+"""How long a claim lives without being renewed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkStore:
+    db: Database
+    tasks: TaskRepo
+    graphs: GraphRepo
+    journal: Journal

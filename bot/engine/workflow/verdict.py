@@ -1,0 +1,66 @@
+"""What follows from the way a step ended: a pure table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from bot.engine.llm.answers import StepAnswer
+from bot.engine.llm.base import BackendDenied, BackendError, BackendUnavailable
+from cards.words import Words
+from storage.records.tasks import NodeStatus, TaskStatus
+
+MOST_TRIES = 3
+"""Tries of one step in a row before the task fails."""
+
+_BASE_DELAY = 2.0
+_MOST_DELAY = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """`wait` is seconds before the next try; `stop` ends the task's run with a status and a
+    reason for the Boss; `replan` asks for a new end of the plan."""
+
+    status: NodeStatus
+    error: str = ""
+    again: bool = False
+    wait: float = 0.0
+    stop: tuple[TaskStatus, str] | None = None
+    replan: bool = False
+
+
+def of_answer(
+    answer: StepAnswer, *, missing: tuple[str, ...], failures: int, words: Words
+) -> Verdict:
+    """`missing` are files the worker claims and nobody finds; `failures` in a row before."""
+    if answer.status == "done" and missing:
+        return _failed(words("work.missing_files", files=", ".join(missing)), failures)
+    match answer.status:
+        case "done":
+            return Verdict(status=NodeStatus.DONE, replan=answer.needs_replan)
+        case "blocked":
+            return Verdict(
+                status=NodeStatus.FAILED,
+                error=answer.summary,
+                stop=(TaskStatus.BLOCKED, answer.summary),
+            )
+        case "error":
+            return _failed(answer.summary, failures)
+        case never:
+            assert_never(never)
+
+
+def of_error(error: BackendError, *, failures: int, words: Words) -> Verdict:
+    told = words(error.hint)
+    if isinstance(error, BackendDenied):
+        return Verdict(status=NodeStatus.FAILED, error=told, stop=(TaskStatus.BLOCKED, told))
+    after = error.retry_after if isinstance(error, BackendUnavailable) else None
+    return _failed(told, failures, after)
+
+
+def _failed(error: str, failures: int, after: float | None = None) -> Verdict:
+    if failures + 1 >= MOST_TRIES:
+        return Verdict(status=NodeStatus.FAILED, error=error, stop=(TaskStatus.FAILED, error))
+    wait = min(_MOST_DELAY, max(after or 0.0, _BASE_DELAY * 2**failures))
+    return Verdict(status=NodeStatus.FAILED, error=error, again=True, wait=wait)

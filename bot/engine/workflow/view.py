@@ -1,0 +1,43 @@
+"""All that a card shows of a task, read from the store."""
+
+from __future__ import annotations
+
+from bot.engine.workflow.graph import Workflow, linear, load_workflow
+from bot.engine.workflow.store import WorkStore
+from storage.records.tasks import NodeRun, NodeStatus, Step, TaskId, TaskStatus, TaskView
+from storage.usage import UsageRepo
+
+
+class TaskViews:
+    def __init__(self, store: WorkStore, usage: UsageRepo) -> None:
+        self._store = store
+        self._usage = usage
+
+    async def view(self, task_id: TaskId) -> TaskView:
+        task = await self._store.tasks.get(task_id)
+        graph = await self._store.graphs.latest(task_id)
+        workflow: Workflow = load_workflow(graph.body) if graph else linear("", ())
+        runs = await self._store.graphs.runs(task_id)
+        pending = task.status is TaskStatus.PENDING
+        return TaskView(
+            task=task,
+            plan=workflow.plan,
+            steps=tuple(_step(node.id, node.title, runs.get(node.id)) for node in workflow.nodes),
+            spent=await self._usage.of_task(task_id),
+            ahead=await self._store.tasks.ahead(task) if pending else 0,
+        )
+
+
+def _step(path: str, title: str, run: NodeRun | None) -> Step:
+    if run is None:
+        return Step(path=path, title=title, status=NodeStatus.PENDING)
+    return Step(
+        path=path,
+        title=title,
+        status=run.status,
+        summary=str(run.output.get("summary", "")),
+        error=run.error,
+        files=tuple(run.output.get("files", ())),
+        started_at=run.started_at,
+        ended_at=run.ended_at,
+    )

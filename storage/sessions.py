@@ -1,0 +1,122 @@
+"""Model sessions and their transcripts: append-only, one row a message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, func, insert, select, update
+
+from storage import schema
+from storage.db import Database, Transaction
+
+_S = schema.sessions.c
+_M = schema.messages.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One conversation with a backend. `key` says whose it is (`chat:…`, `task:…`); `tokens` is
+    the size of the context at its last turn."""
+
+    id: str
+    key: str
+    backend: str
+    model: str
+    turns: int
+    tokens: int
+    started_at: datetime
+    last_used_at: datetime
+
+
+class SessionRepo:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def open(self, key: str, *, tx: Transaction | None = None) -> Session | None:
+        """The session under way for this key, if any."""
+        query = (
+            select(schema.sessions)
+            .where(_S.key == key, _S.closed_at.is_(None))
+            .order_by(_S.started_at.desc(), _S.id.desc())
+            .limit(1)
+        )
+        if tx is not None:
+            row = (await tx.execute(query)).one_or_none()
+        else:
+            async with self._db.read() as connection:
+                row = (await connection.execute(query)).one_or_none()
+        return None if row is None else _session(row)
+
+    async def begin(
+        self, tx: Transaction, *, id: str, key: str, backend: str, model: str, now: datetime
+    ) -> Session:
+        """Start a session for this key and close the one before."""
+        await self.close(tx, key, now=now)
+        session = Session(
+            id=id,
+            key=key,
+            backend=backend,
+            model=model,
+            turns=0,
+            tokens=0,
+            started_at=now,
+            last_used_at=now,
+        )
+        await tx.execute(
+            insert(schema.sessions).values(
+                id=id, key=key, backend=backend, model=model, started_at=now, last_used_at=now
+            )
+        )
+        return session
+
+    async def close(self, tx: Transaction, key: str, *, now: datetime) -> bool:
+        """False if there was none."""
+        open_ones = (_S.key == key, _S.closed_at.is_(None))
+        closed = await tx.execute(update(schema.sessions).where(*open_ones).values(closed_at=now))
+        return closed.rowcount > 0
+
+    async def extend(
+        self,
+        tx: Transaction,
+        session_id: str,
+        messages: Sequence[Any],
+        *,
+        tokens: int,
+        now: datetime,
+    ) -> None:
+        """Add one turn's messages at the end."""
+        seq = await tx.scalar(
+            select(func.coalesce(func.max(_M.seq), 0)).where(_M.session_id == session_id)
+        )
+        rows = [
+            {"session_id": session_id, "seq": (seq or 0) + n, "content": message, "at": now}
+            for n, message in enumerate(messages, start=1)
+        ]
+        if rows:
+            await tx.execute(insert(schema.messages), rows)
+        await tx.execute(
+            update(schema.sessions)
+            .where(_S.id == session_id)
+            .values(turns=_S.turns + 1, tokens=tokens, last_used_at=now)
+        )
+
+    async def history(self, session_id: str) -> Sequence[Any]:
+        query = select(_M.content).where(_M.session_id == session_id).order_by(_M.seq)
+        async with self._db.read() as connection:
+            return tuple((await connection.scalars(query)).all())
+
+
+def _session(row: Row[Any]) -> Session:
+    return Session(
+        id=row.id,
+        key=row.key,
+        backend=row.backend,
+        model=row.model,
+        turns=row.turns,
+        tokens=row.tokens,
+        started_at=row.started_at,
+        last_used_at=row.last_used_at,
+    )

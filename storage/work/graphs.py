@@ -1,0 +1,135 @@
+"""A task's plans, one version after the other, and what became of each node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, insert, select, update
+
+from storage import schema
+from storage.db import Database, Transaction
+from storage.dialect import upsert
+from storage.records.tasks import Graph, NodeRun, NodeStatus, TaskId
+
+_G = schema.task_graphs.c
+_R = schema.node_runs.c
+_A = schema.node_attempts.c
+
+
+class GraphRepo:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def add(self, tx: Transaction, graph: Graph, *, now: datetime) -> None:
+        """Versions only ever come to; none is changed."""
+        await tx.execute(
+            insert(schema.task_graphs).values(
+                task_id=graph.task_id,
+                version=graph.version,
+                body=dict(graph.body),
+                reason=graph.reason,
+                author=graph.author,
+                at=now,
+            )
+        )
+
+    async def latest(self, task_id: TaskId, *, tx: Transaction | None = None) -> Graph | None:
+        query = (
+            select(schema.task_graphs)
+            .where(_G.task_id == task_id)
+            .order_by(_G.version.desc())
+            .limit(1)
+        )
+        if tx is not None:
+            row = (await tx.execute(query)).one_or_none()
+        else:
+            async with self._db.read() as connection:
+                row = (await connection.execute(query)).one_or_none()
+        return None if row is None else _graph(row)
+
+    async def runs(
+        self, task_id: TaskId, *, tx: Transaction | None = None
+    ) -> Mapping[str, NodeRun]:
+        """What became of the nodes, by path. Nodes not reached have no entry."""
+        query = select(schema.node_runs).where(_R.task_id == task_id)
+        if tx is not None:
+            rows: Sequence[Row[Any]] = (await tx.execute(query)).all()
+        else:
+            async with self._db.read() as connection:
+                rows = (await connection.execute(query)).all()
+        return {row.path: _run(row) for row in rows}
+
+    async def start(
+        self, tx: Transaction, task_id: TaskId, path: str, *, session_id: str, now: datetime
+    ) -> NodeRun:
+        """Mark a node running under its next attempt, with the session it will pay for."""
+        attempt = 1 + (await self._attempt(tx, task_id, path))
+        run = NodeRun(
+            task_id=task_id,
+            path=path,
+            status=NodeStatus.RUNNING,
+            attempt=attempt,
+            output={},
+            error="",
+            started_at=now,
+            ended_at=None,
+        )
+        await self.put(tx, run)
+        await tx.execute(
+            insert(schema.node_attempts).values(
+                task_id=task_id, path=path, attempt=attempt, session_id=session_id, started_at=now
+            )
+        )
+        return run
+
+    async def finish(self, tx: Transaction, run: NodeRun) -> None:
+        """Store how an attempt ended."""
+        await self.put(tx, run)
+        await tx.execute(
+            update(schema.node_attempts)
+            .where(_A.task_id == run.task_id, _A.path == run.path, _A.attempt == run.attempt)
+            .values(ended_at=run.ended_at, error=run.error)
+        )
+
+    async def put(self, tx: Transaction, run: NodeRun) -> None:
+        values = {
+            "task_id": run.task_id,
+            "path": run.path,
+            "status": run.status,
+            "attempt": run.attempt,
+            "output": dict(run.output),
+            "error": run.error,
+            "started_at": run.started_at,
+            "ended_at": run.ended_at,
+        }
+        key = ("task_id", "path")
+        await tx.execute(upsert(self._db.dialect, schema.node_runs, values, key))
+
+    async def _attempt(self, tx: Transaction, task_id: TaskId, path: str) -> int:
+        query = select(_R.attempt).where(_R.task_id == task_id, _R.path == path)
+        return await tx.scalar(query) or 0
+
+
+def _graph(row: Row[Any]) -> Graph:
+    return Graph(
+        task_id=TaskId(row.task_id),
+        version=row.version,
+        body=row.body,
+        reason=row.reason,
+        author=row.author,
+    )
+
+
+def _run(row: Row[Any]) -> NodeRun:
+    return NodeRun(
+        task_id=TaskId(row.task_id),
+        path=row.path,
+        status=NodeStatus(row.status),
+        attempt=row.attempt,
+        output=row.output,
+        error=row.error,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+    )

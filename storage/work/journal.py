@@ -1,0 +1,88 @@
+"""What people ordered and what happened: commands, once each, and events, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, func, insert, select, update
+
+from storage import schema
+from storage.db import Database, Transaction
+from storage.dialect import insert_or_ignore
+from storage.records.people import PersonId
+from storage.records.tasks import EventKind, TaskEvent, TaskId
+
+_E = schema.events.c
+
+
+class Journal:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def order(
+        self,
+        tx: Transaction,
+        task_id: TaskId,
+        kind: str,
+        *,
+        source: str,
+        by: PersonId | None,
+        now: datetime,
+        payload: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Note a command; False if this source gave it before: then it must change nothing."""
+        noted = await tx.execute(
+            insert_or_ignore(self._db.dialect, schema.commands).values(
+                source=source,
+                task_id=task_id,
+                kind=kind,
+                payload=dict(payload or {}),
+                person_id=by,
+                at=now,
+            )
+        )
+        return noted.rowcount == 1
+
+    async def append(
+        self, tx: Transaction, task_id: TaskId, kind: EventKind, *, now: datetime, text: str = ""
+    ) -> None:
+        await tx.execute(
+            insert(schema.events).values(task_id=task_id, kind=kind, text=text, at=now)
+        )
+
+    async def latest(self, task_id: TaskId, limit: int) -> Sequence[TaskEvent]:
+        """The newest `limit`, oldest of them first."""
+        query = (
+            select(schema.events).where(_E.task_id == task_id).order_by(_E.id.desc()).limit(limit)
+        )
+        async with self._db.read() as connection:
+            rows = (await connection.execute(query)).all()
+        return tuple(map(_event, reversed(rows)))
+
+    async def untold(self, limit: int) -> Sequence[TaskEvent]:
+        """The oldest events that no card shows yet."""
+        query = select(schema.events).where(_E.told_at.is_(None)).order_by(_E.id).limit(limit)
+        async with self._db.read() as connection:
+            return tuple(map(_event, await connection.execute(query)))
+
+    async def told(self, ids: Sequence[int], *, now: datetime) -> None:
+        """Remember that these are on their way to the Boss."""
+        async with self._db.write() as tx:
+            await tx.execute(update(schema.events).where(_E.id.in_(ids)).values(told_at=now))
+
+    async def count(self, task_id: TaskId) -> int:
+        async with self._db.read() as connection:
+            query = select(func.count()).where(_E.task_id == task_id)
+            return await connection.scalar(query) or 0
+
+
+def _event(row: Row[Any]) -> TaskEvent:
+    return TaskEvent(
+        id=row.id,
+        task_id=TaskId(row.task_id),
+        kind=EventKind(row.kind),
+        text=row.text,
+        at=row.at,
+    )
