@@ -28,6 +28,15 @@ class HomeBusy(StorageError):
         super().__init__(f"{path} is in use by process {pid}")
 
 
+class HomeUnusable(StorageError):
+    """The data directory cannot be made or written."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"{path} cannot be used as data directory: {reason}")
+
+
 class NotFound(StorageError):
     """There is no such thing. `noun` names the kind, `key` what was asked for."""
 
@@ -62,3 +71,16 @@ class WrongState(StorageError):
         self.key = key
         self.state = state
         super().__init__(f"{noun} {key} is {state}")
+
+
+class NotAllowed(StorageError):
+    """This person may not decide that."""
+
+    def __init__(self, noun: str, key: str) -> None:
+        self.noun = noun
+        self.key = key
+        super().__init__(f"not allowed on {noun} {key}")
+
+
+class TooManyTries(NotFound):
+    """So many wrong keys were tried that even a right one is not looked at for a while."""

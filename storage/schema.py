@@ -281,6 +281,8 @@ approvals = Table(
     Column("state", String(16), nullable=False),
     Column("decided_by", ForeignKey("people.id")),
     Column("decided_at", Instant),
+    # The arrival that settled it: the same one handled again is not a second decision.
+    Column("decided_for", String(200), nullable=False, server_default=""),
     Column("reason", Text, nullable=False, server_default=""),
     Column("created_at", Instant, nullable=False),
     Column("expires_at", Instant, nullable=False),

@@ -257,6 +257,7 @@ def upgrade() -> None:
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("decided_by", sa.String(length=16), nullable=True),
         sa.Column("decided_at", storage.dialect.Instant(), nullable=True),
+        sa.Column("decided_for", sa.String(length=200), server_default="", nullable=False),
         sa.Column("reason", sa.Text(), server_default="", nullable=False),
         sa.Column("created_at", storage.dialect.Instant(), nullable=False),
         sa.Column("expires_at", storage.dialect.Instant(), nullable=False),
