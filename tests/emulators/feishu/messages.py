@@ -22,7 +22,10 @@ EMOJI = {"OK", "THUMBSUP", "DONE", "Typing", "OnIt", "OneSecond", "Get", "EYES",
 
 
 class Messages:
-    def __init__(self, world: World, clock: Clock, rates: Rates, bot_id: str) -> None:
+    def __init__(
+        self, world: World, clock: Clock, rates: Rates, *, bot_id: str, app_id: str
+    ) -> None:
+        self._app_id = app_id
         self._world = world
         self._clock = clock
         self._rates = rates
@@ -257,6 +260,11 @@ class Messages:
         mode = "topic" if chat.topics else chat.kind
         return {"name": chat.title, "chat_mode": mode, "chat_type": "private", "avatar": ""}
 
+    def _sender(self, message: Message) -> dict[str, str]:
+        if message.by_bot:
+            return {"id": self._app_id, "id_type": "app_id", "sender_type": "app"}
+        return {"id": message.sender_id, "id_type": "open_id", "sender_type": "user"}
+
     def find(self, message_id: str) -> Message:
         message = self._world.messages.get(message_id)
         if message is None:
@@ -275,7 +283,7 @@ class Messages:
             "deleted": message.recalled,
             "updated": bool(message.history),
             "chat_id": message.chat.chat_id,
-            "sender": {"id": message.sender_id, "sender_type": "app" if message.by_bot else "user"},
+            "sender": self._sender(message),
             "body": {"content": message.content},
         }
         return {key: value for key, value in found.items() if value is not None}

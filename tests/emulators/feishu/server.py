@@ -38,7 +38,9 @@ class FeishuEmulator:
         self.rates = Rates(self.clock)
         self.events = Events(app_id, self.world, self.clock)
         self.long = LongConnection(self.clock, self.world)
-        self.messages = Messages(self.world, self.clock, self.rates, self.bot_id)
+        self.messages = Messages(
+            self.world, self.clock, self.rates, bot_id=self.bot_id, app_id=app_id
+        )
         self.media = Media(self.world)
         self.cardkit = CardKit(self.world, self.clock, self.rates)
         self.presses = Presses(self.world, self.clock, self.events, self.long)

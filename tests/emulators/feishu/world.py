@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import itertools
 import json
 from collections.abc import Callable, Iterator
@@ -70,7 +71,7 @@ class Message:
         if self.recalled:
             return ""
         loaded = self.card or json.loads(self.content)
-        return "\n".join(_words(loaded))
+        return html.unescape("\n".join(_words(loaded)))
 
     @property
     def buttons(self) -> list[str]:

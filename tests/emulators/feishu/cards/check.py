@@ -188,16 +188,22 @@ class Walk:
                 raise refuse(path, f"invalid user id {person}", BAD_PERSON)
         if _HEX.search(prose):
             raise refuse(path, "hex colours are not supported")
-        self._markdown_tables += sum(
-            1
-            for before, line in itertools.pairwise(lines)
-            if "|" in before and "|" in line and _TABLE_RULE.match(line)
-        )
+        self._markdown_tables += _count_tables(lines)
         if self._markdown_tables > MAX_MARKDOWN_TABLES:
             raise refuse(path, "card table number over limit", TOO_MANY)
 
 
 _INLINE_ONLY = {"plain_text", "lark_md", "standard_icon", "custom_icon", "text_tag", "column"}
+
+
+def _count_tables(lines: list[str]) -> int:
+    tables, inside = 0, False
+    for before, line in itertools.pairwise(["", *lines]):
+        if inside:
+            inside = "|" in line
+        elif "|" in before and "|" in line and _TABLE_RULE.match(line):
+            tables, inside = tables + 1, True
+    return tables
 
 
 def _outside_fences(content: str) -> list[str]:
