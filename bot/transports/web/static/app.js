@@ -4,6 +4,8 @@
 const $ = (id) => document.getElementById(id);
 const boot = JSON.parse($("boot").textContent);
 const say = (key, facts = {}) => boot.words[key].replace(/\{(\w+)\}/g, (_, name) => facts[name] ?? "");
+/* The browser's own way with dates where it speaks our language. */
+const locale = navigator.languages.find((tag) => tag.startsWith(boot.language)) ?? boot.language;
 const newId = () => [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 const make = (tag, props = {}, ...children) => {
   const node = Object.assign(document.createElement(tag), props);
@@ -134,10 +136,12 @@ function showPast(list) {
 function showItem(frame) {
   changing(() => {
     const fresh = $(frame.id) === null;
+    const wasPartial = !fresh && "partial" in $(frame.id).dataset;
     const node = putItem(frame);
     if (fresh) markDay(node);
     if (!node.classList.contains("said")) {
       $("working").hidden = true;
+      if (fresh || wasPartial) announce(node);
       if (fresh && document.hidden) showUnread(unread + 1);
     }
   });
@@ -195,7 +199,7 @@ function fill(node, html, replyTo = "") {
   node.append(clock(node));
 }
 
-const fieldKey = (field) => `${field.form?.dataset.token ?? ""}/${field.name}`;
+const fieldKey = (field) => `${field.closest("[data-pick]")?.dataset.pick ?? field.form?.dataset.token}/${field.name}`;
 const focusKey = (node) => node.dataset.token ?? node.dataset.picks ?? (node.name ? fieldKey(node) : `${node.tagName}:${node.textContent}`);
 
 function fillSaid(node, text, html) {
@@ -211,7 +215,7 @@ function fillSaid(node, text, html) {
 
 function clock(node) {
   const at = new Date(node.dataset.at);
-  return make("time", { dateTime: node.dataset.at, textContent: at.toLocaleTimeString(boot.language, { hour: "2-digit", minute: "2-digit" }), title: at.toLocaleString(boot.language) });
+  return make("time", { dateTime: node.dataset.at, textContent: at.toLocaleTimeString(locale, { hour: "2-digit", minute: "2-digit" }), title: at.toLocaleString(locale) });
 }
 
 function markDay(node) {
@@ -220,7 +224,7 @@ function markDay(node) {
   if (before && day(before.dataset.at) === day(node.dataset.at)) { delete node.dataset.day; return; }
   const isToday = day(node.dataset.at) === new Date().toDateString();
   if (!before && isToday) { delete node.dataset.day; return; }
-  node.dataset.day = new Date(node.dataset.at).toLocaleDateString(boot.language, { weekday: "long", month: "long", day: "numeric" });
+  node.dataset.day = new Date(node.dataset.at).toLocaleDateString(locale, { weekday: "long", month: "long", day: "numeric" });
 }
 
 /* An answer that does not stand right under its question says what it answers. */
@@ -242,6 +246,11 @@ function addCopy(pre) {
   const frame = make("div", { className: "pre" });
   pre.replaceWith(frame);
   frame.append(pre, button);
+}
+
+/* New messages are read out once and briefly; every tick of a card would be too much. */
+function announce(node) {
+  $("announce").textContent = (node.querySelector(".card-title, .prose")?.textContent ?? "").trim().slice(0, 300);
 }
 
 let workingUntil = 0;
@@ -419,9 +428,8 @@ let chosen = 0;
 function showCommands() {
   const typed = /^\/(\S*)$/.exec(text.value)?.[1]?.toLowerCase();
   const found = typed === undefined ? [] : boot.menu.filter(({ name }) => name.replace(/^\//, "").startsWith(typed));
-  const complete = found.length === 1 && found[0].name.replace(/^\//, "") === typed;
+  const complete = found.some(({ name }) => name.replace(/^\//, "") === typed);
   commands.hidden = found.length === 0 || complete;
-  text.setAttribute("aria-expanded", String(!commands.hidden));
   commands.replaceChildren(...found.map(({ name, help }, index) => {
     const row = make("li", { id: `command-${index}`, role: "option" }, make("b", { textContent: `/${name.replace(/^\//, "")}` }), make("span", { textContent: help }));
     row.onmousedown = (event) => { event.preventDefault(); takeCommand(index); };
@@ -453,18 +461,25 @@ function commandKey(event) {
     case "ArrowDown": choose(chosen + 1); return true;
     case "ArrowUp": choose(chosen - 1); return true;
     case "Tab": case "Enter": takeCommand(chosen); return true;
-    case "Escape": commands.hidden = true; text.setAttribute("aria-expanded", "false"); return true;
+    case "Escape": hideCommands(); return true;
     default: return false;
   }
 }
 
-text.addEventListener("blur", () => { commands.hidden = true; text.setAttribute("aria-expanded", "false"); });
+function hideCommands() {
+  commands.hidden = true;
+  text.removeAttribute("aria-activedescendant");
+}
+
+text.addEventListener("blur", hideCommands);
 text.addEventListener("focus", showCommands);
 
 /* ---- buttons, choices and forms ------------------------------------------------------------ */
 
-async function confirmed(title, detail) {
+async function confirmed(title, detail, button) {
   const dialog = $("confirm");
+  $("confirm-yes").textContent = button.textContent;
+  $("confirm-yes").dataset.style = button.dataset.style === "danger" ? "danger-primary" : "primary";
   $("confirm-title").textContent = title;
   $("confirm-text").textContent = detail;
   dialog.returnValue = "no";
@@ -506,7 +521,7 @@ items.addEventListener("click", async (event) => {
   if (!button) return;
   if (button.dataset.token) {
     const { token, value, confirmTitle, confirmText } = button.dataset;
-    if (confirmTitle !== undefined && !(await confirmed(confirmTitle, confirmText))) return;
+    if (confirmTitle !== undefined && !(await confirmed(confirmTitle, confirmText, button))) return;
     press(button, token, value);
   } else if (button.dataset.picks) {
     const picked = button.closest("[data-pick]").querySelector("select");
