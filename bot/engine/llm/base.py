@@ -15,6 +15,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from pydantic import BaseModel
 
+ERROR = "Error: "
+
 
 class Purpose(StrEnum):
     """Why a model is called; usage is counted by it."""
@@ -36,7 +38,8 @@ class Picture:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
     """Something the model may do. `schema` is the JSON schema of its arguments; `run` gets them
-    checked against it, and returns text for the model, an error text included."""
+    checked against it, and returns text for the model. A text that begins with ERROR says that
+    it failed and why; raising is for what is broken, not for what the model got wrong."""
 
     name: str
     description: str
