@@ -24,11 +24,15 @@ class _Action:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartTask(_Action):
-    """Consent to work that was proposed."""
+    """Consent to work that was proposed. A press may carry another priority as its value."""
 
     text: str
     priority: Priority = Priority.IMPORTANT
     model: str = ""
+    backend: str = ""
+    title: str = ""
+    files: tuple[str, ...] = ()
+    message_id: str = ""
     kind: Literal["start_task"] = "start_task"
 
 
@@ -37,6 +41,9 @@ class JustTalk(_Action):
     """Decline a proposal: answer the text as talk instead."""
 
     text: str
+    model: str = ""
+    backend: str = ""
+    files: tuple[str, ...] = ()
     kind: Literal["just_talk"] = "just_talk"
 
 

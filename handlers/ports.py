@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol, TypeAlias
@@ -107,12 +107,16 @@ class Proposal:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
     """`interrupted` means a newer message, or /stop, cut the answer short: `text` is as far as
-    it came, and is to be shown no further where it was /stop."""
+    it came, and is to be shown no further where it was /stop. `notes` are small print under the
+    answer, in the person's language; `files` are relative to the data directory, and `sizes`
+    has those that can be attached, in bytes."""
 
     text: str
     proposal: Proposal | None = None
     interrupted: bool = False
     files: tuple[str, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,6 +44,17 @@ def ending_buttons(task: Task, words: Words) -> list[Button]:
     return shown
 
 
+def detail_buttons(task: Task, words: Words) -> list[Button]:
+    logs = logs_button(task, words)
+    if task.status in {TaskStatus.FAILED, TaskStatus.CANCELLED}:
+        return [logs, retry_button(task, words)]
+    if task.status in {TaskStatus.PAUSED, TaskStatus.BLOCKED}:
+        return [logs, resume_button(task, words), stop_button(task, words)]
+    if task.status.is_final:
+        return [logs]
+    return [logs, pause_button(task, words), stop_button(task, words)]
+
+
 def priority_select(task: Task, words: Words) -> Select:
     return Select(
         placeholder=f"{words('task.priority')}: {words(f'priority.{task.priority}')}",

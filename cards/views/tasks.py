@@ -15,13 +15,12 @@ from cards.model import (
     Check,
     Checklist,
     CheckState,
-    File,
-    Image,
     Note,
     Progress,
     Text,
 )
 from cards.views import controls, marks
+from cards.views.files import attached
 from cards.words import Words
 from storage.records.tasks import (
     Control,
@@ -39,7 +38,6 @@ _ERROR = 200
 _DETAIL = 100
 _FILES = 5
 _ERRORS = {TaskStatus.FAILED, TaskStatus.BLOCKED}
-_PICTURES = {".png", ".jpg", ".jpeg", ".gif", ".webp"}
 
 _CHECKS = {
     NodeStatus.PENDING: CheckState.PENDING,
@@ -181,21 +179,14 @@ def _files(view: TaskView, words: Words, sizes: Mapping[str, int]) -> list[Block
     if view.task.status is not TaskStatus.COMPLETED:
         return []
     paths = result_paths(view.steps)
-    attached = [path for path in paths if path in sizes][:_FILES]
-    others = [PurePath(path).name for path in paths if path not in attached]
-    blocks: list[Block] = [_file(path, sizes[path]) for path in attached]
+    shown = [path for path in paths if path in sizes][:_FILES]
+    others = [PurePath(path).name for path in paths if path not in shown]
+    blocks: list[Block] = [attached(path, sizes[path]) for path in shown]
     if others:
-        key = "task.more_files" if attached else "task.file_names"
+        key = "task.more_files" if shown else "task.file_names"
         names = formats.cut(", ".join(others), 300)
         blocks.append(Note(markdown=words(key, n=len(others), names=names)))
     return blocks
-
-
-def _file(path: str, size: int) -> Image | File:
-    name = PurePath(path).name
-    if PurePath(path).suffix.lower() in _PICTURES:
-        return Image(path=path, alt=name)
-    return File(path=path, name=name, size=size)
 
 
 def _stats(view: TaskView, words: Words, now: datetime) -> str:

@@ -1,0 +1,178 @@
+"""Talk: answers, proposals, and which model gives them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cards.actions import JustTalk, StartTask
+from cards.model import Card
+from cards.views.chat import (
+    AUTO,
+    answer_card,
+    declined_card,
+    models_card,
+    proposal_card,
+    session_card,
+)
+from cards.views.errors import notice_card
+from handlers.errors import UserError
+from handlers.parsing import Directives, chosen_by
+from handlers.ports import Answered, Question
+from handlers.registry import Commands
+from handlers.request import Reply, Request
+from storage.records.messages import Urgency
+from storage.records.people import ChatSettings
+from storage.records.status import ModelChoice
+
+commands = Commands("talk")
+
+
+async def talk(request: Request, *, settle: bool = False) -> Reply:
+    """Answer what was said, or propose a task where it amounts to work."""
+    question = Question(
+        person=request.person,
+        chat=request.chat,
+        text=request.args,
+        language=request.words.language,
+        source=request.source,
+        files=request.files,
+        model=request.model,
+        backend=request.backend,
+        settle=settle,
+    )
+
+    async def show(text: str) -> None:
+        await request.services.courier.stream(request.answer, text)
+
+    answered = await request.services.talk.answer(question, show)
+    return Reply(card=_answer(request, answered))
+
+
+async def just_talk(request: Request, action: JustTalk, card_key: str) -> Reply:
+    """A proposal was declined: answer its text as talk."""
+    await request.services.courier.send(
+        request.chat.id,
+        declined_card(action.text, request.words),
+        key=card_key,
+        urgency=Urgency.ANSWER,
+    )
+    talked = replace(
+        request,
+        args=action.text,
+        files=action.files,
+        model=action.model,
+        backend=action.backend,
+    )
+    return await talk(talked, settle=True)
+
+
+@commands("new", aliases=("reset", "新对话", "重置"), immediate=True)
+async def new_talk(request: Request) -> Reply:
+    """Start a new conversation."""
+    request.services.talk.interrupt(request.chat.id)
+    had_one = await request.services.talk.reset(request.chat.id)
+    return _said(request, "talk.reset" if had_one else "talk.nothing_to_reset")
+
+
+@commands("chat", aliases=("session", "会话"), immediate=True)
+async def show_talk(request: Request) -> Reply:
+    """Show the conversation of this chat."""
+    state = await request.services.talk.state(request.chat.id)
+    if state is None:
+        return _said(request, "talk.none")
+    return Reply(
+        card=session_card(
+            turns=state.turns,
+            model=state.model,
+            last_used_at=state.last_used_at,
+            now=request.now,
+            words=request.words,
+        )
+    )
+
+
+@commands("model", usage="[name|auto]", aliases=("模型",), immediate=True)
+async def choose_model(request: Request) -> Reply:
+    """Show or choose the model of this chat."""
+    if not request.args:
+        return Reply(card=_models(request, request.chat.settings))
+    return Reply(card=_models(request, await _adjusted(request, request.args), changed=True))
+
+
+@commands("backend", usage="[name|auto]", aliases=("后端",), immediate=True)
+async def choose_backend(request: Request) -> Reply:
+    """Show or choose what runs the model of this chat."""
+    return await choose_model(request)
+
+
+async def pick_model(request: Request, name: str) -> Card:
+    """A model was picked on the card."""
+    return _models(request, await _adjusted(request, name), changed=True)
+
+
+def cut_short(request: Request) -> Reply:
+    """/stop without an id: the answer being made in this chat ends here."""
+    if request.services.talk.interrupt(request.chat.id):
+        return _said(request, "talk.stopped")
+    raise UserError("nothing_to_stop")
+
+
+def said_card(text: str) -> Card:
+    """A short answer without a title."""
+    return notice_card("", text)
+
+
+def _answer(request: Request, answered: Answered) -> Card:
+    words = request.words
+    proposal = answered.proposal
+    if proposal is None:
+        notes = (*answered.notes, *((words("talk.interrupted"),) if answered.interrupted else ()))
+        return answer_card(answered.text, notes=notes, files=answered.files, sizes=answered.sizes)
+    start = StartTask(
+        text=proposal.text,
+        priority=proposal.priority,
+        model=request.model,
+        backend=request.backend,
+        title=proposal.title,
+        files=request.files,
+        message_id=request.message_id,
+    )
+    declined = JustTalk(
+        text=request.args, model=request.model, backend=request.backend, files=request.files
+    )
+    return proposal_card(start, declined, words, said=answered.text)
+
+
+async def _adjusted(request: Request, name: str) -> ChatSettings:
+    chosen = _chosen(request, name)
+    settings = replace(request.chat.settings, model=chosen.model, backend=chosen.backend)
+    return (await request.services.people.adjust(request.chat, settings)).settings
+
+
+def _chosen(request: Request, name: str) -> Directives:
+    if name.casefold() in {AUTO, "自动", "default", "默认"}:
+        return Directives()
+    name = name.removeprefix("@")
+    choice = request.services.models.pick(name)
+    if choice is None:
+        raise UserError("unknown_model", name=name[:60], names=_names(request))
+    return chosen_by(name, choice)
+
+
+def _names(request: Request) -> str:
+    choices = request.services.models.choices()
+    return " · ".join(["`auto`", *(f"`{choice.name}`" for choice in choices)])
+
+
+def _models(request: Request, settings: ChatSettings, *, changed: bool = False) -> Card:
+    chosen = ModelChoice(backend=settings.backend, model=settings.model).name
+    return models_card(
+        request.services.models.choices(),
+        chosen=chosen if settings.backend or settings.model else "",
+        words=request.words,
+        changed=changed,
+    )
+
+
+def _said(request: Request, key: str) -> Reply:
+    return Reply(card=said_card(request.words(key)))

@@ -1,0 +1,34 @@
+"""Which language a person wants, guessed from what they write."""
+
+from __future__ import annotations
+
+import re
+
+from storage.records.people import Language
+
+# Enough to tell; guessing must not cost more for a longer text.
+_LOOKED_AT = 2000
+_HAN = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]")
+_LATIN_WORD = re.compile(r"[A-Za-z]{2,}")
+_FEW_WORDS = 2
+_COMMAND = re.compile(r"^\s*[/／]\S+")
+
+
+def guessed(text: str) -> Language | None:
+    """By script; None where the text does not tell, as with bare commands and ids."""
+    looked_at = text[:_LOOKED_AT]
+    if _HAN.search(looked_at):
+        return Language.CHINESE
+    words = _LATIN_WORD.findall(_COMMAND.sub("", looked_at))
+    return Language.ENGLISH if len(words) >= _FEW_WORDS else None
+
+
+def hinted(hint: str) -> Language | None:
+    """What a platform says of its user's language: `zh-hans`, `en-GB`."""
+    match hint.casefold().replace("_", "-").partition("-")[0]:
+        case "zh":
+            return Language.CHINESE
+        case "en":
+            return Language.ENGLISH
+        case _:
+            return None

@@ -1,0 +1,116 @@
+"""Strangers at the door, pairing and welcomes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import replace
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from cards.model import Card
+from cards.views.errors import notice_card
+from cards.views.people import pairing_card, pairings_card, refused_card, welcome_card
+from handlers.approvals import announce, settle
+from handlers.middleware import Arrival, refused
+from handlers.ports import Forbidden, Services
+from handlers.registry import Commands
+from handlers.request import Reply, Request
+from storage.records.approvals import ApprovalKind
+from storage.records.messages import EntryIn
+from storage.records.people import ChatKind, Language, PairingState, Role
+
+commands = Commands("people")
+
+ANSWER_EVERY = timedelta(minutes=10)
+_REMEMBERED = 1000
+
+
+@commands("start", aliases=("开始",), immediate=True)
+async def start(request: Request) -> Reply:
+    """Say hello and show how to begin."""
+    return Reply(card=_welcome(request))
+
+
+@commands("pair", usage="[code]", aliases=("配对",), immediate=True)
+async def pair(request: Request) -> Reply:
+    """Let somebody in by their pairing code (owner)."""
+    if not request.person.role.allows(Role.OWNER):
+        raise Forbidden
+    services = request.services
+    if not request.args:
+        waiting = await services.approvals.waiting(by=request.person, chat=None)
+        strangers = [
+            (each.title, each.subject) for each in waiting if each.kind is ApprovalKind.PAIRING
+        ]
+        return Reply(card=pairings_card(strangers, request.words))
+    pairing = await services.pairings.find(request.args, now=request.now)
+    approval = await services.pairings.approval(pairing)
+    await settle(request, approval, approve=True)
+    return Reply(card=notice_card("", request.words("pairing.let_in", name=pairing.name or "?")))
+
+
+def entered(request: Request) -> Reply:
+    """A paired person opened the chat, or added the bot to a group: greeted once for ever."""
+    return Reply(card=_welcome(request), key=f"welcome:{request.chat.id}")
+
+
+class Door:
+    """Where strangers knock: they get a pairing code and nothing else, and that not often."""
+
+    def __init__(self, services: Services, *, zone: ZoneInfo, fallback: Language) -> None:
+        self._services = services
+        self._zone = zone
+        self._fallback = fallback
+        self._answered: OrderedDict[str, datetime] = OrderedDict()
+
+    async def answer(self, arrival: Arrival) -> Reply:
+        words = arrival.words
+        if arrival.is_press:
+            return refused(arrival, words("press.stranger"), "")
+        group = arrival.row.incoming.place.kind is ChatKind.GROUP
+        entry = isinstance(arrival.row.incoming, EntryIn)
+        if (group and entry) or not self._turn_of(arrival):
+            return Reply()
+        if group:
+            return Reply(card=notice_card("", words("pairing.in_private")))
+        return await self._code(arrival, entry=entry)
+
+    async def _code(self, arrival: Arrival, *, entry: bool) -> Reply:
+        sender = arrival.row.incoming.sender
+        await self._remember_language(arrival)
+        pairing, _ = await self._services.pairings.ask(
+            arrival.row.incoming.place.channel,
+            sender.external_id,
+            sender.name,
+            arrival.row.chat_id,
+            now=arrival.now,
+        )
+        if pairing.state is PairingState.REFUSED:
+            return Reply(card=refused_card(arrival.words))
+        # Not only for a new request: a crash may have come between it and the owners' cards.
+        approval = await self._services.pairings.approval(pairing)
+        await announce(self._services, approval, zone=self._zone, fallback=self._fallback)
+        card = pairing_card(pairing, arrival.words, zone=self._zone)
+        return Reply(card=card, key=f"pairing:{pairing.code}" if entry else "")
+
+    async def _remember_language(self, arrival: Arrival) -> None:
+        """So that the stranger is told of the decision in a language they read."""
+        chat = await self._services.people.chat(arrival.row.chat_id)
+        if chat.settings.language is not arrival.words.language:
+            settings = replace(chat.settings, language=arrival.words.language)
+            await self._services.people.adjust(chat, settings)
+
+    def _turn_of(self, arrival: Arrival) -> bool:
+        last = self._answered.get(arrival.who)
+        if last is not None and arrival.now - last < ANSWER_EVERY:
+            return False
+        self._answered[arrival.who] = arrival.now
+        self._answered.move_to_end(arrival.who)
+        if len(self._answered) > _REMEMBERED:
+            self._answered.popitem(last=False)
+        return True
+
+
+def _welcome(request: Request) -> Card:
+    group = request.chat.kind is ChatKind.GROUP
+    return welcome_card(request.person.name, request.words, group=group)

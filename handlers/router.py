@@ -1,0 +1,147 @@
+"""From what arrived to what is said in reply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from zoneinfo import ZoneInfo
+
+from cards.courier import CardRef
+from cards.words import words_for
+from handlers import approvals, chat, people, presses
+from handlers.language import guessed, hinted
+from handlers.middleware import Arrival, Next, RateLimit, error_boundary, recognise, wrapped
+from handlers.parsing import Directives, Ordered, parse, verdict_of
+from handlers.ports import Clock, Services
+from handlers.presses import Press
+from handlers.request import Reply, Request
+from handlers.table import COMMANDS
+from storage.records.messages import EntryIn, InboxRow, MessageIn, PressIn
+from storage.records.people import ChatId, ChatKind, Language, Person
+
+
+class Router:
+    """What transports hand stored arrivals to. `fallback` is the language of people about whom
+    nothing is known; `new_incident` makes the ids under which failures are logged."""
+
+    def __init__(
+        self,
+        services: Services,
+        *,
+        clock: Clock,
+        zone: ZoneInfo,
+        new_incident: Callable[[], str],
+        fallback: Language = Language.ENGLISH,
+        limit: RateLimit | None = None,
+    ) -> None:
+        self._services = services
+        self._clock = clock
+        self._zone = zone
+        self._fallback = fallback
+        self._door = people.Door(services, zone=zone, fallback=fallback)
+        self._talking: dict[ChatId, str] = {}
+        boundary = error_boundary(new_incident)
+        # Twice: the outer one answers when recognising itself fails, the inner one knows the
+        # person's language.
+        middlewares = (
+            boundary,
+            recognise(services.people, fallback),
+            boundary,
+            limit or RateLimit(),
+        )
+        self._answer: Next = wrapped(middlewares, self._route)
+
+    def is_immediate(self, incoming: MessageIn) -> bool:
+        """True for commands that must not wait until the chat's turn comes."""
+        meaning = parse(incoming.text, COMMANDS, _nothing_known)
+        return isinstance(meaning, Ordered) and meaning.command.immediate
+
+    def arriving(self, row: InboxRow) -> None:
+        """A message waits for its turn: cut the answer being made in its chat short, unless it
+        is only a decision, or in a group somebody else's."""
+        incoming = row.incoming
+        if not isinstance(incoming, MessageIn):
+            return
+        talker = self._talking.get(row.chat_id)
+        if talker is None or self.is_immediate(incoming) or verdict_of(incoming.text):
+            return
+        if incoming.place.kind is ChatKind.PRIVATE or talker == incoming.sender.external_id:
+            self._services.talk.interrupt(row.chat_id)
+
+    async def handle(self, row: InboxRow, files: tuple[str, ...]) -> Reply:
+        """The reply to one arrival. Whatever goes wrong is a reply as well."""
+        incoming = row.incoming
+        if incoming.sender.is_bot:
+            # Two bots that answer each other never end.
+            return Reply()
+        text = incoming.text if isinstance(incoming, MessageIn) else ""
+        language = guessed(text) or hinted(incoming.sender.language) or self._fallback
+        arrival = Arrival(row=row, files=files, now=self._clock(), words=words_for(language))
+        return await self._answer(arrival)
+
+    async def _route(self, arrival: Arrival) -> Reply:
+        if arrival.person is None:
+            return await self._door.answer(arrival)
+        request = await self._request(arrival, arrival.person)
+        incoming = arrival.row.incoming
+        match incoming:
+            case EntryIn():
+                return people.entered(request)
+            case PressIn(token=token, value=value, form=form):
+                inbox_id = arrival.row.id
+                return await presses.press(
+                    request, Press(token=token, inbox_id=inbox_id, value=value, form=form)
+                )
+            case MessageIn():
+                return await self._message(request, incoming, arrival)
+
+    async def _message(self, request: Request, incoming: MessageIn, arrival: Arrival) -> Reply:
+        meaning = parse(incoming.text, COMMANDS, self._services.models.pick)
+        if isinstance(meaning, Ordered):
+            ordered = _with(request, meaning.args, meaning.directives)
+            return await meaning.command.handler(ordered)
+        said = _with(request, meaning.text, meaning.directives)
+        verdict = verdict_of(incoming.text)
+        if verdict and (decided := await approvals.by_word(said, verdict)):
+            return decided
+        if incoming.reply_to:
+            form = await self._services.cards.form_of(request.chat.id, incoming.reply_to)
+            if form is not None:
+                return await presses.answer_form(said, form, arrival.row.id)
+        if not said.args and not said.files:
+            return Reply(card=chat.said_card(request.words("talk.listening")))
+        return await self._talk(said, incoming.sender.external_id)
+
+    async def _talk(self, request: Request, talker: str) -> Reply:
+        self._talking[request.chat.id] = talker
+        try:
+            return await chat.talk(request)
+        finally:
+            self._talking.pop(request.chat.id, None)
+
+    async def _request(self, arrival: Arrival, person: Person) -> Request:
+        row = arrival.row
+        message_id = row.incoming.message_id if isinstance(row.incoming, MessageIn) else ""
+        source = f"inbox:{row.id}"
+        return Request(
+            person=person,
+            chat=await self._services.people.chat(row.chat_id),
+            words=arrival.words,
+            args="",
+            source=source,
+            origin=f"message:{row.chat_id}:{message_id}" if message_id else source,
+            now=arrival.now,
+            zone=self._zone,
+            services=self._services,
+            answer=CardRef(key=f"reply:{row.id}", revision=0),
+            files=arrival.files,
+            message_id=message_id,
+        )
+
+
+def _with(request: Request, args: str, directives: Directives) -> Request:
+    return replace(request, args=args, model=directives.model, backend=directives.backend)
+
+
+def _nothing_known(name: str) -> None:
+    """Directives do not matter where only the command word is asked for."""

@@ -1,0 +1,47 @@
+"""All commands, joined by hand, and what speaks of them all: /help and the platforms' menus."""
+
+from __future__ import annotations
+
+from cards.views.system import HelpLine, help_card
+from cards.words import Words, words_for
+from handlers import approvals, chat, people, system, tasks
+from handlers.registry import Commands
+from handlers.request import Reply, Request
+from storage.records.people import Language
+
+_about = Commands("system")
+
+
+@_about("help", aliases=("帮助", "commands", "指令"), immediate=True)
+async def show_help(request: Request) -> Reply:
+    """Show what I understand."""
+    return Reply(card=help_card(help_lines(request.words), request.words))
+
+
+COMMANDS = Commands.joined(
+    tasks.commands,
+    chat.commands,
+    approvals.commands,
+    people.commands,
+    system.commands,
+    _about,
+)
+
+
+def help_lines(words: Words) -> tuple[HelpLine, ...]:
+    return tuple(
+        HelpLine(
+            family=command.family,
+            name=command.name,
+            usage=words(f"help.{command.name}.usage"),
+            text=words(f"help.{command.name}.text"),
+            aliases=tuple(f"/{alias}" for alias in command.aliases if not alias.isascii()),
+        )
+        for command in COMMANDS
+    )
+
+
+def menu(language: Language) -> tuple[tuple[str, str], ...]:
+    """The command menu for platforms that show one: names and one-line help."""
+    words = words_for(language)
+    return tuple((command.name, words(f"help.{command.name}.text")) for command in COMMANDS)

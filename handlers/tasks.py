@@ -1,0 +1,269 @@
+"""Tasks: made, listed, shown and moved."""
+
+from __future__ import annotations
+
+from cards import formats
+from cards.actions import StartTask
+from cards.model import Card
+from cards.views import marks
+from cards.views.chat import started_card
+from cards.views.task_lists import (
+    LOG_LINES,
+    PAGE,
+    ask_card,
+    detail_card,
+    list_card,
+    logs_card,
+    moved_card,
+)
+from cards.views.tasks import task_card
+from handlers.chat import cut_short
+from handlers.errors import Usage, UserError
+from handlers.parsing import Directives, directives_of, priority_in, priority_of
+from handlers.registry import Commands
+from handlers.request import Reply, Request
+from storage.records.messages import Urgency
+from storage.records.tasks import Control, NewTask, Priority, Task, TaskStatus
+
+commands = Commands("tasks")
+
+_TITLE = 80
+
+
+@commands(
+    "run",
+    usage="[-p urgent|important|normal] text",
+    aliases=("task", "新任务", "任务", "执行", "运行"),
+    verbatim=True,
+)
+async def run(request: Request) -> Reply:
+    """Queue a task and start it as soon as a slot is free."""
+    chosen, priority, text = _ordered(request)
+    if not text:
+        return Reply(card=ask_card(request.words))
+    return await _made(request, text, priority, chosen)
+
+
+@commands("list", usage="[status]", aliases=("tasks", "ls", "列表", "任务列表"), immediate=True)
+async def list_tasks(request: Request) -> Reply:
+    """List tasks, unfinished ones first."""
+    return Reply(card=await list_page(request, request.args, 1))
+
+
+@commands("get", usage="id", aliases=("show", "详情", "查看"), immediate=True)
+async def get_task(request: Request) -> Reply:
+    """Show one task in full."""
+    return await show_task(request, _first_word(request, "get"))
+
+
+@commands("logs", usage="id", aliases=("log", "日志"), immediate=True)
+async def get_logs(request: Request) -> Reply:
+    """Show what happened in a task."""
+    return await show_logs(request, _first_word(request, "logs"))
+
+
+@commands("pause", usage="id [reason]", aliases=("暂停",), immediate=True)
+async def pause(request: Request) -> Reply:
+    """Pause a task at its next safe point."""
+    task = await _found(request, _first_word(request, "pause"))
+    reason = " ".join(request.args.split(maxsplit=1)[1:])
+    text = await pause_task(request, task.id, reason)
+    lines = [text, request.words("moved.reason", reason=reason) if reason else ""]
+    lines.append(request.words("moved.paused_hint", id=task.id))
+    return Reply(card=moved_card(task, "\n".join(filter(None, lines)), request.words))
+
+
+@commands("resume", usage="id", aliases=("continue", "继续", "恢复"), immediate=True)
+async def resume(request: Request) -> Reply:
+    """Go on with a paused task."""
+    task = await _found(request, _first_word(request, "resume"))
+    return _moved(request, task, await resume_task(request, task.id))
+
+
+@commands("retry", usage="id", aliases=("重试",), immediate=True)
+async def retry(request: Request) -> Reply:
+    """Try a failed or stopped task again, keeping finished steps."""
+    task = await _found(request, _first_word(request, "retry"))
+    return _moved(request, task, await retry_task(request, task.id))
+
+
+@commands(
+    "priority",
+    usage="id urgent|important|normal",
+    aliases=("prio", "优先级"),
+    immediate=True,
+)
+async def priority(request: Request) -> Reply:
+    """Change how urgent a task is."""
+    wanted, rest = priority_in(request.args)
+    if not rest:
+        raise Usage("priority")
+    if wanted is None:
+        raise UserError("unknown_priority", word=formats.line(request.args, 40))
+    task = await _found(request, rest.split()[0])
+    return _moved(request, task, await prioritise_task(request, task.id, wanted))
+
+
+@commands("stop", usage="[id]", aliases=("cancel", "停止", "取消"), immediate=True)
+async def stop(request: Request) -> Reply:
+    """Stop a task or, without an id, the answer being written."""
+    if not request.args:
+        return cut_short(request)
+    task = await _found(request, _first_word(request, "stop"))
+    return _moved(request, task, await stop_task(request, task.id))
+
+
+async def start_proposed(request: Request, action: StartTask, value: str, card_key: str) -> Reply:
+    """Consent to a proposal: its card becomes the record of that, and the task's card follows.
+    The proposal's card makes one task, whichever of its controls was used."""
+    priority = Priority.named(value) or action.priority
+    new = NewTask(
+        title=formats.line(action.title or action.text, _TITLE),
+        instruction=action.text,
+        priority=priority,
+        chat_id=request.chat.id,
+        created_by=request.person.id,
+        source=f"start:{card_key}",
+        reply_to=action.message_id,
+        model=action.model,
+        backend=action.backend,
+        files=action.files,
+    )
+    return await _started(request, new, card_key)
+
+
+async def submit_form(request: Request, text: str, priority: str, card_key: str) -> Reply:
+    """The form for a new task was sent."""
+    wanted = Priority.named(priority) or Priority.IMPORTANT
+    new = _new(request, text, wanted, Directives(), source=f"start:{card_key}")
+    return await _started(request, new, card_key)
+
+
+async def list_page(request: Request, status: str, page: int) -> Card:
+    """A page of what this person may see here. A status nobody knows is ignored."""
+    wanted = TaskStatus.named(status) if status else None
+    found = await request.services.tasks.page(
+        by=request.person, chat=request.chat.id, status=wanted, page=page, size=PAGE
+    )
+    return list_card(found, request.words, now=request.now, status=wanted)
+
+
+async def show_task(request: Request, prefix: str) -> Reply:
+    task = await _found(request, prefix)
+    view = await request.services.tasks.view(task.id)
+    return Reply(card=detail_card(view, request.words, now=request.now, zone=request.zone))
+
+
+async def show_logs(request: Request, prefix: str) -> Reply:
+    task = await _found(request, prefix)
+    events = await request.services.tasks.events(task.id, LOG_LINES)
+    return Reply(card=logs_card(task, events, request.words, zone=request.zone))
+
+
+async def pause_task(request: Request, task_id: str, reason: str = "") -> str:
+    """Pause it and say what that means now."""
+    task = await request.services.tasks.pause(
+        await _found(request, task_id), by=request.person, source=request.source, reason=reason
+    )
+    pausing = task.status is TaskStatus.RUNNING and task.control is Control.PAUSE
+    return request.words("moved.pausing" if pausing else "moved.paused")
+
+
+async def resume_task(request: Request, task_id: str) -> str:
+    task = await _found(request, task_id)
+    await request.services.tasks.resume(task, by=request.person, source=request.source)
+    return request.words("moved.resumed")
+
+
+async def stop_task(request: Request, task_id: str) -> str:
+    task = await request.services.tasks.stop(
+        await _found(request, task_id), by=request.person, source=request.source
+    )
+    return request.words("moved.stopped" if task.status.is_final else "moved.stopping")
+
+
+async def retry_task(request: Request, task_id: str) -> str:
+    task = await _found(request, task_id)
+    await request.services.tasks.retry(task, by=request.person, source=request.source)
+    return request.words("moved.retried")
+
+
+async def prioritise_task(request: Request, task_id: str, wanted: Priority) -> str:
+    task = await _found(request, task_id)
+    await request.services.tasks.set_priority(
+        task, wanted, by=request.person, source=request.source
+    )
+    name = request.words(f"priority.{wanted}")
+    return request.words("moved.prioritised", mark=marks.PRIORITY[wanted], priority=name)
+
+
+def _ordered(request: Request) -> tuple[Directives, Priority, str]:
+    """What /run was given: `@model` and `-p` may come in either order before the text."""
+    pick = request.services.models.pick
+    text, before = directives_of(request.args, pick, bare=False)
+    word, text = priority_of(text)
+    text, after = directives_of(text, pick, bare=False)
+    outside = Directives(model=request.model, backend=request.backend)
+    chosen = next((each for each in (after, before) if each != Directives()), outside)
+    wanted = Priority.named(word) if word else Priority.IMPORTANT
+    if wanted is None:
+        raise UserError("unknown_priority", word=formats.line(word, 40))
+    return chosen, wanted, text
+
+
+async def _made(request: Request, text: str, priority: Priority, chosen: Directives) -> Reply:
+    new = _new(request, text, priority, chosen, source=request.origin)
+    task = await request.services.tasks.create(new)
+    return Reply(card=await _live(request, task), key=f"task:{task.id}")
+
+
+async def _started(request: Request, new: NewTask, card_key: str) -> Reply:
+    task = await request.services.tasks.create(new)
+    await request.services.courier.send(
+        request.chat.id,
+        started_card(task.title, task.id, request.words),
+        key=card_key,
+        urgency=Urgency.ANSWER,
+    )
+    return Reply(
+        card=await _live(request, task),
+        key=f"task:{task.id}",
+        toast=request.words("moved.started"),
+    )
+
+
+def _new(
+    request: Request, text: str, priority: Priority, chosen: Directives, *, source: str
+) -> NewTask:
+    return NewTask(
+        title=formats.line(text, _TITLE),
+        instruction=text,
+        priority=priority,
+        chat_id=request.chat.id,
+        created_by=request.person.id,
+        source=source,
+        reply_to=request.message_id,
+        model=chosen.model,
+        backend=chosen.backend,
+        files=request.files,
+    )
+
+
+async def _live(request: Request, task: Task) -> Card:
+    view = await request.services.tasks.view(task.id)
+    return task_card(view, request.words, now=request.now)
+
+
+async def _found(request: Request, prefix: str) -> Task:
+    return await request.services.tasks.find(prefix, by=request.person, chat=request.chat.id)
+
+
+def _moved(request: Request, task: Task, text: str) -> Reply:
+    return Reply(card=moved_card(task, text, request.words))
+
+
+def _first_word(request: Request, command: str) -> str:
+    words = request.args.split(maxsplit=1)
+    if not words:
+        raise Usage(command)
+    return words[0]
