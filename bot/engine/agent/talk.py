@@ -7,12 +7,13 @@ import logging
 import mimetypes
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from bot.engine.agent.desk import Account, Ask, Chosen, Desk, Reply
+from bot.engine.llm.answers import PROPOSE_TASK
 from bot.engine.llm.base import (
     AgentEvent,
     BackendError,
@@ -34,7 +35,6 @@ log = logging.getLogger(__name__)
 IDLE_RESET = timedelta(minutes=60)
 MOST_TURNS = 10
 MOST_TOKENS = 50_000
-PROPOSE = "propose_task"
 
 _SYSTEM = """\
 You are Shiftboss, the foreman of a team of AI workers, talking with your Boss in a chat. Be
@@ -67,10 +67,7 @@ class _Answer:
     """An answer in the making."""
 
     work: asyncio.Task[Reply]
-    text: str = ""
-    proposal: Proposal | None = None
     cut: bool = False
-    parts: list[str] = field(default_factory=list)
 
 
 class Conversations:
@@ -210,7 +207,7 @@ def _propose(question: Question, proposals: list[Proposal]) -> Tool:
         return "The Boss is being asked. Say nothing more now."
 
     return Tool(
-        name=PROPOSE,
+        name=PROPOSE_TASK,
         description="Ask the Boss, by button, whether to start this as a task.",
         schema=_PROPOSAL_SCHEMA,
         run=run,

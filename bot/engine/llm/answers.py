@@ -6,6 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+PROPOSE_TASK = "propose_task"
+"""The tool by which talk asks the Boss whether to start a task."""
+
 MAX_STEPS = 30
 MAX_TITLE = 200
 MAX_TEXT = 20_000

@@ -11,7 +11,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from bot.engine.llm.answers import MAX_TEXT, Intent, PlanAnswer, PlanStep, StepAnswer
+from bot.engine.llm.answers import (
+    MAX_TEXT,
+    PROPOSE_TASK,
+    Intent,
+    PlanAnswer,
+    PlanStep,
+    StepAnswer,
+)
 from bot.engine.llm.base import (
     AgentEvent,
     BackendDenied,
@@ -118,7 +125,19 @@ class _OfflineRun:
             return "", intent(text)
         if self._request.result is PlanAnswer:
             return self._plan(text)
+        if await self._propose(text):
+            return self._words("offline.note"), self._only(None)
         return self._noted(await self._talk(text)), self._only(None)
+
+    async def _propose(self, text: str) -> bool:
+        """Work is not talk: where a task can be proposed, propose it."""
+        tools = {tool.name: tool for tool in self._request.tools}
+        heard = intent(text)
+        if heard.kind != "task" or PROPOSE_TASK not in tools:
+            return False
+        title, priority = heard.title or _line(text), heard.priority or "important"
+        await tools[PROPOSE_TASK].run({"title": title, "task": text, "priority": priority})
+        return True
 
     def _plan(self, text: str) -> tuple[str, BaseModel]:
         pieces = split(text)

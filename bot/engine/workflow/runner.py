@@ -6,13 +6,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 
 from bot.engine.agent.desk import Account, Ask, Chosen, Desk, Reply
-from bot.engine.agent.tools.list_files import list_files
-from bot.engine.agent.tools.read_file import read_file
-from bot.engine.agent.tools.write_file import write_file
 from bot.engine.llm.answers import PlanAnswer, StepAnswer
-from bot.engine.llm.base import BackendDenied, BackendError, Purpose
+from bot.engine.llm.base import BackendDenied, BackendError, Purpose, Tool
 from bot.engine.workflow import prompts
 from bot.engine.workflow.artifacts import Artifacts, Collected
 from bot.engine.workflow.boundary import Attempt, Boundary, Next
@@ -33,11 +31,12 @@ _MOST_KEPT = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
-    """What every errand needs. Clock and sleep are the caller's."""
+    """What every errand needs. `tools` are what a worker may use in a workspace."""
 
     store: WorkStore
     desk: Desk
     artifacts: Artifacts
+    tools: Callable[[Path], tuple[Tool, ...]]
     language_of: Callable[[Task], Awaitable[Language]]
     now: Callable[[], datetime]
     sleep: Callable[[float], Awaitable[None]]
@@ -174,7 +173,7 @@ class _Errand:
             account=self._account,
             facts=prompts.step_facts(step.task, step.workflow, step.runs, step.node),
             workspace=workspace,
-            tools=(read_file(workspace), write_file(workspace), list_files(workspace)),
+            tools=self._kit.tools(workspace),
             result=StepAnswer,
         )
         reply = await self._kit.desk.ask(ask, chosen, session)

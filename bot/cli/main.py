@@ -1,0 +1,40 @@
+"""The `shiftboss` command: thin, and quick to say what it can do."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from bot.cli import run, say
+
+cli = typer.Typer(
+    name="shiftboss",
+    help="A self-hosted foreman for AI workers that lives in Feishu and Telegram.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    add_completion=False,
+)
+cli.command("run")(run.run)
+cli.command("say")(say.say)
+cli.command("pair")(say.pair)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(version("shiftboss"))
+        raise typer.Exit
+
+
+@cli.callback()
+def _root(
+    _version_wanted: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Say which version this is.", callback=_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    pass

@@ -1,0 +1,296 @@
+"""The embedded dispatcher with a real store: order, slots, boundaries, crashes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from bot.engine.llm.answers import PlanAnswer, StepAnswer
+from bot.engine.llm.base import BackendDenied, BackendUnavailable
+from storage.errors import NotFound
+from storage.records.tasks import NodeStatus, Priority, TaskStatus
+from tests.engine_world import BOSS, MATE, Clock, FakeBackend, engine, plan_of
+
+
+async def test_a_task_is_planned_and_its_steps_run_in_order(tmp_path: Path) -> None:
+    async with engine(tmp_path) as world:
+        view = await world.until(await world.add())
+
+        assert world.backend.done == ["one", "two", "three"]
+        assert [step.status for step in view.steps] == [NodeStatus.DONE] * 3
+        assert (view.task.status, view.task.summary) == (TaskStatus.COMPLETED, "did three")
+        assert view.percent == 100
+        assert view.spent.calls == 4
+
+
+async def test_steps_share_one_session(tmp_path: Path) -> None:
+    async with engine(tmp_path) as world:
+        await world.until(await world.add())
+
+        assert [len(request.history) for request in world.backend.asked] == [0, 1, 2, 3]
+
+
+async def test_the_same_source_makes_one_task(tmp_path: Path) -> None:
+    async with engine(tmp_path) as world:
+        first = await world.add(source="inbox:7")
+        second = await world.add(source="inbox:7")
+
+        assert first.id == second.id
+        await world.until(first)
+        assert world.backend.done == ["one", "two", "three"]
+
+
+async def test_urgent_before_important_before_normal_and_older_first(tmp_path: Path) -> None:
+    backend = FakeBackend(steps=("go",))
+    async with engine(tmp_path, backend, running=False) as world:
+        for priority in (Priority.NORMAL, Priority.IMPORTANT, Priority.URGENT, Priority.URGENT):
+            await world.add(f"{priority}", priority=priority)
+    order = []
+    backend.on_plan = lambda: order.append(backend.asked[-1].facts["text"])
+    async with engine(tmp_path, backend) as world:
+        page = await world.foreman.page(by=BOSS, chat=None, status=None, page=1, size=9)  # type: ignore[arg-type] # an owner sees all
+        for task in page.tasks:
+            await world.until(task)
+    assert order == ["urgent", "urgent", "important", "normal"]
+
+
+async def test_no_more_tasks_run_at_once_than_there_are_slots(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    backend = FakeBackend(steps=("go",), on_step=lambda _: gate)
+    async with engine(tmp_path, backend, slots=2) as world:
+        tasks = [await world.add() for _ in range(4)]
+        await world.until(tasks[1], TaskStatus.RUNNING)
+        counts = await world.store.tasks.counts()
+        assert (counts[TaskStatus.RUNNING], counts[TaskStatus.PENDING]) == (2, 2)
+        gate.set()
+        for task in tasks:
+            assert (await world.until(task)).task.status is TaskStatus.COMPLETED
+
+
+async def test_tasks_of_one_project_run_one_after_the_other(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    project = str(tmp_path / "project")
+    backend = FakeBackend(steps=("go",), on_step=lambda _: gate)
+    async with engine(tmp_path, backend, slots=3) as world:
+        first = await world.add(project_dir=project)
+        second = await world.add(project_dir=project)
+        other = await world.add(project_dir=str(tmp_path / "other"))
+        await world.until(other, TaskStatus.RUNNING)
+        assert (await world.views.view(second.id)).task.status is TaskStatus.PENDING
+        gate.set()
+        for task in (first, second, other):
+            await world.until(task)
+
+
+async def test_a_pause_takes_effect_at_the_next_boundary_and_keeps_what_is_done(
+    tmp_path: Path,
+) -> None:
+    gate = asyncio.Event()
+    backend = FakeBackend(on_step=lambda title: gate if title == "two" else None)
+    async with engine(tmp_path, backend) as world:
+        task = await world.add()
+        await _begun(world.backend, "two")
+        await world.foreman.pause(task, by=BOSS, source="p", reason="lunch")
+        gate.set()
+        paused = await world.until(task, TaskStatus.PAUSED)
+        assert paused.done == 2
+
+        await world.foreman.resume(task, by=BOSS, source="r")
+        view = await world.until(task)
+
+        assert view.task.status is TaskStatus.COMPLETED
+        assert world.backend.done == ["one", "two", "three"]
+
+
+async def test_a_stop_ends_a_step_in_progress(tmp_path: Path) -> None:
+    never = asyncio.Event()
+    backend = FakeBackend(on_step=lambda title: never if title == "two" else None)
+    async with engine(tmp_path, backend) as world:
+        task = await world.add()
+        await _begun(world.backend, "two")
+
+        await world.foreman.stop(task, by=BOSS, source="s")
+
+        view = await world.until(task)
+        assert view.task.status is TaskStatus.CANCELLED
+        assert [step.status for step in view.steps] == [
+            NodeStatus.DONE,
+            NodeStatus.PENDING,
+            NodeStatus.PENDING,
+        ]
+        other = await world.until(await world.add("next", source="next"), TaskStatus.RUNNING)
+        assert other.task.status is TaskStatus.RUNNING
+
+
+async def test_retry_goes_on_at_the_step_that_failed(tmp_path: Path) -> None:
+    answers = iter([StepAnswer(status="error", summary="no luck")] * 3)
+    backend = FakeBackend(on_step=lambda t: next(answers, None) if t == "two" else None)
+    async with engine(tmp_path, backend) as world:
+        task = await world.add()
+        failed = await world.until(task)
+        assert (failed.task.status, failed.task.status_reason) == (TaskStatus.FAILED, "no luck")
+        assert backend.done == ["one", "two", "two", "two"]
+
+        await world.foreman.retry(task, by=BOSS, source="again")
+        view = await world.until(task, TaskStatus.COMPLETED)
+
+        assert backend.done == ["one", "two", "two", "two", "two", "three"]
+        assert view.percent == 100
+
+
+async def test_a_second_try_is_told_what_went_wrong(tmp_path: Path) -> None:
+    answers = iter([StepAnswer(status="error", summary="the disk was cold")])
+    backend = FakeBackend(steps=("one",), on_step=lambda _: next(answers, None))
+    async with engine(tmp_path, backend) as world:
+        await world.until(await world.add())
+
+        assert "the disk was cold" not in backend.asked[1].prompt
+        assert "the disk was cold" in backend.asked[2].prompt
+
+
+async def test_a_backend_that_is_down_for_a_moment_is_asked_again(tmp_path: Path) -> None:
+    answers = iter([BackendUnavailable("busy"), None])
+    backend = FakeBackend(steps=("one",), on_step=lambda _: next(answers))
+    async with engine(tmp_path, backend) as world:
+        view = await world.until(await world.add())
+
+        assert view.task.status is TaskStatus.COMPLETED
+
+
+async def test_a_wrong_key_blocks_the_task_at_once_and_says_what_to_do(tmp_path: Path) -> None:
+    backend = FakeBackend(on_step=lambda _: BackendDenied("401"))
+    async with engine(tmp_path, backend) as world:
+        view = await world.until(await world.add(), TaskStatus.BLOCKED)
+
+        assert backend.done == ["one"]
+        assert view.task.status_reason
+
+
+async def test_a_blocked_step_runs_again_on_resume(tmp_path: Path) -> None:
+    answers = iter([StepAnswer(status="blocked", summary="which city?")])
+    backend = FakeBackend(steps=("one",), on_step=lambda _: next(answers, None))
+    async with engine(tmp_path, backend) as world:
+        task = await world.add()
+        blocked = await world.until(task, TaskStatus.BLOCKED)
+        assert blocked.task.status_reason == "which city?"
+
+        await world.foreman.resume(task, by=BOSS, source="r")
+
+        assert (await world.until(task)).task.status is TaskStatus.COMPLETED
+
+
+async def test_a_claim_of_files_that_are_not_there_is_not_believed(tmp_path: Path) -> None:
+    liar = StepAnswer(status="done", summary="wrote it", files=["report.md"])
+    backend = FakeBackend(steps=("one",), on_step=lambda _: liar)
+    async with engine(tmp_path, backend) as world:
+        view = await world.until(await world.add())
+
+        assert view.task.status is TaskStatus.FAILED
+        assert "report.md" in view.task.status_reason
+
+
+async def test_an_answer_without_steps_completes_the_task(tmp_path: Path) -> None:
+    plan = PlanAnswer(plan="", steps=[], answer="It is 42.")
+    backend = FakeBackend(on_plan=lambda: plan)
+    async with engine(tmp_path, backend) as world:
+        view = await world.until(await world.add())
+
+        assert (view.task.status, view.task.summary) == (TaskStatus.COMPLETED, "It is 42.")
+
+
+async def test_a_replan_keeps_what_is_finished(tmp_path: Path) -> None:
+    plans = iter([plan_of("one", "two", "three"), plan_of("other", "last")])
+    backend = FakeBackend(
+        on_plan=lambda: next(plans),
+        on_step=lambda t: StepAnswer(status="done", summary="hm", needs_replan=t == "one"),
+    )
+    async with engine(tmp_path, backend) as world:
+        view = await world.until(await world.add())
+
+        assert [step.title for step in view.steps] == ["one", "other", "last"]
+        assert backend.done == ["one", "other", "last"]
+        assert view.task.replans == 1
+
+
+async def test_finished_steps_do_not_run_again_after_a_crash(tmp_path: Path) -> None:
+    never = asyncio.Event()
+    backend = FakeBackend(on_step=lambda title: never if title == "two" else None)
+    async with engine(tmp_path, backend) as world:
+        task = await world.add()
+        await _begun(backend, "two")
+    backend.on_step = lambda _title: None
+
+    async with engine(tmp_path, backend) as world:
+        view = await world.until(task)
+
+    assert view.task.status is TaskStatus.COMPLETED
+    assert backend.done == ["one", "two", "two", "three"]
+
+
+async def test_a_step_that_must_not_be_repeated_is_asked_about_after_a_crash(
+    tmp_path: Path,
+) -> None:
+    never = asyncio.Event()
+    backend = FakeBackend(repeatable=False, on_step=lambda title: never if title == "two" else None)
+    async with engine(tmp_path, backend) as world:
+        task = await world.add()
+        await _begun(backend, "two")
+
+    async with engine(tmp_path, backend) as world:
+        view = await world.until(task, TaskStatus.BLOCKED)
+        assert "two" in view.task.status_reason
+        assert backend.done == ["one", "two"]
+
+
+async def test_work_interrupted_long_ago_is_offered_not_run(tmp_path: Path) -> None:
+    never = asyncio.Event()
+    backend = FakeBackend(on_step=lambda _: never)
+    clock = Clock()
+    async with engine(tmp_path, backend, clock=clock) as world:
+        task = await world.add()
+        await _begun(backend, "one")
+    clock.pass_by(hours=13)
+
+    async with engine(tmp_path, backend, clock=clock) as world:
+        view = await world.until(task, TaskStatus.PAUSED)
+
+    assert view.task.status_reason
+
+
+async def test_a_fault_nobody_foresaw_fails_one_task_and_leaves_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = iter([RuntimeError("surprise"), None])
+    backend = FakeBackend(steps=("one",), on_step=lambda _: next(answers))
+    async with engine(tmp_path, backend) as world:
+        broken = await world.until(await world.add())
+        fine = await world.until(await world.add())
+
+    assert (broken.task.status, fine.task.status) == (TaskStatus.FAILED, TaskStatus.COMPLETED)
+    assert "incident=" in caplog.text
+    assert "surprise" not in broken.task.status_reason
+
+
+async def test_an_order_given_twice_by_the_same_message_acts_once(tmp_path: Path) -> None:
+    async with engine(tmp_path, running=False) as world:
+        task = await world.add()
+        await world.foreman.pause(task, by=BOSS, source="inbox:1")
+        await world.foreman.resume(task, by=BOSS, source="inbox:2")
+        again = await world.foreman.pause(task, by=BOSS, source="inbox:1")
+
+        assert again.status is TaskStatus.PENDING
+
+
+async def test_a_stranger_to_the_chat_cannot_move_a_task(tmp_path: Path) -> None:
+    async with engine(tmp_path, running=False) as world:
+        task = await world.add()
+        with pytest.raises(NotFound):
+            await world.foreman.stop(task, by=MATE, source="x")
+
+
+async def _begun(backend: FakeBackend, title: str) -> None:
+    async with asyncio.timeout(20):
+        while title not in backend.done:
+            await asyncio.sleep(0.005)
