@@ -121,6 +121,19 @@ class User:
         )
         self.world.updates.put("edited_message", message.as_json())
 
+    async def adds_bot(self, chat: Chat) -> None:
+        """Add the bot to a group, or unblock it in the private chat."""
+        chat.unblock()
+        bot = self.world.bot
+        content = {
+            "chat": chat.as_json(),
+            "from": self.as_json(),
+            "date": int(self.world.clock()),
+            "old_chat_member": {"user": bot, "status": "left"},
+            "new_chat_member": {"user": bot, "status": "member"},
+        }
+        self.world.updates.put("my_chat_member", content)
+
     async def deletes(self, message: Message) -> None:
         """Bots are not told."""
         message.deleted = True
