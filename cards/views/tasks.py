@@ -76,13 +76,22 @@ def task_card(
     )
 
 
-def ending_card(view: TaskView, words: Words, *, now: datetime, zone: ZoneInfo) -> Card:
-    """The message of its own that the Boss gets when a task ends or is stuck."""
+def ending_card(
+    view: TaskView,
+    words: Words,
+    *,
+    now: datetime,
+    zone: ZoneInfo,
+    sizes: Mapping[str, int] | None = None,
+) -> Card:
+    """The message of its own that the Boss gets when a task ends or is stuck; `sizes` as for
+    the live card."""
     task = view.task
     blocks: list[Block] = [
         Text(markdown=f"**{formats.line(task.title, _TITLE)}**"),
         Text(markdown=_ending_stats(view, words, now)),
         *_outcome(view, words),
+        *_files(view, words, sizes or {}),
     ]
     if view.steps:
         blocks.append(Checklist(items=tuple(_timed(step, now, words) for step in view.steps)))
