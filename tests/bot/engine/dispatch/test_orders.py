@@ -1,0 +1,114 @@
+"""What orders do to a task in every state: the law, and the exceptions by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.engine.dispatch import orders
+from storage.errors import WrongState
+from storage.records.people import ChatId, PersonId
+from storage.records.tasks import Control, Phase, Priority, Task, TaskId, TaskStatus
+
+NOW = datetime(2026, 1, 5, tzinfo=UTC)
+TASK = Task(
+    id=TaskId("k3m9qa"),
+    title="t",
+    instruction="t",
+    priority=Priority.IMPORTANT,
+    status=TaskStatus.PENDING,
+    status_reason="",
+    phase=Phase.QUEUED,
+    control=Control.RUN,
+    chat_id=ChatId("c"),
+    reply_to="",
+    created_by=PersonId("p"),
+    project_dir="",
+    model="",
+    backend="",
+    files=(),
+    graph_version=0,
+    epoch=0,
+    failures_in_row=0,
+    replans=0,
+    summary="",
+    created_at=NOW,
+    started_at=None,
+    ended_at=None,
+)
+
+ORDERS = {
+    "pause": lambda task: orders.pause(task, ""),
+    "resume": orders.resume,
+    "stop": lambda task: orders.stop(task, NOW),
+    "retry": orders.retry,
+    "urgent": lambda task: orders.reorder(task, Priority.URGENT),
+}
+
+
+def refused(name: str) -> set[TaskStatus]:
+    found = set()
+    for status in TaskStatus:
+        try:
+            ORDERS[name](replace(TASK, status=status))
+        except WrongState:
+            found.add(status)
+    return found
+
+
+def test_each_order_is_refused_in_exactly_these_states() -> None:
+    final = {TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED}
+
+    assert refused("pause") == final
+    assert refused("resume") == final | {TaskStatus.WAITING}
+    assert refused("stop") == {TaskStatus.COMPLETED, TaskStatus.FAILED}
+    assert refused("retry") == {TaskStatus.COMPLETED, TaskStatus.PAUSED, TaskStatus.WAITING}
+    assert refused("urgent") == final
+
+
+@given(st.lists(st.sampled_from(sorted(ORDERS)), max_size=12), st.sampled_from(TaskStatus))
+def test_the_same_order_twice_changes_nothing_the_second_time(
+    names: list[str], status: TaskStatus
+) -> None:
+    task = replace(TASK, status=status)
+    for name in names:
+        task = obeyed(task, name)
+        assert obeyed(task, name) == task
+
+
+@given(st.lists(st.sampled_from(sorted(ORDERS)), max_size=12), st.sampled_from(TaskStatus))
+def test_no_order_makes_a_task_run_or_finish(names: list[str], status: TaskStatus) -> None:
+    task = replace(TASK, status=status)
+    for name in names:
+        before, task = task.status, obeyed(task, name)
+        made = {task.status} - {before}
+        assert not made & {TaskStatus.RUNNING, TaskStatus.COMPLETED, TaskStatus.FAILED}
+
+
+def test_a_pause_not_yet_made_can_be_taken_back() -> None:
+    running = replace(TASK, status=TaskStatus.RUNNING)
+    pausing = obeyed(running, "pause")
+
+    assert pausing.status is TaskStatus.RUNNING
+    assert obeyed(pausing, "resume").control is Control.RUN
+
+
+def test_a_refusal_names_the_state() -> None:
+    with pytest.raises(WrongState) as refusal:
+        orders.stop(replace(TASK, status=TaskStatus.COMPLETED), NOW)
+    assert refusal.value.state == "completed"
+
+
+def obeyed(task: Task, name: str) -> Task:
+    try:
+        order = ORDERS[name](task)
+    except WrongState:
+        return task
+    if order is None:
+        return task
+    changes = {key: value for key, value in order.changes.items() if hasattr(task, key)}
+    return replace(task, **changes)

@@ -1,0 +1,141 @@
+"""Plans as data: what may run, what is refused, what survives a replan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.engine.workflow.advance import Complete, Park, Start, Stuck, advance
+from bot.engine.workflow.graph import (
+    BadGraph,
+    Edge,
+    Node,
+    Workflow,
+    checked,
+    dump_workflow,
+    is_complete,
+    keep_finished,
+    linear,
+    load_workflow,
+    ready,
+)
+from storage.records.tasks import Control, NodeRun, NodeStatus, TaskId
+
+NOW = datetime(2026, 1, 5, tzinfo=UTC)
+
+
+def run_of(path: str, status: NodeStatus = NodeStatus.DONE) -> NodeRun:
+    return NodeRun(
+        task_id=TaskId("t"),
+        path=path,
+        status=status,
+        attempt=1,
+        output={},
+        error="",
+        started_at=NOW,
+        ended_at=NOW,
+    )
+
+
+def nodes(n: int) -> list[Node]:
+    return [Node(id=f"s{i}", title=f"step {i}") for i in range(1, n + 1)]
+
+
+@st.composite
+def workflows(draw: st.DrawFn) -> Workflow:
+    """Any graph whose edges point from earlier to later nodes."""
+    n = draw(st.integers(1, 8))
+    pairs = [(a, b) for a in range(n) for b in range(a + 1, n)]
+    chosen = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
+    made = nodes(n)
+    edges = tuple(Edge(source=made[a].id, target=made[b].id) for a, b in chosen)
+    return checked(Workflow(plan="p", nodes=tuple(made), edges=edges))
+
+
+@given(workflows())
+def test_every_valid_graph_runs_each_node_once_and_in_order(workflow: Workflow) -> None:
+    runs: dict[str, NodeRun] = {}
+    for _ in workflow.nodes:
+        move = advance(workflow, runs, Control.RUN)
+        assert isinstance(move, Start)
+        assert move.node.id not in runs
+        waits_for = {edge.source for edge in workflow.edges if edge.target == move.node.id}
+        assert waits_for <= runs.keys()
+        runs[move.node.id] = run_of(move.node.id)
+
+    assert advance(workflow, runs, Control.RUN) == Complete()
+
+
+@given(workflows())
+def test_a_workflow_survives_the_store(workflow: Workflow) -> None:
+    assert load_workflow(dump_workflow(workflow)) == workflow
+
+
+@given(workflows(), st.data())
+def test_a_replan_keeps_what_is_settled_first_and_reuses_no_id(
+    workflow: Workflow, data: st.DataObject
+) -> None:
+    done = data.draw(st.sets(st.sampled_from([node.id for node in workflow.nodes])))
+    runs = {each: run_of(each) for each in done}
+
+    new = keep_finished(workflow, runs, "new", nodes(3))
+
+    kept = [node.id for node in new.nodes[: len(done)]]
+    assert kept == [node.id for node in workflow.nodes if node.id in done]
+    fresh = {node.id for node in new.nodes[len(done) :]}
+    assert not fresh & {node.id for node in workflow.nodes}
+    first = next(iter(new.nodes[len(done) :]))
+    assert ready(new, runs) == (first,)
+
+
+def test_a_pause_parks_unless_all_is_done() -> None:
+    workflow = linear("p", nodes(1))
+
+    assert advance(workflow, {}, Control.PAUSE) == Park(Control.PAUSE)
+    assert advance(workflow, {"s1": run_of("s1")}, Control.PAUSE) == Complete()
+
+
+def test_a_failed_step_leaves_the_plan_stuck_and_is_named() -> None:
+    failed = run_of("s1", NodeStatus.FAILED)
+
+    assert advance(linear("p", nodes(2)), {"s1": failed}, Control.RUN) == Stuck(failed)
+
+
+def test_an_empty_plan_is_complete() -> None:
+    assert is_complete(linear("p", ()), {})
+
+
+def test_all_faults_are_told_at_once() -> None:
+    twice = Node(id="a", title="a")
+    bad = Workflow(
+        plan="p",
+        nodes=(twice, twice, Node(id="@plan", title="b")),
+        edges=(Edge(source="a", target="nowhere"),),
+    )
+
+    with pytest.raises(BadGraph) as refusal:
+        checked(bad)
+
+    assert len(refusal.value.faults) == 3
+
+
+def test_a_circle_is_refused() -> None:
+    circle = (Edge(source="s1", target="s2"), Edge(source="s2", target="s1"))
+    with pytest.raises(BadGraph, match="circle"):
+        checked(Workflow(plan="p", nodes=tuple(nodes(2)), edges=circle))
+
+
+def test_a_body_of_another_shape_is_refused() -> None:
+    with pytest.raises(BadGraph):
+        load_workflow({"nodes": [{"nid": 3}]})
+
+
+def test_a_waiting_source_holds_its_targets_back() -> None:
+    workflow = linear("p", nodes(2))
+    runs = {"s1": replace(run_of("s1"), status=NodeStatus.WAITING)}
+
+    assert ready(workflow, runs) == ()
