@@ -208,13 +208,15 @@ def _macros() -> Any:
 
 @cache
 def _parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False, "breaks": True})
+    parser = MarkdownIt("commonmark", {"html": False, "breaks": True, "xhtmlOut": False})
     parser.enable(["table", "strikethrough"])
     parser.validateLink = _is_safe  # type: ignore[method-assign]  # the documented way to set it
     parser.add_render_rule("link_open", _link_open)
     parser.add_render_rule("image", _image_as_link)
     parser.add_render_rule("heading_open", _heading)
     parser.add_render_rule("heading_close", _heading)
+    parser.add_render_rule("th_open", _cell_open)
+    parser.add_render_rule("td_open", _cell_open)
     parser.add_render_rule("table_open", _table_open)
     parser.add_render_rule("table_close", _table_close)
     return parser
@@ -255,6 +257,16 @@ def _heading(
     level = int(tokens[index].tag.removeprefix("h"))
     lowered = tokens[index].copy(tag=f"h{min(6, level + 2)}")
     return renderer.renderToken([lowered], 0, options, {})
+
+
+def _cell_open(
+    renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, _env: Any
+) -> str:
+    """Alignment as a class: the page's policy allows no style attributes."""
+    side = str(tokens[index].attrs.pop("style", "")).removeprefix("text-align:")
+    if side:
+        tokens[index].attrSet("class", f"to-{side}")
+    return str(renderer.renderToken(tokens, index, options, {}))
 
 
 def _table_open(*_: Any) -> str:

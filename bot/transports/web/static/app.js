@@ -270,12 +270,17 @@ function showUnread(count) {
   document.title = count ? `(${count}) Shiftboss` : "Shiftboss";
 }
 
+/* Only the reader's own way up lets go of the end: growing content does not. */
+let lastTop = 0;
 scroller.addEventListener("scroll", () => {
-  pinned = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 80;
+  const near = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 80;
+  if (near || scroller.scrollTop < lastTop) pinned = near;
+  lastTop = scroller.scrollTop;
   if (pinned) $("latest").hidden = true;
 }, { passive: true });
-items.addEventListener("load", () => { if (pinned) toEnd(); }, true);
-new ResizeObserver(() => { if (pinned) toEnd(); }).observe(scroller);
+const staying = new ResizeObserver(() => { if (pinned) toEnd(); });
+staying.observe(scroller);
+staying.observe(items);
 $("latest").onclick = () => { toEnd(); text.focus(); };
 
 /* ---- saying something ---------------------------------------------------------------------- */

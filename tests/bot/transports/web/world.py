@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.typing import Origin
 
 from bot.transports.base import Letter, Toast
 from bot.transports.web.ports import CardShown, Said
@@ -86,9 +87,9 @@ class FakeHistory:
     cards: dict[OutboxId, CardShown] = field(default_factory=dict)
 
     async def recent(self, place: Place, limit: int) -> Sequence[Said]:
-        said = [(message.sent_at, message) for message in self.intake.said]
-        shown = [(card.at, card) for card in self.cards.values()]
-        return [item for _at, item in sorted([*said, *shown], key=lambda pair: pair[0])][-limit:]
+        items: list[Said] = [*self.intake.said, *self.cards.values()]
+        items.sort(key=lambda item: item.at if isinstance(item, CardShown) else item.sent_at)
+        return items[-limit:]
 
 
 @dataclass
@@ -201,9 +202,10 @@ class World:
         name, value = next(iter(self.cookie.items()))
         headers = {"cookie": f"{name}={value}", "accept-language": language}
         address = self.url.replace("http", "ws") + "/ws"
+        origin = Origin(self.url)
         async with connect(
-            address, origin=self.url, additional_headers=headers, proxy=None
-        ) as socket:  # type: ignore[arg-type]  # Origin is a NewType of str
+            address, origin=origin, additional_headers=headers, proxy=None
+        ) as socket:
             yield TabUser(socket)
 
 
