@@ -62,10 +62,10 @@ class Router:
         incoming = row.incoming
         if not isinstance(incoming, MessageIn):
             return
-        talker = self._talking.get(row.chat_id)
-        if talker is None or self.is_immediate(incoming) or verdict_of(incoming.text):
+        if self.is_immediate(incoming) or verdict_of(incoming.text):
             return
-        if incoming.place.kind is ChatKind.PRIVATE or talker == incoming.sender.external_id:
+        asked = self._talking.get(row.chat_id) == incoming.sender.external_id
+        if asked or incoming.place.kind is ChatKind.PRIVATE:
             self._services.talk.interrupt(row.chat_id)
 
     async def handle(self, row: InboxRow, files: tuple[str, ...]) -> Reply:

@@ -214,6 +214,9 @@ def _ordered(request: Request) -> tuple[Directives, Priority, str]:
 async def _made(request: Request, text: str, priority: Priority, chosen: Directives) -> Reply:
     new = _new(request, text, priority, chosen, source=request.origin)
     task = await request.services.tasks.create(new)
+    if task.instruction != new.instruction:
+        # The message was corrected after its task had been made.
+        raise UserError("already_made", id=task.id)
     return Reply(card=await _live(request, task), key=f"task:{task.id}")
 
 
