@@ -317,8 +317,14 @@ async def engine(
             new_id=new_id,
             on_change=lambda: None,
         )
+        views = TaskViews(store, usage)
         foreman = Foreman(
-            store=store, dispatcher=dispatcher, chat_of=the_chat, now=clock, new_id=new_id
+            store=store,
+            dispatcher=dispatcher,
+            views=views,
+            chat_of=the_chat,
+            now=clock,
+            new_id=new_id,
         )
         if running:
             await dispatcher.start(stack)
@@ -329,7 +335,7 @@ async def engine(
             store=store,
             foreman=foreman,
             dispatcher=dispatcher,
-            views=TaskViews(store, usage),
+            views=views,
             desk=desk,
             backend=worker,
             clock=clock,

@@ -96,12 +96,18 @@ class TaskRepo:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    async def create(self, tx: Transaction, new: NewTask, *, id: TaskId, now: datetime) -> Task:
-        """Queue it, unless its source asked before: then the task made at that time."""
+    async def create(
+        self, tx: Transaction, new: NewTask, *, id: TaskId, now: datetime
+    ) -> Task | None:
+        """Queue it, unless its source asked before: then the task made at that time.
+
+        None if another task has this id: try another.
+        """
         values = _new_row(new, id, now)
         await tx.execute(insert_or_ignore(self._db.dialect, schema.tasks).values(values))
-        row = (await tx.execute(select(schema.tasks).where(_T.source == new.source))).one()
-        return _task(row)
+        query = select(schema.tasks).where(_T.source == new.source)
+        row = (await tx.execute(query)).one_or_none()
+        return None if row is None else _task(row)
 
     async def get(self, task_id: TaskId) -> Task:
         async with self._db.read() as connection:

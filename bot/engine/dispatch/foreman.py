@@ -11,6 +11,7 @@ from bot.engine.dispatch import orders
 from bot.engine.dispatch.orders import Order
 from bot.engine.dispatch.port import Dispatcher
 from bot.engine.workflow.store import WorkStore
+from bot.engine.workflow.view import TaskViews
 from storage.db import Transaction
 from storage.errors import NotFound
 from storage.records.people import Chat, ChatId, ChatKind, Person, Role
@@ -24,33 +25,39 @@ from storage.records.tasks import (
     TaskId,
     TaskPage,
     TaskStatus,
+    TaskView,
 )
 from storage.work.tasks import Sight
 
 
 class Foreman:
-    """Satisfies `handlers.ports.Tasks` but for `view`."""
+    """Satisfies `handlers.ports.Tasks`."""
 
     def __init__(
         self,
         *,
         store: WorkStore,
         dispatcher: Dispatcher,
+        views: TaskViews,
         chat_of: Callable[[ChatId], Awaitable[Chat]],
         now: Callable[[], datetime],
         new_id: Callable[[], str],
     ) -> None:
         self._store = store
         self._dispatcher = dispatcher
+        self._views = views
         self._chat_of = chat_of
         self._now = now
         self._new_id = new_id
 
     async def create(self, new: NewTask) -> Task:
-        task_id = TaskId(self._new_id())
         async with self._store.db.write() as tx:
-            task = await self._store.tasks.create(tx, new, id=task_id, now=self._now())
-            if task.id == task_id:
+            tried: set[TaskId] = set()
+            task = None
+            while task is None:
+                tried.add(task_id := TaskId(self._new_id()))
+                task = await self._store.tasks.create(tx, new, id=task_id, now=self._now())
+            if task.id in tried:
                 await self._tell(tx, task, EventKind.CREATED)
         self._dispatcher.wake()
         return task
@@ -62,6 +69,9 @@ class Foreman:
         self, *, by: Person, chat: ChatId, status: TaskStatus | None, page: int, size: int
     ) -> TaskPage:
         return await self._store.tasks.page(_sight(by, chat), status, page, size)
+
+    async def view(self, task_id: TaskId) -> TaskView:
+        return await self._views.view(task_id)
 
     async def events(self, task_id: TaskId, limit: int) -> Sequence[TaskEvent]:
         return await self._store.journal.latest(task_id, limit)

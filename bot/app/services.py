@@ -1,0 +1,192 @@
+"""Fits the engine and the repositories to the ports that handlers declare."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from importlib.metadata import version
+from pathlib import Path
+from typing import Protocol
+from zoneinfo import ZoneInfo
+
+from cards.card_json import BadCard, load_card
+from cards.model import Card, Form
+from handlers.ports import Refusal
+from storage.approvals import Approvals
+from storage.mail.actions import Actions, Claim
+from storage.mail.chats import Chats
+from storage.mail.outbox import Outbox
+from storage.people import People
+from storage.records.messages import ActionRow, InboxId
+from storage.records.people import ChatId, Language, Person, PersonId, Role
+from storage.records.status import ChannelHealth, CostReport, ModelChoice, SystemStatus
+from storage.records.tasks import Task
+from storage.usage import UsageRepo
+from storage.work.tasks import TaskRepo
+
+_RECENT = 3
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+_REFUSALS: Mapping[Claim, Refusal | None] = {
+    Claim.FRESH: None,
+    Claim.AGAIN: None,
+    Claim.UNKNOWN: Refusal.UNKNOWN,
+    Claim.FOREIGN: Refusal.FOREIGN,
+    Claim.NOT_ALLOWED: Refusal.NOT_ALLOWED,
+    Claim.EXPIRED: Refusal.EXPIRED,
+    Claim.RETIRED: Refusal.RETIRED,
+    Claim.USED: Refusal.USED,
+}
+
+
+class ButtonService:
+    """Satisfies `handlers.ports.Buttons`."""
+
+    def __init__(self, actions: Actions) -> None:
+        self._actions = actions
+
+    async def look(self, token: str) -> ActionRow | None:
+        return await self._actions.look(token)
+
+    async def claim(
+        self, token: str, *, person: PersonId, chat: ChatId, inbox_id: InboxId, now: datetime
+    ) -> Refusal | None:
+        claim = await self._actions.claim(
+            token, person=person, chat=chat, inbox_id=inbox_id, now=now
+        )
+        return _REFUSALS[claim]
+
+
+class CardService:
+    """Satisfies `handlers.ports.Cards`."""
+
+    def __init__(self, outbox: Outbox, chats: Chats) -> None:
+        self._outbox = outbox
+        self._chats = chats
+
+    async def form_of(self, chat_id: ChatId, message_id: str) -> Form | None:
+        chat = await self._chats.get(chat_id)
+        row = await self._outbox.at(chat.channel, chat.external_id, message_id)
+        card = None if row is None else _loaded(row.card)
+        blocks = () if card is None else card.blocks
+        return next((block for block in blocks if isinstance(block, Form)), None)
+
+    async def card(self, key: str) -> Card | None:
+        row = await self._outbox.by_key(key)
+        return None if row is None else _loaded(row.card)
+
+    async def copies(self, prefix: str) -> Sequence[tuple[str, ChatId]]:
+        return await self._outbox.by_prefix(prefix)
+
+
+class CostService:
+    """Satisfies `handlers.ports.Costs`."""
+
+    def __init__(self, usage: UsageRepo, zone: ZoneInfo, now: Callable[[], datetime]) -> None:
+        self._usage = usage
+        self._zone = zone
+        self._now = now
+
+    async def report(self, *, by: Person, chat: ChatId) -> CostReport:
+        day = _midnight(self._now(), self._zone)
+        month = day.replace(day=1)
+        person = None if by.role is Role.OWNER else by.id
+        return CostReport(
+            today=await self._usage.since(day, person, chat),
+            week=await self._usage.since(day - timedelta(days=day.weekday()), person, chat),
+            month=await self._usage.since(month, person, chat),
+            models=tuple(await self._usage.by_model(month, person, chat)),
+        )
+
+
+class Channels(Protocol):
+    def health(self) -> Sequence[ChannelHealth]: ...
+
+
+class SystemService:
+    """Satisfies `handlers.ports.System`."""
+
+    def __init__(
+        self,
+        *,
+        tasks: TaskRepo,
+        approvals: Approvals,
+        outbox: Outbox,
+        channels: Channels,
+        model: Callable[[], ModelChoice],
+        slots: int,
+        zone: ZoneInfo,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._tasks = tasks
+        self._approvals = approvals
+        self._outbox = outbox
+        self._channels = channels
+        self._model = model
+        self._slots = slots
+        self._zone = zone
+        self._now = now
+        self._started_at = now()
+
+    async def status(self, *, by: Person) -> SystemStatus:
+        waiting = await self._approvals.waiting(by=by, chat=None)
+        recent: Sequence[Task] = ()
+        if by.role is Role.OWNER:
+            recent = await self._tasks.recent(_RECENT)
+        return SystemStatus(
+            version=version("shiftboss"),
+            pid=os.getpid(),
+            started_at=self._started_at,
+            memory_bytes=_resident_bytes(),
+            model=self._model(),
+            channels=tuple(self._channels.health()),
+            slots=self._slots,
+            counts=await self._tasks.counts(),
+            today=await self._tasks.made_since(_midnight(self._now(), self._zone)),
+            waiting_approvals=len(waiting),
+            queued_messages=await self._outbox.queued(),
+            recent=tuple(recent),
+        )
+
+
+class LanguageOfTask:
+    """The language in which a task's cards are written: its chat's, its maker's, or that of the
+    instruction itself."""
+
+    def __init__(
+        self,
+        people: People,
+        guess: Callable[[str], Language | None],
+        fallback: Language,
+        fixed: Language | None,
+    ) -> None:
+        self._people = people
+        self._guess = guess
+        self._fallback = fallback
+        self._fixed = fixed
+
+    async def __call__(self, task: Task) -> Language:
+        if self._fixed is not None:
+            return self._fixed
+        chat = await self._people.chat(task.chat_id)
+        if chat.settings.language is not None:
+            return chat.settings.language
+        person = await self._people.get(task.created_by)
+        return person.language or self._guess(task.instruction) or self._fallback
+
+
+def _loaded(card: Mapping[str, object]) -> Card | None:
+    try:
+        return load_card(card)
+    except BadCard:
+        # Written by another version: nobody can press what we do not understand.
+        return None
+
+
+def _midnight(now: datetime, zone: ZoneInfo) -> datetime:
+    return now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * _PAGE_BYTES
