@@ -27,7 +27,7 @@ _FILES = 3
 _SHORTEST = 4
 
 # Shapes of secrets that nobody configured here: a Telegram token, model API keys.
-_SHAPES = re.compile(r"\b\d{8,10}:[\w-]{35}\b|\bsk-[\w-]{16,}\b")
+_SHAPES = re.compile(r"(?<!\d)\d{8,10}:[\w-]{35}|\bsk-[\w-]{16,}\b")
 
 
 class Masking(logging.Formatter):

@@ -1,0 +1,114 @@
+"""Settings: who wins, what is refused, and that the example is complete."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from bot.config.logs import MASK, Masking
+from bot.config.settings import BadSettings, Settings, load_settings
+from storage.records.people import Channel
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for field in Settings.model_fields.values():
+        monkeypatch.delenv(str(field.alias), raising=False)
+    monkeypatch.setenv("SHIFTBOSS_HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_the_environment_wins_over_env_files_and_those_over_yaml(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "shiftboss.yaml").write_text("slots: 5\ntimezone: Asia/Shanghai\nweb_port: 9000\n")
+    (home / ".env").write_text("SHIFTBOSS_SLOTS=6\nSHIFTBOSS_WEB_PORT=9001\n")
+    monkeypatch.setenv("SHIFTBOSS_WEB_PORT", "9002")
+
+    settings = load_settings(())
+
+    assert (settings.timezone, settings.slots, settings.web_port) == ("Asia/Shanghai", 6, 9002)
+
+
+def test_a_home_without_files_gives_the_defaults(home: Path) -> None:
+    settings = load_settings(())
+
+    assert settings.home == home
+    assert settings.database == f"sqlite:///{home}/shiftboss.db"
+    assert settings.slots == 3
+
+
+@pytest.mark.parametrize(
+    ("yaml", "told"),
+    [
+        ("slot: 5\ncolour: red", ["'slot'", "'colour'"]),
+        ("slots: many", ["SHIFTBOSS_SLOTS"]),
+        ("slots: 0", ["SHIFTBOSS_SLOTS"]),
+        ("timezone: Mars/Olympus", ["Mars/Olympus"]),
+        ("model: gpt", ["'gpt'"]),
+        ("owners: bob", ["'bob'"]),
+        ("telegram_bot_token: x", ["'telegram_bot_token'", "secret"]),
+        ("feishu_app_id: cli_x", ["FEISHU_APP_SECRET"]),
+        ("web_host: 0.0.0.0", ["SHIFTBOSS_WEB_TOKEN"]),
+        ("- a list", ["slots: 3"]),
+        ("a: [", ["line"]),
+    ],
+)
+def test_a_fault_in_yaml_is_told_by_name(home: Path, yaml: str, told: list[str]) -> None:
+    (home / "shiftboss.yaml").write_text(yaml)
+
+    with pytest.raises(BadSettings) as refusal:
+        load_settings(())
+
+    assert all(each in str(refusal.value) for each in told)
+
+
+def test_a_typo_in_an_env_file_is_told_by_name(home: Path) -> None:
+    (home / ".env").write_text("SHIFTBOSS_SLOT=3\n")
+
+    with pytest.raises(BadSettings, match=r"(?i)shiftboss_slot\b"):
+        load_settings(())
+
+
+def test_owners_are_read_as_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHIFTBOSS_OWNERS", "telegram:123, feishu:ou_x")
+
+    assert load_settings(()).owner_ids == ((Channel.TELEGRAM, "123"), (Channel.FEISHU, "ou_x"))
+
+
+def test_every_setting_is_in_the_example_and_nothing_else_is() -> None:
+    lines = (ROOT / ".env.example").read_text(encoding="utf-8").splitlines()
+    named = [line.partition("=")[0] for line in lines if line and not line.startswith("#")]
+
+    assert sorted(named) == sorted(str(f.alias) for f in Settings.model_fields.values())
+
+
+def test_the_example_itself_is_a_valid_env_file(home: Path) -> None:
+    example = (ROOT / ".env.example").read_text(encoding="utf-8")
+    (home / ".env").write_text(example.replace("SHIFTBOSS_HOME=~/.shiftboss\n", ""))
+
+    assert load_settings(()) == Settings.model_validate({"SHIFTBOSS_HOME": home})
+
+
+def test_no_secret_is_shown_by_settings_or_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TELEGRAM_BOT_TOKEN", "12345:hidden-one")
+    monkeypatch.setenv("DATABASE_URL", "postgresql://u:hidden-two@h/db")
+    settings = load_settings(())
+    record = logging.LogRecord(
+        "x", logging.INFO, "", 0, "12345:hidden-one %s", ("hidden-two",), None
+    )
+
+    assert "hidden-one" not in repr(settings)
+    assert Masking(settings.secrets).format(record).count(MASK) == 2
+
+
+def test_shapes_of_well_known_secrets_are_masked_though_nobody_configured_them() -> None:
+    masking = Masking(())
+    token = "1234567890:" + "A" * 35
+
+    assert token not in masking.mask(f"https://api.telegram.org/bot{token}/getMe")
+    assert "sk-ant-" not in masking.mask("key sk-ant-" + "x" * 20)
