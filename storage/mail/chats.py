@@ -66,20 +66,20 @@ _LINK = (
 
 def chat_columns() -> tuple[Any, ...]:
     """The columns `chat_of` reads, for queries that join chats to something else."""
-    return tuple(column.label(f"chat_{column.name}") for column in chats.c)
+    return tuple(column.label(f"its_{column.name}") for column in chats.c)
 
 
 def chat_of(row: Any) -> Chat:
     """The chat in a row that holds `chat_columns()`."""
     return Chat(
-        id=ChatId(row.chat_id),
-        channel=Channel(row.chat_channel),
-        external_id=row.chat_external_id,
-        thread=row.chat_thread,
-        kind=ChatKind(row.chat_kind),
-        title=row.chat_title,
-        settings=_settings(row.chat_settings),
-        person_id=row.chat_person_id,
+        id=ChatId(row.its_id),
+        channel=Channel(row.its_channel),
+        external_id=row.its_external_id,
+        thread=row.its_thread,
+        kind=ChatKind(row.its_kind),
+        title=row.its_title,
+        settings=_settings(row.its_settings),
+        person_id=row.its_person_id,
     )
 
 

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from storage.mail.history import Heard, recent_turns
+from storage.mail.outbox import Outgoing
+from storage.records.messages import Incoming, PressIn, Urgency
+from tests.storage.mail_room import Room, group, message, place, sender
+
+
+async def say(room: Room, incoming: Incoming, dedupe: str) -> None:
+    chat = await room.chat(incoming.place)
+    async with room.db.write() as tx:
+        await room.inbox.accept(tx, incoming, dedupe=dedupe, chat_id=chat.id, now=room.now)
+
+
+async def told(room: Room, limit: int = 50) -> list[str]:
+    chat = await room.chat()
+    return [
+        str(getattr(turn.row.incoming, "text", ""))
+        if isinstance(turn, Heard)
+        else str(turn.row.card["title"])
+        for turn in await recent_turns(room.db, chat.id, limit)
+    ]
+
+
+async def test_a_conversation_reads_in_the_order_it_was_held(room: Room) -> None:
+    chat = await room.chat()
+    for number in range(3):
+        await say(room, message(f"ask {number}"), f"m{number}")
+        room.later(seconds=1)
+        await room.put(chat, f"answer {number}", key=f"k{number}")
+        room.later(seconds=1)
+
+    assert await told(room) == ["ask 0", "answer 0", "ask 1", "answer 1", "ask 2", "answer 2"]
+    assert await told(room, 3) == ["answer 1", "ask 2", "answer 2"]
+
+
+async def test_presses_other_chats_dead_letters_and_empty_rows_are_no_part_of_it(
+    room: Room,
+) -> None:
+    chat = await room.chat()
+    await say(room, PressIn(place=place(), sender=sender(), token="t", message_id="m"), "p")
+    await say(room, message("elsewhere", place=group()), "e")
+    posted = await room.put(chat, "dead", key="dead")
+    async with room.db.write() as tx:
+        tried = await room.outbox.begin_try(tx, posted.id)
+        empty = Outgoing(key="r", chat_id=chat.id, card={}, urgency=Urgency.ANSWER)
+        await room.outbox.reserve(tx, empty, now=room.now)
+    assert tried is not None
+    await room.outbox.dead(tried, error="gone")
+    await say(room, message("kept"), "k")
+
+    assert await told(room) == ["kept"]
