@@ -103,6 +103,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=DictLoader(sources), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
     environment.filters["markdown"] = lambda text: Markup(render_markdown(text))  # noqa: S704 - safe HTML by contract
     return environment
 

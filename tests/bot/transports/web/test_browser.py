@@ -1,0 +1,419 @@
+"""The page in a real browser: what a person sees, presses and types."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Page, async_playwright, expect
+
+from bot.transports.base import Toast
+from bot.transports.web.token import cookie_value
+from cards.actions import NewTask, PauseTask, PickModel, ShowLogs, StopTask
+from cards.model import (
+    Button,
+    Buttons,
+    ButtonStyle,
+    Card,
+    Check,
+    Checklist,
+    CheckState,
+    Code,
+    Collapsible,
+    Confirm,
+    FieldKind,
+    Fields,
+    Form,
+    FormField,
+    Note,
+    Option,
+    Progress,
+    Select,
+    Text,
+    Tone,
+)
+from storage.records.messages import MessageIn
+from tests.bot.transports.web.world import CHAT, World, letter
+
+CHROMIUM = shutil.which("chromium")
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+# Where set, the screenshots are kept there to be looked at.
+SHOTS = os.environ.get("SHIFTBOSS_TEST_SHOTS")
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield browser
+        await browser.close()
+
+
+class Visitor:
+    """A browser window, and every complaint its console made."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.complaints: list[str] = []
+        page.on("pageerror", lambda problem: self.complaints.append(str(problem)))
+        page.on(
+            "console",
+            lambda message: (
+                self.complaints.append(message.text)
+                if message.type in {"error", "warning"}
+                and "WebSocket connection" not in message.text
+                else None
+            ),
+        )
+
+
+async def visit(browser: Browser, world: World, **window: Any) -> Visitor:
+    wanted = {"locale": "en-GB", "viewport": {"width": 1000, "height": 760}, **window}
+    visitor = Visitor(await (await browser.new_context(**wanted)).new_page())
+    await visitor.page.goto(world.transport.invitation)
+    await expect(visitor.page.locator("#status")).to_have_attribute("data-state", "online")
+    return visitor
+
+
+async def shoot(page: Page, name: str, tmp_path: Path) -> None:
+    folder = Path(SHOTS) if SHOTS else tmp_path
+    path = folder / f"{name}.png"
+    await page.screenshot(path=path)
+    assert path.stat().st_size > 5_000
+
+
+def task(percent: int, *states: CheckState, done: bool = False) -> Card:
+    names = ("Understand what is asked", "Write the haiku", "Save it to haiku.md")
+    stop = Confirm(title="Stop this task?", text="What is done so far is kept.")
+    buttons = Buttons(
+        items=(
+            Button(label="Pause", action=PauseTask(task_id="k3m9qa"), token="pausepause00"),
+            Button(
+                label="Stop",
+                action=StopTask(task_id="k3m9qa"),
+                style=ButtonStyle.DANGER,
+                confirm=stop,
+                token="stopstop0000",
+            ),
+            Button(label="Log", action=ShowLogs(task_id="k3m9qa"), token="loglogloglog"),
+        )
+    )
+    return Card(
+        title="Write a haiku about queues",
+        tone=Tone.GOOD if done else Tone.INFO,
+        blocks=(
+            Fields(pairs=(("Task", "k3m9qa"), ("Priority", "important"))),
+            Progress(percent=percent, label=f"{percent} % of the steps"),
+            Checklist(items=tuple(map(_check, names, states))),
+            Collapsible(title="Details", blocks=(Code(text="step 1\nstep 2"),)),
+            *(() if done else (buttons,)),
+            Note(markdown="The **offline backend** does this."),
+        ),
+    )
+
+
+def _check(name: str, state: CheckState) -> Check:
+    return Check(label=name, state=state)
+
+
+RUNNING = task(33, CheckState.DONE, CheckState.RUNNING, CheckState.PENDING)
+FINISHED = task(100, CheckState.DONE, CheckState.DONE, CheckState.DONE, done=True)
+
+
+async def test_a_person_types_watches_the_card_and_presses(
+    world: World, browser: Browser, tmp_path: Path
+) -> None:
+    async def answer(message: MessageIn) -> None:
+        await world.show(1, RUNNING, reply_to=message.message_id)
+
+    world.intake.answer = answer
+    world.intake.toast = lambda press: Toast(text=f"Understood: {press.token}")
+    visitor = await visit(browser, world)
+    page = visitor.page
+    assert "token" not in page.url
+    await expect(page.locator("#hello")).to_be_visible()
+
+    await page.locator("#text").press_sequentially("write a haiku")
+    await page.keyboard.press("Shift+Enter")
+    await page.keyboard.type("about queues")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".said .bubble")).to_have_text("write a haiku\nabout queues")
+    await expect(page.locator("#card-1 .card-title")).to_have_text("Write a haiku about queues")
+    await expect(page.locator("#hello")).to_be_hidden()
+    await expect(page.locator("#text")).to_have_value("")
+    await expect(page.locator(".unsent")).to_have_count(0)
+    await shoot(page, "task", tmp_path)
+
+    await page.get_by_role("button", name="Pause").click()
+    await expect(page.locator(".toast")).to_have_text("Understood: pausepause00")
+    await page.get_by_role("button", name="Stop").click()
+    await expect(page.get_by_role("dialog")).to_contain_text("Stop this task?")
+    await page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    await page.get_by_role("button", name="Stop").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Stop").click()
+    await expect(page.locator(".toast").last).to_have_text("Understood: stopstop0000")
+    assert [press.token for press in world.intake.pressed] == ["pausepause00", "stopstop0000"]
+    assert world.intake.pressed[0].message_id == "card-1"
+
+    await page.locator("#card-1 summary").click()
+    await world.show(1, FINISHED, revision=2)
+    await expect(page.locator("#card-1 progress")).to_have_attribute("value", "100")
+    await expect(page.locator("#card-1 details")).to_have_attribute("open", "")
+    await expect(page.locator("#card-1")).to_have_count(1)
+    assert visitor.complaints == []
+
+
+async def test_half_typed_text_and_what_was_sent_meanwhile_survive_a_restart(
+    world: World, browser: Browser, tmp_path: Path
+) -> None:
+    visitor = await visit(browser, world)
+    page = visitor.page
+    await page.locator("#text").fill("sent while it was away")
+    await world.stop()
+    await expect(page.locator("#status")).to_have_attribute("data-state", "reconnecting")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".unsent .fate")).to_contain_text("when the connection is back")
+    await page.locator("#text").fill("half typed")
+    await shoot(page, "reconnecting", tmp_path)
+
+    await world.start()
+    await world.show(5, Card(blocks=(Text(markdown="said while you were away"),)))
+    await expect(page.locator("#status")).to_have_attribute("data-state", "online", timeout=20_000)
+    await expect(page.locator("#card-5")).to_contain_text("said while you were away")
+    await expect(page.locator(".unsent")).to_have_count(0)
+    assert [message.text for message in world.intake.said] == ["sent while it was away"]
+    await expect(page.locator("#text")).to_have_value("half typed")
+    await page.reload()
+    await expect(page.locator("#text")).to_have_value("half typed")
+    await expect(page.locator(".said")).to_have_count(1)
+
+
+async def test_a_program_with_another_key_shows_its_own_page(
+    world: World, browser: Browser
+) -> None:
+    visitor = await visit(browser, world)
+    await world.stop()
+    world.settings = {"token": "another-token"}
+    await world.start()
+    await expect(visitor.page.locator("h1")).to_have_text("This page needs its key", timeout=20_000)
+    await visitor.page.get_by_label("Token").fill("another-token")
+    await visitor.page.get_by_role("button", name="Open").click()
+    await expect(visitor.page.locator("#status")).to_have_attribute("data-state", "online")
+    cookies = await visitor.page.context.cookies()
+    assert cookie_value("another-token") in [cookie.get("value") for cookie in cookies]
+
+
+async def test_hostile_text_runs_nothing(world: World, browser: Browser) -> None:
+    hostile = (
+        "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+    )
+    visitor = await visit(browser, world)
+    page = visitor.page
+    await page.locator("#text").fill(hostile)
+    await page.keyboard.press("Enter")
+    await world.show(
+        1,
+        Card(
+            title=hostile,
+            blocks=(Text(markdown=f"{hostile}\n\n[x](javascript:alert(1))"), Code(text=hostile)),
+        ),
+    )
+    await world.transport.stream(letter(2, Card()), hostile)
+    await expect(page.locator("#card-1 .card-title")).to_have_text(hostile)
+    await expect(page.locator(".said .bubble")).to_have_text(hostile)
+    await expect(page.locator("#card-2")).to_contain_text("onerror")
+    assert await page.locator("#items img, #items script").count() == 0
+    assert await page.title() == "Shiftboss"
+    assert visitor.complaints == []
+
+
+async def test_an_answer_grows_on_the_page_and_is_then_final(
+    world: World, browser: Browser
+) -> None:
+    visitor = await visit(browser, world)
+    page = visitor.page
+    await world.transport.typing(CHAT)
+    await expect(page.locator("#working")).to_be_visible()
+    await world.transport.stream(letter(1, Card()), "Once **upon**")
+    await expect(page.locator("#card-1 strong")).to_have_text("upon")
+    await expect(page.locator("#working")).to_be_hidden()
+    await expect(page.locator("#card-1")).to_have_attribute("aria-busy", "true")
+    await world.show(1, Card(blocks=(Text(markdown="Once upon a **time**."),)), revision=2)
+    await expect(page.locator("#card-1 strong")).to_have_text("time")
+    await expect(page.locator("#card-1")).not_to_have_attribute("aria-busy", "true")
+    await expect(page.locator("#announce")).to_contain_text("Once upon a time.")
+
+
+async def test_choices_and_forms_are_answered(world: World, browser: Browser) -> None:
+    options = tuple(Option(label=f"Model {n}", value=f"m{n}") for n in range(6))
+    form = Form(
+        fields=(
+            FormField(name="text", label="What?", field=FieldKind.PARAGRAPH),
+            FormField(name="model", label="Which?", field=FieldKind.CHOICE, options=options),
+        ),
+        submit="Create",
+        action=NewTask(),
+        token="formformform",
+    )
+    few = Select(placeholder="Few", action=PickModel(), options=options[:2], token="fewfewfewfew")
+    many = Select(placeholder="Many", action=PickModel(), options=options, token="manymanymany")
+    visitor = await visit(browser, world)
+    page = visitor.page
+    await world.show(1, Card(title="Ask", blocks=(few, many, form)))
+
+    await page.get_by_role("button", name="Model 1").click()
+    await expect(page.locator(".toast")).to_have_count(1)
+    await page.get_by_label("Many").select_option("m4")
+    await page.get_by_role("button", name="Choose").click()
+    await expect(page.locator(".toast")).to_have_count(2)
+    await page.get_by_label("What?").fill("a thing")
+    await world.show(1, Card(title="Ask again", blocks=(few, many, form)), revision=2)
+    await expect(page.locator(".card-title")).to_have_text("Ask again")
+    await expect(page.get_by_label("What?")).to_have_value("a thing")
+    await page.get_by_label("Which?").select_option("m2")
+    await page.get_by_role("button", name="Create").click()
+    await expect(page.locator(".toast")).to_have_count(3)
+
+    pressed = [(press.token, press.value, dict(press.form)) for press in world.intake.pressed]
+    assert pressed == [
+        ("fewfewfewfew", "m1", {}),
+        ("manymanymany", "m4", {}),
+        ("formformform", "", {"text": "a thing", "model": "m2"}),
+    ]
+
+
+async def test_the_command_menu_is_driven_by_keys(world: World, browser: Browser) -> None:
+    page = (await visit(browser, world)).page
+    await page.locator("#text").press_sequentially("/st")
+    await expect(page.get_by_role("option")).to_have_count(2)
+    await page.keyboard.press("ArrowDown")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#text")).to_have_value("/status ")
+    await expect(page.locator("#commands")).to_be_hidden()
+    await page.locator("#text").fill("/l")
+    await page.keyboard.press("Escape")
+    await expect(page.locator("#commands")).to_be_hidden()
+    await page.locator("#text").fill("/help")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".said .bubble")).to_have_text("/help")
+
+
+async def test_composing_a_chinese_word_does_not_send(world: World, browser: Browser) -> None:
+    page = (await visit(browser, world)).page
+    await page.locator("#text").fill("ni hao")
+    await page.locator("#text").dispatch_event(
+        "keydown", {"key": "Enter", "isComposing": True, "bubbles": True, "cancelable": True}
+    )
+    await expect(page.locator("#text")).to_have_value("ni hao")
+    await expect(page.locator(".said")).to_have_count(0)
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".said .bubble")).to_have_text("ni hao")
+
+
+async def test_a_file_is_attached_and_sent(world: World, browser: Browser) -> None:
+    page = (await visit(browser, world)).page
+    picked = [
+        {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"hello"},
+        {"name": "empty.txt", "mimeType": "text/plain", "buffer": b""},
+    ]
+    await page.locator("#picker").set_input_files(picked)  # type: ignore[arg-type]  # FilePayload is a plain dict
+    await expect(page.locator("#files li")).to_have_count(1)
+    await expect(page.locator(".toast")).to_contain_text("empty.txt is empty")
+    await page.locator("#send").click()
+    await expect(page.locator(".said a.file")).to_contain_text("notes.txt")
+    (file,) = world.intake.said[0].attachments
+    assert (world.home / file.reference["path"]).read_bytes() == b"hello"
+
+
+async def test_two_tabs_show_one_conversation_in_the_language_chosen(
+    world: World, browser: Browser
+) -> None:
+    visitor = await visit(browser, world)
+    other = await visitor.page.context.new_page()
+    await other.goto(world.url)
+    await expect(other.locator("#status")).to_have_attribute("data-state", "online")
+    await visitor.page.locator("#text").fill("hello")
+    await visitor.page.keyboard.press("Enter")
+    await expect(other.locator(".said .bubble")).to_have_text("hello")
+    await other.get_by_role("button", name="中文").click()
+    await expect(other.locator("html")).to_have_attribute("lang", "zh")
+    await expect(other.locator(".said .bubble")).to_have_text("hello")
+
+
+async def test_new_messages_do_not_pull_a_reader_away(world: World, browser: Browser) -> None:
+    page = (await visit(browser, world)).page
+    for number in range(1, 30):
+        await world.show(number, Card(blocks=(Text(markdown=f"message {number}\n\nmore"),)))
+    await expect(page.locator("#card-29")).to_be_in_viewport()
+    await page.locator("#scroll").hover()
+    await page.mouse.wheel(0, -600)
+    await expect(page.locator("#card-29")).not_to_be_in_viewport()
+    await world.show(30, Card(blocks=(Text(markdown="message 30"),)))
+    await expect(page.locator("#latest")).to_be_visible()
+    await expect(page.locator("#card-30")).not_to_be_in_viewport()
+    await page.locator("#latest").click()
+    await expect(page.locator("#card-30")).to_be_in_viewport()
+
+
+@pytest.mark.parametrize(
+    ("name", "window"),
+    [
+        (
+            "phone",
+            {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True},
+        ),
+        ("dark", {"color_scheme": "dark"}),
+        ("chinese", {"locale": "zh-CN"}),
+    ],
+)
+async def test_nothing_is_cut_off_on_a_phone_in_the_dark_or_in_chinese(
+    world: World, browser: Browser, tmp_path: Path, name: str, window: dict[str, Any]
+) -> None:
+    await world.show(1, RUNNING)
+    world.alerts.current = ["Telegram does not accept the token. Set TELEGRAM_BOT_TOKEN."]
+    visitor = await visit(browser, world, **window)
+    page = visitor.page
+    await expect(page.locator("#card-1")).to_be_visible()
+    await expect(page.locator("#alerts")).to_contain_text("Telegram")
+    wider = await page.evaluate("document.documentElement.scrollWidth > innerWidth")
+    inner = await page.evaluate("scroll.scrollWidth > scroll.clientWidth")
+    assert (wider, inner) == (False, False)
+    await shoot(page, name, tmp_path)
+    if name == "dark":
+        colour = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert all(int(part) < 60 for part in colour.strip("rgb()").split(","))
+    assert visitor.complaints == []
+
+
+async def test_everything_can_be_reached_by_keyboard_and_has_a_name(
+    world: World, browser: Browser
+) -> None:
+    await world.show(1, RUNNING)
+    page = (await visit(browser, world)).page
+    await expect(page.locator("#card-1")).to_be_visible()
+    nameless = await page.evaluate(
+        """[...document.querySelectorAll('button, input:not([hidden]), textarea, select')]
+            .filter((node) => node.checkVisibility())
+            .filter((node) => !(node.ariaLabel || node.textContent.trim() || node.labels?.length))
+            .map((node) => node.outerHTML)"""
+    )
+    assert nameless == []
+    reached = set()
+    for _ in range(14):
+        await page.keyboard.press("Tab")
+        reached.add(await page.evaluate("document.activeElement.textContent.trim().slice(0, 20)"))
+    assert {"Pause", "Stop", "Log", "Details"} <= reached

@@ -1,0 +1,85 @@
+"""A program that knows the token can say something and read the answer as plain text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from cards.actions import PauseTask
+from cards.model import Button, Buttons, Card, Progress, Text
+from tests.bot.transports.web.world import TOKEN, World
+
+BEARER = {"authorization": f"Bearer {TOKEN}"}
+
+
+async def test_the_answer_comes_back_as_plain_text(world: World) -> None:
+    pause = Button(label="Pause", action=PauseTask(task_id="k3"), token="abcdefghijkl")
+    world.speaker.cards = (
+        Card(title="Task", blocks=(Progress(percent=50), Buttons(items=(pause,)))),
+        Card(blocks=(Text(markdown="**done**"),)),
+    )
+    async with world.stranger(headers=BEARER) as program:
+        answer = await program.post("/api/say", json={"text": "/list", "id": "from-cli-1"})
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "id": "from-cli-1",
+        "cards": [
+            {"title": "Task", "text": "Task\n\n▓▓▓▓▓░░░░░ 50 %\n\nPause: /pause k3"},
+            {"title": "", "text": "done"},
+        ],
+    }
+    heard = world.speaker.heard[0]
+    assert (heard.text, heard.message_id) == ("/list", "from-cli-1")
+    assert heard.sender.external_id == "local"
+
+
+async def test_what_a_program_says_is_seen_on_open_pages(world: World) -> None:
+    async with world.tab() as tab, world.stranger(headers=BEARER) as program:
+        await tab.next("past")
+        await program.post("/api/say", json={"text": "from outside"})
+        assert (await tab.next("item"))["text"] == "from outside"
+
+
+@pytest.mark.parametrize("authorization", ["", "Bearer", "Bearer wrong", f"Basic {TOKEN}", TOKEN])
+async def test_saying_needs_the_token(world: World, authorization: str) -> None:
+    headers = {"authorization": authorization, "origin": world.url}
+    async with world.stranger(headers=headers) as program:
+        answer = await program.post("/api/say", json={"text": "x"})
+    assert answer.status_code == 401
+    assert "Bearer" in answer.text
+    assert world.speaker.heard == []
+
+
+async def test_a_browsers_cookie_is_not_enough(world: World) -> None:
+    async with world.browser() as browser:
+        answer = await browser.post("/api/say", json={"text": "x"})
+    assert answer.status_code == 401
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"x", b"{}", b'{"text": ""}', b'{"text": 5}', b'{"text": "a", "id": "!"}', b"\xff\xfe"],
+)
+async def test_a_malformed_body_is_refused(world: World, body: bytes) -> None:
+    async with world.stranger(headers=BEARER) as program:
+        answer = await program.post("/api/say", content=body)
+    assert answer.status_code == 422
+    assert "wrong" in answer.json()["error"]
+    assert world.speaker.heard == []
+
+
+async def test_further_pages_stand_behind_the_same_rule(tmp_path: Path) -> None:
+    async def tasks(_request: Request) -> Response:
+        return PlainTextResponse("all tasks")
+
+    world = World(tmp_path)
+    world.settings = {"routes": [Route("/tasks", tasks)]}
+    await world.start()
+    async with world.stranger() as stranger, world.browser() as owner:
+        refused, shown = await stranger.get("/tasks"), await owner.get("/tasks")
+    await world.stop()
+    assert (refused.status_code, shown.text) == (401, "all tasks")
