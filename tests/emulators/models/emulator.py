@@ -1,0 +1,202 @@
+"""The Anthropic and OpenAI APIs on a loopback port, for tests.
+
+async with Models() as models:
+    models.replies(Reply(text="hello"), Reply(failure=Failure(status=529)))
+    …  # ANTHROPIC_BASE_URL=models.url, OPENAI_BASE_URL=models.openai_url, key: models.key
+    assert models.requests[0].said == ("hi",)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType, TracebackType
+from typing import Any, Self
+
+from tests.emulators.models import anthropic_api, openai_api
+from tests.emulators.models.script import Asked, Failure, Refused, Reply, tokens
+from tests.emulators.models.wire import Answer, Dropped, HttpRequest, Server
+from tests.emulators.models.worker import work
+
+KEY = "test-key-0123456789"
+ANTHROPIC_MODELS = ("claude-sonnet-5", "claude-opus-4-8", "claude-haiku-4-5", "claude-sonnet-4-5")
+OPENAI_MODELS = ("gpt-5.2", "gpt-5-mini", "gpt-4o", "gpt-4o-mini", "local-model")
+_SECRET_HEADERS = ("x-api-key", "authorization")
+
+Replier = Callable[[Asked], Reply]
+
+
+class Models:
+    """`requests` are the valid ones, `refused` what the real APIs would not have taken;
+    `disconnects` are the paths of answers whose client left before their end."""
+
+    def __init__(self, *, key: str = KEY, cache_floor: int = 1024) -> None:
+        self.key = key
+        self.known = frozenset((*ANTHROPIC_MODELS, *OPENAI_MODELS))
+        self.requests: list[Asked] = []
+        self.refused: list[Refused] = []
+        self.disconnects: list[str] = []
+        self.cache_floor = cache_floor
+        self._queue: deque[Reply] = deque()
+        self._replier: Replier = work
+        self._cached: set[str] = set()
+        self._changed = asyncio.Condition()
+        self._notices: set[asyncio.Task[None]] = set()
+        self._server = Server(self._handle, self._left)
+
+    async def __aenter__(self) -> Self:
+        await self._server.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._server.stop()
+
+    @property
+    def url(self) -> str:
+        """The host root, as ANTHROPIC_BASE_URL wants it."""
+        return f"http://127.0.0.1:{self._server.port}"
+
+    @property
+    def openai_url(self) -> str:
+        return f"{self.url}/v1"
+
+    def replies(self, *script: Reply | Replier) -> None:
+        """Replies are given once each, in order; a function answers whatever comes after them.
+        With nothing left the deterministic worker answers."""
+        for one in script:
+            if isinstance(one, Reply):
+                self._queue.append(one)
+            else:
+                self._replier = one
+
+    async def asked(self, count: int = 1) -> Asked:
+        """Wait until so many valid requests have come; the last of them."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(self.requests) >= count)
+        return self.requests[count - 1]
+
+    async def disconnected(self, count: int = 1) -> None:
+        """Wait until so many clients have left before their answer ended."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(self.disconnects) >= count)
+
+    async def _handle(self, request: HttpRequest, answer: Answer) -> None:
+        api = _API.get((request.method, request.path))
+        if api is None:
+            await answer.json(404, {"error": {"message": f"no route {request.path}"}})
+            return
+        try:
+            asked = self._check(api, request)
+        except Refused as refused:
+            self.refused.append(refused)
+            await answer.json(refused.status, api.refusal(refused))
+            return
+        if asked is None:
+            await answer.json(200, openai_api.models(self.known))
+            return
+        self.requests.append(asked)
+        self._notify()
+        reply = self._queue.popleft() if self._queue else self._replier(asked)
+        await self._give(api, asked, reply, answer)
+
+    def _check(self, api: ModuleType, request: HttpRequest) -> Asked | None:
+        """The request in neutral form; None for the list of models."""
+        api.check_headers(request.headers, frozenset({self.key}))
+        if request.method == "GET":
+            return None
+        try:
+            body = json.loads(request.body)
+        except ValueError as error:
+            raise Refused(400, "We could not parse the JSON body of your request.") from error
+        headers = {
+            name: value for name, value in request.headers.items() if name not in _SECRET_HEADERS
+        }
+        asked: Asked = api.asked(body, headers, self.known)
+        return asked
+
+    async def _give(self, api: ModuleType, asked: Asked, reply: Reply, answer: Answer) -> None:
+        number = len(self.requests)
+        if reply.hold and not (asked.stream and reply.hold_after):
+            await reply.hold.wait()
+        if reply.drop_after == 0:
+            raise Dropped
+        if reply.failure and reply.fail_after is None:
+            await answer.json(
+                reply.failure.status, api.failure(reply.failure), _later(reply.failure)
+            )
+        elif reply.garbage is not None:
+            kind = {"content-type": "text/event-stream" if asked.stream else "application/json"}
+            await answer.whole(200, reply.garbage.encode(), kind)
+        elif asked.stream:
+            events = api.events(asked, reply, number, self._usage(asked, reply))
+            failed = api.error_event(reply.failure) if reply.failure else ""
+            await _stream(answer, reply, events, failed)
+        else:
+            whole = api.message if api is anthropic_api else api.completion
+            await answer.json(200, whole(asked, reply, number, self._usage(asked, reply)))
+
+    def _usage(self, asked: Asked, reply: Reply) -> Mapping[str, int]:
+        """Input tokens, as both providers' caches would have counted them."""
+        if asked.api == "openai":
+            whole = json.dumps([asked.body.get("tools"), asked.body["messages"]])
+            marked = [json.dumps([asked.body.get("tools"), asked.body["messages"][:1]])]
+        else:
+            marked, whole = anthropic_api.cacheable(asked.body)
+        marked = [asked.model + one for one in marked if tokens(one) >= self.cache_floor]
+        read = max((tokens(one) for one in marked if one in self._cached), default=0)
+        written = max((tokens(one) for one in marked), default=read) - read
+        self._cached.update(marked)
+        if asked.api == "openai":
+            written = 0
+        usage = {
+            "input_tokens": max(0, tokens(whole) - read - written),
+            "cache_creation_input_tokens": written,
+            "cache_read_input_tokens": read,
+        }
+        return {**usage, **(reply.usage or {})}
+
+    def _left(self, request: HttpRequest) -> None:
+        self.disconnects.append(request.path)
+        self._notify()
+
+    def _notify(self) -> None:
+        async def notify() -> None:
+            async with self._changed:
+                self._changed.notify_all()
+
+        task = asyncio.ensure_future(notify())
+        self._notices.add(task)
+        task.add_done_callback(self._notices.discard)
+
+
+async def _stream(answer: Answer, reply: Reply, events: Iterator[str], failed: str) -> None:
+    await answer.start_stream({"request-id": "req_emulated"})
+    for at, event in enumerate(events):
+        if reply.hold and reply.hold_after == at:
+            await reply.hold.wait()
+        if reply.drop_after == at:
+            raise Dropped
+        if failed and reply.fail_after == at:
+            await answer.piece(failed)
+            break
+        await answer.piece(event)
+        await asyncio.sleep(0)
+    await answer.end_stream()
+
+
+def _later(failure: Failure) -> dict[str, str]:
+    return {"retry-after": failure.retry_after} if failure.retry_after else {}
+
+
+_API: dict[tuple[str, str], Any] = {
+    ("POST", "/v1/messages"): anthropic_api,
+    ("POST", "/v1/chat/completions"): openai_api,
+    ("GET", "/v1/models"): openai_api,
+}

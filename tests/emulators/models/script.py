@@ -1,0 +1,99 @@
+"""What a test may have a model say, and what a model was asked, whichever API it came by."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Api = Literal["anthropic", "openai"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A tool call. `raw` replaces the arguments' JSON, to be broken or cut."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    raw: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """An error answer. `kind` is the provider's error type, chosen by status if empty."""
+
+    status: int
+    message: str = "scripted failure"
+    kind: str = ""
+    code: str | None = None
+    retry_after: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """One answer of a model, or one of its ways not to give any.
+
+    `stop`: `cut` ends at max_tokens, `refused` declines. `garbage` is sent instead of an answer,
+    as it is. `hold` stops after `hold_after` pieces until set (0: before anything is sent).
+    `drop_after` breaks the connection off after so many pieces; `fail_after` sends `failure` as
+    an error event in the middle of a stream.
+    """
+
+    text: str = ""
+    calls: Sequence[Call] = ()
+    stop: Literal["end", "cut", "refused"] = "end"
+    failure: Failure | None = None
+    fail_after: int | None = None
+    garbage: str | None = None
+    hold: asyncio.Event | None = None
+    hold_after: int = 0
+    drop_after: int | None = None
+    usage: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A valid request, in neutral form. `results` are the tool results after the last words of
+    the user, by tool name; `headers` are without the key."""
+
+    api: Api
+    model: str
+    system: str
+    said: tuple[str, ...]
+    results: tuple[tuple[str, str], ...]
+    tools: Mapping[str, Mapping[str, Any]]
+    must_call: str
+    schema: Mapping[str, Any] | None
+    stream: bool
+    headers: Mapping[str, str]
+    body: Mapping[str, Any]
+
+    @property
+    def last(self) -> str:
+        """What the user said last."""
+        return self.said[-1] if self.said else ""
+
+
+class Refused(Exception):
+    """The request is not one the real API would take."""
+
+    def __init__(
+        self, status: int, message: str, *, kind: str = "invalid_request_error", **extra: Any
+    ) -> None:
+        self.status = status
+        self.message = message
+        self.kind = kind
+        self.extra = extra
+        super().__init__(message)
+
+
+def pieces(text: str, size: int = 12) -> list[str]:
+    """The text as a model streams it: word by word, long ones broken."""
+    words = [word for part in text.split(" ") for word in (part, " ")][:-1]
+    return [word[at : at + size] for word in words for at in range(0, len(word), size) if word]
+
+
+def tokens(value: object) -> int:
+    """Roughly what a tokenizer would count; always the same for the same value."""
+    return len(str(value)) // 4 + 1
