@@ -1,0 +1,161 @@
+"""Conversations: streamed, kept, cut short, and turned into proposals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.engine.agent.talk import MOST_TURNS, Conversations
+from bot.engine.llm.answers import PROPOSE_TASK
+from bot.engine.llm.base import BackendUnavailable, RunRequest, RunResult
+from bot.engine.llm.offline import OfflineBackend
+from handlers.ports import BackendFailure, Question
+from storage.records.people import Language
+from storage.records.tasks import Priority
+from storage.sessions import SessionRepo
+from tests.engine_world import BOSS, CHAT, Engine, FakeBackend, answered, engine
+
+
+class Talker(FakeBackend):
+    """Answers talk with `said`, one delta a word, waiting at `gate` after the first."""
+
+    said = "hello there Boss"
+    gate: asyncio.Event | None = None
+    fails: Exception | None = None
+
+    async def settle(self, request: RunRequest) -> RunResult:
+        if self.fails:
+            raise self.fails
+        return answered(text=self.said)
+
+
+@asynccontextmanager
+async def talking(
+    home: Path, backend: Any = None
+) -> AsyncGenerator[tuple[Engine, Conversations], None]:
+    async with engine(home, backend or Talker(), running=False) as world:
+        yield (
+            world,
+            Conversations(
+                db=world.db,
+                sessions=SessionRepo(world.db),
+                desk=world.desk,
+                home=home,
+                now=world.clock,
+            ),
+        )
+
+
+def question(text: str, **changes: Any) -> Question:
+    facts: dict[str, Any] = {"language": Language.ENGLISH, "source": "inbox:1", **changes}
+    return Question(person=BOSS, chat=CHAT, text=text, **facts)
+
+
+async def unseen(_text: str) -> None:
+    pass
+
+
+async def test_an_answer_is_shown_as_it_grows_and_then_whole(tmp_path: Path) -> None:
+    shown: list[str] = []
+
+    async def show(text: str) -> None:
+        shown.append(text)
+
+    async with talking(tmp_path) as (_, talk):
+        said = await talk.answer(question("hi"), show)
+
+    assert shown == ["hello ", "hello there ", "hello there Boss "]
+    assert said.text == "hello there Boss"
+
+
+async def test_the_next_turn_knows_the_one_before(tmp_path: Path) -> None:
+    async with talking(tmp_path) as (world, talk):
+        await talk.answer(question("hi"), unseen)
+        await talk.answer(question("and now?"), unseen)
+
+        assert [len(request.history) for request in world.backend.asked] == [0, 1]
+
+
+async def test_a_new_conversation_forgets(tmp_path: Path) -> None:
+    async with talking(tmp_path) as (world, talk):
+        await talk.answer(question("hi"), unseen)
+        assert await talk.reset(CHAT.id)
+        assert not await talk.reset(CHAT.id)
+        await talk.answer(question("who am I?"), unseen)
+
+        assert world.backend.asked[-1].history == ()
+
+
+async def test_a_session_ends_by_idleness_and_by_turns(tmp_path: Path) -> None:
+    async with talking(tmp_path) as (world, talk):
+        await talk.answer(question("hi"), unseen)
+        world.clock.pass_by(minutes=61)
+        for _ in range(MOST_TURNS + 1):
+            await talk.answer(question("go on"), unseen)
+
+        turns = [len(request.history) for request in world.backend.asked]
+        assert turns == [0, *range(MOST_TURNS), 0]
+
+
+async def test_an_answer_cut_short_keeps_what_was_said_and_is_not_remembered(
+    tmp_path: Path,
+) -> None:
+    begun = asyncio.Event()
+
+    async def show(_text: str) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with talking(tmp_path) as (world, talk):
+        answering = asyncio.create_task(talk.answer(question("tell me all"), show))
+        await begun.wait()
+        assert talk.interrupt(CHAT.id)
+        assert not talk.interrupt(CHAT.id)
+
+        said = await answering
+
+        assert (said.text, said.interrupted) == ("hello ", True)
+        await talk.answer(question("short, please"), unseen)
+        assert world.backend.asked[-1].history == ()
+
+
+async def test_a_failing_model_is_told_by_its_hint(tmp_path: Path) -> None:
+    backend = Talker()
+    backend.fails = BackendUnavailable("529")
+    async with talking(tmp_path, backend) as (_, talk):
+        with pytest.raises(BackendFailure) as failure:
+            await talk.answer(question("hi"), unseen)
+
+    assert failure.value.hint == "backend.unavailable"
+
+
+async def test_files_reach_the_model_pictures_as_pictures(tmp_path: Path) -> None:
+    async with talking(tmp_path) as (world, talk):
+        await talk.answer(question("see", files=("files/a.png", "files/b.txt")), unseen)
+
+        asked = world.backend.asked[0]
+        assert [picture.path.name for picture in asked.pictures] == ["a.png"]
+        assert "b.txt" in asked.prompt
+
+
+async def test_work_said_in_plain_words_becomes_a_proposal(tmp_path: Path) -> None:
+    async with talking(tmp_path, OfflineBackend()) as (_, talk):
+        said = await talk.answer(question("Write a haiku and save it to haiku.md"), unseen)
+
+    assert said.proposal is not None
+    assert "haiku.md" in said.proposal.text
+    assert isinstance(said.proposal.priority, Priority)
+
+
+async def test_a_declined_proposal_is_not_made_again(tmp_path: Path) -> None:
+    async with talking(tmp_path) as (world, talk):
+        await talk.answer(question("Write it", settle=True), unseen)
+        await talk.answer(question("Write it"), unseen)
+
+        tools = [[tool.name for tool in request.tools] for request in world.backend.asked]
+        assert tools == [[], [PROPOSE_TASK]]
