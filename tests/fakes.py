@@ -1,0 +1,393 @@
+"""Fakes of the handlers' ports: they keep the ports' promises and record what they were asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from handlers.ports import (
+    Answered,
+    Forbidden,
+    Question,
+    Services,
+    Show,
+    TalkState,
+)
+from storage.errors import AmbiguousId, NotFound, WrongState
+from storage.records.approvals import Approval, ApprovalKind, ApprovalState
+from storage.records.people import (
+    Channel,
+    Chat,
+    ChatId,
+    ChatKind,
+    ChatSettings,
+    Language,
+    Pairing,
+    PairingState,
+    Person,
+    PersonId,
+    Role,
+)
+from storage.records.status import (
+    CostReport,
+    ModelChoice,
+    SystemStatus,
+)
+from storage.records.tasks import (
+    Control,
+    NewTask,
+    Priority,
+    Spent,
+    Task,
+    TaskEvent,
+    TaskId,
+    TaskPage,
+    TaskStatus,
+    TaskView,
+)
+from tests.fake_post import FakePost
+from tests.samples import (
+    GPT,
+    HAIKU,
+    NOW,
+    OFFLINE,
+    OPUS,
+    a_chat,
+    a_cost_report,
+    a_person,
+    a_system_status,
+    a_task,
+    an_approval,
+)
+
+
+class FakeTasks:
+    """Moves what states allow; `moves` lists each move as (name, task id, source)."""
+
+    def __init__(self, *tasks: Task) -> None:
+        self.tasks = {task.id: task for task in tasks}
+        self.views: dict[TaskId, TaskView] = {}
+        self.log: dict[TaskId, list[TaskEvent]] = {}
+        self.created: list[NewTask] = []
+        self.moves: list[tuple[str, str, str]] = []
+        self.reasons: list[str] = []
+        self._by_source: dict[str, TaskId] = {}
+
+    async def create(self, new: NewTask) -> Task:
+        if new.source not in self._by_source:
+            self.created.append(new)
+            made = a_task(f"new{len(self.created)}xyz", title=new.title, chat=new.chat_id)
+            made = replace(
+                made,
+                instruction=new.instruction,
+                priority=new.priority,
+                created_by=new.created_by,
+                model=new.model,
+                backend=new.backend,
+                files=new.files,
+                reply_to=new.reply_to,
+            )
+            self.tasks[made.id] = made
+            self._by_source[new.source] = made.id
+        return self.tasks[self._by_source[new.source]]
+
+    async def find(self, prefix: str, *, by: Person, chat: ChatId) -> Task:
+        wanted = prefix.casefold().removeprefix("task-")
+        seen = [task for task in self.tasks.values() if self._may_see(task, by, chat)]
+        found = [task for task in seen if wanted and task.id.startswith(wanted)]
+        if not found:
+            raise NotFound("task", prefix)
+        if len(found) > 1 and wanted not in self.tasks:
+            raise AmbiguousId(prefix, tuple(task.id for task in found[:5]))
+        return next((task for task in found if task.id == wanted), found[0])
+
+    async def page(
+        self, *, by: Person, chat: ChatId, status: TaskStatus | None, page: int, size: int
+    ) -> TaskPage:
+        seen = [
+            task
+            for task in self.tasks.values()
+            if self._may_see(task, by, chat) and status in {None, task.status}
+        ]
+        seen.sort(key=lambda task: task.status.is_final)
+        pages = max(1, -(-len(seen) // size))
+        page = min(max(1, page), pages)
+        part = tuple(seen[(page - 1) * size : page * size])
+        return TaskPage(tasks=part, page=page, pages=pages, total=len(seen))
+
+    async def view(self, task_id: TaskId) -> TaskView:
+        if task_id in self.views:
+            return replace(self.views[task_id], task=self.tasks[task_id])
+        return TaskView(task=self.tasks[task_id], plan="", steps=(), spent=Spent())
+
+    async def events(self, task_id: TaskId, limit: int) -> Sequence[TaskEvent]:
+        return self.log.get(task_id, [])[-limit:]
+
+    async def pause(self, task: Task, *, by: Person, source: str, reason: str = "") -> Task:
+        self.reasons.append(reason)
+        if task.status is TaskStatus.RUNNING:
+            return self._move("pause", task, source, replace(task, control=Control.PAUSE))
+        self._demand(task, TaskStatus.PENDING, TaskStatus.WAITING)
+        return self._move("pause", task, source, replace(task, status=TaskStatus.PAUSED))
+
+    async def resume(self, task: Task, *, by: Person, source: str) -> Task:
+        self._demand(task, TaskStatus.PAUSED, TaskStatus.BLOCKED)
+        return self._move("resume", task, source, replace(task, status=TaskStatus.PENDING))
+
+    async def stop(self, task: Task, *, by: Person, source: str) -> Task:
+        if task.status.is_final:
+            raise WrongState("task", task.id, task.status)
+        return self._move("stop", task, source, replace(task, status=TaskStatus.CANCELLED))
+
+    async def retry(self, task: Task, *, by: Person, source: str) -> Task:
+        self._demand(task, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.BLOCKED)
+        return self._move("retry", task, source, replace(task, status=TaskStatus.PENDING))
+
+    async def set_priority(
+        self, task: Task, priority: Priority, *, by: Person, source: str
+    ) -> Task:
+        return self._move("priority", task, source, replace(task, priority=priority))
+
+    def _may_see(self, task: Task, by: Person, chat: ChatId) -> bool:
+        return by.role is Role.OWNER or task.created_by == by.id or task.chat_id == chat
+
+    def _demand(self, task: Task, *allowed: TaskStatus) -> None:
+        if task.status not in allowed:
+            raise WrongState("task", task.id, task.status)
+
+    def _move(self, name: str, task: Task, source: str, moved: Task) -> Task:
+        self.moves.append((name, task.id, source))
+        self.tasks[task.id] = moved
+        return moved
+
+
+class FakeTalk:
+    """Answers with `answers` in turn, showing each word as it comes."""
+
+    def __init__(self, *answers: Answered | Exception) -> None:
+        self.answers = list(answers)
+        self.questions: list[Question] = []
+        self.interrupted: list[ChatId] = []
+        self.busy = False
+        self.states: dict[ChatId, TalkState] = {}
+
+    async def answer(self, question: Question, show: Show) -> Answered:
+        self.questions.append(question)
+        answer = self.answers.pop(0) if self.answers else Answered(text="Fine.")
+        if isinstance(answer, Exception):
+            raise answer
+        sofar = ""
+        for word in answer.text.split():
+            sofar = f"{sofar} {word}".strip()
+            await show(sofar)
+        return answer
+
+    def interrupt(self, chat_id: ChatId) -> bool:
+        self.interrupted.append(chat_id)
+        return self.busy
+
+    async def reset(self, chat_id: ChatId) -> bool:
+        return self.states.pop(chat_id, None) is not None
+
+    async def state(self, chat_id: ChatId) -> TalkState | None:
+        return self.states.get(chat_id)
+
+
+class FakeModels:
+    def __init__(self, *choices: ModelChoice) -> None:
+        self._choices = choices or (OFFLINE, OPUS, HAIKU, GPT)
+
+    def choices(self) -> Sequence[ModelChoice]:
+        return self._choices
+
+    def pick(self, name: str) -> ModelChoice | None:
+        wanted = name.casefold()
+        names = {"opus": OPUS, "haiku": HAIKU}
+        for choice in self._choices:
+            if wanted in {choice.name, choice.model, choice.backend} - {""}:
+                return choice
+        return names.get(wanted) if names.get(wanted) in self._choices else None
+
+
+class FakePeople:
+    """`identities` maps (channel, external id) to people."""
+
+    def __init__(self) -> None:
+        self.identities: dict[tuple[Channel, str], Person] = {}
+        self.chats: dict[ChatId, Chat] = {}
+        self.spoken: list[tuple[PersonId, Language]] = []
+
+    def add(self, person: Person, chat: Chat, *, external_id: str = "") -> None:
+        self.identities[chat.channel, external_id or f"x-{person.id}"] = person
+        self.chats.setdefault(chat.id, chat)
+
+    async def who(self, channel: Channel, external_id: str) -> Person | None:
+        return self.identities.get((channel, external_id))
+
+    async def get(self, person_id: PersonId) -> Person:
+        for person in self.identities.values():
+            if person.id == person_id:
+                return person
+        raise NotFound("person", person_id)
+
+    async def chat(self, chat_id: ChatId) -> Chat:
+        try:
+            return self.chats[chat_id]
+        except KeyError:
+            raise NotFound("chat", chat_id) from None
+
+    async def private_chats(self, role: Role) -> Sequence[Chat]:
+        having = {person.id for person in self.identities.values() if person.role is role}
+        return [
+            chat
+            for chat in self.chats.values()
+            if chat.kind is ChatKind.PRIVATE and chat.person_id in having
+        ]
+
+    async def adjust(self, chat: Chat, settings: ChatSettings) -> Chat:
+        self.chats[chat.id] = replace(chat, settings=settings)
+        return self.chats[chat.id]
+
+    async def speak(self, person: Person, language: Language) -> None:
+        self.spoken.append((person.id, language))
+        for key, known in self.identities.items():
+            if known.id == person.id:
+                self.identities[key] = replace(known, language=language)
+
+
+class FakeApprovals:
+    """`decisions` lists (id, approve, reason, by) as they were taken."""
+
+    def __init__(self, *approvals: Approval) -> None:
+        self.all = {approval.id: approval for approval in approvals}
+        self.decisions: list[tuple[str, bool, str, PersonId]] = []
+
+    async def waiting(self, *, by: Person, chat: ChatId | None) -> Sequence[Approval]:
+        return [
+            each
+            for each in self.all.values()
+            if each.state is ApprovalState.WAITING
+            and chat in {None, each.chat_id}
+            and self._may(by, each)
+        ]
+
+    async def find(self, prefix: str) -> Approval:
+        found = [each for each in self.all.values() if each.id.startswith(prefix.casefold())]
+        if not found or not prefix:
+            raise NotFound("approval", prefix)
+        if len(found) > 1:
+            raise AmbiguousId(prefix, tuple(each.id for each in found))
+        return found[0]
+
+    async def decide(
+        self, approval: Approval, *, approve: bool, by: Person, source: str, reason: str = ""
+    ) -> Approval:
+        current = self.all[approval.id]
+        if not self._may(by, current):
+            raise Forbidden
+        if current.state is not ApprovalState.WAITING:
+            raise WrongState("approval", current.id, current.state)
+        self.decisions.append((approval.id, approve, reason, by.id))
+        self.all[approval.id] = replace(
+            current,
+            state=ApprovalState.APPROVED if approve else ApprovalState.REJECTED,
+            decided_by=by.id,
+            decided_at=NOW,
+            reason=reason,
+        )
+        return self.all[approval.id]
+
+    def _may(self, by: Person, approval: Approval) -> bool:
+        return by.id in approval.approvers if approval.approvers else by.role is Role.OWNER
+
+
+class FakePairings:
+    """Codes are `CODE1`, `CODE2`, … in the order of asking."""
+
+    def __init__(self, approvals: FakeApprovals) -> None:
+        self._approvals = approvals
+        self.all: dict[str, Pairing] = {}
+        self.asked = 0
+
+    async def ask(
+        self, channel: Channel, external_id: str, name: str, chat_id: ChatId, *, now: datetime
+    ) -> tuple[Pairing, bool]:
+        self.asked += 1
+        for pairing in self.all.values():
+            if (pairing.channel, pairing.external_id) == (channel, external_id):
+                return pairing, False
+        pairing = Pairing(
+            code=f"CODE{len(self.all) + 1}",
+            channel=channel,
+            external_id=external_id,
+            name=name,
+            chat_id=chat_id,
+            state=PairingState.PENDING,
+            created_at=now,
+            expires_at=now + timedelta(hours=1),
+        )
+        self.all[pairing.code] = pairing
+        approval = replace(
+            an_approval(f"pair{len(self.all)}", ApprovalKind.PAIRING, subject=pairing.code),
+            chat_id=chat_id,
+            title=name,
+            detail="",
+        )
+        self._approvals.all[approval.id] = approval
+        return pairing, True
+
+    async def find(self, code: str, *, now: datetime) -> Pairing:
+        try:
+            return self.all[code.upper()]
+        except KeyError:
+            raise NotFound("pairing", code) from None
+
+    async def approval(self, pairing: Pairing) -> Approval:
+        return next(each for each in self._approvals.all.values() if each.subject == pairing.code)
+
+
+class FakeCosts:
+    async def report(self, *, by: Person, chat: ChatId) -> CostReport:
+        return a_cost_report()
+
+
+class FakeSystem:
+    async def status(self, *, by: Person) -> SystemStatus:
+        return a_system_status()
+
+
+class FakeWorld:
+    """All services at once: an owner Olga, a member Ann, each with a private chat, a group, and
+    a stranger's private chat."""
+
+    def __init__(self, *tasks: Task) -> None:
+        self.olga = a_person("olga", Role.OWNER)
+        self.ann = a_person("ann")
+        self.people = FakePeople()
+        self.people.add(self.olga, a_chat("c0", person=self.olga))
+        self.people.add(self.ann, a_chat("c1", person=self.ann))
+        self.people.chats[ChatId("g1")] = a_chat("g1", ChatKind.GROUP)
+        self.people.chats[ChatId("s1")] = a_chat("s1")
+        self.tasks = FakeTasks(*tasks)
+        self.talk = FakeTalk()
+        self.models = FakeModels()
+        self.approvals = FakeApprovals()
+        self.pairings = FakePairings(self.approvals)
+        self.post = FakePost()
+
+    @property
+    def services(self) -> Services:
+        return Services(
+            tasks=self.tasks,
+            talk=self.talk,
+            models=self.models,
+            people=self.people,
+            pairings=self.pairings,
+            approvals=self.approvals,
+            costs=FakeCosts(),
+            system=FakeSystem(),
+            buttons=self.post,
+            cards=self.post,
+            courier=self.post,
+        )

@@ -1,0 +1,183 @@
+"""Records to test with."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from storage.records.approvals import Approval, ApprovalKind, ApprovalState
+from storage.records.people import (
+    Channel,
+    Chat,
+    ChatId,
+    ChatKind,
+    ChatSettings,
+    Language,
+    Person,
+    PersonId,
+    Role,
+)
+from storage.records.status import (
+    ModelChoice,
+)
+from storage.records.tasks import (
+    Control,
+    EventKind,
+    NodeStatus,
+    Phase,
+    Priority,
+    Spent,
+    Step,
+    Task,
+    TaskEvent,
+    TaskId,
+    TaskStatus,
+    TaskView,
+)
+
+NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+
+OFFLINE = ModelChoice(backend="offline", model="")
+OPUS = ModelChoice(backend="anthropic", model="claude-opus")
+HAIKU = ModelChoice(backend="anthropic", model="claude-haiku")
+GPT = ModelChoice(backend="openai", model="gpt-5")
+
+
+def a_person(
+    id: str = "ann", role: Role = Role.MEMBER, language: Language | None = Language.ENGLISH
+) -> Person:
+    return Person(id=PersonId(id), name=id.title(), role=role, language=language, created_at=NOW)
+
+
+def a_chat(id: str = "c1", kind: ChatKind = ChatKind.PRIVATE, person: Person | None = None) -> Chat:
+    return Chat(
+        id=ChatId(id),
+        channel=Channel.TELEGRAM,
+        external_id=f"ext-{id}",
+        thread="",
+        kind=kind,
+        title="",
+        settings=ChatSettings(),
+        person_id=person.id if person else None,
+    )
+
+
+def a_task(
+    id: str = "k3m9qa",
+    status: TaskStatus = TaskStatus.PENDING,
+    *,
+    title: str = "Water the plants",
+    chat: str = "c1",
+    by: str = "ann",
+    priority: Priority = Priority.IMPORTANT,
+    reason: str = "",
+    summary: str = "",
+    control: Control = Control.RUN,
+) -> Task:
+    begun = status is not TaskStatus.PENDING
+    return Task(
+        id=TaskId(id),
+        title=title,
+        instruction=title,
+        priority=priority,
+        status=status,
+        status_reason=reason,
+        phase=Phase.ENDED if status.is_final else Phase.DOING if begun else Phase.QUEUED,
+        control=control,
+        chat_id=ChatId(chat),
+        reply_to="",
+        created_by=PersonId(by),
+        project_dir="",
+        model="",
+        backend="",
+        files=(),
+        graph_version=1 if begun else 0,
+        epoch=0,
+        failures_in_row=0,
+        replans=0,
+        summary=summary,
+        created_at=NOW - timedelta(minutes=10),
+        started_at=NOW - timedelta(minutes=5) if begun else None,
+        ended_at=NOW if status.is_final else None,
+    )
+
+
+def a_step(
+    path: str = "1", title: str = "Find the can", status: NodeStatus = NodeStatus.DONE
+) -> Step:
+    failed = status is NodeStatus.FAILED
+    begun = status not in {NodeStatus.PENDING, NodeStatus.SKIPPED}
+    return Step(
+        path=path,
+        title=title,
+        status=status,
+        summary="It was in the shed." if status is NodeStatus.DONE else "",
+        error="The shed is locked." if failed else "",
+        started_at=NOW - timedelta(minutes=4) if begun else None,
+        ended_at=NOW - timedelta(minutes=3) if status.is_settled or failed else None,
+    )
+
+
+def a_view(task: Task, *steps: Step, plan: str = "", ahead: int = 0) -> TaskView:
+    spent = Spent(calls=3, input_tokens=12_000, output_tokens=345, cost_micros=12_300)
+    return TaskView(task=task, plan=plan, steps=steps, spent=spent, ahead=ahead)
+
+
+def an_approval(
+    id: str = "ap7x2k",
+    kind: ApprovalKind = ApprovalKind.HUMAN,
+    *,
+    chat: str = "c1",
+    subject: str = "",
+    state: ApprovalState = ApprovalState.WAITING,
+    approvers: tuple[str, ...] = (),
+) -> Approval:
+    decided = state in {ApprovalState.APPROVED, ApprovalState.REJECTED}
+    return Approval(
+        id=id,
+        kind=kind,
+        task_id=None if kind is ApprovalKind.PAIRING else TaskId("k3m9qa"),
+        path="",
+        subject=subject,
+        chat_id=ChatId(chat),
+        title="Delete the old logs",
+        detail="rm logs/*.old",
+        command_hash="",
+        approvers=tuple(map(PersonId, approvers)),
+        state=state,
+        decided_by=PersonId("olga") if decided else None,
+        decided_at=NOW if decided else None,
+        reason="too early" if state is ApprovalState.REJECTED else "",
+        created_at=NOW,
+        expires_at=NOW + timedelta(hours=1),
+    )
+
+
+def an_event(kind: EventKind, text: str = "") -> TaskEvent:
+    return TaskEvent(id=1, task_id=TaskId("k3m9qa"), kind=kind, text=text, at=NOW)
+
+
+def a_cost_report() -> CostReport:
+    spent = Spent(calls=2, input_tokens=1500, output_tokens=200, cost_micros=4200, unpriced=1)
+    return CostReport(
+        today=spent, week=spent, month=spent, models=(CostLine(model="opus", spent=spent),)
+    )
+
+
+def a_system_status() -> SystemStatus:
+    return SystemStatus(
+        version="0.1.0",
+        pid=42,
+        started_at=NOW - timedelta(hours=3),
+        memory_bytes=90_000_000,
+        model=OFFLINE,
+        channels=(
+            ChannelHealth(channel=Channel.WEB),
+            ChannelHealth(channel=Channel.TELEGRAM, alert="token", facts={"seconds": 60}),
+        ),
+        slots=3,
+        counts={TaskStatus.RUNNING: 1, TaskStatus.COMPLETED: 3, TaskStatus.FAILED: 1},
+        today=2,
+        waiting_approvals=1,
+        queued_messages=0,
+        recent=(a_task(),),
+    )
