@@ -35,9 +35,9 @@ class _FileGone(Exception):
     """An attached upload is not there."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Conversation:
-    """What all pages' sockets share."""
+    """What all pages' sockets share. `troubled` remembers that the last message was not stored."""
 
     intake: Intake
     history: History
@@ -48,6 +48,7 @@ class Conversation:
     now: Callable[[], datetime]
     sleep: Callable[[float], Awaitable[None]]
     spawn: Callable[[Coroutine[object, object, None]], None]
+    troubled: bool = False
 
     async def socket(self, socket: WebSocket) -> None:
         """Serve one page until it goes."""
@@ -91,7 +92,7 @@ class Conversation:
             try:
                 frame = parse(raw)
             except BadFrame as problem:
-                _log.warning("the page sent something unknown: %s", problem)
+                _log.warning("the page sent something unknown: %.200r", problem)
                 tab.push("bad", _toast("", tab.words("web.bad_frame"), good=False))
                 continue
             if isinstance(frame, PressFrame):
@@ -118,7 +119,14 @@ class Conversation:
             _log.exception("could not take in a %s from the web chat", frame.type)
             said = isinstance(frame, SayFrame)
             self._refuse(frame, tab, "web.not_stored" if said else "web.not_pressed")
-            self.intake.alert(Channel.WEB, "not_stored")
+            self._alert("not_stored")
+        else:
+            self._alert("")
+
+    def _alert(self, key: str) -> None:
+        if self.troubled != bool(key):
+            self.troubled = bool(key)
+            self.intake.alert(Channel.WEB, key)
 
     async def _say(self, frame: SayFrame, tab: Tab) -> None:
         message = MessageIn(

@@ -40,6 +40,15 @@ class Pages:
         self._menu = menu
         self._usual = usual
 
+    @staticmethod
+    def prepare() -> None:
+        """Read what pages are made of, so that no request waits for the disk."""
+        _version()
+        _environment()
+        render_markdown("")
+        for language in Language:
+            words_for(language)
+
     async def chat(self, request: Request) -> Response:
         words = self.words(request)
         page = _template("chat.html", words, boot=self._boot(words))

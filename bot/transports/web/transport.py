@@ -115,6 +115,7 @@ class WebTransport:
         """Take the port. Raises a WebStartError where that cannot be."""
         if not self._token and not is_loopback(self._host):
             raise OpenWithoutToken(host=self._host)
+        await asyncio.to_thread(Pages.prepare)
         self._token = self._token or await asyncio.to_thread(own_token, self._home)
         self._sock = listen(self._host, self._port)
         self._port = int(self._sock.getsockname()[1])

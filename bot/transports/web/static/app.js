@@ -88,7 +88,7 @@ function showStatus(state) {
 
 function receive(frame) {
   switch (frame.type) {
-    case "past": return showPast(frame.items);
+    case "past": showPast(frame.items); return showHello();
     case "item": return showItem(frame);
     case "partial": return showPartial(frame);
     case "stored": return stored(frame.id);
@@ -110,9 +110,15 @@ let unread = 0;
 function changing(change) {
   const wasPinned = pinned;
   change();
-  $("hello").hidden = items.querySelector(".said") !== null;
+  showHello();
   if (wasPinned) toEnd();
   else $("latest").hidden = false;
+}
+
+/* The greeting is for an empty page, the examples until something was said. */
+function showHello() {
+  $("hello").hidden = items.children.length > 0;
+  $("tries").hidden = items.querySelector(".said") !== null;
 }
 
 function toEnd() {
@@ -138,7 +144,7 @@ function showItem(frame) {
     const fresh = $(frame.id) === null;
     const wasPartial = !fresh && "partial" in $(frame.id).dataset;
     const node = putItem(frame);
-    if (fresh) markDay(node);
+    markDay(node);
     if (!node.classList.contains("said")) {
       $("working").hidden = true;
       if (fresh || wasPartial) announce(node);
@@ -172,6 +178,7 @@ function putItem(frame) {
   delete node.dataset.partial;
   node.removeAttribute("aria-busy");
   node.fragment = frame.html;
+  node.dataset.at = isSaid ? frame.at : node.dataset.at;
   if (isSaid) fillSaid(node, frame.text, frame.html);
   else fill(node, frame.html, frame.reply_to);
   return node;
@@ -548,7 +555,6 @@ $("language").onclick = () => {
 };
 addEventListener("online", connectNow);
 document.addEventListener("visibilitychange", () => { if (!document.hidden) { showUnread(0); connectNow(); } });
-$("hello").hidden = false;
 setText(kept(sessionStorage, DRAFT) ?? "");
 loadOutgoing();
 connect();

@@ -1,4 +1,4 @@
-"""A running web chat for each test."""
+"""A running web chat for each test, whose event loop nothing may block."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from blockbuster import blockbuster_ctx
 
 from tests.bot.transports.web.world import World
 
@@ -13,6 +14,7 @@ from tests.bot.transports.web.world import World
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     world = World(tmp_path)
-    await world.start()
-    yield world
-    await world.stop()
+    with blockbuster_ctx("bot.transports.web"):
+        await world.start()
+        yield world
+        await world.stop()
