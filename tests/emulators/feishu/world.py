@@ -70,13 +70,20 @@ class Message:
         """All visible words, cards included: what a person could read."""
         if self.recalled:
             return ""
-        loaded = self.card or json.loads(self.content)
+        card = self.card
+        shown = {"header": card.get("header"), "body": card.get("body")}
+        loaded = shown if "schema" in card else card or json.loads(self.content)
         return html.unescape("\n".join(_words(loaded)))
 
     @property
     def buttons(self) -> list[str]:
         """Labels of the buttons one could press, in reading order."""
         return [button["text"]["content"] for button in components(self.card, "button")]
+
+    @property
+    def summary(self) -> str:
+        """What the chat list shows."""
+        return str(self.card.get("config", {}).get("summary", {}).get("content", ""))
 
     @property
     def header(self) -> str:

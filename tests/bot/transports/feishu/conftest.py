@@ -1,0 +1,54 @@
+"""A transport connected to the emulator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from bot.transports.feishu.transport import FeishuTransport
+from tests.bot.transports.feishu.desk import Desk, FakeIntake, Quick
+from tests.emulators.feishu.server import FeishuEmulator
+
+
+@pytest.fixture
+async def fs() -> AsyncIterator[FeishuEmulator]:
+    async with FeishuEmulator() as emulator:
+        yield emulator
+
+
+@pytest.fixture
+async def idle(fs: FeishuEmulator, tmp_path: Path) -> AsyncIterator[Desk]:
+    """Started, but with no long connection yet."""
+    intake, quick = FakeIntake(), Quick()
+    calls: list[int] = []
+    transport = FeishuTransport(
+        app_id=fs.app_id,
+        app_secret=fs.app_secret,
+        domain=fs.domain,
+        intake=intake,
+        home=tmp_path,
+        on_call=lambda: calls.append(1),
+        pause=quick,
+        jitter=lambda: 0.5,
+    )
+    async with AsyncExitStack() as stack:
+        await transport.start(stack)
+        yield Desk(
+            fs=fs, intake=intake, transport=transport, home=tmp_path, quick=quick, calls=calls
+        )
+
+
+@pytest.fixture
+async def desk(idle: Desk) -> AsyncIterator[Desk]:
+    """Started and connected."""
+    running = asyncio.create_task(idle.transport.run())
+    try:
+        await idle.fs.connected()
+        yield idle
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

@@ -1,0 +1,287 @@
+"""What people write and press reaches the intake once, in order, before it is acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from storage.records.messages import AttachmentKind, EntryIn
+from storage.records.people import ChatKind
+from tests.bot.transports.feishu.desk import TOKEN, Desk, plain, task
+from tests.emulators.feishu.presses import CallbackFailed
+from tests.emulators.feishu.server import FeishuEmulator
+from tests.emulators.feishu.world import Message
+
+
+async def card_on_show(desk: Desk, *, thread: str = "") -> Message:
+    chat = desk.fs.p2p(desk.fs.user("Anna"))
+    await desk.post(chat, task(10), thread=thread)
+    return await chat.wait_for(lambda message: message.buttons)
+
+
+async def test_a_private_message_is_stored_and_acknowledged(desk: Desk) -> None:
+    anna = desk.fs.user("Anna")
+
+    sent = await anna.says(desk.fs.p2p(anna), "  hello  ")
+    got = await desk.intake.message()
+
+    assert (got.text, got.message_id, got.addressed) == ("hello", sent.message_id, True)
+    assert got.place.kind is ChatKind.PRIVATE
+    assert got.sender.external_id == anna.open_id
+    assert abs(got.sent_at.timestamp() * 1000 - sent.created_ms) < 1
+    assert sent.push is not None
+    assert (await sent.push.acked)["code"] == 200
+
+
+async def test_the_same_message_pushed_again_is_handled_once(desk: Desk) -> None:
+    anna = desk.fs.user("Anna")
+    sent = await anna.says(desk.fs.p2p(anna), "hello")
+    await desk.intake.message()
+    assert sent.push is not None
+
+    again = desk.fs.long.redeliver(sent.push)
+    await again.acked
+
+    assert len(desk.intake.arrived) == 1
+
+
+async def test_what_could_not_be_stored_is_pushed_again(desk: Desk) -> None:
+    desk.intake.broken = 1
+    anna = desk.fs.user("Anna")
+
+    sent = await anna.says(desk.fs.p2p(anna), "hello")
+    push = sent.push
+    assert push is not None
+    await desk.fs.until(lambda: push.waiting)
+    desk.fs.advance(15)
+    await push.acked
+
+    assert push.codes == [500, 200]
+    assert len(desk.intake.arrived) == 1
+
+
+async def test_a_message_in_parts_is_put_together(desk: Desk) -> None:
+    desk.fs.long.split_into = 4
+    anna = desk.fs.user("Anna")
+
+    await anna.says(desk.fs.p2p(anna), "大段文字" * 500)
+
+    assert (await desk.intake.message()).text == "大段文字" * 500
+
+
+async def test_in_a_group_only_a_mention_of_the_bot_itself_counts(desk: Desk) -> None:
+    fs = desk.fs
+    fs.all_group_messages = True
+    anna, bob, chat = fs.user("Anna"), fs.user("Bob"), fs.group("team")
+
+    await anna.says(chat, "{0} and {1} hi", mentions=[bob, "bot"])
+    await anna.says(chat, "hi", mentions=[bob])
+    await anna.says(chat, "hi", mentions=["all"])
+    first, second, third = [await desk.intake.message(n) for n in (1, 2, 3)]
+
+    assert (first.text, first.addressed) == ("@Bob and  hi", True)
+    assert (second.text, second.addressed) == ("@Bob hi", False)
+    assert (third.text, third.addressed) == ("@all hi", False)
+    assert first.place.title == "team"
+    assert len(fs.calls("GET", f"/chats/{chat.chat_id}")) == 1
+
+
+async def test_an_answer_to_the_bot_is_addressed_to_it(desk: Desk) -> None:
+    fs = desk.fs
+    fs.all_group_messages = True
+    anna, bob, chat = fs.user("Anna"), fs.user("Bob"), fs.group("team")
+    await desk.post(chat, plain("Which one?"))
+    theirs = await bob.says(chat, "nothing")
+
+    await anna.says(chat, "this one", reply_to=chat.from_bot[0])
+    await anna.says(chat, "what?", reply_to=theirs)
+
+    assert (await desk.intake.message(2)).addressed is True
+    assert (await desk.intake.message(2)).reply_to == chat.from_bot[0].message_id
+    assert (await desk.intake.message(3)).addressed is False
+
+
+async def test_a_restarted_bot_still_knows_its_own_messages(desk: Desk) -> None:
+    fs = desk.fs
+    fs.all_group_messages = True
+    chat = fs.group("team")
+    await desk.post(chat, plain("Which one?"))
+    desk.transport._posting._ours.clear()
+
+    await fs.user("Anna").says(chat, "this one", reply_to=chat.from_bot[0])
+
+    assert (await desk.intake.message()).addressed is True
+
+
+async def test_a_topic_is_a_thread_named_by_its_first_message(desk: Desk) -> None:
+    fs = desk.fs
+    fs.all_group_messages = True
+    anna, chat = fs.user("Anna"), fs.group("topics", topics=True)
+
+    first = await anna.says(chat, "one")
+    await anna.says(chat, "two", reply_to=first)
+
+    assert (await desk.intake.message(1)).place.thread == first.message_id
+    assert (await desk.intake.message(2)).place.thread == first.message_id
+
+
+async def test_pictures_files_and_rich_text_come_with_their_files(desk: Desk) -> None:
+    fs = desk.fs
+    anna = fs.user("Anna")
+    chat = fs.p2p(anna)
+    image = await anna.sends_image(chat, b"\x89PNG-data")
+    key = image.content.split('"')[3]
+    await anna.sends_file(chat, "报告?.pdf", b"figures")
+    await anna.sends_post(
+        chat,
+        "Title",
+        [
+            [
+                {"tag": "text", "text": "see "},
+                {"tag": "a", "text": "this", "href": "https://x.org"},
+            ],
+            [{"tag": "img", "image_key": key}],
+        ],
+    )
+    picture, file, post = [await desk.intake.message(n) for n in (1, 2, 3)]
+
+    into = desk.home / "in"
+    paths = [
+        await desk.transport.fetch(message.attachments[0], into)
+        for message in (picture, file, file)
+    ]
+
+    assert picture.attachments[0].kind is AttachmentKind.IMAGE
+    assert [path.name for path in paths] == ["image.png", "报告_.pdf", "报告_-2.pdf"]
+    assert paths[1].read_bytes() == b"figures"
+    assert post.text == "Title\nsee [this](https://x.org)"
+    assert post.attachments[0].reference["key"] == key
+
+
+async def test_opening_the_chat_is_an_entry_once(desk: Desk) -> None:
+    anna = desk.fs.user("Anna")
+
+    chat = await anna.opens_chat()
+    await anna.opens_chat()
+    await asyncio.gather(*(push.acked for push in desk.fs.pushes))
+
+    (entry,) = desk.intake.arrived
+    assert isinstance(entry, EntryIn)
+    assert entry.place.chat == chat.chat_id
+    assert entry.sender.external_id == anna.open_id
+
+
+async def test_being_added_to_a_group_is_an_entry(desk: Desk) -> None:
+    chat = desk.fs.group("team", bot_in=False)
+
+    await (await desk.fs.user("Anna").adds_bot(chat)).acked
+
+    assert desk.intake.arrived[0].place.title == "team"
+
+
+async def test_a_menu_key_is_a_command_in_the_private_chat(desk: Desk) -> None:
+    fs = desk.fs
+    anna, bob = fs.user("Anna"), fs.user("Bob")
+    await anna.says(fs.p2p(anna), "hello")
+    await desk.intake.message()
+
+    await anna.uses_menu("list")
+    known = await desk.intake.message(2)
+    await bob.uses_menu("/status")
+    unknown = await desk.intake.message(3)
+
+    assert (known.text, known.place.chat) == ("/list", fs.p2p(anna).chat_id)
+    assert (unknown.text, unknown.place.chat) == ("/status", bob.open_id)
+    letter = desk.letter(fs.p2p(bob), plain("ok"), reply_to=unknown.message_id)
+    await desk.show(replace(letter, chat=replace(letter.chat, external_id=bob.open_id)))
+    assert fs.p2p(bob).from_bot[0].text == "ok"
+
+
+@pytest.mark.parametrize(
+    "event_type",
+    [
+        "im.message.reaction.created_v1",
+        "im.message.recalled_v1",
+        "im.message.message_read_v1",
+        "im.chat.member.bot.deleted_v1",
+        "im.unheard_of_v9",
+        "im.message.receive_v1",
+        "card.action.trigger",
+        "application.bot.menu_v6",
+    ],
+)
+async def test_unknown_and_malformed_events_are_acknowledged(desk: Desk, event_type: str) -> None:
+    push = desk.fs.push_event(event_type, {"message": 7})
+
+    await push.acked
+
+    assert push.codes == [200]
+    assert desk.intake.arrived == []
+
+
+async def test_a_press_is_answered_with_the_toast_of_the_intake(desk: Desk) -> None:
+    message = await card_on_show(desk)
+
+    answer = await desk.fs.user("Anna").presses(message, "Pause")
+
+    (pressed,) = desk.intake.pressed
+    assert (answer.toast, answer.kind) == ("Paused", "success")
+    assert (pressed.token, pressed.message_id) == (TOKEN, message.message_id)
+    assert pressed.place.kind is ChatKind.PRIVATE
+    assert pressed.place.chat == message.chat.chat_id
+
+
+async def test_a_press_in_a_topic_names_the_topic(desk: Desk) -> None:
+    fs = desk.fs
+    chat, anna = fs.group("topics", topics=True), fs.user("Anna")
+    root = await anna.says(chat, "go", mentions=["bot"])
+    await desk.post(chat, task(1), thread=root.message_id)
+    message = await chat.wait_for(lambda one: one.buttons)
+
+    await anna.presses(message, "Pause")
+
+    assert desk.intake.pressed[0].place.thread == root.message_id
+    assert desk.intake.pressed[0].place.kind is ChatKind.GROUP
+
+
+async def test_a_press_that_takes_long_gets_a_neutral_toast_in_time(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.transports.feishu.arrivals._LAST_MOMENT", 0.05)
+    desk.intake.gate = asyncio.Event()
+    message = await card_on_show(desk)
+
+    answer = await desk.fs.user("Anna").presses(message, "Pause")
+
+    assert answer.toast.startswith("On it")
+
+
+async def test_a_press_that_fails_is_answered_too(desk: Desk) -> None:
+    desk.intake.press_error = OSError("disk full")
+    message = await card_on_show(desk)
+
+    answer = await desk.fs.user("Anna").presses(message, "Pause")
+
+    assert answer.kind == "error"
+    assert "disk" not in answer.toast
+
+
+@pytest.mark.parametrize("value", ["junk", None, {}, {"t": 7}, {"t": "x" * 999}, {"other": 1}])
+async def test_a_forged_press_goes_to_the_intake_with_what_it_has(
+    desk: Desk, value: object
+) -> None:
+    message = await card_on_show(desk)
+
+    await desk.fs.user("Eve").forges(message, value)
+
+    assert desk.intake.pressed[0].token in ("", "x" * 64)
+
+
+async def test_without_a_connection_a_press_fails_on_the_client(fs: FeishuEmulator) -> None:
+    anna = fs.user("Anna")
+    message = await anna.says(fs.p2p(anna), "hi")
+
+    with pytest.raises(CallbackFailed):
+        await anna.forges(message, {"t": "x"})
