@@ -67,6 +67,11 @@ class Pages:
     async def missing(self, request: Request, _problem: Exception) -> Response:
         return PlainTextResponse(self.words(request)("web.no_such_page"), status_code=404)
 
+    async def broken(self, request: Request, _problem: Exception) -> Response:
+        """The traceback goes to the log by the server itself."""
+        text = self.words(request)("web.broken")
+        return JSONResponse({"error": text}, status_code=500)
+
     def deny(self, request: Request, verdict: Verdict) -> Response:
         words = self.words(request)
         headers = {"cache-control": _UNSEEN}

@@ -12,7 +12,7 @@ from cards.words import Words
 from storage.records.messages import MessageIn, OutboxId
 
 _REST = 0.1
-_BYTES_A_SECOND = 200_000
+_BYTES_A_SECOND = 500_000
 _MOST_WAITING = 1_000
 _REMEMBERED = 1_000
 

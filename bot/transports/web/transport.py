@@ -197,7 +197,9 @@ class WebTransport:
             Route("/api/say", api.say, methods=["POST"]),
             WebSocketRoute("/ws", self._conversation.socket),
         ]
-        return Starlette(routes=[*own, *self._routes], exception_handlers={404: pages.missing})
+        return Starlette(
+            routes=[*own, *self._routes], exception_handlers={404: pages.missing, 500: pages.broken}
+        )
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, name="web-press")

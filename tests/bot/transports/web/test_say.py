@@ -72,6 +72,14 @@ async def test_a_malformed_body_is_refused(world: World, body: bytes) -> None:
     assert world.speaker.heard == []
 
 
+async def test_a_failure_is_told_without_its_inner_workings(world: World) -> None:
+    world.speaker.broken = True
+    async with world.stranger(headers=BEARER) as program:
+        answer = await program.post("/api/say", json={"text": "x"})
+    assert answer.status_code == 500
+    assert answer.json() == {"error": "Something went wrong here. The log says what."}
+
+
 async def test_further_pages_stand_behind_the_same_rule(tmp_path: Path) -> None:
     async def tasks(_request: Request) -> Response:
         return PlainTextResponse("all tasks")

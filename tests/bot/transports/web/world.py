@@ -96,8 +96,11 @@ class FakeHistory:
 class FakeSpeaker:
     cards: tuple[Card, ...] = ()
     heard: list[MessageIn] = field(default_factory=list)
+    broken: bool = False
 
     async def say(self, incoming: MessageIn, *, dedupe: str) -> Sequence[Card]:
+        if self.broken:
+            raise OSError(28, "No space left on device")
         self.heard.append(incoming)
         return self.cards
 
