@@ -13,7 +13,7 @@ from storage.db import Database, Transaction
 from storage.dialect import upsert
 from storage.mail.chats import chat_columns, chat_of
 from storage.records.messages import OutboxId, OutboxRow, OutboxState, Placed, Urgency
-from storage.records.people import Channel, Chat, ChatId
+from storage.records.people import Channel, Chat, ChatId, ChatKind
 from storage.schema import chats, outbox, placements
 
 # Urgency and row number in one number, so that the smallest is the letter to go first.
@@ -31,7 +31,11 @@ _WITH_CHAT = (
 )
 
 _HEADS = (
-    select(chats.c.external_id, func.min(_ORDER).label("first"))
+    select(
+        chats.c.external_id,
+        func.min(chats.c.kind).label("kind"),
+        func.min(_ORDER).label("first"),
+    )
     .join(chats, chats.c.id == outbox.c.chat_id)
     .where(_QUEUED, chats.c.channel == bindparam("channel"), outbox.c.due_at <= bindparam("now"))
     .group_by(chats.c.external_id)
@@ -120,6 +124,7 @@ class Head:
 
     id: OutboxId
     external_id: str
+    kind: ChatKind
     urgency: Urgency
 
 
@@ -223,6 +228,7 @@ class Outbox:
             Head(
                 id=OutboxId(row.first % _STEP),
                 external_id=row.external_id,
+                kind=ChatKind(row.kind),
                 urgency=Urgency(row.first // _STEP),
             )
             for row in sorted(rows, key=lambda row: int(row.first))

@@ -1,0 +1,175 @@
+"""The outgoing side of the mail room: what is due leaves, most urgent first, at a bearable pace."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+
+from bot.transports.alerts import Alerts
+from bot.transports.base import DeliveryError, Transport
+from bot.transports.clock import Clock, event_or_timer
+from bot.transports.pacing import PACES, ChannelPace, Pace
+from bot.transports.postman import Postman
+from bot.transports.quota import MonthlyQuota
+from bot.transports.streams import Streams
+from storage.db import Database
+from storage.errors import StoreUnavailable
+from storage.mail.outbox import Head, Outbox
+from storage.records.messages import OutboxId
+from storage.records.people import Channel, Chat
+
+log = logging.getLogger(__name__)
+
+# Chats served at the same time on one channel: one slow upload must not hold up the others.
+_AT_ONCE = 8
+_STORE_TROUBLE = 5.0
+_SHORTEST_WAIT = 0.005
+
+
+class Delivery:
+    """A service. `transports` may be filled until `run`; `wake` says that something is due."""
+
+    name = "delivery"
+
+    def __init__(
+        self,
+        *,
+        db: Database,
+        outbox: Outbox,
+        transports: Mapping[Channel, Transport],
+        clock: Clock,
+        alerts: Alerts,
+        quotas: Mapping[Channel, MonthlyQuota] | None = None,
+        paces: Mapping[Channel, ChannelPace] = PACES,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._db = db
+        self._outbox = outbox
+        self._transports = transports
+        self._clock = clock
+        self._alerts = alerts
+        self._quotas = quotas or {}
+        self._jitter = jitter
+        self._paces = {channel: Pace(limits, clock.elapsed) for channel, limits in paces.items()}
+        self._rounds: list[_Round] = []
+        self.streams = Streams(outbox=outbox, transports=transports, rests=self.rests)
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        await self.streams.start(stack)
+
+    async def run(self) -> None:
+        self._rounds = [self._round(each) for each in self._transports.values()]
+        async with asyncio.TaskGroup() as group:
+            for each in self._rounds:
+                group.create_task(each.run(), name=f"delivery {each.channel}")
+
+    def wake(self) -> None:
+        for each in self._rounds:
+            each.wake()
+
+    def rests(self, chat: Chat) -> bool:
+        """True while nothing that is only for the eye may be sent there."""
+        return self._paces[chat.channel].rests(chat.external_id)
+
+    async def typing(self, chat: Chat) -> None:
+        """Show that work is going on, unless the platform wants its peace."""
+        transport = self._transports.get(chat.channel)
+        if transport is None or self.rests(chat):
+            return
+        try:
+            await transport.typing(chat)
+        except DeliveryError as error:
+            log.debug("No typing shown: %s", error)
+
+    def _round(self, transport: Transport) -> _Round:
+        pace = self._paces[transport.channel]
+        postman = Postman(
+            db=self._db,
+            outbox=self._outbox,
+            transport=transport,
+            pace=pace,
+            clock=self._clock,
+            alerts=self._alerts,
+            jitter=self._jitter,
+            shown=self.streams.resume,
+            quota=self._quotas.get(transport.channel),
+        )
+        return _Round(
+            channel=transport.channel,
+            outbox=self._outbox,
+            postman=postman,
+            pace=pace,
+            clock=self._clock,
+        )
+
+
+class _Round:
+    """One channel's loop. It sleeps until woken, or until the next letter may go."""
+
+    def __init__(
+        self,
+        *,
+        channel: Channel,
+        outbox: Outbox,
+        postman: Postman,
+        pace: Pace,
+        clock: Clock,
+    ) -> None:
+        self.channel = channel
+        self._outbox = outbox
+        self._postman = postman
+        self._pace = pace
+        self._clock = clock
+        self._news = asyncio.Event()
+        # Which chat is being served; a chat gets one letter at a time, so that order holds.
+        self._busy: set[str] = set()
+
+    def wake(self) -> None:
+        self._news.set()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._news.clear()
+                await event_or_timer(self._news, self._clock, await self._send_out(group))
+
+    async def _send_out(self, group: asyncio.TaskGroup) -> float | None:
+        """Start what may go now; seconds until there may be more, None for not before news."""
+        try:
+            now = self._clock.now()
+            heads = await self._outbox.heads(self.channel, now=now)
+            due = await self._outbox.next_due(self.channel, now=now)
+        except StoreUnavailable as error:
+            log.error("The outbox cannot be read: %s", error)  # noqa: TRY400 - a known state, not a bug
+            return _STORE_TROUBLE
+        free = [head for head in heads if head.external_id not in self._busy]
+        started = [self._send(head, group) for head in free]
+        waits = [wait for wait in started if wait is not None]
+        if due is not None:
+            waits.append((due - now).total_seconds())
+        return max(_SHORTEST_WAIT, min(waits)) if waits else None
+
+    def _send(self, head: Head, group: asyncio.TaskGroup) -> float | None:
+        """Start this one, or say how long it has to wait."""
+        if len(self._busy) >= _AT_ONCE:
+            return None  # the end of another wakes us
+        wait = self._pace.delay(head.external_id, head.kind, head.urgency)
+        if wait > 0:
+            return wait
+        self._pace.take(head.external_id, head.kind)
+        self._busy.add(head.external_id)
+        group.create_task(self._carry(head.id, head.external_id), name=f"letter {head.id}")
+        return None
+
+    async def _carry(self, outbox_id: OutboxId, chat: str) -> None:
+        try:
+            await self._postman.carry(outbox_id)
+        except StoreUnavailable as error:
+            log.error("Outbox %s cannot be begun: %s", outbox_id, error)  # noqa: TRY400 - as above
+            self._pace.rest(_STORE_TROUBLE)
+        finally:
+            self._busy.discard(chat)
+            self._news.set()
