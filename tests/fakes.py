@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -163,19 +163,22 @@ class FakeTasks:
 
 
 class FakeTalk:
-    """Answers with `answers` in turn, showing each word as it comes."""
+    """Answers with `answers` in turn, showing each word as it comes; `during` is called while
+    an answer is being made."""
 
-    def __init__(self, *answers: Answered | Exception) -> None:
+    def __init__(self, *answers: Answered | BaseException) -> None:
         self.answers = list(answers)
         self.questions: list[Question] = []
         self.interrupted: list[ChatId] = []
         self.busy = False
+        self.during: Callable[[], None] = lambda: None
         self.states: dict[ChatId, TalkState] = {}
 
     async def answer(self, question: Question, show: Show) -> Answered:
         self.questions.append(question)
+        self.during()
         answer = self.answers.pop(0) if self.answers else Answered(text="Fine.")
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         sofar = ""
         for word in answer.text.split():
@@ -211,18 +214,21 @@ class FakeModels:
 
 
 class FakePeople:
-    """`identities` maps (channel, external id) to people."""
+    """`identities` maps (channel, external id) to people; `failure` is raised at the door."""
 
     def __init__(self) -> None:
         self.identities: dict[tuple[Channel, str], Person] = {}
         self.chats: dict[ChatId, Chat] = {}
         self.spoken: list[tuple[PersonId, Language]] = []
+        self.failure: Exception | None = None
 
     def add(self, person: Person, chat: Chat, *, external_id: str = "") -> None:
         self.identities[chat.channel, external_id or f"x-{person.id}"] = person
         self.chats.setdefault(chat.id, chat)
 
     async def who(self, channel: Channel, external_id: str) -> Person | None:
+        if self.failure:
+            raise self.failure
         return self.identities.get((channel, external_id))
 
     async def get(self, person_id: PersonId) -> Person:

@@ -17,7 +17,11 @@ from storage.records.people import (
     Role,
 )
 from storage.records.status import (
+    ChannelHealth,
+    CostLine,
+    CostReport,
     ModelChoice,
+    SystemStatus,
 )
 from storage.records.tasks import (
     Control,

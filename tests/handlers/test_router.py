@@ -1,0 +1,253 @@
+"""What arrives, from the outside: who may speak, in which language, how often, and failures."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+
+import pytest
+
+from handlers.ports import Answered
+from handlers.table import COMMANDS
+from storage.errors import StoreUnavailable
+from storage.records.people import Language, PersonId
+from tests.handlers.desk import Desk, text_of
+
+
+async def test_talk_is_streamed_and_then_answered() -> None:
+    desk = Desk()
+    desk.world.talk.answers = [Answered(text="Hello there")]
+
+    reply = await desk.say("good morning to you")
+
+    assert desk.world.post.streamed == [("reply:1", "Hello"), ("reply:1", "Hello there")]
+    assert text_of(reply) == "Hello there"
+    assert desk.world.talk.questions[0].text == "good morning to you"
+
+
+async def test_an_unknown_slash_word_is_talk() -> None:
+    desk = Desk()
+
+    await desk.say("/dance with me")
+
+    assert desk.world.talk.questions[0].text == "/dance with me"
+
+
+async def test_directives_choose_for_one_message() -> None:
+    desk = Desk()
+
+    await desk.say("@opus what is a queue")
+
+    question = desk.world.talk.questions[0]
+    assert (question.text, question.model, question.backend) == (
+        "what is a queue",
+        "claude-opus",
+        "anthropic",
+    )
+
+
+async def test_a_picture_without_words_is_talk() -> None:
+    desk = Desk()
+
+    await desk.say("", files=("inbox/1/cat.png",))
+
+    assert desk.world.talk.questions[0].files == ("inbox/1/cat.png",)
+
+
+async def test_a_mention_without_words_asks_what_is_wanted() -> None:
+    desk = Desk()
+
+    reply = await desk.say("@_user_1")
+
+    assert "/help" in text_of(reply)
+    assert desk.world.talk.questions == []
+
+
+async def test_bots_are_not_answered() -> None:
+    desk = Desk()
+
+    reply = await desk.say("hello", is_bot=True)
+
+    assert reply.card is None
+    assert desk.world.talk.questions == []
+
+
+@pytest.mark.parametrize(
+    ("text", "hint", "expected"),
+    [
+        ("/list 进行中", "en", "任务列表"),
+        ("/列表", "", "任务列表"),
+        ("/list", "zh-hans", "任务列表"),
+        ("/list", "en", "Tasks"),
+        ("/list", "fr", "Tasks"),
+        ("/get what is this", "zh", "No such task"),
+    ],
+)
+async def test_the_language_is_guessed_from_the_text_then_the_channel(
+    text: str, hint: str, expected: str
+) -> None:
+    desk = Desk()
+    _speaks(desk, None)
+
+    reply = await desk.say(text, hint=hint)
+
+    assert expected in text_of(reply)
+
+
+async def test_a_persons_own_language_wins() -> None:
+    desk = Desk()
+    _speaks(desk, Language.ENGLISH)
+
+    reply = await desk.say("/列表", hint="zh")
+
+    assert "Tasks" in text_of(reply)
+
+
+async def test_a_language_once_written_is_remembered() -> None:
+    desk = Desk()
+    _speaks(desk, None)
+
+    await desk.say("你好，帮我看看")
+    reply = await desk.say("/list", hint="en")
+
+    assert desk.world.people.spoken == [(PersonId("ann"), Language.CHINESE)]
+    assert "任务列表" in text_of(reply)
+
+
+async def test_twenty_messages_a_minute_are_taken_and_the_next_is_answered_once() -> None:
+    desk = Desk()
+    for _ in range(20):
+        assert "Fine" in text_of(await desk.say("hello to you"))
+
+    told, silent = await desk.say("hello to you"), await desk.say("hello to you")
+
+    assert "20" in text_of(told)
+    assert silent.card is None
+    assert len(desk.world.talk.questions) == 20
+
+
+async def test_after_a_minute_messages_are_taken_again() -> None:
+    desk = Desk()
+    for _ in range(22):
+        await desk.say("hello to you")
+
+    desk.wait(seconds=61)
+    reply = await desk.say("hello to you")
+
+    assert "Fine" in text_of(reply)
+
+
+async def test_one_persons_haste_does_not_slow_another() -> None:
+    desk = Desk()
+    for _ in range(22):
+        await desk.say("hello to you")
+
+    reply = await desk.say("hello to you", who="x-olga", chat="c0")
+
+    assert "Fine" in text_of(reply)
+
+
+async def test_a_press_too_many_still_gets_its_toast() -> None:
+    desk = Desk()
+    for _ in range(21):
+        await desk.say("hello to you")
+
+    first, second = await desk.press("nothing"), await desk.press("nothing")
+
+    assert first.toast
+    assert second.toast
+    assert not second.good
+
+
+async def test_the_unexpected_is_told_with_an_incident_and_logged_with_its_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    desk = Desk()
+    desk.world.talk.answers = [ZeroDivisionError("secret 42")]
+
+    with caplog.at_level(logging.ERROR):
+        reply = await desk.say("divide by zero please")
+
+    assert "inc-1" in text_of(reply)
+    assert "secret" not in text_of(reply)
+    assert "inc-1" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_a_store_that_fails_at_the_door_is_told_too() -> None:
+    desk = Desk()
+
+    desk.world.people.failure = StoreUnavailable("disk full")
+    reply = await desk.say("帮我看一下", hint="zh")
+
+    assert "无法保存" in text_of(reply)
+
+
+async def test_cancellation_passes_through() -> None:
+    desk = Desk()
+    desk.world.talk.answers = [asyncio.CancelledError()]
+
+    with pytest.raises(asyncio.CancelledError):
+        await desk.say("hello to you")
+
+
+def test_control_words_do_not_wait() -> None:
+    desk = Desk()
+    texts = ["/stop", "/NEW", "/停止 k3", "/pause k3", "/approve", "/通过", "@bot /status", "/help"]
+
+    waiting = [text for text in texts if not desk.router.is_immediate(desk.message(text))]
+
+    assert waiting == []
+
+
+@pytest.mark.parametrize("text", ["hello", "/run write", "ok", "/dance", "stop"])
+def test_talk_and_new_work_keep_their_turn(text: str) -> None:
+    desk = Desk()
+
+    assert not desk.router.is_immediate(desk.message(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "cuts"), [("hi again", True), ("/run x", True), ("/status", False), ("通过", False)]
+)
+def test_a_new_message_cuts_the_running_answer(text: str, cuts: bool) -> None:
+    desk = Desk()
+
+    desk.router.arriving(desk.row(desk.message(text)))
+
+    assert bool(desk.world.talk.interrupted) is cuts
+
+
+async def test_in_a_group_only_who_asked_cuts_the_answer() -> None:
+    desk = Desk()
+    cut: list[int] = []
+
+    def meanwhile() -> None:
+        for who in ("x-olga", "x-ann"):
+            row = desk.row(desk.message("and another thing", who=who, chat="g1"), "g1")
+            desk.router.arriving(row)
+            cut.append(len(desk.world.talk.interrupted))
+
+    desk.world.talk.during = meanwhile
+
+    await desk.say("tell me a story", chat="g1")
+
+    assert cut == [0, 1]
+
+
+def test_every_command_has_a_place_in_exactly_one_table() -> None:
+    names = [command.name for command in COMMANDS]
+
+    assert len(names) == len(set(names))
+    assert {
+        "help", "start", "run", "list", "get", "logs", "stop", "pause", "resume", "retry",
+        "status", "new", "chat", "model", "backend", "approve", "reject", "priority", "pair",
+        "cost",
+    } <= set(names)  # fmt: skip
+
+
+def _speaks(desk: Desk, language: Language | None) -> None:
+    people = desk.world.people
+    for key, person in people.identities.items():
+        people.identities[key] = replace(person, language=language)
