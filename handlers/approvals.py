@@ -13,7 +13,7 @@ from handlers.parsing import Verdict
 from handlers.ports import Services
 from handlers.registry import Commands
 from handlers.request import Reply, Request
-from storage.errors import WrongState
+from storage.errors import AmbiguousId, NotFound, WrongState
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.messages import Urgency
 from storage.records.people import ChatId, Language, Role
@@ -36,10 +36,8 @@ async def approve(request: Request) -> Reply:
 async def reject(request: Request) -> Reply:
     """Reject what waits in this chat, or the request named."""
     first, *rest = request.args.split(maxsplit=1) or [""]
-    everywhere = await request.services.approvals.waiting(by=request.person, chat=None)
-    named = [each for each in everywhere if first and each.id.startswith(first.casefold())]
-    if len(named) == 1:
-        return await _settled(request, named[0], approve=False, reason=" ".join(rest))
+    if named := await _named(request, first):
+        return await _settled(request, named, approve=False, reason=" ".join(rest))
     approval = await _only_one(request)
     return await _settled(request, approval, approve=False, reason=request.args)
 
@@ -119,6 +117,20 @@ async def _settled(
 ) -> Reply:
     decided = await settle(request, approval, approve=approve, reason=reason)
     return Reply(card=_card(request, decided, request.words, await _decider(request, decided)))
+
+
+async def _named(request: Request, word: str) -> Approval | None:
+    """The request whose id the first word of a refusal is: the beginning of one that waits, or
+    the whole of one that is settled. Any other word belongs to the reason."""
+    waiting = await request.services.approvals.waiting(by=request.person, chat=None)
+    named = [each for each in waiting if word and each.id.startswith(word.casefold())]
+    if len(named) == 1:
+        return named[0]
+    try:
+        found = await request.services.approvals.find(word)
+    except (NotFound, AmbiguousId):
+        return None
+    return found if found.id == word.casefold() else None
 
 
 async def _only_one(request: Request) -> Approval:

@@ -91,7 +91,7 @@ async def show_talk(request: Request) -> Reply:
     )
 
 
-@commands("model", usage="[name|auto]", aliases=("模型",), immediate=True)
+@commands("model", usage="[name|auto]", aliases=("模型",), immediate=True, verbatim=True)
 async def choose_model(request: Request) -> Reply:
     """Show or choose the model of this chat."""
     if not request.args:
@@ -99,7 +99,7 @@ async def choose_model(request: Request) -> Reply:
     return Reply(card=_models(request, await _adjusted(request, request.args), changed=True))
 
 
-@commands("backend", usage="[name|auto]", aliases=("后端",), immediate=True)
+@commands("backend", usage="[name|auto]", aliases=("后端",), immediate=True, verbatim=True)
 async def choose_backend(request: Request) -> Reply:
     """Show or choose what runs the model of this chat."""
     return await choose_model(request)

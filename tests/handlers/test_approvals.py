@@ -1,0 +1,217 @@
+"""Decisions by button, command and bare word."""
+
+from __future__ import annotations
+
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from cards.actions import Decide
+from cards.views.approvals import approval_card
+from cards.words import words_for
+from storage.records.approvals import ApprovalKind, ApprovalState
+from storage.records.messages import Urgency
+from storage.records.people import ChatId, Language, PersonId
+from tests.handlers.desk import Desk, text_of
+from tests.samples import an_approval
+
+
+def desk_with(*ids: str, approvers: tuple[str, ...] = ("ann",), chat: str = "c1") -> Desk:
+    desk = Desk()
+    for id in ids:  # noqa: A001 - what the record calls it
+        desk.world.approvals.all[id] = an_approval(id, chat=chat, approvers=approvers)
+    return desk
+
+
+@pytest.mark.parametrize("word", ["通过", "approve", "批准", "ok", "yes", "OK", "通过 ap7"])
+async def test_a_bare_word_approves_what_waits_here(word: str) -> None:
+    desk = desk_with("ap7x2k")
+
+    await desk.say(word)
+
+    assert desk.world.approvals.decisions == [("ap7x2k", True, "", PersonId("ann"))]
+    assert desk.world.talk.questions == []
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"), [("拒绝", ""), ("no", ""), ("否", ""), ("reject too dear", "too dear")]
+)
+async def test_a_bare_word_rejects_what_waits_here(word: str, reason: str) -> None:
+    desk = desk_with("ap7x2k")
+
+    await desk.say(word)
+
+    assert desk.world.approvals.decisions == [("ap7x2k", False, reason, PersonId("ann"))]
+
+
+@pytest.mark.parametrize("text", ["好的", "ok 开始吧", "no problem", "yes please"])
+async def test_what_only_sounds_like_it_is_talk(text: str) -> None:
+    desk = desk_with("ap7x2k")
+
+    await desk.say(text)
+
+    assert desk.world.approvals.decisions == []
+    assert len(desk.world.talk.questions) == 1
+
+
+@pytest.mark.parametrize("text", ["ok", "通过", "no", "通过 zz"])
+async def test_a_bare_word_is_talk_where_nothing_waits(text: str) -> None:
+    desk = desk_with("ap7x2k", chat="g1")
+
+    await desk.say(text)
+
+    assert desk.world.approvals.decisions == []
+    assert len(desk.world.talk.questions) == 1
+
+
+async def test_a_bare_word_of_somebody_else_is_talk() -> None:
+    desk = desk_with("ap7x2k", approvers=("olga",))
+
+    await desk.say("ok")
+
+    assert desk.world.approvals.decisions == []
+    assert len(desk.world.talk.questions) == 1
+
+
+async def test_a_bare_word_asks_which_of_several() -> None:
+    desk = desk_with("ap7x2k", "bq8y3l")
+
+    text = text_of(await desk.say("ok"))
+
+    assert desk.world.approvals.decisions == []
+    assert "ap7x2k" in text
+    assert "bq8y3l" in text
+
+
+async def test_a_bare_word_never_lets_anybody_in() -> None:
+    desk = Desk()
+    desk.world.approvals.all["p"] = an_approval("p", ApprovalKind.PAIRING, chat="c0")
+
+    await desk.say("ok", who="x-olga", chat="c0")
+
+    assert desk.world.approvals.decisions == []
+
+
+@pytest.mark.parametrize(
+    ("text", "decision"),
+    [
+        ("/approve", ("ap7x2k", True, "")),
+        ("/approve ap7", ("ap7x2k", True, "")),
+        ("/通过", ("ap7x2k", True, "")),
+        ("/批准 ap7x2k", ("ap7x2k", True, "")),
+        ("/reject", ("ap7x2k", False, "")),
+        ("/reject too dear", ("ap7x2k", False, "too dear")),
+        ("/reject ap7x2k too dear", ("ap7x2k", False, "too dear")),
+        ("/否决 太贵", ("ap7x2k", False, "太贵")),
+    ],
+)
+async def test_commands_decide(text: str, decision: tuple[str, bool, str]) -> None:
+    desk = desk_with("ap7x2k")
+
+    await desk.say(text)
+
+    assert [each[:3] for each in desk.world.approvals.decisions] == [decision]
+
+
+async def test_commands_without_a_name_do_not_guess() -> None:
+    several, none = desk_with("ap7x2k", "bq8y3l"), Desk()
+
+    assert "/approvals" in text_of(await several.say("/approve"))
+    assert "Nothing waits" in text_of(await none.say("/approve"))
+    assert several.world.approvals.decisions == []
+
+
+async def test_who_may_not_decide_is_told_so() -> None:
+    desk = desk_with("ap7x2k", approvers=("olga",))
+
+    text = text_of(await desk.say("/approve ap7x2k"))
+
+    assert "may not" in text
+    assert desk.world.approvals.decisions == []
+
+
+async def test_the_second_decision_hears_of_the_first() -> None:
+    desk = desk_with("ap7x2k", approvers=("ann", "olga"))
+
+    await desk.say("/approve ap7x2k")
+    text = text_of(await desk.say("/reject ap7x2k", who="x-olga", chat="c0"))
+
+    assert len(desk.world.approvals.decisions) == 1
+    assert "approved" in text
+
+
+async def test_a_decision_shows_on_every_copy_with_who_took_it() -> None:
+    desk = desk_with("ap7x2k", approvers=("ann", "olga"))
+    tokens = await _copies(desk, "ap7x2k", "c0", "c1")
+
+    reply = await desk.press(tokens["c1"])
+
+    assert "Approved" in reply.toast
+    assert reply.card is None
+    for chat in ("c0", "c1"):
+        text = text_of(desk.world.post.cards[f"approval:ap7x2k:{chat}"])
+        assert "Approved" in text
+        assert "Ann" in text
+
+
+async def test_the_second_press_changes_nothing_and_names_the_first() -> None:
+    desk = desk_with("ap7x2k", approvers=("ann", "olga"))
+    tokens = await _copies(desk, "ap7x2k", "c0", "c1")
+    await desk.press(tokens["c1"])
+
+    late = await desk.press(tokens["c0"], who="x-olga", chat="c0")
+
+    assert not late.good
+    assert len(desk.world.approvals.decisions) == 1
+
+
+async def test_a_button_decides_its_own_request_only() -> None:
+    desk = desk_with("ap7x2k", "bq8y3l")
+    tokens = await _copies(desk, "bq8y3l", "c1")
+
+    await desk.press(tokens["c1"])
+
+    assert [each[0] for each in desk.world.approvals.decisions] == ["bq8y3l"]
+
+
+async def test_an_expired_request_is_shown_as_expired() -> None:
+    desk = desk_with("ap7x2k")
+    tokens = await _copies(desk, "ap7x2k", "c1")
+    desk.world.approvals.all["ap7x2k"] = an_approval(
+        state=ApprovalState.EXPIRED, approvers=("ann",)
+    )
+
+    reply = await desk.press(tokens["c1"])
+
+    assert not reply.good
+    assert "Expired" in text_of(desk.world.post.cards["approval:ap7x2k:c1"])
+
+
+async def test_the_list_of_what_waits_turns_in_place() -> None:
+    desk = desk_with("ap7x2k", "bq8y3l")
+    await desk.say("/approvals")
+
+    reply = await desk.press(desk.world.post.token("reply:1", Decide))
+
+    assert reply.in_place
+    assert reply.key == "reply:1"
+    assert "ap7x2k" not in text_of(reply.card)
+    assert "bq8y3l" in text_of(reply.card)
+
+
+async def test_nothing_waiting_is_said_kindly() -> None:
+    desk = Desk()
+
+    assert "Nothing waits" in text_of(await desk.say("/approvals"))
+
+
+async def _copies(desk: Desk, approval_id: str, *chats: str) -> dict[str, str]:
+    """Tokens of the approve buttons on a copy of the request in each chat."""
+    approval = desk.world.approvals.all[approval_id]
+    card = approval_card(approval, words_for(Language.ENGLISH), zone=ZoneInfo("UTC"))
+    tokens = {}
+    for chat in chats:
+        key = f"approval:{approval_id}:{chat}"
+        await desk.world.post.send(ChatId(chat), card, key=key, urgency=Urgency.APPROVAL)
+        tokens[chat] = desk.world.post.token(key, Decide)
+    return tokens

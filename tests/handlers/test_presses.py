@@ -1,0 +1,250 @@
+"""Buttons: each acts once, for whom it is meant, in its own chat, and says so otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from cards.actions import (
+    Action,
+    ListTasks,
+    PauseTask,
+    ResumeTask,
+    RetryTask,
+    SetPriority,
+    ShowLogs,
+    ShowTask,
+    StopTask,
+)
+from cards.model import Form, FormField, Select
+from handlers.presses import form_values
+from storage.records.messages import PressIn, Sender
+from storage.records.people import Language, PersonId
+from storage.records.tasks import Priority, TaskId, TaskStatus
+from tests.handlers.desk import Desk, text_of
+from tests.samples import NOW, a_task
+
+PAUSE = PauseTask(task_id="k3m9qa")
+
+
+@pytest.mark.parametrize(
+    ("action", "status", "move"),
+    [
+        (PAUSE, TaskStatus.RUNNING, "pause"),
+        (ResumeTask(task_id="k3m9qa"), TaskStatus.PAUSED, "resume"),
+        (StopTask(task_id="k3m9qa"), TaskStatus.RUNNING, "stop"),
+        (RetryTask(task_id="k3m9qa"), TaskStatus.FAILED, "retry"),
+        (SetPriority(task_id="k3m9qa", priority=Priority.URGENT), TaskStatus.PENDING, "priority"),
+    ],
+)
+async def test_a_button_moves_its_task_and_answers_in_a_toast(
+    action: Action, status: TaskStatus, move: str
+) -> None:
+    desk = Desk(a_task(status=status))
+
+    reply = await desk.press(desk.world.post.put(action))
+
+    assert [each[0] for each in desk.world.tasks.moves] == [move]
+    assert reply.toast
+    assert reply.good
+    assert reply.card is None
+
+
+async def test_a_picked_priority_is_the_one_set() -> None:
+    desk = Desk(a_task())
+    await desk.say("/run write")
+    card = desk.world.post.cards["task:new1xyz"]
+    select = next(block for block in card.blocks if isinstance(block, Select))
+
+    await desk.press(select.token, value="#0")
+
+    assert desk.world.tasks.tasks[TaskId("new1xyz")].priority is Priority.URGENT
+
+
+async def test_a_pick_that_is_not_on_the_card_is_declined() -> None:
+    desk = Desk(a_task())
+    await desk.say("/run write")
+    card = desk.world.post.cards["task:new1xyz"]
+    select = next(block for block in card.blocks if isinstance(block, Select))
+
+    replies = [await desk.press(select.token, value=value) for value in ("#3", "#999")]
+
+    assert [reply.good for reply in replies] == [False, False]
+    assert desk.world.tasks.moves == []
+
+
+@pytest.mark.parametrize("action", [ShowTask(task_id="k3m9qa"), ShowLogs(task_id="k3m9qa")])
+async def test_details_and_logs_come_as_a_card_of_their_own_as_often_as_asked(
+    action: Action,
+) -> None:
+    desk = Desk(a_task())
+    token = desk.world.post.put(action)
+
+    first, second = await desk.press(token), await desk.press(token)
+
+    assert first.key == second.key == ""
+    assert "k3m9qa" in text_of(first.card)
+    assert second.good
+
+
+async def test_list_pages_turn_in_place() -> None:
+    desk = Desk(*(a_task(f"task{n}x", title=f"Title {n}") for n in range(7)))
+    await desk.say("/list")
+    token = next(
+        token
+        for _, action, token in desk.world.post.tokens("reply:1")
+        if action == ListTasks(page=2)
+    )
+
+    reply = await desk.press(token)
+
+    assert (reply.in_place, reply.key) == (True, "reply:1")
+    assert "Title 6" in text_of(reply.card)
+    assert "Title 1" not in text_of(reply.card)
+
+
+async def test_a_second_press_changes_nothing_and_says_who_was_first_and_when() -> None:
+    desk = Desk(a_task(status=TaskStatus.RUNNING))
+    token = desk.world.post.put(PAUSE)
+    await desk.press(token)
+
+    mine = await desk.press(token)
+    other = await desk.press(token, who="x-olga")
+
+    assert len(desk.world.tasks.moves) == 1
+    assert "You pressed" in mine.toast
+    assert "Ann" in other.toast
+    assert "13:06" in other.toast
+    assert not other.good
+
+
+async def test_the_same_press_handled_again_acts_on() -> None:
+    desk = Desk(a_task(status=TaskStatus.RUNNING))
+    token = desk.world.post.put(PAUSE)
+    place = desk.message("x").place
+    press = PressIn(place=place, sender=Sender(external_id="x-ann"), token=token, message_id="m")
+    row = desk.row(press)
+
+    await desk.deliver(row)
+    again = await desk.deliver(row)
+
+    assert again.good
+    assert {source for *_, source in desk.world.tasks.moves} == {f"inbox:{row.id}"}
+
+
+async def test_an_expired_button_is_declined() -> None:
+    desk = Desk(a_task())
+    token = desk.world.post.put(PAUSE)
+    desk.world.post.rows[token] = replace(
+        desk.world.post.rows[token], expires_at=NOW - timedelta(seconds=1)
+    )
+
+    reply = await desk.press(token)
+
+    assert "expired" in reply.toast
+    assert desk.world.tasks.moves == []
+
+
+async def test_a_button_gone_from_its_card_is_declined() -> None:
+    desk = Desk(a_task())
+    token = desk.world.post.put(PAUSE)
+    desk.world.post.rows[token] = replace(desk.world.post.rows[token], retired=True)
+
+    reply = await desk.press(token)
+
+    assert "changed" in reply.toast
+    assert desk.world.tasks.moves == []
+
+
+async def test_a_button_of_another_chat_is_declined() -> None:
+    desk = Desk(a_task())
+    token = desk.world.post.put(PAUSE, chat="g1")
+
+    reply = await desk.press(token)
+
+    assert "another chat" in reply.toast
+    assert desk.world.tasks.moves == []
+
+
+@pytest.mark.parametrize("token", ["", "forged000000", "../../etc", "x" * 500])
+async def test_a_forged_token_is_declined(token: str) -> None:
+    desk = Desk(a_task())
+
+    reply = await desk.press(token)
+
+    assert "do not know" in reply.toast
+    assert desk.world.tasks.moves == []
+    assert desk.incidents == 0
+
+
+async def test_an_action_of_another_version_is_declined() -> None:
+    desk = Desk(a_task())
+    token = desk.world.post.put(PAUSE)
+    desk.world.post.rows[token] = replace(
+        desk.world.post.rows[token], action={"kind": "teleport", "task_id": "k3m9qa"}
+    )
+
+    reply = await desk.press(token)
+
+    assert not reply.good
+    assert desk.incidents == 0
+
+
+async def test_a_button_meant_for_others_is_declined_and_stays_theirs() -> None:
+    desk = Desk(a_task())
+    desk.world.post.allowed = (PersonId("olga"),)
+    token = desk.world.post.put(PAUSE)
+
+    declined = await desk.press(token)
+    taken = await desk.press(token, who="x-olga")
+
+    assert not declined.good
+    assert taken.good
+    assert len(desk.world.tasks.moves) == 1
+
+
+async def test_a_member_presses_nothing_on_tasks_of_others() -> None:
+    desk = Desk(a_task(by="olga", chat="c0"))
+    token = desk.world.post.put(PAUSE)
+
+    reply = await desk.press(token)
+
+    assert not reply.good
+    assert desk.world.tasks.moves == []
+
+
+async def test_what_the_state_forbids_is_a_toast_in_the_persons_language() -> None:
+    desk = Desk(a_task(status=TaskStatus.COMPLETED))
+    await desk.world.people.speak(desk.world.ann, Language.CHINESE)
+
+    reply = await desk.press(desk.world.post.put(PAUSE))
+
+    assert "已完成" in reply.toast
+    assert len(reply.toast) <= 200
+
+
+FORM = Form(
+    fields=(
+        FormField(name="text", label="What"),
+        FormField(name="priority", label="Priority", required=False),
+    ),
+    submit="Go",
+    action=PAUSE,
+)
+
+
+@pytest.mark.parametrize(
+    ("typed", "values"),
+    [
+        ("feed the cat", {"text": "feed the cat"}),
+        ("feed\nthe cat", {"text": "feed\nthe cat"}),
+        ("what: feed\npriority：urgent", {"text": "feed", "priority": "urgent"}),
+        ("-p urgent feed", {"priority": "urgent", "text": "feed"}),
+        ("note: feed", {"text": "note: feed"}),
+        ("", {}),
+    ],
+)
+def test_a_typed_answer_fills_the_form(typed: str, values: dict[str, str]) -> None:
+    assert form_values(FORM, typed) == values

@@ -1,0 +1,49 @@
+"""Help, status and costs."""
+
+from __future__ import annotations
+
+import pytest
+
+from handlers.table import COMMANDS
+from storage.records.people import Language
+from tests.handlers.desk import Desk, text_of
+
+
+@pytest.mark.parametrize("text", ["/help", "/帮助", "/HELP"])
+async def test_help_lists_every_command(text: str) -> None:
+    desk = Desk()
+
+    shown = text_of(await desk.say(text))
+
+    assert [each.name for each in COMMANDS if f"/{each.name}" not in shown] == []
+
+
+async def test_help_is_grouped_and_names_the_chinese_words() -> None:
+    desk = Desk()
+    await desk.world.people.speak(desk.world.ann, Language.CHINESE)
+
+    shown = text_of(await desk.say("/help"))
+
+    assert shown.index("任务") < shown.index("会话") < shown.index("系统")
+    assert "/新任务" in shown
+
+
+async def test_status_shows_what_is_wrong_and_where_to_fix_it() -> None:
+    desk = Desk()
+
+    shown = text_of(await desk.say("/status"))
+
+    assert "1/3" in shown
+    assert "75 %" in shown
+    assert "TELEGRAM_BOT_TOKEN" in shown
+    assert "3 h 00 min" in shown
+
+
+async def test_cost_shows_the_periods_and_the_models() -> None:
+    desk = Desk()
+
+    shown = text_of(await desk.say("/费用"))
+
+    assert "$0.0042" in shown
+    assert "opus" in shown
+    assert "not known" in shown
