@@ -119,7 +119,8 @@ def render(card: Card, words: Words) -> TelegramCard:
 
 def render_markdown(markdown: str) -> TextPart:
     """An answer in the making: its newest part that fits one message; may be empty."""
-    pieces = split(to_rich(markdown), MAX_TEXT, MAX_MARKS)
+    # Only the end is shown: no more of a long text than could be seen is worth converting.
+    pieces = split(to_rich(markdown[-MAX_TEXT * 3 :]), MAX_TEXT, MAX_MARKS)
     newest = pieces[-1] if pieces else Rich()
     return TextPart(text=newest.text, marks=newest.marks)
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
+import ssl
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+import httpx
 from telegram import Bot
 from telegram.request import HTTPXRequest
 
 PUBLIC_API = "https://api.telegram.org"
 
-_LOGGERS = ("httpx", "httpcore", "telegram")
+_LOG_ADDRESSES = ("httpx", "telegram.Bot")
 _POOL = 64
 
 
@@ -37,8 +39,11 @@ async def open_client(
     os.environ.setdefault("PTB_TIMEDELTA", "1")
     _hide_in_logs(stack, token)
     root = (base_url or PUBLIC_API).rstrip("/")
-    polling = _pool(1, patience)
-    sending = _pool(_POOL, patience)
+    # Loading the trusted certificates is the dearest part of a pool: once is enough, and plain
+    # HTTP (an own Bot API server nearby) needs none.
+    trust = httpx.create_ssl_context(verify=not root.startswith("http://"))
+    polling = _pool(1, patience, trust)
+    sending = _pool(_POOL, patience, trust)
     for pool in (polling, sending):
         await pool.initialize()
         stack.push_async_callback(pool.shutdown)
@@ -52,7 +57,7 @@ async def open_client(
     return Client(bot=bot, polling=polling)
 
 
-def _pool(size: int, timeout: float) -> HTTPXRequest:
+def _pool(size: int, timeout: float, trust: ssl.SSLContext) -> HTTPXRequest:
     return HTTPXRequest(
         connection_pool_size=size,
         connect_timeout=timeout,
@@ -60,6 +65,7 @@ def _pool(size: int, timeout: float) -> HTTPXRequest:
         write_timeout=timeout,
         pool_timeout=timeout,
         media_write_timeout=timeout * 4,
+        httpx_kwargs={"verify": trust},
     )
 
 
@@ -79,7 +85,7 @@ class _HideToken(logging.Filter):
 
 def _hide_in_logs(stack: AsyncExitStack, token: str) -> None:
     hide = _HideToken(token)
-    for name in _LOGGERS:
+    for name in _LOG_ADDRESSES:
         logger = logging.getLogger(name)
         logger.addFilter(hide)
         stack.callback(logger.removeFilter, hide)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -39,13 +40,15 @@ class Deliveries:
         """As Transport.deliver: DeliveryError only."""
         words = words_of(letter.chat)
         touched = await self._streams.finish(letter.outbox_id)
-        card = render(letter.card, words)
-        shown = self._half_done.get(letter.outbox_id) or read_placed(letter.placed)
+        # A long text takes a noticeable time; the loop has better things to do.
+        card = await asyncio.to_thread(render, letter.card, words)
+        target = target_of(letter.chat, letter.reply_to if letter.placed is None else "")
+        shown = self._half_done.get(letter.outbox_id) or read_placed(letter.placed, target.chat)
         work = _Work(
             sender=self._sender,
             home=self._home,
             words=words,
-            target=target_of(letter.chat, letter.reply_to if letter.placed is None else ""),
+            target=target,
             shown=list(_with_stream(shown, touched)),
             repeat=letter.repeat,
             notes=list(card.degraded),
@@ -78,13 +81,13 @@ def target_of(chat: Chat, reply_to: str = "") -> Target:
     )
 
 
-def _with_stream(shown: tuple[Shown, ...], touched: str) -> tuple[Shown, ...]:
+def _with_stream(shown: tuple[Shown, ...], touched: Shown | None) -> tuple[Shown, ...]:
     """What a stream wrote into a message is not what was last delivered there."""
-    if not touched:
+    if touched is None:
         return shown
-    if all(one.message_id != touched for one in shown):
-        return (Shown(message_id=touched), *shown)
-    return tuple(replace(one, digest="") if one.message_id == touched else one for one in shown)
+    if all(one.message_id != touched.message_id for one in shown):
+        return (touched, *shown)
+    return tuple(touched if one.message_id == touched.message_id else one for one in shown)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -119,7 +122,9 @@ class _Work:
         if old.digest == _digest(part):
             return True
         self.editing = True
-        done = await self.sender.edit(self.target, int(old.message_id), part, self.notes)
+        done = self._is_here(old) and await self.sender.edit(
+            self.target, int(old.message_id), part, self.notes
+        )
         self.editing = False
         if done:
             self.shown[self.shown.index(old)] = replace(old, digest=_digest(part))
@@ -130,7 +135,7 @@ class _Work:
     async def _send_text(self, part: TextPart, instead: Shown | None) -> None:
         text = self._marked(part)
         sent = await self.sender.text(self.target, text, self.notes)
-        self._sent(Shown(message_id=str(sent), digest=_digest(part)), instead)
+        self._sent(sent, part, instead)
 
     def _marked(self, part: TextPart) -> TextPart:
         """The part with a line that says it may be there twice, if it may."""
@@ -169,11 +174,10 @@ class _Work:
                 self.notes.append("album: refused, sent one by one")
             else:
                 for (part, _), sent in zip(loaded, ids, strict=True):
-                    self._sent(Shown(message_id=str(sent), digest=_digest(part), kind="file"))
+                    self._sent(sent, part)
                 return
         for part, upload in loaded:
-            sent = await self._send_file(part, upload)
-            self._sent(Shown(message_id=str(sent), digest=_digest(part), kind="file"))
+            self._sent(await self._send_file(part, upload), part)
 
     async def _send_file(self, part: PhotoPart | FilePart, upload: Upload | TextPart) -> int:
         if isinstance(upload, TextPart):
@@ -208,14 +212,24 @@ class _Work:
 
     async def _remove(self, old: Shown) -> None:
         self.editing = True
-        await self.sender.delete(self.target, int(old.message_id))
+        if self._is_here(old):
+            await self.sender.delete(self.target, int(old.message_id))
         self.editing = False
         self.shown.remove(old)
 
-    def _sent(self, new: Shown, instead: Shown | None = None) -> None:
+    def _is_here(self, old: Shown) -> bool:
+        return old.chat == self.sender.there(self.target.chat)
+
+    def _sent(self, message_id: int, part: Part, instead: Shown | None = None) -> None:
         """Something arrived: it answers the message replied to, and is marked, only once."""
         self.target = replace(self.target, reply_to=None)
         self.repeat = False
+        new = Shown(
+            message_id=str(message_id),
+            chat=self.sender.there(self.target.chat),
+            digest=_digest(part),
+            kind="text" if isinstance(part, TextPart) else "file",
+        )
         if instead is not None:
             self.shown[self.shown.index(instead)] = new
         else:

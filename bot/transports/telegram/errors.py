@@ -85,12 +85,7 @@ def translate(error: TelegramError, *, repeatable: bool = False) -> DeliveryErro
             return Unavailable(type(error).__name__)
         case BadRequest():
             return _refusal(error)
-    if "too large" in str(error).lower():
-        return Refused(_words(error))
-    if repeatable or isinstance(error.__cause__, _NEVER_SENT) or error.__cause__ is None:
-        # No cause: an answer came, and it was a 5xx.
-        return Unavailable(reason(error))
-    return Ambiguous(reason(error))
+    return _network_trouble(error, repeatable)
 
 
 def seconds(error: RetryAfter) -> float:
@@ -101,7 +96,17 @@ def seconds(error: RetryAfter) -> float:
 def reason(error: TelegramError) -> str:
     """The kind of failure in one word; addresses and tokens never appear in it."""
     cause = error.__cause__
-    return type(cause or error).__name__
+    return type(cause if isinstance(cause, httpx.HTTPError) else error).__name__
+
+
+def _network_trouble(error: TelegramError, repeatable: bool) -> DeliveryError:
+    cause = error.__cause__
+    if "too large" in str(error).lower():
+        return Refused(_words(error))
+    answered = not isinstance(cause, httpx.HTTPError)  # and it was a 5xx
+    if repeatable or answered or isinstance(cause, _NEVER_SENT):
+        return Unavailable(reason(error))
+    return Ambiguous(reason(error))
 
 
 def _refusal(error: BadRequest) -> DeliveryError:

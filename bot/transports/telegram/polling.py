@@ -82,7 +82,8 @@ class Poller:
 
     async def _round(self) -> None:
         me = self._me or await self._connect()
-        updates = await self._fetch(self.pace.poll)
+        # After trouble a short look first: the all-clear should not wait for a message.
+        updates = await self._fetch(0 if self._failures or self._alert else self.pace.poll)
         if any(_album(update) for update in updates):
             updates = await self._await_albums(updates)
         await self._store(updates, me)

@@ -62,6 +62,10 @@ class Sender:
         self._bot = bot
         self._moved: dict[int, int] = {}
 
+    def there(self, chat: int) -> int:
+        """The number a chat has by now."""
+        return self._moved.get(chat, chat)
+
     async def text(self, target: Target, part: TextPart, notes: list[str]) -> int:
         """Send a text; the new message's id."""
 
@@ -90,7 +94,10 @@ class Sender:
             )
 
         try:
-            await self._plainer(Form(target=target, part=part), attempt, notes)
+            await self._plainer(Form(target=target, part=part), attempt, notes, follow=False)
+        except ChatMigrated as error:
+            self._moved[target.chat] = error.new_chat_id
+            return False
         except BadRequest as error:
             kind = trouble(error)
             if kind is Trouble.EDIT_GONE:
@@ -158,36 +165,44 @@ class Sender:
     async def delete(self, target: Target, message_id: int) -> None:
         """Take a message away, if it can be: it may be gone, or too old to delete."""
         try:
-            await self._bot.delete_message(self._there(target.chat), message_id)
-        except BadRequest:
+            await self._bot.delete_message(self.there(target.chat), message_id)
+        except (BadRequest, ChatMigrated):
             return
 
     async def action(self, target: Target, action: str) -> None:
         await self._bot.send_chat_action(
-            self._there(target.chat), action, message_thread_id=target.thread
+            self.there(target.chat), action, message_thread_id=target.thread
         )
 
     async def draft(self, target: Target, draft_id: int, part: TextPart) -> None:
         await self._bot.send_message_draft(
-            self._there(target.chat), draft_id, part.text, entities=_entities(part.marks)
+            self.there(target.chat), draft_id, part.text, entities=_entities(part.marks)
         )
 
     async def _plainer(
-        self, form: Form, attempt: Callable[[Form], Awaitable[T]], notes: list[str]
+        self,
+        form: Form,
+        attempt: Callable[[Form], Awaitable[T]],
+        notes: list[str],
+        *,
+        follow: bool = True,
     ) -> T:
-        """Try, and after each refusal try without what was refused."""
-        form = replace(form, target=replace(form.target, chat=self._there(form.target.chat)))
+        """Try, and after each refusal try without what was refused. With `follow`, a group that
+        has moved is followed."""
+        form = replace(form, target=replace(form.target, chat=self.there(form.target.chat)))
         while True:
             try:
                 return await attempt(form)
             except TelegramError as error:
-                milder = self._milder(form, error, notes)
+                milder = self._milder(form, error, notes, follow=follow)
                 if milder is None:
                     raise
                 form = milder
 
-    def _milder(self, form: Form, error: TelegramError, notes: list[str]) -> Form | None:
-        if isinstance(error, ChatMigrated):
+    def _milder(
+        self, form: Form, error: TelegramError, notes: list[str], *, follow: bool
+    ) -> Form | None:
+        if isinstance(error, ChatMigrated) and follow:
             return self._follow(form, error.new_chat_id)
         if not isinstance(error, BadRequest):
             return None
@@ -204,9 +219,6 @@ class Sender:
             return None
         self._moved[form.target.chat] = chat
         return replace(form, target=Target(chat=chat))
-
-    def _there(self, chat: int) -> int:
-        return self._moved.get(chat, chat)
 
 
 def _without(form: Form, kind: Trouble) -> Form:

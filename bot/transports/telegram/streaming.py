@@ -12,7 +12,7 @@ from telegram.error import BadRequest, RetryAfter, TelegramError
 
 from bot.transports.base import Letter
 from bot.transports.telegram.errors import Trouble, reason, seconds, trouble
-from bot.transports.telegram.placement import read_placed
+from bot.transports.telegram.placement import Shown, read_placed
 from bot.transports.telegram.sending import Sender, Target
 from cards.render.telegram import Keyboard, TextPart, render, render_markdown
 from cards.words import words_for
@@ -50,6 +50,7 @@ class _Stream:
     message_id: str
     newest: str = ""
     shown: str = ""
+    touched: bool = False
     news: asyncio.Event = field(default_factory=asyncio.Event)
     sending: asyncio.Lock = field(default_factory=asyncio.Lock)
     task: asyncio.Task[None] | None = None
@@ -72,24 +73,27 @@ class Streams:
         """Take the newest text; it is shown when the pace allows."""
         stream = self._streams.get(letter.outbox_id)
         if stream is None:
-            stream = self._streams[letter.outbox_id] = _open(letter, target)
+            there = self._sender.there(target.chat)
+            stream = self._streams[letter.outbox_id] = _open(letter, target, there)
             stream.task = asyncio.create_task(
                 self._run(stream), name=f"telegram stream {letter.outbox_id}"
             )
         stream.newest = markdown
         stream.news.set()
 
-    async def finish(self, outbox_id: OutboxId) -> str:
-        """End a stream before the finished text is shown; the message it wrote in, or nothing."""
+    async def finish(self, outbox_id: OutboxId) -> Shown | None:
+        """End a stream before the finished text is shown; the message it wrote in, if any."""
         stream = self._streams.pop(outbox_id, None)
         if stream is None or stream.task is None:
-            return ""
+            return None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORDS), stream.sending:
                 stream.task.cancel()
         stream.task.cancel()
         await asyncio.wait([stream.task])
-        return stream.message_id if stream.shown else ""
+        if not (stream.message_id and stream.touched):
+            return None
+        return Shown(message_id=stream.message_id, chat=self._sender.there(stream.target.chat))
 
     async def close(self) -> None:
         for outbox_id in list(self._streams):
@@ -137,6 +141,7 @@ class Streams:
 
     async def _write(self, stream: _Stream, part: TextPart) -> None:
         shown = TextPart(text=part.text, marks=part.marks, keyboard=stream.keyboard)
+        stream.touched = True
         if stream.message_id:
             message_id = int(stream.message_id)
             if await self._sender.edit(stream.target, message_id, shown, []):
@@ -149,8 +154,9 @@ class Streams:
         return self._pace.private if stream.private else self._pace.group
 
 
-def _open(letter: Letter, target: Target) -> _Stream:
-    texts = [one.message_id for one in read_placed(letter.placed) if one.is_text]
+def _open(letter: Letter, target: Target, there: int) -> _Stream:
+    placed = read_placed(letter.placed, target.chat)
+    texts = [one.message_id for one in placed if one.is_text and one.chat == there]
     words = words_for(letter.chat.settings.language or Language.ENGLISH)
     parts = render(letter.card, words).parts
     keyboards = [part.keyboard for part in parts if isinstance(part, TextPart)]
