@@ -55,13 +55,13 @@ class Delivery:
         cardkit: CardKit,
         media: Media,
         now: Callable[[], float],
-        on_scope: Callable[[FeishuError], None],
+        on_cardkit: Callable[[FeishuError | None], None],
     ) -> None:
         self._posting = posting
         self._cardkit = cardkit
         self._media = media
         self._now = now
-        self._on_scope = on_scope
+        self._on_cardkit = on_cardkit
         self._unsent: dict[str, str] = {}
         self._cardkit_off_until = 0.0
 
@@ -138,6 +138,7 @@ class Delivery:
                     raise
                 self._rest(error)
                 return None
+            self._on_cardkit(None)
         content = {"type": "card", "data": {"card_id": card_id}}
         message_id = await self._post(shown, "interactive", content, uuid, reply_to)
         self._unsent.pop(uuid, None)
@@ -149,8 +150,7 @@ class Delivery:
     def _rest(self, error: FeishuError) -> None:
         log.warning("feishu: no CardKit, cards are patched instead: %s", error)
         self._cardkit_off_until = self._now() + _CARDKIT_REST
-        if error.kind is Kind.SCOPE:
-            self._on_scope(error)
+        self._on_cardkit(error)
 
     async def _post(
         self, shown: Shown, kind: str, content: CardJson, uuid: str, reply_to: str

@@ -9,6 +9,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,6 +30,7 @@ from bot.transports.feishu.media import Media
 from bot.transports.feishu.placement import Part, PartKind, Placement, read_placement
 from bot.transports.feishu.posting import Posting
 from bot.transports.feishu.streams import Streams
+from bot.transports.feishu.troubles import Area, Troubles
 from cards.render.feishu.card import ANSWER, summary
 from storage.records.messages import OutboxId, Placed, RemoteFile
 from storage.records.people import Channel, Chat
@@ -36,6 +39,8 @@ log = logging.getLogger(__name__)
 
 _TIMEOUT = httpx.Timeout(20.0, connect=8.0)
 _REMEMBERED = 500
+# The delivery paces letters; the parts of one are ours to pace. Five a second are allowed.
+_PART_PACE = 0.25
 
 
 class FeishuTransport:
@@ -58,7 +63,8 @@ class FeishuTransport:
         jitter: Callable[[], float] = random.random,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._intake = intake
+        self._troubles = Troubles(partial(intake.alert, self.channel))
+        self._pause = pause
         loopback = urlsplit(domain).hostname in ("127.0.0.1", "::1", "localhost")
         self._client = httpx.AsyncClient(
             base_url=domain.rstrip("/"), timeout=_TIMEOUT, trust_env=not loopback
@@ -74,16 +80,16 @@ class FeishuTransport:
             cardkit=self._cardkit,
             media=self._media,
             now=now,
-            on_scope=self._tell_scope,
+            on_cardkit=self._note_cardkit,
         )
         self._arrivals = Arrivals(intake=intake, posting=posting)
         self._streams = Streams(cardkit=self._cardkit, opened=self._open_stream, pause=pause)
-        self._places: OrderedDict[OutboxId, Placed] = OrderedDict()
+        self._places: OrderedDict[OutboxId, tuple[int, Placed]] = OrderedDict()
         self._connection = LongConnection(
             prepare=self._identify,
             discover=self._api.discover,
             handle=self._arrivals.handle,
-            alert=self._alert,
+            alert=partial(self._troubles.note, Area.LINK),
             domain=domain,
             pause=pause,
             jitter=jitter,
@@ -100,23 +106,31 @@ class FeishuTransport:
         await self._connection.run()
 
     async def deliver(self, letter: Letter) -> base.Delivery:
+        placement = self._placement(letter)
+        changing = bool(placement.parts)
         try:
             typed = await self._streams.end(letter.outbox_id)
-            placed = letter.placed or self._places.get(letter.outbox_id)
-            placement = read_placement(placed)
+            if typed:
+                placement = self._placement(letter)
             shown = await self._delivery.prepare(letter, placement)
             if typed:
                 await self._settle(typed, shown)
             await self._show(shown, placement)
             await self._delivery.send_files(shown, placement)
         except (FeishuError, Broken) as error:
+            if placement.parts:
+                # What is out already is changed by the next try, not sent again.
+                self._keep(letter, placement)
             self._notice(error)
-            raise translate(error, repeatable=letter.placed is not None) from error
-        placed = self._keep(letter.outbox_id, placement)
+            raise translate(error, repeatable=changing) from error
+        self._troubles.note(Area.SENDING, "")
+        placed = self._keep(letter, placement)
         return base.Delivery(placed=placed, degraded=tuple(shown.degraded))
 
     async def stream(self, letter: Letter, markdown: str) -> None:
-        self._streams.offer(letter, markdown)
+        known = self._places.get(letter.outbox_id)
+        if known is None or letter.revision >= known[0]:
+            self._streams.offer(letter, markdown)
 
     async def typing(self, chat: Chat) -> None:
         try:
@@ -138,6 +152,7 @@ class FeishuTransport:
     async def _show(self, shown: Shown, placement: Placement) -> None:
         """Change what is there, send what is new, take back what is too many."""
         had = placement.parts
+        anew = bool(had)
         try:
             for index in range(min(len(had), len(shown.parts))):
                 had[index] = await self._replace_part(shown, index, had[index])
@@ -150,7 +165,7 @@ class FeishuTransport:
             await self._posting.take_back(extra.message_id)
         del had[len(shown.parts) :]
         for index in range(len(had), len(shown.parts)):
-            had.append(await self._send_part(shown, index))
+            had.append(await self._send_part(shown, index, anew=anew))
 
     async def _replace_part(self, shown: Shown, index: int, part: Part) -> Part:
         try:
@@ -159,30 +174,36 @@ class FeishuTransport:
             if error.kind is not Kind.NO_EDIT:
                 raise
         # Texts can be edited twenty times only: after that there is a new one.
-        fresh = await self._send_part(shown, index)
+        fresh = await self._send_part(shown, index, anew=True)
         await self._posting.take_back(part.message_id)
         return fresh
 
-    async def _send_part(self, shown: Shown, index: int) -> Part:
+    async def _send_part(self, shown: Shown, index: int, *, anew: bool = False) -> Part:
         letter = shown.letter
+        if index:
+            await self._pause(_PART_PACE)
         return await self._delivery.send(
             shown,
             index,
             # Where it stood before, the plain id was used up by what is gone now.
-            uuid=f"{letter.uuid}:{index}{':anew' if letter.placed else ''}",
-            reply_to="" if index or letter.placed else letter.reply_to,
+            uuid=f"{letter.uuid}:{index}{':anew' if anew else ''}",
+            reply_to="" if index or anew else letter.reply_to,
         )
+
+    def _placement(self, letter: Letter) -> Placement:
+        """Where the letter is: this process knows better than what was written down before."""
+        known = self._places.get(letter.outbox_id)
+        return read_placement(known[1] if known else letter.placed)
 
     # --- streaming --------------------------------------------------------------------------
 
     async def _open_stream(self, letter: Letter) -> str:
         """Make the letter's card an entity that is being streamed into, sending it if need be."""
-        placed = letter.placed or self._places.get(letter.outbox_id)
-        placement = read_placement(placed)
+        placement = self._placement(letter)
         shown = await self._delivery.prepare(letter, placement, streaming=True)
         if not placement.parts:
             placement.parts.append(await self._send_part(shown, 0))
-            self._keep(letter.outbox_id, placement)
+            self._keep(letter, placement)
             part = placement.parts[0]
             return part.card_id if part.kind is PartKind.ENTITY else ""
         part = placement.parts[0]
@@ -191,12 +212,16 @@ class FeishuTransport:
         card_id = part.card_id or await self._cardkit.convert(part.message_id)
         self._cardkit.adopt(card_id, part.sequence)
         await self._cardkit.update(card_id, shown.parts[0])
+        placement.parts[0] = replace(part, kind=PartKind.ENTITY, card_id=card_id)
+        self._keep(letter, placement)
         return card_id
 
-    def _keep(self, outbox_id: OutboxId, placement: Placement) -> Placed:
+    def _keep(self, letter: Letter, placement: Placement) -> Placed:
         """Remember the place: a stream and a delivery must find what the other one sent, though
         the letter they hold may have been written down before that."""
-        placed = self._places[outbox_id] = placement.placed()
+        placed = placement.placed()
+        self._places[letter.outbox_id] = (letter.revision, placed)
+        self._places.move_to_end(letter.outbox_id)
         if len(self._places) > _REMEMBERED:
             self._places.popitem(last=False)
         return placed
@@ -232,14 +257,15 @@ class FeishuTransport:
         """Trouble that only an operator can end."""
         if isinstance(error, FeishuError):
             if error.kind is Kind.QUOTA:
-                self._alert("quota")
+                self._troubles.note(Area.SENDING, "quota")
             elif error.kind is Kind.SCOPE:
-                self._tell_scope(error)
+                self._troubles.note(Area.SENDING, "scope", {"detail": error.msg[:200]})
             elif error.kind is Kind.CREDENTIALS:
-                self._alert("credentials", code=error.code)
+                self._troubles.note(Area.SENDING, "credentials", {"code": error.code})
 
-    def _tell_scope(self, error: FeishuError) -> None:
-        self._alert("scope", detail=error.msg[:200])
-
-    def _alert(self, key: str, **facts: object) -> None:
-        self._intake.alert(self.channel, key, **facts)
+    def _note_cardkit(self, error: FeishuError | None) -> None:
+        """Cards are patched, and look nearly as good, while CardKit is not granted."""
+        if error is None:
+            self._troubles.note(Area.CARDS, "")
+        elif error.kind is Kind.SCOPE:
+            self._troubles.note(Area.CARDS, "scope", {"detail": error.msg[:200]})

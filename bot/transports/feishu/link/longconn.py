@@ -56,7 +56,7 @@ class LongConnection:
         prepare: Callable[[], Awaitable[None]],
         discover: Callable[[], Awaitable[dict[str, Any]]],
         handle: Handle,
-        alert: Callable[..., None],
+        alert: Callable[[str, Mapping[str, object]], None],
         domain: str,
         pause: Callable[[float], Awaitable[None]],
         jitter: Callable[[], float],
@@ -107,7 +107,7 @@ class LongConnection:
     def _failed(self, refusal: Refusal) -> None:
         if refusal.key and refusal.key != self._told:
             self._told = refusal.key
-            self._alert(refusal.key, **refusal.facts)
+            self._alert(refusal.key, refusal.facts)
         log.warning("feishu: no long connection: %s", refusal)
 
     def _unreachable(self, error: Exception) -> Refusal:
@@ -151,7 +151,7 @@ class LongConnection:
         ) as connection:
             log.info("feishu: connected")
             self._told = ""
-            self._alert("")
+            self._alert("", {})
             pinging = asyncio.create_task(self._ping(connection, endpoint.service))
             try:
                 async for data in connection:
@@ -212,7 +212,7 @@ def _refusal(error: FeishuError) -> Refusal:
     if error.code == _TOO_MANY_CONNECTIONS:
         return Refusal("connections")
     if error.code in _BUSY or error.kind in (Kind.SERVER, Kind.CHANNEL_RATE):
-        return Refusal("")
+        return Refusal("", code=error.code)
     if error.kind is Kind.CREDENTIALS:
         return Refusal("credentials", code=error.code)
     if error.kind is Kind.SCOPE:

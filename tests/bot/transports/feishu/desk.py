@@ -133,7 +133,7 @@ class Desk:
         return letter, await self.show(letter)
 
 
-def next_revision(letter: Letter, card: Card, placed: Placed) -> Letter:
+def next_revision(letter: Letter, card: Card, placed: Placed | None) -> Letter:
     revision = letter.revision + 1
     uuid = f"{letter.uuid.rpartition('-')[0]}-{revision}"
     return replace(letter, card=card, placed=placed, revision=revision, uuid=uuid)

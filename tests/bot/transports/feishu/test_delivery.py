@@ -159,6 +159,7 @@ async def test_a_message_that_is_gone_is_sent_anew(idle: Desk, chat: Chat) -> No
 
 async def test_a_placement_of_unknown_shape_is_still_a_card(idle: Desk, chat: Chat) -> None:
     letter, delivery = await idle.post(chat, plain("one"))
+    idle.transport._places.clear()
     odd = Placed(message_ids=delivery.placed.message_ids, state={"parts": [7, {"k": "x"}]})
 
     await idle.show(next_revision(letter, plain("two"), odd))
@@ -320,6 +321,40 @@ def test_every_kind_has_a_delivery_error() -> None:
         error = FeishuError(code, "", status=500 if kind is Kind.SERVER else 400)
         assert error.kind is kind
         assert isinstance(translate(error), DeliveryError)
+
+
+async def test_trouble_is_taken_back_when_it_is_over(desk: Desk) -> None:
+    chat = desk.fs.p2p(desk.fs.user("Anna"))
+    await desk.intake.until(lambda: desk.intake.alerts)
+    desk.fs.misbehave("POST", SEND, error=quota_used_up())
+    with pytest.raises(RateLimited):
+        await desk.post(chat, plain("x"))
+
+    await desk.fs.long.drop()
+    await desk.fs.until(lambda: desk.fs.long.accepted == 2)
+    assert [key for key, _ in desk.intake.alerts] == ["", "quota"]
+    await desk.post(chat, plain("y"))
+
+    assert [key for key, _ in desk.intake.alerts] == ["", "quota", ""]
+
+
+async def test_parts_that_are_out_are_not_sent_again(idle: Desk, chat: Chat) -> None:
+    long = "\n".join(f"line {number} " + "字" * 60 for number in range(300))
+    letter = idle.letter(chat, plain(long))
+    idle.fs.misbehave("POST", SEND)  # the first part goes through
+    idle.fs.misbehave("POST", SEND, error=rate_limited(2))
+
+    with pytest.raises(RateLimited):
+        await idle.show(letter)
+    newer = next_revision(letter, plain(f"first\n{long}"), None)
+    idle.fs.advance(2)
+    await idle.show(newer)
+
+    shown = [message.text for message in chat.from_bot]
+    assert shown[0].startswith("first")
+    assert sum(text.count("line 1 ") for text in shown) == 1
+    assert "line 299 " in shown[-1]
+    assert idle.quick.pauses.count(0.25) >= 2
 
 
 # --- broken lines and tokens ----------------------------------------------------------------

@@ -50,7 +50,7 @@ async def test_a_stream_may_come_before_the_first_delivery(idle: Desk, chat: Cha
     letter = idle.letter(chat, answer(""))
 
     await typed(idle, chat, letter, "Hello")
-    final = next_revision(letter, answer("Hello there"), None)  # type: ignore[arg-type] # unplaced
+    final = next_revision(letter, answer("Hello there"), None)
     delivery = await idle.show(final)
 
     assert [message.text for message in chat.from_bot] == ["Hello there"]
@@ -155,6 +155,19 @@ async def test_an_update_waits_until_a_press_is_answered(desk: Desk) -> None:
     assert shown.toast == "Paused"
     assert "50%" in chat.from_bot[0].text
     assert 0.3 in desk.quick.pauses
+
+
+async def test_text_that_comes_after_the_final_answer_is_not_shown(idle: Desk, chat: Chat) -> None:
+    letter, delivery = await idle.post(chat, answer("…"))
+    await typed(idle, chat, letter, "one")
+    await idle.show(next_revision(letter, answer("final"), delivery.placed))
+    requests = len(idle.fs.requests)
+
+    await idle.transport.stream(letter, "late")
+    await idle.transport._streams.close()
+
+    assert len(idle.fs.requests) == requests
+    assert chat.from_bot[0].text == "final"
 
 
 async def test_a_shutdown_ends_typing(idle: Desk, chat: Chat) -> None:
