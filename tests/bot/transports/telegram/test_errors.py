@@ -56,7 +56,9 @@ def family(kind: type[foreign.TelegramError]) -> set[type[foreign.TelegramError]
 
 
 def test_every_error_of_the_library_has_a_sample() -> None:
-    assert set(SAMPLES) == family(foreign.TelegramError)
+    known = {kind for kind in family(foreign.TelegramError) if kind.__module__ == foreign.__name__}
+
+    assert set(SAMPLES) == known
 
 
 @pytest.mark.parametrize("kind", SAMPLES, ids=lambda kind: kind.__name__)
