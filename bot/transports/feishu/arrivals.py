@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -37,6 +37,7 @@ class Arrivals:
         self._order: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._private: dict[str, str] = {}
         self._titles: dict[str, str] = {}
+        self._names: dict[str, str] = {}
         self.bot_id = ""
 
     async def handle(self, payload: bytes) -> Mapping[str, Any] | None:
@@ -76,18 +77,28 @@ class Arrivals:
             if private and sender.open_id:
                 self._private[sender.open_id] = info.chat_id
             content = read_content(info, self.bot_id)
+            # Together, so that all of it costs no more time than one may.
+            title, name, addressed = await asyncio.gather(
+                self._title("" if private else info.chat_id),
+                self._name(sender.open_id),
+                self._addressed(info),
+            )
             incoming = MessageIn(
                 place=Place(
                     channel=Channel.FEISHU,
                     chat=info.chat_id,
                     kind=ChatKind.PRIVATE if private else ChatKind.GROUP,
                     thread=(info.root_id or info.message_id) if info.thread_id else "",
-                    title="" if private else await self._title(info.chat_id),
+                    title=title,
                 ),
-                sender=Sender(external_id=sender.open_id, is_bot=event.sender.sender_type == "app"),
+                sender=Sender(
+                    external_id=sender.open_id,
+                    name=name,
+                    is_bot=event.sender.sender_type == "app",
+                ),
                 message_id=info.message_id,
                 text=content.text,
-                addressed=private or await self._addressed(info),
+                addressed=addressed,
                 sent_at=_when(info.create_time),
                 attachments=content.files,
                 reply_to=info.parent_id or "",
@@ -105,6 +116,8 @@ class Arrivals:
 
     async def _addressed(self, info: events.MessageInfo) -> bool:
         """Only a mention of the bot itself, or an answer to it, is meant for it."""
+        if info.chat_type == "p2p":
+            return True
         if any(mention.id.open_id == self.bot_id for mention in info.mentions or []):
             return True
         if not info.parent_id:
@@ -115,18 +128,18 @@ class Arrivals:
         return False
 
     async def _title(self, chat_id: str) -> str:
-        if chat_id not in self._titles:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_UP):
-                    self._titles[chat_id] = await self._posting.chat_title(chat_id)
-        return self._titles.get(chat_id, "")
+        return await _known(self._titles, chat_id, self._posting.chat_title)
+
+    async def _name(self, open_id: str) -> str:
+        return await _known(self._names, open_id, self._posting.person_name)
 
     async def _entered(self, event: events.EnteredEvent) -> None:
         """Fires at every opening of the chat: the key makes it count once."""
         open_id = event.operator_id.open_id
         self._private[open_id] = event.chat_id
         place = Place(channel=Channel.FEISHU, chat=event.chat_id, kind=ChatKind.PRIVATE)
-        incoming = EntryIn(place=place, sender=Sender(external_id=open_id))
+        sender = Sender(external_id=open_id, name=await self._name(open_id))
+        incoming = EntryIn(place=place, sender=sender)
         await self._intake.accept(incoming, dedupe=f"entered:{event.chat_id}")
 
     async def _added(self, event: events.AddedEvent, event_id: str) -> None:
@@ -179,6 +192,15 @@ class Arrivals:
             log.exception("feishu: a press could not be handled")
             return _generic("failed", good=False)
         return {"toast": {"type": _tone(toast), "content": toast.text}}
+
+
+async def _known(known: dict[str, str], key: str, ask: Callable[[str], Awaitable[str]]) -> str:
+    """What the platform says about it, asked once; nothing if it does not say so in time."""
+    if key and key not in known:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LOOK_UP):
+                known[key] = await ask(key)
+    return known.get(key, "")
 
 
 def _tone(toast: Toast) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from bot.transports.base import Letter
@@ -81,13 +83,16 @@ class Delivery:
                         raise
                     notes.append(f"image: refused with {error.code}")
         words = words_for(letter.chat.settings.language or Language.ENGLISH)
-        made = render(
+        draw = partial(
+            render,
             letter.card,
             words,
-            images=placement.images,
+            images=dict(placement.images),
             mark=mark_for(letter.chat),
             streaming=streaming,
         )
+        # A long text would be felt by everybody else on the loop.
+        made = await asyncio.to_thread(draw) if _is_long(letter.card) else draw()
         shown = Shown(letter, made, words)
         shown.degraded.extend(notes)
         return shown
@@ -222,6 +227,10 @@ class Delivery:
             placement.files[block.path] = await self._post(
                 shown, "file", {"file_key": key}, uuid, ""
             )
+
+
+def _is_long(card: Card) -> bool:
+    return sum(len(block.markdown) for block in card.blocks if isinstance(block, Text)) > _TEXT
 
 
 # "The schema may not change": what a patch is told about a card that became an entity.

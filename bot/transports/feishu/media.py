@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from bot.transports.base import TooLarge
-from bot.transports.feishu.api import FeishuApi, Upload, segment
+from bot.transports.feishu.api import Download, FeishuApi, Upload, segment
 from bot.transports.feishu.errors import FeishuError
 from storage.records.messages import RemoteFile
 
@@ -62,8 +62,7 @@ class Media:
         found = await self._api.download(
             f"/im/v1/messages/{message}/resources/{key}", {"type": reference["type"]}, MAX_FETCH
         )
-        name = _named(file.name, found.kind)
-        return await asyncio.to_thread(_write, into, name, found.data)
+        return await asyncio.to_thread(_write, into, file.name, found)
 
     async def _upload(self, path: str, upload: Upload, key: str) -> str:
         answer = await self._api.call("POST", path, upload=upload)
@@ -96,15 +95,16 @@ def _named(name: str, kind: str) -> str:
     return safe + (mimetypes.guess_extension(kind.partition(";")[0].strip()) or "")
 
 
-def _write(into: Path, name: str, data: bytes) -> Path:
+def _write(into: Path, wanted: str, found: Download) -> Path:
     into.mkdir(parents=True, exist_ok=True)
+    name = _named(wanted, found.kind)
     stem, ending = Path(name).stem, Path(name).suffix
     number = 1
     while True:
         target = into / (name if number == 1 else f"{stem}-{number}{ending}")
         try:
             with target.open("xb") as out:
-                out.write(data)
+                out.write(found.data)
         except FileExistsError:
             number += 1
         else:

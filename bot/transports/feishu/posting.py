@@ -105,6 +105,15 @@ class Posting:
             return ""
         return str((answer.get("data") or {}).get("name") or "")
 
+    async def person_name(self, open_id: str) -> str:
+        """Needs a scope of its own; without it people go by their ids."""
+        path = f"/contact/v3/users/{segment(open_id)}"
+        try:
+            answer = await self._api.call("GET", path, params={"user_id_type": "open_id"})
+        except (FeishuError, Broken):
+            return ""
+        return str(((answer.get("data") or {}).get("user") or {}).get("name") or "")
+
     def heard(self, chat_id: str, message_id: str) -> None:
         """The chat's newest message from a person, for `seen`."""
         self._last_heard[chat_id] = message_id

@@ -169,6 +169,7 @@ def _routes(fs: FeishuEmulator) -> list[tuple[str, str, Route]]:
         ("GET", f"{im}/images/{{}}", lambda _, key: media.image(key)),
         ("POST", f"{im}/files", data(media.upload_file)),
         ("GET", f"{im}/chats/{{}}", data(lambda _, cid: messages.chat(cid))),
+        ("GET", "/open-apis/contact/v3/users/{}", data(lambda _, uid: messages.person(uid))),
         ("POST", f"{kit}/id_convert", data(cards.convert)),
         ("POST", kit, data(cards.create)),
         ("PUT", f"{kit}/{{}}", data(cards.update)),

@@ -10,11 +10,11 @@ from typing import Any
 
 CONTROL, DATA = 0, 1
 SERVICE_ID = 33554678
-_BARE = ("lark_oapi", "lark_oapi.ws")
+_BARE = ("lark_oapi", "lark_oapi.ws", "lark_oapi.ws.pb", "lark_oapi.ws.pb.google")
 
 
 def _frame_class() -> Any:
-    """Stand-ins for the two parent packages live only while the module is imported, so that a
+    """Stand-ins for the parent packages live only while the module is imported, so that a
     later full import of the SDK is an ordinary one."""
     added = []
     for name in _BARE:

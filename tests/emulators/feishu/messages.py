@@ -265,6 +265,11 @@ class Messages:
             return {"id": self._app_id, "id_type": "app_id", "sender_type": "app"}
         return {"id": message.sender_id, "id_type": "open_id", "sender_type": "user"}
 
+    def person(self, open_id: str) -> dict[str, Any]:
+        if open_id not in self._world.people:
+            raise ApiError(99992351, "The request you send is not a valid {open_id} or not exists")
+        return {"user": {"open_id": open_id, "name": self._world.people[open_id]}}
+
     def find(self, message_id: str) -> Message:
         message = self._world.messages.get(message_id)
         if message is None:

@@ -10,6 +10,7 @@ import pytest
 from storage.records.messages import AttachmentKind, EntryIn
 from storage.records.people import ChatKind
 from tests.bot.transports.feishu.desk import TOKEN, Desk, plain, task
+from tests.emulators.feishu.faults import scope_missing
 from tests.emulators.feishu.presses import CallbackFailed
 from tests.emulators.feishu.server import FeishuEmulator
 from tests.emulators.feishu.world import Message
@@ -29,10 +30,27 @@ async def test_a_private_message_is_stored_and_acknowledged(desk: Desk) -> None:
 
     assert (got.text, got.message_id, got.addressed) == ("hello", sent.message_id, True)
     assert got.place.kind is ChatKind.PRIVATE
-    assert got.sender.external_id == anna.open_id
+    assert (got.sender.external_id, got.sender.name) == (anna.open_id, "Anna")
     assert abs(got.sent_at.timestamp() * 1000 - sent.created_ms) < 1
     assert sent.push is not None
     assert (await sent.push.acked)["code"] == 200
+
+
+async def test_names_and_titles_that_cannot_be_had_hold_up_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.transports.feishu.arrivals._LOOK_UP", 0.02)
+    fs = desk.fs
+    held = asyncio.Event()
+    fs.misbehave("GET", "/im/v1/chats/", gate=held, times=9)
+    fs.misbehave("GET", "/contact/v3/users/", error=scope_missing("contact:user.base:readonly"))
+
+    await fs.user("Anna").says(fs.group("team"), "hi", mentions=["bot"])
+    got = await desk.intake.message()
+    held.set()
+
+    assert (got.place.title, got.sender.name, got.addressed) == ("", "", True)
+    assert [key for key, _ in desk.intake.alerts if key] == []
 
 
 async def test_the_same_message_pushed_again_is_handled_once(desk: Desk) -> None:

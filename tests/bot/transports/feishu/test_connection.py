@@ -22,7 +22,7 @@ from bot.transports.feishu.link.sdk import decode_error, frame_class
 frame_class()
 decode_error()
 print([name for name in sys.modules if name.startswith(("lark_oapi.api", "lark_oapi.ws.client",
-       "lark_oapi.event", "requests", "lark_oapi.channel"))])
+       "lark_oapi.event", "requests", "lark_oapi.channel", "pkg_resources"))])
 """
 
 
