@@ -66,27 +66,31 @@ class Poller:
 
     async def run(self) -> None:
         """Receive for ever; every failure is an alert and another try."""
-        while True:
-            try:
-                await self._round()
-            except RetryAfter as error:
-                await self.sleep(seconds(error))
-            except TelegramError as error:
-                await self.sleep(self._complain(error))
-            except TimeoutError:
-                self._say("stalled", seconds=round(self.pace.poll + self.pace.stall))
-                await self.client.reopen_polling()
-            else:
-                self._failures = 0
-                self._say("")
+        async with asyncio.TaskGroup() as background:
+            while True:
+                await self._guarded_round(background)
 
-    async def _round(self) -> None:
+    async def _guarded_round(self, background: asyncio.TaskGroup) -> None:
+        try:
+            await self._round(background)
+        except RetryAfter as error:
+            await self.sleep(seconds(error))
+        except TelegramError as error:
+            await self.sleep(self._complain(error))
+        except TimeoutError:
+            self._say("stalled", seconds=round(self.pace.poll + self.pace.stall))
+            await self.client.reopen_polling()
+        else:
+            self._failures = 0
+            self._say("")
+
+    async def _round(self, background: asyncio.TaskGroup) -> None:
         me = self._me or await self._connect()
         # After trouble a short look first: the all-clear should not wait for a message.
         updates = await self._fetch(0 if self._failures or self._alert else self.pace.poll)
         if any(_album(update) for update in updates):
             updates = await self._await_albums(updates)
-        await self._store(updates, me)
+        await self._store(updates, me, background)
         # After an empty answer everything is confirmed. Starting from nothing again keeps a
         # restart of Telegram's numbering from hiding updates behind an old offset.
         self._offset = max((u.update_id + 1 for u in updates), default=0)
@@ -139,7 +143,9 @@ class Poller:
                 break
         return updates
 
-    async def _store(self, updates: Sequence[Update], me: Me) -> None:
+    async def _store(
+        self, updates: Sequence[Update], me: Me, background: asyncio.TaskGroup
+    ) -> None:
         """Hand everything in, messages in order; returns when all is stored."""
         steps = [step for update in updates if (step := self._read(update, me))]
         async with asyncio.TaskGroup() as presses:
@@ -147,7 +153,7 @@ class Poller:
                 if isinstance(step, Arrived):
                     await self._accept(step)
                 else:
-                    presses.create_task(self.presses.take(step), name="telegram press")
+                    presses.create_task(self.presses.take(step, background), name="telegram press")
 
     def _read(self, update: Update, me: Me) -> Arrived | CallbackQuery | None:
         if update.callback_query:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 
@@ -10,7 +11,6 @@ from telegram import (
     CallbackQuery,
     InlineKeyboardButton,
     InlineKeyboardMarkup,
-    MaybeInaccessibleMessage,
     Message,
 )
 from telegram.error import BadRequest, NetworkError, TelegramError
@@ -37,50 +37,49 @@ class Presses:
     intake: Intake
     patience: float
 
-    async def take(self, query: CallbackQuery) -> None:
-        """Handle one press to the end. Raises nothing but cancellation."""
+    async def take(self, query: CallbackQuery, background: asyncio.TaskGroup) -> None:
+        """Hand one press in; what only the person waits for goes on in the background.
+
+        Raises nothing but cancellation.
+        """
         words = _words(query)
-        toast = Toast(text=words("render.telegram.failed"), good=False)
+        if (query.data or "").endswith(CONFIRM_FIRST):
+            work, name = self._ask_again(query, words), "telegram confirm"
+        else:
+            toast = await self._hand_in(query, words)
+            work, name = self._answer(query, toast), "telegram answer"
+        background.create_task(work, name=name)
+
+    async def _hand_in(self, query: CallbackQuery, words: Words) -> Toast:
+        failed = Toast(text=words("render.telegram.failed"), good=False)
         try:
-            toast = await self._handle(query, words) or toast
+            press = _read_press(query)
+            if press is None:
+                return failed
+            return await self.intake.press(press, dedupe=query.id, patience=self.patience)
         except Exception:
             # Whatever went wrong behind the intake, the person must get an answer, and the
             # next press must get its turn.
             log.exception("A button press on Telegram failed")
+            return failed
+
+    async def _ask_again(self, query: CallbackQuery, words: Words) -> None:
+        """Change the button so that the next press acts, and say so."""
+        toast = Toast(text=words("render.telegram.failed"), good=False)
+        message = query.message
+        if isinstance(message, Message) and message.reply_markup:
+            label, armed = _armed(message.reply_markup, query.data or "", words)
+            toast = Toast(text=words("render.telegram.confirm", label=label))
+            try:
+                await self.bot.edit_message_reply_markup(
+                    message.chat.id, message.message_id, reply_markup=armed
+                )
+            except BadRequest as error:
+                log.debug("A button could not be armed: %s", error)  # pressed twice quickly
+            except TelegramError as error:
+                log.warning("A button could not be armed: %s", reason(error))
+                toast = Toast(text=words("render.telegram.failed"), good=False)
         await self._answer(query, toast)
-
-    async def _handle(self, query: CallbackQuery, words: Words) -> Toast | None:
-        data, message = query.data or "", query.message
-        if not data or message is None:
-            return None
-        if data.endswith(CONFIRM_FIRST):
-            return await self._ask_again(data, message, words)
-        press = _read_press(query, data, message)
-        if press is None:
-            return None
-        return await self.intake.press(press, dedupe=query.id, patience=self.patience)
-
-    async def _ask_again(
-        self, data: str, message: MaybeInaccessibleMessage, words: Words
-    ) -> Toast | None:
-        """Change the button so that the next press acts."""
-        if not isinstance(message, Message) or message.reply_markup is None:
-            return None
-        label = ""
-        rows: list[list[InlineKeyboardButton]] = []
-        for row in message.reply_markup.inline_keyboard:
-            rows.append([])
-            for button in row:
-                asked = button.callback_data == data
-                label = button.text if asked else label
-                rows[-1].append(_armed(button, data, words) if asked else button)
-        try:
-            await self.bot.edit_message_reply_markup(
-                message.chat.id, message.message_id, reply_markup=InlineKeyboardMarkup(rows)
-            )
-        except BadRequest as error:
-            log.debug("A button could not be armed: %s", error)  # pressed twice quickly
-        return Toast(text=words("render.telegram.confirm", label=label))
 
     async def _answer(self, query: CallbackQuery, toast: Toast) -> None:
         for _ in range(_ANSWER_TRIES):
@@ -98,14 +97,15 @@ class Presses:
             return
 
 
-def _read_press(
-    query: CallbackQuery, data: str, message: MaybeInaccessibleMessage
-) -> PressIn | None:
+def _read_press(query: CallbackQuery) -> PressIn | None:
+    message = query.message
+    if not query.data or message is None:
+        return None
     thread = thread_of(message) if isinstance(message, Message) else ""
     place = read_place(message.chat, thread)
     if place is None:
         return None
-    token, colon, index = data.partition(":")
+    token, colon, index = query.data.partition(":")
     return PressIn(
         place=place,
         sender=read_sender(query.from_user),
@@ -115,7 +115,22 @@ def _read_press(
     )
 
 
-def _armed(button: InlineKeyboardButton, data: str, words: Words) -> InlineKeyboardButton:
+def _armed(
+    keyboard: InlineKeyboardMarkup, data: str, words: Words
+) -> tuple[str, InlineKeyboardMarkup]:
+    """The label of the button with this data, and the keyboard where it acts when pressed."""
+    label = ""
+    rows: list[list[InlineKeyboardButton]] = []
+    for row in keyboard.inline_keyboard:
+        rows.append([])
+        for button in row:
+            asked = button.callback_data == data
+            label = button.text if asked else label
+            rows[-1].append(_acting(button, data, words) if asked else button)
+    return label, InlineKeyboardMarkup(rows)
+
+
+def _acting(button: InlineKeyboardButton, data: str, words: Words) -> InlineKeyboardButton:
     return InlineKeyboardButton(
         words("render.telegram.sure", label=button.text),
         callback_data=data.removesuffix(CONFIRM_FIRST),

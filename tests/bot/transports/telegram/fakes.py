@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bot.transports.base import Letter, Toast
+from bot.transports.base import Intake, Letter, Toast, Transport
 from bot.transports.telegram.polling import Pace
 from bot.transports.telegram.streaming import StreamPace
 from bot.transports.telegram.transport import TelegramTransport
@@ -102,6 +102,11 @@ class FakeSleep:
         if act is not None:
             await act()
         await asyncio.sleep(0)
+
+
+# Shapes the type checker compares.
+_TRANSPORT: type[Transport] = TelegramTransport
+_INTAKE: type[Intake] = FakeIntake
 
 
 def menu(language: Language) -> tuple[tuple[str, str], ...]:

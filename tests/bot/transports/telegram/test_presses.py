@@ -11,7 +11,7 @@ from cards.model import Button, Buttons, Confirm, Option, Select
 from tests.bot.transports.telegram.fakes import PAUSE, TOKEN, FakeIntake, letter
 from tests.emulators.telegram.chats import Chat
 from tests.emulators.telegram.emulator import TelegramEmulator
-from tests.emulators.telegram.mischief import DropBefore
+from tests.emulators.telegram.mischief import DropBefore, Hold, Mischief, RateLimit, ServerError
 from tests.emulators.telegram.people import User
 
 STOP = Buttons(
@@ -96,6 +96,21 @@ async def test_answering_survives_a_broken_connection(
     assert (await ada.presses(chat.last, "Pause")).text == "done"
 
 
+async def test_a_slow_answer_holds_nobody_up(
+    tg: TelegramEmulator, live: TelegramTransport, intake: FakeIntake, ada: User, chat: Chat
+) -> None:
+    hold = Hold()
+    tg.misbehave("answerCallbackQuery", hold)
+    await live.deliver(letter(chat, PAUSE))
+
+    ada.press(chat.last, "Pause")
+    await hold.entered.wait()
+    await ada.says(chat, "go on")
+
+    assert (await intake.message()).text == "go on"
+    hold.release()
+
+
 async def test_a_press_that_is_too_old_to_answer_still_counts(
     tg: TelegramEmulator, live: TelegramTransport, intake: FakeIntake, ada: User, chat: Chat
 ) -> None:
@@ -158,4 +173,17 @@ async def test_two_quick_presses_of_a_risky_button_only_ask(
     presses = [ada.press(card, "Stop") for _ in range(2)]
 
     assert [(await press.answer()).alert for press in presses] == [False, False]
+    assert intake.presses == []
+
+
+@pytest.mark.parametrize("trouble", [DropBefore(), ServerError(), RateLimit()], ids=str)
+async def test_a_question_that_cannot_be_asked_is_answered_and_acts_on_nothing(
+    tg: TelegramEmulator, live: TelegramTransport, intake: FakeIntake, chat: Chat, trouble: Mischief
+) -> None:
+    await live.deliver(letter(chat, STOP))
+    tg.misbehave("editMessageReplyMarkup", trouble)
+
+    answer = await tg.user(7, "Ada").presses(chat.last, "Stop")
+
+    assert answer.alert
     assert intake.presses == []
