@@ -1,0 +1,137 @@
+"""The real program as a subprocess, spoken to only from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\?token=\S+")
+_SHIFTBOSS = Path(sys.executable).parent / "shiftboss"
+_PATIENCE = 60.0
+
+
+@dataclass
+class Program:
+    """One data directory, and the process that runs on it now, if any."""
+
+    home: Path
+    settings: Mapping[str, str]
+    output: list[str] = field(default_factory=list)
+    _process: asyncio.subprocess.Process | None = None
+    _readers: list[asyncio.Task[None]] = field(default_factory=list)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+        return {
+            **kept,
+            "SHIFTBOSS_HOME": str(self.home),
+            "SHIFTBOSS_WEB_PORT": "0",
+            "PYTHONUNBUFFERED": "1",
+            **self.settings,
+        }
+
+    @property
+    def text(self) -> str:
+        """Everything it has printed and logged so far, over all its lives."""
+        return "\n".join(self.output)
+
+    @property
+    def address(self) -> str:
+        """The web chat's address with its token, as last printed."""
+        return str(_ADDRESS.findall(self.text)[-1])
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    async def start(self) -> None:
+        """Start it and wait until it says where its web chat is."""
+        known = len(_ADDRESS.findall(self.text))
+        await self._spawn()
+        async with asyncio.timeout(_PATIENCE):
+            while len(_ADDRESS.findall(self.text)) == known:
+                assert self._process is not None
+                if self._process.returncode is not None:
+                    raise AssertionError(f"it ended at once:\n{self.text}")
+                await asyncio.sleep(0.02)
+
+    async def kill(self) -> None:
+        """kill -9: no goodbye."""
+        assert self._process is not None
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self._ended()
+
+    async def stop(self) -> int:
+        """SIGTERM, as a service manager would; returns its exit status."""
+        assert self._process is not None
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGTERM)
+        return await self._ended()
+
+    async def run_to_end(self, *args: str) -> tuple[int, str]:
+        """Run another `shiftboss` command on the same home: its exit status and output."""
+        process = await asyncio.create_subprocess_exec(
+            _SHIFTBOSS,
+            *args,
+            env=self.environment,
+            cwd=self.home,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        async with asyncio.timeout(_PATIENCE):
+            printed, _ = await process.communicate()
+        return process.returncode or 0, printed.decode(errors="replace")
+
+    async def says(self, wanted: str) -> None:
+        """Wait until its output contains this."""
+        async with asyncio.timeout(_PATIENCE):
+            while wanted not in self.text:
+                await asyncio.sleep(0.02)
+
+    async def _spawn(self) -> None:
+        self.home.mkdir(parents=True, exist_ok=True)
+        self._process = await asyncio.create_subprocess_exec(
+            _SHIFTBOSS,
+            "run",
+            env=self.environment,
+            cwd=self.home,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        self._readers.append(asyncio.create_task(self._read(self._process)))
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        async for line in process.stdout:
+            self.output.append(line.decode(errors="replace").rstrip("\n"))
+
+    async def _ended(self) -> int:
+        assert self._process is not None
+        async with asyncio.timeout(_PATIENCE):
+            status = await self._process.wait()
+            await asyncio.gather(*self._readers)
+        self._readers.clear()
+        return status
+
+
+@asynccontextmanager
+async def program(home: Path, **settings: str) -> AsyncGenerator[Program, None]:
+    """Started, and killed at the end if it still runs."""
+    made = Program(home=home, settings=settings)
+    try:
+        await made.start()
+        yield made
+    finally:
+        if made._process is not None and made._process.returncode is None:
+            await made.kill()

@@ -1,0 +1,106 @@
+"""Starting and stopping, and what can keep the program from it."""
+
+from __future__ import annotations
+
+import socket
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.program import program
+
+_SHIFTBOSS = Path(sys.executable).parent / "shiftboss"
+
+
+async def test_a_fresh_home_starts_without_any_setting_and_stops_cleanly(tmp_path: Path) -> None:
+    async with program(tmp_path / "new" / "home") as shiftboss:
+        assert "/?token=" in shiftboss.address
+        assert await shiftboss.stop() == 0
+        assert "goes on at the next start" in shiftboss.text
+        assert "Traceback" not in shiftboss.text
+
+
+async def test_the_command_line_speaks_to_the_running_program(tmp_path: Path) -> None:
+    async with program(tmp_path) as shiftboss:
+        status, said = await shiftboss.run_to_end("say", "/help")
+        assert (status, "/run" in said) == (0, True)
+        status, said = await shiftboss.run_to_end("pair", "NOSUCHCD")
+        assert status == 0
+        assert said.strip()
+
+
+async def test_a_second_program_on_the_same_home_says_so_and_exits(tmp_path: Path) -> None:
+    async with program(tmp_path) as shiftboss:
+        status, said = await shiftboss.run_to_end("run")
+
+        assert status == 2
+        assert f"process {shiftboss.pid}" in said
+        assert (await shiftboss.run_to_end("say", "/list"))[0] == 0
+
+
+async def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = refused(tmp_path, SHIFTBOSS_WEB_PORT=str(port))
+
+    assert str(port) in said
+
+
+def test_a_home_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+
+    assert "SHIFTBOSS_HOME" in refused(tmp_path / "file" / "home")
+
+
+def test_corrupt_yaml_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "shiftboss.yaml").write_text("slots: [")
+
+    assert "shiftboss.yaml" in refused(tmp_path)
+
+
+def test_a_database_from_a_newer_version_is_refused_untouched(tmp_path: Path) -> None:
+    path = tmp_path / "shiftboss.db"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE alembic_version (version_num TEXT)")
+        db.execute("INSERT INTO alembic_version VALUES ('9999')")
+    before = path.read_bytes()
+
+    assert "newer" in refused(tmp_path)
+    assert path.read_bytes() == before
+
+
+def test_something_that_is_no_database_is_refused_untouched(tmp_path: Path) -> None:
+    path = tmp_path / "shiftboss.db"
+    path.write_bytes(b"this is not a database, whatever it is called" * 100)
+    before = path.read_bytes()
+
+    assert refused(tmp_path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("command", [("say", "hi"), ("pair", "CODE")])
+def test_without_a_running_program_the_command_line_says_what_to_start(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    assert "shiftboss run" in refused(tmp_path, *command)
+
+
+def refused(home: Path, *command: str, **settings: str) -> str:
+    """What it prints when it does not start: short, no traceback, and exit status 2."""
+    environment = {"SHIFTBOSS_HOME": str(home), "SHIFTBOSS_WEB_PORT": "0", **settings}
+    done = subprocess.run(
+        [_SHIFTBOSS, *(command or ("run",))],
+        env=environment,
+        cwd=home.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) <= 3
+    return done.stderr
