@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 from cards.model import Card
@@ -167,6 +168,10 @@ async def _tell_stranger(request: Request, approval: Approval) -> None:
         key=f"paired:{approval.id}",
         urgency=Urgency.ANSWER,
     )
+    chat = await request.services.people.chat(approval.chat_id)
+    if admitted and chat.settings.language:
+        # It stood in for the person's own, which what they write tells from now on.
+        await request.services.people.adjust(chat, replace(chat.settings, language=None))
 
 
 async def _decider(request: Request, approval: Approval) -> str:

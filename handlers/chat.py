@@ -127,7 +127,10 @@ def _answer(request: Request, answered: Answered) -> Card:
     proposal = answered.proposal
     if proposal is None:
         notes = (*answered.notes, *((words("talk.interrupted"),) if answered.interrupted else ()))
-        return answer_card(answered.text, notes=notes, files=answered.files, sizes=answered.sizes)
+        text = answered.text
+        if not (text.strip() or answered.files or notes):
+            text = words("talk.no_answer")
+        return answer_card(text, notes=notes, files=answered.files, sizes=answered.sizes)
     start = StartTask(
         text=proposal.text,
         priority=proposal.priority,

@@ -81,19 +81,20 @@ def error_boundary(new_incident: Callable[[], str]) -> Middleware:
     return boundary
 
 
-def recognise(people: People, fallback: Language) -> Middleware:
-    """Find out who it is, what they may do and which language they read. What somebody writes
-    tells their language once; after that it is remembered."""
+def recognise(people: People, fallback: Language, fixed: Language | None = None) -> Middleware:
+    """Find out who it is, what they may do and which language they read: the `fixed` one, else
+    the person's. What somebody writes tells their language once, then it is remembered."""
 
     async def recogniser(arrival: Arrival, call_next: Next) -> Reply:
         incoming = arrival.row.incoming
         person = await people.who(incoming.place.channel, incoming.sender.external_id)
         written = guessed(arrival.text)
-        if person is not None and person.language is None and written is not None:
+        if person and person.language is None and written and fixed is None:
             await people.speak(person, written)
             person = replace(person, language=written)
         language = (
-            (person.language if person else None)
+            fixed
+            or (person.language if person else None)
             or written
             or hinted(incoming.sender.language)
             or fallback

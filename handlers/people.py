@@ -10,7 +10,9 @@ from zoneinfo import ZoneInfo
 from cards.model import Card
 from cards.views.errors import notice_card
 from cards.views.people import pairing_card, pairings_card, refused_card, welcome_card
+from cards.words import words_for
 from handlers.approvals import announce, settle
+from handlers.errors import Usage
 from handlers.middleware import Arrival, refused
 from handlers.ports import Forbidden, Services
 from handlers.registry import Commands
@@ -23,6 +25,10 @@ commands = Commands("people")
 
 ANSWER_EVERY = timedelta(minutes=10)
 _REMEMBERED = 1000
+_LANGUAGES = {
+    **dict.fromkeys(("zh", "chinese", "中文", "zh-cn", "zh-hans"), Language.CHINESE),
+    **dict.fromkeys(("en", "english", "英文", "英语"), Language.ENGLISH),
+}
 
 
 @commands("start", aliases=("开始",), immediate=True)
@@ -47,6 +53,17 @@ async def pair(request: Request) -> Reply:
     approval = await services.pairings.approval(pairing)
     await settle(request, approval, approve=True)
     return Reply(card=notice_card("", request.words("pairing.let_in", name=pairing.name or "?")))
+
+
+@commands("language", usage="zh|en", aliases=("lang", "语言"), immediate=True)
+async def language(request: Request) -> Reply:
+    """Choose the language I write to you in."""
+    chosen = _LANGUAGES.get(request.args.casefold())
+    if chosen is None:
+        raise Usage("language")
+    await request.services.people.speak(request.person, chosen)
+    words = words_for(chosen)
+    return Reply(card=notice_card("", f"{words('talk.language')}\n\n{words('talk.language_note')}"))
 
 
 def entered(request: Request) -> Reply:

@@ -21,8 +21,9 @@ from storage.records.people import ChatId, ChatKind, Language, Person
 
 
 class Router:
-    """What transports hand stored arrivals to. `fallback` is the language of people about whom
-    nothing is known; `new_incident` makes the ids under which failures are logged."""
+    """What transports hand stored arrivals to. `language` is the one all cards are written in,
+    None for each person's own; `fallback` that of people about whom nothing is known.
+    `new_incident` makes the ids under which failures are logged."""
 
     def __init__(
         self,
@@ -31,21 +32,23 @@ class Router:
         clock: Clock,
         zone: ZoneInfo,
         new_incident: Callable[[], str],
+        language: Language | None = None,
         fallback: Language = Language.ENGLISH,
         limit: RateLimit | None = None,
     ) -> None:
         self._services = services
         self._clock = clock
         self._zone = zone
+        self._fixed = language
         self._fallback = fallback
-        self._door = people.Door(services, zone=zone, fallback=fallback)
+        self._door = people.Door(services, zone=zone, fallback=language or fallback)
         self._talking: dict[ChatId, str] = {}
         boundary = error_boundary(new_incident)
         # Twice: the outer one answers when recognising itself fails, the inner one knows the
         # person's language.
         middlewares = (
             boundary,
-            recognise(services.people, fallback),
+            recognise(services.people, fallback, language),
             boundary,
             limit or RateLimit(),
         )
@@ -75,7 +78,8 @@ class Router:
             # Two bots that answer each other never end.
             return Reply()
         text = incoming.text if isinstance(incoming, MessageIn) else ""
-        language = guessed(text) or hinted(incoming.sender.language) or self._fallback
+        hint = guessed(text) or hinted(incoming.sender.language)
+        language = self._fixed or hint or self._fallback
         arrival = Arrival(row=row, files=files, now=self._clock(), words=words_for(language))
         return await self._answer(arrival)
 

@@ -20,7 +20,7 @@ from storage.records.messages import (
     PressIn,
     Sender,
 )
-from storage.records.people import Channel, ChatId, ChatKind
+from storage.records.people import Channel, ChatId, ChatKind, Language
 from storage.records.tasks import Task
 from tests.fakes import FakeWorld
 from tests.samples import NOW
@@ -29,7 +29,7 @@ from tests.samples import NOW
 class Desk:
     """`say` and `press` hand arrivals to the router and send its replies, as the program does."""
 
-    def __init__(self, *tasks: Task) -> None:
+    def __init__(self, *tasks: Task, language: Language | None = None) -> None:
         self.world = FakeWorld(*tasks)
         self.now: datetime = NOW
         self.incidents = 0
@@ -38,6 +38,7 @@ class Desk:
             clock=lambda: self.now,
             zone=ZoneInfo("Asia/Shanghai"),
             new_incident=self._incident,
+            language=language,
         )
         self._rows = 0
         self._messages = 0

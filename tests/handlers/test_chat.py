@@ -88,6 +88,13 @@ async def test_declining_answers_as_talk() -> None:
     assert desk.world.tasks.created == []
 
 
+async def test_an_answer_without_words_is_never_an_empty_message() -> None:
+    desk = Desk()
+    desk.world.talk.answers = [Answered(text=" ")]
+
+    assert "other words" in text_of(await desk.say("tell me a story"))
+
+
 async def test_an_interrupted_answer_says_so() -> None:
     desk = Desk()
     desk.world.talk.answers = [Answered(text="Once upon", interrupted=True)]

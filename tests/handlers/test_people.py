@@ -81,6 +81,32 @@ async def test_an_owners_button_lets_the_stranger_in_and_tells_them_in_their_lan
     assert desk.world.post.chats["paired:pair1"] == "s1"
 
 
+async def test_once_in_what_they_write_tells_their_language() -> None:
+    desk = Desk()
+    await knock(desk, "/start", hint="zh-hans")
+
+    await desk.say("/approve pair1", who="x-olga", chat="c0")
+
+    assert desk.world.people.chats[ChatId("s1")].settings.language is None
+
+
+@pytest.mark.parametrize(("typed", "spoken"), [("zh", "中文"), ("中文", "中文"), ("EN", "English")])
+async def test_a_person_chooses_their_language(typed: str, spoken: str) -> None:
+    desk = Desk()
+
+    reply = await desk.say(f"/language {typed}")
+
+    assert spoken in text_of(reply)
+    assert len(desk.world.people.spoken) == 1
+
+
+async def test_a_language_nobody_speaks_here_changes_nothing() -> None:
+    desk = Desk()
+
+    assert "zh|en" in text_of(await desk.say("/语言 klingon"))
+    assert desk.world.people.spoken == []
+
+
 async def test_a_refused_stranger_is_told() -> None:
     desk = Desk()
     await knock(desk)

@@ -115,6 +115,14 @@ async def test_a_language_once_written_is_remembered() -> None:
     assert "任务列表" in text_of(reply)
 
 
+async def test_a_language_fixed_in_the_settings_goes_before_all() -> None:
+    desk = Desk(language=Language.CHINESE)
+
+    reply = await desk.say("/list of things please", hint="en")
+
+    assert "任务列表" in text_of(reply)
+
+
 async def test_twenty_messages_a_minute_are_taken_and_the_next_is_answered_once() -> None:
     desk = Desk()
     for _ in range(20):
