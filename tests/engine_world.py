@@ -13,13 +13,14 @@ from typing import Any
 
 from sqlalchemy import insert
 
-from bot.engine.agent.desk import Chosen, Desk
+from bot.engine.agent.desk import Desk
 from bot.engine.dispatch.foreman import Foreman
 from bot.engine.dispatch.local import LocalDispatcher
 from bot.engine.llm.answers import PlanAnswer, PlanStep, StepAnswer
 from bot.engine.llm.base import (
     AgentEvent,
     BackendError,
+    Chosen,
     Purpose,
     RunRequest,
     RunResult,

@@ -16,6 +16,7 @@ from bot.engine.llm.base import (
     AgentEvent,
     Backend,
     BackendError,
+    Chosen,
     Limits,
     Picture,
     Purpose,
@@ -33,14 +34,6 @@ from storage.usage import Bill, UsageRepo
 log = logging.getLogger(__name__)
 
 Watch = Callable[[AgentEvent], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """Who does the work, and with which model."""
-
-    backend: Backend
-    model: str
 
 
 class Backends(Protocol):

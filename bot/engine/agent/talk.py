@@ -12,11 +12,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from bot.engine.agent.desk import Account, Ask, Chosen, Desk, Reply
+from bot.engine.agent.desk import Account, Ask, Desk, Reply
 from bot.engine.llm.answers import PROPOSE_TASK
 from bot.engine.llm.base import (
     AgentEvent,
     BackendError,
+    Chosen,
     Limits,
     Picture,
     Purpose,

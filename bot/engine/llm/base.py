@@ -145,8 +145,10 @@ class BackendError(Exception):
 
     hint = "backend.failed"
 
-    def __init__(self, message: str, *, usage: Usage | None = None) -> None:
+    def __init__(self, message: str, *, usage: Usage | None = None, hint: str = "") -> None:
         self.usage = usage or Usage()
+        if hint:
+            self.hint = hint
         super().__init__(message)
 
 
@@ -209,6 +211,22 @@ class Backend(Protocol):
     async def check(self) -> str:
         """Empty if ready to work, else a catalogue key that says what is missing."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Who does the work, and with which model. An empty model leaves it to the backend."""
+
+    backend: Backend
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Who does the work, and with which model."""
+
+    backend: Backend
+    model: str
 
 
 def title_of(name: str, arguments: Mapping[str, Any]) -> str:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from bot.engine.agent.desk import Account, Ask, Chosen, Desk, Reply
+from bot.engine.agent.desk import Account, Ask, Desk, Reply
 from bot.engine.llm.answers import PlanAnswer, StepAnswer
-from bot.engine.llm.base import BackendDenied, BackendError, Purpose, Tool
+from bot.engine.llm.base import BackendDenied, BackendError, Chosen, Purpose, Tool
 from bot.engine.workflow import prompts
 from bot.engine.workflow.artifacts import Artifacts, Collected
 from bot.engine.workflow.boundary import Attempt, Boundary, Next
