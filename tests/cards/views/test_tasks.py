@@ -1,0 +1,210 @@
+"""The live card of a task and the message that ends it, in every state."""
+
+from __future__ import annotations
+
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from cards.actions import (
+    PauseTask,
+    ResumeTask,
+    RetryTask,
+    SetPriority,
+    ShowLogs,
+    ShowTask,
+    StopTask,
+)
+from cards.model import Buttons, Card, Checklist, CheckState, File, Image, Progress, Select, Tone
+from cards.render.text import render
+from cards.views.tasks import ending_card, task_card
+from cards.words import words_for
+from storage.records.people import Language
+from storage.records.tasks import Control, NodeStatus, Task, TaskStatus
+from tests.samples import NOW, a_step, a_task, a_view
+
+EN = words_for(Language.ENGLISH)
+ZONE = ZoneInfo("Asia/Shanghai")
+STEPS = (
+    a_step("1", "Find the can"),
+    a_step("2", "Fill it", NodeStatus.RUNNING),
+    a_step("3", "Pour", NodeStatus.PENDING),
+    a_step("4", "Put it back", NodeStatus.SKIPPED),
+)
+
+every_state = pytest.mark.parametrize("status", list(TaskStatus))
+both = pytest.mark.parametrize("language", list(Language))
+
+
+def live(task: Task) -> Card:
+    return task_card(a_view(task, *STEPS), EN, now=NOW)
+
+
+def actions(card: Card) -> list[type]:
+    return [
+        type(button.action)
+        for block in card.blocks
+        if isinstance(block, Buttons)
+        for button in block.items
+    ]
+
+
+@both
+@every_state
+def test_every_state_has_its_card(status: TaskStatus, language: Language) -> None:
+    words = words_for(language)
+    view = a_view(a_task(status=status, summary="All wet."), *STEPS, plan="Use the can")
+
+    card = task_card(view, words, now=NOW)
+
+    assert "Water the plants" in card.title
+    assert words(f"status.{status}") in card.summary
+    assert "k3m9qa" in render(card).text
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (TaskStatus.PENDING, [PauseTask, StopTask, ShowTask]),
+        (TaskStatus.RUNNING, [PauseTask, StopTask, ShowTask]),
+        (TaskStatus.WAITING, [PauseTask, StopTask, ShowTask]),
+        (TaskStatus.PAUSED, [ResumeTask, StopTask, ShowTask]),
+        (TaskStatus.BLOCKED, [ResumeTask, StopTask, ShowTask]),
+        (TaskStatus.COMPLETED, [ShowTask, ShowLogs]),
+        (TaskStatus.FAILED, [RetryTask, ShowTask]),
+        (TaskStatus.CANCELLED, [RetryTask, ShowTask]),
+    ],
+)
+def test_the_buttons_are_those_the_state_allows(status: TaskStatus, expected: list[type]) -> None:
+    assert actions(live(a_task(status=status))) == expected
+
+
+@every_state
+def test_the_priority_can_be_changed_until_the_end(status: TaskStatus) -> None:
+    selects = [b for b in live(a_task(status=status)).blocks if isinstance(b, Select)]
+
+    assert bool(selects) is not status.is_final
+    assert all(isinstance(select.action, SetPriority) for select in selects)
+
+
+def test_a_pause_under_way_can_be_taken_back_and_a_stop_cannot() -> None:
+    pausing = live(a_task(status=TaskStatus.RUNNING, control=Control.PAUSE))
+    stopping = live(a_task(status=TaskStatus.RUNNING, control=Control.STOP))
+
+    assert actions(pausing) == [ResumeTask, StopTask, ShowTask]
+    assert actions(stopping) == [ShowTask]
+    assert "step under way" in render(pausing).text
+
+
+def test_steps_and_progress_show_how_far_it_is() -> None:
+    card = live(a_task(status=TaskStatus.RUNNING))
+
+    progress = next(block for block in card.blocks if isinstance(block, Progress))
+    checklist = next(block for block in card.blocks if isinstance(block, Checklist))
+    assert (progress.percent, progress.label) == (50, "2/4 steps")
+    assert [item.state for item in checklist.items] == [
+        CheckState.DONE,
+        CheckState.RUNNING,
+        CheckState.PENDING,
+        CheckState.SKIPPED,
+    ]
+
+
+def test_the_interrupted_step_of_a_paused_task_is_marked_paused() -> None:
+    card = live(a_task(status=TaskStatus.PAUSED))
+
+    checklist = next(block for block in card.blocks if isinstance(block, Checklist))
+    assert checklist.items[1].state is CheckState.PAUSED
+
+
+@pytest.mark.parametrize(
+    ("ahead", "text"), [(0, "Next in line"), (1, "One task goes"), (3, "3 tasks go")]
+)
+def test_a_waiting_task_says_how_many_go_before_it(ahead: int, text: str) -> None:
+    view = a_view(a_task(), ahead=ahead)
+
+    assert text in render(task_card(view, EN, now=NOW)).text
+
+
+def test_time_and_money_are_on_the_card() -> None:
+    text = render(live(a_task(status=TaskStatus.RUNNING))).text
+
+    assert "5 min 00 s" in text
+    assert "$0.0123" in text
+    assert "12.3k tokens" in text
+
+
+@pytest.mark.parametrize("status", [TaskStatus.FAILED, TaskStatus.BLOCKED])
+def test_what_went_wrong_comes_with_what_to_do(status: TaskStatus) -> None:
+    text = render(live(a_task(status=status, reason="The shed is locked."))).text
+
+    assert text.count("The shed is locked.") == 1
+    assert "/logs k3m9qa" in text
+
+
+def test_a_failure_without_a_reason_shows_the_last_steps_error() -> None:
+    view = a_view(a_task(status=TaskStatus.FAILED), a_step(status=NodeStatus.FAILED))
+
+    assert "The shed is locked." in render(task_card(view, EN, now=NOW)).text
+
+
+def test_results_and_files_are_on_the_finished_card() -> None:
+    step = a_step()
+    step = type(step)(
+        path="1", title="Draw", status=NodeStatus.DONE, files=("w/a.md", "w/b.png", "w/gone.txt")
+    )
+    view = a_view(a_task(status=TaskStatus.COMPLETED, summary="**All** wet."), step)
+
+    card = task_card(view, EN, now=NOW, sizes={"w/a.md": 12, "w/b.png": 34})
+
+    assert File(path="w/a.md", name="a.md", size=12) in card.blocks
+    assert Image(path="w/b.png", alt="b.png") in card.blocks
+    assert "gone.txt" in render(card).text
+    assert "All wet." in render(card).text
+    assert card.tone is Tone.GOOD
+
+
+def test_no_more_files_are_attached_than_people_can_take() -> None:
+    paths = tuple(f"w/{n}.txt" for n in range(9))
+    step = a_step()
+    step = type(step)(path="1", title="Write", status=NodeStatus.DONE, files=paths)
+    view = a_view(a_task(status=TaskStatus.COMPLETED), step)
+
+    card = task_card(view, EN, now=NOW, sizes=dict.fromkeys(paths, 1))
+
+    assert len([block for block in card.blocks if isinstance(block, File)]) == 5
+    assert "and 4 more" in render(card).text
+
+
+@both
+@pytest.mark.parametrize(
+    ("status", "tone", "title"),
+    [
+        (TaskStatus.COMPLETED, Tone.GOOD, "✅"),
+        (TaskStatus.FAILED, Tone.BAD, "❌"),
+        (TaskStatus.BLOCKED, Tone.BAD, "🔒"),
+    ],
+)
+def test_an_end_has_a_message_of_its_own(
+    status: TaskStatus, tone: Tone, title: str, language: Language
+) -> None:
+    view = a_view(a_task(status=status, summary="All wet.", reason="Locked."), *STEPS)
+
+    card = ending_card(view, words_for(language), now=NOW, zone=ZONE)
+
+    text = render(card).text
+    assert card.tone is tone
+    assert card.title.startswith(title)
+    assert "Water the plants" in text
+    assert "2/4" in text
+    assert "2026-03-04 13:06" in text
+    assert "Find the can (" in text
+
+
+def test_titles_of_the_reference_are_kept() -> None:
+    zh = words_for(Language.CHINESE)
+    done = a_view(a_task(status=TaskStatus.COMPLETED))
+    failed = a_view(a_task(status=TaskStatus.FAILED))
+
+    assert ending_card(done, zh, now=NOW, zone=ZONE).title == "✅ 任务完成"
+    assert ending_card(failed, zh, now=NOW, zone=ZONE).title == "❌ 任务失败"
