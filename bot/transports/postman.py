@@ -134,7 +134,7 @@ class Postman:
                 await self._later(tried, error, may_have_arrived=doubt)
             case _:
                 await self._dead(tried, f"refused: {error}")
-                facts = {"key": tried.row.key, "reason": str(error) or "?"}
+                facts = {"letter": tried.row.key, "reason": str(error) or "?"}
                 channel = tried.chat.channel
                 self._alerts.tell(channel, "letter_refused", source=Source.MAIL, **facts)
 
