@@ -57,7 +57,7 @@ def detail_buttons(task: Task, words: Words) -> list[Button]:
 
 def priority_select(task: Task, words: Words) -> Select:
     return Select(
-        placeholder=f"{words('task.priority')}: {words(f'priority.{task.priority}')}",
+        placeholder=words("task.priority", priority=words(f"priority.{task.priority}")),
         action=SetPriority(task_id=task.id, priority=task.priority),
         options=priority_options(words),
     )

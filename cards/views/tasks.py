@@ -167,7 +167,7 @@ def _plan(view: TaskView, words: Words) -> list[Block]:
 
 def _check(step: Step, task: Task) -> Check:
     state = _CHECKS[step.status]
-    if state is CheckState.RUNNING and task.status is TaskStatus.PAUSED:
+    if state is CheckState.RUNNING and task.status is not TaskStatus.RUNNING:
         state = CheckState.PAUSED
     detail = formats.line(step.error, _DETAIL) if step.status is NodeStatus.FAILED else ""
     return Check(label=formats.line(step.title, _DETAIL), state=state, detail=detail)
