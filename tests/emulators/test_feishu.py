@@ -1,27 +1,16 @@
-"""The Feishu emulator keeps the platform's promises, and its refusals."""
+"""The Feishu emulator keeps the platform's promises, and its refusals: REST and cards."""
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import json
-import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import InvalidStatus
 
-from tests.emulators.feishu.faults import Cut, rate_limited
-from tests.emulators.feishu.frames import DATA, decode, encode
-from tests.emulators.feishu.presses import CallbackFailed
 from tests.emulators.feishu.server import FeishuEmulator
-from tests.emulators.feishu.world import Chat, Message
-
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(32)
-APP = {"AppID": "cli_emulated", "AppSecret": "emulated-secret"}
+from tests.emulators.feishu_app import PNG, App, card, md
 
 
 @pytest.fixture
@@ -36,85 +25,6 @@ async def app(fs: FeishuEmulator) -> AsyncIterator[App]:
         app = App(fs, http)
         await app.login()
         yield app
-
-
-class App:
-    """The other side, as raw as possible."""
-
-    def __init__(self, fs: FeishuEmulator, http: httpx.AsyncClient) -> None:
-        self.fs = fs
-        self.http = http
-        self.token = ""
-
-    async def login(self) -> int:
-        body = {"app_id": self.fs.app_id, "app_secret": self.fs.app_secret}
-        path = "/open-apis/auth/v3/tenant_access_token/internal"
-        answer = (await self.http.post(path, json=body)).json()
-        self.token = answer["tenant_access_token"]
-        return int(answer["expire"])
-
-    async def call(self, method: str, path: str, **more: Any) -> tuple[int, int, Any]:
-        """HTTP status, code, and data or the message."""
-        headers = {"Authorization": f"Bearer {self.token}"}
-        got = await self.http.request(method, f"/open-apis{path}", headers=headers, **more)
-        body = got.json()
-        return got.status_code, body["code"], body.get("data", body["msg"])
-
-    async def send(self, chat: Chat, kind: str, content: Any, **more: Any) -> tuple[int, int, Any]:
-        raw = json.dumps(content, ensure_ascii=False)
-        body = {"receive_id": chat.chat_id, "msg_type": kind, "content": raw, **more}
-        path = "/im/v1/messages?receive_id_type=chat_id"
-        return await self.call("POST", path, json=body)
-
-    async def sent(self, chat: Chat, kind: str, content: Any) -> Message:
-        _, code, data = await self.send(chat, kind, content)
-        assert code == 0, data
-        return self.fs.world.messages[data["message_id"]]
-
-    async def entity(self, card: dict[str, Any]) -> str:
-        body = {"type": "card_json", "data": json.dumps(card)}
-        _, code, data = await self.call("POST", "/cardkit/v1/cards", json=body)
-        assert code == 0, data
-        return str(data["card_id"])
-
-    async def content(self, card_id: str, sequence: int, text: str, element: str = "t") -> int:
-        path = f"/cardkit/v1/cards/{card_id}/elements/{element}/content"
-        body = {"content": text, "sequence": sequence}
-        return (await self.call("PUT", path, json=body))[1]
-
-    async def connect(self) -> ClientConnection:
-        answer = (await self.http.post("/callback/ws/endpoint", json=APP)).json()
-        return await connect(answer["data"]["URL"], proxy=None)
-
-
-def card(*elements: dict[str, Any], **root: Any) -> dict[str, Any]:
-    return {"schema": "2.0", "body": {"elements": list(elements)}, **root}
-
-
-def md(content: str = "hello", **more: Any) -> dict[str, Any]:
-    return {"tag": "markdown", "content": content, **more}
-
-
-def button(label: str, value: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "tag": "button",
-        "text": {"tag": "plain_text", "content": label},
-        "behaviors": [{"type": "callback", "value": value}],
-    }
-
-
-async def ack(connection: ClientConnection, data: Any = None, code: int = 200) -> dict[str, Any]:
-    """Answer the next event; returns its body."""
-    raw = await connection.recv()
-    assert isinstance(raw, bytes)
-    _, headers, payload = decode(raw)
-    answer: dict[str, Any] = {"code": code}
-    if data is not None:
-        answer["data"] = base64.b64encode(json.dumps(data).encode()).decode()
-    headers["biz_rt"] = "1"
-    await connection.send(encode(DATA, headers, json.dumps(answer).encode()))
-    event: dict[str, Any] = json.loads(payload)
-    return event
 
 
 # --- tokens and limits ----------------------------------------------------------------------
@@ -356,163 +266,64 @@ async def test_streaming_closes_by_itself_and_an_entity_is_sent_once(app: App) -
     assert twice[1] == 230099
 
 
-# --- the long connection --------------------------------------------------------------------
+# --- the rest of CardKit ----------------------------------------------------------------------
 
 
-async def test_an_unacknowledged_event_comes_again_by_the_schedule(app: App) -> None:
-    fs = app.fs
-    connection = await app.connect()
-    await fs.user("Anna").says(fs.p2p(fs.user("Anna")), "hello")
-    push = fs.pushes[0]
-
-    first = await ack(connection, code=500)
-    await fs.until(lambda: push.waiting)
-    fs.advance(15)
-    second = await ack(connection)
-    await push.acked
-
-    assert first == second
-    assert json.loads(first["event"]["message"]["content"]) == {"text": "hello"}
-    fs.long.redeliver(push)
-    assert await ack(connection) == first
-    await connection.close()
-
-
-async def test_a_large_event_arrives_in_parts(app: App) -> None:
-    fs = app.fs
-    fs.long.split_into = 3
-    connection = await app.connect()
-    push = fs.push_event("im.unheard_of_v9", {"n": 1})
-
-    parts = [decode(bytes(await connection.recv(decode=False))) for _ in range(3)]
-
-    assert [part[1]["sum"] + part[1]["seq"] for part in parts] == ["30", "31", "32"]
-    whole = b"".join(part[2] for part in parts)
-    assert json.loads(whole)["header"]["event_id"] == push.event_id
-    await connection.close()
-
-
-async def test_discovery_and_handshake_refuse_on_demand(app: App) -> None:
-    bad = {"AppID": "cli_emulated", "AppSecret": "wrong"}
-    assert (await app.http.post("/callback/ws/endpoint", json=bad)).json()["code"] == 514
-    app.fs.long.discovery_codes = [1000040350, 1]
-    codes = [(await app.http.post("/callback/ws/endpoint", json=APP)).json()["code"] for _ in "ab"]
-    assert codes == [1000040350, 1]
-    app.fs.long.handshake_refusals = [{"handshake-status": "514", "handshake-msg": "no"}]
-
-    with pytest.raises(InvalidStatus) as refusal:
-        await app.connect()
-
-    assert refusal.value.response.headers["handshake-status"] == "514"
-
-
-async def test_a_press_is_answered_with_a_toast_or_fails_as_on_the_client(app: App) -> None:
-    fs, anna = app.fs, app.fs.user("Anna")
-    sent = await app.sent(fs.p2p(anna), "interactive", card(button("Stop", {"t": "abc"})))
-    connection = await app.connect()
-
-    pressing = asyncio.create_task(anna.presses(sent, "Stop"))
-    event = await ack(connection, {"toast": {"type": "success", "content": "Stopping"}})
-    answer = await pressing
-
-    assert event["event"]["action"]["value"] == {"t": "abc"}
-    assert len(event["header"]["create_time"]) == 16
-    assert answer.toast == "Stopping"
-    for reply, code in (({"toasts": 1}, 200672), ({"card": {"type": "raw", "data": {}}}, 200830)):
-        pressing = asyncio.create_task(anna.presses(sent, "Stop"))
-        await ack(connection, reply)
-        with pytest.raises(CallbackFailed) as failed:
-            await pressing
-        assert failed.value.code == code
-    await connection.close()
-
-
-async def test_an_entity_is_locked_while_a_press_waits_for_its_answer(app: App) -> None:
-    fs, anna = app.fs, app.fs.user("Anna")
-    card_id = await app.entity(
-        card(md("…", element_id="t"), button("Stop", {}), config={"streaming_mode": True})
-    )
+async def test_elements_are_added_changed_and_removed_one_by_one(app: App) -> None:
+    card_id = await app.entity(card(md("a", element_id="a"), md("b", element_id="b")))
     sent = await app.sent(
-        fs.p2p(anna), "interactive", {"type": "card", "data": {"card_id": card_id}}
+        app.fs.group("team"), "interactive", {"type": "card", "data": {"card_id": card_id}}
     )
-    connection = await app.connect()
+    base = f"/cardkit/v1/cards/{card_id}"
+    new = json.dumps([md("c", element_id="c")])
+    actions = [
+        {"action": "delete_elements", "params": {"element_ids": ["a"]}},
+        {
+            "action": "partial_update_element",
+            "params": {"element_id": "b", "partial_element": {"content": "B"}},
+        },
+    ]
 
-    pressing = asyncio.create_task(anna.presses(sent, "Stop"))
-    await fs.until(lambda: bool(sent.callbacks))
-    assert await app.content(card_id, 1, "x") == 200810
-    await ack(connection, {})
-    answer = await pressing
-    assert await app.content(card_id, 1, "x") == 0
+    codes = [
+        (await app.call(method, base + path, json={**body, "sequence": number}))[1]
+        for number, (method, path, body) in enumerate(
+            [
+                (
+                    "POST",
+                    "/elements",
+                    {"type": "insert_after", "target_element_id": "b", "elements": new},
+                ),
+                ("POST", "/batch_update", {"actions": json.dumps(actions)}),
+                ("PUT", "/elements/c", {"element": json.dumps(md("C", element_id="c"))}),
+                ("PATCH", "/elements/c", {"partial_element": json.dumps({"content": "CC"})}),
+                ("PATCH", "/elements/c", {"partial_element": json.dumps({"colour": "red"})}),
+                ("DELETE", "/elements/b", {}),
+            ],
+            start=1,
+        )
+    ]
 
-    update = {"token": answer.token, "card": card(md("done"))}
-    codes = [(await app.call("POST", "/interactive/v1/card/update", json=update))[1] for _ in "abc"]
-    assert codes == [0, 0, 300040]
-    await connection.close()
-
-
-async def test_the_bot_hears_a_group_only_when_it_is_mentioned(app: App) -> None:
-    fs = app.fs
-    anna, bob, chat = fs.user("Anna"), fs.user("Bob"), fs.group("team")
-
-    await anna.says(chat, "no one in particular")
-    await anna.says(chat, "you there", mentions=[bob])
-    heard = await anna.says(chat, "{0} please", mentions=["bot"])
-
-    assert [push.body["event"]["message"]["message_id"] for push in fs.pushes] == [heard.message_id]
-    assert "@_user_1 please" in heard.content
-
-
-async def test_misbehaviour_is_ordered_per_path(app: App) -> None:
-    chat = app.fs.group("team")
-    app.fs.misbehave("POST", "/im/v1/messages", error=rate_limited(7))
-    app.fs.misbehave("POST", "/im/v1/messages", raw=b"<html>", status=502)
-    app.fs.misbehave("POST", "/im/v1/messages", cut=Cut.AFTER)
-    headers = {"Authorization": f"Bearer {app.token}"}
-    body = {"receive_id": chat.chat_id, "msg_type": "text", "content": '{"text":"x"}'}
-    path = "/open-apis/im/v1/messages?receive_id_type=chat_id"
-
-    limited = await app.http.post(path, json=body, headers=headers)
-    broken = await app.http.post(path, json=body, headers=headers)
-    with pytest.raises(httpx.RemoteProtocolError):
-        await app.http.post(path, json=body, headers=headers)
-
-    assert (limited.status_code, limited.headers["x-ogw-ratelimit-reset"]) == (429, "7")
-    assert (broken.status_code, broken.text) == (502, "<html>")
-    assert len(chat.messages) == 1
+    assert codes == [0, 0, 0, 0, 200621, 0]
+    assert sent.text == "CC"
 
 
-_SDK = """
-import json, sys
-import lark_oapi as lark
-from lark_oapi.api.im.v1 import CreateMessageRequest, CreateMessageRequestBody
-domain = sys.argv[1]
-api = lark.Client.builder().app_id("cli_emulated").app_secret("emulated-secret").domain(domain)
-api = api.build()
-def heard(data):
-    message = data.event.message
-    body = CreateMessageRequestBody.builder().receive_id(message.chat_id).msg_type("text")
-    body = body.content(json.dumps({"text": "echo " + json.loads(message.content)["text"]}))
-    request = CreateMessageRequest.builder().receive_id_type("chat_id").request_body(body.build())
-    answer = api.im.v1.message.create(request.build())
-    assert answer.success(), answer.msg
-handler = lark.EventDispatcherHandler.builder("", "").register_p2_im_message_receive_v1(heard)
-client = lark.ws.Client("cli_emulated", "emulated-secret", event_handler=handler.build(),
-                        domain=domain)
-client.start()
-"""
+async def test_a_sent_card_becomes_an_entity_and_can_no_longer_be_patched(app: App) -> None:
+    sent = await app.sent(app.fs.group("team"), "interactive", card(md("a", element_id="a")))
+    body = {"message_id": sent.message_id}
+
+    _, code, data = await app.call("POST", "/cardkit/v1/cards/id_convert", json=body)
+    again = await app.call("POST", "/cardkit/v1/cards/id_convert", json=body)
+    path = f"/im/v1/messages/{sent.message_id}"
+    patch = await app.call("PATCH", path, json={"content": json.dumps(card(md("b")))})
+
+    assert code == 0
+    assert again[2] == data
+    assert "200830" in patch[2]
 
 
-async def test_the_real_sdk_is_at_home_here(fs: FeishuEmulator) -> None:
-    sdk = await asyncio.create_subprocess_exec(
-        sys.executable, "-W", "ignore", "-c", _SDK, fs.domain
-    )
-    try:
-        await fs.connected(timeout=60)
-        anna = fs.user("Anna")
-        await anna.says(fs.p2p(anna), "hello")
-        await fs.p2p(anna).wait_for(lambda message: message.text == "echo hello", timeout=10)
-        await fs.until(lambda: fs.pushes[0].codes == [200])
-        await fs.until(lambda: fs.long.pings > 0)
-    finally:
-        sdk.kill()
-        await sdk.wait()
+async def test_a_card_takes_ten_operations_a_second(app: App) -> None:
+    card_id = await app.entity(card(md("a", element_id="t"), config={"streaming_mode": True}))
+
+    codes = [await app.content(card_id, number, "x" * number) for number in range(1, 12)]
+
+    assert codes == [0] * 10 + [99991400]

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import httpx
 
-from bot.transports.feishu.errors import Broken, FeishuError, Kind
+from bot.transports.feishu.errors import HTTP_TOO_MANY, Broken, FeishuError, Kind
 from bot.transports.feishu.tokens import TenantToken
 
 _TOKEN_PATH = "/open-apis/auth/v3/tenant_access_token/internal"  # noqa: S105 - an address
@@ -55,8 +55,10 @@ class FeishuApi:
         body: Mapping[str, Any] | None = None,
         params: Mapping[str, str] | None = None,
         upload: Upload | None = None,
+        unseen: bool = False,
     ) -> dict[str, Any]:
-        """The whole answer of a good call. Raises FeishuError or Broken."""
+        """The whole answer of a good call. Raises FeishuError or Broken. `unseen`: nobody sees
+        what this call does, so it never matters whether a lost one arrived."""
         more: dict[str, Any] = {"params": params}
         if upload is not None:
             more["data"] = dict(upload.fields)
@@ -66,7 +68,8 @@ class FeishuApi:
 
         async def once(token: str) -> dict[str, Any]:
             headers = {"Authorization": f"Bearer {token}"}
-            return await self._exchange(method, f"/open-apis{path}", headers=headers, **more)
+            target = f"/open-apis{path}"
+            return await self._exchange(method, target, unseen=unseen, headers=headers, **more)
 
         return await self._with_token(once)
 
@@ -82,7 +85,7 @@ class FeishuApi:
         """Where the long connection is to be made."""
         body = {"AppID": self._app_id, "AppSecret": self._app_secret}
         answer = await self._exchange(
-            "POST", "/callback/ws/endpoint", json=body, headers={"locale": "zh"}
+            "POST", "/callback/ws/endpoint", unseen=True, json=body, headers={"locale": "zh"}
         )
         data = answer.get("data")
         return data if isinstance(data, dict) else {}
@@ -114,19 +117,21 @@ class FeishuApi:
 
     async def _fetch_token(self) -> tuple[str, float]:
         body = {"app_id": self._app_id, "app_secret": self._app_secret}
-        answer = await self._exchange("POST", _TOKEN_PATH, json=body)
+        answer = await self._exchange("POST", _TOKEN_PATH, unseen=True, json=body)
         try:
             return str(answer["tenant_access_token"]), float(answer["expire"])
         except (KeyError, TypeError, ValueError) as error:
             raise FeishuError(-1, "token answer without a token", status=502) from error
 
-    async def _exchange(self, method: str, path: str, **more: Any) -> dict[str, Any]:
+    async def _exchange(
+        self, method: str, path: str, *, unseen: bool, **more: Any
+    ) -> dict[str, Any]:
         try:
             response = await self._client.request(method, path, **more)
         except _UNSENT as error:
             raise Broken(_reason(error), sent=False) from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise Broken(_reason(error), sent=True) from error
+            raise Broken(_reason(error), sent=not unseen) from error
         return _read(response, response.content)
 
     async def _stream(
@@ -171,8 +176,9 @@ def _read(response: httpx.Response, content: bytes) -> dict[str, Any]:
         body = json.loads(content)
         code = int(body["code"])
     except (ValueError, KeyError, TypeError) as error:
+        bad = status if status == HTTP_TOO_MANY else max(status, 502)
         raise FeishuError(
-            -1, "not an answer of the platform", status=max(status, 502), retry_after=retry_after
+            -1, "not an answer of the platform", status=bad, retry_after=retry_after
         ) from error
     if code != 0:
         msg = str(body.get("msg", ""))

@@ -178,7 +178,7 @@ class Arrivals:
                 thread=thread_of(value),
             ),
             sender=Sender(external_id=event.operator.open_id),
-            token=token_of(value),
+            token=token_of(value, event.action.name),
             message_id=event.context.open_message_id,
             value=_picked(event.action),
             form=_filled(event.action.form_value or {}),

@@ -37,7 +37,7 @@ class CardKit:
     async def create(self, card: Mapping[str, Any]) -> str:
         """A new entity, to be sent once; its id."""
         body = {"type": "card_json", "data": dumps(card)}
-        answer = await self._api.call("POST", "/cardkit/v1/cards", body=body)
+        answer = await self._api.call("POST", "/cardkit/v1/cards", body=body, unseen=True)
         return self._known(answer, sequence=0)
 
     async def convert(self, message_id: str) -> str:

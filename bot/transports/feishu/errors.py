@@ -17,7 +17,7 @@ from bot.transports.base import (
 
 _INNER = re.compile(r"ErrCode:\s*(\d+)")
 _CARD_CODES = range(200200, 201000)
-_HTTP_TOO_MANY = 429
+HTTP_TOO_MANY = 429
 _HTTP_SERVER = 500
 _QUOTA_PAUSE = 3600.0
 
@@ -90,7 +90,7 @@ class FeishuError(Exception):
     def kind(self) -> Kind:
         if self.code in KINDS:
             return KINDS[self.code]
-        if self.status == _HTTP_TOO_MANY:
+        if self.status == HTTP_TOO_MANY:
             return Kind.CHANNEL_RATE
         if self.code in _CARD_CODES:
             return Kind.CARD

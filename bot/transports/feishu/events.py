@@ -58,6 +58,7 @@ class MessageEvent(_Lenient):
 
 class Action(_Lenient):
     value: Any = None
+    name: str = ""
     tag: str = ""
     option: str | None = None
     options: list[str] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cards.render.feishu.controls import SUBMIT
 from storage.records.people import Chat, ChatKind
 
 _TOKEN = 64
@@ -15,9 +16,12 @@ def mark_for(chat: Chat) -> dict[str, str]:
     return {**mark, "h": chat.thread} if chat.thread else mark
 
 
-def token_of(value: Any) -> str:
-    """The opaque token, or as much of what came instead as a refusal needs."""
+def token_of(value: Any, name: str = "") -> str:
+    """The opaque token, or as much of what came instead as a refusal needs. `name` is that of
+    the button, which stands in for the value of a form."""
     found = value.get("t", "") if isinstance(value, dict) else ""
+    if not found and name.startswith(SUBMIT):
+        found = name.removeprefix(SUBMIT).partition("~")[0]
     return found[:_TOKEN] if isinstance(found, str) else ""
 
 

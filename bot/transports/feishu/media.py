@@ -65,7 +65,7 @@ class Media:
         return await asyncio.to_thread(_write, into, file.name, found)
 
     async def _upload(self, path: str, upload: Upload, key: str) -> str:
-        answer = await self._api.call("POST", path, upload=upload)
+        answer = await self._api.call("POST", path, upload=upload, unseen=True)
         found = str((answer.get("data") or {}).get(key, ""))
         if not found:
             raise FeishuError(-1, f"uploaded, but the answer has no {key}", status=502)

@@ -65,10 +65,7 @@ class FeishuTransport:
     ) -> None:
         self._troubles = Troubles(partial(intake.alert, self.channel))
         self._pause = pause
-        loopback = urlsplit(domain).hostname in ("127.0.0.1", "::1", "localhost")
-        self._client = httpx.AsyncClient(
-            base_url=domain.rstrip("/"), timeout=_TIMEOUT, trust_env=not loopback
-        )
+        self._client = _client(domain)
         self._api = FeishuApi(
             client=self._client, app_id=app_id, app_secret=app_secret, now=now, on_call=on_call
         )
@@ -269,3 +266,14 @@ class FeishuTransport:
             self._troubles.note(Area.CARDS, "")
         elif error.kind is Kind.SCOPE:
             self._troubles.note(Area.CARDS, "scope", {"detail": error.msg[:200]})
+
+
+def _client(domain: str) -> httpx.AsyncClient:
+    """One client for everything, through the proxy of the environment except to ourselves."""
+    loopback = urlsplit(domain).hostname in ("127.0.0.1", "::1", "localhost")
+    base_url = domain.rstrip("/")
+    try:
+        return httpx.AsyncClient(base_url=base_url, timeout=_TIMEOUT, trust_env=not loopback)
+    except (ImportError, ValueError) as error:
+        log.warning("feishu: the proxy of the environment cannot be used: %s", error)
+        return httpx.AsyncClient(base_url=base_url, timeout=_TIMEOUT, trust_env=False)

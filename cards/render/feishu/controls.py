@@ -9,6 +9,7 @@ from cards.render.feishu.canvas import Canvas, Element, plain, written
 from cards.render.feishu.markdown import escape
 from cards.render.feishu.size import cut, scrub
 
+SUBMIT = "submit_"
 _ROW = 6
 _LABEL = 60
 _MAX_OPTIONS = 60
@@ -62,7 +63,8 @@ def form(block: Form, canvas: Canvas) -> list[Element]:
         "tag": "button",
         "type": _STYLES[ButtonStyle.PRIMARY],
         "text": plain(cut(block.submit, _LABEL) or "OK"),
-        "name": canvas.name(f"submit_{canvas.forms}"),
+        # Said twice: a form's press is known to carry the name, the value only as a rule.
+        "name": canvas.name(f"{SUBMIT}{block.token}"),
         "form_action_type": "submit",
         "behaviors": canvas.callback(block.token),
     }

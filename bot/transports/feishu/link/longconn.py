@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from bot.transports.feishu.errors import Broken, FeishuError, Kind
 from bot.transports.feishu.link import frames
@@ -98,7 +98,8 @@ class LongConnection:
             self._failed(refusal)
         except FeishuError as error:
             self._failed(_refusal(error))
-        except (Broken, OSError, TimeoutError, InvalidHandshake, InvalidURI) as error:
+        # ImportError: a proxy of a kind that needs a package which is not there.
+        except (Broken, OSError, TimeoutError, WebSocketException, ImportError) as error:
             self._failed(self._unreachable(error))
         else:
             if self._now() - started > _STABLE_SECONDS:

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from cards.actions import NewTask, PickModel
+from cards.model import Card, Form, FormField, Option, Select
 from storage.records.messages import AttachmentKind, EntryIn
 from storage.records.people import ChatKind
 from tests.bot.transports.feishu.desk import TOKEN, Desk, plain, task
@@ -249,6 +251,35 @@ async def test_a_press_is_answered_with_the_toast_of_the_intake(desk: Desk) -> N
     assert (pressed.token, pressed.message_id) == (TOKEN, message.message_id)
     assert pressed.place.kind is ChatKind.PRIVATE
     assert pressed.place.chat == message.chat.chat_id
+
+
+async def test_a_picked_option_and_a_filled_form_arrive_with_what_was_chosen(desk: Desk) -> None:
+    anna = desk.fs.user("Anna")
+    chat = desk.fs.p2p(anna)
+    pick = Select(
+        placeholder="Model",
+        action=PickModel(),
+        options=(Option(label="Fast", value="m-1"), Option(label="Long", value="v" * 300)),
+        token=TOKEN,
+    )
+    form = Form(fields=(FormField(name="text", label="What?"),), submit="Send", action=NewTask())
+    forms = (replace(form, token="formformform"), replace(form, submit="Too", token="twotwotwotwo"))
+    await desk.post(chat, Card(blocks=(pick, *forms)))
+    message = chat.from_bot[0]
+
+    await anna.selects(message, "Fast")
+    await anna.selects(message, "Long")
+    await anna.presses(message, "Send", text="a haiku")
+    await anna.presses(message, "Too", **{"text~2": "another"})
+    await anna.forges(message, None, name="submit_formformform~2", form_value={"text": "x"})
+
+    assert [(one.token, one.value, dict(one.form)) for one in desk.intake.pressed] == [
+        (TOKEN, "m-1", {}),
+        (TOKEN, "#1", {}),
+        ("formformform", "", {"text": "a haiku"}),
+        ("twotwotwotwo", "", {"text": "another"}),
+        ("formformform", "", {"text": "x"}),
+    ]
 
 
 async def test_a_press_in_a_topic_names_the_topic(desk: Desk) -> None:
