@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any, get_args
+from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
 
-from cards.actions import ListTasks, NewTask, PauseTask, StopTask
+from cards.actions import ListTasks, PauseTask, StopTask
 from cards.model import (
     Block,
     Button,
     Buttons,
     Card,
-    Check,
-    Checklist,
-    CheckState,
-    Code,
     Collapsible,
     Confirm,
-    Divider,
-    FieldKind,
-    Fields,
     File,
     Form,
-    FormField,
     Image,
-    Note,
-    Option,
-    Progress,
     Select,
     Table,
     Text,
@@ -39,116 +25,25 @@ from cards.model import (
 from cards.render.telegram import (
     FilePart,
     PhotoPart,
-    TelegramCard,
     TextPart,
     render,
     render_markdown,
 )
-from cards.rich_text import Mark
 from cards.words import words_for
 from storage.records.people import Language
-from tests.emulators.telegram.forms import Form as ApiForm
-from tests.emulators.telegram.markup import read_keyboard
-from tests.emulators.telegram.texts import MAX_CAPTION, check_text, cut, is_empty, utf16
-
-TOKEN = "k3m9qa7x2b4c"
-PAUSE = Button(label="Pause", action=PauseTask(task_id="k3m9qa"), token=TOKEN)
-
-SAMPLES: dict[type[Any], tuple[Block, str]] = {
-    Text: (Text(markdown="some **bold** words"), "some bold words"),
-    Note: (Note(markdown="small `print`"), "small print"),
-    Fields: (Fields(pairs=(("Status", "running"), ("Id", "k3m9qa"))), "Status: running"),
-    Checklist: (
-        Checklist(items=(Check(label="Plan", state=CheckState.DONE, detail="3 steps"),)),
-        "✅ Plan\n    3 steps",
-    ),
-    Progress: (Progress(percent=40, label="Working"), "Working ▓▓▓▓░░░░░░ 40 %"),
-    Code: (Code(text="print('<hi>')\n", language="python"), "print('<hi>')"),
-    Table: (Table(columns=("名字", "n"), rows=(("你好", "1"), ("ab", ""))), "你好 │ 1\nab   │ —"),
-    Divider: (Divider(), "———"),
-    Image: (Image(path="a/b.png", alt="a chart"), ""),
-    File: (File(path="a/c.md", name="c.md", size=7), ""),
-    Collapsible: (
-        Collapsible(title="Log", blocks=(Text(markdown="line *one*"), Code(text="x"))),
-        "Log\nline one\nx",
-    ),
-    Buttons: (Buttons(items=(PAUSE,)), ""),
-    Select: (
-        Select(
-            placeholder="Which page?",
-            action=ListTasks(),
-            options=(Option(label="One", value="1"), Option(label="Two", value="2")),
-            token=TOKEN,
-        ),
-        "Which page?",
-    ),
-    Form: (
-        Form(
-            fields=(
-                FormField(name="text", label="What to do", placeholder="a haiku"),
-                FormField(
-                    name="priority",
-                    label="How urgent",
-                    field=FieldKind.CHOICE,
-                    required=False,
-                    options=(Option(label="Now", value="urgent"),),
-                ),
-            ),
-            submit="Go",
-            action=NewTask(),
-            token=TOKEN,
-        ),
-        "• What to do: a haiku\n• How urgent (optional)\n   – Now",
-    ),
-}
-
-
-def members(union: Any) -> set[type[Any]]:
-    return {k for part in get_args(union) for k in (members(part) or {part})}
-
-
-def show(*blocks: Block, **rest: Any) -> TelegramCard:
-    return render(Card(blocks=blocks, **rest), words_for(Language.ENGLISH))
-
-
-def texts(card: TelegramCard) -> list[TextPart]:
-    return [part for part in card.parts if isinstance(part, TextPart)]
-
-
-def marked(part: TextPart, kind: str) -> list[str]:
-    return [cut(part.text, m.offset, m.end) for m in part.marks if m.kind == kind]
-
-
-def labels(part: TextPart) -> list[list[str]]:
-    return [[key.label for key in row] for row in part.keyboard]
-
-
-def data(part: TextPart) -> list[str]:
-    return [key.data for row in part.keyboard for key in row]
-
-
-def as_entity(mark: Mark) -> dict[str, Any]:
-    entity: dict[str, Any] = {"type": mark.kind, "offset": mark.offset, "length": mark.length}
-    return entity | ({"url": mark.url} if mark.url else {})
-
-
-def assert_telegram_takes(card: TelegramCard) -> None:
-    """The emulator's own checks, as on a call; and nothing is trimmed, so no offset moves."""
-    for part in card.parts:
-        match part:
-            case TextPart(text=text, marks=marks, keyboard=keyboard):
-                assert utf16(text) <= 4000
-                assert not is_empty(text)
-                kept = check_text(text, [as_entity(mark) for mark in marks], 4096)
-                assert kept == (text, [as_entity(mark) for mark in marks])
-                rows = [[{"text": k.label, "callback_data": k.data} for k in r] for r in keyboard]
-                markup = json.dumps({"inline_keyboard": rows})
-                assert read_keyboard(ApiForm(values={"reply_markup": markup})) == rows
-            case PhotoPart(caption=caption):
-                assert check_text(caption, [], MAX_CAPTION) == (caption, [])
-            case FilePart(name=name):
-                assert "\n" not in name
-
+from tests.cards.telegram_checks import (
+    PAUSE,
+    SAMPLES,
+    TOKEN,
+    assert_telegram_takes,
+    data,
+    labels,
+    marked,
+    members,
+    show,
+    texts,
+)
+from tests.emulators.telegram.texts import utf16
 
 # ------------------------------------------------------------------ every block of the union
 
@@ -386,92 +281,3 @@ def test_an_answer_in_the_making_shows_its_newest_part() -> None:
     assert part.text.endswith("the **newest")
     assert utf16(part.text) <= 4000
     assert render_markdown(" ").text == ""
-
-
-# ------------------------------------------------------------------ anything at all
-
-WILD = st.one_of(
-    st.text(max_size=80),
-    st.text(alphabet="ab *_`~|<>[]()#\n!-1.$\\&;😀字\u200b\u202e\ud83d", max_size=120),
-)
-LEAVES = st.one_of(
-    st.builds(Text, markdown=WILD),
-    st.builds(Note, markdown=WILD),
-    st.builds(Fields, pairs=st.lists(st.tuples(WILD, WILD), max_size=4).map(tuple)),
-    st.builds(
-        Checklist,
-        items=st.lists(
-            st.builds(Check, label=WILD, state=st.sampled_from(CheckState), detail=WILD), max_size=3
-        ).map(tuple),
-    ),
-    st.builds(Progress, percent=st.integers(-5, 200), label=WILD),
-    st.builds(Code, text=WILD, language=WILD),
-    st.builds(
-        Table,
-        columns=st.lists(WILD, max_size=3).map(tuple),
-        rows=st.lists(st.lists(WILD, max_size=4).map(tuple), max_size=3).map(tuple),
-    ),
-    st.just(Divider()),
-    st.builds(Image, path=st.just("a.png"), alt=WILD),
-    st.builds(File, path=st.just("a"), name=WILD, size=st.just(1)),
-)
-OPTIONS = st.lists(st.builds(Option, label=WILD, value=WILD), max_size=3).map(tuple)
-BUTTON = st.builds(
-    Button,
-    label=WILD,
-    action=st.just(ListTasks()),
-    token=st.sampled_from(["", TOKEN, "x" * 64, "字" * 30]),
-    confirm=st.sampled_from([None, Confirm(title="?", text="?")]),
-)
-BLOCKS = st.one_of(
-    LEAVES,
-    st.builds(Collapsible, title=WILD, blocks=st.lists(LEAVES, max_size=3).map(tuple)),
-    st.builds(Buttons, items=st.lists(BUTTON, max_size=8).map(tuple)),
-    st.builds(
-        Select,
-        placeholder=WILD,
-        action=st.just(ListTasks()),
-        options=OPTIONS,
-        token=st.sampled_from(["", TOKEN]),
-    ),
-    st.builds(
-        Form,
-        fields=st.lists(
-            st.builds(FormField, name=st.just("a"), label=WILD, placeholder=WILD, options=OPTIONS),
-            max_size=2,
-        ).map(tuple),
-        submit=WILD,
-        action=st.just(NewTask()),
-    ),
-)
-CARDS = st.builds(
-    Card,
-    title=WILD,
-    tone=st.sampled_from(Tone),
-    blocks=st.lists(BLOCKS, max_size=5).map(tuple),
-    summary=WILD,
-)
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(card=CARDS)
-@example(card=Card(blocks=(Text(markdown="\u200b"),)))
-@example(card=Card(blocks=(Text(markdown="**a ||b** c||"),)))
-def test_whatever_a_card_holds_telegram_takes_it(card: Card) -> None:
-    assert_telegram_takes(render(card, words_for(Language.CHINESE)))
-
-
-@settings(max_examples=300, deadline=None)
-@given(markdown=WILD)
-def test_whatever_a_model_writes_telegram_takes_it(markdown: str) -> None:
-    assert_telegram_takes(show(Text(markdown=markdown)))
-
-
-@pytest.mark.parametrize(
-    "unit", ["x", "$1 ", "~a~ ", "<a> ", "<div>\n", "||", "`a` ", "[a](b) ", "- a\n", "😀 **b** "]
-)
-def test_a_hundred_kilobytes_of_anything_are_shown(unit: str) -> None:
-    card = show(Text(markdown=unit * (100_000 // len(unit.encode()))))
-
-    assert len(card.parts) > 1
-    assert_telegram_takes(card)

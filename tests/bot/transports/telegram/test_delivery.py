@@ -2,50 +2,29 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from bot.transports.base import (
-    Ambiguous,
-    RateLimited,
-    Refused,
-    Unavailable,
-    Unreachable,
-)
 from bot.transports.telegram.transport import TelegramTransport
-from cards.model import Checklist, File, Image, Text
+from cards.model import Text
 from storage.records.messages import Placed
 from tests.bot.transports.telegram.fakes import (
     PAUSE,
-    FakeIntake,
-    FakeSleep,
     later,
     letter,
-    make_transport,
-    started,
     text_letter,
 )
 from tests.emulators.telegram.chats import Chat, Version
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.emulators.telegram.mischief import (
-    DropAfter,
     DropBefore,
-    Garbage,
-    Hold,
-    RateLimit,
     Refuse,
-    ServerError,
 )
-from tests.emulators.telegram.people import PIXEL, User
+from tests.emulators.telegram.people import User
 from tests.emulators.telegram.refusals import bad_request
 
 LONG = "\n".join(f"line {i} {'x' * 60}" for i in range(130))
-
-
-# ------------------------------------------------------------------ sending
 
 
 async def test_a_card_is_sent_with_its_marks_and_buttons(
@@ -274,254 +253,3 @@ async def test_a_state_of_another_version_still_finds_its_messages(
     await sender.deliver(later(first, strange, Text(markdown="two")))
 
     assert [m.text for m in chat.from_bot] == ["two"]
-
-
-# ------------------------------------------------------------------ files
-
-
-async def test_a_picture_and_a_file_are_sent_after_the_text(
-    sender: TelegramTransport, chat: Chat, tmp_path: Path
-) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "a.png").write_bytes(PIXEL)
-    (tmp_path / "out" / "haiku.md").write_text("old pond")
-
-    await sender.deliver(
-        letter(
-            chat,
-            Image(path="out/a.png", alt="a pixel"),
-            File(path="out/haiku.md", name="俳句.md", size=8),
-            Text(markdown="done"),
-        )
-    )
-
-    text, photo, document = chat.from_bot
-    assert text.text == "done"
-    assert (photo.text, photo.media["photo"][0]["file_size"]) == ("a pixel", len(PIXEL))
-    assert document.upload
-    assert (document.upload.name, document.upload.content) == ("俳句.md", b"old pond")
-
-
-async def test_files_shown_already_stay_and_others_come_and_go(
-    sender: TelegramTransport, chat: Chat, tmp_path: Path
-) -> None:
-    for name in ("a", "b", "c"):
-        (tmp_path / name).write_text(name)
-    files = {name: File(path=name, name=name, size=1) for name in ("a", "b", "c")}
-    first = letter(chat, Text(markdown="t"), files["a"], files["b"])
-    placed = (await sender.deliver(first)).placed
-
-    await sender.deliver(later(first, placed, Text(markdown="t"), files["b"], files["c"]))
-
-    names = [m.upload.name for m in chat.from_bot if m.upload]
-    assert names == ["b", "c"]
-
-
-async def test_several_pictures_are_one_album(
-    sender: TelegramTransport, chat: Chat, tmp_path: Path
-) -> None:
-    for i in range(3):
-        (tmp_path / f"{i}.png").write_bytes(PIXEL)
-
-    delivery = await sender.deliver(
-        letter(chat, *(Image(path=f"{i}.png", alt="") for i in range(3)))
-    )
-
-    assert len({m.album for m in chat.from_bot}) == 1
-    assert len(delivery.placed.message_ids) == 3
-
-
-async def test_a_broken_picture_is_sent_as_a_file_and_spoils_no_album(
-    sender: TelegramTransport, chat: Chat, tmp_path: Path
-) -> None:
-    (tmp_path / "good.png").write_bytes(PIXEL)
-    (tmp_path / "bad.png").write_bytes(b"no picture")
-
-    delivery = await sender.deliver(
-        letter(chat, Image(path="good.png", alt=""), Image(path="bad.png", alt="broken"))
-    )
-
-    good, bad = chat.from_bot
-    assert "photo" in good.media
-    assert "document" in bad.media
-    assert bad.text == "broken"
-    assert "image: not a picture Telegram knows, sent as a file" in delivery.degraded
-
-
-async def test_a_picture_beyond_the_photo_limit_is_a_file(
-    sender: TelegramTransport, chat: Chat, tmp_path: Path
-) -> None:
-    (tmp_path / "big.png").write_bytes(PIXEL + bytes(10 * 1024 * 1024))
-
-    await sender.deliver(letter(chat, Image(path="big.png", alt="")))
-
-    assert "document" in chat.last.media
-
-
-@pytest.mark.parametrize("path", ["gone.txt", "../secret.txt", "/etc/hostname", ".", "empty"])
-async def test_a_file_that_is_not_there_or_not_ours_is_only_named(
-    sender: TelegramTransport, chat: Chat, tmp_path: Path, path: str
-) -> None:
-    (tmp_path / "empty").touch()
-    (tmp_path.parent / "secret.txt").write_text("secret")
-
-    await sender.deliver(letter(chat, Text(markdown="see"), File(path=path, name="x", size=1)))
-
-    assert [m.text for m in chat.from_bot] == ["see", "📎 x: this file is no longer there."]
-    assert all(m.upload is None for m in chat.from_bot)
-
-
-async def test_a_file_too_large_for_telegram_is_named_in_the_chats_language(
-    sender: TelegramTransport, chat: Chat, tmp_path: Path
-) -> None:
-    with (tmp_path / "huge.bin").open("wb") as file:
-        file.truncate(50 * 1024 * 1024 + 1)
-
-    await sender.deliver(
-        letter(chat, File(path="huge.bin", name="huge.bin", size=1), language="zh")
-    )
-
-    assert chat.last.text == "📎 huge.bin 超过 50 MB，Telegram 不收这么大的文件。它在 huge.bin。"
-
-
-# ------------------------------------------------------------------ troubles
-
-
-async def test_a_rate_limit_says_how_long_and_is_obeyed(
-    tg: TelegramEmulator, sender: TelegramTransport, chat: Chat
-) -> None:
-    tg.misbehave("sendMessage", RateLimit(retry_after=17))
-
-    with pytest.raises(RateLimited) as limited:
-        await sender.deliver(text_letter(chat, "x"))
-
-    assert limited.value.retry_after == 17
-    assert tg.violations == 0
-
-
-async def test_a_letter_stopped_half_way_goes_on_where_it_stopped(
-    tg: TelegramEmulator, sender: TelegramTransport, chat: Chat
-) -> None:
-    tg.world.clock = time.time
-    whole = text_letter(chat, LONG)
-    await sender.deliver(text_letter(chat, "warm-up", outbox_id=9))
-    hold = Hold()
-    hold.release()
-    tg.misbehave("sendMessage", hold)
-    tg.misbehave("sendMessage", ServerError(code=502))
-
-    with pytest.raises(Unavailable):
-        await sender.deliver(whole)
-    delivery = await sender.deliver(whole)
-
-    sent = chat.from_bot[1:]
-    assert "\n".join(m.text for m in sent) == LONG
-    assert delivery.placed.message_ids == tuple(str(m.id) for m in sent)
-
-
-async def test_a_lost_answer_is_ambiguous_and_the_repetition_says_so_once(
-    tg: TelegramEmulator, sender: TelegramTransport, chat: Chat
-) -> None:
-    whole = text_letter(chat, f"**start**\n{LONG}")
-    tg.misbehave("sendMessage", DropAfter())
-
-    with pytest.raises(Ambiguous):
-        await sender.deliver(whole)
-    await sender.deliver(replace(whole, repeat=True))
-
-    doubled, repeated, *rest = chat.from_bot
-    assert doubled.text.startswith("start")
-    assert repeated.text.startswith("♻️ Sent again: the first try may have arrived.\n\nstart")
-    assert repeated.marked("bold") == ["start"]
-    assert len(rest) == 2
-    assert not any("♻️" in m.text for m in rest)
-
-
-async def test_a_time_out_is_ambiguous(
-    tg: TelegramEmulator, intake: FakeIntake, chat: Chat, tmp_path: Path, sleep: FakeSleep
-) -> None:
-    hold = Hold()
-    tg.misbehave("sendMessage", hold)
-    impatient = make_transport(tg, intake, tmp_path, sleep, request_seconds=0.3)
-
-    async with started(impatient) as transport:
-        with pytest.raises(Ambiguous):
-            await transport.deliver(text_letter(chat, "x"))
-
-    hold.release()
-    assert len(chat.from_bot) == 1
-
-
-async def test_a_lost_answer_to_an_edit_is_simply_tried_again(
-    tg: TelegramEmulator, sender: TelegramTransport, chat: Chat
-) -> None:
-    first = text_letter(chat, "one")
-    placed = (await sender.deliver(first)).placed
-    second = later(first, placed, Text(markdown="two"))
-    tg.misbehave("editMessageText", DropAfter())
-
-    with pytest.raises(Unavailable):
-        await sender.deliver(second)
-    await sender.deliver(replace(second, repeat=True))
-
-    assert [m.text for m in chat.from_bot] == ["two"]
-
-
-async def test_no_connection_and_server_errors_are_unavailable(
-    tg: TelegramEmulator, sender: TelegramTransport, chat: Chat, intake: FakeIntake, tmp_path: Path
-) -> None:
-    for trouble in (ServerError(code=500), ServerError(code=502), Garbage()):
-        tg.misbehave("sendMessage", trouble)
-        with pytest.raises(Unavailable):
-            await sender.deliver(text_letter(chat, "x"))
-
-    async with TelegramEmulator() as gone:
-        nowhere = gone.base_url
-    lost = make_transport(tg, intake, tmp_path, FakeSleep(), base_url=nowhere)
-    async with started(lost) as transport:
-        with pytest.raises(Unavailable):
-            await transport.deliver(text_letter(chat, "x"))
-
-    assert chat.from_bot == []
-
-
-async def test_a_wrong_token_is_unavailable_and_names_no_secret(
-    tg: TelegramEmulator, sender: TelegramTransport, chat: Chat
-) -> None:
-    tg.revoke_token()
-
-    with pytest.raises(Unavailable) as failed:
-        await sender.deliver(text_letter(chat, "x"))
-
-    assert tg.token not in str(failed.value)
-
-
-async def test_a_blocked_or_unknown_chat_is_unreachable(
-    tg: TelegramEmulator, sender: TelegramTransport, chat: Chat
-) -> None:
-    group = tg.group("Team")
-    group.block()
-    del tg.world.chats[chat.id]
-    del tg.world.users[chat.id]
-
-    for closed in (chat, group):
-        with pytest.raises(Unreachable):
-            await sender.deliver(text_letter(closed, "x"))
-
-
-async def test_content_telegram_will_not_take_is_refused(
-    tg: TelegramEmulator, sender: TelegramTransport, chat: Chat
-) -> None:
-    tg.misbehave("sendMessage", Refuse(error=bad_request("something new")))
-
-    with pytest.raises(Refused, match="Something new"):
-        await sender.deliver(text_letter(chat, "x"))
-
-
-async def test_before_its_start_the_channel_is_unavailable(
-    tg: TelegramEmulator, chat: Chat, intake: FakeIntake, tmp_path: Path
-) -> None:
-    transport = make_transport(tg, intake, tmp_path, FakeSleep())
-
-    with pytest.raises(Unavailable):
-        await transport.deliver(letter(chat, Checklist(items=())))

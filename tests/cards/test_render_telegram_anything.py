@@ -1,0 +1,129 @@
+"""Whatever a card holds, Telegram takes what is rendered."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from cards.actions import ListTasks, NewTask
+from cards.model import (
+    Button,
+    Buttons,
+    Card,
+    Check,
+    Checklist,
+    CheckState,
+    Code,
+    Collapsible,
+    Confirm,
+    Divider,
+    Fields,
+    File,
+    Form,
+    FormField,
+    Image,
+    Note,
+    Option,
+    Progress,
+    Select,
+    Table,
+    Text,
+    Tone,
+)
+from cards.render.telegram import (
+    render,
+)
+from cards.words import words_for
+from storage.records.people import Language
+from tests.cards.telegram_checks import (
+    TOKEN,
+    assert_telegram_takes,
+    show,
+)
+
+WILD = st.one_of(
+    st.text(max_size=80),
+    st.text(alphabet="ab *_`~|<>[]()#\n!-1.$\\&;😀字\u200b\u202e\ud83d", max_size=120),
+)
+LEAVES = st.one_of(
+    st.builds(Text, markdown=WILD),
+    st.builds(Note, markdown=WILD),
+    st.builds(Fields, pairs=st.lists(st.tuples(WILD, WILD), max_size=4).map(tuple)),
+    st.builds(
+        Checklist,
+        items=st.lists(
+            st.builds(Check, label=WILD, state=st.sampled_from(CheckState), detail=WILD), max_size=3
+        ).map(tuple),
+    ),
+    st.builds(Progress, percent=st.integers(-5, 200), label=WILD),
+    st.builds(Code, text=WILD, language=WILD),
+    st.builds(
+        Table,
+        columns=st.lists(WILD, max_size=3).map(tuple),
+        rows=st.lists(st.lists(WILD, max_size=4).map(tuple), max_size=3).map(tuple),
+    ),
+    st.just(Divider()),
+    st.builds(Image, path=st.just("a.png"), alt=WILD),
+    st.builds(File, path=st.just("a"), name=WILD, size=st.just(1)),
+)
+OPTIONS = st.lists(st.builds(Option, label=WILD, value=WILD), max_size=3).map(tuple)
+BUTTON = st.builds(
+    Button,
+    label=WILD,
+    action=st.just(ListTasks()),
+    token=st.sampled_from(["", TOKEN, "x" * 64, "字" * 30]),
+    confirm=st.sampled_from([None, Confirm(title="?", text="?")]),
+)
+BLOCKS = st.one_of(
+    LEAVES,
+    st.builds(Collapsible, title=WILD, blocks=st.lists(LEAVES, max_size=3).map(tuple)),
+    st.builds(Buttons, items=st.lists(BUTTON, max_size=8).map(tuple)),
+    st.builds(
+        Select,
+        placeholder=WILD,
+        action=st.just(ListTasks()),
+        options=OPTIONS,
+        token=st.sampled_from(["", TOKEN]),
+    ),
+    st.builds(
+        Form,
+        fields=st.lists(
+            st.builds(FormField, name=st.just("a"), label=WILD, placeholder=WILD, options=OPTIONS),
+            max_size=2,
+        ).map(tuple),
+        submit=WILD,
+        action=st.just(NewTask()),
+    ),
+)
+CARDS = st.builds(
+    Card,
+    title=WILD,
+    tone=st.sampled_from(Tone),
+    blocks=st.lists(BLOCKS, max_size=5).map(tuple),
+    summary=WILD,
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(card=CARDS)
+@example(card=Card(blocks=(Text(markdown="\u200b"),)))
+@example(card=Card(blocks=(Text(markdown="**a ||b** c||"),)))
+def test_whatever_a_card_holds_telegram_takes_it(card: Card) -> None:
+    assert_telegram_takes(render(card, words_for(Language.CHINESE)))
+
+
+@settings(max_examples=300, deadline=None)
+@given(markdown=WILD)
+def test_whatever_a_model_writes_telegram_takes_it(markdown: str) -> None:
+    assert_telegram_takes(show(Text(markdown=markdown)))
+
+
+@pytest.mark.parametrize(
+    "unit", ["x", "$1 ", "~a~ ", "<a> ", "<div>\n", "||", "`a` ", "[a](b) ", "- a\n", "😀 **b** "]
+)
+def test_a_hundred_kilobytes_of_anything_are_shown(unit: str) -> None:
+    card = show(Text(markdown=unit * (100_000 // len(unit.encode()))))
+
+    assert len(card.parts) > 1
+    assert_telegram_takes(card)

@@ -1,0 +1,158 @@
+"""The Telegram emulator misbehaves on demand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from telegram import (
+    Bot,
+    InlineKeyboardButton,
+    InlineKeyboardMarkup,
+)
+from telegram.error import (
+    NetworkError,
+    RetryAfter,
+    TimedOut,
+)
+
+from tests.emulators.telegram.chats import Chat
+from tests.emulators.telegram.emulator import TelegramEmulator
+from tests.emulators.telegram.mischief import (
+    DropAfter,
+    DropBefore,
+    Garbage,
+    Hold,
+    RateLimit,
+    ServerError,
+    Slow,
+)
+from tests.emulators.telegram.people import User
+
+
+@pytest.fixture(autouse=True)
+def new_durations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask the library for durations instead of its warning about numbers."""
+    monkeypatch.setenv("PTB_TIMEDELTA", "1")
+
+
+@pytest.fixture
+async def tg() -> AsyncIterator[TelegramEmulator]:
+    async with TelegramEmulator() as emulator:
+        yield emulator
+
+
+@pytest.fixture
+async def bot(tg: TelegramEmulator) -> AsyncIterator[Bot]:
+    client = make_bot(tg)
+    async with client:
+        yield client
+
+
+@pytest.fixture
+def ada(tg: TelegramEmulator) -> User:
+    return tg.user(7, "Ada")
+
+
+@pytest.fixture
+def chat(tg: TelegramEmulator, ada: User) -> Chat:
+    return tg.private_chat(ada)
+
+
+def make_bot(tg: TelegramEmulator, token: str = "") -> Bot:
+    return Bot(
+        token or tg.token,
+        base_url=f"{tg.base_url}/bot",
+        base_file_url=f"{tg.base_url}/file/bot",
+    )
+
+
+def keyboard(*data: str) -> InlineKeyboardMarkup:
+    return InlineKeyboardMarkup(
+        [[InlineKeyboardButton(f"Button {i}", callback_data=d)] for i, d in enumerate(data)]
+    )
+
+
+async def test_a_rate_limit_lasts_and_counts_who_ignores_it(
+    tg: TelegramEmulator, bot: Bot, chat: Chat
+) -> None:
+    tg.misbehave("sendMessage", RateLimit(retry_after=60))
+
+    for _ in range(3):
+        with pytest.raises(RetryAfter):
+            await bot.send_message(chat.id, "x")
+
+    assert tg.violations == 2
+    assert chat.from_bot == []
+
+
+async def test_server_errors_and_garbage_are_network_errors(
+    tg: TelegramEmulator, bot: Bot, chat: Chat
+) -> None:
+    tg.misbehave("sendMessage", ServerError(code=502))
+    tg.misbehave("sendMessage", Garbage())
+
+    for _ in range(2):
+        with pytest.raises(NetworkError):
+            await bot.send_message(chat.id, "x")
+
+    assert chat.from_bot == []
+
+
+async def test_a_connection_dropped_before_leaves_nothing_and_after_leaves_the_message(
+    tg: TelegramEmulator, bot: Bot, chat: Chat
+) -> None:
+    tg.misbehave("sendMessage", DropBefore())
+    tg.misbehave("sendMessage", DropAfter())
+
+    with pytest.raises(NetworkError):
+        await bot.send_message(chat.id, "before")
+    with pytest.raises(NetworkError):
+        await bot.send_message(chat.id, "after")
+
+    assert [message.text for message in chat.from_bot] == ["after"]
+    assert [call.status for call in tg.calls_of("sendMessage")] == [0, 0]
+
+
+async def test_a_held_answer_times_out_after_taking_effect(
+    tg: TelegramEmulator, bot: Bot, chat: Chat
+) -> None:
+    hold = Hold()
+    tg.misbehave("sendMessage", hold)
+
+    with pytest.raises(TimedOut):
+        await bot.send_message(chat.id, "x", read_timeout=0.2)
+
+    hold.release()
+    assert [message.text for message in chat.from_bot] == ["x"]
+
+
+async def test_a_slow_answer_arrives_in_the_end(tg: TelegramEmulator, bot: Bot, chat: Chat) -> None:
+    tg.misbehave("sendMessage", Slow(seconds=0.05))
+
+    sent = await bot.send_message(chat.id, "x")
+
+    assert sent.text == "x"
+
+
+async def test_confirmed_updates_can_come_again(
+    tg: TelegramEmulator, bot: Bot, ada: User, chat: Chat
+) -> None:
+    await ada.says(chat, "hello")
+    [first] = await bot.get_updates()
+    await bot.get_updates(offset=first.update_id + 1)
+
+    assert tg.redeliver() == 1
+
+    again = await bot.get_updates(offset=first.update_id + 1)
+    assert [update.update_id for update in again] == [first.update_id]
+    assert await bot.get_updates(offset=first.update_id + 1) == ()
+
+
+async def test_every_request_is_on_record(tg: TelegramEmulator, bot: Bot, chat: Chat) -> None:
+    await bot.send_message(chat.id, "x", reply_markup=keyboard("a"))
+
+    call = tg.calls[-1]
+    assert (call.method, call.chat_id, call.text, call.status) == ("sendMessage", 7, "x", 200)
+    assert json.loads(call.form.text("reply_markup"))["inline_keyboard"]
