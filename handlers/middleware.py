@@ -106,7 +106,8 @@ def recognise(people: People, fallback: Language, fixed: Language | None = None)
 
 class RateLimit:
     """At most `most` arrivals a person in `within`; the first too many gets a kind word, the
-    others silence. Presses always get their toast."""
+    others silence. Presses always get their toast. Strangers are not counted here: the door
+    answers them more rarely still."""
 
     def __init__(self, *, most: int = 20, within: timedelta = timedelta(minutes=1)) -> None:
         self._most = most
@@ -115,15 +116,16 @@ class RateLimit:
         self._told: dict[str, datetime] = {}
 
     async def __call__(self, arrival: Arrival, call_next: Next) -> Reply:
-        if self._admits(arrival.who, arrival.now):
+        if arrival.person is None or self._admits(arrival.person.id, arrival.now):
             return await call_next(arrival)
+        who = arrival.person.id
         words = arrival.words
         if arrival.is_press:
             return refused(arrival, words("error.too_fast.title"), words("error.too_fast.hint"))
-        told_at = self._told.get(arrival.who)
+        told_at = self._told.get(who)
         if told_at is not None and arrival.now - told_at < self._within:
             return Reply()
-        self._told[arrival.who] = arrival.now
+        self._told[who] = arrival.now
         return refused(arrival, words("error.too_fast.title"), words("error.too_fast.hint"))
 
     def _admits(self, who: str, now: datetime) -> bool:

@@ -45,6 +45,14 @@ async def test_a_stranger_is_answered_every_ten_minutes_at_most() -> None:
     assert desk.world.pairings.asked == 2
 
 
+async def test_a_stranger_in_haste_still_gets_nothing_else() -> None:
+    desk = Desk()
+
+    replies = [await knock(desk) for _ in range(25)]
+
+    assert [bool(reply.card) for reply in replies] == [True, *[False] * 24]
+
+
 async def test_each_stranger_gets_an_own_code() -> None:
     desk = Desk()
 
