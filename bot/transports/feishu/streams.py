@@ -10,12 +10,16 @@ from bot.transports.base import Letter
 from bot.transports.feishu.cardkit import CardKit
 from bot.transports.feishu.errors import Broken, FeishuError, Kind
 from cards.render.feishu.card import ANSWER, streamed
+from cards.render.feishu.size import cut
 from storage.records.messages import OutboxId
 
 log = logging.getLogger(__name__)
 
-# Ten operations a second are the limit for a card; presses and the final update need room.
-_PACE = 0.28
+# Ten operations a second are the limit for a card; presses and the final update need room. Each
+# of them counts against the tenant's monthly quota too: the longer an answer, the calmer.
+_PACES = ((20, 0.28), (60, 0.6))
+_CALMEST = 1.2
+_CLOSING = 3.0
 _REOPENINGS = 20
 
 Open = Callable[[Letter], Awaitable[str]]
@@ -61,8 +65,15 @@ class Streams:
         return stream.card_id or None
 
     async def close(self) -> None:
-        for outbox_id in tuple(self._streams):
-            await self.end(outbox_id)
+        """No card is left behind that says it is still being written."""
+        try:
+            async with asyncio.timeout(_CLOSING):
+                for outbox_id, stream in tuple(self._streams.items()):
+                    card_id = await self.end(outbox_id)
+                    if card_id:
+                        await self._cardkit.settle(card_id, cut(stream.text, 120) or "…")
+        except (FeishuError, Broken, TimeoutError) as error:
+            log.info("feishu: a card stays open: %s", error)
 
     async def _run(self, stream: _Stream, letter: Letter) -> None:
         try:
@@ -73,7 +84,7 @@ class Streams:
             log.info("feishu: streaming ended early: %s", error)
 
     async def _type(self, stream: _Stream) -> None:
-        reopened = 0
+        reopened = typed = 0
         while True:
             await stream.news.wait()
             stream.news.clear()
@@ -82,6 +93,7 @@ class Streams:
                 try:
                     await self._cardkit.content(stream.card_id, ANSWER, text)
                     stream.shown = text
+                    typed += 1
                 except FeishuError as error:
                     if error.kind is Kind.STREAM_CLOSED and reopened < _REOPENINGS:
                         reopened += 1
@@ -91,4 +103,8 @@ class Streams:
                     else:
                         raise
                     stream.news.set()
-            await self._pause(_PACE)
+            await self._pause(_pace(typed))
+
+
+def _pace(typed: int) -> float:
+    return next((pace for upto, pace in _PACES if typed < upto), _CALMEST)

@@ -87,6 +87,7 @@ class FeishuTransport:
             discover=self._api.discover,
             handle=self._arrivals.handle,
             alert=partial(self._troubles.note, Area.LINK),
+            stored=lambda good: self._troubles.note(Area.STORE, "" if good else "store"),
             domain=domain,
             pause=pause,
             jitter=jitter,

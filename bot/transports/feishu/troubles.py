@@ -13,6 +13,7 @@ class Area(StrEnum):
     """Where the trouble is; the first of them is what is told."""
 
     LINK = "link"
+    STORE = "store"
     SENDING = "sending"
     CARDS = "cards"
 

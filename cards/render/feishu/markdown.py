@@ -158,7 +158,7 @@ class _Writer:
         text = _TICKS.sub(lambda match: "&#96;" * len(match.group()), text)
         text = _AUTOLINK.sub(lambda match: f"[{match.group(1)}]({match.group(1)})", text)
         pieces = _BREAK.split(_FONT.sub("", text))
-        return "<br>".join(piece.replace("<", "&lt;").replace("![", "!&#91;") for piece in pieces)
+        return "<br>".join(piece.replace("<", "&#60;").replace("![", "!&#91;") for piece in pieces)
 
 
 def _link(label: str, target: str) -> str:

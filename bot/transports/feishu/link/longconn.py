@@ -48,7 +48,8 @@ class Refusal(Exception):
 
 
 class LongConnection:
-    """`alert` is called once per kind of trouble and with an empty key when it is over."""
+    """`alert` is called once per kind of trouble and with an empty key when it is over; `stored`
+    after every event, with whether it was."""
 
     def __init__(
         self,
@@ -57,6 +58,7 @@ class LongConnection:
         discover: Callable[[], Awaitable[dict[str, Any]]],
         handle: Handle,
         alert: Callable[[str, Mapping[str, object]], None],
+        stored: Callable[[bool], None],
         domain: str,
         pause: Callable[[float], Awaitable[None]],
         jitter: Callable[[], float],
@@ -66,6 +68,7 @@ class LongConnection:
         self._discover = discover
         self._handle = handle
         self._alert = alert
+        self._stored = stored
         self._domain = domain
         self._pause = pause
         self._jitter = jitter
@@ -202,6 +205,7 @@ class LongConnection:
         except Exception:  # one event must not end the connection; the platform sends it again
             log.exception("feishu: an event could not be stored")
             code = 500
+        self._stored(code == 200)  # noqa: PLR2004 - the platform's word for done
         took = int((self._now() - started) * 1000)
         try:
             await connection.send(frames.ack(frame, answer, code=code, took_ms=took))

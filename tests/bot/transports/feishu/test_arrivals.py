@@ -80,6 +80,7 @@ async def test_what_could_not_be_stored_is_pushed_again(desk: Desk) -> None:
 
     assert push.codes == [500, 200]
     assert len(desk.intake.arrived) == 1
+    assert [key for key, _ in desk.intake.alerts] == ["", "store", ""]
 
 
 async def test_a_message_in_parts_is_put_together(desk: Desk) -> None:

@@ -170,13 +170,15 @@ async def test_text_that_comes_after_the_final_answer_is_not_shown(idle: Desk, c
     assert chat.from_bot[0].text == "final"
 
 
-async def test_a_shutdown_ends_typing(idle: Desk, chat: Chat) -> None:
+async def test_a_shutdown_closes_the_card_that_was_typed_into(idle: Desk, chat: Chat) -> None:
     letter, _ = await idle.post(chat, answer("…"))
     await typed(idle, chat, letter, "one")
 
     await idle.transport._streams.close()
-    await idle.transport.stream(letter, "two")
-    await chat.wait_for(lambda message: message.text == "two")
+
+    assert not entity_of(chat).streaming
+    assert chat.from_bot[0].summary == "one"
+    await typed(idle, chat, letter, "two")
 
 
 async def test_an_empty_card_streams_too(idle: Desk, chat: Chat) -> None:
