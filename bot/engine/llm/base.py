@@ -140,8 +140,8 @@ class RunResult:
 
 
 class BackendError(Exception):
-    """Base of what a run may raise. `hint` is a catalogue key: what the Boss can do about it.
-    `usage` is what was spent all the same."""
+    """Base of what a run may raise. `hint` is a catalogue key: what the Boss can do about it,
+    the class's own or a closer one. `usage` is what was spent all the same."""
 
     hint = "backend.failed"
 
@@ -216,14 +216,6 @@ class Backend(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
     """Who does the work, and with which model. An empty model leaves it to the backend."""
-
-    backend: Backend
-    model: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """Who does the work, and with which model."""
 
     backend: Backend
     model: str

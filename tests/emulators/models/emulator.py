@@ -21,8 +21,8 @@ from tests.emulators.models.wire import Answer, Dropped, HttpRequest, Server
 from tests.emulators.models.worker import work
 
 KEY = "test-key-0123456789"
-ANTHROPIC_MODELS = ("claude-sonnet-5", "claude-opus-4-8", "claude-haiku-4-5", "claude-sonnet-4-5")
-OPENAI_MODELS = ("gpt-5.2", "gpt-5-mini", "gpt-4o", "gpt-4o-mini", "local-model")
+ANTHROPIC_MODELS = ("claude-sonnet-5-5", "claude-opus-5-5", "claude-haiku-5-5", "claude-sonnet-5")
+OPENAI_MODELS = ("local-model", "gpt-5.2", "gpt-5-mini", "gpt-4o", "gpt-4o-mini")
 _SECRET_HEADERS = ("x-api-key", "authorization")
 
 Replier = Callable[[Asked], Reply]
@@ -99,7 +99,7 @@ class Models:
             await answer.json(refused.status, api.refusal(refused))
             return
         if asked is None:
-            await answer.json(200, openai_api.models(self.known))
+            await answer.json(200, openai_api.models(OPENAI_MODELS))
             return
         self.requests.append(asked)
         self._notify()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tests.emulators.models.script import Asked, Call, Failure, Refused, Reply, pieces, tokens
@@ -39,10 +39,10 @@ def check_headers(headers: Mapping[str, str], keys: frozenset[str]) -> None:
         raise Refused(401, f"Incorrect API key provided: {masked}.", code="invalid_api_key")
 
 
-def models(known: frozenset[str]) -> dict[str, Any]:
+def models(known: Sequence[str]) -> dict[str, Any]:
     data = [
         {"id": name, "object": "model", "created": 1_700_000_000, "owned_by": "emulator"}
-        for name in sorted(known)
+        for name in known
     ]
     return {"object": "list", "data": data}
 

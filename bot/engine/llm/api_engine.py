@@ -1,0 +1,291 @@
+"""The agent loop of the model APIs. Heavy to import: only `api` does, when it is needed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import httpx2
+from pydantic import BaseModel
+from pydantic_ai import Agent, BinaryContent, ToolOutput
+from pydantic_ai import Tool as LibraryTool
+from pydantic_ai.messages import (
+    FunctionToolCallEvent,
+    FunctionToolResultEvent,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    UserContent,
+)
+from pydantic_ai.models import Model
+from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
+from pydantic_ai.providers.openai import OpenAIProvider
+from pydantic_ai.run import AgentRunResult, AgentRunResultEvent
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.usage import RunUsage, UsageLimits
+
+from bot.engine.llm import api_history
+from bot.engine.llm.api import Access, Api
+from bot.engine.llm.api_errors import is_theirs, translated
+from bot.engine.llm.api_models import first_model
+from bot.engine.llm.arguments import problem
+from bot.engine.llm.base import (
+    ERROR,
+    AgentEvent,
+    BackendError,
+    BadAnswer,
+    Picture,
+    RunRequest,
+    RunResult,
+    TextDelta,
+    Tool,
+    ToolFinished,
+    ToolStarted,
+    Usage,
+    title_of,
+)
+
+MAX_PICTURE = 5_000_000
+CONNECT_SECONDS = 10.0
+NO_KEY = "no-key"
+_SUMMARY = 200
+_CUT = {
+    "length": "the answer was cut off at the longest allowed",
+    "content_filter": "the model refused to answer",
+}
+
+Output: TypeAlias = str | BaseModel | None
+
+
+class Engine:
+    """The connections to one API, and the runs over them."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        timeout = httpx2.Timeout(access.silence, connect=CONNECT_SECONDS)
+        self._http = httpx2.AsyncClient(timeout=timeout, follow_redirects=True)
+        self._models: dict[str, Model] = {}
+        self._first = ""
+
+    @asynccontextmanager
+    async def run(self, request: RunRequest) -> AsyncIterator[ApiRun]:
+        prompt = await _prompt(request)
+        model = await asyncio.to_thread(self._model, request.model or await self._only_model())
+        run = ApiRun(request, model, prompt, self._access)
+        try:
+            yield run
+        finally:
+            await run.aclose()
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def _only_model(self) -> str:
+        """For who has set no model: what the service lists first. Asked once."""
+        if not self._first:
+            key, url = self._access.key or NO_KEY, self._access.base_url
+            self._first = await first_model(self._http, url, key)
+        return self._first
+
+    def _model(self, name: str) -> Model:
+        if name not in self._models:
+            self._models[name] = self._new_model(name)
+        return self._models[name]
+
+    def _new_model(self, name: str) -> Model:
+        key, url = self._access.key or NO_KEY, self._access.base_url or None
+        if self._access.api is Api.ANTHROPIC:
+            anthropic = AnthropicProvider(api_key=key, base_url=url, http_client=self._http)
+            return AnthropicModel(name, provider=anthropic)
+        openai = OpenAIProvider(api_key=key, base_url=url, http_client=self._http)
+        return OpenAIChatModel(name, provider=openai)
+
+
+class ApiRun:
+    """One run of the agent loop; see `base.Run`."""
+
+    def __init__(
+        self, request: RunRequest, model: Model, prompt: list[UserContent], access: Access
+    ) -> None:
+        self._request = request
+        self._model = model
+        self._prompt = prompt
+        self._access = access
+        self._usage = RunUsage()
+        self._texts: list[str] = []
+        self._calls = 0
+        self._in_tools = 0
+        self._result: RunResult | None = None
+        self._events = self._translated()
+
+    @property
+    def events(self) -> AsyncIterator[AgentEvent]:
+        return self._events
+
+    @property
+    def result(self) -> RunResult:
+        if self._result is None:
+            raise RuntimeError("the run has not ended: iterate its events first")
+        return self._result
+
+    async def aclose(self) -> None:
+        await self._events.aclose()
+
+    async def _translated(self) -> AsyncGenerator[AgentEvent, None]:
+        try:
+            async with aclosing(self._work()) as events:
+                async for event in events:
+                    yield event
+        except BackendError:
+            raise
+        except Exception as error:  # the border: no library's exception may leave a backend
+            if self._in_tools and not is_theirs(error):
+                raise  # a tool of ours is broken
+            # Without its cause: that may quote the request, key and all.
+            raise translated(error, _usage(self._usage), self._access.key) from None
+
+    async def _work(self) -> AsyncGenerator[AgentEvent, None]:
+        request = self._request
+        stream = self._agent().run_stream_events(
+            self._prompt,
+            message_history=await asyncio.to_thread(api_history.load, request.history),
+            usage=self._usage,
+            usage_limits=UsageLimits(
+                request_limit=request.limits.turns,
+                output_tokens_limit=request.limits.output_tokens,
+            ),
+            timeout=request.limits.seconds,
+        )
+        async with stream as events:
+            async for event in events:
+                if isinstance(event, AgentRunResultEvent):
+                    self._result = self._ended(event.result)
+                    continue
+                for ours in self._events_of(event):
+                    yield ours
+
+    def _agent(self) -> Agent[None, Output]:
+        request = self._request
+        settings = ModelSettings(max_tokens=request.limits.output_tokens, max_retries=0)
+        if self._access.api is Api.ANTHROPIC:
+            settings["cache"] = True
+        # None is a good answer where the tools have already said everything.
+        form: Any = ToolOutput(request.result) if request.result else [str, type(None)]
+        return Agent(
+            self._model,
+            output_type=form,
+            instructions=_clean(request.system) or None,
+            tools=[self._tool(tool) for tool in request.tools],
+            retries={"tools": 2, "output": 1},
+            model_settings=settings,
+        )
+
+    def _tool(self, tool: Tool) -> LibraryTool[None]:
+        async def call(**arguments: Any) -> str:
+            wrong = problem(tool.schema, arguments)
+            if wrong:
+                return f"{ERROR}{wrong}"
+            self._in_tools += 1
+            answer = await tool.run(arguments)
+            self._in_tools -= 1  # not reached if it raised: then the error is the tool's
+            return answer
+
+        return LibraryTool.from_schema(call, tool.name, tool.description, dict(tool.schema))
+
+    def _events_of(self, event: object) -> list[AgentEvent]:
+        """Kinds of events we do not know are none of our business."""
+        match event:
+            case PartStartEvent(part=TextPart(content=text)):
+                # The first words come with the part's start. What was said before a tool call
+                # and what is said after it are paragraphs of one answer.
+                gap = "\n\n" if self._texts and text else ""
+                return self._said(gap + text)
+            case PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
+                return self._said(text)
+            case FunctionToolCallEvent(part=part):
+                self._calls += 1
+                title = title_of(part.tool_name, _arguments(part.args))
+                return [ToolStarted(call_id=part.tool_call_id, name=part.tool_name, title=title)]
+            case FunctionToolResultEvent(part=part):
+                text = part.model_response_str()
+                good = part.outcome == "success" and not text.startswith(ERROR)
+                summary = text.split("\n", 1)[0][:_SUMMARY]
+                return [ToolFinished(call_id=part.tool_call_id, good=good, summary=summary)]
+            case _:
+                return []
+
+    def _said(self, text: str) -> list[AgentEvent]:
+        if not text:
+            return []
+        self._texts.append(text)
+        return [TextDelta(text=text)]
+
+    def _ended(self, result: AgentRunResult[Output]) -> RunResult:
+        text = "".join(self._texts)
+        value = result.output if isinstance(result.output, BaseModel) else None
+        cut = _CUT.get(result.response.finish_reason or "")
+        if value is None and cut:
+            raise BadAnswer(cut, usage=_usage(self._usage))
+        if value is None and not text.strip() and not self._calls:
+            raise BadAnswer("the answer was empty", usage=_usage(self._usage))
+        return RunResult(
+            text=text,
+            value=value,
+            model=result.response.model_name or self._model.model_name,
+            usage=_usage(self._usage),
+            new_history=api_history.dump(result.new_messages()),
+        )
+
+
+async def _prompt(request: RunRequest) -> list[UserContent]:
+    pictures = [await asyncio.to_thread(_picture, picture) for picture in request.pictures]
+    text = _clean(request.prompt)
+    return [text, *pictures] if text.strip() or not pictures else pictures
+
+
+def _picture(picture: Picture) -> UserContent:
+    """The picture, or a word in its place: the question may make sense without it."""
+    data = _bytes(picture.path)
+    if not data or len(data) > MAX_PICTURE:
+        return f"[the picture {picture.path.name} is missing or too large]"
+    return BinaryContent(data=data, media_type=picture.mime)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _arguments(args: object) -> Mapping[str, Any]:
+    """The call's arguments, if they are such; broken ones have no title."""
+    if isinstance(args, dict):
+        return args
+    try:
+        return parsed if isinstance(parsed := json.loads(str(args)), dict) else {}
+    except ValueError:
+        return {}
+
+
+def _clean(text: str) -> str:
+    """Without lone surrogates, which no wire can carry."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _usage(usage: RunUsage) -> Usage:
+    return Usage(
+        requests=usage.requests,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        cost=usage.cost,
+    )

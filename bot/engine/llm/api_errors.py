@@ -1,0 +1,94 @@
+"""The model libraries' exceptions, translated once into ours."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from pydantic_ai import exceptions as theirs
+
+from bot.engine.llm.base import (
+    BackendDenied,
+    BackendError,
+    BackendUnavailable,
+    BadAnswer,
+    LimitReached,
+    Usage,
+)
+
+Kind: TypeAlias = type[BackendDenied | BackendUnavailable | BadAnswer | LimitReached]
+
+MASK = "••••"
+MAX_TEXT = 500
+_SERVER_ERROR = 500
+_PASSING = frozenset({408, 409, 425, 429})
+
+# The first that fits counts, so what is special stands before what is general.
+TABLE: tuple[tuple[type[Exception], Kind], ...] = (
+    (theirs.ModelContextWindowExceededError, LimitReached),
+    (theirs.ModelQuotaExceededError, BackendDenied),
+    (theirs.ModelRateLimitError, BackendUnavailable),
+    (theirs.ModelUnavailableError, BackendUnavailable),
+    (theirs.ModelServerError, BackendUnavailable),
+    (theirs.ModelConnectionError, BackendUnavailable),
+    (theirs.ModelRequestTimeout, BackendUnavailable),
+    (theirs.ConcurrencyLimitExceeded, BackendUnavailable),
+    (theirs.SuspendedResponseExpired, BackendUnavailable),
+    (theirs.UsageLimitExceeded, LimitReached),
+    (theirs.RunTimedOut, LimitReached),
+    (theirs.RunCancelled, BackendUnavailable),
+    (theirs.UnexpectedModelBehavior, BadAnswer),
+    (theirs.UserError, BackendDenied),
+)
+
+
+def is_theirs(error: Exception) -> bool:
+    """An exception with which the library says how a run ended."""
+    return isinstance(error, theirs.AgentRunError | theirs.UserError)
+
+
+def translated(error: Exception, usage: Usage, key: str) -> BackendError:
+    """Our exception for theirs. Its text has no key in it, whatever the service sent back."""
+    kind = _kind(error)
+    text = _text(error, key)
+    if kind is BackendUnavailable:
+        retry_after = getattr(error, "retry_after", None)
+        return BackendUnavailable(text, usage=usage, retry_after=retry_after)
+    return kind(text, usage=usage)
+
+
+def _kind(error: Exception) -> Kind:
+    for known, kind in TABLE:
+        if isinstance(error, known):
+            return kind
+    if isinstance(error, theirs.ModelHTTPError):
+        status = error.status_code
+        passing = status >= _SERVER_ERROR or status in _PASSING
+        return BackendUnavailable if passing else BackendDenied
+    if isinstance(error, theirs.ModelRequestRejectedError):
+        return BackendDenied
+    if isinstance(error, theirs.ModelAPIError) and error.in_stream:
+        return BackendUnavailable
+    # What a library stumbled over without a word of its own: an answer it could not read.
+    return BadAnswer
+
+
+def _text(error: Exception, key: str) -> str:
+    if isinstance(error, theirs.ModelAuthenticationError):
+        # Services quote the key here, some of it starred out and some not.
+        return "the service refused the key"
+    text = str(error)
+    if isinstance(error, theirs.ModelAPIError):
+        text = _said(error.body) or text
+    if isinstance(error, theirs.ModelHTTPError):
+        text = f"{error.status_code}: {text}"
+    text = text.replace(key, MASK) if key else text
+    return f"{type(error).__name__}: {text[:MAX_TEXT]}"
+
+
+def _said(body: object) -> str:
+    """The service's own message, out of either provider's form of error."""
+    if isinstance(body, dict):
+        inner = body.get("error", body)
+        if isinstance(inner, dict) and isinstance(inner.get("message"), str):
+            return str(inner["message"])
+    return ""

@@ -1,0 +1,144 @@
+"""Which backends there are, which are ready, and what the names mean that people type."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from bot.engine.llm.api import Access, Api, ApiBackend
+from bot.engine.llm.base import Backend, BackendDenied, Chosen
+from bot.engine.llm.offline import NAME as OFFLINE
+from bot.engine.llm.offline import OfflineBackend
+from storage.records.status import ModelChoice
+
+# Each backend's models by the names people use; the first is its default.
+_KNOWN: Mapping[Api, Mapping[str, str]] = {
+    Api.ANTHROPIC: {
+        "sonnet": "claude-sonnet-5-5",
+        "opus": "claude-opus-5-5",
+        "haiku": "claude-haiku-5-5",
+    },
+    Api.OPENAI: {"gpt": "gpt-5.2", "gpt-mini": "gpt-5-mini"},
+}
+_ALSO = {"claude": Api.ANTHROPIC.value, "离线": OFFLINE}
+_BELONGS = {re.compile(r"claude-.+"): Api.ANTHROPIC, re.compile(r"(?:gpt-|o\d).+"): Api.OPENAI}
+_ACP = "acp"
+_MODEL_NAME = re.compile(r"[\w.:/@+-]{1,120}")
+
+
+class Registry:
+    """Satisfies `handlers.ports.Models` and what the engine's desk needs."""
+
+    def __init__(self, backends: Sequence[ApiBackend], offline: OfflineBackend, model: str) -> None:
+        """`model` is the program's own choice, `backend:model`; empty takes the first backend
+        that is ready."""
+        self._apis = {backend.name: backend for backend in backends}
+        self._offline = offline
+        self._default = self._meant_by(model) if model else self._first_ready()
+
+    @property
+    def default(self) -> ModelChoice:
+        return self._default
+
+    def choices(self) -> Sequence[ModelChoice]:
+        """All that is ready to work, and the default first, ready or not."""
+        ready = [
+            self._choice(name, model)
+            for name, backend in self._apis.items()
+            if backend.is_configured
+            for model in backend.models or ("",)
+        ]
+        rest = [*ready, ModelChoice(backend=OFFLINE, model="")]
+        return (self._default, *(choice for choice in rest if choice != self._default))
+
+    def pick(self, name: str) -> ModelChoice | None:
+        """What a person means by `opus`, `offline`, `openai` or `anthropic:claude-…`; None if
+        nothing. Its problem says why it cannot be used now."""
+        name = name.strip().removeprefix("@").strip()
+        short = name.casefold()
+        short = _ALSO.get(short, short)
+        if short == OFFLINE:
+            return ModelChoice(backend=OFFLINE, model="")
+        if short in self._apis:
+            return self._choice(short, self._first_model(short))
+        backend, colon, model = name.partition(":")
+        if colon and backend.casefold() in self._apis and _MODEL_NAME.fullmatch(model):
+            return self._choice(backend.casefold(), model)
+        return self._by_model_name(name)
+
+    def choose(self, model: str, backend: str) -> Chosen:
+        """Who works when these are chosen; empty ones mean the default. Raises BackendDenied
+        whose hint says what to do."""
+        choice = self._chosen(model, backend)
+        if choice is None:
+            raise BackendDenied(f"no such model: {backend}:{model}", hint="backend.unknown")
+        if choice.problem:
+            raise BackendDenied(f"{choice.name} cannot be used", hint=choice.problem)
+        if choice.backend == OFFLINE:
+            return Chosen(backend=self._offline, model=OFFLINE)
+        return Chosen(backend=self._apis[choice.backend], model=choice.model)
+
+    async def aclose(self) -> None:
+        for backend in self._apis.values():
+            await backend.aclose()
+
+    def backends(self) -> Sequence[Backend]:
+        return (*self._apis.values(), self._offline)
+
+    def _chosen(self, model: str, backend: str) -> ModelChoice | None:
+        if not model and not backend:
+            return self._default
+        if not backend or not model:
+            return self.pick(model or backend)
+        return self.pick(backend) if backend == OFFLINE else self.pick(f"{backend}:{model}")
+
+    def _meant_by(self, setting: str) -> ModelChoice:
+        """The setting's choice; one that cannot be used keeps its name and has a problem."""
+        choice = self.pick(setting)
+        if choice is not None:
+            return choice
+        backend, _, model = setting.partition(":")
+        problem = "backend.not_yet" if backend == _ACP else "backend.unknown"
+        return ModelChoice(backend=backend, model=model, problem=problem)
+
+    def _first_ready(self) -> ModelChoice:
+        for name, backend in self._apis.items():
+            if backend.is_configured:
+                return self._choice(name, self._first_model(name))
+        return ModelChoice(backend=OFFLINE, model="")
+
+    def _choice(self, backend: str, model: str) -> ModelChoice:
+        model = _KNOWN[Api(backend)].get(model.casefold(), model)
+        problem = "" if self._apis[backend].is_configured else Api(backend).missing
+        return ModelChoice(backend=backend, model=model, problem=problem)
+
+    def _first_model(self, backend: str) -> str:
+        return next(iter(self._apis[backend].models), "")
+
+    def _by_model_name(self, name: str) -> ModelChoice | None:
+        for api, known in _KNOWN.items():
+            if name.casefold() in known or name in known.values():
+                return self._choice(api, name)
+        for form, api in _BELONGS.items():
+            if form.fullmatch(name) and _MODEL_NAME.fullmatch(name):
+                return self._choice(api, name)
+        return None
+
+
+def registry(
+    *,
+    model: str = "",
+    anthropic_key: str = "",
+    anthropic_base_url: str = "",
+    openai_key: str = "",
+    openai_base_url: str = "",
+) -> Registry:
+    """The backends as the settings want them. Loads no library and opens no connection."""
+    claude = Access(api=Api.ANTHROPIC, key=anthropic_key, base_url=anthropic_base_url)
+    gpt = Access(api=Api.OPENAI, key=openai_key, base_url=openai_base_url)
+    backends = (
+        ApiBackend(claude, tuple(_KNOWN[Api.ANTHROPIC].values())),
+        # A compatible service has models of its own: ask it, when one is needed.
+        ApiBackend(gpt, () if openai_base_url else tuple(_KNOWN[Api.OPENAI].values())),
+    )
+    return Registry(backends, OfflineBackend(), model)
