@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -72,6 +73,22 @@ async def test_both_ways_of_consenting_make_one_task() -> None:
 
     assert len(desk.world.tasks.created) == 1
     assert not again.good
+
+
+async def test_two_presses_at_the_same_moment_make_one_task() -> None:
+    desk = Desk()
+    desk.world.talk.answers = [WORK]
+    await desk.say("please water the plants")
+    select = _select(desk.world.post.cards["reply:1"]).token
+    await desk.press(desk.world.post.token("reply:1", StartTask))
+    # As if the other press had been claimed before the card changed.
+    post = desk.world.post
+    post.rows[select] = replace(post.rows[select], retired=False)
+
+    reply = await desk.press(select, value="urgent")
+
+    assert len(desk.world.tasks.created) == 1
+    assert reply.key == "task:new1xyz"
 
 
 async def test_declining_answers_as_talk() -> None:

@@ -21,7 +21,7 @@ from cards.actions import (
 from cards.model import Form, FormField, Select
 from handlers.presses import form_values
 from storage.records.messages import PressIn, Sender
-from storage.records.people import Language, PersonId
+from storage.records.people import Language, PersonId, Role
 from storage.records.tasks import Priority, TaskId, TaskStatus
 from tests.handlers.desk import Desk, text_of
 from tests.samples import NOW, a_task
@@ -203,6 +203,20 @@ async def test_a_button_meant_for_others_is_declined_and_stays_theirs() -> None:
     assert not declined.good
     assert taken.good
     assert len(desk.world.tasks.moves) == 1
+
+
+async def test_an_owners_button_is_declined_to_members_and_not_used_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(PauseTask, "needs", Role.OWNER)
+    desk = Desk(a_task())
+    token = desk.world.post.put(PAUSE)
+
+    declined = await desk.press(token)
+    taken = await desk.press(token, who="x-olga")
+
+    assert "may not" in declined.toast
+    assert taken.good
 
 
 async def test_a_member_presses_nothing_on_tasks_of_others() -> None:
