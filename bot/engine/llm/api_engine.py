@@ -32,7 +32,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RunUsage, UsageLimits
 
 from bot.engine.llm import api_history
-from bot.engine.llm.api import Access, Api
+from bot.engine.llm.access import Access, Api
 from bot.engine.llm.api_errors import is_theirs, translated
 from bot.engine.llm.api_models import first_model
 from bot.engine.llm.arguments import problem

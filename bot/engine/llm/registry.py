@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from bot.engine.llm.api import Access, Api, ApiBackend
+from bot.engine.llm.access import Access, Api
+from bot.engine.llm.api import ApiBackend
 from bot.engine.llm.base import Backend, BackendDenied, Chosen
 from bot.engine.llm.offline import NAME as OFFLINE
 from bot.engine.llm.offline import OfflineBackend

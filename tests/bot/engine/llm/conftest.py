@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bot.engine.llm.api import Api, ApiBackend
+from bot.engine.llm.access import Api
+from bot.engine.llm.api import ApiBackend
 from tests.bot.engine.llm.world import (
     backend_of,
 )

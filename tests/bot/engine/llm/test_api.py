@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from bot.engine.llm.access import Access, Api
 from bot.engine.llm.answers import StepAnswer
-from bot.engine.llm.api import Access, Api, ApiBackend
+from bot.engine.llm.api import ApiBackend
 from bot.engine.llm.base import (
     Backend,
     BackendDenied,

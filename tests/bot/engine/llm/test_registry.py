@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bot.engine.llm.api import Api
+from bot.engine.llm.access import Api
 from bot.engine.llm.base import BackendDenied
 from bot.engine.llm.registry import registry
 from cards.words import words_for

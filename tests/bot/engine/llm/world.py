@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bot.engine.llm.api import Access, Api, ApiBackend
+from bot.engine.llm.access import Access, Api
+from bot.engine.llm.api import ApiBackend
 from bot.engine.llm.base import AgentEvent, Backend, Purpose, RunRequest, RunResult, TextDelta, Tool
 from tests.emulators.models.emulator import Models
 
