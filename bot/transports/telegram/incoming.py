@@ -114,7 +114,7 @@ def thread_of(message: Message) -> str:
 def _reply_to(message: Message) -> str:
     """What the person replied to. In a topic every message replies to the topic's first one."""
     replied = message.reply_to_message
-    if replied is None or replied.forum_topic_created:
+    if replied is None:
         return ""
     if message.is_topic_message and replied.message_id == message.message_thread_id:
         return ""

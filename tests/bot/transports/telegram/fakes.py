@@ -46,9 +46,11 @@ class FakeIntake:
         self.press_error: Exception | None = None
         self.gate = asyncio.Event()
         self.gate.set()
+        self.entered = asyncio.Event()
         self.changes = Changes()
 
     async def accept(self, incoming: MessageIn | EntryIn, *, dedupe: str) -> InboxId | None:
+        self.entered.set()
         await self.gate.wait()
         if self.failures:
             self.failures -= 1
@@ -64,6 +66,7 @@ class FakeIntake:
         if self.press_error:
             raise self.press_error
         self.presses.append(incoming)
+        self.keys.append(dedupe)
         self.changes.tell()
         return self.toast
 

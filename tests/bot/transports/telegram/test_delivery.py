@@ -86,8 +86,8 @@ async def test_a_topic_that_is_gone_does_not_swallow_the_answer(
     assert "thread: gone, sent to the chat itself" in delivery.degraded
 
 
-async def test_a_deleted_question_is_still_answered(
-    sender: TelegramTransport, ada: User, chat: Chat
+async def test_a_deleted_question_is_still_answered_at_the_first_try(
+    tg: TelegramEmulator, sender: TelegramTransport, ada: User, chat: Chat
 ) -> None:
     asked = await ada.says(chat, "tell me")
     await ada.deletes(asked)
@@ -95,6 +95,7 @@ async def test_a_deleted_question_is_still_answered(
     await sender.deliver(text_letter(chat, "here", reply_to=str(asked.id)))
 
     assert (chat.last.text, chat.last.reply_to) == ("here", None)
+    assert len(tg.calls_of("sendMessage")) == 1
 
 
 @pytest.mark.parametrize("refusal", ["message to be replied not found", "reply message not found"])

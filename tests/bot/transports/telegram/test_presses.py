@@ -32,9 +32,11 @@ async def test_a_press_carries_its_token_and_shows_the_answer(
 ) -> None:
     await live.deliver(letter(chat, PAUSE))
 
-    answer = await ada.presses(chat.last, "Pause")
+    pressed = ada.press(chat.last, "Pause")
+    answer = await pressed.answer()
 
     [press] = intake.presses
+    assert intake.keys == [pressed.query.id]
     assert (press.token, press.value, press.message_id) == (TOKEN, "", str(chat.last.id))
     assert (press.place.chat, press.sender.external_id) == ("7", "7")
     assert (answer.text, answer.alert) == ("done", False)
