@@ -151,19 +151,14 @@ class SystemService:
 
 
 class LanguageOfTask:
-    """The language in which a task's cards are written: its chat's, its maker's, or that of the
-    instruction itself."""
+    """The language in which a task's cards are written: `fixed` if given, else its chat's, its
+    maker's, or that of the instruction itself."""
 
     def __init__(
-        self,
-        people: People,
-        guess: Callable[[str], Language | None],
-        fallback: Language,
-        fixed: Language | None,
+        self, people: People, guess: Callable[[str], Language | None], fixed: Language | None
     ) -> None:
         self._people = people
         self._guess = guess
-        self._fallback = fallback
         self._fixed = fixed
 
     async def __call__(self, task: Task) -> Language:
@@ -173,7 +168,7 @@ class LanguageOfTask:
         if chat.settings.language is not None:
             return chat.settings.language
         person = await self._people.get(task.created_by)
-        return person.language or self._guess(task.instruction) or self._fallback
+        return person.language or self._guess(task.instruction) or Language.ENGLISH
 
 
 def _loaded(card: Mapping[str, object]) -> Card | None:

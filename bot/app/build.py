@@ -1,0 +1,212 @@
+"""The only place that builds things: read it as a parts list."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bot.app.engine import Engine, build_engine, settings_language
+from bot.app.lifecycle import Service
+from bot.app.services import ButtonService, CardService, CostService, SystemService
+from bot.app.store import Store, build_store
+from bot.app.supervisor import Supervised
+from bot.app.web import Overheard, WebHistory, WebSpeaker
+from bot.config.settings import Settings
+from bot.transports.alerts import Alerts
+from bot.transports.base import Transport
+from bot.transports.clock import Clock, SystemClock
+from bot.transports.courier import OutboxCourier
+from bot.transports.delivery import Delivery
+from bot.transports.intake import Intake
+from bot.transports.quota import MonthlyQuota
+from bot.transports.web.transport import WebTransport
+from handlers.ports import Services
+from handlers.router import Router
+from handlers.table import menu
+from storage.db import Database
+from storage.records.people import Channel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The program, ready to start: services in their order, and the web chat by name."""
+
+    services: Sequence[Service]
+    web: WebTransport
+
+
+async def build(settings: Settings, db: Database) -> Parts:
+    clock = SystemClock()
+    store = build_store(db, clock)
+    await store.people.ensure_owners(settings.owner_ids, now=clock.now())
+
+    alerts = Alerts(_channels(settings))
+    transports: dict[Channel, Transport] = {}
+    quota = _feishu_quota(settings, store, alerts, clock)
+    delivery = Delivery(
+        db=db,
+        outbox=store.outbox,
+        transports=transports,
+        clock=clock,
+        alerts=alerts,
+        quotas={Channel.FEISHU: quota},
+    )
+    courier = _courier(store, delivery, clock)
+    engine = build_engine(settings, store, courier, clock)
+    router = Overheard(
+        _router(
+            settings=settings,
+            store=store,
+            engine=engine,
+            courier=courier,
+            alerts=alerts,
+            clock=clock,
+        )
+    )
+    intake = Intake(
+        db=db,
+        chats=store.chats,
+        inbox=store.inbox,
+        outbox=store.outbox,
+        actions=store.actions,
+        courier=courier,
+        delivery=delivery,
+        router=router,
+        transports=transports,
+        home=settings.home,
+        clock=clock,
+        alerts=alerts,
+    )
+    web = _web(settings, store, intake, router, alerts)
+    alerts.changed = web.refresh_alerts
+    transports[Channel.WEB] = web
+    if settings.telegram_bot_token.get_secret_value():
+        transports[Channel.TELEGRAM] = _telegram(settings, intake)
+    if settings.feishu_app_id:
+        transports[Channel.FEISHU] = _feishu(settings, intake, quota)
+    return Parts(
+        web=web,
+        services=(
+            delivery,
+            engine.reporter,
+            engine.dispatcher,
+            intake,
+            *map(Supervised, transports.values()),
+        ),
+    )
+
+
+def _channels(settings: Settings) -> tuple[Channel, ...]:
+    configured = {
+        Channel.TELEGRAM: bool(settings.telegram_bot_token.get_secret_value()),
+        Channel.FEISHU: bool(settings.feishu_app_id),
+        Channel.WEB: True,
+    }
+    return tuple(channel for channel, there in configured.items() if there)
+
+
+def _feishu_quota(settings: Settings, store: Store, alerts: Alerts, clock: Clock) -> MonthlyQuota:
+    return MonthlyQuota(
+        Channel.FEISHU,
+        marks=store.marks,
+        alerts=alerts,
+        now=clock.now,
+        quota=settings.feishu_monthly_quota,
+    )
+
+
+def _courier(store: Store, delivery: Delivery, clock: Clock) -> OutboxCourier:
+    return OutboxCourier(
+        db=store.db,
+        chats=store.chats,
+        outbox=store.outbox,
+        actions=store.actions,
+        streams=delivery.streams,
+        wake=delivery.wake,
+        clock=clock,
+    )
+
+
+def _router(
+    *,
+    settings: Settings,
+    store: Store,
+    engine: Engine,
+    courier: OutboxCourier,
+    alerts: Alerts,
+    clock: Clock,
+) -> Router:
+    services = Services(
+        tasks=engine.foreman,
+        talk=engine.talk,
+        models=engine.models,
+        people=store.people,
+        pairings=store.pairings,
+        approvals=store.approvals,
+        costs=CostService(store.usage, settings.zone, clock.now),
+        system=SystemService(
+            tasks=store.work.tasks,
+            approvals=store.approvals,
+            outbox=store.outbox,
+            channels=alerts,
+            model=lambda: engine.models.default,
+            slots=settings.slots,
+            zone=settings.zone,
+            now=clock.now,
+        ),
+        buttons=ButtonService(store.actions),
+        cards=CardService(store.outbox, store.chats),
+        courier=courier,
+    )
+    return Router(
+        services,
+        clock=clock.now,
+        zone=settings.zone,
+        new_incident=lambda: secrets.token_hex(4),
+        language=settings_language(settings),
+    )
+
+
+def _web(
+    settings: Settings, store: Store, intake: Intake, router: Overheard, alerts: Alerts
+) -> WebTransport:
+    return WebTransport(
+        host=settings.web_host,
+        port=settings.web_port,
+        token=settings.web_token.get_secret_value(),
+        home=settings.home,
+        intake=intake,
+        menu=menu,
+        history=WebHistory(store.db, store.chats),
+        speaker=WebSpeaker(intake, router),
+        alerts=alerts,
+        language=settings_language(settings),
+    )
+
+
+def _telegram(settings: Settings, intake: Intake) -> Transport:
+    # The platforms' libraries are large: each is loaded only where it is configured.
+    from bot.transports.telegram.transport import TelegramTransport
+
+    return TelegramTransport(
+        token=settings.telegram_bot_token.get_secret_value(),
+        base_url=settings.telegram_base_url,
+        intake=intake,
+        home=settings.home,
+        menu=menu,
+    )
+
+
+def _feishu(settings: Settings, intake: Intake, quota: MonthlyQuota) -> Transport:
+    from bot.transports.feishu.transport import FeishuTransport
+
+    return FeishuTransport(
+        app_id=settings.feishu_app_id,
+        app_secret=settings.feishu_app_secret.get_secret_value(),
+        domain=settings.feishu_domain,
+        intake=intake,
+        home=settings.home,
+        menu=menu,
+        on_call=quota.count,
+    )

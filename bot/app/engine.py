@@ -1,0 +1,117 @@
+"""The engine's parts: who works, on what, and who is told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from socket import gethostname
+
+from bot.app.services import LanguageOfTask
+from bot.app.store import Store
+from bot.config.settings import Settings
+from bot.engine.agent.desk import Desk
+from bot.engine.agent.talk import Conversations
+from bot.engine.agent.tools.list_files import list_files
+from bot.engine.agent.tools.read_file import read_file
+from bot.engine.agent.tools.write_file import write_file
+from bot.engine.dispatch.foreman import Foreman
+from bot.engine.dispatch.local import LocalDispatcher
+from bot.engine.dispatch.reporter import Reporter
+from bot.engine.llm.base import Tool
+from bot.engine.llm.registry import Registry, registry
+from bot.engine.workflow.artifacts import Artifacts
+from bot.engine.workflow.runner import Kit, TaskRunner
+from bot.engine.workflow.view import TaskViews
+from bot.transports.clock import Clock
+from cards.courier import Courier
+from handlers.language import guessed
+from storage.records.people import Language
+
+_WORKER = f"{gethostname()}:{os.getpid()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    models: Registry
+    talk: Conversations
+    foreman: Foreman
+    dispatcher: LocalDispatcher
+    reporter: Reporter
+
+
+def build_engine(settings: Settings, store: Store, courier: Courier, clock: Clock) -> Engine:
+    models = _models(settings)
+    desk = Desk(
+        db=store.db,
+        sessions=store.sessions,
+        usage=store.usage,
+        backends=models,
+        now=clock.now,
+        new_id=lambda: secrets.token_hex(8),
+    )
+    language_of = LanguageOfTask(store.people, guessed, settings_language(settings))
+    views = TaskViews(store.work, store.usage)
+    reporter = Reporter(
+        journal=store.work.journal,
+        views=views,
+        courier=courier,
+        language_of=language_of,
+        home=settings.home,
+        zone=settings.zone,
+        now=clock.now,
+    )
+    kit = Kit(
+        store=store.work,
+        desk=desk,
+        artifacts=Artifacts(settings.home),
+        tools=_tools,
+        language_of=language_of,
+        now=clock.now,
+        sleep=asyncio.sleep,
+    )
+    dispatcher = LocalDispatcher(
+        store=store.work,
+        run=TaskRunner(kit).run,
+        language_of=language_of,
+        slots=settings.slots,
+        owner=_WORKER,
+        now=clock.now,
+        new_id=lambda: secrets.token_hex(4),
+        on_change=reporter.wake,
+    )
+    foreman = Foreman(
+        store=store.work,
+        dispatcher=dispatcher,
+        views=views,
+        chat_of=store.people.chat,
+        now=clock.now,
+        new_id=store.ids.task,
+    )
+    talk = Conversations(
+        db=store.db, sessions=store.sessions, desk=desk, home=settings.home, now=clock.now
+    )
+    return Engine(
+        models=models, talk=talk, foreman=foreman, dispatcher=dispatcher, reporter=reporter
+    )
+
+
+def settings_language(settings: Settings) -> Language | None:
+    """The language everybody is spoken to in; None where each person's own is found out."""
+    return None if settings.language == "auto" else Language(settings.language)
+
+
+def _models(settings: Settings) -> Registry:
+    return registry(
+        model=settings.model,
+        anthropic_key=settings.anthropic_api_key.get_secret_value(),
+        anthropic_base_url=settings.anthropic_base_url,
+        openai_key=settings.openai_api_key.get_secret_value(),
+        openai_base_url=settings.openai_base_url,
+    )
+
+
+def _tools(workspace: Path) -> tuple[Tool, ...]:
+    return read_file(workspace), write_file(workspace), list_files(workspace)
