@@ -38,10 +38,15 @@ class Alerts:
         self.changed = changed
 
     def tell(
-        self, channel: Channel, key: str, *, source: Source = Source.TRANSPORT, **facts: object
+        self,
+        channel: Channel,
+        key: str,
+        facts: Mapping[str, object] | None = None,
+        *,
+        source: Source = Source.TRANSPORT,
     ) -> None:
         """An empty key says that all is well again."""
-        alert = _Alert(key=key, facts=facts) if key else None
+        alert = _Alert(key=key, facts=facts or {}) if key else None
         if alert == self._alerts.get((channel, source)):
             return
         if alert is None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from bot.transports.clock import Clock
-from bot.transports.sealing import sealed, wanted_of
 from bot.transports.streams import Streams, drafts
-from cards.card_json import dump_card
+from cards.actions import Action
+from cards.card_json import dump_action, dump_card
 from cards.courier import CardRef
-from cards.model import Card, Text
+from cards.model import Block, Buttons, Card, Form, Select, Text
 from cards.render.text import render
 from storage.db import Database, Transaction
-from storage.mail.actions import Actions
+from storage.mail.actions import Actions, Wanted
 from storage.mail.chats import Chats
 from storage.mail.outbox import Outbox, Outgoing
 from storage.records.messages import Urgency
@@ -87,11 +87,11 @@ class OutboxCourier:
     ) -> CardRef:
         """`send` within a larger transaction, for a prepared card. Wake the delivery after it."""
         now = self._clock.now()
-        tokens = await self._actions.seal(tx, wanted_of(card), card_key=key, chat_id=to, now=now)
+        tokens = await self._actions.seal(tx, _wanted(card), card_key=key, chat_id=to, now=now)
         new = Outgoing(
             key=key,
             chat_id=to,
-            card=dump_card(sealed(card, tokens)),
+            card=dump_card(_sealed_card(card, tokens)),
             urgency=urgency,
             reply_to=reply_to,
         )
@@ -150,3 +150,34 @@ class OutboxCourier:
 
 def _whole(card: Card) -> Card:
     return replace(card, fallback=render(card).text)
+
+
+def _wanted(card: Card) -> list[Wanted]:
+    """What has to be pressable on the card, in order."""
+    return [
+        Wanted(action=dump_action(action), single_use=action.single_use)
+        for action in _actions(card)
+    ]
+
+
+def _sealed_card(card: Card, tokens: Sequence[str]) -> Card:
+    """The card with its tokens, in the order of `_wanted`."""
+    rest = iter(tokens)
+    return replace(card, blocks=tuple(_sealed(block, rest) for block in card.blocks))
+
+
+def _actions(card: Card) -> Iterator[Action]:
+    for block in card.blocks:
+        if isinstance(block, Buttons):
+            yield from (button.action for button in block.items)
+        elif isinstance(block, Select | Form):
+            yield block.action
+
+
+def _sealed(block: Block, tokens: Iterator[str]) -> Block:
+    if isinstance(block, Buttons):
+        items = tuple(replace(button, token=next(tokens)) for button in block.items)
+        return replace(block, items=items)
+    if isinstance(block, Select | Form):
+        return replace(block, token=next(tokens))
+    return block

@@ -136,7 +136,7 @@ class Postman:
                 await self._dead(tried, f"refused: {error}")
                 facts = {"letter": tried.row.key, "reason": str(error) or "?"}
                 channel = tried.chat.channel
-                self._alerts.tell(channel, "letter_refused", source=Source.MAIL, **facts)
+                self._alerts.tell(channel, "letter_refused", facts, source=Source.MAIL)
 
     async def _later(self, tried: Try, error: Exception, *, may_have_arrived: bool) -> None:
         seconds = self._backoff(tried.row.attempts)

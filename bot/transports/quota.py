@@ -59,4 +59,4 @@ class MonthlyQuota:
             # Said once a month: the figure changes with every call.
             self._told = month
             facts = {"calls": calls, "quota": self._quota}
-            self._alerts.tell(self._channel, "quota_near", source=Source.MAIL, **facts)
+            self._alerts.tell(self._channel, "quota_near", facts, source=Source.MAIL)

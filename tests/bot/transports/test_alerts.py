@@ -17,7 +17,7 @@ def test_an_alert_is_logged_once_and_kept(caplog: pytest.LogCaptureFixture) -> N
     alerts = Alerts([Channel.TELEGRAM])
 
     for _ in range(3):
-        alerts.tell(Channel.TELEGRAM, "letter_refused", **FACTS)
+        alerts.tell(Channel.TELEGRAM, "letter_refused", FACTS)
 
     (health,) = alerts.health()
     assert (health.alert, health.facts) == ("letter_refused", FACTS)
@@ -28,7 +28,7 @@ def test_an_alert_is_logged_once_and_kept(caplog: pytest.LogCaptureFixture) -> N
 def test_an_empty_key_says_that_all_is_well_again_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     alerts = Alerts([Channel.TELEGRAM])
-    alerts.tell(Channel.TELEGRAM, "letter_refused", **FACTS)
+    alerts.tell(Channel.TELEGRAM, "letter_refused", FACTS)
 
     alerts.tell(Channel.TELEGRAM, "")
     alerts.tell(Channel.TELEGRAM, "")
@@ -39,8 +39,8 @@ def test_an_empty_key_says_that_all_is_well_again_once(caplog: pytest.LogCapture
 
 def test_a_transport_that_recovers_does_not_take_back_what_the_mail_room_said() -> None:
     alerts = Alerts([Channel.TELEGRAM])
-    alerts.tell(Channel.TELEGRAM, "letter_refused", source=Source.MAIL, **FACTS)
-    alerts.tell(Channel.TELEGRAM, "network", address="x", reason="y")
+    alerts.tell(Channel.TELEGRAM, "letter_refused", FACTS, source=Source.MAIL)
+    alerts.tell(Channel.TELEGRAM, "network", {"address": "x", "reason": "y"})
 
     assert [health.alert for health in alerts.health()] == ["network"]
     alerts.tell(Channel.TELEGRAM, "")
@@ -51,8 +51,8 @@ def test_every_change_is_announced() -> None:
     changes: list[int] = []
     alerts = Alerts([Channel.WEB], lambda: changes.append(1))
 
-    alerts.tell(Channel.WEB, "letter_refused", **FACTS)
-    alerts.tell(Channel.WEB, "letter_refused", **FACTS)
+    alerts.tell(Channel.WEB, "letter_refused", FACTS)
+    alerts.tell(Channel.WEB, "letter_refused", FACTS)
     alerts.tell(Channel.WEB, "")
 
     assert len(changes) == 2
@@ -60,8 +60,8 @@ def test_every_change_is_announced() -> None:
 
 def test_lines_are_in_the_readers_language_even_where_the_text_is_missing() -> None:
     alerts = Alerts([Channel.WEB, Channel.FEISHU])
-    alerts.tell(Channel.WEB, "letter_refused", **FACTS)
-    alerts.tell(Channel.FEISHU, "never_written", code=7)
+    alerts.tell(Channel.WEB, "letter_refused", FACTS)
+    alerts.tell(Channel.FEISHU, "never_written", {"code": 7})
 
     lines = alerts.lines(words_for(Language.CHINESE))
 

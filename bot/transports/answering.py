@@ -1,0 +1,198 @@
+"""One arrival, handled: counted, its files fetched, routed, its reply stored."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from bot.transports.attachments import Attachments, Missing
+from bot.transports.cleaning import language_of
+from bot.transports.clock import Clock
+from bot.transports.courier import OutboxCourier
+from bot.transports.delivery import Delivery
+from bot.transports.routing import Router
+from cards.model import Card, Text, Tone
+from cards.words import Words, words_for
+from handlers.request import Reply
+from storage.db import Database
+from storage.errors import StoreUnavailable
+from storage.mail.chats import Chats
+from storage.mail.inbox import Inbox
+from storage.records.messages import InboxRow, MessageIn, Urgency
+from storage.records.people import ChatId, ChatKind, Language
+
+log = logging.getLogger(__name__)
+
+MOST_ATTEMPTS = 3
+_PAUSES = (1.0, 5.0)
+_STORE_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0)
+_TYPING_AFTER = 1.0
+_TYPING_EVERY = 4.0
+
+_T = TypeVar("_T")
+
+
+class Answering:
+    def __init__(
+        self,
+        *,
+        db: Database,
+        chats: Chats,
+        inbox: Inbox,
+        courier: OutboxCourier,
+        delivery: Delivery,
+        router: Router,
+        attachments: Attachments,
+        clock: Clock,
+    ) -> None:
+        self._db = db
+        self._chats = chats
+        self._inbox = inbox
+        self._courier = courier
+        self._delivery = delivery
+        self._router = router
+        self._attachments = attachments
+        self._clock = clock
+
+    async def answer(self, rows: Sequence[InboxRow]) -> Reply:
+        """Handle rows that belong together, the last of them being what was said. Tried three
+        times, crashes counted; then put aside with an apology. Never raises."""
+        row = rows[-1]
+        while True:
+            attempt = await self._kept(lambda: self._inbox.begin(row.id))
+            if not attempt or attempt > MOST_ATTEMPTS + len(_PAUSES):
+                return Reply()
+            try:
+                if attempt > MOST_ATTEMPTS:
+                    return await self._give_up(rows)
+                return await self._attempt(rows)
+            # The boundary of one arrival: whatever it leads to, the next one gets its turn.
+            except Exception:
+                log.exception("Handling inbox %s failed, attempt %s", row.id, attempt)
+                if attempt < MOST_ATTEMPTS:
+                    await self._clock.sleep(_PAUSES[attempt - 1])
+
+    async def words(self, row: InboxRow) -> Words:
+        """In what language to speak about this arrival."""
+        chat = await self._chats.get(row.chat_id)
+        language = chat.settings.language or language_of(row.incoming)
+        return words_for(language or Language.ENGLISH)
+
+    async def tell(self, row: InboxRow, text: str, *, key: str) -> None:
+        """Say something about an arrival beside its reply."""
+        card = Card(blocks=(Text(markdown=text),))
+        reply_to = _reply_to(row)
+        await self._kept(
+            lambda: self._courier.send(
+                row.chat_id, card, key=key, urgency=Urgency.ANSWER, reply_to=reply_to
+            )
+        )
+
+    async def _attempt(self, rows: Sequence[InboxRow]) -> Reply:
+        row = rows[-1]
+        key = f"reply:{row.id}"
+        self._courier.expect(key, row.chat_id, reply_to=_reply_to(row))
+        try:
+            async with self._typing(row):
+                fetched = await self._attachments.fetch(rows)
+                if fetched.missing:
+                    await self._tell_missing(row, fetched.missing)
+                if fetched.files or not fetched.missing or _text(row):
+                    reply = await self._router.handle(row, fetched.files)
+                else:
+                    reply = Reply()
+            await self._kept(lambda: self._settle(rows, reply))
+        finally:
+            self._courier.expect_no_more(key)
+        return reply
+
+    async def _settle(self, rows: Sequence[InboxRow], reply: Reply, *, error: str = "") -> None:
+        """The reply is stored, and what it replies to is done with, or neither is."""
+        row = rows[-1]
+        card = await self._courier.prepared(reply.card) if reply.card is not None else None
+        async with self._db.write() as tx:
+            if card is not None:
+                await self._courier.post(
+                    tx,
+                    row.chat_id,
+                    card,
+                    key=reply.key or f"reply:{row.id}",
+                    urgency=reply.urgency,
+                    reply_to=_reply_to(row),
+                )
+            ids, now = [each.id for each in rows], self._clock.now()
+            if error:
+                await self._inbox.failed(tx, ids, error=error, now=now)
+            else:
+                await self._inbox.handled(tx, ids, now=now)
+        if card is not None:
+            self._courier.wake()
+
+    async def _give_up(self, rows: Sequence[InboxRow]) -> Reply:
+        """Put it aside, and say so."""
+        row = rows[-1]
+        log.error("Inbox %s is put aside after %s attempts", row.id, MOST_ATTEMPTS)
+        words = await self.words(row)
+        text = words("mail.apology", n=MOST_ATTEMPTS, number=row.id)
+        sorry = Card(tone=Tone.BAD, blocks=(Text(markdown=text),))
+        reply = Reply(card=sorry, toast=words("mail.failed"), good=False)
+        error = f"failed {MOST_ATTEMPTS} times"
+        await self._kept(lambda: self._settle(rows, reply, error=error))
+        return reply
+
+    async def _tell_missing(self, row: InboxRow, missing: Sequence[Missing]) -> None:
+        words = await self.words(row)
+        lines = [
+            words(
+                "mail.file_too_large" if each.too_large else "mail.file_not_fetched",
+                name=each.name or words("mail.attachment"),
+            )
+            for each in missing
+        ]
+        await self.tell(row, "\n\n".join(lines), key=f"files:{row.id}")
+
+    @asynccontextmanager
+    async def _typing(self, row: InboxRow) -> AsyncIterator[None]:
+        """Show that work is going on, if it takes long enough to be noticed."""
+        if not isinstance(row.incoming, MessageIn):
+            yield
+            return
+        task = asyncio.create_task(self._show_typing(row.chat_id), name=f"typing {row.id}")
+        try:
+            yield
+        finally:
+            task.cancel()
+            (ended,) = await asyncio.gather(task, return_exceptions=True)
+            if isinstance(ended, Exception):
+                log.debug("No typing shown", exc_info=ended)
+
+    async def _show_typing(self, chat_id: ChatId) -> None:
+        await self._clock.sleep(_TYPING_AFTER)
+        chat = await self._chats.get(chat_id)
+        while True:
+            await self._delivery.typing(chat)
+            await self._clock.sleep(_TYPING_EVERY)
+
+    async def _kept(self, work: Callable[[], Awaitable[_T]]) -> _T:
+        """Do it as soon as the store allows: a full disk is waited for, not failed on."""
+        pauses = iter(_STORE_PAUSES)
+        while True:
+            try:
+                return await work()
+            except StoreUnavailable as error:
+                log.error("The store cannot be written: %s", error)  # noqa: TRY400 - a known state, not a bug
+                await self._clock.sleep(next(pauses, _STORE_PAUSES[-1]))
+
+
+def _text(row: InboxRow) -> str:
+    return row.incoming.text.strip() if isinstance(row.incoming, MessageIn) else ""
+
+
+def _reply_to(row: InboxRow) -> str:
+    said = row.incoming
+    if isinstance(said, MessageIn) and said.place.kind is ChatKind.GROUP:
+        return said.message_id
+    return ""
