@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
+from unicodedata import category
 
 from cards.actions import Action, NewTask
 from cards.markdown_text import to_rich
@@ -126,8 +127,12 @@ def render_markdown(markdown: str) -> TextPart:
 
 
 def _title(card: Card) -> Rich:
+    """The tone as a coloured dot, unless the title brings a sign of its own."""
     title = one_line(card.title)
-    return styled(f"{_TONES[card.tone]} {title}".strip(), "bold") if title else Rich()
+    if not title:
+        return Rich()
+    sign = "" if category(title[0]) == "So" else _TONES[card.tone]
+    return styled(f"{sign} {title}".strip(), "bold")
 
 
 @dataclass(slots=True)

@@ -71,6 +71,12 @@ def test_the_title_is_bold_and_carries_the_tone() -> None:
     assert marked(part, "bold") == ["🟢 Done"]
 
 
+def test_a_title_with_a_sign_of_its_own_needs_no_second_one() -> None:
+    [part] = texts(show(title="✅ Done", tone=Tone.GOOD))
+
+    assert part.text == "✅ Done"
+
+
 def test_a_plain_answer_has_no_header() -> None:
     [part] = texts(show(Text(markdown="just this")))
 
