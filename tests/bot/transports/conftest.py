@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bot.transports.front_desk import Desk, front_desk
 from tests.bot.transports.mail_fakes import Post, post_office
 
 
@@ -12,3 +13,9 @@ from tests.bot.transports.mail_fakes import Post, post_office
 async def post(tmp_path: Path) -> AsyncIterator[Post]:
     async with post_office(tmp_path) as office:
         yield office
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    async with front_desk(tmp_path) as open_desk:
+        yield open_desk
