@@ -21,8 +21,8 @@ from storage.db import Database
 from storage.errors import StoreUnavailable
 from storage.mail.chats import Chats
 from storage.mail.inbox import Inbox
-from storage.records.messages import InboxRow, MessageIn, Urgency
-from storage.records.people import ChatId, ChatKind, Language
+from storage.records.messages import InboxId, InboxRow, MessageIn, Urgency
+from storage.records.people import Chat, ChatKind, ChatSettings, Language
 
 log = logging.getLogger(__name__)
 
@@ -56,13 +56,14 @@ class Answering:
         self._router = router
         self._attachments = attachments
         self._clock = clock
+        self._begun: set[InboxId] = set()
 
     async def answer(self, rows: Sequence[InboxRow]) -> Reply:
         """Handle rows that belong together, the last of them being what was said. Tried three
         times, crashes counted; then put aside with an apology. Never raises."""
         row = rows[-1]
         while True:
-            attempt = await self._kept(lambda: self._inbox.begin(row.id))
+            attempt = await self._kept(lambda: self._begin(row))
             if not attempt or attempt > MOST_ATTEMPTS + len(_PAUSES):
                 return Reply()
             try:
@@ -74,6 +75,10 @@ class Answering:
                 log.exception("Handling inbox %s failed, attempt %s", row.id, attempt)
                 if attempt < MOST_ATTEMPTS:
                     await self._clock.sleep(_PAUSES[attempt - 1])
+
+    def begun(self, row: InboxRow) -> None:
+        """The first attempt of this row was counted when it was stored."""
+        self._begun.add(row.id)
 
     async def words(self, row: InboxRow) -> Words:
         """In what language to speak about this arrival."""
@@ -90,6 +95,12 @@ class Answering:
                 row.chat_id, card, key=key, urgency=Urgency.ANSWER, reply_to=reply_to
             )
         )
+
+    async def _begin(self, row: InboxRow) -> int:
+        if row.id in self._begun:
+            self._begun.discard(row.id)
+            return row.attempts
+        return await self._inbox.begin(row.id)
 
     async def _attempt(self, rows: Sequence[InboxRow]) -> Reply:
         row = rows[-1]
@@ -160,7 +171,7 @@ class Answering:
         if not isinstance(row.incoming, MessageIn):
             yield
             return
-        task = asyncio.create_task(self._show_typing(row.chat_id), name=f"typing {row.id}")
+        task = asyncio.create_task(self._show_typing(_chat(row)), name=f"typing {row.id}")
         try:
             yield
         finally:
@@ -169,9 +180,8 @@ class Answering:
             if isinstance(ended, Exception):
                 log.debug("No typing shown", exc_info=ended)
 
-    async def _show_typing(self, chat_id: ChatId) -> None:
+    async def _show_typing(self, chat: Chat) -> None:
         await self._clock.sleep(_TYPING_AFTER)
-        chat = await self._chats.get(chat_id)
         while True:
             await self._delivery.typing(chat)
             await self._clock.sleep(_TYPING_EVERY)
@@ -196,3 +206,18 @@ def _reply_to(row: InboxRow) -> str:
     if isinstance(said, MessageIn) and said.place.kind is ChatKind.GROUP:
         return said.message_id
     return ""
+
+
+def _chat(row: InboxRow) -> Chat:
+    """As much of the chat as typing needs: a read could be cancelled half-way by the answer."""
+    place = row.incoming.place
+    return Chat(
+        id=row.chat_id,
+        channel=place.channel,
+        external_id=place.chat,
+        thread=place.thread,
+        kind=place.kind,
+        title=place.title,
+        settings=ChatSettings(),
+        person_id=None,
+    )

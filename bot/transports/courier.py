@@ -87,15 +87,16 @@ class OutboxCourier:
     ) -> CardRef:
         """`send` within a larger transaction, for a prepared card. Wake the delivery after it."""
         now = self._clock.now()
-        tokens = await self._actions.seal(tx, _wanted(card), card_key=key, chat_id=to, now=now)
         new = Outgoing(
-            key=key,
-            chat_id=to,
-            card=dump_card(_sealed_card(card, tokens)),
-            urgency=urgency,
-            reply_to=reply_to,
+            key=key, chat_id=to, card=dump_card(card), urgency=urgency, reply_to=reply_to
         )
-        posted = await self._outbox.put(tx, new, now=now)
+        wanted = _wanted(card)
+        # Most cards are new and have no buttons: for them one statement is enough.
+        posted = None if wanted else await self._outbox.add(tx, new, now=now)
+        if posted is None:
+            tokens = await self._actions.seal(tx, wanted, card_key=key, chat_id=to, now=now)
+            sealed = replace(new, card=dump_card(_sealed_card(card, tokens)))
+            posted = await self._outbox.put(tx, sealed, now=now)
         self._streams.end(posted.id)
         self._expected.pop(key, None)
         return CardRef(key=key, revision=posted.revision)

@@ -140,15 +140,15 @@ class _Round:
         """Start what may go now; seconds until there may be more, None for not before news."""
         # What is under way now may be done, and no longer due, when the answer is here.
         busy = set(self._busy)
+        now = self._clock.now()
         try:
-            now = self._clock.now()
             heads = await self._outbox.heads(self.channel, now=now)
+            free = [head for head in heads if head.external_id not in busy]
+            started = [self._send(head, group) for head in free]
             due = await self._outbox.next_due(self.channel, now=now)
         except StoreUnavailable as error:
             log.error("The outbox cannot be read: %s", error)  # noqa: TRY400 - a known state, not a bug
             return _STORE_TROUBLE
-        free = [head for head in heads if head.external_id not in busy]
-        started = [self._send(head, group) for head in free]
         waits = [wait for wait in started if wait is not None]
         if due is not None:
             waits.append((due - now).total_seconds())

@@ -149,26 +149,36 @@ class Intake:
         await self._answering.answer(rows)
 
     def _dispatch(self, row: InboxRow) -> None:
-        said = row.incoming
-        jumps = isinstance(said, PressIn) or (
-            isinstance(said, MessageIn) and self._router.is_immediate(said)
-        )
-        if jumps:
+        if self._jumps(row.incoming):
             self._lanes.jump(row, self._answering.answer([row]))
         else:
             self._lanes.put(row)
 
+    def _jumps(self, incoming: Incoming) -> bool:
+        if isinstance(incoming, MessageIn):
+            return self._router.is_immediate(incoming)
+        return isinstance(incoming, PressIn)
+
     async def _store(self, incoming: Incoming, dedupe: str, state: InboxState) -> InboxRow | None:
         now = self._clock.now()
         async with self._db.write() as tx:
-            return await self._inbox.accept(
+            chat_id = await self._chat_of(tx, incoming)
+            # Most are handled at once: their first attempt is counted without a second write.
+            at_once = state is InboxState.NEW and (
+                self._jumps(incoming) or self._lanes.idle(chat_id)
+            )
+            row = await self._inbox.accept(
                 tx,
                 incoming,
                 dedupe=_fitting(dedupe),
-                chat_id=await self._chat_of(tx, incoming),
+                chat_id=chat_id,
                 now=now,
                 state=state,
+                attempts=int(at_once),
             )
+        if row is not None and row.attempts:
+            self._answering.begun(row)
+        return row
 
     async def _chat_of(self, tx: Transaction, incoming: Incoming) -> ChatId:
         place = incoming.place

@@ -45,6 +45,10 @@ class Lanes:
         for chat_id in self._lanes:
             self._serve(chat_id)
 
+    def idle(self, chat_id: ChatId) -> bool:
+        """True if what is put into this chat's lane now is worked on at once."""
+        return self._open and chat_id not in self._lanes
+
     def put(self, row: InboxRow) -> None:
         """Behind what was stored before it in its chat. A row that is here already stays one."""
         if row.id in self._known:

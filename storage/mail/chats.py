@@ -33,16 +33,27 @@ _AT_PLACE = select(chats).where(
     chats.c.thread == bindparam("thread"),
 )
 
-_OF_ONE_PLACE = select(chats).where(
-    chats.c.channel == bindparam("channel"), chats.c.external_id == bindparam("external_id")
+_PARTNERS = identities.join(people, people.c.id == identities.c.person_id)
+
+# The chat and, in the same look, who the sender is.
+_MET = (
+    select(chats, identities.c.person_id.label("partner"), people.c.name.label("partner_name"))
+    .select_from(
+        chats.outerjoin(
+            _PARTNERS,
+            (identities.c.channel == bindparam("channel"))
+            & (identities.c.external_id == bindparam("who")),
+        )
+    )
+    .where(
+        chats.c.channel == bindparam("channel"),
+        chats.c.external_id == bindparam("external_id"),
+        chats.c.thread == bindparam("thread"),
+    )
 )
 
-_PARTNER = (
-    select(identities.c.person_id, people.c.name)
-    .join(people, people.c.id == identities.c.person_id)
-    .where(
-        identities.c.channel == bindparam("channel"), identities.c.external_id == bindparam("who")
-    )
+_OF_ONE_PLACE = select(chats).where(
+    chats.c.channel == bindparam("channel"), chats.c.external_id == bindparam("external_id")
 )
 
 _PRIVATE = (
@@ -104,12 +115,16 @@ class Chats:
     async def meet(self, tx: Transaction, place: Place, sender: Sender, now: datetime) -> Chat:
         """The chat at `place`, made at the first sight of it and kept up to date: title, kind,
         and who the partner of a private chat is."""
-        partner = await _partner(tx, place, sender)
-        row = (await tx.execute(_AT_PLACE, _key(place))).one_or_none()
+        facts = _key(place) | {"who": sender.external_id}
+        row = (await tx.execute(_MET, facts)).one_or_none()
         if row is None:
             chat = await self._make(tx, place, now)
+            row = (await tx.execute(_MET, facts)).one()
         else:
             chat = _chat(row)
+        partner = None
+        if place.kind is ChatKind.PRIVATE:
+            partner = await _partner(tx, row, sender)
         seen = replace(
             chat,
             kind=place.kind,
@@ -184,19 +199,11 @@ class Chats:
         return chat
 
 
-async def _partner(tx: Transaction, place: Place, sender: Sender) -> PersonId | None:
-    if place.kind is not ChatKind.PRIVATE:
-        return None
-    facts = {"channel": place.channel.value, "who": sender.external_id}
-    row = (await tx.execute(_PARTNER, facts)).one_or_none()
-    if row is None:
-        return None
+async def _partner(tx: Transaction, row: Row[Any], sender: Sender) -> PersonId | None:
     # Owners named in the settings are called by their account until they first speak.
-    if sender.name and row.name == sender.external_id:
-        await tx.execute(
-            update(people).where(people.c.id == row.person_id).values(name=sender.name)
-        )
-    return PersonId(row.person_id)
+    if row.partner and sender.name and row.partner_name == sender.external_id:
+        await tx.execute(update(people).where(people.c.id == row.partner).values(name=sender.name))
+    return PersonId(row.partner) if row.partner else None
 
 
 async def _absorb(tx: Transaction, stray: str, into: str) -> None:

@@ -51,14 +51,17 @@ class Inbox:
         chat_id: ChatId,
         now: datetime,
         state: InboxState = InboxState.NEW,
+        attempts: int = 0,
     ) -> InboxRow | None:
-        """Store it; None if the same (channel, `dedupe`) is there already."""
+        """Store it; None if the same (channel, `dedupe`) is there already. `attempts` 1 saves a
+        `begin` where it is handled at once."""
         values = {
             "channel": incoming.place.channel.value,
             "dedupe": dedupe,
             "chat_id": chat_id,
             "incoming": dump_incoming(incoming),
             "state": state.value,
+            "attempts": attempts,
             "received_at": now,
             "handled_at": None if state is InboxState.NEW else now,
         }
@@ -73,7 +76,7 @@ class Inbox:
             incoming=incoming,
             chat_id=chat_id,
             state=state,
-            attempts=0,
+            attempts=attempts,
             received_at=now,
         )
 

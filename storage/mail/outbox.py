@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Row, bindparam, case, cast, func, insert, select, update
 
 from storage.db import Database, Transaction
-from storage.dialect import upsert
+from storage.dialect import insert_or_ignore, upsert
 from storage.mail.chats import chat_columns, chat_of
 from storage.records.messages import OutboxId, OutboxRow, OutboxState, Placed, Urgency
 from storage.records.people import Channel, Chat, ChatId, ChatKind
@@ -142,14 +142,22 @@ class Outbox:
     def __init__(self, db: Database) -> None:
         self._db = db
 
+    async def add(self, tx: Transaction, new: Outgoing, *, now: datetime) -> Posted | None:
+        """`put` for a key that is new; None, and nothing done, if it is not."""
+        values = _values(new, now) | {"revision": 1, "state": OutboxState.QUEUED.value}
+        added = await tx.execute(
+            insert_or_ignore(tx.dialect.name, outbox).values(values).returning(outbox.c.id)
+        )
+        number = added.scalar_one_or_none()
+        return None if number is None else Posted(id=OutboxId(number), revision=1, changed=True)
+
     async def put(self, tx: Transaction, new: Outgoing, *, now: datetime) -> Posted:
         """Make `new.card` the newest revision under its key; nothing happens if it is that
         already. A card once made stays in its chat, whatever `new` says."""
-        row = (await tx.execute(_BY_KEY, {"key": new.key})).one_or_none()
-        if row is None:
-            values = _values(new, now) | {"revision": 1, "state": OutboxState.QUEUED.value}
-            added = await tx.execute(insert(outbox).values(values).returning(outbox.c.id))
-            return Posted(id=OutboxId(added.scalar_one()), revision=1, changed=True)
+        added = await self.add(tx, new, now=now)
+        if added is not None:
+            return added
+        row = (await tx.execute(_BY_KEY, {"key": new.key})).one()
         if row.revision and row.card == new.card:
             return Posted(id=OutboxId(row.id), revision=row.revision, changed=False)
         queued = row.state == OutboxState.QUEUED.value
