@@ -14,6 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.sql.dml import Insert
 from sqlalchemy.types import TypeDecorator
 
+from storage.errors import StoreUnavailable
+
 _PRAGMAS = (
     "PRAGMA journal_mode=WAL",
     # Survive a power cut, not only a crash: a task acknowledged is a task kept.
@@ -74,12 +76,17 @@ def upsert(bind_name: str, table: Table, values: Mapping[str, Any], key: Sequenc
 
 
 def sqlite_revision(path: str) -> str | None:
-    """The migration a SQLite file stands at, read without touching it; None if it has none."""
+    """The migration a SQLite file stands at, read without touching it; None if it has none.
+
+    Raises StoreUnavailable if it is no database at all.
+    """
     connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     try:
         row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
     except sqlite3.OperationalError:
         return None
+    except sqlite3.DatabaseError as error:
+        raise StoreUnavailable(f"{path}: {error}") from error
     finally:
         connection.close()
     return None if row is None else str(row[0])

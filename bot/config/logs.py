@@ -12,6 +12,7 @@ from pathlib import Path
 MASK = "••••"
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _LOUD = (
+    "alembic",
     "httpx",
     "httpcore",
     "telegram",

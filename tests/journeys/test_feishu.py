@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -14,7 +15,7 @@ from tests.emulators.feishu.world import Chat, Message
 from tests.journeys.program import Program, program
 
 HAIKU = "write a haiku about queues and save it to haiku.md"
-SLOW = "wait 2 seconds, then write hello to a.txt, then list the folder"
+SLOW = 'wait 2 seconds, then write "hello" to a.txt, then list the folder'
 
 
 @pytest.fixture
@@ -57,7 +58,8 @@ async def test_a_task_is_done_on_one_card_and_brings_its_file(
         await ended(chat)
         file = await chat.wait_for(lambda m: m.msg_type == "file", timeout=20)
 
-    assert "haiku.md" in file.content
+    key = json.loads(file.content)["file_key"]
+    assert feishu.world.files[key].name == "haiku.md"
     live = [m for m in chat.from_bot if m.msg_type == "interactive" and "haiku" in m.header]
     assert len(live) == 1
     assert "✅" in live[0].header
@@ -86,8 +88,8 @@ async def test_a_redelivered_event_and_a_kill_change_nothing_twice(
     chat = feishu.p2p(boss)
     async with on(feishu, tmp_path, boss) as shiftboss:
         await feishu.connected()
-        await boss.says(chat, f"/run write one to 1.txt, then {SLOW}")
-        await chat.wait_for(lambda m: shows(m, "✅"), timeout=30)
+        await boss.says(chat, f'/run write "one" to 1.txt, then {SLOW}')
+        await chat.wait_for(lambda m: shows(m, "✅", "write"), timeout=30)
         await shiftboss.kill()
         await shiftboss.start()
         await feishu.connected(timeout=30)

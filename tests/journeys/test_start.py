@@ -94,7 +94,7 @@ def refused(home: Path, *command: str, **settings: str) -> str:
     done = subprocess.run(
         [_SHIFTBOSS, *(command or ("run",))],
         env=environment,
-        cwd=home.parent,
+        cwd="/",
         capture_output=True,
         text=True,
         timeout=60,
