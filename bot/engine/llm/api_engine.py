@@ -53,6 +53,7 @@ from bot.engine.llm.base import (
 )
 
 MAX_PICTURE = 5_000_000
+MAX_ANSWER = 16_000  # tokens of one answer; most models know no more
 CONNECT_SECONDS = 10.0
 NO_KEY = "no-key"
 _SUMMARY = 200
@@ -120,6 +121,7 @@ class ApiRun:
         self._access = access
         self._usage = RunUsage()
         self._texts: list[str] = []
+        self._gap = False
         self._calls = 0
         self._in_tools = 0
         self._result: RunResult | None = None
@@ -173,7 +175,9 @@ class ApiRun:
 
     def _agent(self) -> Agent[None, Output]:
         request = self._request
-        settings = ModelSettings(max_tokens=request.limits.output_tokens, max_retries=0)
+        most = min(request.limits.output_tokens, MAX_ANSWER)
+        # Trying again is the caller's business: it knows what else waits.
+        settings = ModelSettings(max_tokens=most, max_retries=0)
         if self._access.api is Api.ANTHROPIC:
             settings["cache"] = True
         # None is a good answer where the tools have already said everything.
@@ -203,10 +207,9 @@ class ApiRun:
         """Kinds of events we do not know are none of our business."""
         match event:
             case PartStartEvent(part=TextPart(content=text)):
-                # The first words come with the part's start. What was said before a tool call
-                # and what is said after it are paragraphs of one answer.
-                gap = "\n\n" if self._texts and text else ""
-                return self._said(gap + text)
+                # The first words come with the part's start.
+                self._gap = bool(self._texts)
+                return self._said(text)
             case PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
                 return self._said(text)
             case FunctionToolCallEvent(part=part):
@@ -224,6 +227,9 @@ class ApiRun:
     def _said(self, text: str) -> list[AgentEvent]:
         if not text:
             return []
+        if self._gap:
+            # What was said before a tool call and after it are paragraphs of one answer.
+            text, self._gap = f"\n\n{text}", False
         self._texts.append(text)
         return [TextDelta(text=text)]
 

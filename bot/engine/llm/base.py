@@ -53,10 +53,11 @@ class ToolRun(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Where a run ends by itself. `seconds` is wall time."""
+    """Where a run ends by itself. `output_tokens` are those of all turns together; `seconds` is
+    wall time."""
 
     turns: int = 20
-    output_tokens: int = 8192
+    output_tokens: int = 32_000
     seconds: float = 600.0
 
 

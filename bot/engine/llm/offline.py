@@ -103,7 +103,7 @@ class _OfflineRun:
     async def _work(self) -> AsyncGenerator[AgentEvent, None]:
         request = self._request
         if request.purpose is Purpose.STEP:
-            act = _step_act(request)
+            act = await asyncio.to_thread(_step_act, request)
             call = _call_of(act)
             if call:
                 yield ToolStarted(call_id="offline-1", name=call[0], title=title_of(*call))
@@ -122,9 +122,9 @@ class _OfflineRun:
     async def _answer(self) -> tuple[str, BaseModel | None]:
         text = str(self._request.facts.get("text") or self._request.prompt)
         if self._request.result is Intent:
-            return "", intent(text)
+            return "", await asyncio.to_thread(intent, text)
         if self._request.result is PlanAnswer:
-            return self._plan(text)
+            return await asyncio.to_thread(self._plan, text)
         if await self._propose(text):
             return self._words("offline.note"), self._only(None)
         return self._noted(await self._talk(text)), self._only(None)

@@ -119,7 +119,8 @@ async def _make(act: Making, site: Site) -> _Made:
         case Haiku():
             return _haiku(act, words)
         case Summarise(source=source):
-            content = "\n".join(f"- {one}" for one in summary(await _text(source, site)))
+            picked = await asyncio.to_thread(summary, await _text(source, site))
+            content = "\n".join(f"- {one}" for one in picked)
             if not content:
                 raise _Cannot(words("offline.empty"))
             return _Made(content=content, told=f"{words('offline.summary')}\n\n{_cut(content)}")

@@ -26,25 +26,27 @@ _DO_ZH = (
 _ITEM = re.compile(r"^(?P<indent>[ \t]*)(?:[-*•·]|\(?\d{1,2}[.)、．:：)](?!\d)|[①-⑳])[ \t]*(?=\S)")
 _INLINE_ITEM = re.compile(r"(?:^|(?<=[\s,，;；。:：]))\(?(\d{1,2})[.)、．](?!\d)[ \t]*(?=\S)")
 
+# Repetitions are bounded: a hundred kilobytes of blanks must not take for ever.
 _PROTECTED = re.compile(
-    r"```.*?(?:```|\Z)|`[^`\n]+`|\"[^\"\n]*\"|“[^”]*”|‘[^’]*’|「[^」]*」|『[^』]*』|《[^》]*》"
+    r"```.*?(?:```|\Z)|`[^`\n]+`|\"[^\"\n]*\"|“[^”]{0,1000}”|‘[^’]{0,1000}’"
+    r"|「[^」]{0,1000}」|『[^』]{0,1000}』|《[^》]{0,1000}》"
     r"|(?<!\w)'[^'\n]+'(?!\w)",
     re.DOTALL,
 )
 _CUT = re.compile(
     rf"""
-      (?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)(?<!\betc\.)(?<=[.!?])\s+(?=\S)
-    | (?<=[。！？])\s*(?=\S)
-    | \s*[;；\n]\s*
-    | [,，.。]?\s*\band\s+then\b,?\s*
-    | [,，]\s*then\b,?\s*
-    | \s+then\s+(?=(?:{_DO_EN})\b)
-    | [,，]?\s+and\s+(?=(?:{_DO_EN})\b)
-    | [,，]\s*(?=(?:{_DO_EN})\b)
-    | [，,、\s]*(?:然后|接着|随后)[再，,\s]*
-    | [，,、\s]+(?:再|最后|并且|并|同时)[，,]?\s*(?=(?:{_DO_ZH}))
+      (?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)(?<!\betc\.)(?<=[.!?])\s{{1,9}}(?=\S)
+    | (?<=[。！？])\s{{0,9}}(?=\S)
+    | \s{{0,9}}[;；\n]\s{{0,9}}
+    | [,，.。]?\s{{0,9}}\band\s{{1,9}}then\b,?\s{{0,9}}
+    | [,，]\s{{0,9}}then\b,?\s{{0,9}}
+    | \s{{1,9}}then\s{{1,9}}(?=(?:{_DO_EN})\b)
+    | [,，]?\s{{1,9}}and\s{{1,9}}(?=(?:{_DO_EN})\b)
+    | [,，]\s{{0,9}}(?=(?:{_DO_EN})\b)
+    | [，,、\s]{{0,9}}(?:然后|接着|随后)[再，,\s]{{0,9}}
+    | [，,、\s]{{1,9}}(?:再|最后|并且|并|同时)[，,]?\s{{0,9}}(?=(?:{_DO_ZH}))
     | (?:再|最后|并且|并)(?=(?:{_DO_ZH}))
-    | [，,、]\s*(?=(?:{_DO_ZH}))
+    | [，,、]\s{{0,9}}(?=(?:{_DO_ZH}))
     """,
     re.VERBOSE | re.IGNORECASE,
 )
@@ -57,8 +59,9 @@ _OPENING = re.compile(
 _CONDITION = re.compile(r"^\s*(?:(?:if|when|unless)\b|如果|假如|当|若)", re.IGNORECASE)
 # "write this to notes.md:" and then the text itself, lists and all: one step.
 _DICTATED = re.compile(
-    r"^\s*(?:please\s+)?(?:write|save|put|create|make)\b[^\n]*\.\w{1,8}\b[^\n]*[:：][ \t]*\n"
-    r"|^\s*(?:请)?(?:写|保存|创建|新建|把|将)[^\n]*\.\w{1,8}[^\n]*[:：][ \t]*\n",
+    r"^\s*(?:please\s+)?(?:write|save|put|create|make)\b"
+    r"[^\n]{0,200}?\.\w{1,8}\b[^\n]{0,100}[:：][ \t]*\n"
+    r"|^\s*(?:请)?(?:写|保存|创建|新建|把|将)[^\n]{0,200}?\.\w{1,8}[^\n]{0,100}[:：][ \t]*\n",
     re.IGNORECASE | re.ASCII,
 )
 _EDGE = " \t\r\n,，;；、"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from bot.engine.llm.answers import Intent, PlanAnswer, StepAnswer
+from bot.engine.llm.answers import PROPOSE_TASK, Intent, PlanAnswer, StepAnswer
 from bot.engine.llm.base import (
     AgentEvent,
     Backend,
@@ -28,6 +29,7 @@ from bot.engine.llm.base import (
 from bot.engine.llm.offline import OfflineBackend
 from cards.words import words_for
 from storage.records.people import Language
+from tests.bot.engine.llm.world import tool_that
 
 NOTE = {code: words_for(Language(code))("offline.note") for code in ("en", "zh")}
 HAIKU = "write a haiku about queues and save it to haiku.md"
@@ -160,6 +162,18 @@ async def test_what_cannot_be_done_is_never_called_done(
     assert answer.summary.endswith(NOTE["en"])
     assert [one.name for one in tmp_path.rglob("*")] == ["work", "there.md"]
     assert (workspace / "there.md").read_text() == "kept"
+
+
+async def test_talk_that_amounts_to_work_is_proposed_where_it_can_be() -> None:
+    proposed: list[Mapping[str, Any]] = []
+    tool = tool_that("asked", proposed, PROPOSE_TASK)
+    request = replace(_request(Purpose.CHAT, {"text": HAIKU}, None), tools=(tool,))
+
+    _, result = await _run(request)
+    await _run(replace(request, facts={"text": "what is a queue?"}))
+
+    assert proposed == [{"title": HAIKU, "task": HAIKU, "priority": "important"}]
+    assert NOTE["en"] in result.text
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

@@ -74,6 +74,13 @@ def test_what_stands_before_a_list_is_kept_apart_from_its_items() -> None:
     assert pieces.steps == ("list files", "wait 1 second")
 
 
+@pytest.mark.parametrize(
+    "text", [" " * 100_000, ", " * 50_000, "“" * 50_000, "列出文件然后" * 16_000]
+)
+def test_a_hundred_kilobytes_are_no_trap(text: str) -> None:
+    assert len(split(text).steps) <= MAX_STEPS
+
+
 def test_marks_inside_a_code_block_are_no_steps() -> None:
     assert split("```\n1. a\n2. b\n```").steps == ("```\n1. a\n2. b\n```",)
 
