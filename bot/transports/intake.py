@@ -101,7 +101,8 @@ class Intake:
             try:
                 now = self._clock.now()
                 rows, buttons = await self._inbox.prune(now=now), await self._actions.prune(now=now)
-                log.info("Forgot %s old arrivals and %s old buttons", rows, buttons)
+                if rows or buttons:
+                    log.info("Forgot %s old arrivals and %s old buttons", rows, buttons)
             except StoreUnavailable as error:
                 log.warning("Nothing can be forgotten now: %s", error)
             await self._clock.sleep(_HOUSEKEEPING)
