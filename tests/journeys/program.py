@@ -79,6 +79,11 @@ class Program:
             self._process.send_signal(signal.SIGTERM)
         return await self._ended()
 
+    async def end(self) -> None:
+        """Killed if it still runs."""
+        if self._process is not None and self._process.returncode is None:
+            await self.kill()
+
     async def run_to_end(self, *args: str) -> tuple[int, str]:
         """Run another `shiftboss` command on the same home: its exit status and output."""
         process = await asyncio.create_subprocess_exec(
@@ -133,5 +138,4 @@ async def program(home: Path, **settings: str) -> AsyncGenerator[Program, None]:
         await made.start()
         yield made
     finally:
-        if made._process is not None and made._process.returncode is None:
-            await made.kill()
+        await made.end()

@@ -57,12 +57,12 @@ async def test_a_task_is_done_on_one_card_and_brings_its_file(
         await boss.says(chat, f"/run {HAIKU}")
         await ended(chat)
         file = await chat.wait_for(lambda m: m.msg_type == "file", timeout=20)
+        await chat.wait_for(lambda m: "✅" in m.header and "haiku" in m.header, timeout=20)
 
     key = json.loads(file.content)["file_key"]
     assert feishu.world.files[key].name == "haiku.md"
     live = [m for m in chat.from_bot if m.msg_type == "interactive" and "haiku" in m.header]
     assert len(live) == 1
-    assert "✅" in live[0].header
 
 
 async def test_buttons_pause_resume_and_stop_with_an_answer_in_time(
