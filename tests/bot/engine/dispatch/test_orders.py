@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.engine.dispatch import orders
+from bot.engine.dispatch.orders import Order
 from storage.errors import WrongState
 from storage.records.people import ChatId, PersonId
 from storage.records.tasks import Control, Phase, Priority, Task, TaskId, TaskStatus
@@ -41,7 +44,7 @@ TASK = Task(
     ended_at=None,
 )
 
-ORDERS = {
+ORDERS: dict[str, Callable[[Task], Order | None]] = {
     "pause": lambda task: orders.pause(task, ""),
     "resume": orders.resume,
     "stop": lambda task: orders.stop(task, NOW),
@@ -110,5 +113,6 @@ def obeyed(task: Task, name: str) -> Task:
         return task
     if order is None:
         return task
-    changes = {key: value for key, value in order.changes.items() if hasattr(task, key)}
+    changes: dict[str, Any] = dict(order.changes)
+    changes.pop("resumed_first", None)
     return replace(task, **changes)
