@@ -71,6 +71,11 @@ class Router:
         if asked or incoming.place.kind is ChatKind.PRIVATE:
             self._services.talk.interrupt(row.chat_id)
 
+    async def knows(self, incoming: MessageIn) -> bool:
+        """True if whoever wrote this is paired."""
+        sender = incoming.sender.external_id
+        return await self._services.people.who(incoming.place.channel, sender) is not None
+
     async def handle(self, row: InboxRow, files: tuple[str, ...]) -> Reply:
         """The reply to one arrival. Whatever goes wrong is a reply as well."""
         incoming = row.incoming

@@ -44,6 +44,9 @@ class Overheard:
     def arriving(self, row: InboxRow) -> None:
         self._router.arriving(row)
 
+    async def knows(self, incoming: MessageIn) -> bool:
+        return await self._router.knows(incoming)
+
     async def handle(self, row: InboxRow, files: tuple[str, ...]) -> Reply:
         reply = await self._router.handle(row, files)
         if isinstance(row.incoming, MessageIn) and row.incoming.message_id in self.replies:

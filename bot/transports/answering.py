@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from bot.transports.attachments import Attachments, Missing
+from bot.transports.attachments import Attachments, Fetched, Missing
 from bot.transports.cleaning import language_of
 from bot.transports.clock import Clock
 from bot.transports.courier import OutboxCourier
@@ -108,7 +108,7 @@ class Answering:
         self._courier.expect(key, row.chat_id, reply_to=_reply_to(row))
         try:
             async with self._typing(row):
-                fetched = await self._attachments.fetch(rows)
+                fetched = await self._fetched(rows)
                 if fetched.missing:
                     await self._tell_missing(row, fetched.missing)
                 if fetched.files or not fetched.missing or _text(row):
@@ -120,17 +120,29 @@ class Answering:
             self._courier.expect_no_more(key)
         return reply
 
+    async def _fetched(self, rows: Sequence[InboxRow]) -> Fetched:
+        said = rows[-1].incoming
+        if not isinstance(said, MessageIn) or not await self._router.knows(said):
+            return Fetched()
+        return await self._attachments.fetch(rows)
+
     async def _settle(self, rows: Sequence[InboxRow], reply: Reply, *, error: str = "") -> None:
         """The reply is stored, and what it replies to is done with, or neither is."""
         row = rows[-1]
         card = await self._courier.prepared(reply.card) if reply.card is not None else None
+        key = reply.key or f"reply:{row.id}"
         async with self._db.write() as tx:
+            # A card with a key of its own belongs to somebody who keeps it true, and may have
+            # put a newer one there already: a reply only ever introduces it.
+            introduces = bool(reply.key) and not reply.in_place
+            if introduces and await self._courier.is_there(tx, key):
+                card = None
             if card is not None:
                 await self._courier.post(
                     tx,
                     row.chat_id,
                     card,
-                    key=reply.key or f"reply:{row.id}",
+                    key=key,
                     urgency=reply.urgency,
                     reply_to=_reply_to(row),
                 )

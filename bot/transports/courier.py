@@ -101,6 +101,10 @@ class OutboxCourier:
         self._expected.pop(key, None)
         return CardRef(key=key, revision=posted.revision)
 
+    async def is_there(self, tx: Transaction, key: str) -> bool:
+        """Whether somebody has put a card under this key already."""
+        return await self._outbox.by_key(key, tx) is not None
+
     def wake(self) -> None:
         self._wake()
 

@@ -17,6 +17,10 @@ class Router(Protocol):
         """A new message came: an answer being made in its chat may be cut short. Never raises."""
         ...
 
+    async def knows(self, incoming: MessageIn) -> bool:
+        """True if whoever wrote this is paired: nothing of a stranger's is fetched."""
+        ...
+
     async def handle(self, row: InboxRow, files: tuple[str, ...]) -> Reply:
         """The reply to one arrival. May be called again for the same row after a failure or a
         crash. `files` are what was sent along, relative to the data directory."""

@@ -193,9 +193,12 @@ class Outbox:
             row = (await view.execute(_WITH_CHAT, {"id": outbox_id})).one_or_none()
         return None if row is None else (outbox_row(row), chat_of(row))
 
-    async def by_key(self, key: str) -> OutboxRow | None:
-        async with self._db.read() as view:
-            row = (await view.execute(_BY_KEY, {"key": key})).one_or_none()
+    async def by_key(self, key: str, tx: Transaction | None = None) -> OutboxRow | None:
+        if tx is not None:
+            row = (await tx.execute(_BY_KEY, {"key": key})).one_or_none()
+        else:
+            async with self._db.read() as view:
+                row = (await view.execute(_BY_KEY, {"key": key})).one_or_none()
         return None if row is None else outbox_row(row)
 
     async def by_prefix(self, prefix: str) -> Sequence[tuple[str, ChatId]]:

@@ -35,6 +35,7 @@ class FakeRouter:
         self.trouble: dict[str, list[Exception]] = {}
         self.gates: dict[str, asyncio.Event] = {}
         self.replies: dict[str, Reply] = {}
+        self.strangers: set[str] = set()
         self._news = asyncio.Event()
 
     @property
@@ -46,6 +47,9 @@ class FakeRouter:
 
     def arriving(self, row: InboxRow) -> None:
         self.arrived.append(row)
+
+    async def knows(self, incoming: MessageIn) -> bool:
+        return incoming.text not in self.strangers
 
     async def handle(self, row: InboxRow, files: tuple[str, ...]) -> Reply:
         name = name_of(row)

@@ -367,6 +367,34 @@ async def test_two_files_of_one_name_stay_two_files(desk: Desk) -> None:
     assert files == ("files/inbox/1/a.png", "files/inbox/1/2/a.png")
 
 
+async def test_nothing_of_a_strangers_is_fetched(desk: Desk) -> None:
+    desk.router.strangers.add("look at this")
+
+    number = await desk.say("look at this", attachments=picture()["attachments"])
+    assert number is not None
+    await desk.intake.finished(number)
+
+    ((_, files),) = desk.router.handled
+    assert files == ()
+    assert not (desk.home / "files").exists()
+
+
+async def test_a_reply_introduces_a_card_of_somebody_elses_and_never_overwrites_it(
+    desk: Desk,
+) -> None:
+    chat = await desk.post.room.chat()
+    await desk.post.courier.send(chat.id, said("newer"), key="task:k", urgency=Urgency.PROGRESS)
+    desk.router.replies["hi"] = Reply(card=said("older"), key="task:k")
+    desk.router.replies["ho"] = Reply(card=said("first"), key="task:m")
+
+    for text in ("hi", "ho"):
+        number = await desk.say(text)
+        assert number is not None
+        await desk.intake.finished(number)
+
+    assert (await desk.card("task:k"), await desk.card("task:m")) == ("newer", "first")
+
+
 async def test_a_file_that_is_too_large_is_named_and_the_rest_goes_on(desk: Desk) -> None:
     desk.telegram.files["big.zip"] = TooLarge("21 MB")
     both = picture("big.zip")["attachments"] + picture()["attachments"]
