@@ -130,7 +130,7 @@ def _answer(request: Request, answered: Answered) -> Card:
         text = answered.text
         if not (text.strip() or answered.files or notes):
             text = words("talk.no_answer")
-        return answer_card(text, notes=notes, files=answered.files, sizes=answered.sizes)
+        return answer_card(text, words, notes=notes, files=answered.files, sizes=answered.sizes)
     start = StartTask(
         text=proposal.text,
         priority=proposal.priority,

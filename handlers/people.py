@@ -25,6 +25,7 @@ commands = Commands("people")
 
 ANSWER_EVERY = timedelta(minutes=10)
 _REMEMBERED = 1000
+_OFFLINE = "offline"
 _LANGUAGES = {
     **dict.fromkeys(("zh", "chinese", "中文", "zh-cn", "zh-hans"), Language.CHINESE),
     **dict.fromkeys(("en", "english", "英文", "英语"), Language.ENGLISH),
@@ -130,4 +131,6 @@ class Door:
 
 def _welcome(request: Request) -> Card:
     group = request.chat.kind is ChatKind.GROUP
-    return welcome_card(request.person.name, request.words, group=group)
+    choices = request.services.models.choices()
+    offline = not choices or choices[0].backend == _OFFLINE
+    return welcome_card(request.words, group=group, offline=offline)

@@ -21,6 +21,7 @@ from cards.model import (
     Tone,
 )
 from cards.views import controls
+from cards.views.backends import noted, without_note
 from cards.views.files import attached
 from cards.words import Words
 from storage.records.status import ModelChoice
@@ -34,6 +35,7 @@ _FILES = 5
 
 def answer_card(
     text: str,
+    words: Words,
     *,
     notes: Sequence[str] = (),
     files: Sequence[str] = (),
@@ -41,15 +43,17 @@ def answer_card(
 ) -> Card:
     """A plain answer. Files are attached where their size is known."""
     known = sizes or {}
-    blocks: list[Block] = [Text(markdown=text)] if text.strip() else []
+    said = without_note(text)
+    blocks: list[Block] = [Text(markdown=said)] if said else []
     blocks += [attached(path, known[path]) for path in files if path in known][:_FILES]
     blocks += [Note(markdown=note) for note in notes if note]
-    return Card(blocks=tuple(blocks), summary=formats.line(text, _SUMMARY))
+    return Card(blocks=(*blocks, *noted((text,), words)), summary=formats.line(said, _SUMMARY))
 
 
 def proposal_card(start: StartTask, talk: JustTalk, words: Words, *, said: str = "") -> Card:
     """Ask before work is started."""
-    blocks: list[Block] = [Text(markdown=said)] if said.strip() else []
+    answer = without_note(said)
+    blocks: list[Block] = [Text(markdown=answer)] if answer else []
     blocks += [
         Text(markdown=f"**{formats.line(start.title or start.text, _SUMMARY)}**"),
         Text(markdown=words("proposal.question")),
@@ -65,6 +69,7 @@ def proposal_card(start: StartTask, talk: JustTalk, words: Words, *, said: str =
             options=controls.priority_options(words),
         ),
         Note(markdown=words("proposal.note")),
+        *noted((said,), words),
     ]
     return Card(
         title=words("proposal.title"),
@@ -76,12 +81,8 @@ def proposal_card(start: StartTask, talk: JustTalk, words: Words, *, said: str =
 
 def started_card(title: str, task_id: str, words: Words) -> Card:
     """What becomes of a proposal or form that led to a task."""
-    return Card(
-        title=words("proposal.started"),
-        tone=Tone.GOOD,
-        blocks=(Text(markdown=f"**{formats.line(title, _SUMMARY)}** `{task_id}`"),),
-        summary=words("proposal.started"),
-    )
+    text = f"{words('proposal.started')} · `{task_id}` {formats.line(title, _SUMMARY)}"
+    return Card(blocks=(Note(markdown=text),), summary=words("proposal.started"))
 
 
 def declined_card(text: str, words: Words) -> Card:

@@ -60,17 +60,18 @@ def pairings_card(waiting: Sequence[tuple[str, str]], words: Words) -> Card:
     )
 
 
-def welcome_card(name: str, words: Words, *, group: bool = False) -> Card:
+def welcome_card(words: Words, *, group: bool = False, offline: bool = False) -> Card:
+    """`offline`: there is no model, and whoever begins should know."""
     title = words("welcome.title")
     key = "welcome.group" if group else "welcome.text"
     return Card(
         title=title,
         tone=Tone.INFO,
         blocks=(
-            Text(markdown=words(key, name=formats.line(name, _NAME))),
+            Text(markdown=words(key)),
             Text(markdown=words("welcome.examples")),
             Buttons(items=(Button(label=words("button.tasks"), action=ListTasks()),)),
-            Note(markdown=words("welcome.note")),
+            Note(markdown=words("offline.note" if offline else "welcome.note")),
         ),
         summary=title,
     )

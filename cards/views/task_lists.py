@@ -24,6 +24,7 @@ from cards.model import (
     Tone,
 )
 from cards.views import controls, marks
+from cards.views.backends import noted, without_note
 from cards.words import Words
 from storage.records.tasks import Step, Task, TaskEvent, TaskPage, TaskStatus, TaskView
 
@@ -32,6 +33,7 @@ LOG_LINES = 50
 
 _TITLE = 60
 _LOG = 3000
+_LOG_LINE = 300
 _INSTRUCTION = 1000
 _RESULT = 3000
 _STEPS = 30
@@ -71,13 +73,15 @@ def detail_card(view: TaskView, words: Words, *, now: datetime, zone: ZoneInfo) 
         )
     )
     if view.plan:
-        blocks.append(Text(markdown=f"**{words('detail.plan')}**\n\n{view.plan}"))
+        blocks.append(Text(markdown=f"**{words('detail.plan')}**\n\n{without_note(view.plan)}"))
     if view.steps:
         blocks.append(Text(markdown=f"**{words('detail.steps')}**"))
         blocks += _timeline(view.steps, words, now)
     if task.summary:
-        result = Text(markdown=formats.cut(task.summary, _RESULT))
+        result = Text(markdown=formats.cut(without_note(task.summary), _RESULT))
         blocks.append(Collapsible(title=words("detail.result"), blocks=(result,)))
+    told = (view.plan, task.summary, *(step.summary for step in view.steps))
+    blocks += noted(told, words)
     blocks.append(Buttons(items=tuple(controls.detail_buttons(task, words))))
     title = words("detail.title", title=formats.line(task.title, _TITLE))
     return Card(title=title, tone=Tone.INFO, blocks=tuple(blocks), summary=title)
@@ -199,12 +203,13 @@ def _moment(step: Step, words: Words, now: datetime) -> str:
     title = formats.line(step.title, _TITLE)
     parts = [words("detail.step", mark=marks.NODE[step.status], title=title, elapsed=elapsed)]
     if step.summary:
-        parts.append(formats.preview(step.summary))
+        parts.append(formats.preview(without_note(step.summary)))
     if step.error:
-        parts.append(words("detail.error", error=formats.line(step.error, _ERROR)))
+        parts.append(words("detail.error", error=formats.line(without_note(step.error), _ERROR)))
     return "\n".join(part.rstrip() for part in parts)
 
 
 def _log_line(event: TaskEvent, words: Words, zone: ZoneInfo) -> str:
     kind = words(f"logs.kind.{event.kind}")
-    return f"{formats.clock(event.at, zone)} {kind} {formats.line(event.text, 300)}".rstrip()
+    text = formats.line(without_note(event.text), _LOG_LINE)
+    return f"{formats.clock(event.at, zone)} {kind} {text}".rstrip()

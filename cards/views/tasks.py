@@ -15,11 +15,13 @@ from cards.model import (
     Check,
     Checklist,
     CheckState,
+    Collapsible,
     Note,
     Progress,
     Text,
 )
 from cards.views import controls, marks
+from cards.views.backends import noted, without_note
 from cards.views.files import attached
 from cards.words import Words
 from storage.records.tasks import (
@@ -33,6 +35,7 @@ from storage.records.tasks import (
 )
 
 _TITLE = 80
+_PLAN = 600
 _SUMMARY = 2000
 _ERROR = 200
 _DETAIL = 100
@@ -49,20 +52,16 @@ _CHECKS = {
 }
 
 
-def task_card(
-    view: TaskView, words: Words, *, now: datetime, sizes: Mapping[str, int] | None = None
-) -> Card:
-    """The one card that follows a task through its life; it belongs under key `task:<id>`.
-
-    `sizes` gives the sizes in bytes of the files that the steps made and that still exist, by
-    path; files it does not name are only named on the card, not attached.
-    """
+def task_card(view: TaskView, words: Words, *, now: datetime) -> Card:
+    """The one card that follows a task through its life; it belongs under key `task:<id>`. What
+    came out of it is told by the ending's message, not twice."""
     task = view.task
+    trouble = _trouble(view, words)
     blocks: list[Block] = [
         *_situation(view, words),
         *_plan(view, words),
-        *_outcome(view, words),
-        *_files(view, words, sizes or {}),
+        *([Text(markdown=_explained(task, trouble, words))] if trouble else []),
+        *noted((view.plan, trouble), words),
         Note(markdown=_stats(view, words, now)),
         Buttons(items=tuple(controls.live_buttons(task, words))),
     ]
@@ -84,23 +83,24 @@ def ending_card(
     zone: ZoneInfo,
     sizes: Mapping[str, int] | None = None,
 ) -> Card:
-    """The message of its own that the Boss gets when a task ends or is stuck; `sizes` as for
-    the live card."""
+    """The message of its own that the Boss gets when a task ends or is stuck.
+
+    `sizes` gives the sizes in bytes of the files that the steps made and that still exist, by
+    path; files it does not name are only named on the card, not attached.
+    """
     task = view.task
+    at = formats.moment(task.ended_at or now, zone)
     blocks: list[Block] = [
         Text(markdown=f"**{formats.line(task.title, _TITLE)}**"),
-        Text(markdown=_ending_stats(view, words, now)),
         *_outcome(view, words),
         *_files(view, words, sizes or {}),
-    ]
-    if view.steps:
-        blocks.append(Checklist(items=tuple(_timed(step, now, words) for step in view.steps)))
-    blocks.append(
+        *_folded_steps(view, words, now),
+        *noted((task.summary, _trouble(view, words)), words),
         Note(
-            markdown=words("ended.note", id=task.id, at=formats.moment(task.ended_at or now, zone))
-        )
-    )
-    blocks.append(Buttons(items=tuple(controls.ending_buttons(task, words))))
+            markdown=f"{_ending_stats(view, words, now)}\n{words('ended.note', id=task.id, at=at)}"
+        ),
+        Buttons(items=tuple(controls.ending_buttons(task, words))),
+    ]
     key = task.status if words.has(f"ended.{task.status}") else TaskStatus.COMPLETED
     return Card(
         title=words(f"ended.{key}"),
@@ -157,7 +157,8 @@ def _queue(view: TaskView, words: Words) -> str:
 def _plan(view: TaskView, words: Words) -> list[Block]:
     blocks: list[Block] = []
     if view.plan:
-        blocks.append(Text(markdown=words("task.plan", plan=formats.cut(view.plan, 600))))
+        plan = formats.cut(without_note(view.plan), _PLAN)
+        blocks.append(Text(markdown=words("task.plan", plan=plan)))
     if view.steps:
         label = words("task.steps", done=view.done, total=len(view.steps))
         blocks.append(Progress(percent=view.percent, label=label))
@@ -166,22 +167,48 @@ def _plan(view: TaskView, words: Words) -> list[Block]:
 
 
 def _check(step: Step, task: Task) -> Check:
-    state = _CHECKS[step.status]
-    if state is CheckState.RUNNING and task.status is not TaskStatus.RUNNING:
-        state = CheckState.PAUSED
-    detail = formats.line(step.error, _DETAIL) if step.status is NodeStatus.FAILED else ""
-    return Check(label=formats.line(step.title, _DETAIL), state=state, detail=detail)
+    detail = ""
+    if step.status is NodeStatus.FAILED and task.status not in _ERRORS:
+        detail = formats.line(without_note(step.error), _DETAIL)
+    return Check(label=formats.line(step.title, _DETAIL), state=_state(step, task), detail=detail)
+
+
+def _state(step: Step, task: Task) -> CheckState:
+    """A step of a task that nobody works on does not run: it was left, or is what went wrong."""
+    if step.status is NodeStatus.RUNNING and task.status is not TaskStatus.RUNNING:
+        return CheckState.PAUSED
+    if step.status is NodeStatus.PENDING and step.started_at and task.status in _ERRORS:
+        return CheckState.FAILED
+    return _CHECKS[step.status]
+
+
+def _folded_steps(view: TaskView, words: Words, now: datetime) -> list[Block]:
+    """They stand open on the live card."""
+    if not view.steps:
+        return []
+    label = words("task.steps", done=view.done, total=len(view.steps))
+    steps = Checklist(items=tuple(_timed(step, view.task, now, words) for step in view.steps))
+    return [Collapsible(title=label, blocks=(steps,))]
+
+
+def _trouble(view: TaskView, words: Words) -> str:
+    """Why it failed or is stuck; empty where it is not."""
+    if view.task.status not in _ERRORS:
+        return ""
+    return reason_of(view.task, words) or last_error(view) or words("task.no_error")
+
+
+def _explained(task: Task, trouble: str, words: Words) -> str:
+    next_step = words(f"task.{task.status}_next", id=task.id)
+    return f"⚠️ {formats.cut(without_note(trouble), _ERROR)}\n\n{next_step}"
 
 
 def _outcome(view: TaskView, words: Words) -> list[Block]:
     task = view.task
-    if task.status is TaskStatus.COMPLETED and task.summary:
-        return [Text(markdown=formats.cut(task.summary, _SUMMARY))]
-    if task.status in _ERRORS:
-        error = reason_of(task, words) or last_error(view) or words("task.no_error")
-        next_step = words(f"task.{task.status}_next", id=task.id)
-        return [Text(markdown=f"⚠️ {formats.cut(error, _ERROR)}\n\n{next_step}")]
-    return []
+    if trouble := _trouble(view, words):
+        return [Text(markdown=_explained(task, trouble, words))]
+    summary = without_note(task.summary) if task.status is TaskStatus.COMPLETED else ""
+    return [Text(markdown=formats.cut(summary, _SUMMARY))] if summary else []
 
 
 def _files(view: TaskView, words: Words, sizes: Mapping[str, int]) -> list[Block]:
@@ -220,11 +247,11 @@ def _ending_stats(view: TaskView, words: Words, now: datetime) -> str:
     )
 
 
-def _timed(step: Step, now: datetime, words: Words) -> Check:
+def _timed(step: Step, task: Task, now: datetime, words: Words) -> Check:
     took = ""
     if step.started_at:
         took = f" ({formats.duration((step.ended_at or now) - step.started_at, words)})"
-    return Check(label=formats.line(step.title, _DETAIL) + took, state=_CHECKS[step.status])
+    return Check(label=formats.line(step.title, _DETAIL) + took, state=_state(step, task))
 
 
 def _summary_line(task: Task, words: Words) -> str:

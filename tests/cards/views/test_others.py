@@ -89,8 +89,8 @@ START = StartTask(text="Water the plants", title="Plants")
 TALK = JustTalk(text="Water the plants")
 
 CARDS: dict[str, Callable[[Words], Card]] = {
-    "answer": lambda words: answer_card("**Hi**", notes=("note",)),
-    "nothing": lambda words: answer_card(""),
+    "answer": lambda words: answer_card("**Hi**", words, notes=("note",)),
+    "nothing": lambda words: answer_card("", words),
     "proposal": lambda words: proposal_card(START, TALK, words, said="Sure."),
     "started": lambda words: started_card("Plants", "k3m9qa", words),
     "declined": lambda words: declined_card("Plants", words),
@@ -109,8 +109,9 @@ CARDS: dict[str, Callable[[Words], Card]] = {
     "refused": refused_card,
     "pairings": lambda words: pairings_card((("Eve", "CODE1"),), words),
     "no pairings": lambda words: pairings_card((), words),
-    "welcome": lambda words: welcome_card("Ann", words),
-    "welcome group": lambda words: welcome_card("Ann", words, group=True),
+    "welcome": welcome_card,
+    "welcome offline": lambda words: welcome_card(words, offline=True),
+    "welcome group": lambda words: welcome_card(words, group=True),
     "help": lambda words: help_card(
         (HelpLine(family="tasks", name="run", usage="text", text="Do it", aliases=("/跑",)),), words
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -15,8 +16,21 @@ from cards.actions import (
     ShowTask,
     StopTask,
 )
-from cards.model import Buttons, Card, Checklist, CheckState, File, Image, Progress, Select, Tone
+from cards.model import (
+    Buttons,
+    Card,
+    Checklist,
+    CheckState,
+    File,
+    Image,
+    Note,
+    Progress,
+    Select,
+    Tone,
+)
 from cards.render.text import render
+from cards.views.chat import answer_card
+from cards.views.task_lists import detail_card
 from cards.views.tasks import ending_card, task_card
 from cards.words import words_for
 from storage.records.people import Language
@@ -142,26 +156,62 @@ def test_what_went_wrong_comes_with_what_to_do(status: TaskStatus) -> None:
     assert "/logs k3m9qa" in text
 
 
+@both
+def test_the_offline_backend_says_once_on_each_card_what_it_is(language: Language) -> None:
+    words, note = words_for(language), EN("offline.note")
+    view = a_view(
+        a_task(
+            status=TaskStatus.BLOCKED,
+            reason=f"{'I cannot. ' * 15}\n\n{note}",
+            summary=f"Wrote it.\n\n{note}",
+        ),
+        *STEPS,
+        plan=f"4 steps\n\n{note}",
+    )
+    done = a_view(a_task(status=TaskStatus.COMPLETED, summary=view.task.summary), *STEPS)
+    cards = (
+        task_card(view, words, now=NOW),
+        ending_card(view, words, now=NOW, zone=ZONE),
+        ending_card(done, words, now=NOW, zone=ZONE),
+        detail_card(view, words, now=NOW, zone=ZONE),
+        answer_card(f"Hello\n\n{note}", words),
+    )
+
+    for card in cards:
+        notes = [block for block in card.blocks if isinstance(block, Note)]
+        assert [note.markdown for note in notes].count(words("offline.note")) == 1
+        assert render(card).text.count("OPENAI_BASE_URL") == 1
+
+
+def test_the_step_a_task_is_stuck_at_is_marked() -> None:
+    begun = replace(STEPS[1], status=NodeStatus.PENDING)
+    card = task_card(a_view(a_task(status=TaskStatus.BLOCKED), STEPS[0], begun), EN, now=NOW)
+
+    checklist = next(block for block in card.blocks if isinstance(block, Checklist))
+    assert [item.state for item in checklist.items] == [CheckState.DONE, CheckState.FAILED]
+
+
 def test_a_failure_without_a_reason_shows_the_last_steps_error() -> None:
     view = a_view(a_task(status=TaskStatus.FAILED), a_step(status=NodeStatus.FAILED))
 
     assert "The shed is locked." in render(task_card(view, EN, now=NOW)).text
 
 
-def test_results_and_files_are_on_the_finished_card() -> None:
+def test_results_and_files_come_with_the_ending() -> None:
     step = a_step()
     step = type(step)(
         path="1", title="Draw", status=NodeStatus.DONE, files=("w/a.md", "w/b.png", "w/gone.txt")
     )
     view = a_view(a_task(status=TaskStatus.COMPLETED, summary="**All** wet."), step)
 
-    card = task_card(view, EN, now=NOW, sizes={"w/a.md": 12, "w/b.png": 34})
+    card = ending_card(view, EN, now=NOW, zone=ZONE, sizes={"w/a.md": 12, "w/b.png": 34})
 
     assert File(path="w/a.md", name="a.md", size=12) in card.blocks
     assert Image(path="w/b.png", alt="b.png") in card.blocks
     assert "gone.txt" in render(card).text
     assert "All wet." in render(card).text
     assert card.tone is Tone.GOOD
+    assert "All wet." not in render(task_card(view, EN, now=NOW)).text, "nothing is told twice"
 
 
 def test_no_more_files_are_attached_than_people_can_take() -> None:
@@ -170,7 +220,7 @@ def test_no_more_files_are_attached_than_people_can_take() -> None:
     step = type(step)(path="1", title="Write", status=NodeStatus.DONE, files=paths)
     view = a_view(a_task(status=TaskStatus.COMPLETED), step)
 
-    card = task_card(view, EN, now=NOW, sizes=dict.fromkeys(paths, 1))
+    card = ending_card(view, EN, now=NOW, zone=ZONE, sizes=dict.fromkeys(paths, 1))
 
     assert len([block for block in card.blocks if isinstance(block, File)]) == 5
     assert "and 4 more" in render(card).text
