@@ -88,7 +88,7 @@ function showStatus(state) {
 
 function receive(frame) {
   switch (frame.type) {
-    case "past": showPast(frame.items); return showHello();
+    case "past": return showPast(frame.items);
     case "item": return showItem(frame);
     case "partial": return showPartial(frame);
     case "stored": return stored(frame.id);
@@ -110,15 +110,9 @@ let unread = 0;
 function changing(change) {
   const wasPinned = pinned;
   change();
-  showHello();
+  $("tries").hidden = items.querySelector(".said") !== null;
   if (wasPinned) toEnd();
   else $("latest").hidden = false;
-}
-
-/* The greeting is for an empty page, the examples until something was said. */
-function showHello() {
-  $("hello").hidden = items.children.length > 0;
-  $("tries").hidden = items.querySelector(".said") !== null;
 }
 
 function toEnd() {
@@ -234,12 +228,13 @@ function markDay(node) {
   node.dataset.day = new Date(node.dataset.at).toLocaleDateString(locale, { weekday: "long", month: "long", day: "numeric" });
 }
 
-/* An answer that does not stand right under its question says what it answers. */
+/* An answer that neither stands right under its question nor names it says what it answers. */
 function addQuote(node, replyTo) {
   const asked = $(replyTo);
   if (!asked || node.previousElementSibling === asked) return;
   const text = (asked.querySelector(".bubble")?.textContent ?? "").trim().slice(0, 80);
-  if (text) node.prepend(make("a", { className: "quote", href: `#${replyTo}`, dir: "auto", textContent: say("replying_to", { text }) }));
+  const named = text.replace(/^\/\S+\s+/, "").slice(0, 60);
+  if (text && !node.textContent.includes(named)) node.prepend(make("a", { className: "quote", href: `#${replyTo}`, dir: "auto", textContent: say("replying_to", { text }) }));
 }
 
 function addCopy(pre) {
@@ -314,10 +309,14 @@ async function send() {
   if (words.length > boot.limits.text) return toast(say("too_long", { limit: boot.limits.text }), false);
   const files = await Promise.all(attached.map((file) => file.uploading));
   if (files.includes(null)) return;
-  const message = { id: newId(), text: words.trim(), files: files.map((file) => file.id), names: files.map((file) => file.name), at: new Date().toISOString() };
   attached = [];
   showFiles();
   setText("");
+  sendWords(words.trim(), files);
+}
+
+function sendWords(words, files = []) {
+  const message = { id: newId(), text: words, files: files.map((file) => file.id), names: files.map((file) => file.name), at: new Date().toISOString() };
   outgoing.set(message.id, message);
   keep(localStorage, OUT + message.id, JSON.stringify(message));
   pinned = true;
@@ -346,11 +345,13 @@ function showOutgoing(message) {
 }
 
 function stored(id) {
+  const chosen = LANGUAGE_COMMAND.exec(outgoing.get(id)?.text ?? "");
   outgoing.delete(id);
   keep(localStorage, OUT + id, null);
   const node = $(`said-${id}`);
   node?.classList.remove("unsent");
   node?.querySelectorAll(".fate, .fate + button").forEach((part) => part.remove());
+  if (chosen) showIn(chosen[1].toLowerCase() === "en" ? "en" : "zh");
 }
 
 function refused({ id, text: why }) {
@@ -549,9 +550,19 @@ items.addEventListener("submit", (event) => {
 
 /* ---- language, and the start --------------------------------------------------------------- */
 
-$("language").onclick = () => {
-  document.cookie = `shiftboss_lang=${boot.language === "zh" ? "en" : "zh"}; path=/; max-age=31536000; samesite=lax`;
+/* The page and what is written in it speak one language: choosing either chooses both. */
+const LANGUAGE_COMMAND = /^\/(?:language|lang|语言)\s+(zh|en|中文)\s*$/i;
+
+function showIn(language) {
+  if (language === boot.language) return;
+  document.cookie = `shiftboss_lang=${language}; path=/; max-age=31536000; samesite=lax`;
   location.reload();
+}
+
+$("language").onclick = () => {
+  const other = boot.language === "zh" ? "en" : "zh";
+  if (items.querySelector(".said")) sendWords(`/language ${other}`);
+  else showIn(other);
 };
 addEventListener("online", connectNow);
 document.addEventListener("visibilitychange", () => { if (!document.hidden) { showUnread(0); connectNow(); } });
