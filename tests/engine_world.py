@@ -304,6 +304,7 @@ async def engine(
                 artifacts=Artifacts(home),
                 tools=lambda _workspace: (),
                 language_of=english,
+                chat_of=the_chat,
                 now=clock,
                 sleep=no_wait,
             )

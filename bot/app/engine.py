@@ -69,6 +69,7 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         artifacts=Artifacts(settings.home),
         tools=_tools,
         language_of=language_of,
+        chat_of=store.people.chat,
         now=clock.now,
         sleep=asyncio.sleep,
     )
@@ -91,7 +92,12 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         new_id=store.ids.task,
     )
     talk = Conversations(
-        db=store.db, sessions=store.sessions, desk=desk, home=settings.home, now=clock.now
+        db=store.db,
+        sessions=store.sessions,
+        desk=desk,
+        home=settings.home,
+        now=clock.now,
+        sleep=asyncio.sleep,
     )
     return Engine(
         models=models, talk=talk, foreman=foreman, dispatcher=dispatcher, reporter=reporter

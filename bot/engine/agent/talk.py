@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import mimetypes
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from bot.engine.agent.desk import Account, Ask, Desk, Reply
+from bot.engine.agent.pictures import picture_kind
 from bot.engine.llm.answers import PROPOSE_TASK
 from bot.engine.llm.base import (
     AgentEvent,
     BackendError,
+    BackendUnavailable,
     Chosen,
     Limits,
     Picture,
@@ -36,6 +37,14 @@ log = logging.getLogger(__name__)
 IDLE_RESET = timedelta(minutes=60)
 MOST_TURNS = 10
 MOST_TOKENS = 50_000
+
+_MOST_TRIES = 3
+_PAUSE = 1.0
+_LONGEST_PAUSE = 15.0
+"""Somebody is waiting: a service that sends us away for longer is told about at once."""
+
+_LONGEST_UNANSWERED = 4000
+_UNANSWERED = "[Said just before; your answer was cut short by what follows: “{text}”]\n"
 
 _SYSTEM = """\
 You are Shiftboss, the foreman of a team of AI workers, talking with your Boss in a chat. Be
@@ -82,13 +91,16 @@ class Conversations:
         desk: Desk,
         home: Path,
         now: Callable[[], datetime],
+        sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         self._db = db
         self._sessions = sessions
         self._desk = desk
         self._home = home
         self._now = now
+        self._sleep = sleep
         self._answers: dict[ChatId, _Answer] = {}
+        self._unanswered: dict[ChatId, str] = {}
 
     async def answer(self, question: Question, show: Show) -> Answered:
         try:
@@ -106,6 +118,7 @@ class Conversations:
 
     async def reset(self, chat_id: ChatId) -> bool:
         self.interrupt(chat_id)
+        self._unanswered.pop(chat_id, None)
         async with self._db.write() as tx:
             return await self._sessions.close(tx, _key(chat_id), now=self._now())
 
@@ -131,10 +144,20 @@ class Conversations:
                 shown.append(event.text)
                 await show("".join(shown))
 
-        ask = self._ask(question, proposals)
-        work = asyncio.create_task(
-            self._desk.ask(ask, chosen, session, watch), name=f"answer in {question.chat.id}"
-        )
+        async def work_on(ask: Ask) -> Reply:
+            for pause in _pauses():
+                try:
+                    return await self._desk.ask(ask, chosen, session, watch)
+                except BackendUnavailable as error:
+                    wait = max(pause, error.retry_after or 0.0)
+                    if wait > _LONGEST_PAUSE:
+                        raise
+                shown.clear()
+                await self._sleep(wait)
+            return await self._desk.ask(ask, chosen, session, watch)
+
+        ask = await self._ask(question, proposals)
+        work = asyncio.create_task(work_on(ask), name=f"answer in {question.chat.id}")
         answer = _Answer(work=work)
         self._answers[question.chat.id] = answer
         try:
@@ -146,12 +169,14 @@ class Conversations:
                 with suppress(asyncio.CancelledError, BackendError):
                     await work
                 raise
+            self._unanswered[question.chat.id] = ask.prompt[-_LONGEST_UNANSWERED:]
             return Answered(text="".join(shown), interrupted=True)
         finally:
             if self._answers.get(question.chat.id) is answer:
                 del self._answers[question.chat.id]
         async with self._db.write() as tx:
             await self._desk.book(tx, reply)
+        self._unanswered.pop(question.chat.id, None)
         return Answered(text=reply.result.text, proposal=proposals[0] if proposals else None)
 
     def _choose(self, question: Question) -> Chosen:
@@ -168,12 +193,16 @@ class Conversations:
                 await self._sessions.close(tx, _key(chat_id), now=self._now())
         return await self._desk.session(_key(chat_id), chosen)
 
-    def _ask(self, question: Question, proposals: list[Proposal]) -> Ask:
-        pictures, others = self._sort(question.files)
-        named = "".join(f"\n[file: {path.name}]" for path in others)
+    async def _ask(self, question: Question, proposals: list[Proposal]) -> Ask:
+        paths = [self._home / name for name in question.files]
+        mimes = await asyncio.to_thread(lambda: [picture_kind(path) for path in paths])
+        kinds = list(zip(paths, mimes, strict=True))
+        pictures = tuple(Picture(path=path, mime=mime) for path, mime in kinds if mime)
+        named = "".join(f"\n[file: {path.name}]" for path, mime in kinds if not mime)
+        before = self._unanswered.get(question.chat.id, "")
         return Ask(
             purpose=Purpose.CHAT,
-            prompt=question.text + named,
+            prompt=(_UNANSWERED.format(text=before) if before else "") + question.text + named,
             system=_SYSTEM.format(language=_LANGUAGE[question.language]),
             language=question.language,
             account=Account(person=question.person.id, chat=question.chat.id),
@@ -182,18 +211,6 @@ class Conversations:
             tools=() if question.settle else (_propose(question, proposals),),
             limits=Limits(turns=4),
         )
-
-    def _sort(self, files: tuple[str, ...]) -> tuple[tuple[Picture, ...], list[Path]]:
-        pictures: list[Picture] = []
-        others: list[Path] = []
-        for name in files:
-            path = self._home / name
-            mime = mimetypes.guess_type(path.name)[0] or ""
-            if mime.startswith("image/"):
-                pictures.append(Picture(path=path, mime=mime))
-            else:
-                others.append(path)
-        return tuple(pictures), others
 
 
 def _propose(question: Question, proposals: list[Proposal]) -> Tool:
@@ -213,6 +230,11 @@ def _propose(question: Question, proposals: list[Proposal]) -> Tool:
         schema=_PROPOSAL_SCHEMA,
         run=run,
     )
+
+
+def _pauses() -> Iterator[float]:
+    """Seconds to wait after each failed try but the last."""
+    return (_PAUSE * 2**n for n in range(_MOST_TRIES - 1))
 
 
 def _is_used_up(session: Session, now: datetime) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from storage.records.tasks import Task, TaskId
 
@@ -21,6 +21,18 @@ class Collected:
     copies: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+
+
+def names_in_workspace(sent: tuple[str, ...]) -> tuple[str, ...]:
+    """What files sent along are called there: by their own names, numbered where two have one."""
+    names: list[str] = []
+    for path in map(PurePosixPath, sent):
+        number, name = 1, path.name
+        while name in names:
+            number += 1
+            name = f"{path.stem}-{number}{path.suffix}"
+        names.append(name)
+    return tuple(names)
 
 
 class Artifacts:
@@ -43,9 +55,9 @@ class Artifacts:
     def _prepare(self, task: Task) -> Path:
         workspace = Path(task.project_dir) if task.project_dir else self._home / "work" / task.id
         workspace.mkdir(parents=True, exist_ok=True)
-        for sent in task.files:
+        for sent, name in zip(task.files, names_in_workspace(task.files), strict=True):
             source = self._home / sent
-            target = workspace / source.name
+            target = workspace / name
             if source.is_file() and not target.exists():
                 shutil.copyfile(source, target)
         return workspace.resolve()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bot.engine.workflow.artifacts import names_in_workspace
 from bot.engine.workflow.graph import Node, Workflow
 from storage.records.people import Language
 from storage.records.tasks import NodeRun, NodeStatus, Task
@@ -37,8 +38,7 @@ def plan_system(language: Language) -> str:
 
 
 def plan_prompt(task: Task) -> str:
-    sent = "".join(f"\n- {path}" for path in task.files)
-    return f"Task: {task.instruction}" + (f"\n\nFiles sent along:{sent}" if sent else "")
+    return "\n\n".join([f"Task: {task.instruction}", *_sent(task)])
 
 
 def replan_prompt(task: Task, workflow: Workflow, runs: Mapping[str, NodeRun], why: str) -> str:
@@ -60,6 +60,7 @@ def step_prompt(
     """`trouble` is what went wrong with this step before, empty the first time."""
     parts = [
         f"The Boss's task: {task.instruction}",
+        *_sent(task),
         f"The plan: {workflow.plan}\n{_list(workflow, runs, node.id)}",
         *_outputs(workflow.nodes, runs),
         f"Your step now: {node.title}\n{node.detail}".strip(),
@@ -89,6 +90,11 @@ def step_facts(
         "step": {"title": node.title, "detail": node.detail},
         "done": done,
     }
+
+
+def _sent(task: Task) -> list[str]:
+    names = names_in_workspace(task.files)
+    return ["The Boss sent along, in the workspace: " + ", ".join(names)] if names else []
 
 
 def _list(workflow: Workflow, runs: Mapping[str, NodeRun], current: str) -> str:

@@ -19,7 +19,7 @@ from bot.engine.workflow.store import WorkStore
 from bot.engine.workflow.verdict import Verdict, of_answer, of_error
 from cards.words import Words, words_for
 from storage.errors import LostLease
-from storage.records.people import Language
+from storage.records.people import Chat, ChatId, Language
 from storage.records.tasks import Lease, NodeRun, NodeStatus, Task, TaskStatus
 from storage.sessions import Session
 
@@ -31,13 +31,15 @@ _MOST_KEPT = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
-    """What every errand needs. `tools` are what a worker may use in a workspace."""
+    """What every errand needs. `tools` are what a worker may use in a workspace; `chat_of` finds
+    the chat whose model does the work where the task names none."""
 
     store: WorkStore
     desk: Desk
     artifacts: Artifacts
     tools: Callable[[Path], tuple[Tool, ...]]
     language_of: Callable[[Task], Awaitable[Language]]
+    chat_of: Callable[[ChatId], Awaitable[Chat]]
     now: Callable[[], datetime]
     sleep: Callable[[float], Awaitable[None]]
 
@@ -70,7 +72,7 @@ class _Errand:
 
     async def run(self) -> None:
         try:
-            chosen = self._kit.desk.choose(self._task.model, self._task.backend)
+            chosen = await self._choose()
         except BackendDenied as error:
             await self._block(error)
             return
@@ -82,6 +84,14 @@ class _Errand:
             step = await self._plan(chosen, session, prompt)
         while step is not None:
             step = await self._do(step, chosen, session)
+
+    async def _choose(self) -> Chosen:
+        """The task's own choice before its chat's before the program's."""
+        task = self._task
+        if task.model or task.backend:
+            return self._kit.desk.choose(task.model, task.backend)
+        settings = (await self._kit.chat_of(task.chat_id)).settings
+        return self._kit.desk.choose(settings.model, settings.backend)
 
     async def _block(self, error: BackendError) -> None:
         run = await self._boundary.begin_planning(self._lease, "")

@@ -52,7 +52,7 @@ async def download(bot: Bot, file: RemoteFile, into: Path) -> Path:
         raise translate(error, repeatable=True) from error
     if len(content) > MAX_DOWNLOAD:
         raise TooLarge(f"{len(content)} bytes")
-    target = into / f"{file.reference.get('unique', '')}_{safe_name(file.name)}"
+    target = into / safe_name(file.name)
     await asyncio.to_thread(_save, target, content)
     return target
 

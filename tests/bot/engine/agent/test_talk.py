@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ from storage.records.tasks import Priority
 from storage.sessions import SessionRepo
 from tests.engine_world import BOSS, CHAT, Engine, FakeBackend, answered, engine
 
+PNG = b"\x89PNG\r\n\x1a\n and more"
+
 
 class Talker(FakeBackend):
     """Answers talk with `said`, one delta a word, waiting at `gate` after the first."""
@@ -34,9 +36,13 @@ class Talker(FakeBackend):
         return answered(text=self.said)
 
 
+async def at_once(_seconds: float) -> None:
+    await asyncio.sleep(0)
+
+
 @asynccontextmanager
 async def talking(
-    home: Path, backend: Any = None
+    home: Path, backend: Any = None, sleep: Callable[[float], Awaitable[None]] = at_once
 ) -> AsyncGenerator[tuple[Engine, Conversations], None]:
     async with engine(home, backend or Talker(), running=False) as world:
         yield (
@@ -47,6 +53,7 @@ async def talking(
                 desk=world.desk,
                 home=home,
                 now=world.clock,
+                sleep=sleep,
             ),
         )
 
@@ -102,7 +109,7 @@ async def test_a_session_ends_by_idleness_and_by_turns(tmp_path: Path) -> None:
         assert turns == [0, *range(MOST_TURNS), 0]
 
 
-async def test_an_answer_cut_short_keeps_what_was_said_and_is_not_remembered(
+async def test_an_answer_cut_short_keeps_what_was_said_and_the_next_knows_the_question(
     tmp_path: Path,
 ) -> None:
     begun = asyncio.Event()
@@ -121,7 +128,10 @@ async def test_an_answer_cut_short_keeps_what_was_said_and_is_not_remembered(
 
         assert (said.text, said.interrupted) == ("hello ", True)
         await talk.answer(question("short, please"), unseen)
-        assert world.backend.asked[-1].history == ()
+        await talk.answer(question("thanks"), unseen)
+        _, short, thanks = world.backend.asked
+        assert (short.history, "tell me all" in short.prompt) == ((), True)
+        assert thanks.prompt == "thanks"
 
 
 async def test_a_failing_model_is_told_by_its_hint(tmp_path: Path) -> None:
@@ -132,15 +142,47 @@ async def test_a_failing_model_is_told_by_its_hint(tmp_path: Path) -> None:
             await talk.answer(question("hi"), unseen)
 
     assert failure.value.hint == "backend.unavailable"
+    assert len(backend.asked) == 3
+
+
+async def test_a_service_that_is_back_soon_is_waited_for(tmp_path: Path) -> None:
+    backend = Talker()
+    backend.fails = BackendUnavailable("429", retry_after=2.0)
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        backend.fails = None
+
+    async with talking(tmp_path, backend, sleep) as (_, talk):
+        said = await talk.answer(question("hi"), unseen)
+
+    assert (said.text, waited) == ("hello there Boss", [2.0])
+
+
+async def test_a_service_that_sends_us_away_for_long_is_told_about_at_once(tmp_path: Path) -> None:
+    backend = Talker()
+    backend.fails = BackendUnavailable("429", retry_after=60.0)
+    async with talking(tmp_path, backend) as (_, talk):
+        with pytest.raises(BackendFailure):
+            await talk.answer(question("hi"), unseen)
+
+    assert len(backend.asked) == 1
 
 
 async def test_files_reach_the_model_pictures_as_pictures(tmp_path: Path) -> None:
+    sent = {"a": PNG, "b.txt": b"words", "c.png": b"<svg/>", "d.jpg": PNG}
+    for name, content in sent.items():
+        (tmp_path / name).write_bytes(content)
     async with talking(tmp_path) as (world, talk):
-        await talk.answer(question("see", files=("files/a.png", "files/b.txt")), unseen)
+        await talk.answer(question("see", files=tuple(sent)), unseen)
 
         asked = world.backend.asked[0]
-        assert [picture.path.name for picture in asked.pictures] == ["a.png"]
-        assert "b.txt" in asked.prompt
+        assert [(one.path.name, one.mime) for one in asked.pictures] == [
+            ("a", "image/png"),
+            ("d.jpg", "image/png"),
+        ]
+        assert all(name in asked.prompt for name in ("b.txt", "c.png"))
 
 
 async def test_work_said_in_plain_words_becomes_a_proposal(tmp_path: Path) -> None:
