@@ -180,7 +180,7 @@ def test_the_base_of_storage_errors_is_unexpected(
 def test_a_model_that_fails_says_what_to_do(language: Language) -> None:
     words = words_for(language)
 
-    told = render(card_for(BackendFailure("backend.denied"), words, "inc-1")).text
+    told = render(card_for(BackendFailure("backend.bad_key"), words, "inc-1")).text
     unknown = render(card_for(BackendFailure("no.such.key"), words, "inc-1")).text
     short = render(card_for(BackendFailure("error.usage.hint"), words, "inc-1")).text
 

@@ -17,6 +17,13 @@ from bot.engine.llm.base import (
 
 Kind: TypeAlias = type[BackendDenied | BackendUnavailable | BadAnswer | LimitReached]
 
+# What the Boss can do, where that is known closer than the kind of error tells.
+HINTS: tuple[tuple[type[Exception], str], ...] = (
+    (theirs.ModelQuotaExceededError, "backend.no_credit"),
+    (theirs.ModelAuthenticationError, "backend.bad_key"),
+    (theirs.ModelNotFoundError, "backend.no_model"),
+)
+
 MASK = "••••"
 MAX_TEXT = 500
 _SERVER_ERROR = 500
@@ -50,10 +57,11 @@ def translated(error: Exception, usage: Usage, key: str) -> BackendError:
     """Our exception for theirs. Its text has no key in it, whatever the service sent back."""
     kind = _kind(error)
     text = _text(error, key)
-    if kind is BackendUnavailable:
+    if issubclass(kind, BackendUnavailable):
         retry_after = getattr(error, "retry_after", None)
         return BackendUnavailable(text, usage=usage, retry_after=retry_after)
-    return kind(text, usage=usage)
+    hint = next((hint for known, hint in HINTS if isinstance(error, known)), "")
+    return kind(text, usage=usage, hint=hint)
 
 
 def _kind(error: Exception) -> Kind:

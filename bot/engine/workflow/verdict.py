@@ -6,15 +6,23 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from bot.engine.llm.answers import StepAnswer
-from bot.engine.llm.base import BackendDenied, BackendError, BackendUnavailable
+from bot.engine.llm.base import BackendDenied, BackendError, BackendUnavailable, LimitReached
 from cards.words import Words
 from storage.records.tasks import NodeStatus, TaskStatus
 
 MOST_TRIES = 3
 """Tries of one step in a row before the task fails."""
 
+_MOST_TRIES_WHEN_UNAVAILABLE = 6
+"""An outage costs no money and passes by itself: worth a minute's patience."""
+
+_MOST_TRIES_AT_A_LIMIT = 2
+"""Each such try has cost all that was allowed."""
+
 _BASE_DELAY = 2.0
 _MOST_DELAY = 60.0
+_MOST_PATIENCE = 900.0
+"""How long the service itself may send us away, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +63,17 @@ def of_error(error: BackendError, *, failures: int, words: Words) -> Verdict:
     told = words(error.hint)
     if isinstance(error, BackendDenied):
         return Verdict(status=NodeStatus.FAILED, error=told, stop=(TaskStatus.BLOCKED, told))
-    after = error.retry_after if isinstance(error, BackendUnavailable) else None
-    return _failed(told, failures, after)
+    if isinstance(error, BackendUnavailable):
+        after = error.retry_after or 0.0
+        return _failed(told, failures, most=_MOST_TRIES_WHEN_UNAVAILABLE, after=after)
+    if isinstance(error, LimitReached):
+        return _failed(told, failures, most=_MOST_TRIES_AT_A_LIMIT)
+    return _failed(told, failures)
 
 
-def _failed(error: str, failures: int, after: float | None = None) -> Verdict:
-    if failures + 1 >= MOST_TRIES:
+def _failed(error: str, failures: int, *, most: int = MOST_TRIES, after: float = 0.0) -> Verdict:
+    if failures + 1 >= most:
         return Verdict(status=NodeStatus.FAILED, error=error, stop=(TaskStatus.FAILED, error))
-    wait = min(_MOST_DELAY, max(after or 0.0, _BASE_DELAY * 2**failures))
+    backoff = min(_MOST_DELAY, _BASE_DELAY * 2**failures)
+    wait = max(backoff, min(_MOST_PATIENCE, after))
     return Verdict(status=NodeStatus.FAILED, error=error, again=True, wait=wait)

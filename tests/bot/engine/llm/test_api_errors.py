@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic_ai import exceptions as theirs
 
-from bot.engine.llm.api_errors import TABLE, translated
+from bot.engine.llm.api_errors import HINTS, TABLE, translated
 from bot.engine.llm.base import (
     BackendDenied,
     BackendError,
@@ -125,3 +125,15 @@ def test_every_hint_is_in_both_catalogues() -> None:
 
     for language in Language:
         assert all(words_for(language).has(kind.hint) for kind in kinds)
+        assert all(words_for(language).has(hint) for _, hint in HINTS)
+
+
+def test_a_wrong_key_is_told_apart_from_a_wrong_name() -> None:
+    def hint(status: int, category: Any) -> str:
+        error = theirs.ModelHTTPError.for_category(category, status_code=status, model_name="m")
+        return translated(error, SPENT, "").hint
+
+    assert hint(401, theirs.ModelAuthenticationError) == "backend.bad_key"
+    assert hint(404, theirs.ModelNotFoundError) == "backend.no_model"
+    assert hint(429, theirs.ModelQuotaExceededError) == "backend.no_credit"
+    assert hint(400, theirs.ModelRequestRejectedError) == "backend.denied"
