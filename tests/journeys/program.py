@@ -24,6 +24,7 @@ class Program:
 
     home: Path
     settings: Mapping[str, str]
+    command: tuple[str, ...] = (str(_SHIFTBOSS),)
     output: list[str] = field(default_factory=list)
     _process: asyncio.subprocess.Process | None = None
     _readers: list[asyncio.Task[None]] = field(default_factory=list)
@@ -64,6 +65,10 @@ class Program:
                 if self._process.returncode is not None:
                     raise AssertionError(f"it ended at once:\n{self.text}")
                 await asyncio.sleep(0.02)
+
+    async def dies(self) -> int:
+        """Wait until it ends by itself; its exit status, negative for a signal."""
+        return await self._ended(None)
 
     async def kill(self) -> None:
         """kill -9: no goodbye."""
@@ -107,7 +112,7 @@ class Program:
     async def _spawn(self) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
         self._process = await asyncio.create_subprocess_exec(
-            _SHIFTBOSS,
+            *self.command,
             "run",
             env=self.environment,
             cwd=self.home,
@@ -121,9 +126,9 @@ class Program:
         async for line in process.stdout:
             self.output.append(line.decode(errors="replace").rstrip("\n"))
 
-    async def _ended(self) -> int:
+    async def _ended(self, patience: float | None = _PATIENCE) -> int:
         assert self._process is not None
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(patience):
             status = await self._process.wait()
             await asyncio.gather(*self._readers)
         self._readers.clear()
