@@ -26,6 +26,10 @@ log = logging.getLogger(__name__)
 
 async def serve(settings: Settings, announce: Callable[[str], None]) -> None:
     """Run until SIGTERM or SIGINT. Raises StartFailure if it cannot begin."""
+    if not settings.database.startswith("sqlite"):
+        raise StartFailure(
+            "DATABASE_URL: this version stores in SQLite only; leave it empty, or give sqlite:///PATH"
+        )
     with _explained(settings), Home(settings.home):
         set_up_logs(settings.log_level, settings.secrets, settings.home / "logs")
         # Blocking on purpose: nothing else runs yet, and nothing may before this is done.

@@ -61,6 +61,13 @@ def test_corrupt_yaml_is_one_line(tmp_path: Path) -> None:
     assert "shiftboss.yaml" in refused(tmp_path)
 
 
+def test_another_kind_of_database_is_refused_until_there_is_one(tmp_path: Path) -> None:
+    said = refused(tmp_path, DATABASE_URL="postgresql://u:hidden@127.0.0.1/db")
+
+    assert "SQLite" in said
+    assert "hidden" not in said
+
+
 def test_a_database_from_a_newer_version_is_refused_untouched(tmp_path: Path) -> None:
     path = tmp_path / "shiftboss.db"
     with sqlite3.connect(path) as db:
