@@ -84,10 +84,20 @@ class Reporter:
         for event in events:
             by_task.setdefault(event.task_id, []).append(event)
         for task_id, of_task in by_task.items():
-            await self._show(await self._views.view(task_id), of_task)
+            await self._tell_of(task_id, of_task)
         if events:
             await self._journal.told([event.id for event in events], now=self._now())
         return bool(events)
+
+    async def _tell_of(self, task_id: TaskId, events: Sequence[TaskEvent]) -> None:
+        try:
+            await self._show(await self._views.view(task_id), events)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            # The boundary between one task's cards and all others': a task that cannot be shown
+            # is left untold rather than tried for ever.
+            log.exception("task %s cannot be shown", task_id)
 
     async def _show(self, view: TaskView, events: Sequence[TaskEvent]) -> None:
         task = view.task

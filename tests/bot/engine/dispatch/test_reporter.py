@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import pytest
+
 from bot.engine.dispatch.reporter import Reporter
 from bot.engine.llm.answers import StepAnswer
 from cards.model import Checklist, CheckState, File, Image
 from storage.records.people import Language
-from storage.records.tasks import Task, TaskStatus
+from storage.records.tasks import Graph, Task, TaskStatus
 from tests.engine_world import Engine, FakeBackend, FakeCourier, engine
 
 
@@ -57,6 +59,25 @@ async def test_telling_again_after_a_crash_shows_nothing_new(tmp_path: Path) -> 
         await teller.tell()
 
     assert courier.sent == before
+
+
+async def test_a_task_that_cannot_be_shown_does_not_silence_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    courier = FakeCourier()
+    async with engine(tmp_path, running=False) as world:
+        broken, fine = await world.add(), await world.add()
+        teller = reporter(world, courier, tmp_path)
+        async with world.db.write() as tx:
+            body = {"nodes": "not a list"}
+            graph = Graph(task_id=broken.id, version=1, body=body, reason="plan", author="x")
+            await world.store.graphs.add(tx, graph, now=world.clock())
+
+        assert await teller.tell()
+
+        assert list(courier.cards) == [f"task:{fine.id}"]
+        assert broken.id in caplog.text
+        assert not await teller.tell()
 
 
 async def test_files_come_with_the_ending(tmp_path: Path) -> None:
