@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
 from bot.transports.base import Transport
@@ -15,11 +16,14 @@ _LONGEST_REST = 60.0
 
 
 class Supervised:
-    """A transport as a service."""
+    """A transport as a service. Every fall in a row is followed by a longer rest."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(
+        self, transport: Transport, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
         self.name = f"{transport.channel} transport"
         self._transport = transport
+        self._sleep = sleep
 
     async def start(self, stack: AsyncExitStack) -> None:
         await self._transport.start(stack)
@@ -34,5 +38,5 @@ class Supervised:
                 log.exception("%s broke; it starts again in %g s", self.name, rest)
             else:
                 log.error("%s ended; it starts again in %g s", self.name, rest)
-            await asyncio.sleep(rest)
+            await self._sleep(rest)
             rest = min(rest * 2, _LONGEST_REST)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
-from bot.app import supervisor
 from bot.app.lifecycle import App
 from bot.app.supervisor import Supervised
 from bot.transports.base import Transport
@@ -66,25 +65,33 @@ async def test_a_service_that_fails_ends_the_others_cleanly() -> None:
     assert log[-2:] == ["stop b", "stop a"]
 
 
-async def test_a_transport_that_breaks_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = 0
-    back = asyncio.Event()
+class Broken:
+    """A transport of which only `run` is ever called: it breaks three times, then holds."""
 
-    class Broken:
-        channel = Channel.TELEGRAM
+    channel = Channel.TELEGRAM
 
-        async def run(self) -> None:
-            nonlocal runs
-            runs += 1
-            if runs == 1:
-                raise RuntimeError("surprise")
-            back.set()
-            await asyncio.Event().wait()
+    def __init__(self) -> None:
+        self.runs = 0
+        self.holds = asyncio.Event()
 
-    monkeypatch.setattr(supervisor, "_FIRST_REST", 0.0)
-    running = asyncio.create_task(Supervised(cast(Transport, cast(Any, Broken()))).run())
+    async def run(self) -> None:
+        self.runs += 1
+        if self.runs <= 3:
+            raise RuntimeError("surprise")
+        self.holds.set()
+        await asyncio.Event().wait()
+
+
+async def test_a_transport_that_breaks_rests_longer_each_time_and_is_started_again() -> None:
+    rests: list[float] = []
+    transport = Broken()
+
+    async def rest(seconds: float) -> None:
+        rests.append(seconds)
+
+    running = asyncio.create_task(Supervised(cast("Transport", transport), rest).run())
     async with asyncio.timeout(10):
-        await back.wait()
+        await transport.holds.wait()
     running.cancel()
 
-    assert runs == 2
+    assert rests == [1.0, 2.0, 4.0]
