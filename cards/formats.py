@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -14,6 +15,8 @@ _DAY = 86_400
 _THOUSAND = 1000
 _KILOBYTE = 1024
 _MICROS = 1_000_000
+# Marks that reverse what stands around them: in a title they are a disguise.
+_REVERSING = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
 
 
 def duration(span: timedelta, words: Words) -> str:
@@ -92,7 +95,7 @@ def cut(text: str, limit: int) -> str:
 
 def line(text: str, limit: int) -> str:
     """One line of at most `limit` characters."""
-    return cut(" ".join(text[: limit * 4].split()), limit)
+    return cut(" ".join(_REVERSING.sub("", text[: limit * 4]).split()), limit)
 
 
 def preview(text: str, *, lines: int = 3, limit: int = 200) -> str:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cards.model import Card
+from cards.model import Card, Tone
 from cards.views.errors import error_card
 from cards.words import Words
 from handlers.ports import BackendFailure, Forbidden
@@ -54,7 +54,8 @@ class Explained:
 
 def card_for(error: Exception, words: Words, incident: str) -> Card:
     told = explain(error, words, incident)
-    return error_card(told.title, told.hint)
+    slip = isinstance(error, UserError | NotFound | AmbiguousId | WrongState)
+    return error_card(told.title, told.hint, tone=Tone.WARN if slip else Tone.BAD)
 
 
 def explain(error: Exception, words: Words, incident: str) -> Explained:

@@ -8,11 +8,11 @@ from cards.model import Card, Text, Tone
 _TITLE = 80
 
 
-def error_card(title: str, hint: str) -> Card:
+def error_card(title: str, hint: str, *, tone: Tone = Tone.BAD) -> Card:
     """`title` is plain text, `hint` Markdown."""
     return Card(
         title=f"⚠️ {formats.line(title, _TITLE)}",
-        tone=Tone.BAD,
+        tone=tone,
         blocks=(Text(markdown=hint),),
         summary=formats.line(title, _TITLE),
     )

@@ -71,7 +71,7 @@ def welcome_card(words: Words, *, group: bool = False, offline: bool = False) ->
             Text(markdown=words(key)),
             Text(markdown=words("welcome.examples")),
             Buttons(items=(Button(label=words("button.tasks"), action=ListTasks()),)),
-            Note(markdown=words("offline.note" if offline else "welcome.note")),
+            Note(markdown=words("welcome.offline" if offline else "welcome.note")),
         ),
         summary=title,
     )

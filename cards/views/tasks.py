@@ -186,9 +186,8 @@ def _folded_steps(view: TaskView, words: Words, now: datetime) -> list[Block]:
     """They stand open on the live card."""
     if not view.steps:
         return []
-    label = words("task.steps", done=view.done, total=len(view.steps))
     steps = Checklist(items=tuple(_timed(step, view.task, now, words) for step in view.steps))
-    return [Collapsible(title=label, blocks=(steps,))]
+    return [Collapsible(title=words("detail.steps"), blocks=(steps,))]
 
 
 def _trouble(view: TaskView, words: Words) -> str:

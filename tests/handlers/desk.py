@@ -22,15 +22,18 @@ from storage.records.messages import (
 )
 from storage.records.people import Channel, ChatId, ChatKind, Language
 from storage.records.tasks import Task
-from tests.fakes import FakeWorld
+from tests.fakes import FakeModels, FakeWorld
 from tests.samples import NOW
 
 
 class Desk:
     """`say` and `press` hand arrivals to the router and send its replies, as the program does."""
 
-    def __init__(self, *tasks: Task, language: Language | None = None) -> None:
+    def __init__(
+        self, *tasks: Task, language: Language | None = None, models: FakeModels | None = None
+    ) -> None:
         self.world = FakeWorld(*tasks)
+        self.world.models = models or self.world.models
         self.now: datetime = NOW
         self.incidents = 0
         self.router = Router(

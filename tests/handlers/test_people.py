@@ -9,8 +9,9 @@ from handlers.request import Reply
 from storage.records.approvals import ApprovalState
 from storage.records.messages import Urgency
 from storage.records.people import ChatId, Language
+from tests.fakes import FakeModels
 from tests.handlers.desk import Desk, text_of
-from tests.samples import a_task
+from tests.samples import GPT, OFFLINE, a_task
 
 
 async def knock(
@@ -202,12 +203,14 @@ async def test_a_strangers_press_is_declined_in_a_toast() -> None:
     assert "private" in reply.toast
 
 
-async def test_who_opens_the_chat_is_welcomed_once_for_ever() -> None:
-    desk = Desk()
+@pytest.mark.parametrize("offline", [True, False])
+async def test_who_opens_the_chat_is_welcomed_once_for_ever(offline: bool) -> None:
+    desk = Desk(models=FakeModels(OFFLINE if offline else GPT))
 
     first, again = await desk.enter(), await desk.enter()
 
-    assert "Ann" in text_of(first)
+    assert "/run" in text_of(first)
+    assert ("OPENAI_BASE_URL" in text_of(first)) is offline
     assert first.key == again.key == "welcome:c1"
 
 

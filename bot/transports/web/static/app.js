@@ -203,9 +203,11 @@ function fill(node, html, replyTo = "") {
 const fieldKey = (field) => `${field.closest("[data-pick]")?.dataset.pick ?? field.form?.dataset.token}/${field.name}`;
 const focusKey = (node) => node.dataset.token ?? node.dataset.picks ?? (node.name ? fieldKey(node) : `${node.tagName}:${node.textContent}`);
 
+const UNPRINTABLE = /[\x00-\x08\x0b-\x1f\x7f]/g;
+
 function fillSaid(node, text, html) {
   node.replaceChildren(make("span", { className: "sr", textContent: `${say("you")}: ` }));
-  if (text) node.append(make("div", { className: "bubble", dir: "auto", textContent: text }));
+  if (text) node.append(make("div", { className: "bubble", dir: "auto", textContent: text.replace(UNPRINTABLE, "") }));
   if (html) {
     const attached = make("div", { className: "attached" });
     attached.innerHTML = html;
