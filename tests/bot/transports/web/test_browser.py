@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, expect
 
 from bot.transports.base import Toast
 from bot.transports.web.token import cookie_value
@@ -38,62 +36,21 @@ from cards.model import (
 )
 from storage.records.messages import MessageIn
 from tests.bot.transports.web.world import CHAT, World, letter
+from tests.browsing import Visitor, chromium, needs_chromium, new_visitor
 
-CHROMIUM = shutil.which("chromium")
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-# Where set, the screenshots are kept there to be looked at.
-SHOTS = os.environ.get("SHIFTBOSS_TEST_SHOTS")
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+pytestmark = needs_chromium
 
 
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+    async with chromium() as browser:
         yield browser
-        await browser.close()
-
-
-class Visitor:
-    """A browser window, and every complaint its console made."""
-
-    def __init__(self, page: Page) -> None:
-        self.page = page
-        self.complaints: list[str] = []
-        page.on("pageerror", lambda problem: self.complaints.append(str(problem)))
-        page.on(
-            "console",
-            lambda message: (
-                self.complaints.append(message.text)
-                if message.type in {"error", "warning"}
-                and "WebSocket connection" not in message.text
-                else None
-            ),
-        )
 
 
 async def visit(browser: Browser, world: World, **window: Any) -> Visitor:
-    wanted = {"locale": "en-GB", "viewport": {"width": 1000, "height": 760}, **window}
-    visitor = Visitor(await (await browser.new_context(**wanted)).new_page())
-    await visitor.page.goto(world.transport.invitation)
-    await expect(visitor.page.locator("#status")).to_have_attribute("data-state", "online")
+    visitor = await new_visitor(browser, **window)
+    await visitor.open(world.transport.invitation)
     return visitor
-
-
-async def shoot(page: Page, name: str, tmp_path: Path) -> None:
-    folder = Path(SHOTS) if SHOTS else tmp_path
-    path = folder / f"{name}.png"
-    await page.screenshot(path=path)
-    assert path.stat().st_size > 5_000
 
 
 def task(percent: int, *states: CheckState, done: bool = False) -> Card:
@@ -156,7 +113,7 @@ async def test_a_person_types_watches_the_card_and_presses(
     await expect(page.locator("#tries")).to_be_hidden()
     await expect(page.locator("#text")).to_have_value("")
     await expect(page.locator(".unsent")).to_have_count(0)
-    await shoot(page, "task", tmp_path)
+    await visitor.shoot("task", tmp_path)
 
     await page.get_by_role("button", name="Pause").click()
     await expect(page.locator(".toast")).to_have_text("Understood: pausepause00")
@@ -188,7 +145,7 @@ async def test_half_typed_text_and_what_was_sent_meanwhile_survive_a_restart(
     await page.keyboard.press("Enter")
     await expect(page.locator(".unsent .fate")).to_contain_text("when the connection is back")
     await page.locator("#text").fill("half typed")
-    await shoot(page, "reconnecting", tmp_path)
+    await visitor.shoot("reconnecting", tmp_path)
 
     await world.start()
     await world.show(5, Card(blocks=(Text(markdown="said while you were away"),)))
@@ -392,7 +349,7 @@ async def test_nothing_is_cut_off_on_a_phone_in_the_dark_or_in_chinese(
     wider = await page.evaluate("document.documentElement.scrollWidth > innerWidth")
     inner = await page.locator("#scroll").evaluate("node => node.scrollWidth > node.clientWidth")
     assert (wider, inner) == (False, False)
-    await shoot(page, name, tmp_path)
+    await visitor.shoot(name, tmp_path)
     if name == "dark":
         colour = await page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert all(int(part) < 60 for part in colour.strip("rgb()").split(","))

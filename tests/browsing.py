@@ -1,0 +1,91 @@
+"""The web chat in a real browser, as whoever uses it has it before them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, BrowserContext, Locator, Page, async_playwright, expect
+
+CHROMIUM = shutil.which("chromium")
+_FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+# Where set, the screenshots are kept there to be looked at.
+_SHOTS = os.environ.get("SHIFTBOSS_TEST_SHOTS")
+
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+
+
+@asynccontextmanager
+async def chromium() -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(_FLAGS))
+        yield browser
+        await browser.close()
+
+
+class Visitor:
+    """A browser window, and every complaint its console made."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.complaints: list[str] = []
+        page.on("pageerror", lambda problem: self.complaints.append(str(problem)))
+        page.on(
+            "console",
+            lambda message: (
+                self.complaints.append(message.text)
+                if message.type in {"error", "warning"}
+                and "WebSocket connection" not in message.text
+                else None
+            ),
+        )
+
+    @property
+    def context(self) -> BrowserContext:
+        return self.page.context
+
+    @property
+    def box(self) -> Locator:
+        return self.page.locator("#text")
+
+    async def open(self, address: str) -> None:
+        await self.page.goto(address)
+        await self.online()
+
+    async def online(self) -> None:
+        status = self.page.locator("#status")
+        await expect(status).to_have_attribute("data-state", "online", timeout=20_000)
+
+    async def say(self, text: str) -> None:
+        """Type and send it; returns once it is known to be stored."""
+        await self.box.fill(text)
+        await self.page.keyboard.press("Enter")
+        await expect(self.box).to_have_value("")
+        await expect(self.page.locator(".unsent")).to_have_count(0)
+
+    def told(self, text: str) -> Locator:
+        """The messages of the program with this text in them."""
+        return self.page.locator(".told", has_text=text)
+
+    async def shoot(self, name: str, tmp_path: Path) -> None:
+        path = (Path(_SHOTS) if _SHOTS else tmp_path) / f"{name}.png"
+        await self.page.screenshot(path=path)
+        assert path.stat().st_size > 5_000
+
+
+async def new_visitor(browser: Browser, **window: Any) -> Visitor:
+    wanted = {"locale": "en-GB", "viewport": {"width": 1000, "height": 760}, **window}
+    return Visitor(await (await browser.new_context(**wanted)).new_page())
