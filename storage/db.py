@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Self, TypeAlias
 
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from storage.dialect import engines
-from storage.errors import StoreUnavailable
+from storage.dialect import engines, store_trouble
 
 Transaction: TypeAlias = AsyncConnection
 
@@ -41,30 +39,13 @@ class Database:
     @asynccontextmanager
     async def write(self) -> AsyncGenerator[Transaction, None]:
         """One transaction at a time. Leaving normally commits, leaving by exception rolls back."""
-        with _translated():
+        with store_trouble():
             async with self._turn, self._writer.begin() as transaction:
                 yield transaction
 
     @asynccontextmanager
     async def read(self) -> AsyncGenerator[Transaction, None]:
         """A consistent view of what is committed. Writing through it fails."""
-        with _translated():
+        with store_trouble():
             async with self._reader.connect() as connection:
                 yield connection
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except DBAPIError as error:
-        if error.connection_invalidated or _is_about_the_disk(error):
-            raise StoreUnavailable(str(error.orig)) from error
-        raise
-
-
-def _is_about_the_disk(error: DBAPIError) -> bool:
-    told = str(error.orig).lower()
-    return any(
-        sign in told for sign in ("disk", "locked", "readonly", "unable to open", "malformed")
-    )

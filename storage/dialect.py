@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Dialect, Integer, Table, event, text
+from sqlalchemy import BigInteger, Dialect, Engine, Integer, Table, create_engine, event, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.sql.dml import Insert
 from sqlalchemy.types import TypeDecorator
@@ -23,6 +25,9 @@ _PRAGMAS = (
     "PRAGMA busy_timeout=5000",
     "PRAGMA foreign_keys=ON",
 )
+
+# How the trouble of a disk is worded, by SQLite itself and by the file system below it.
+_SIGNS = ("disk", "locked", "readonly", "unable to open", "malformed", "not a database")
 
 # SQLite numbers rows by itself only in a column that is spelled INTEGER.
 RowNumber = BigInteger().with_variant(Integer, "sqlite")
@@ -53,8 +58,9 @@ def engines(url: str) -> tuple[AsyncEngine, AsyncEngine]:
         return engine, engine
     writer = create_async_engine(_aiosqlite(parsed), pool_size=1, max_overflow=0)
     reader = create_async_engine(_aiosqlite(parsed), pool_size=4, max_overflow=0)
-    _prepare(writer, read_only=False)
-    _prepare(reader, read_only=True)
+    # Taking the write lock at once is what makes read-then-write safe.
+    _prepare(writer.sync_engine, _PRAGMAS, "BEGIN IMMEDIATE")
+    _prepare(reader.sync_engine, (*_PRAGMAS, "PRAGMA query_only=ON"), "BEGIN")
     return writer, reader
 
 
@@ -75,21 +81,34 @@ def upsert(bind_name: str, table: Table, values: Mapping[str, Any], key: Sequenc
     return post.on_conflict_do_update(index_elements=key, set_=changed)
 
 
-def sqlite_revision(path: str) -> str | None:
-    """The migration a SQLite file stands at, read without touching it; None if it has none.
+def migration_engine(url: str) -> Engine:
+    """A blocking engine whose transactions take the schema with them: a migration that dies
+    half-way leaves nothing behind, on SQLite too."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        return create_engine(_psycopg(parsed))
+    engine = create_engine(parsed.set(drivername="sqlite"))
+    # No foreign keys here: a table that is made anew would take its children along.
+    _prepare(engine, ("PRAGMA synchronous=FULL", "PRAGMA busy_timeout=5000"), "BEGIN IMMEDIATE")
+    return engine
 
-    Raises StoreUnavailable if it is no database at all.
-    """
-    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+
+@contextmanager
+def store_trouble() -> Iterator[None]:
+    """What is wrong with the disk or the server, and not with us, becomes StoreUnavailable."""
     try:
-        row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-    except sqlite3.OperationalError:
-        return None
-    except sqlite3.DatabaseError as error:
-        raise StoreUnavailable(f"{path}: {error}") from error
-    finally:
-        connection.close()
-    return None if row is None else str(row[0])
+        yield
+    except PoolTimeout as error:
+        raise StoreUnavailable("every connection to the database is taken") from error
+    except DBAPIError as error:
+        if error.connection_invalidated or _is_about_the_disk(error):
+            raise StoreUnavailable(str(error.orig)) from error
+        raise
+
+
+def _is_about_the_disk(error: DBAPIError) -> bool:
+    told = str(error.orig).lower()
+    return any(sign in told for sign in _SIGNS)
 
 
 def _aiosqlite(url: URL) -> URL:
@@ -100,19 +119,16 @@ def _psycopg(url: URL) -> URL:
     return url.set(drivername="postgresql+psycopg")
 
 
-def _prepare(engine: AsyncEngine, *, read_only: bool) -> None:
-    @event.listens_for(engine.sync_engine, "connect")
+def _prepare(engine: Engine, pragmas: Sequence[str], begin: str) -> None:
+    @event.listens_for(engine, "connect")
     def on_connect(connection: Any, _record: Any) -> None:
         # The driver must not open transactions behind our back.
         connection.isolation_level = None
         cursor = connection.cursor()
-        for pragma in _PRAGMAS:
+        for pragma in pragmas:
             cursor.execute(pragma)
-        if read_only:
-            cursor.execute("PRAGMA query_only=ON")
         cursor.close()
 
-    @event.listens_for(engine.sync_engine, "begin")
+    @event.listens_for(engine, "begin")
     def on_begin(connection: Any) -> None:
-        # Taking the write lock at once is what makes read-then-write safe.
-        connection.execute(text("BEGIN" if read_only else "BEGIN IMMEDIATE"))
+        connection.execute(text(begin))

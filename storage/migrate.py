@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import create_engine
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
 
-from storage.dialect import sqlite_revision
-from storage.errors import StoreTooNew
+from storage.dialect import migration_engine, store_trouble
+from storage.errors import StoreTooNew, StoreUnavailable
+from storage.peek import sqlite_revision
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -22,11 +23,13 @@ HEAD = "0001"
 def migrate(url: str) -> None:
     """Blocking: call it before the event loop is needed, or in a thread.
 
-    Raises StoreTooNew, and leaves the file as it was, if a newer version made it.
+    Raises StoreTooNew, and leaves the file as it was, if a newer version made it, and
+    StoreUnavailable if it cannot be read or brought up. All of a migration is kept, or nothing.
     """
     parsed = make_url(url)
-    if parsed.get_backend_name() == "sqlite" and Path(parsed.database or "").is_file():
-        revision = sqlite_revision(parsed.database or "")
+    path = Path(parsed.database or "")
+    if parsed.get_backend_name() == "sqlite" and path.is_file():
+        revision = sqlite_revision(path)
         if revision == HEAD:
             return
         if revision is not None and revision not in known_revisions():
@@ -45,12 +48,13 @@ def known_revisions() -> frozenset[str]:
 def _upgrade(url: str) -> None:
     from alembic import command  # as above
 
-    parsed = make_url(url)
-    driver = "sqlite" if parsed.get_backend_name() == "sqlite" else "postgresql+psycopg"
-    engine = create_engine(parsed.set(drivername=driver))
+    engine = migration_engine(url)
     try:
-        with engine.begin() as connection:
+        with store_trouble(), engine.begin() as connection:
             command.upgrade(_config(connection), "head")
+    except DBAPIError as error:
+        # Whatever else the database has against it: there is nothing to start on.
+        raise StoreUnavailable(str(error.orig)) from error
     finally:
         engine.dispose()
 
