@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from datetime import datetime
+from functools import partial
 
 from bot.engine.dispatch.port import Run
 from bot.engine.dispatch.recovery import break_off, put_back, recover
@@ -20,6 +22,7 @@ log = logging.getLogger(__name__)
 
 _RENEW_EVERY = LEASE.total_seconds() / 3
 _STORE_REST = 5.0
+_DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES}
 
 
 class LocalDispatcher:
@@ -92,28 +95,42 @@ class LocalDispatcher:
             await self._run(task)
         except StoreUnavailable as error:
             log.warning("task %s waits for the store: %s", task.id, error)
-            await self._when_the_store_is_back(task)
-        except Exception:
+            await asyncio.sleep(_STORE_REST)
+            await self._settle(task, self._put_back)
+        except Exception as error:
             # The boundary between one task and all others: whatever it is, they go on.
             incident = self._new_id()
             log.exception("task %s broke off, incident=%s", task.id, incident)
-            words = words_for(await self._language_of(task))
-            reason = words("work.broke_off", incident=incident)
-            with suppress(LostLease, StoreUnavailable):
-                await break_off(self._store, task, reason, self._now())
+            await self._settle(task, partial(self._break_off, error, incident))
         finally:
             # A task stopped and started again at once has a newer entry here: not ours to drop.
             if self._running.get(task.id) is asyncio.current_task():
                 del self._running[task.id]
             self.wake()
 
-    async def _when_the_store_is_back(self, task: Task) -> None:
-        language = await self._language_of(task)
+    async def _settle(self, task: Task, write: Callable[[Task], Awaitable[None]]) -> None:
+        """Give the task up in the store, however long that takes: until then it claims to run,
+        and nobody else may touch it."""
         while True:
-            await asyncio.sleep(_STORE_REST)
-            with suppress(StoreUnavailable, LostLease):
-                await put_back(self._store, task, language, self._now())
+            try:
+                await write(task)
+            except StoreUnavailable as error:
+                log.warning("task %s cannot be put down: %s", task.id, error)
+                await asyncio.sleep(_STORE_REST)
+            except LostLease:
                 return
+            else:
+                return
+
+    async def _put_back(self, task: Task) -> None:
+        await put_back(self._store, task, await self._language_of(task), self._now())
+
+    async def _break_off(self, error: Exception, incident: str, task: Task) -> None:
+        words = words_for(await self._language_of(task))
+        reason = words("work.broke_off", incident=incident)
+        if isinstance(error, OSError) and error.errno in _DISK_TROUBLE:
+            reason = words("work.disk", why=error.strerror)
+        await break_off(self._store, task, reason, self._now())
 
     async def _renew(self) -> None:
         while True:

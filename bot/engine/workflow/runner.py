@@ -6,7 +6,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from bot.engine.agent.desk import Account, Ask, Desk, Reply
 from bot.engine.llm.answers import PlanAnswer, StepAnswer
@@ -18,7 +20,7 @@ from bot.engine.workflow.graph import Node, Workflow, linear
 from bot.engine.workflow.store import WorkStore
 from bot.engine.workflow.verdict import Verdict, of_answer, of_error
 from cards.words import Words, words_for
-from storage.errors import LostLease
+from storage.errors import LostLease, StoreUnavailable
 from storage.records.people import Chat, ChatId, Language
 from storage.records.tasks import Lease, NodeRun, NodeStatus, Task, TaskStatus
 from storage.sessions import Session
@@ -27,6 +29,9 @@ log = logging.getLogger(__name__)
 
 _MOST_REPLANS = 1
 _MOST_KEPT = 20_000
+_STORE_REST = 5.0
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +116,9 @@ class _Errand:
                 verdict = of_error(error, failures=failures, words=self._words)
             else:
                 plan = _workflow(reply)
-                return await self._boundary.adopt_plan(self._lease, run, reply, plan, session.id)
+                return await self._kept(
+                    partial(self._boundary.adopt_plan, self._lease, run, reply, plan, session.id)
+                )
             if verdict.stop is not None:
                 status, reason = verdict.stop
                 await self._boundary.give_up_planning(
@@ -163,7 +170,9 @@ class _Errand:
                 again=verdict.again,
                 stop=verdict.stop,
             )
-        following = await self._boundary.settle(self._lease, attempt, session.id)
+        following = await self._kept(
+            partial(self._boundary.settle, self._lease, attempt, session.id)
+        )
         if following is not None and verdict.replan:
             following = await self._replan(following, chosen, session, attempt)
         if following is not None and verdict.wait:
@@ -206,7 +215,18 @@ class _Errand:
             return following
         plan = _workflow(reply)
         shelved = replace(following.run, status=NodeStatus.PENDING)
-        return await self._boundary.replace_plan(self._lease, shelved, reply, plan, session.id)
+        return await self._kept(
+            partial(self._boundary.replace_plan, self._lease, shelved, reply, plan, session.id)
+        )
+
+    async def _kept(self, write: Callable[[], Awaitable[_T]]) -> _T:
+        """What a call brought is paid for: a full disk is waited for, and nothing done twice."""
+        while True:
+            try:
+                return await write()
+            except StoreUnavailable as error:
+                log.warning("what task %s did waits for the store: %s", self._task.id, error)
+                await self._kit.sleep(_STORE_REST)
 
 
 def _workflow(reply: Reply) -> Workflow:
