@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
+from typing import Any
 
 from bot.transports.alerts import Alerts
 from bot.transports.base import DeliveryError, Transport
@@ -30,7 +31,9 @@ _SHORTEST_WAIT = 0.005
 
 
 class Delivery:
-    """A service. `transports` may be filled until `run`; `wake` says that something is due."""
+    """A service. `transports` may be filled until `run`; `wake` says that something is due. When
+    it is cancelled, what is on its way has `last_words` seconds to arrive and to be noted: nobody
+    could know, and it would be sent twice."""
 
     name = "delivery"
 
@@ -45,6 +48,7 @@ class Delivery:
         quotas: Mapping[Channel, MonthlyQuota] | None = None,
         paces: Mapping[Channel, ChannelPace] = PACES,
         jitter: Callable[[], float] = random.random,
+        last_words: float = 3.0,
     ) -> None:
         self._db = db
         self._outbox = outbox
@@ -53,6 +57,7 @@ class Delivery:
         self._alerts = alerts
         self._quotas = quotas or {}
         self._jitter = jitter
+        self._last_words = last_words
         self._paces = {channel: Pace(limits, clock.elapsed) for channel, limits in paces.items()}
         self._rounds: list[_Round] = []
         self.streams = Streams(outbox=outbox, transports=transports, rests=self.rests)
@@ -103,6 +108,7 @@ class Delivery:
             postman=postman,
             pace=pace,
             clock=self._clock,
+            last_words=self._last_words,
         )
 
 
@@ -117,12 +123,14 @@ class _Round:
         postman: Postman,
         pace: Pace,
         clock: Clock,
+        last_words: float,
     ) -> None:
         self.channel = channel
         self._outbox = outbox
         self._postman = postman
         self._pace = pace
         self._clock = clock
+        self._last_words = last_words
         self._news = asyncio.Event()
         # Which chat is being served; a chat gets one letter at a time, so that order holds.
         self._busy: set[str] = set()
@@ -168,10 +176,22 @@ class _Round:
 
     async def _carry(self, outbox_id: OutboxId, chat: str) -> None:
         try:
-            await self._postman.carry(outbox_id)
+            await _to_its_end(self._postman.carry(outbox_id), self._last_words)
         except StoreUnavailable as error:
             log.error("Outbox %s cannot be begun: %s", outbox_id, error)  # noqa: TRY400 - as above
             self._pace.rest(_STORE_TROUBLE)
         finally:
             self._busy.discard(chat)
             self._news.set()
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None], patience: float) -> None:
+    """Do it; a cancellation comes through when it is done, or has had its time."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task], timeout=patience)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        raise

@@ -191,6 +191,7 @@ def build_post(
     *,
     paces: Mapping[Channel, ChannelPace] = PACES,
     quota: int = 0,
+    last_words: float = 0.0,
 ) -> Post:
     room = Room(db)
     alerts = Alerts(transports)
@@ -208,6 +209,7 @@ def build_post(
         quotas=quotas,
         paces=paces,
         jitter=lambda: 1.0,
+        last_words=last_words,
     )
     courier = OutboxCourier(
         db=db,

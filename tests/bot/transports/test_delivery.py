@@ -371,6 +371,24 @@ async def test_a_kill_between_trying_and_showing_repeats_the_letter_marked(
     assert (again.repeat, again.uuid) == (True, lost.uuid)
 
 
+async def test_what_is_on_its_way_at_a_polite_stop_is_not_sent_twice(tmp_path: Path) -> None:
+    async with post_office(tmp_path, last_words=20.0) as post:
+        chat = await post.room.chat()
+        post.telegram.gate = asyncio.Event()
+        post.run()
+        await post.say(chat, "once")
+        await post.telegram.sent(1)
+        stopping = asyncio.create_task(post.stop())
+        await asyncio.sleep(0)
+        post.telegram.gate.set()
+        await stopping
+
+    async with post_office(tmp_path) as post:
+        post.run()
+        await post.settled()
+        assert post.telegram.letters == []
+
+
 async def test_a_kill_after_an_edit_was_begun_just_edits_again(tmp_path: Path) -> None:
     async with post_office(tmp_path) as post:
         chat = await post.room.chat()
