@@ -16,7 +16,6 @@ from tests.journeys.model_world import (
     PATIENCE,
     World,
     label_with,
-    shows,
     told,
     web_page,
     world,
@@ -25,6 +24,9 @@ from tests.journeys.model_world import (
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LONG = " ".join(f"word{number}" for number in range(60))
+claude = pytest.mark.parametrize("place", ["anthropic"], indirect=True)
+"""For what does not depend on which API it is."""
+
 TASK = "write {0}1.md and then write {0}2.md"
 
 
@@ -78,6 +80,7 @@ async def test_a_task_on_telegram_is_planned_and_done_in_one_session_and_its_cos
         assert all("cache_control" in str(one.body) for one in asked)
 
 
+@claude
 async def test_a_task_on_feishu_brings_its_file(place: World) -> None:
     chat = place.feishu_chat
     await place.feishu_boss.says(chat, f"/run {TASK.format('lark')}")
@@ -88,6 +91,7 @@ async def test_a_task_on_feishu_brings_its_file(place: World) -> None:
     assert sent.name in {"lark1.md", "lark2.md"}
 
 
+@claude
 async def test_a_task_in_the_web_chat_shows_its_file_on_the_card(place: World) -> None:
     async with web_page(place.shiftboss) as page:
         await page.says(f"/run {TASK.format('webby')}")
@@ -96,6 +100,7 @@ async def test_a_task_in_the_web_chat_shows_its_file_on_the_card(place: World) -
     assert "webby" in ending["html"]
 
 
+@claude
 async def test_an_answer_to_say_is_the_models_own(place: World) -> None:
     place.stage.on("say-cue", "talk", Reply(text="The model says **hello**."))
     status, said = await place.shiftboss.run_to_end("say", "hello say-cue")
@@ -118,6 +123,7 @@ async def test_in_a_private_telegram_chat_drafts_are_followed_by_one_message(pla
     assert answer.edits == 0
 
 
+@claude
 async def test_in_a_telegram_group_one_message_grows(place: World) -> None:
     boss, _ = place.boss()
     group = place.telegram.group("Team")
@@ -132,6 +138,7 @@ async def test_in_a_telegram_group_one_message_grows(place: World) -> None:
     assert group.from_bot == [growing]
 
 
+@claude
 async def test_on_feishu_the_answer_is_typed_into_a_card_that_is_closed_at_the_end(
     place: World,
 ) -> None:
@@ -154,6 +161,7 @@ async def test_on_feishu_the_answer_is_typed_into_a_card_that_is_closed_at_the_e
     assert [m for m in chat.from_bot if "word1 " in m.text] == [card]
 
 
+@claude
 async def test_in_the_web_chat_the_answer_grows_in_its_place(place: World) -> None:
     reply, go = held()
     place.stage.on("live-cue", "talk", reply)
@@ -184,6 +192,7 @@ async def test_a_newer_message_cuts_the_answer_short_and_is_answered(place: Worl
     assert any("older-cue" in said for said in place.stage.heard("newer-cue")[0].said)
 
 
+@claude
 async def test_stop_ends_the_answer_at_once_and_shows_no_more_of_it(place: World) -> None:
     boss, chat = place.boss()
     reply, _ = held()
@@ -222,6 +231,7 @@ async def test_a_picture_with_words_reaches_the_model_as_a_picture(place: World)
         assert pictures(asked)[0]["source"]["media_type"] == "image/png", "as the bytes say"
 
 
+@claude
 async def test_a_picture_on_feishu_joins_the_words_that_follow_it(place: World) -> None:
     chat = place.feishu_chat
     await place.feishu_boss.sends_image(chat, PIXEL)
@@ -231,6 +241,7 @@ async def test_a_picture_on_feishu_joins_the_words_that_follow_it(place: World) 
     assert len(pictures(place.stage.heard("lark-picture-cue")[0])) == 1
 
 
+@claude
 async def test_a_file_is_known_by_name_in_talk_and_lies_in_the_tasks_folder(place: World) -> None:
     boss, chat = place.boss()
     await boss.sends_document(chat, "notes.txt", b"buy milk", "what about notes-cue?")
@@ -245,9 +256,8 @@ async def test_a_file_is_known_by_name_in_talk_and_lies_in_the_tasks_folder(plac
     assert [(folder / "list.txt").read_text() for folder in folders] == ["buy bread"]
 
 
+@claude
 async def test_names_choose_for_one_message_and_commands_for_the_chat(place: World) -> None:
-    if place.api != "anthropic":
-        pytest.skip("the other service knows one model")
     boss, chat = place.boss()
     other, elsewhere = place.boss()
     await boss.says(chat, "@haiku hello inline-cue")
@@ -257,7 +267,7 @@ async def test_names_choose_for_one_message_and_commands_for_the_chat(place: Wor
     await boss.says(chat, "hello usual-cue")
     await told(chat, "claude-sonnet-5-5 speaking")
     await boss.says(chat, "/model opus")
-    await told(chat, "From now on", "opus")
+    await told(chat, "this chat uses: anthropic:claude-opus")
     await boss.says(chat, "hello chosen-cue")
     await told(chat, "claude-opus-5-5 speaking")
     await boss.says(chat, f"/run {TASK.format('opus')}")
@@ -267,10 +277,11 @@ async def test_names_choose_for_one_message_and_commands_for_the_chat(place: Wor
     assert {one.model for one in place.stage.heard("opus1.md")} == {"claude-opus-5-5"}
 
     await boss.says(chat, "/backend offline")
-    await chat.wait_for(lambda m: shows(m, "From now on", "offline"), timeout=PATIENCE)
+    await told(chat, "this chat uses: offline")
     await place.restarted()
     await boss.says(chat, "hello after-cue")
     await chat.wait_until(
         lambda: sum("Offline backend" in m.text for m in chat.from_bot) == 2, timeout=PATIENCE
     )
     assert not place.stage.heard("after-cue")
+    assert not any("Sent again" in m.text for m in chat.from_bot), "a polite stop loses no track"
