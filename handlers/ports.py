@@ -44,8 +44,9 @@ Clock: TypeAlias = Callable[[], datetime]
 
 class Tasks(Protocol):
     """Every call checks that `by` may see or move the task: its maker, anybody in its chat, or
-    an owner. Others get NotFound. Moves raise WrongState where the task's state forbids them;
-    moved again by the same `source` they change nothing and return the task."""
+    an owner. Others get NotFound, and in a group everybody does for what is not the group's.
+    Moves raise WrongState where the task's state forbids them; moved again by the same `source`
+    they change nothing and return the task."""
 
     async def create(self, new: NewTask) -> Task: ...
 

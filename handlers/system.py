@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cards.views.system import cost_card, status_card
 from handlers.registry import Commands
 from handlers.request import Reply, Request
+from storage.records.people import ChatKind
 
 commands = Commands("system")
 
@@ -13,6 +16,9 @@ commands = Commands("system")
 async def status(request: Request) -> Reply:
     """Show how the program, its channels and its tasks are doing."""
     facts = await request.services.system.status(by=request.person)
+    if request.chat.kind is ChatKind.GROUP:
+        # Titles of what was asked for in private do not belong where others read along.
+        facts = replace(facts, recent=())
     return Reply(card=status_card(facts, request.words, now=request.now, zone=request.zone))
 
 

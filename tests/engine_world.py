@@ -71,6 +71,11 @@ CHAT = Chat(
     settings=ChatSettings(),
     person_id=BOSS.id,
 )
+GROUP = replace(
+    CHAT, id=ChatId("g1"), external_id="team", kind=ChatKind.GROUP, title="Team", person_id=None
+)
+THREAD = replace(GROUP, id=ChatId("g2"), thread="t1")
+CHATS = {chat.id: chat for chat in (CHAT, GROUP, THREAD)}
 
 
 class Clock:
@@ -209,7 +214,7 @@ class Engine:
             title=text[:40],
             instruction=text,
             priority=changes.pop("priority", Priority.IMPORTANT),
-            chat_id=CHAT.id,
+            chat_id=changes.pop("chat_id", CHAT.id),
             created_by=BOSS.id,
             source=source or f"test:{next(self._ids)}",
             **changes,
@@ -242,16 +247,21 @@ async def make_store(path: Path, stack: AsyncExitStack) -> Database:
                 ],
             )
             await tx.execute(
-                insert(schema.chats).values(
-                    id=CHAT.id,
-                    channel=CHAT.channel,
-                    external_id=CHAT.external_id,
-                    kind=CHAT.kind,
-                    title="",
-                    settings={},
-                    person_id=BOSS.id,
-                    created_at=START,
-                )
+                insert(schema.chats),
+                [
+                    {
+                        "id": chat.id,
+                        "channel": chat.channel,
+                        "external_id": chat.external_id,
+                        "thread": chat.thread,
+                        "kind": chat.kind,
+                        "title": chat.title,
+                        "settings": {},
+                        "person_id": chat.person_id,
+                        "created_at": START,
+                    }
+                    for chat in CHATS.values()
+                ],
             )
     return db
 
@@ -280,8 +290,8 @@ async def engine(
         async def english(_task: Task) -> Language:
             return Language.ENGLISH
 
-        async def the_chat(_chat: ChatId) -> Chat:
-            return CHAT
+        async def the_chat(chat: ChatId) -> Chat:
+            return CHATS.get(chat, CHAT)
 
         async def no_wait(_seconds: float) -> None:
             await asyncio.sleep(0)

@@ -10,6 +10,7 @@ from typing import Any, TypedDict, Unpack
 from sqlalchemy import (
     ColumnElement,
     Row,
+    Select,
     and_,
     case,
     exists,
@@ -39,6 +40,8 @@ from storage.records.tasks import (
 )
 
 _T = schema.tasks.c
+_CHAT = schema.chats.c
+_HERE = schema.chats.alias("here")
 _OTHER = schema.tasks.alias("other")
 _PREFIX = "task-"
 _MOST_CANDIDATES = 5
@@ -79,17 +82,19 @@ class TaskChanges(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """Whose tasks a person may see: all, or their own and those of one chat."""
+    """Whose tasks may be shown: all, or those of one chat with all its threads and, where a
+    person is given, that person's own."""
 
     everything: bool
-    person: PersonId
+    person: PersonId | None
     chat: ChatId
 
     @property
     def clause(self) -> ColumnElement[bool]:
         if self.everything:
             return true()
-        return or_(_T.created_by == self.person, _T.chat_id == self.chat)
+        here = _T.chat_id.in_(_threads_of(self.chat))
+        return here if self.person is None else or_(_T.created_by == self.person, here)
 
 
 class TaskRepo:
@@ -242,6 +247,11 @@ class TaskRepo:
         if row is None:
             raise NotFound("task", task_id)
         return _task(row)
+
+
+def _threads_of(chat: ChatId) -> Select[tuple[str]]:
+    same = and_(_HERE.c.channel == _CHAT.channel, _HERE.c.external_id == _CHAT.external_id)
+    return select(_CHAT.id).join(_HERE, same).where(_HERE.c.id == chat)
 
 
 def _new_row(new: NewTask, id: TaskId, now: datetime) -> dict[str, Any]:

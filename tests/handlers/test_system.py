@@ -47,3 +47,13 @@ async def test_cost_shows_the_periods_and_the_models() -> None:
     assert "$0.0042" in shown
     assert "opus" in shown
     assert "not known" in shown
+
+
+async def test_status_in_a_group_tells_no_titles() -> None:
+    desk = Desk()
+
+    in_group = text_of(await desk.say("/status", who="x-olga", chat="g1"))
+    in_private = text_of(await desk.say("/status", who="x-olga", chat="c0"))
+
+    assert "Latest tasks" in in_private
+    assert "Latest tasks" not in in_group

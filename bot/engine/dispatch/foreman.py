@@ -63,12 +63,13 @@ class Foreman:
         return task
 
     async def find(self, prefix: str, *, by: Person, chat: ChatId) -> Task:
-        return await self._store.tasks.find(prefix, _sight(by, chat))
+        return await self._store.tasks.find(prefix, await self._sight(by, chat))
 
     async def page(
         self, *, by: Person, chat: ChatId, status: TaskStatus | None, page: int, size: int
     ) -> TaskPage:
-        return await self._store.tasks.page(_sight(by, chat), status, page, size)
+        sight = await self._sight(by, chat)
+        return await self._store.tasks.page(sight, status, page, size)
 
     async def view(self, task_id: TaskId) -> TaskView:
         return await self._views.view(task_id)
@@ -125,6 +126,12 @@ class Foreman:
         self._dispatcher.wake()
         return held
 
+    async def _sight(self, by: Person, chat: ChatId) -> Sight:
+        """In a group nothing is shown but the group's, whoever asks: others read along."""
+        if (await self._chat_of(chat)).kind is ChatKind.GROUP:
+            return Sight(everything=False, person=None, chat=chat)
+        return Sight(everything=by.role is Role.OWNER, person=by.id, chat=chat)
+
     async def _check(self, task: Task, by: Person) -> None:
         """Owners, the task's maker and the people of its chat may move it."""
         if by.role is Role.OWNER or task.created_by == by.id:
@@ -143,7 +150,3 @@ class Foreman:
 
     async def _tell(self, tx: Transaction, task: Task, kind: EventKind, text: str = "") -> None:
         await self._store.journal.append(tx, task.id, kind, now=self._now(), text=text)
-
-
-def _sight(by: Person, chat: ChatId) -> Sight:
-    return Sight(everything=by.role is Role.OWNER, person=by.id, chat=chat)
