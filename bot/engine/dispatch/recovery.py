@@ -74,6 +74,9 @@ async def _take_up(
     if unsafe is not None:
         reason = words("work.interrupted_unsafe", step=unsafe.title)
         status, kind = TaskStatus.BLOCKED, EventKind.BLOCKED
+    elif task.control is Control.PAUSE:
+        # Ordered before the crash, due at the boundary that never came.
+        reason, status, kind = task.status_reason, TaskStatus.PAUSED, EventKind.PAUSED
     elif stale:
         reason = words("work.interrupted_long_ago")
         status, kind = TaskStatus.PAUSED, EventKind.PAUSED

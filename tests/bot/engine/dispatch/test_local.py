@@ -11,7 +11,17 @@ from bot.engine.llm.answers import PlanAnswer, StepAnswer
 from bot.engine.llm.base import BackendDenied, BackendUnavailable
 from storage.errors import NotFound
 from storage.records.tasks import NodeStatus, Priority, TaskStatus
-from tests.engine_world import BOSS, MATE, Clock, FakeBackend, engine, plan_of
+from tests.engine_world import (
+    BOSS,
+    CHAT,
+    GROUP,
+    MATE,
+    THREAD,
+    Clock,
+    FakeBackend,
+    engine,
+    plan_of,
+)
 
 
 async def test_a_task_is_planned_and_its_steps_run_in_order(tmp_path: Path) -> None:
@@ -259,6 +269,21 @@ async def test_work_interrupted_long_ago_is_offered_not_run(tmp_path: Path) -> N
     assert view.task.status_reason
 
 
+async def test_a_pause_ordered_before_a_crash_holds_after_it(tmp_path: Path) -> None:
+    never = asyncio.Event()
+    backend = FakeBackend(on_step=lambda _: never)
+    async with engine(tmp_path, backend) as world:
+        task = await world.add()
+        await _begun(backend, "one")
+        await world.foreman.pause(task, by=BOSS, source="x", reason="lunch")
+
+    async with engine(tmp_path, backend) as world:
+        view = await world.until(task, TaskStatus.PAUSED)
+
+    assert view.task.status_reason == "lunch"
+    assert backend.done == ["one"]
+
+
 async def test_a_fault_nobody_foresaw_fails_one_task_and_leaves_the_others(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -288,6 +313,20 @@ async def test_a_stranger_to_the_chat_cannot_move_a_task(tmp_path: Path) -> None
         task = await world.add()
         with pytest.raises(NotFound):
             await world.foreman.stop(task, by=MATE, source="x")
+
+
+async def test_a_group_is_shown_its_own_tasks_only_whoever_asks(tmp_path: Path) -> None:
+    async with engine(tmp_path, running=False) as world:
+        private, group = await world.add(), await world.add(chat_id=GROUP.id)
+        here = await world.foreman.page(by=BOSS, chat=GROUP.id, status=None, page=1, size=5)
+        other = await world.foreman.page(by=BOSS, chat=THREAD.id, status=None, page=1, size=5)
+        home = await world.foreman.page(by=BOSS, chat=CHAT.id, status=None, page=1, size=5)
+
+        assert [task.id for task in here.tasks] == [group.id]
+        assert [task.id for task in other.tasks] == [group.id], "threads are of one group"
+        assert {task.id for task in home.tasks} == {private.id, group.id}
+        with pytest.raises(NotFound):
+            await world.foreman.find(private.id, by=BOSS, chat=GROUP.id)
 
 
 async def _begun(backend: FakeBackend, title: str) -> None:
