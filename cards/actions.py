@@ -118,6 +118,9 @@ class RetryTask(_Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetPriority(_Action):
+    """The token is the whole select's: picking what is set already must not use it up."""
+
+    single_use: ClassVar[bool] = False
     task_id: str
     priority: Priority
     kind: Literal["set_priority"] = "set_priority"
