@@ -15,6 +15,7 @@ _DAY = 86_400
 _THOUSAND = 1000
 _KILOBYTE = 1024
 _MICROS = 1_000_000
+_MARKUP = re.compile(r"[*_~`\[\]<>#|&!\\]")
 # Marks that reverse what stands around them: in a title they are a disguise.
 _REVERSING = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
 
@@ -96,6 +97,12 @@ def cut(text: str, limit: int) -> str:
 def line(text: str, limit: int) -> str:
     """One line of at most `limit` characters."""
     return cut(" ".join(_REVERSING.sub("", text[: limit * 4]).split()), limit)
+
+
+def verbatim(text: str, limit: int) -> str:
+    """Somebody else's words, a name say, as Markdown that shows them as they are: no links, no
+    mentions, no styles."""
+    return _MARKUP.sub(lambda match: f"&#{ord(match.group())};", line(text, limit))
 
 
 def preview(text: str, *, lines: int = 3, limit: int = 200) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from zoneinfo import ZoneInfo
 
-from cards.model import Card
+from cards.model import Card, Tone
 from cards.views.approvals import approval_card, waiting_card
+from cards.views.errors import notice_card
 from cards.views.people import paired_card, refused_card
 from cards.words import Words, words_for
 from handlers.errors import UserError
@@ -17,7 +18,7 @@ from handlers.request import Reply, Request
 from storage.errors import AmbiguousId, NotFound, WrongState
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.messages import Urgency
-from storage.records.people import ChatId, Language, Role
+from storage.records.people import ChatId, ChatKind, Language, Role
 
 commands = Commands("approvals")
 
@@ -105,6 +106,18 @@ async def announce(
         )
 
 
+async def announce_more(services: Services, *, hour: str, fallback: Language) -> None:
+    """Tell every owner in private, once an hour, that more people knock than are shown."""
+    for chat in await services.people.private_chats(Role.OWNER):
+        words = await words_in(services, chat.id, fallback)
+        await services.courier.send(
+            chat.id,
+            notice_card("", words("pairing.many"), tone=Tone.WARN),
+            key=f"strangers:{hour}:{chat.id}",
+            urgency=Urgency.APPROVAL,
+        )
+
+
 async def words_in(services: Services, chat_id: ChatId, fallback: Language) -> Words:
     """The language of whoever reads in that chat."""
     chat = await services.people.chat(chat_id)
@@ -143,8 +156,12 @@ async def _only_one(request: Request) -> Approval:
 
 
 async def _waiting_card(request: Request) -> Card:
-    waiting = await request.services.approvals.waiting(by=request.person, chat=None)
-    return waiting_card(waiting, request.words, zone=request.zone)
+    # What waits elsewhere is nobody's business in a group, where others read along.
+    group = request.chat.kind is ChatKind.GROUP
+    waiting = await request.services.approvals.waiting(
+        by=request.person, chat=request.chat.id if group else None
+    )
+    return waiting_card(waiting, request.words, zone=request.zone, only_here=group)
 
 
 async def _show_everywhere(request: Request, approval: Approval) -> None:

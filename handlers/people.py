@@ -9,21 +9,29 @@ from zoneinfo import ZoneInfo
 
 from cards.model import Card
 from cards.views.errors import notice_card
-from cards.views.people import pairing_card, pairings_card, refused_card, welcome_card
+from cards.views.people import (
+    let_in_card,
+    pairing_card,
+    pairings_card,
+    refused_card,
+    welcome_card,
+)
 from cards.words import words_for
-from handlers.approvals import announce, settle
+from handlers.approvals import announce, announce_more, settle
 from handlers.errors import Usage
 from handlers.middleware import Arrival, refused
 from handlers.ports import Forbidden, Services
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from storage.records.approvals import ApprovalKind
-from storage.records.messages import EntryIn
-from storage.records.people import ChatKind, Language, PairingState, Role
+from storage.records.messages import EntryIn, Urgency
+from storage.records.people import ChatKind, Language, Pairing, PairingState, Role
 
 commands = Commands("people")
 
 ANSWER_EVERY = timedelta(minutes=10)
+ANNOUNCED = 10
+_ANNOUNCED_WITHIN = timedelta(hours=1)
 _REMEMBERED = 1000
 _OFFLINE = "offline"
 _LANGUAGES = {
@@ -45,6 +53,8 @@ async def pair(request: Request) -> Reply:
         raise Forbidden
     services = request.services
     if not request.args:
+        if request.chat.kind is ChatKind.GROUP:
+            return Reply(card=notice_card("", request.words("pairing.not_here")))
         waiting = await services.approvals.waiting(by=request.person, chat=None)
         strangers = [
             (each.title, each.subject) for each in waiting if each.kind is ApprovalKind.PAIRING
@@ -53,7 +63,7 @@ async def pair(request: Request) -> Reply:
     pairing = await services.pairings.find(request.args, now=request.now)
     approval = await services.pairings.approval(pairing)
     await settle(request, approval, approve=True)
-    return Reply(card=notice_card("", request.words("pairing.let_in", name=pairing.name or "?")))
+    return Reply(card=let_in_card(pairing, request.words))
 
 
 @commands("language", usage="zh|en", aliases=("lang", "语言"), immediate=True)
@@ -73,13 +83,16 @@ def entered(request: Request) -> Reply:
 
 
 class Door:
-    """Where strangers knock: they get a pairing code and nothing else, and that not often."""
+    """Where strangers knock: they get a pairing code and nothing else, and that not often.
+    Answers to them wait behind those to people who are known. Owners are shown the first ten in
+    an hour on cards of their own, and of the others only that there are more."""
 
     def __init__(self, services: Services, *, zone: ZoneInfo, fallback: Language) -> None:
         self._services = services
         self._zone = zone
         self._fallback = fallback
         self._answered: OrderedDict[str, datetime] = OrderedDict()
+        self._announced: dict[str, datetime] = {}
 
     async def answer(self, arrival: Arrival) -> Reply:
         words = arrival.words
@@ -90,7 +103,8 @@ class Door:
         if (group and entry) or not self._turn_of(arrival):
             return Reply()
         if group:
-            return Reply(card=notice_card("", words("pairing.in_private")))
+            card = notice_card("", words("pairing.in_private"))
+            return Reply(card=card, urgency=Urgency.NOTICE)
         return await self._code(arrival, entry=entry)
 
     async def _code(self, arrival: Arrival, *, entry: bool) -> Reply:
@@ -104,12 +118,22 @@ class Door:
             now=arrival.now,
         )
         if pairing.state is PairingState.REFUSED:
-            return Reply(card=refused_card(arrival.words))
-        # Not only for a new request: a crash may have come between it and the owners' cards.
+            return Reply(card=refused_card(arrival.words), urgency=Urgency.NOTICE)
+        await self._announce(pairing, arrival.now)
+        card = pairing_card(pairing, arrival.words, zone=self._zone)
+        key = f"pairing:{pairing.code}" if entry else ""
+        return Reply(card=card, key=key, urgency=Urgency.NOTICE)
+
+    async def _announce(self, pairing: Pairing, now: datetime) -> None:
+        """Not only of a new request: a crash may have come between it and the owners' cards."""
+        since = now - _ANNOUNCED_WITHIN
+        self._announced = {code: at for code, at in self._announced.items() if at > since}
+        if pairing.code not in self._announced and len(self._announced) >= ANNOUNCED:
+            await announce_more(self._services, hour=f"{now:%Y%m%d%H}", fallback=self._fallback)
+            return
+        self._announced.setdefault(pairing.code, now)
         approval = await self._services.pairings.approval(pairing)
         await announce(self._services, approval, zone=self._zone, fallback=self._fallback)
-        card = pairing_card(pairing, arrival.words, zone=self._zone)
-        return Reply(card=card, key=f"pairing:{pairing.code}" if entry else "")
 
     async def _remember_language(self, arrival: Arrival) -> None:
         """So that the stranger is told of the decision in a language they read."""

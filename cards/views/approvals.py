@@ -24,6 +24,7 @@ from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 
 _DETAIL = 1000
 _TITLE = 100
+_NAME = 60
 _LISTED = 5
 
 _TONES = {
@@ -53,11 +54,13 @@ def approval_card(approval: Approval, words: Words, *, zone: ZoneInfo, decider: 
     )
 
 
-def waiting_card(approvals: Sequence[Approval], words: Words, *, zone: ZoneInfo) -> Card:
-    """All that waits for this person."""
+def waiting_card(
+    approvals: Sequence[Approval], words: Words, *, zone: ZoneInfo, only_here: bool = False
+) -> Card:
+    """All that waits for this person; `only_here` says that other chats are left out."""
     if not approvals:
         title = words("approval.none_title")
-        text = Text(markdown=words("approval.none"))
+        text = Text(markdown=words("approval.none_here" if only_here else "approval.none"))
         return Card(title=title, tone=Tone.GOOD, blocks=(text,), summary=title)
     blocks: list[Block] = []
     for approval in approvals[:_LISTED]:
@@ -70,13 +73,14 @@ def waiting_card(approvals: Sequence[Approval], words: Words, *, zone: ZoneInfo)
 
 def _decided_card(approval: Approval, words: Words, zone: ZoneInfo, decider: str) -> Card:
     title = words(f"approval.decided.{approval.state}")
-    facts: list[Block] = [Text(markdown=f"**{formats.line(_title(approval, words), _TITLE)}**")]
+    facts: list[Block] = [Text(markdown=f"**{_title(approval, words)}**")]
     if approval.reason:
         reason = formats.cut(approval.reason, _DETAIL)
         facts.append(Text(markdown=words("approval.reason", reason=reason)))
     if decider and approval.decided_at:
         at = formats.moment(approval.decided_at, zone)
-        facts.append(Note(markdown=words("approval.by", name=decider, at=at)))
+        name = formats.verbatim(decider, _NAME)
+        facts.append(Note(markdown=words("approval.by", name=name, at=at)))
     return Card(title=title, tone=_TONES[approval.state], blocks=tuple(facts), summary=title)
 
 
@@ -88,7 +92,7 @@ def _subject(approval: Approval, words: Words, zone: ZoneInfo) -> list[Block]:
         pairs.append((words("approval.code"), approval.subject))
     pairs.append((words("approval.until"), formats.moment(approval.expires_at, zone)))
     blocks: list[Block] = [
-        Text(markdown=f"**{formats.line(_title(approval, words), _TITLE)}**"),
+        Text(markdown=f"**{_title(approval, words)}**"),
         Fields(pairs=tuple(pairs)),
     ]
     if approval.detail:
@@ -97,10 +101,12 @@ def _subject(approval: Approval, words: Words, zone: ZoneInfo) -> list[Block]:
 
 
 def _title(approval: Approval, words: Words) -> str:
-    """A pairing's title is the stranger's name; others say what they are about."""
+    """A pairing's title is the stranger's name, who may call themselves anything; others say
+    what they are about."""
     if approval.kind is not ApprovalKind.PAIRING:
-        return approval.title
-    return words("approval.pairing_title", name=approval.title or "?")
+        return formats.line(approval.title, _TITLE)
+    name = formats.verbatim(approval.title or "?", _NAME)
+    return words("approval.pairing_title", name=name)
 
 
 def _decision(approval: Approval, words: Words) -> Buttons:

@@ -12,6 +12,7 @@ from cards.words import Words
 from storage.records.people import Pairing
 
 _NAME = 60
+_LISTED = 20
 
 
 def pairing_card(pairing: Pairing, words: Words, *, zone: ZoneInfo) -> Card:
@@ -39,6 +40,13 @@ def paired_card(words: Words) -> Card:
     )
 
 
+def let_in_card(pairing: Pairing, words: Words) -> Card:
+    """What the owner is told."""
+    name = formats.verbatim(pairing.name or "?", _NAME)
+    summary = words("pairing.let_in", name=formats.line(pairing.name or "?", _NAME))
+    return Card(blocks=(Text(markdown=words("pairing.let_in", name=name)),), summary=summary)
+
+
 def refused_card(words: Words) -> Card:
     """A stranger was turned away."""
     text = words("pairing.refused")
@@ -50,12 +58,14 @@ def pairings_card(waiting: Sequence[tuple[str, str]], words: Words) -> Card:
     title = words("pairing.list_title", n=len(waiting))
     if not waiting:
         return Card(title=title, blocks=(Text(markdown=words("pairing.none")),), summary=title)
-    rows = tuple((formats.line(name, _NAME), code) for name, code in waiting)
+    rows = tuple((formats.line(name, _NAME), code) for name, code in waiting[:_LISTED])
     table = Table(columns=(words("pairing.name"), words("pairing.code")), rows=rows)
+    left = len(waiting) - len(rows)
+    more = (Note(markdown=words("pairing.more", n=left)),) if left else ()
     return Card(
         title=title,
         tone=Tone.WARN,
-        blocks=(table, Note(markdown=words("pairing.list_note"))),
+        blocks=(table, *more, Note(markdown=words("pairing.list_note"))),
         summary=title,
     )
 

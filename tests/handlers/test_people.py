@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from cards.actions import Decide
+from handlers.people import ANNOUNCED
 from handlers.request import Reply
 from storage.records.approvals import ApprovalState
 from storage.records.messages import Urgency
@@ -232,3 +235,39 @@ async def test_the_code_comes_in_the_strangers_language() -> None:
 
     assert "配对码" in text_of(await knock(desk, "/start", hint="zh-hans"))
     assert desk.world.people.chats[ChatId("s1")].settings.language is Language.CHINESE
+
+
+async def test_strangers_wait_behind_the_people_who_are_known() -> None:
+    desk = Desk()
+
+    at_home, in_group = await knock(desk), await desk.say("hi", who="x-mallory", chat="g1")
+
+    assert (at_home.urgency, in_group.urgency) == (Urgency.NOTICE, Urgency.NOTICE)
+
+
+async def test_a_crowd_of_strangers_does_not_bury_the_owner() -> None:
+    desk = Desk()
+
+    replies = [await desk.say("hello", who=f"x-stranger{n}", chat="s1") for n in range(100)]
+
+    assert all("CODE" in text_of(reply) for reply in replies), "everybody gets a code"
+    assert owner_was_told(desk) == {"approval": ANNOUNCED, "strangers": 1}
+    desk.wait(hours=1)
+    await desk.say("hello", who="x-later", chat="s1")
+    assert owner_was_told(desk) == {"approval": ANNOUNCED + 1, "strangers": 1}
+
+
+def owner_was_told(desk: Desk) -> dict[str, int]:
+    """How many messages of each kind are in the owner's chat."""
+    keys = {key for to, key, _, _ in desk.world.post.sent if to == "c0"}
+    return dict(Counter(key.partition(":")[0] for key in keys))
+
+
+async def test_who_waits_is_not_read_out_in_a_group() -> None:
+    desk = Desk()
+    await knock(desk)
+
+    for words in ("/pair", "/approvals"):
+        shown = text_of(await desk.say(words, who="x-olga", chat="g1"))
+        assert "CODE1" not in shown
+        assert "CODE1" in text_of(await desk.say(words, who="x-olga", chat="c0"))

@@ -12,7 +12,8 @@ import pytest
 
 from cards.actions import JustTalk, ListTasks, PauseTask, ResumeTask, StartTask
 from cards.card_json import dump_card, load_card
-from cards.model import Buttons, Card, Code, Tone
+from cards.markdown_text import to_rich
+from cards.model import Buttons, Card, Code, Note, Text, Tone
 from cards.render.text import render
 from cards.views.approvals import approval_card, waiting_card
 from cards.views.chat import (
@@ -25,6 +26,7 @@ from cards.views.chat import (
 )
 from cards.views.errors import error_card, notice_card
 from cards.views.people import (
+    let_in_card,
     paired_card,
     pairing_card,
     pairings_card,
@@ -230,3 +232,19 @@ def test_a_strangers_card_cannot_be_pressed() -> None:
 
     assert not [block for block in card.blocks if isinstance(block, Buttons)]
     assert "CODE1" in render(card).text
+
+
+@pytest.mark.parametrize("name", ["**x** [pay](https://evil.example)", "<at id=all></at>", "`a`"])
+def test_a_stranger_s_name_is_shown_and_never_acts(name: str) -> None:
+    waiting = replace(an_approval(kind=ApprovalKind.PAIRING), title=name)
+    decided = replace(waiting, state=ApprovalState.APPROVED, decided_at=NOW)
+    cards = [
+        approval_card(waiting, EN, zone=ZONE),
+        approval_card(decided, EN, zone=ZONE, decider=name),
+        let_in_card(replace(PAIRING, name=name), EN),
+    ]
+
+    for card in cards:
+        said = [block.markdown for block in card.blocks if isinstance(block, Text | Note)]
+        assert not any(name in markdown for markdown in said)
+        assert name in to_rich("\n".join(said)).text
