@@ -107,16 +107,26 @@ def recognise(people: People, fallback: Language, fixed: Language | None = None)
 class RateLimit:
     """At most `most` arrivals a person in `within`; the first too many gets a kind word, the
     others silence. Presses always get their toast. Strangers are not counted here: the door
-    answers them more rarely still."""
+    answers them more rarely still. What is `urgent` always passes: nobody may be too fast to
+    stop something."""
 
-    def __init__(self, *, most: int = 20, within: timedelta = timedelta(minutes=1)) -> None:
+    def __init__(
+        self,
+        *,
+        most: int = 20,
+        within: timedelta = timedelta(minutes=1),
+        urgent: Callable[[Arrival], bool] = lambda _: False,
+    ) -> None:
         self._most = most
         self._within = within
+        self._urgent = urgent
         self._seen: OrderedDict[str, deque[datetime]] = OrderedDict()
         self._told: dict[str, datetime] = {}
 
     async def __call__(self, arrival: Arrival, call_next: Next) -> Reply:
         if arrival.person is None or self._admits(arrival.person.id, arrival.now):
+            return await call_next(arrival)
+        if self._urgent(arrival):
             return await call_next(arrival)
         who = arrival.person.id
         words = arrival.words

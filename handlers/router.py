@@ -7,6 +7,7 @@ from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 from cards.courier import CardRef
+from cards.rich_text import is_blank
 from cards.words import words_for
 from handlers import approvals, chat, people, presses
 from handlers.language import guessed, hinted
@@ -50,7 +51,7 @@ class Router:
             boundary,
             recognise(services.people, fallback, language),
             boundary,
-            limit or RateLimit(),
+            limit or RateLimit(urgent=_brakes),
         )
         self._answer: Next = wrapped(middlewares, self._route)
 
@@ -117,7 +118,7 @@ class Router:
             form = await self._services.cards.form_of(request.chat.id, incoming.reply_to)
             if form is not None:
                 return await presses.answer_form(said, form, arrival.row.id)
-        if not said.args and not said.files:
+        if is_blank(said.args) and not said.files:
             return Reply(card=chat.said_card(request.words("talk.listening")))
         return await self._talk(said, incoming.sender.external_id)
 
@@ -150,6 +151,11 @@ class Router:
 
 def _with(request: Request, args: str, directives: Directives) -> Request:
     return replace(request, args=args, model=directives.model, backend=directives.backend)
+
+
+def _brakes(arrival: Arrival) -> bool:
+    meaning = parse(arrival.text, COMMANDS, _nothing_known)
+    return isinstance(meaning, Ordered) and meaning.command.name in {"stop", "pause"}
 
 
 def _nothing_known(name: str) -> None:

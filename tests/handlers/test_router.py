@@ -12,7 +12,9 @@ from handlers.ports import Answered
 from handlers.table import COMMANDS
 from storage.errors import StoreUnavailable
 from storage.records.people import Language, PersonId
+from storage.records.tasks import TaskStatus
 from tests.handlers.desk import Desk, text_of
+from tests.samples import a_task
 
 
 async def test_talk_is_streamed_and_then_answered() -> None:
@@ -259,3 +261,23 @@ def _speaks(desk: Desk, language: Language | None) -> None:
     people = desk.world.people
     for key, person in people.identities.items():
         people.identities[key] = replace(person, language=language)
+
+
+@pytest.mark.parametrize("text", ["   ", "\u200b\u200d", "\u202e\u2066", "\u3164", "\n\t\n"])
+async def test_what_nobody_can_see_costs_no_model(text: str) -> None:
+    desk = Desk()
+
+    assert (await desk.say(text)).card
+
+    assert desk.world.talk.questions == []
+
+
+@pytest.mark.parametrize("brake", ["/stop abc", "/pause abc", "／停止 abc", "/暂停 abc"])
+async def test_nobody_is_too_fast_to_stop_something(brake: str) -> None:
+    desk = Desk(a_task("abc234", status=TaskStatus.RUNNING))
+    for _ in range(30):
+        await desk.say("/help")
+
+    await desk.say(brake)
+
+    assert [task for _, task, _ in desk.world.tasks.moves] == ["abc234"]
