@@ -197,7 +197,8 @@ class FakeCourier:
 
 @dataclass
 class Engine:
-    """One life of the engine; `close` ends it the way kill -9 would, or politely."""
+    """One life of the engine; `close` ends it the way kill -9 would, or politely. `changed` is
+    set whenever there are events to tell."""
 
     db: Database
     store: WorkStore
@@ -207,6 +208,7 @@ class Engine:
     desk: Desk
     backend: FakeBackend
     clock: Clock
+    changed: asyncio.Event
     _ids: Any = field(default_factory=count)
 
     async def add(self, text: str = "Do it", source: str = "", **changes: Any) -> Task:
@@ -278,6 +280,7 @@ async def engine(
     worker = backend or FakeBackend()
     clock = clock or Clock()
     ids = count(int(clock.time.timestamp() * 1000))
+    changed = asyncio.Event()
     async with AsyncExitStack() as stack:
         db = await make_store(home / "shiftboss.db", stack)
         store = WorkStore(db=db, tasks=TaskRepo(db), graphs=GraphRepo(db), journal=Journal(db))
@@ -317,6 +320,7 @@ async def engine(
                 chat_of=the_chat,
                 now=clock,
                 sleep=no_wait,
+                on_change=changed.set,
             )
         )
         dispatcher = LocalDispatcher(
@@ -327,7 +331,7 @@ async def engine(
             owner="test",
             now=clock,
             new_id=new_id,
-            on_change=lambda: None,
+            on_change=changed.set,
         )
         views = TaskViews(store, usage)
         foreman = Foreman(
@@ -351,6 +355,7 @@ async def engine(
             desk=desk,
             backend=worker,
             clock=clock,
+            changed=changed,
         )
 
 

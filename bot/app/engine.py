@@ -72,6 +72,7 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         chat_of=store.people.chat,
         now=clock.now,
         sleep=asyncio.sleep,
+        on_change=reporter.wake,
     )
     dispatcher = LocalDispatcher(
         store=store.work,

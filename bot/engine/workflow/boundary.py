@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import assert_never
@@ -56,16 +57,25 @@ class Next:
 
 
 class Boundary:
-    """Every method raises LostLease, having written nothing, if the task is not ours any more."""
+    """Every method raises LostLease, having written nothing, if the task is not ours any more.
 
-    def __init__(self, store: WorkStore, desk: Desk, now: Callable[[], datetime]) -> None:
+    `on_change` is called after each commit: whoever tells people of events looks then."""
+
+    def __init__(
+        self,
+        store: WorkStore,
+        desk: Desk,
+        now: Callable[[], datetime],
+        on_change: Callable[[], None],
+    ) -> None:
         self._store = store
         self._desk = desk
         self._now = now
+        self._on_change = on_change
 
     async def begin_planning(self, lease: Lease, session_id: str) -> NodeRun:
         now = self._now()
-        async with self._store.db.write() as tx:
+        async with self._write() as tx:
             task = await self._fence(tx, lease)
             await self._store.tasks.move(tx, task, phase=Phase.PLANNING)
             await self._event(tx, task, EventKind.STARTED)
@@ -77,7 +87,7 @@ class Boundary:
         self, lease: Lease, run: NodeRun, reply: Reply, plan: Workflow, session_id: str
     ) -> Next | None:
         """Store the first plan and start its first free step."""
-        async with self._store.db.write() as tx:
+        async with self._write() as tx:
             task = await self._fence(tx, lease)
             await self._desk.book(tx, reply)
             ended = replace(run, status=NodeStatus.DONE, ended_at=self._now())
@@ -91,7 +101,7 @@ class Boundary:
         """Keep what is finished, put the new steps in place of the rest, and start the first.
 
         `shelved` is the step of the old plan that had been started and was not tried."""
-        async with self._store.db.write() as tx:
+        async with self._write() as tx:
             task = await self._fence(tx, lease)
             await self._desk.book(tx, reply)
             await self._store.graphs.put(tx, shelved)
@@ -104,7 +114,7 @@ class Boundary:
     async def give_up_planning(
         self, lease: Lease, run: NodeRun, *, error: str, status: TaskStatus, reason: str
     ) -> None:
-        async with self._store.db.write() as tx:
+        async with self._write() as tx:
             task = await self._fence(tx, lease)
             failed = replace(run, status=NodeStatus.FAILED, error=error, ended_at=self._now())
             await self._store.graphs.finish(tx, failed)
@@ -112,7 +122,7 @@ class Boundary:
 
     async def go_on(self, lease: Lease, session_id: str) -> Next | None:
         """Start the first step that is free; None if the slot was given back."""
-        async with self._store.db.write() as tx:
+        async with self._write() as tx:
             task = await self._fence(tx, lease)
             if task.phase is not Phase.DOING:
                 task = await self._store.tasks.move(tx, task, phase=Phase.DOING)
@@ -121,7 +131,7 @@ class Boundary:
 
     async def settle(self, lease: Lease, attempt: Attempt, session_id: str) -> Next | None:
         """Store how the step ended and start the next; None if the slot was given back."""
-        async with self._store.db.write() as tx:
+        async with self._write() as tx:
             task = await self._fence(tx, lease)
             if attempt.reply is not None:
                 await self._desk.book(tx, attempt.reply)
@@ -138,6 +148,12 @@ class Boundary:
                 await self._end(tx, task, *attempt.stop)
                 return None
             return await self._go_on(tx, task, session_id)
+
+    @asynccontextmanager
+    async def _write(self) -> AsyncGenerator[Transaction, None]:
+        async with self._store.db.write() as tx:
+            yield tx
+        self._on_change()
 
     async def _go_on(self, tx: Transaction, task: Task, session_id: str) -> Next | None:
         workflow, runs = await self._state(tx, task)

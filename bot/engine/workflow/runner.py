@@ -37,7 +37,8 @@ _T = TypeVar("_T")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
     """What every errand needs. `tools` are what a worker may use in a workspace; `chat_of` finds
-    the chat whose model does the work where the task names none."""
+    the chat whose model does the work where the task names none; `on_change` is called after
+    each commit that wrote events."""
 
     store: WorkStore
     desk: Desk
@@ -47,6 +48,7 @@ class Kit:
     chat_of: Callable[[ChatId], Awaitable[Chat]]
     now: Callable[[], datetime]
     sleep: Callable[[float], Awaitable[None]]
+    on_change: Callable[[], None]
 
 
 class TaskRunner:
@@ -71,7 +73,7 @@ class _Errand:
         self._task = task
         self._language = language
         self._words: Words = words_for(language)
-        self._boundary = Boundary(kit.store, kit.desk, kit.now)
+        self._boundary = Boundary(kit.store, kit.desk, kit.now, kit.on_change)
         self._lease = Lease(task_id=task.id, epoch=task.epoch)
         self._account = Account(person=task.created_by, chat=task.chat_id, task=task.id)
 

@@ -35,6 +35,22 @@ async def test_a_task_is_planned_and_its_steps_run_in_order(tmp_path: Path) -> N
         assert view.spent.calls == 4
 
 
+async def test_what_happens_in_a_task_is_news_while_it_still_runs(tmp_path: Path) -> None:
+    news: list[bool] = []
+    backend = FakeBackend()
+    async with engine(tmp_path, backend) as world:
+
+        def begun(_step: str) -> None:
+            news.append(world.changed.is_set())
+            world.changed.clear()
+
+        backend.on_plan = world.changed.clear
+        backend.on_step = begun
+        await world.until(await world.add())
+
+    assert news == [True, True, True]
+
+
 async def test_steps_share_one_session(tmp_path: Path) -> None:
     async with engine(tmp_path) as world:
         await world.until(await world.add())
