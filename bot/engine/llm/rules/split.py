@@ -24,7 +24,10 @@ _DO_ZH = (
     "|发送|发给|说|回复|查|删除|打开|运行|执行|翻译|搜索|分析|整理|检查|更新|复制|移动|修改|测试|部署|把|将"
 )
 _ITEM = re.compile(r"^(?P<indent>[ \t]*)(?:[-*•·]|\(?\d{1,2}[.)、．:：)](?!\d)|[①-⑳])[ \t]*(?=\S)")
-_INLINE_ITEM = re.compile(r"(?:^|(?<=[\s,，;；。:：]))\(?(\d{1,2})[.)、．](?!\d)[ \t]*(?=\S)")
+# Not "1.txt", which is a file.
+_INLINE_ITEM = re.compile(
+    r"(?:^|(?<=[\s,，;；。:：]))\(?(\d{1,2})(?:\.(?![a-z])|[)、．])(?!\d)[ \t]*(?=\S)"
+)
 
 # Repetitions are bounded: a hundred kilobytes of blanks must not take for ever.
 _PROTECTED = re.compile(

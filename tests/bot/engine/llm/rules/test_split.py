@@ -53,6 +53,7 @@ def _words(text: str) -> list[str]:
         ("1、列出文件 2、等 2 秒", ("列出文件", "等 2 秒")),
         ("- list files\n  - all of them\n- wait", ("list files\n  - all of them", "wait")),
         ("Read notes.md. Then summarise it.", ("Read notes.md.", "summarise it.")),
+        ("read 1.txt, then read 2.txt", ("read 1.txt", "read 2.txt")),
         ("salt and pepper", ("salt and pepper",)),
         ("write 'wait, then go' to a.txt", ("write 'wait, then go' to a.txt",)),
         ("再见", ("再见",)),
