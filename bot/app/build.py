@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from bot.app.engine import Engine, build_engine, settings_language
 from bot.app.lifecycle import Service
+from bot.app.returns import Returns
 from bot.app.services import ButtonService, CardService, CostService, SystemService
 from bot.app.store import Store, build_store
 from bot.app.supervisor import Supervised
@@ -53,6 +54,7 @@ async def build(settings: Settings, db: Database) -> Parts:
         quotas={Channel.FEISHU: quota},
     )
     courier = _courier(store, delivery, clock)
+    delivery.closed = Returns(chats=store.chats, people=store.people, courier=courier)
     engine = build_engine(settings, store, courier, clock)
     router = Overheard(
         _router(

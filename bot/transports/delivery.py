@@ -13,12 +13,12 @@ from bot.transports.alerts import Alerts
 from bot.transports.base import DeliveryError, Transport
 from bot.transports.clock import Clock, event_or_timer
 from bot.transports.pacing import PACES, ChannelPace, Pace
-from bot.transports.postman import Postman
+from bot.transports.postman import Closed, Postman
 from bot.transports.quota import MonthlyQuota
 from bot.transports.streams import Streams
 from storage.db import Database
 from storage.errors import StoreUnavailable
-from storage.mail.outbox import Head, Outbox
+from storage.mail.outbox import Head, Outbox, Try
 from storage.records.messages import OutboxId
 from storage.records.people import Channel, Chat
 
@@ -31,7 +31,8 @@ _SHORTEST_WAIT = 0.005
 
 
 class Delivery:
-    """A service. `transports` may be filled until `run`; `wake` says that something is due. When
+    """A service. `transports` may be filled, and `closed` be set, until `run`: it is told of
+    letters whose chat is closed to us. `wake` says that something is due. When
     it is cancelled, what is on its way has `last_words` seconds to arrive and to be noted: nobody
     could know, and it would be sent twice."""
 
@@ -60,6 +61,7 @@ class Delivery:
         self._last_words = last_words
         self._paces = {channel: Pace(limits, clock.elapsed) for channel, limits in paces.items()}
         self._rounds: list[_Round] = []
+        self.closed: Closed = _nobody
         self.streams = Streams(outbox=outbox, transports=transports, rests=self.rests)
 
     async def start(self, stack: AsyncExitStack) -> None:
@@ -100,6 +102,7 @@ class Delivery:
             alerts=self._alerts,
             jitter=self._jitter,
             shown=self.streams.resume,
+            closed=self.closed,
             quota=self._quotas.get(transport.channel),
         )
         return _Round(
@@ -195,3 +198,7 @@ async def _to_its_end(work: Coroutine[Any, Any, None], patience: float) -> None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         raise
+
+
+async def _nobody(_: Try) -> None:
+    """Nobody asked to be told."""

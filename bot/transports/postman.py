@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import TypeAlias
 
 from bot.transports.alerts import Alerts, Source
 from bot.transports.base import (
@@ -39,9 +40,13 @@ _CHANNEL_FAILURES = 3
 # A letter that breaks our own code so often is shown as plain text instead.
 _CRASHES = 3
 
+Closed: TypeAlias = Callable[[Try], Awaitable[None]]
+"""Told of a letter whose chat is closed to us. May raise StoreUnavailable."""
+
 
 class Postman:
-    """Serves one channel. `shown` is called with what has just been placed."""
+    """Serves one channel. `shown` is called with what has just been placed, `closed` with what
+    cannot be, before it is given up: its chat does not take messages."""
 
     def __init__(
         self,
@@ -54,6 +59,7 @@ class Postman:
         alerts: Alerts,
         jitter: Callable[[], float],
         shown: Callable[[OutboxId], None],
+        closed: Closed,
         quota: MonthlyQuota | None = None,
     ) -> None:
         self._db = db
@@ -64,6 +70,7 @@ class Postman:
         self._alerts = alerts
         self._jitter = jitter
         self._shown = shown
+        self._closed = closed
         self._quota = quota
         self._failures = 0
         self._crashes: Counter[OutboxId] = Counter()
@@ -127,6 +134,7 @@ class Postman:
                     )
                 )
             case Unreachable():
+                await self._persist(lambda: self._closed(tried))
                 await self._dead(tried, f"unreachable: {error}")
             case Unavailable() | Ambiguous():
                 self._count_failure()

@@ -1,0 +1,69 @@
+"""What became of a task reaches somebody, also where the chat that asked is closed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bot.app.returns import Returns
+from bot.transports.base import Unreachable
+from cards.render.text import render
+from storage.records.people import Chat, ChatKind, Role
+from tests.bot.transports.mail_fakes import Post, post_office
+from tests.storage.mail_room import place, sender
+
+
+@pytest.fixture
+async def post(tmp_path: Path) -> AsyncIterator[Post]:
+    async with post_office(tmp_path) as made:
+        room = made.room
+        made.delivery.closed = Returns(chats=room.chats, people=room.people, courier=made.courier)
+        yield made
+
+
+async def owner(post: Post, number: str = "1") -> Chat:
+    await post.room.person(number, role=Role.OWNER)
+    return await post.room.chat(place(number), sender(number))
+
+
+async def test_the_end_of_a_task_goes_to_the_owner_where_its_group_is_closed(post: Post) -> None:
+    home = await owner(post)
+    group = await post.room.chat(place("-5", kind=ChatKind.GROUP, title="Team"))
+    post.telegram.script += [Unreachable("kicked")]
+    post.run()
+
+    await post.say(group, "Task finished", key="task:abc:end:1")
+    await post.settled("task:abc:end:1", state="dead")
+    await post.telegram.sent(2)
+
+    letter = post.telegram.letters[-1]
+    assert letter.chat.id == home.id
+    shown = render(letter.card).text
+    assert "Task finished" in shown
+    assert "Team" in shown
+
+
+@pytest.mark.parametrize("key", ["reply:1", "task:abc", "returned:1:x"])
+async def test_nothing_else_is_carried_from_one_chat_to_another(post: Post, key: str) -> None:
+    await owner(post)
+    group = await post.room.chat(place("-5", kind=ChatKind.GROUP, title="Team"))
+    post.telegram.script += [Unreachable("kicked")]
+    post.run()
+
+    await post.say(group, "not for others", key=key)
+    await post.settled(key, state="dead")
+
+    assert await post.room.outbox.queued() == 0
+
+
+async def test_an_owner_who_blocked_the_bot_is_not_told_for_ever(post: Post) -> None:
+    home = await owner(post)
+    post.telegram.script += [Unreachable("blocked")]
+    post.run()
+
+    await post.say(home, "Task finished", key="task:abc:end:1")
+    await post.settled("task:abc:end:1", state="dead")
+
+    assert await post.room.outbox.queued() == 0
