@@ -9,7 +9,7 @@ from typing import Self, TypeAlias
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from storage.dialect import engines, store_trouble
+from storage.dialect import SameFile, engines, store_trouble
 
 Transaction: TypeAlias = AsyncConnection
 
@@ -17,9 +17,10 @@ Transaction: TypeAlias = AsyncConnection
 class Database:
     """One database. Writes take turns; reads see the last commit."""
 
-    def __init__(self, writer: AsyncEngine, reader: AsyncEngine) -> None:
+    def __init__(self, writer: AsyncEngine, reader: AsyncEngine, file: SameFile) -> None:
         self._writer = writer
         self._reader = reader
+        self._file = file
         self._turn = asyncio.Lock()
 
     @classmethod
@@ -29,7 +30,7 @@ class Database:
         stack.push_async_callback(writer.dispose)
         if reader is not writer:
             stack.push_async_callback(reader.dispose)
-        return cls(writer, reader)
+        return cls(writer, reader, SameFile(url))
 
     @property
     def dialect(self) -> str:
@@ -40,8 +41,10 @@ class Database:
     async def write(self) -> AsyncGenerator[Transaction, None]:
         """One transaction at a time. Leaving normally commits, leaving by exception rolls back."""
         with store_trouble():
-            async with self._turn, self._writer.begin() as transaction:
-                yield transaction
+            async with self._turn:
+                self._file.check()
+                async with self._writer.begin() as transaction:
+                    yield transaction
 
     @asynccontextmanager
     async def read(self) -> AsyncGenerator[Transaction, None]:

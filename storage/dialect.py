@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import BigInteger, Dialect, Engine, Integer, Table, create_engine, event, text
@@ -64,6 +65,31 @@ def engines(url: str) -> tuple[AsyncEngine, AsyncEngine]:
     return writer, reader
 
 
+class SameFile:
+    """Proves that a SQLite file is where it was. An open file can be written on long after it
+    was deleted; what is written then is lost without anybody being told."""
+
+    def __init__(self, url: str) -> None:
+        parsed = make_url(url)
+        is_file = parsed.get_backend_name() == "sqlite"
+        self._path = Path(parsed.database or "") if is_file else None
+        self._known = self._identity()
+
+    def check(self) -> None:
+        """Raises StoreUnavailable; nothing else is wrong once the file is back."""
+        if self._identity() != self._known:
+            raise StoreUnavailable(
+                f"{self._path} was moved, deleted or replaced: put it back, or restart Shiftboss"
+            )
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            found = self._path.stat() if self._path else None
+        except OSError:
+            return None
+        return (found.st_dev, found.st_ino) if found else None
+
+
 def insert_or_ignore(bind_name: str, table: Table) -> Insert:
     """An insert that leaves an existing row alone, whichever unique key it meets."""
     if bind_name == "sqlite":
@@ -112,7 +138,10 @@ def _is_about_the_disk(error: DBAPIError) -> bool:
 
 
 def _aiosqlite(url: URL) -> URL:
-    return url.set(drivername="sqlite+aiosqlite")
+    """A file that is there: one that has gone missing must not be made anew, and empty."""
+    path = Path(url.database or "").absolute()
+    query = {**url.query, "mode": "rw", "uri": "true"}
+    return url.set(drivername="sqlite+aiosqlite", database=path.as_uri(), query=query)
 
 
 def _psycopg(url: URL) -> URL:

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from storage.errors import StoreUnavailable
+from storage.marks import Marks
+from tests.fresh_store import fresh_url, open_store
+
+
+async def test_nothing_is_written_into_a_file_that_was_deleted_or_moved(tmp_path: Path) -> None:
+    async with open_store(tmp_path) as db:
+        marks = Marks(db)
+        await marks.put("kept", 1)
+        (tmp_path / "shiftboss.db").rename(tmp_path / "elsewhere.db")
+        with pytest.raises(StoreUnavailable, match="moved, deleted or replaced"):
+            await marks.put("lost", 1)
+        assert not (tmp_path / "shiftboss.db").exists(), "no empty one is made in its place"
+
+        (tmp_path / "elsewhere.db").rename(tmp_path / "shiftboss.db")
+        await marks.put("kept too", 2)
+
+        assert [await marks.get(name) for name in ("kept", "lost", "kept too")] == [1, None, 2]
+
+
+async def test_nothing_is_written_beside_a_file_that_took_its_place(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    fresh_url(other)
+    async with open_store(tmp_path) as db:
+        await Marks(db).put("kept", 1)
+        (other / "shiftboss.db").rename(tmp_path / "shiftboss.db")
+
+        with pytest.raises(StoreUnavailable):
+            await Marks(db).put("lost", 1)
+
+
+async def test_a_store_another_process_holds_is_unavailable_and_then_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.dialect._PRAGMAS", ("PRAGMA busy_timeout=50",))
+    async with open_store(tmp_path) as db:
+        with closing(sqlite3.connect(tmp_path / "shiftboss.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreUnavailable, match="locked"):
+                await Marks(db).put("first", 1)
+        await Marks(db).put("second", 2)
+
+        assert await Marks(db).get("first") is None
+        assert await Marks(db).get("second") == 2
+
+
+async def test_a_full_disk_leaves_what_was_there_and_takes_more_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(sqlite3.connect(fresh_url(tmp_path).removeprefix("sqlite:///"))) as store:
+        (pages,) = store.execute("PRAGMA page_count").fetchone()
+    monkeypatch.setattr("storage.dialect._PRAGMAS", (f"PRAGMA max_page_count={pages + 5}",))
+    async with open_store(tmp_path) as db:
+        await Marks(db).put("small", 1)
+        with pytest.raises(StoreUnavailable, match="full"):
+            await Marks(db).put("large", "x" * 100_000)
+        await Marks(db).put("small too", 2)
+
+        names = ("small", "large", "small too")
+        assert [await Marks(db).get(name) for name in names] == [1, None, 2]
