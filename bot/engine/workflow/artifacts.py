@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
 import shutil
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -11,6 +13,9 @@ from storage.records.tasks import Task, TaskId
 
 MOST_FILES = 5
 MOST_BYTES = 20_000_000
+
+# The name under which tools, too, write a file before it is whole.
+_PART = ".shiftboss-{}.part"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +60,12 @@ class Artifacts:
     def _prepare(self, task: Task) -> Path:
         workspace = Path(task.project_dir) if task.project_dir else self._home / "work" / task.id
         workspace.mkdir(parents=True, exist_ok=True)
+        _sweep(workspace, deep=not task.project_dir)
         for sent, name in zip(task.files, names_in_workspace(task.files), strict=True):
             source = self._home / sent
             target = workspace / name
             if source.is_file() and not target.exists():
-                shutil.copyfile(source, target)
+                _copy_whole(source, target)
         return workspace.resolve()
 
     def _collect(self, task_id: TaskId, workspace: Path, claimed: tuple[str, ...]) -> Collected:
@@ -79,5 +85,26 @@ class Artifacts:
     def _copy(self, task_id: TaskId, workspace: Path, source: Path) -> str:
         target = self._home / "files" / "tasks" / task_id / source.relative_to(workspace)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, target)
+        _copy_whole(source, target)
         return target.relative_to(self._home).as_posix()
+
+
+def _copy_whole(source: Path, target: Path) -> None:
+    """All of it or nothing, whenever the process dies or the disk is full."""
+    part = target.with_name(_PART.format(secrets.token_hex(6)))
+    try:
+        shutil.copyfile(source, part)
+        with part.open("rb") as copied:
+            os.fsync(copied.fileno())
+        part.replace(target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _sweep(workspace: Path, *, deep: bool) -> None:
+    """Drop what a process that died left half-written. A project of the Boss's own may be large:
+    there only its top is looked at."""
+    pattern = _PART.format("*")
+    for part in list(workspace.rglob(pattern) if deep else workspace.glob(pattern)):
+        part.unlink(missing_ok=True)
