@@ -49,11 +49,18 @@ class Masking(logging.Formatter):
         return _SHAPES.sub(MASK, text)
 
 
+class _LogFile(RotatingFileHandler):
+    """The same lines go to standard error: a full disk needs no second complaint for each."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the library's name
+        pass
+
+
 def set_up_logs(level: str, secrets: Iterable[str], folder: Path) -> Masking:
     """Log to standard error and to `shiftboss.log` in the folder."""
     masking = Masking(secrets)
     folder.mkdir(parents=True, exist_ok=True)
-    to_file = RotatingFileHandler(
+    to_file = _LogFile(
         folder / "shiftboss.log", maxBytes=_FILE_BYTES, backupCount=_FILES, encoding="utf-8"
     )
     root = logging.getLogger()

@@ -84,8 +84,8 @@ class LocalDispatcher:
                     )
             except StoreUnavailable as error:
                 log.error("no task can be started: %s", error)  # noqa: TRY400 - no traceback needed
-                asyncio.get_running_loop().call_later(_STORE_REST, self.wake)
-                return
+                await asyncio.sleep(_STORE_REST)
+                continue
             if task is None:
                 return
             self._running[task.id] = asyncio.create_task(self._one(task), name=f"task {task.id}")

@@ -75,7 +75,8 @@ class Reporter:
                     pass
             except StoreUnavailable as error:
                 log.warning("nobody can be told now: %s", error)
-                asyncio.get_running_loop().call_later(_STORE_REST, self.wake)
+                await asyncio.sleep(_STORE_REST)
+                self.wake()
 
     async def tell(self) -> bool:
         """Tell one batch; False if there was nothing to tell."""

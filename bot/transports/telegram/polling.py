@@ -22,6 +22,7 @@ from bot.transports.telegram.errors import reason, seconds
 from bot.transports.telegram.incoming import Arrived, Me, read_update
 from bot.transports.telegram.menu import publish
 from bot.transports.telegram.presses import Presses
+from storage.errors import StoreUnavailable
 from storage.records.people import Channel
 
 ALLOWED = ("message", "edited_message", "callback_query", "my_chat_member")
@@ -170,10 +171,11 @@ class Poller:
         while True:
             try:
                 await self.intake.accept(arrived.incoming, dedupe=arrived.dedupe)
-            except Exception:
+            except Exception as error:
                 # The store may fail in any way (a full disk, a locked file); the message is
                 # still safe with Telegram, so wait here rather than go on.
-                log.exception("A message from Telegram could not be stored")
+                known = isinstance(error, StoreUnavailable)
+                log.warning("A message waits with Telegram: %s", error, exc_info=not known)
                 self._say("store")
                 await self.sleep(_wait(self.pace.store, attempt))
                 attempt += 1
