@@ -23,6 +23,7 @@ _KINDS = {
     ChatType.GROUP: ChatKind.GROUP,
     ChatType.SUPERGROUP: ChatKind.GROUP,
 }
+_UNREAD = ("sticker", "venue", "location", "contact", "poll", "dice", "story", "game")
 _INSIDE = {ChatMemberStatus.MEMBER, ChatMemberStatus.ADMINISTRATOR, ChatMemberStatus.RESTRICTED}
 
 
@@ -57,7 +58,8 @@ def read_update(update: Update, me: Me) -> Arrived | None:
 def read_message(message: Message, me: Me, *, edited: bool = False) -> Arrived | None:
     place = read_place(message.chat, thread_of(message))
     attachments = tuple(_attachments(message))
-    text = message.text or message.caption or ""
+    # A live location is "edited" every few seconds: those are not worth a word.
+    text = message.text or message.caption or ("" if edited else _kind_of(message))
     if place is None or message.from_user is None or not (text or attachments):
         return None
     incoming = MessageIn(
@@ -76,6 +78,11 @@ def read_message(message: Message, me: Me, *, edited: bool = False) -> Arrived |
         dedupe += f":e{int(message.edit_date.timestamp())}"
     album = f"{message.chat.id}:{message.media_group_id}" if message.media_group_id else ""
     return Arrived(incoming=incoming, dedupe=dedupe, album="" if edited else album)
+
+
+def _kind_of(message: Message) -> str:
+    """What cannot be read is named by its kind."""
+    return next((f"[{kind}]" for kind in _UNREAD if getattr(message, kind, None)), "")
 
 
 def read_place(chat: Chat, thread: str) -> Place | None:

@@ -54,6 +54,18 @@ async def test_an_edit_is_marked_and_has_a_key_of_its_own(
     assert intake.keys[1] == f"7:{sent.id}:e{int(sent.history[-1].at)}"
 
 
+async def test_what_cannot_be_read_is_named_by_its_kind(
+    tg: TelegramEmulator, intake: FakeIntake, ada: User, chat: Chat
+) -> None:
+    place = {"latitude": 1.0, "longitude": 2.0}
+    base = {"message_id": 900, "from": ada.as_json(), "chat": chat.as_json(), "date": 1}
+    tg.world.updates.put("message", {**base, "location": place})
+    tg.world.updates.put("edited_message", {**base, "edit_date": 2, "location": place})
+    await ada.says(chat, "done")
+
+    assert [(await intake.message(n)).text for n in (1, 2)] == ["[location]", "done"]
+
+
 async def test_a_reply_names_what_it_answers(intake: FakeIntake, ada: User, chat: Chat) -> None:
     first = await ada.says(chat, "one")
     await ada.says(chat, "two", reply_to=first)
