@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
@@ -41,10 +42,18 @@ def _zone(name: str) -> str:
     return name
 
 
+_ACCOUNTS = {
+    Channel.TELEGRAM.value: re.compile(r"[1-9][0-9]*"),
+    Channel.FEISHU.value: re.compile(r"ou_\w+"),
+}
+
+
 def _owners(text: str) -> str:
     for each in filter(None, (part.strip() for part in text.split(","))):
-        channel, _, external_id = each.partition(":")
-        if channel not in {Channel.TELEGRAM, Channel.FEISHU} or not external_id.strip():
+        channel, _, external_id = (part.strip() for part in each.partition(":"))
+        # A user name would match nobody, and nobody would say so.
+        form = _ACCOUNTS.get(channel)
+        if form is None or not form.fullmatch(external_id):
             raise ValueError(f"{each!r} is not of the form telegram:123 or feishu:ou_x")
     return text
 
@@ -135,7 +144,7 @@ class Settings(BaseSettings):
     @property
     def owner_ids(self) -> tuple[tuple[Channel, str], ...]:
         pairs = (each.strip().partition(":") for each in self.owners.split(",") if each.strip())
-        return tuple((Channel(channel), external_id.strip()) for channel, _, external_id in pairs)
+        return tuple((Channel(channel.strip()), who.strip()) for channel, _, who in pairs)
 
     @property
     def zone(self) -> ZoneInfo:
