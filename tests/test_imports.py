@@ -1,0 +1,152 @@
+"""What the program loads before it needs it: memory and seconds that everybody pays for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.emulators.feishu.server import FeishuEmulator
+from tests.emulators.models.emulator import Models
+from tests.emulators.telegram.emulator import TelegramEmulator
+
+OURS = frozenset({"bot", "cards", "handlers", "storage"})
+HELP = OURS | {"annotated_doc", "click", "shellingham", "typer"}
+RUN = HELP | {
+    "aiosqlite",
+    "annotated_types",
+    "anyio",
+    "cython_runtime",
+    "dotenv",
+    "greenlet",
+    "h11",
+    "httptools",
+    "idna",
+    "jinja2",
+    "markdown_it",
+    "markupsafe",
+    "mdurl",
+    "pydantic",
+    "pydantic_core",
+    "pydantic_settings",
+    "python_multipart",
+    "sniffio",
+    "sqlalchemy",
+    "starlette",
+    "typing_extensions",
+    "typing_inspection",
+    "uvicorn",
+    "uvloop",
+    "websockets",
+    "yaml",
+}
+ONCE = {"alembic", "mako", "pygments"}
+"""To make the database, and not at later starts."""
+
+HTTPX = {"certifi", "httpcore", "httpx", "pygments", "rich"}
+"""The last two for the library's own command line, which it loads where they are installed."""
+
+TELEGRAM = HTTPX | {"telegram", "telegramify_markdown"}
+FEISHU = HTTPX | {"google", "lark_oapi"}
+MODELS = {"anthropic", "openai", "pydantic_ai", "genai_prices", "httpx2", "numpy", "opentelemetry"}
+
+_PROBE = """
+import atexit, json, os, sys
+def tell():
+    with open(os.environ["LOADED"], "w") as file:
+        json.dump(sorted({name.partition(".")[0] for name in sys.modules}), file)
+atexit.register(tell)
+from bot.__main__ import main
+main()
+"""
+
+
+async def loaded(home: Path, *command: str, **settings: str) -> frozenset[str]:
+    """What a life of the program has loaded, the standard library aside. `run` is stopped as
+    soon as it is ready."""
+    note = home.parent / f"{home.name}.loaded"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        _PROBE,
+        *command,
+        cwd=home.parent,
+        env=environment(home, note, settings),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    assert process.stdout is not None
+    printed = b""
+    async with asyncio.timeout(60):
+        async for line in process.stdout:
+            printed += line
+            if b"is ready" in line:
+                process.terminate()
+        assert await process.wait() == 0, printed.decode()
+    names = frozenset(json.loads(note.read_text()))
+    return frozenset(n for n in names - sys.stdlib_module_names if not n.startswith("_"))
+
+
+def environment(home: Path, note: Path, settings: Mapping[str, str]) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    paths = {"SHIFTBOSS_HOME": str(home), "LOADED": str(note)}
+    return {**kept, **paths, "SHIFTBOSS_WEB_PORT": "0", "PYTHONUNBUFFERED": "1", **settings}
+
+
+@pytest.fixture(scope="module")
+def used_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home in which the program has run before."""
+    home = tmp_path_factory.mktemp("data") / "home"
+    first = asyncio.run(loaded(home, "run"))
+    assert first <= RUN | ONCE, sorted(first - RUN - ONCE)
+    return home
+
+
+async def test_help_loads_next_to_nothing(tmp_path: Path) -> None:
+    found = await loaded(tmp_path / "home", "--help")
+
+    assert found <= HELP, sorted(found - HELP)
+
+
+async def test_a_start_with_nothing_configured_loads_no_platform_and_no_model(
+    used_home: Path,
+) -> None:
+    found = await loaded(used_home, "run")
+
+    assert found <= RUN, sorted(found - RUN)
+
+
+async def test_a_model_is_not_loaded_before_it_is_asked(used_home: Path) -> None:
+    async with Models() as models:
+        found = await loaded(
+            used_home, "run", ANTHROPIC_API_KEY=models.key, ANTHROPIC_BASE_URL=models.url
+        )
+
+    assert found <= RUN, sorted(found - RUN)
+
+
+async def test_each_platform_loads_its_own_library_only(used_home: Path) -> None:
+    async with TelegramEmulator() as telegram:
+        with_telegram = await loaded(
+            used_home,
+            "run",
+            TELEGRAM_BOT_TOKEN=telegram.token,
+            TELEGRAM_BASE_URL=telegram.base_url,
+        )
+    async with FeishuEmulator() as feishu:
+        with_feishu = await loaded(
+            used_home,
+            "run",
+            FEISHU_APP_ID=feishu.app_id,
+            FEISHU_APP_SECRET=feishu.app_secret,
+            FEISHU_DOMAIN=feishu.domain,
+        )
+
+    assert with_telegram <= RUN | TELEGRAM, sorted(with_telegram - RUN - TELEGRAM)
+    assert with_feishu <= RUN | FEISHU, sorted(with_feishu - RUN - FEISHU)
+    assert not (MODELS | {"alembic"}) & (with_telegram | with_feishu)
