@@ -1,0 +1,369 @@
+"""The first journey in the web chat: the real program, and Chromium in front of it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Locator, Page, expect
+
+from tests.browsing import Visitor, chromium, needs_chromium, new_visitor
+from tests.journeys.program import Program, program
+
+HAIKU = "write a haiku about queues and save it to haiku.md"
+OFFLINE = "Offline backend: no model is connected"
+# What Latin letters a Chinese reader meets on purpose: names, settings, files, commands.
+KNOWN = re.compile(
+    r"Shiftboss|offline|Tokens|MB|ID|English|[\w-]+\.md|/(?:run|help)|SHIFTBOSS_LANGUAGE"
+    r"|(?:ANTHROPIC|OPENAI)_[A-Z_]+|\b[23456789a-z]{6}\b"
+)
+
+# One browser for all: starting it takes longer than most of what is done in it.
+pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncGenerator[Browser, None]:
+    async with chromium() as browser:
+        yield browser
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def shiftboss(tmp_path: Path) -> AsyncGenerator[Program, None]:
+    async with program(tmp_path / "home") as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def boss(browser: Browser, shiftboss: Program) -> AsyncGenerator[Visitor, None]:
+    visitor = await new_visitor(browser)
+    await visitor.open(shiftboss.address)
+    yield visitor
+    await visitor.context.close()
+    assert visitor.complaints == []
+
+
+async def ended(boss: Visitor, title: str = "", count: int = 1) -> Locator:
+    """The message that tells of an end."""
+    ending = boss.told("Task finished").filter(has_text=title)
+    await expect(ending).to_have_count(count, timeout=20_000)
+    return ending
+
+
+async def live_card(boss: Visitor, title: str) -> Locator:
+    """The card of a task, to be found again by its id whatever becomes of it."""
+    card = boss.page.locator(".told", has=boss.page.locator(".card-title", has_text=title))
+    await expect(card).to_have_count(1)
+    return boss.page.locator(f"#{await card.get_attribute('id')}")
+
+
+async def downloaded(page: Page, link: Locator) -> str:
+    async with page.expect_download() as waiting:
+        await link.click()
+    return (await (await waiting.value).path()).read_text()
+
+
+async def test_the_first_minute(boss: Visitor, tmp_path: Path) -> None:
+    await expect(boss.told("No model is connected yet")).to_have_count(1)
+    await boss.shoot("first-visit", tmp_path)
+    await boss.page.get_by_role("button", name=f"/run {HAIKU}").click()
+    await expect(boss.box).to_have_value(f"/run {HAIKU}")
+    await boss.page.keyboard.press("Enter")
+
+    ending = await ended(boss)
+    card = await live_card(boss, HAIKU)
+    await expect(card.locator("progress")).to_have_attribute("value", "100")
+    await expect(card.locator('.steps [data-state="done"]')).to_have_text(
+        [re.compile("write a haiku about queues"), re.compile("save it to haiku.md")]
+    )
+    haiku = await downloaded(boss.page, ending.locator("a.file"))
+    assert haiku.startswith("# queues\n")
+    assert len(haiku.split("\n\n")[1].strip().splitlines()) == 3
+    await expect(boss.page.locator(".told")).to_have_count(3)
+    await boss.shoot("finished", tmp_path)
+
+
+async def test_steps_tick_on_one_card_that_pauses_resumes_and_stops(
+    boss: Visitor, tmp_path: Path
+) -> None:
+    await boss.say('/run wait 3 seconds, then write "hello" to a.txt, then wait 10 minutes')
+    card = await live_card(boss, "wait 3 seconds")
+    steps = card.locator(".steps li")
+    await expect(card.locator('.steps [data-state="running"] .step')).to_have_text("wait 3 seconds")
+    await card.get_by_role("button", name="Pause").click()
+    await expect(card).to_contain_text("Pauses as soon as the step under way is finished")
+    await boss.shoot("pausing", tmp_path)
+    await expect(card).to_contain_text("Finished steps are kept")
+    await expect(steps.nth(1)).to_have_attribute("data-state", "pending")
+
+    await card.get_by_role("button", name="Resume").click()
+    await expect(steps.nth(1)).to_have_attribute("data-state", "done")
+    await expect(steps.nth(2)).to_have_attribute("data-state", "running")
+    await expect(card.locator("progress")).to_have_attribute("value", "66")
+
+    question = boss.page.get_by_role("dialog")
+    await card.get_by_role("button", name="Stop").click()
+    await expect(question).to_contain_text("What is finished is kept")
+    await boss.shoot("stop", tmp_path)
+    await question.get_by_role("button", name="Cancel").click()
+    await expect(steps.nth(2)).to_have_attribute("data-state", "running")
+    await card.get_by_role("button", name="Stop").click()
+    await question.get_by_role("button", name="Stop").click()
+    await expect(card).to_contain_text("Retry takes it up again")
+    await expect(card.get_by_role("button", name="Retry")).to_be_visible()
+    await expect(boss.page.locator(".told")).to_have_count(2)
+
+
+async def test_plain_words_are_proposed_and_started_once_however_often_it_is_pressed(
+    boss: Visitor,
+) -> None:
+    other = Visitor(await boss.context.new_page())
+    await other.open(boss.page.url)
+    await boss.say(HAIKU.capitalize())
+    proposal = boss.told("Shall I make this a task?")
+    await expect(other.told("Shall I make this a task?")).to_have_count(1)
+    start = proposal.get_by_role("button", name="Start", exact=False).first
+    token = await start.get_attribute("data-token")
+    assert not await boss.told("Task finished").count()
+
+    theirs = other.page.locator(f'[data-token="{token}"]').first
+    twice = "button => { button.click(); button.click(); }"
+    await asyncio.gather(start.evaluate(twice), theirs.evaluate(twice))
+    await ended(boss)
+    await boss.page.reload()
+    await boss.online()
+    await expect(boss.told("🚀 Started")).to_have_count(1)
+    toast = await boss.page.evaluate(_PRESS, {"token": token, "card": "card-2"})
+    assert "before" in toast["text"]
+    assert toast["good"] is False
+
+    await boss.say("/list")
+    await expect(boss.told("Tasks (1)")).to_have_count(1)
+    await expect(other.told("Tasks (1)")).to_have_count(1)
+    await expect(boss.told("Task finished")).to_have_count(1)
+    assert other.complaints == []
+
+
+async def test_without_a_model_it_says_so_each_time_and_never_pretends(
+    boss: Visitor, tmp_path: Path
+) -> None:
+    for number, text in enumerate(("Hello", "what is the capital of France?", "/frobnicate"), 1):
+        await boss.say(text)
+        await expect(boss.told(OFFLINE)).to_have_count(number)
+    await expect(boss.told("Paris")).to_have_count(0)
+    await expect(boss.told("/help lists what I understand")).to_have_count(2)
+
+    await boss.say('/run write "a" to a.txt, then prove the Riemann hypothesis')
+    stuck = boss.told("Task is stuck")
+    await expect(stuck).to_have_count(1)
+    card = await live_card(boss, "prove the Riemann hypothesis")
+    for told in (card, stuck):
+        await expect(told).to_contain_text("I cannot do this without a model")
+        await expect(told).to_contain_text("press Resume")
+        assert (await told.inner_text()).count(OFFLINE) == 1
+    await expect(card.locator('.steps [data-state="failed"]')).to_contain_text("prove")
+    await expect(card.get_by_role("button", name="Resume")).to_be_visible()
+    await boss.shoot("stuck", tmp_path)
+
+
+async def test_a_kill_loses_neither_the_task_nor_what_was_half_typed(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    boss = await new_visitor(browser)
+    async with program(tmp_path / "home", SHIFTBOSS_WEB_PORT=str(port)) as shiftboss:
+        await boss.open(shiftboss.address)
+        await boss.say('/run write "one" to 1.txt, then wait 2 seconds, then write "two" to 2.txt')
+        card = await live_card(boss, "1.txt")
+        await expect(card.locator('.steps [data-state="running"]')).to_contain_text("wait")
+        await boss.box.fill("half typed")
+        await shiftboss.kill()
+        await expect(boss.page.locator("#status")).to_have_attribute("data-state", "reconnecting")
+        await boss.box.fill("/list")
+        await boss.page.keyboard.press("Enter")
+        await expect(boss.page.locator(".unsent")).to_contain_text("when the connection is back")
+        await boss.box.fill("half typed")
+
+        await shiftboss.start()
+        await boss.online()
+        await ended(boss)
+        await expect(boss.box).to_have_value("half typed")
+        await expect(card.locator('.steps [data-state="done"]')).to_have_count(3)
+        await expect(boss.told("Tasks (1)")).to_have_count(1)
+        await expect(boss.page.locator(".said")).to_have_count(2)
+        told = await boss.page.locator(".told").evaluate_all("nodes => nodes.map(n => n.id)")
+        await boss.page.reload()
+        await boss.online()
+        await expect(boss.box).to_have_value("half typed")
+        await expect(boss.page.locator(".told")).to_have_count(4)
+        assert await boss.page.locator(".told").evaluate_all("nodes => nodes.map(n => n.id)") == (
+            told
+        )
+        await boss.say(f"/logs {await card.locator('.note code').inner_text()}")
+        log = boss.told("📜 Log").locator("pre")
+        await expect(log).to_contain_text("completed")
+        assert (await log.inner_text()).count('step started write "one"') == 1
+
+
+async def test_files_and_pictures_go_in(boss: Visitor, tmp_path: Path) -> None:
+    picture = await boss.page.screenshot()
+    picked = [
+        {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"one two three"},
+        {"name": "screen.png", "mimeType": "image/png", "buffer": picture},
+    ]
+    await boss.page.locator("#picker").set_input_files(picked)  # type: ignore[arg-type]  # FilePayload is a plain dict
+    await expect(boss.page.locator('#files [data-done="true"]')).to_have_count(2)
+    await boss.say("/run count the words in notes.txt and save it to count.md, then list the files")
+
+    said = boss.page.locator(".said")
+    await expect(said.locator("a.file")).to_contain_text("notes.txt")
+    shown = said.locator("img")
+    await expect(shown).to_have_js_property("complete", value=True)
+    assert await shown.evaluate("image => image.naturalWidth") == 1000
+    ending = await ended(boss)
+    await expect(ending).to_contain_text("screen.png")
+    assert "3" in await downloaded(boss.page, ending.locator("a.file", has_text="count.md"))
+    await boss.shoot("files", tmp_path)
+
+
+async def test_a_chinese_user_reads_chinese_everywhere(
+    browser: Browser, shiftboss: Program, tmp_path: Path
+) -> None:
+    boss = await new_visitor(browser, locale="zh-CN")
+    await boss.open(shiftboss.address)
+    await expect(boss.told("还没有接入模型")).to_have_count(1)
+    await boss.say("写一首关于排队的俳句并保存到 haiku.md")
+    await boss.told("要建成任务吗").get_by_role("button", name="开始").click()
+    ending = boss.told("任务完成")
+    await expect(ending).to_have_count(1)
+    assert "前门打开了" in await downloaded(boss.page, ending.locator("a.file"))
+    titles = {
+        "/帮助": "指令帮助",
+        "/列表": "任务列表 (1)",
+        "/状态": "系统状态",
+        "/费用": "费用",
+        "/模型": "模型",
+        "/运行": "新任务",
+        "/语言": "还差一点信息",
+        "/查看 不存在": "没有",
+        "你好": "离线后端",
+    }
+    for number, (text, title) in enumerate(titles.items(), 5):
+        await boss.say(text)
+        await expect(boss.page.locator(".told")).to_have_count(number)
+        await expect(boss.page.locator(".told").last).to_contain_text(title)
+    await boss.say("/run 等待 1 秒，然后列出文件夹，然后证明黎曼猜想")
+    await expect(boss.told("任务阻塞")).to_have_count(1)
+    await boss.shoot("chinese", tmp_path)
+    assert await _foreign_words(boss.page) == []
+    assert boss.complaints == []
+
+
+async def test_commands_page_in_place_and_change_the_language_of_everything(
+    boss: Visitor, tmp_path: Path
+) -> None:
+    for number in range(1, 7):
+        await boss.say(f'/run write "{number}" to {number}.txt')
+    await ended(boss, count=6)
+    await boss.say("/list")
+    page = boss.told("Tasks (6)")
+    await expect(page).to_contain_text("Page 1 of 2")
+    await boss.shoot("list", tmp_path)
+    await page.get_by_role("button", name="Next").click()
+    await expect(page).to_contain_text("Page 2 of 2")
+    await expect(page.locator("li")).to_have_count(1)
+    await page.get_by_role("button", name="Previous").click()
+    await expect(page).to_contain_text("Page 1 of 2")
+    await expect(page).to_have_count(1)
+
+    task_id = await page.locator("code").first.inner_text()
+    for text, expected in (
+        (f"/get {task_id[:4]}", "📌"),
+        (f"/logs {task_id[:4]}", "step done"),
+        ("/status", "✅ Completed 6"),
+        ("/cost", "This month by model"),
+        ("/help", "/priority id urgent|important|normal"),
+    ):
+        await boss.say(text)
+        await expect(boss.page.locator(".told").last).to_contain_text(expected)
+    await boss.say("/model")
+    model = boss.told("Choose a model")
+    await model.get_by_role("button", name="offline").click()
+    await expect(model).to_contain_text("From now on this chat uses: offline")
+    await boss.shoot("commands", tmp_path)
+
+    await boss.box.fill("/language zh")
+    await boss.page.keyboard.press("Enter")
+    await expect(boss.page.locator("html")).to_have_attribute("lang", "zh")
+    await expect(boss.told("从现在起我用中文给你写")).to_have_count(1)
+
+
+async def test_hostile_and_huge_text_is_taken_calmly(boss: Visitor, tmp_path: Path) -> None:
+    await boss.say("x" * 100_000)
+    await expect(boss.told(OFFLINE)).to_have_count(1)
+    await boss.box.evaluate("(box, text) => { box.value = text; }", "a\x01b\x07c\ud800d\u202ee")
+    await boss.page.keyboard.press("Enter")
+    await expect(boss.told(OFFLINE)).to_have_count(2)
+    await expect(boss.page.locator(".bubble").last).to_have_text("abc\ufffdd\u202ee")
+
+    await boss.say('/run write "<b>x</b>" to \u202eabc.txt')
+    await expect(boss.told("Task is stuck").or_(boss.told("Task finished"))).to_have_count(1)
+    titles = await boss.page.locator(".card-title, .prose strong").all_inner_texts()
+    assert not [title for title in titles if "\u202e" in title]
+    assert await boss.page.locator("#items b").count() == 0
+    await boss.page.reload()
+    await boss.online()
+    await expect(boss.page.locator(".bubble")).to_have_count(3)
+    wider = await boss.page.locator("#scroll").evaluate(
+        "node => node.scrollWidth > node.clientWidth"
+    )
+    assert not wider
+    await boss.shoot("hostile", tmp_path)
+
+
+async def test_a_wrong_key_opens_nothing_and_the_page_says_where_the_right_one_is(
+    browser: Browser, shiftboss: Program, tmp_path: Path
+) -> None:
+    stranger = await new_visitor(browser)
+    base, _, token = shiftboss.address.partition("?token=")
+    await stranger.page.goto(f"{base}?token=wrong")
+    await expect(stranger.page.locator("h1")).to_have_text("This page needs its key")
+    await expect(stranger.page.locator(".wrong")).to_contain_text("shiftboss run")
+    await stranger.shoot("denied", tmp_path)
+    await stranger.page.get_by_label("Token").fill(token)
+    await stranger.page.get_by_role("button", name="Open").click()
+    await stranger.online()
+
+
+_PRESS = """({token, card}) => new Promise((resolve) => {
+    const socket = new WebSocket(`ws://${location.host}/ws`);
+    socket.onopen = () => socket.send(
+        JSON.stringify({type: "press", id: "replayed-1", card, token, value: "", form: {}}));
+    socket.onmessage = (event) => {
+        const frame = JSON.parse(event.data);
+        if (frame.type === "toast") { socket.close(); resolve(frame); }
+    };
+})"""
+
+
+async def _foreign_words(page: Page) -> list[str]:
+    """Latin words on the page that are neither the user's, nor code, nor known names."""
+    texts = await page.evaluate(
+        """() => {
+            const copy = document.body.cloneNode(true);
+            copy.querySelectorAll("code, pre, script, .said, .file, option[value='']")
+                .forEach((node) => node.remove());
+            return [...copy.querySelectorAll("*")].flatMap((node) => [
+                ...[...node.childNodes].filter((child) => child.nodeType === 3)
+                    .map((child) => child.textContent),
+                node.ariaLabel ?? "", node.title ?? "", node.placeholder ?? ""]);
+        }"""
+    )
+    return re.findall(r"[A-Za-z]{2,}", KNOWN.sub("", "\n".join(texts)))
