@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from benchmarks import idle_memory, reply_overhead, start_up
+from benchmarks import idle_memory, kills, reply_overhead, start_up
 
 ALL = {
     "start_up": start_up.measure,
     "idle_memory": idle_memory.measure,
     "reply_overhead": reply_overhead.measure,
+    "kills": kills.measure,
 }
 
 

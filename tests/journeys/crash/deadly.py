@@ -1,0 +1,152 @@
+"""`shiftboss` with a death foreseen: run as a file, it starts the real program, unchanged on
+disk, and dies by SIGKILL at one exact point of its life.
+
+DEADLY_POINT is `KIND:WHEN:N`: before or after the N-th `commit`, platform `call` or migration
+`statement` of this process, or the N-th with a label: `boundary.settle` (the function that opened
+the transaction), `sendMessage` (the method called). DEADLY_WITNESS is a file to which every point
+passed is appended; it is written past all buffers, and so survives the death of the writer.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+_UNCOUNTED = ("getUpdates", "getMe", "deleteWebhook", "setMyCommands", "setChatMenuButton")
+_PASSED_THROUGH = ("contextlib.py", "deadly.py")
+# Wrappers around the door of the store: whose errand it is, their callers tell.
+_DOORS = ("_write",)
+
+
+class Fate:
+    """Counts the points passed and dies at the one that is written."""
+
+    def __init__(self, point: str, witness: str) -> None:
+        self._point = point
+        self._witness = os.open(witness, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._passed: Counter[str] = Counter()
+
+    def begin(self, kind: str, label: str) -> Sequence[str]:
+        """Something is about to happen; its two names, by kind and by label."""
+        names = []
+        for name in (kind, label):
+            self._passed[name] += 1
+            names.append(f"{name}:{self._passed[name]}")
+        self.note(f"{kind} {self._passed[kind]} {label}")
+        return names
+
+    def meet(self, when: str, names: Sequence[str]) -> None:
+        for name in names:
+            which, _, number = name.rpartition(":")
+            if f"{which}:{when}:{number}" == self._point:
+                self.note(f"died {self._point}")
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def note(self, line: str) -> None:
+        os.write(self._witness, f"{line}\n".encode())
+
+
+def arm_commits(fate: Fate) -> None:
+    from storage.db import Database
+
+    written = Database.write
+
+    @asynccontextmanager
+    async def write(self: Database) -> AsyncGenerator[Any, None]:
+        label = _caller(sys._getframe())
+        async with written(self) as transaction:
+            yield transaction
+            names = fate.begin("commit", label)
+            fate.meet("before", names)
+        fate.meet("after", names)
+
+    Database.write = write  # type: ignore[method-assign]  # the point of this file
+
+
+def arm_statements(fate: Fate) -> None:
+    """Only the migration uses a synchronous connection of its own."""
+    from sqlalchemy import Engine, event
+
+    def before(connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        if connection.dialect.driver == "pysqlite":
+            fate.meet("before", fate.begin("statement", " ".join(statement.split())[:60]))
+
+    event.listen(Engine, "before_cursor_execute", before)
+
+
+def arm_calls(fate: Fate) -> None:
+    from telegram.request import HTTPXRequest
+
+    asked = HTTPXRequest.do_request
+
+    async def do_request(self: HTTPXRequest, url: str, *args: Any, **kwargs: Any) -> Any:
+        method = "file" if "/file/" in url else url.rpartition("/")[2]
+        if method in _UNCOUNTED:
+            return await asked(self, url, *args, **kwargs)
+        names = fate.begin("call", method)
+        fate.meet("before", names)
+        answer = await asked(self, url, *args, **kwargs)
+        fate.meet("after", names)
+        return answer
+
+    HTTPXRequest.do_request = do_request  # type: ignore[method-assign]  # as above
+
+
+def arm_steps(fate: Fate) -> None:
+    """Nothing dies here; what the worker was really asked to do is written down."""
+    from bot.engine.agent.desk import Desk
+
+    asked = Desk.ask
+
+    async def ask(self: Desk, ask: Any, *args: Any, **kwargs: Any) -> Any:
+        title = ask.facts.get("step", {}).get("title", "")
+        fate.note(f"asked {ask.purpose} {ask.account.task or '-'} {title}")
+        return await asked(self, ask, *args, **kwargs)
+
+    Desk.ask = ask  # type: ignore[method-assign]  # as above
+
+
+def make_haste() -> None:
+    """No platform counts here: a telling shall take seconds, and be dense with points."""
+    from bot.transports.pacing import PACES, ChannelPace
+
+    assert isinstance(PACES, dict)
+    for channel in PACES:
+        PACES[channel] = ChannelPace()
+
+
+def _caller(frame: FrameType | None) -> str:
+    """`file.function` of whoever opened the transaction."""
+    while frame is not None and (
+        frame.f_code.co_filename.endswith(_PASSED_THROUGH) or frame.f_code.co_name in _DOORS
+    ):
+        frame = frame.f_back
+    if frame is None:
+        return "?"
+    return f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_name}"
+
+
+def main() -> None:
+    # The folder of this file is no place to import from.
+    sys.path.pop(0)
+    fate = Fate(os.environ.get("DEADLY_POINT", ""), os.environ["DEADLY_WITNESS"])
+    arm_statements(fate)
+    arm_commits(fate)
+    arm_steps(fate)
+    make_haste()
+    if os.environ.get("TELEGRAM_BOT_TOKEN"):
+        arm_calls(fate)
+    from bot.__main__ import main as shiftboss
+
+    shiftboss()
+
+
+if __name__ == "__main__":
+    main()
