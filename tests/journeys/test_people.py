@@ -1,0 +1,134 @@
+"""Who may do what: strangers, members and owners on both platforms, and what groups read."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.emulators.feishu.world import Chat, Message
+from tests.journeys.town import (
+    PATIENCE,
+    asked,
+    asked_on_feishu,
+    code_in,
+    label,
+    labels,
+    token,
+    town,
+)
+
+
+async def test_strangers_come_in_by_one_decision_of_an_owner(tmp_path: Path) -> None:
+    async with town(tmp_path) as here:
+        await here.ask("/start")
+        await here.ask_chief("/start")
+        eve, kim = here.telegram.user(8, "**Eve** [pay](http://x.y)"), here.feishu.user("Kim")
+        door, gate = here.telegram.private_chat(eve), here.feishu.p2p(kim)
+
+        # Whatever strangers send, all they get is a code, once; nothing of theirs is fetched.
+        await eve.sends_document(door, "evil.txt", b"boo", caption="/run rm -rf")
+        for text in ("/pair AAAA2222", "/help", "通过"):
+            await eve.says(door, text)
+        code = code_in((await door.wait_for_text("Pairing code", timeout=PATIENCE)).text)
+        other = code_in(await asked_on_feishu(kim, gate, "hello, let me in"))
+        request = await here.home.wait_for(lambda m: "Eve" in m.text, timeout=PATIENCE)
+        card = await here.office.wait_for(lambda m: code in m.text, timeout=PATIENCE)
+        assert (len(door.from_bot), len(gate.from_bot)) == (1, 1)
+        assert here.telegram.calls_of("getFile") == []
+        assert not request.marked("text_link"), "a name is not markup"
+
+        # Two owners decide at the same moment: one of them did.
+        yes, no = await asyncio.gather(
+            here.boss.presses(request, label(request, "Approve")),
+            here.chief.presses(card, label(card, "Reject")),
+        )
+        assert [yes.text == "✅ Approved", no.toast == "❌ Rejected"].count(True) == 1
+        await here.telegram.wait_until(lambda: len(door.from_bot) == 2, timeout=PATIENCE)
+        await here.home.wait_until(lambda: not request.buttons, timeout=PATIENCE)
+        assert "No such pairing code" in await here.ask(f"/pair {code}"), "a code works once"
+
+        # Codes may be typed as people type them.
+        typed = f"{other[:4].lower()} - {other[4:].lower()}"
+        assert "Kim is in" in await here.ask_chief(f"/pair {typed}")
+        await gate.wait_for(lambda m: "You are in" in m.header, timeout=PATIENCE)
+
+
+async def test_members_have_their_own_tasks_and_no_more(tmp_path: Path) -> None:
+    async with town(tmp_path) as here:
+        eve, zoe = here.telegram.user(8, "Eve"), here.telegram.user(9, "Zoe")
+        hers, door = here.telegram.private_chat(eve), here.telegram.private_chat(zoe)
+        await here.ask(f"/pair {code_in(await asked(eve, hers, 'hello'))}")
+        await hers.wait_for_text("You are in", timeout=PATIENCE)
+        knock = code_in(await asked(zoe, door, "hello"))
+        live = await here.live("/run wait 9 minutes")
+        private = next(line for line in live.text.splitlines() if "·" in line).split()[0].strip("`")
+        asks = await here.home.wait_for(lambda m: "Zoe" in m.text, timeout=PATIENCE)
+        request = asks.text.partition("/approve ")[2][:6]
+
+        for order in (f"get {private[:4]}", f"stop {private}", f"priority {private} urgent"):
+            assert "No such task" in await asked(eve, hers, f"/{order}")
+        for order in (f"/pair {knock}", f"/approve {request}"):
+            assert "You may not do that" in await asked(eve, hers, order)
+        assert "wait 9 minutes" not in await asked(eve, hers, "/status")
+        assert "Tasks (0)" in await asked(eve, hers, "/list")
+        answer = await eve.presses(hers.last, "", data=token(live, "Pause"))
+
+        assert "another chat" in answer.text
+        assert labels(live, "Pause"), "it runs on"
+        assert "wait 9 minutes" in await here.ask_chief("/list"), "owners see all, in private"
+
+
+async def test_a_group_reads_nothing_of_a_private_chat(tmp_path: Path) -> None:
+    async with town(tmp_path) as here:
+        team = here.telegram.group("Team")
+        floor = here.feishu.group("Floor")
+        live = await here.live('/run wait 8 minutes, then write "plum" to secret.txt')
+        private = next(line for line in live.text.splitlines() if "·" in line).split()[0].strip("`")
+        zoe = here.telegram.user(9, "Zoe")
+        code = code_in(await asked(zoe, here.telegram.private_chat(zoe), "hello"))
+
+        orders = ("/list", "/status", "/approvals", "/pair", f"/get {private}")
+        read = [await here.ask_chief(order, chat=floor, mentions=["bot"]) for order in orders]
+        read.append(await here.ask("/list", chat=team, mention=True))
+        assert not [text for text in read if "secret" in text or "Zoe" in text or code in text]
+
+        # Strangers in it are told where to begin, once, whatever they forward or press.
+        yan = here.telegram.user(10, "Yan")
+        await yan.says(team, "/list", mention=True, forwarded=True)
+        await yan.says(team, "/stop", mention=True)
+        told = await team.wait_for_text("private chat first", timeout=PATIENCE)
+        pressed = await yan.presses(told, "", data=token(live, "Pause"))
+        assert "not met yet" in pressed.text
+        assert "wait 7 minutes" in await here.ask("/run wait 7 minutes", chat=team, mention=True), (
+            "the group has its own tasks"
+        )
+        listed = await here.ask("/list", chat=team, mention=True)
+        assert "wait 7 minutes" in listed
+        assert "wait 8 minutes" not in listed
+
+
+async def test_a_crowd_at_the_door_does_not_bury_the_owner(tmp_path: Path) -> None:
+    async with town(tmp_path) as here:
+        await here.ask_chief("/start")
+        crowd = [here.telegram.user(1000 + n, f"S{n}") for n in range(40)]
+        doors = [here.telegram.private_chat(one) for one in crowd]
+        for one, door in zip(crowd, doors, strict=True):
+            await one.says(door, "let me in")
+            await one.says(door, "hello?")
+        await here.boss.says(here.home, "/status")
+        await here.home.wait_for_text("Shiftboss status", timeout=PATIENCE)
+        await here.telegram.wait_until(
+            lambda: all(door.from_bot for door in doors), timeout=PATIENCE
+        )
+        await here.office.wait_for(lambda m: "More people" in m.text, timeout=PATIENCE)
+        await here.office.wait_for(lambda _: len(cards(here.office)) == 10, timeout=PATIENCE)
+        shown = [code for door in doors if (code := code_in(door.last.text))]
+        assert "Waiting to be let in (40)" in await here.ask_chief("/pair")
+
+    assert len(set(shown)) == len(crowd), "everybody has a code of their own"
+    assert [len(door.from_bot) for door in doors] == [1] * len(crowd)
+    assert len(cards(here.office)) == 10
+
+
+def cards(chat: Chat) -> list[Message]:
+    return [message for message in chat.from_bot if "wants to be let in" in message.text]
