@@ -89,8 +89,8 @@ async def test_a_select_goes_on_working_whatever_is_picked(tmp_path: Path) -> No
         value = callback_value(next(components(models.card, "select_static")))
         for odd in ("nonsense", "#99", "x" * 50_000):
             picked = {"tag": "select_static", "value": value, "option": odd}
-            answer = await here.feishu.presses.send(models, here.chief.open_id, picked)
-            assert answer.kind == "warning", odd
+            refused = await here.feishu.presses.send(models, here.chief.open_id, picked)
+            assert refused.kind == "warning", odd
         good = await here.feishu.presses.send(
             models, here.chief.open_id, select_action(models, "offline")
         )
