@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Protocol, Self
+
+log = logging.getLogger(__name__)
 
 
 class Service(Protocol):
@@ -52,7 +55,8 @@ class App:
 
 
 def stop_on_signals() -> asyncio.Event:
-    """Set at the first SIGTERM or SIGINT; a second one ends the program at once."""
+    """Set at the first SIGTERM or SIGINT; a second one ends the program at once. SIGHUP is not
+    obeyed."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -62,4 +66,6 @@ def stop_on_signals() -> asyncio.Event:
 
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, first, signum)
+    # A terminal that is closed ends nothing: nobody has to keep one open.
+    loop.add_signal_handler(signal.SIGHUP, log.info, "the terminal is gone; going on without it")
     return stop

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import typer
 
@@ -16,4 +17,10 @@ def run() -> None:
         from bot.app.program import serve
         from bot.config.settings import load_settings
 
-        asyncio.run(serve(load_settings(), announce=typer.echo))
+        asyncio.run(serve(load_settings(), announce=_announce))
+
+
+def _announce(line: str) -> None:
+    """Where the terminal was closed there is nobody to tell."""
+    with suppress(OSError):
+        typer.echo(line)
