@@ -134,8 +134,8 @@ def _caller(frame: FrameType | None) -> str:
 
 
 def main() -> None:
-    # The folder of this file is no place to import from.
-    sys.path.pop(0)
+    # Not from the folder of this file, but from the tree that it is part of.
+    sys.path[0] = str(Path(__file__).parents[3])
     fate = Fate(os.environ.get("DEADLY_POINT", ""), os.environ["DEADLY_WITNESS"])
     arm_statements(fate)
     arm_commits(fate)
