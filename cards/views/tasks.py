@@ -97,7 +97,7 @@ def ending_card(
         *_folded_steps(view, words, now),
         *noted((task.summary, _trouble(view, words)), words),
         Note(
-            markdown=f"{_ending_stats(view, words, now)}\n{words('ended.note', id=task.id, at=at)}"
+            markdown=f"{_ending_stats(view, words, now)} | {words('ended.note', id=task.id, at=at)}"
         ),
         Buttons(items=tuple(controls.ending_buttons(task, words))),
     ]

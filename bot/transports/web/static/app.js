@@ -234,8 +234,9 @@ function markDay(node) {
 function addQuote(node, replyTo) {
   const asked = $(replyTo);
   if (!asked || node.previousElementSibling === asked) return;
-  const text = (asked.querySelector(".bubble")?.textContent ?? "").trim().slice(0, 80);
-  const named = text.replace(/^\/\S+\s+/, "").slice(0, 60);
+  const whole = (asked.querySelector(".bubble")?.textContent ?? "").trim();
+  const text = whole.length > 80 ? `${whole.slice(0, 79)}…` : whole;
+  const named = whole.replace(/^\/\S+\s+/, "").replace(/^-p\s+\S+\s+/, "").slice(0, 60);
   if (text && !node.textContent.includes(named)) node.prepend(make("a", { className: "quote", href: `#${replyTo}`, dir: "auto", textContent: say("replying_to", { text }) }));
 }
 
