@@ -169,6 +169,10 @@ class _FakeRun:
         assert self._result is not None
         return self._result
 
+    @property
+    def spent(self) -> Usage:
+        return Usage(requests=1, input_tokens=10)
+
     async def _events(self) -> AsyncIterator[AgentEvent]:
         self._result = await self._backend.settle(self._request)
         for word in self._result.text.split():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,12 +15,12 @@ from pydantic import BaseModel
 
 from bot.engine.llm.base import (
     AgentEvent,
-    Backend,
     BackendError,
     Chosen,
     Limits,
     Picture,
     Purpose,
+    Run,
     RunRequest,
     RunResult,
     Tool,
@@ -117,7 +118,8 @@ class Desk:
     async def ask(
         self, ask: Ask, chosen: Chosen, session: Session, watch: Watch | None = None
     ) -> Reply:
-        """Run it to the end. Raises BackendError; what was spent is counted all the same."""
+        """Run it to the end. Raises BackendError; what was spent is counted all the same, also
+        where it is cancelled."""
         request = RunRequest(
             purpose=ask.purpose,
             prompt=ask.prompt,
@@ -132,11 +134,20 @@ class Desk:
             limits=ask.limits,
             facts=ask.facts,
         )
+        run: Run | None = None
         try:
-            result = await _run(chosen.backend, request, watch)
+            async with chosen.backend.run(request) as run:
+                async for event in run.events:
+                    if watch is not None:
+                        await watch(event)
+                result = run.result
         except BackendError as error:
             log.warning("%s failed: %s", chosen.backend.name, error)
             await self._charge_failure(ask, chosen, error.usage)
+            raise
+        except asyncio.CancelledError:
+            if run is not None:
+                await self._charge_failure(ask, chosen, run.spent)
             raise
         bill = self._bill(ask, chosen, result.model, result.usage)
         return Reply(result=result, session=session, bill=bill)
@@ -173,14 +184,6 @@ class Desk:
             cache_write_tokens=usage.cache_write_tokens,
             cost_micros=_micros(usage.cost),
         )
-
-
-async def _run(backend: Backend, request: RunRequest, watch: Watch | None) -> RunResult:
-    async with backend.run(request) as run:
-        async for event in run.events:
-            if watch is not None:
-                await watch(event)
-        return run.result
 
 
 def _micros(cost: Decimal | None) -> int | None:

@@ -137,6 +137,10 @@ class ApiRun:
             raise RuntimeError("the run has not ended: iterate its events first")
         return self._result
 
+    @property
+    def spent(self) -> Usage:
+        return _usage(self._usage)
+
     async def aclose(self) -> None:
         await self._events.aclose()
 

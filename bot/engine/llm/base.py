@@ -195,6 +195,11 @@ class Run(Protocol):
         """Valid once `events` has ended without raising."""
         ...
 
+    @property
+    def spent(self) -> Usage:
+        """What it has used so far: once the context is left, also of a call that was cut off."""
+        ...
+
 
 class Backend(Protocol):
     """`name` is what people type after `/backend`; `models` are those known by name."""

@@ -92,6 +92,10 @@ class _OfflineRun:
         return self._events
 
     @property
+    def spent(self) -> Usage:
+        return Usage()
+
+    @property
     def result(self) -> RunResult:
         if self._result is None:
             raise RuntimeError("the run has not ended: iterate its events first")

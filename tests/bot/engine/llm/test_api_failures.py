@@ -218,6 +218,21 @@ async def test_cancelling_ends_the_call_on_the_wire(
     await models.disconnected()
 
 
+async def test_what_was_cut_off_is_known_to_have_cost_something(
+    models: Models, api: Api, backend: Backend
+) -> None:
+    calls: list[Mapping[str, Any]] = []
+    wanted = Call(name="write_file", arguments={"path": "a"})
+    models.replies(Reply(calls=[wanted]), Reply(text="a b c", hold=asyncio.Event(), hold_after=4))
+    async with backend.run(request_to(api, tools=(tool_that("", calls),))) as run:
+        async for event in run.events:
+            if isinstance(event, TextDelta):
+                break
+
+    assert (run.spent.requests, run.spent.input_tokens > 0) == (2, True)
+    assert run.spent.cost
+
+
 async def test_leaving_the_context_ends_the_call_on_the_wire(
     models: Models, api: Api, backend: Backend
 ) -> None:
