@@ -14,6 +14,7 @@ import pytest_asyncio
 
 from tests.emulators.models.script import Asked, Call, Failure, Reply
 from tests.emulators.telegram.chats import Chat, Message
+from tests.emulators.telegram.people import User
 from tests.journeys.model_world import (
     PATIENCE,
     Line,
@@ -78,12 +79,26 @@ FAILING: Mapping[str, tuple[Script, str]] = {
 }
 
 
+TALK_PASSING: Mapping[str, Reply] = {
+    "talk-overload": fails(529),
+    "talk-rate-limit": fails(429, retry_after="1"),
+    "talk-dropped": Reply(text="half of an answer that", drop_after=6),
+}
+TALK_FAILING: Mapping[str, tuple[Reply, str]] = {
+    "talk-empty": (Reply(), BAD_ANSWER),
+    "talk-refused": (Reply(text="", stop="refused"), BAD_ANSWER),
+    "talk-garbage": (Reply(garbage="<html>504</html>"), BAD_ANSWER),
+    "talk-away": (fails(429, retry_after="3600"), "cannot be reached or is overloaded"),
+    "talk-too-poor": (fails(402), "credit"),
+}
+
+
 @dataclass
 class Place:
-    """A program on which all the troubled tasks have been begun at once, each in a chat of its
-    own."""
+    """A program on which everything troubled has been begun at once, each in a chat of its own."""
 
     world: World
+    bosses: dict[str, User] = field(default_factory=dict)
     chats: dict[str, Chat] = field(default_factory=dict)
 
     async def begin(self, cue: str, script: Script) -> None:
@@ -91,8 +106,15 @@ class Place:
             self.world.stage.on(cue, "plan", steps("one"))
         for scene, lines in script.items():
             self.world.stage.on(cue, scene, *lines)
-        boss, self.chats[cue] = self.world.boss()
-        await boss.says(self.chats[cue], f"/run the case of {cue}!")
+        await self.say(cue, f"/run the case of {cue}!")
+
+    async def talk(self, cue: str, *lines: Line) -> None:
+        self.world.stage.on(cue, "talk", *lines)
+        await self.say(cue, f"hello {cue}")
+
+    async def say(self, cue: str, text: str) -> None:
+        self.bosses[cue], self.chats[cue] = self.world.boss()
+        await self.bosses[cue].says(self.chats[cue], text)
 
     async def ended(self, cue: str) -> Message:
         return await self.chats[cue].wait_for(is_ending, timeout=PATIENCE)
@@ -112,6 +134,10 @@ async def place(
             await place.begin(cue, script)
         for cue, (script, _) in FAILING.items():
             await place.begin(cue, script)
+        for cue, reply in TALK_PASSING.items():
+            await place.talk(cue, reply, Reply(text="the whole answer"))
+        for cue, (reply, _) in TALK_FAILING.items():
+            await place.talk(cue, always(reply))
         yield place
 
 
@@ -159,41 +185,21 @@ async def test_a_slow_answer_is_waited_for_while_other_things_go_on(place: Place
     assert "Task finished" in (await place.ended("slow")).text
 
 
-TALK_PASSING: Mapping[str, Reply] = {
-    "talk-overload": fails(529),
-    "talk-rate-limit": fails(429, retry_after="1"),
-    "talk-dropped": Reply(text="half of an answer that", drop_after=6),
-}
-TALK_FAILING: Mapping[str, tuple[Reply, str]] = {
-    "talk-empty": (Reply(), BAD_ANSWER),
-    "talk-refused": (Reply(text="", stop="refused"), BAD_ANSWER),
-    "talk-garbage": (Reply(garbage="<html>504</html>"), BAD_ANSWER),
-    "talk-away": (fails(429, retry_after="3600"), "cannot be reached or is overloaded"),
-    "talk-too-poor": (fails(402), "credit"),
-}
-
-
 @pytest.mark.parametrize("cue", list(TALK_PASSING))
 async def test_talk_waits_a_moment_for_a_service_that_comes_back(place: Place, cue: str) -> None:
-    boss, chat = place.world.boss()
-    place.world.stage.on(cue, "talk", TALK_PASSING[cue], Reply(text="the whole answer"))
-    await boss.says(chat, f"hello {cue}")
-    answer = await told(chat, "the whole answer")
+    answer = await told(place.chats[cue], "the whole answer")
 
     assert answer.text == "the whole answer"
-    assert chat.from_bot == [answer]
+    assert place.chats[cue].from_bot == [answer]
 
 
 @pytest.mark.parametrize("cue", list(TALK_FAILING))
 async def test_talk_that_fails_says_so_and_the_next_question_is_answered(
     place: Place, cue: str
 ) -> None:
-    reply, hint = TALK_FAILING[cue]
-    boss, chat = place.world.boss()
-    place.world.stage.on(cue, "talk", always(reply))
-    await boss.says(chat, f"hello {cue}")
-    failure = await told(chat, "could not answer", hint)
-    await boss.says(chat, "and now?")
+    chat = place.chats[cue]
+    failure = await told(chat, "could not answer", TALK_FAILING[cue][1])
+    await place.bosses[cue].says(chat, "and now?")
     answer = await told(chat, "and now?")
 
     assert chat.from_bot == [failure, answer]
@@ -236,15 +242,22 @@ async def test_a_kill_in_the_middle_of_a_step_pays_no_finished_step_again(tmp_pa
         other, elsewhere = place.boss()
         place.stage.on("harmful", "plan", steps("send the letter", repeatable=False))
         place.stage.on("harmful", "step", Reply(hold=asyncio.Event()), done("sent"))
+        talker, talk = place.boss()
+        held = Reply(text="I was just going to", hold=asyncio.Event(), hold_after=4)
+        place.stage.on("talked", "talk", held, Reply(text="an answer after all"))
+        await talker.says(talk, "hello talked")
         await boss.says(chat, "/run the killed work")
         await other.says(elsewhere, "/run the harmful work")
         await place.until(lambda: len(place.stage.heard("killed", "step")) == 3)
         await place.until(lambda: place.stage.heard("harmful", "step"))
+        await place.until(lambda: place.stage.heard("talked"))
         await place.shiftboss.kill()
         await place.shiftboss.start()
         await told(chat, "Task finished", "third done", "3/3")
         stuck = await told(elsewhere, "Task is stuck", "send the letter")
 
+        answer = await told(talk, "an answer after all")
+        assert talk.from_bot == [answer]
         asked = place.stage.heard("killed")
         ends = [str(one.body["messages"][-1]) for one in asked]
         begun = [sum(f"Your step now: {title}" in end for end in ends) for title in titles]
