@@ -1,0 +1,75 @@
+"""How often a step is tried again, and how long it waits, by what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from bot.engine.llm.answers import StepAnswer
+from bot.engine.llm.base import (
+    BackendDenied,
+    BackendError,
+    BackendUnavailable,
+    BadAnswer,
+    LimitReached,
+)
+from bot.engine.workflow.verdict import Verdict, of_answer, of_error
+from cards.words import words_for
+from storage.records.people import Language
+from storage.records.tasks import TaskStatus
+
+WORDS = words_for(Language.ENGLISH)
+
+
+def verdicts(error: BackendError) -> Iterator[Verdict]:
+    """What follows from the same error again and again, until the task's run ends."""
+    failures = 0
+    while True:
+        verdict = of_error(error, failures=failures, words=WORDS)
+        yield verdict
+        if verdict.stop is not None:
+            return
+        failures += 1
+
+
+@pytest.mark.parametrize(
+    ("error", "tries", "status"),
+    [
+        (BackendDenied("401"), 1, TaskStatus.BLOCKED),
+        (LimitReached("turns"), 2, TaskStatus.FAILED),
+        (BadAnswer("empty"), 3, TaskStatus.FAILED),
+        (BackendUnavailable("529"), 6, TaskStatus.FAILED),
+    ],
+)
+def test_tries_by_what_they_cost_and_whether_they_can_help(
+    error: BackendError, tries: int, status: TaskStatus
+) -> None:
+    found = list(verdicts(error))
+
+    assert len(found) == tries
+    assert found[-1].stop is not None
+    assert found[-1].stop[0] is status
+    assert all(each.again for each in found[:-1])
+
+
+def test_an_outage_is_waited_for_twice_as_long_each_time() -> None:
+    waits = [each.wait for each in verdicts(BackendUnavailable("529"))]
+
+    assert waits == [2.0, 4.0, 8.0, 16.0, 32.0, 0.0]
+
+
+@pytest.mark.parametrize(("asked", "waited"), [(1.0, 2.0), (90.0, 90.0), (86_400.0, 900.0)])
+def test_a_service_that_names_a_time_is_believed_within_reason(asked: float, waited: float) -> None:
+    error = BackendUnavailable("429", retry_after=asked)
+
+    assert of_error(error, failures=0, words=WORDS).wait == waited
+
+
+def test_a_file_nobody_finds_is_no_success() -> None:
+    answer = StepAnswer(status="done", summary="made it", files=["ghost.md"])
+
+    verdict = of_answer(answer, missing=("ghost.md",), failures=0, words=WORDS)
+
+    assert verdict.again
+    assert "ghost.md" in verdict.error
