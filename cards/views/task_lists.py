@@ -26,7 +26,7 @@ from cards.model import (
 from cards.views import controls, marks
 from cards.views.backends import noted, without_note
 from cards.words import Words
-from storage.records.tasks import Step, Task, TaskEvent, TaskPage, TaskStatus, TaskView
+from storage.records.tasks import NodeStatus, Step, Task, TaskEvent, TaskPage, TaskStatus, TaskView
 
 PAGE = 5
 LOG_LINES = 50
@@ -37,7 +37,7 @@ _LOG_LINE = 300
 _INSTRUCTION = 1000
 _RESULT = 3000
 _STEPS = 30
-_ERROR = 100
+_ERROR = 200
 _MOVABLE = {TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.WAITING}
 
 
@@ -201,11 +201,14 @@ def _moment(step: Step, words: Words, now: datetime) -> str:
     if step.started_at:
         elapsed = formats.duration((step.ended_at or now) - step.started_at, words)
     title = formats.line(step.title, _TITLE)
-    parts = [words("detail.step", mark=marks.NODE[step.status], title=title, elapsed=elapsed)]
-    if step.summary:
-        parts.append(formats.preview(without_note(step.summary)))
+    # A step that failed and may run again waits; what went wrong is still worth a sign.
+    waits = step.error and step.status is NodeStatus.PENDING
+    mark = marks.NODE[NodeStatus.FAILED if waits else step.status]
+    parts = [words("detail.step", mark=mark, title=title, elapsed=elapsed)]
     if step.error:
         parts.append(words("detail.error", error=formats.line(without_note(step.error), _ERROR)))
+    elif step.summary:
+        parts.append(formats.preview(without_note(step.summary)))
     return "\n".join(part.rstrip() for part in parts)
 
 
