@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator
+from functools import partial
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from tests.emulators.models.script import Asked, Reply
+from tests.emulators.feishu.world import Message as FeishuMessage
+from tests.emulators.models.script import Asked, Failure, Reply
 from tests.emulators.telegram.people import PIXEL
 from tests.journeys.model_world import (
     PATIENCE,
@@ -42,6 +44,10 @@ def held(text: str = LONG) -> tuple[Reply, asyncio.Event]:
     """An answer that stops in its middle until it is let go."""
     go = asyncio.Event()
     return Reply(text=text, hold=go, hold_after=30), go
+
+
+def is_closed(card: FeishuMessage) -> bool:
+    return card.entity is None or not card.entity.streaming
 
 
 def pictures(asked: Asked) -> list[Any]:
@@ -152,9 +158,7 @@ async def test_on_feishu_the_answer_is_typed_into_a_card_that_is_closed_at_the_e
     assert "word59" not in card.text
     go.set()
     await place.feishu.until(lambda: "word59" in card.text, timeout=PATIENCE)
-    await place.feishu.until(
-        lambda: card.entity is not None and not card.entity.streaming, timeout=PATIENCE
-    )
+    await place.feishu.until(partial(is_closed, card), timeout=PATIENCE)
 
     typed = [r for r in place.feishu.requests if r.method == "PUT" and "/content" in r.path]
     assert typed
@@ -190,6 +194,23 @@ async def test_a_newer_message_cuts_the_answer_short_and_is_answered(place: Worl
     assert len(place.models.disconnects) == left + 1
     assert chat.from_bot.index(cut) == 0
     assert any("older-cue" in said for said in place.stage.heard("newer-cue")[0].said)
+
+
+@claude
+async def test_on_feishu_no_card_stays_behind_that_says_it_is_being_written(place: World) -> None:
+    chat = place.feishu_chat
+    reply, _ = held("cutoff " + LONG)
+    broken = Reply(text="brokenoff " + LONG, failure=Failure(status=401), fail_after=30)
+    place.stage.on("lark-older-cue", "talk", reply)
+    place.stage.on("lark-newer-cue", "talk", broken)
+    await place.feishu_boss.says(chat, "tell me about lark-older-cue")
+    older = await chat.wait_for(lambda m: "cutoff" in m.text, timeout=PATIENCE)
+    await place.feishu_boss.says(chat, "no, rather lark-newer-cue")
+    newer = await chat.wait_for(lambda m: "could not answer" in m.text, timeout=PATIENCE)
+    await place.feishu.until(lambda: "Interrupted" in older.text, timeout=PATIENCE)
+
+    for card in (older, newer):
+        await place.feishu.until(partial(is_closed, card), timeout=PATIENCE)
 
 
 @claude
