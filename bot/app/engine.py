@@ -92,7 +92,22 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         now=clock.now,
         new_id=store.ids.task,
     )
-    talk = Conversations(
+    return Engine(
+        models=models,
+        talk=_talk(settings, store, desk, clock),
+        foreman=foreman,
+        dispatcher=dispatcher,
+        reporter=reporter,
+    )
+
+
+def settings_language(settings: Settings) -> Language | None:
+    """The language everybody is spoken to in; None where each person's own is found out."""
+    return None if settings.language == "auto" else Language(settings.language)
+
+
+def _talk(settings: Settings, store: Store, desk: Desk, clock: Clock) -> Conversations:
+    return Conversations(
         db=store.db,
         sessions=store.sessions,
         desk=desk,
@@ -100,14 +115,6 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         now=clock.now,
         sleep=asyncio.sleep,
     )
-    return Engine(
-        models=models, talk=talk, foreman=foreman, dispatcher=dispatcher, reporter=reporter
-    )
-
-
-def settings_language(settings: Settings) -> Language | None:
-    """The language everybody is spoken to in; None where each person's own is found out."""
-    return None if settings.language == "auto" else Language(settings.language)
 
 
 def _models(settings: Settings) -> Registry:
