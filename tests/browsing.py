@@ -25,7 +25,10 @@ _FLAGS = (
 # Where set, the screenshots are kept there to be looked at.
 _SHOTS = os.environ.get("SHIFTBOSS_TEST_SHOTS")
 
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+# Patience costs nothing where all is well, and the machine may be busy.
+expect.set_options(timeout=15_000)
+
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the machine")
 
 
 @asynccontextmanager
