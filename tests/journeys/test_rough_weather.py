@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +36,11 @@ async def test_a_flood_limit_in_the_middle_delays_the_answer_and_loses_nothing(
         await here.home.wait_for_text("Task finished", timeout=LONG)
         await here.home.wait_for(lambda m: bool(m.edits) and "3/3" in m.text, timeout=LONG)
 
-        await here.shiftboss.kill()
+        assert await here.shiftboss.stop() == 0
         here.telegram.redeliver()
         await here.shiftboss.start()
-        assert "Tasks (1)" in await here.ask("/list")
+        await here.boss.says(here.home, "/list")
+        await here.home.wait_for_text("Tasks (1)", timeout=LONG)
 
     assert here.telegram.violations == 0
     assert sum("Task finished" in m.text for m in here.home.from_bot) == 1
@@ -63,7 +67,9 @@ async def test_a_storm_on_feishu_shows_everything_once(tmp_path: Path) -> None:
         await here.shiftboss.start()
         await fs.connected(timeout=LONG)
         await again(fs)
-        assert "Tasks (1)" in await here.ask_chief("/list")
+        await here.chief.says(here.office, "/list")
+        await heard(here.office, "Tasks (1)")
+        await heard_file(here.office)
 
     assert told(here.office, "Task finished") == 1
     assert told(here.office, "Tasks (1)") == 1
@@ -138,6 +144,21 @@ async def test_what_nobody_should_send_harms_nobody(tmp_path: Path) -> None:
     assert [len(group.from_bot) for group in groups] == [1] * len(groups)
 
 
+async def test_what_breaks_is_in_the_log_under_the_id_that_is_shown(tmp_path: Path) -> None:
+    async with town(tmp_path) as here:
+        await here.ask("/start")
+        with closing(sqlite3.connect(tmp_path / "shiftboss.db")) as store:
+            store.execute("ALTER TABLE usage RENAME TO gone")
+            store.commit()
+        shown = await here.ask("/cost")
+        incident = re.search(r"\b[0-9a-f]{8}\b", shown)
+        assert incident, shown
+        await here.shiftboss.says(f"incident={incident[0]}")
+        await here.shiftboss.says("Traceback")
+        assert "usage" not in shown, "people are not shown the insides"
+        assert "Tasks (0)" in await here.ask("/list"), "the rest goes on"
+
+
 async def odd_events(here: Town) -> None:
     """Things that are no message, on both platforms."""
     sender, place = here.boss.as_json(), here.home.as_json()
@@ -165,7 +186,11 @@ async def again(fs: FeishuEmulator) -> None:
 
 
 async def heard(chat: FeishuChat, text: str) -> None:
-    await chat.wait_for(lambda m: text in m.text, timeout=LONG)
+    await chat.wait_for(lambda m: text in f"{m.header}\n{m.text}", timeout=LONG)
+
+
+async def heard_file(chat: FeishuChat) -> None:
+    await chat.wait_for(lambda m: m.msg_type == "file", timeout=LONG)
 
 
 def told(chat: FeishuChat, text: str) -> int:
