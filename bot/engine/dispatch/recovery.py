@@ -18,6 +18,7 @@ from storage.records.tasks import (
     Lease,
     NodeRun,
     NodeStatus,
+    Phase,
     Task,
     TaskStatus,
 )
@@ -58,7 +59,13 @@ async def break_off(store: WorkStore, task: Task, reason: str, now: datetime) ->
         for run in await _running(store, tx, held):
             await _free(store, tx, run, reason, now)
         await store.tasks.move(
-            tx, held, status=TaskStatus.FAILED, status_reason=reason, ended_at=now
+            tx,
+            held,
+            status=TaskStatus.FAILED,
+            status_reason=reason,
+            phase=Phase.ENDED,
+            control=Control.RUN,
+            ended_at=now,
         )
         await store.journal.append(tx, task.id, EventKind.FAILED, now=now, text=reason)
 

@@ -104,7 +104,7 @@ class Boundary:
         async with self._write() as tx:
             task = await self._fence(tx, lease)
             await self._desk.book(tx, reply)
-            await self._store.graphs.put(tx, shelved)
+            await self._store.graphs.finish(tx, replace(shelved, ended_at=self._now()))
             workflow, runs = await self._state(tx, task)
             merged = keep_finished(workflow, runs, plan.plan, plan.nodes)
             task = await self._store.tasks.move(tx, task, replans=task.replans + 1)
