@@ -49,8 +49,8 @@ def recognise(text: str) -> Act:
 
 
 def without_courtesy(text: str) -> str:
-    """`text` without "please", "can you" or 帮我 at its head."""
-    return _POLITE.sub("", text.strip(), count=1).lstrip()
+    """`text` without "please", "can you" or 帮我 at its head, and "please" or 谢谢 at its end."""
+    return _POLITE.sub("", _THANKS.sub("", text.strip()), count=1).lstrip()
 
 
 def _wait(text: str) -> Wait | None:
@@ -194,6 +194,7 @@ _POLITE = _form(
     r"|i\s+need\s+you\s+to|help\s+me(?:\s+to)?)\b(?:\s+please\b)?[\s,:]*"
     r"|^(?:请你?|麻烦你?|帮我|给我|帮忙|你?能不能|你?可以|你能)[\s，:：]*(?:帮我|给我)?"
 )
+_THANKS = _form(r"(?<=\S)[\s,，]*(?:\b(?:please|pls|thanks|thank\s+you)|谢谢你?|多谢)[.!。！\s]*$")
 _AND_SAVE = _form(
     r"(?:\s*,)?(?:\s+and)?(?:\s+then)?\s+(?:save|write|store|put)\s+(?:it|that|this|them)$"
     r"|[，,\s]*(?:然后|再|并且|并)?(?:把它|将它)?$"
