@@ -103,11 +103,12 @@ class Lanes:
     async def _joined(self, lane: _Lane, row: InboxRow) -> bool:
         """True if the lane's next row belongs to this one."""
         while not lane.rows:
-            left = (row.received_at + JOINED_WITHIN - self._clock.now()).total_seconds()
-            if left <= 0:
+            left = row.received_at + JOINED_WITHIN - self._clock.now()
+            # More than all of it is left where the clock was set back: nobody waits for that.
+            if not timedelta(0) < left <= JOINED_WITHIN:
                 return False
             lane.news.clear()
-            await event_or_timer(lane.news, self._clock, left)
+            await event_or_timer(lane.news, self._clock, left.total_seconds())
         return _belongs(lane.rows[0][1], row)
 
     def _done(self, rows: Sequence[InboxRow]) -> None:

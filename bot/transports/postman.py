@@ -127,10 +127,11 @@ class Postman:
         match error:
             case RateLimited(retry_after=seconds, whole_channel=everywhere):
                 self._pace.rest(seconds, chat=None if everywhere else tried.chat.external_id)
-                due = self._clock.now() + timedelta(seconds=seconds)
+                now = self._clock.now()
+                due = now + timedelta(seconds=seconds)
                 await self._persist(
                     lambda: self._outbox.retry_later(
-                        tried, due=due, error=str(error), may_have_arrived=False
+                        tried, now=now, due=due, error=str(error), may_have_arrived=False
                     )
                 )
             case Unreachable():
@@ -150,10 +151,11 @@ class Postman:
         seconds = self._backoff(tried.row.attempts)
         told = f"{type(error).__name__}: {error}"
         log.info("Outbox %s is tried again in %.1f s: %s", tried.row.id, seconds, told)
-        due = self._clock.now() + timedelta(seconds=seconds)
+        now = self._clock.now()
+        due = now + timedelta(seconds=seconds)
         await self._persist(
             lambda: self._outbox.retry_later(
-                tried, due=due, error=told, may_have_arrived=may_have_arrived
+                tried, now=now, due=due, error=told, may_have_arrived=may_have_arrived
             )
         )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Row, bindparam, case, cast, func, insert, select, update
+from sqlalchemy import BigInteger, Row, bindparam, case, cast, func, insert, or_, select, update
 
 from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore, upsert
@@ -21,6 +21,10 @@ _STEP = 2**40
 _ORDER = cast(outbox.c.urgency, BigInteger) * _STEP + outbox.c.id
 
 _QUEUED = outbox.c.state == OutboxState.QUEUED.value
+
+# What was written after now was written by a clock that has been set back since: its due time
+# means nothing, and might be a year away.
+_DUE = or_(outbox.c.due_at <= bindparam("now"), outbox.c.updated_at > bindparam("now"))
 
 _BY_KEY = select(outbox).where(outbox.c.key == bindparam("key"))
 
@@ -37,7 +41,7 @@ _HEADS = (
         func.min(_ORDER).label("first"),
     )
     .join(chats, chats.c.id == outbox.c.chat_id)
-    .where(_QUEUED, chats.c.channel == bindparam("channel"), outbox.c.due_at <= bindparam("now"))
+    .where(_QUEUED, chats.c.channel == bindparam("channel"), _DUE)
     .group_by(chats.c.external_id)
 )
 
@@ -75,7 +79,12 @@ _SHOWN = (
 _LATER = (
     update(outbox)
     .where(outbox.c.id == bindparam("which"))
-    .values(due_at=bindparam("due"), tried_revision=bindparam("tried"), error=bindparam("why"))
+    .values(
+        due_at=bindparam("due"),
+        tried_revision=bindparam("tried"),
+        error=bindparam("why"),
+        updated_at=bindparam("at"),
+    )
 )
 
 _DEAD = (
@@ -288,12 +297,12 @@ class Outbox:
                 )
 
     async def retry_later(
-        self, tried: Try, *, due: datetime, error: str, may_have_arrived: bool
+        self, tried: Try, *, now: datetime, due: datetime, error: str, may_have_arrived: bool
     ) -> None:
         """It is not known to be shown; try again at `due`."""
         unsure = tried.unsure or (tried.row.revision if may_have_arrived else 0)
         async with self._db.write() as tx:
-            facts = {"which": tried.row.id, "due": due, "tried": unsure, "why": error}
+            facts = {"which": tried.row.id, "due": due, "tried": unsure, "why": error, "at": now}
             await tx.execute(_LATER, facts)
 
     async def dead(self, tried: Try, *, error: str) -> None:

@@ -321,6 +321,20 @@ async def test_a_picture_without_words_is_handled_alone_after_ten_seconds(desk: 
     assert [files for _, files in desk.router.handled] == [("files/inbox/1/a.png",)]
 
 
+async def test_a_picture_does_not_wait_for_a_clock_that_was_set_back(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with front_desk(tmp_path, clock=clock) as desk:
+        number = await desk.say("", **picture())
+        await clock.someone_sleeps(10)
+    clock.advance(-3600)
+
+    async with front_desk(tmp_path, clock=clock) as desk:
+        assert number is not None
+        await desk.intake.finished(number)
+
+        assert [row.id for row, _ in desk.router.handled] == [number]
+
+
 async def test_several_pictures_go_with_the_words_after_them(desk: Desk) -> None:
     await desk.say("", **picture("a.png"))
     await desk.say("", **picture("b.png"))

@@ -108,7 +108,7 @@ async def test_what_is_put_off_is_due_again_in_time(room: Room) -> None:
     posted = await room.put(chat)
     tried = await begin(room, posted.id)
     due = room.now + timedelta(seconds=8)
-    await room.outbox.retry_later(tried, due=due, error="503", may_have_arrived=False)
+    await room.outbox.retry_later(tried, now=room.now, due=due, error="503", may_have_arrived=False)
 
     assert await heads(room) == []
     assert await room.outbox.next_due(Channel.TELEGRAM, now=room.now) == due
@@ -117,12 +117,28 @@ async def test_what_is_put_off_is_due_again_in_time(room: Room) -> None:
     assert (await begin(room, posted.id)).row.attempts == 2
 
 
+async def test_a_clock_set_back_holds_nothing_up(room: Room) -> None:
+    chat = await room.chat()
+    posted = await room.put(chat)
+    tried = await begin(room, posted.id)
+    due = room.now + timedelta(seconds=8)
+    await room.outbox.retry_later(tried, now=room.now, due=due, error="", may_have_arrived=False)
+
+    room.later(hours=-1)
+    assert await heads(room) == [posted.id]
+
+    tried = await begin(room, posted.id)
+    due = room.now + timedelta(seconds=8)
+    await room.outbox.retry_later(tried, now=room.now, due=due, error="", may_have_arrived=False)
+    assert await heads(room) == [], "the new clock counts from the next try on"
+
+
 async def test_new_words_do_not_hurry_what_is_put_off(room: Room) -> None:
     chat = await room.chat()
     posted = await room.put(chat)
     tried = await begin(room, posted.id)
     due = room.now + timedelta(seconds=8)
-    await room.outbox.retry_later(tried, due=due, error="503", may_have_arrived=False)
+    await room.outbox.retry_later(tried, now=room.now, due=due, error="503", may_have_arrived=False)
 
     await room.put(chat, "two")
 
@@ -137,7 +153,9 @@ async def test_only_a_doubtful_try_makes_the_next_one_a_repeat(
     chat = await room.chat()
     posted = await room.put(chat)
     tried = await begin(room, posted.id)
-    await room.outbox.retry_later(tried, due=room.now, error="?", may_have_arrived=may_have_arrived)
+    await room.outbox.retry_later(
+        tried, now=room.now, due=room.now, error="?", may_have_arrived=may_have_arrived
+    )
 
     assert (await begin(room, posted.id)).unsure == int(may_have_arrived)
 
@@ -162,10 +180,14 @@ async def test_doubt_about_a_first_send_stays_with_the_revision_that_was_sent(
     chat = await room.chat()
     posted = await room.put(chat, "one")
     tried = await begin(room, posted.id)
-    await room.outbox.retry_later(tried, due=room.now, error="cut", may_have_arrived=True)
+    await room.outbox.retry_later(
+        tried, now=room.now, due=room.now, error="cut", may_have_arrived=True
+    )
     await room.put(chat, "two")
     tried = await begin(room, posted.id)
-    await room.outbox.retry_later(tried, due=room.now, error="429", may_have_arrived=False)
+    await room.outbox.retry_later(
+        tried, now=room.now, due=room.now, error="429", may_have_arrived=False
+    )
 
     assert (await begin(room, posted.id)).unsure == 1
 
@@ -289,8 +311,12 @@ async def _end(room: Room, trying: Try, how: str, screen: list[Any]) -> None:
             await room.outbox.shown(trying, placed, revision=trying.row.revision, now=room.now)
         case "lost":
             screen.append(number)
-            await room.outbox.retry_later(trying, due=room.now, error="", may_have_arrived=True)
+            await room.outbox.retry_later(
+                trying, now=room.now, due=room.now, error="", may_have_arrived=True
+            )
         case "later":
-            await room.outbox.retry_later(trying, due=room.now, error="", may_have_arrived=False)
+            await room.outbox.retry_later(
+                trying, now=room.now, due=room.now, error="", may_have_arrived=False
+            )
         case _:
             await room.outbox.dead(trying, error="")
