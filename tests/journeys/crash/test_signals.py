@@ -1,0 +1,143 @@
+"""What service managers and terminals send: it ends when asked, quickly, and goes on later."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.typing import Origin
+
+from tests.emulators.models.emulator import Models
+from tests.emulators.models.script import Reply
+from tests.emulators.telegram.chats import Chat
+from tests.emulators.telegram.emulator import TelegramEmulator
+from tests.emulators.telegram.mischief import Hold
+from tests.emulators.telegram.people import User
+from tests.journeys.program import Program, program
+
+_PATIENCE = 30.0
+_QUICK = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    shiftboss: Program
+    telegram: TelegramEmulator
+    boss: User
+    chat: Chat
+
+    def said(self, text: str) -> int:
+        return sum(text in message.text for message in self.chat.from_bot)
+
+
+@asynccontextmanager
+async def scene(home: Path, **settings: str) -> AsyncGenerator[Scene, None]:
+    async with TelegramEmulator() as telegram:
+        boss = telegram.user(7, "Boss")
+        base = {
+            "TELEGRAM_BOT_TOKEN": telegram.token,
+            "TELEGRAM_BASE_URL": telegram.base_url,
+            "SHIFTBOSS_OWNERS": "telegram:7",
+        }
+        async with program(home, **base, **settings) as shiftboss:
+            chat = telegram.private_chat(boss)
+            yield Scene(shiftboss=shiftboss, telegram=telegram, boss=boss, chat=chat)
+
+
+async def test_asked_to_end_in_the_thick_of_it_it_ends_and_all_goes_on_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    sending = Hold()
+    async with scene(tmp_path) as it, AsyncExitStack() as pages:
+        page = await pages.enter_async_context(_page(it.shiftboss))
+        await it.boss.says(it.chat, '/run wait 2 seconds, then write "x" to a.txt')
+        await it.chat.wait_for(lambda m: "🔄" in m.text, timeout=_PATIENCE)
+        it.telegram.misbehave("sendMessage", sending)
+        await it.boss.says(it.chat, "/list")
+        await asyncio.wait_for(sending.entered.wait(), _PATIENCE)
+
+        os.kill(it.shiftboss.pid, signal.SIGTERM)
+        sending.release()
+        async with asyncio.timeout(_QUICK):
+            assert await it.shiftboss.dies() == 0
+        await page.wait_closed()
+        await it.boss.says(it.chat, "/chat")
+        await it.shiftboss.start()
+        await it.chat.wait_for_text("Task finished", timeout=_PATIENCE)
+        await it.chat.wait_for_text("conversation", timeout=_PATIENCE)
+
+        assert (it.said("Task finished"), it.said("Tasks ("), it.said("Sent again")) == (1, 1, 0)
+        assert "Traceback" not in it.shiftboss.text
+        assert (next((tmp_path / "work").glob("*/a.txt"))).read_text().strip() == "x"
+
+
+async def test_an_answer_that_is_being_typed_is_given_whole_after_the_next_start(
+    tmp_path: Path,
+) -> None:
+    never = asyncio.Event()
+    async with Models() as models:
+        models.replies(
+            Reply(
+                text="An answer that takes its time, word by word. " * 5, hold=never, hold_after=3
+            ),
+            Reply(text="An answer, whole."),
+        )
+        key = {"OPENAI_API_KEY": models.key, "OPENAI_BASE_URL": models.openai_url}
+        async with scene(tmp_path, **key) as it:
+            await it.boss.says(it.chat, "How are you?")
+            await it.telegram.wait_for_call("sendMessageDraft", timeout=_PATIENCE)
+            async with asyncio.timeout(_QUICK):
+                assert await it.shiftboss.stop() == 0
+            await it.shiftboss.start()
+            await it.chat.wait_for_text("An answer, whole.", timeout=_PATIENCE)
+
+            assert len(it.chat.from_bot) == 1
+            assert "Traceback" not in it.shiftboss.text
+
+
+@pytest.mark.parametrize("signals", [(signal.SIGTERM,) * 2, (signal.SIGINT,)])
+async def test_it_ends_cleanly_however_it_is_asked(
+    tmp_path: Path, signals: tuple[signal.Signals, ...]
+) -> None:
+    async with program(tmp_path) as shiftboss:
+        for each in signals:
+            os.kill(shiftboss.pid, each)
+        async with asyncio.timeout(_QUICK):
+            # A second signal that comes after the first was taken ends it at once.
+            assert await shiftboss.dies() in {0, -signals[-1]}
+        assert "Traceback" not in shiftboss.text
+
+
+async def test_a_closed_terminal_and_a_frozen_hour_are_survived(tmp_path: Path) -> None:
+    async with scene(tmp_path) as it:
+        os.kill(it.shiftboss.pid, signal.SIGHUP)
+        os.kill(it.shiftboss.pid, signal.SIGSTOP)
+        await it.boss.says(it.chat, "/list")
+        await it.boss.says(it.chat, '/run write "x" to a.txt')
+        os.kill(it.shiftboss.pid, signal.SIGCONT)
+        await it.chat.wait_for_text("Tasks (", timeout=_PATIENCE)
+        await it.chat.wait_for_text("Task finished", timeout=_PATIENCE)
+
+        assert it.said("Tasks (") == 1
+        assert await it.shiftboss.stop() == 0
+
+
+@asynccontextmanager
+async def _page(shiftboss: Program) -> AsyncGenerator[ClientConnection, None]:
+    """An open web chat."""
+    url = urlsplit(shiftboss.address)
+    async with connect(
+        f"ws://{url.netloc}/ws",
+        origin=Origin(f"http://{url.netloc}"),
+        additional_headers={"Authorization": f"Bearer {url.query.removeprefix('token=')}"},
+    ) as page:
+        await page.recv()
+        yield page
