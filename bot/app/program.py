@@ -31,7 +31,8 @@ async def serve(settings: Settings, announce: Callable[[str], None]) -> None:
             "DATABASE_URL: this version stores in SQLite only; leave it empty, or give sqlite:///PATH"
         )
     with _explained(settings), Home(settings.home):
-        set_up_logs(settings.log_level, settings.secrets, settings.home / "logs")
+        with _home_writable(settings):
+            set_up_logs(settings.log_level, settings.secrets, settings.home / "logs")
         # Blocking on purpose: nothing else runs yet, and nothing may before this is done.
         migrate(settings.database)
         await _run(settings, announce)
@@ -43,11 +44,21 @@ async def _run(settings: Settings, announce: Callable[[str], None]) -> None:
         db = await Database.open(settings.database, stack)
         parts = await build(settings, db)
         async with App(parts.services) as app:
-            note_address(settings, parts.web.address.rstrip("/"))
+            with _home_writable(settings):
+                note_address(settings, parts.web.address.rstrip("/"))
             log.info("shiftboss %s on %s", version("shiftboss"), settings.home)
             announce(f"Shiftboss is ready. Open the web chat: {parts.web.invitation}")
             await app.run(stop)
     announce("Shiftboss has stopped. What was under way goes on at the next start.")
+
+
+@contextmanager
+def _home_writable(settings: Settings) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or settings.home
+        raise HomeUnusable(str(where), error.strerror or str(error)) from error
 
 
 @contextmanager
@@ -63,7 +74,7 @@ def _explained(settings: Settings) -> Iterator[None]:
         ) from error
     except HomeUnusable as error:
         raise StartFailure(
-            f"{home} cannot be used ({error.reason}): make it writable, or set SHIFTBOSS_HOME"
+            f"{error.path} cannot be used ({error.reason}): make it writable, or set SHIFTBOSS_HOME"
         ) from error
     except StoreTooNew as error:
         raise StartFailure(

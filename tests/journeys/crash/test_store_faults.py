@@ -138,3 +138,17 @@ async def test_a_newer_version_that_was_killed_is_left_byte_for_byte(tmp_path: P
 
         assert (status, "newer" in said) == (2, True)
         assert {each.name: each.read_bytes() for each in tmp_path.glob("shiftboss.db*")} == before
+
+
+@pytest.mark.parametrize("name", ["logs", "web-address"])
+async def test_something_in_the_way_in_the_home_is_named(tmp_path: Path, name: str) -> None:
+    if name == "logs":
+        (tmp_path / name).write_text("not a folder")
+    else:
+        (tmp_path / name).mkdir()
+
+    status, said = await Program(home=tmp_path, settings={}).run_to_end("run")
+
+    assert status == 2
+    assert str(tmp_path / name) in said
+    assert "Traceback" not in said
