@@ -63,6 +63,15 @@ async def test_a_picked_priority_is_the_one_set() -> None:
     assert desk.world.tasks.tasks[TaskId("new1xyz")].priority is Priority.URGENT
 
 
+async def test_picking_what_is_set_already_does_not_use_the_select_up() -> None:
+    desk = Desk(a_task())
+    token = desk.world.post.put(SetPriority(task_id="k3m9qa", priority=Priority.IMPORTANT))
+
+    replies = [await desk.press(token, value=each) for each in ("important", "urgent")]
+
+    assert [reply.good for reply in replies] == [True, True]
+
+
 async def test_a_pick_that_is_not_on_the_card_is_declined() -> None:
     desk = Desk(a_task())
     await desk.say("/run write")
