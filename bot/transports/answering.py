@@ -27,6 +27,12 @@ from storage.records.people import Chat, ChatKind, ChatSettings, Language
 log = logging.getLogger(__name__)
 
 MOST_ATTEMPTS = 3
+"""Failures of one message before it is put aside."""
+
+MOST_STARTS = 6
+"""Tries of one message, those included that a death or a restart cut short. Few deaths are a
+message's doing, and what was begun is found again: it is worth more patience than a failure."""
+
 _PAUSES = (1.0, 5.0)
 _STORE_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0)
 _TYPING_AFTER = 1.0
@@ -59,22 +65,25 @@ class Answering:
         self._begun: set[InboxId] = set()
 
     async def answer(self, rows: Sequence[InboxRow]) -> Reply:
-        """Handle rows that belong together, the last of them being what was said. Tried three
-        times, crashes counted; then put aside with an apology. Never raises."""
-        row = rows[-1]
-        while True:
+        """Handle rows that belong together, the last of them being what was said. After three
+        failures, or six tries with those that a death cut short, they are put aside with an
+        apology. Never raises."""
+        row, failures = rows[-1], 0
+        while failures < MOST_ATTEMPTS + len(_PAUSES):
             attempt = await self._kept(lambda: self._begin(row))
-            if not attempt or attempt > MOST_ATTEMPTS + len(_PAUSES):
-                return Reply()
+            if not attempt:
+                break
             try:
-                if attempt > MOST_ATTEMPTS:
-                    return await self._give_up(rows)
+                if failures >= MOST_ATTEMPTS or attempt > MOST_STARTS:
+                    return await self._give_up(rows, attempt - 1)
                 return await self._attempt(rows)
             # The boundary of one arrival: whatever it leads to, the next one gets its turn.
             except Exception:
+                failures += 1
                 log.exception("Handling inbox %s failed, attempt %s", row.id, attempt)
-                if attempt < MOST_ATTEMPTS:
-                    await self._clock.sleep(_PAUSES[attempt - 1])
+                if failures < MOST_ATTEMPTS:
+                    await self._clock.sleep(_PAUSES[failures - 1])
+        return Reply()
 
     def begun(self, row: InboxRow) -> None:
         """The first attempt of this row was counted when it was stored."""
@@ -154,15 +163,15 @@ class Answering:
         if card is not None:
             self._courier.wake()
 
-    async def _give_up(self, rows: Sequence[InboxRow]) -> Reply:
+    async def _give_up(self, rows: Sequence[InboxRow], tries: int) -> Reply:
         """Put it aside, and say so."""
         row = rows[-1]
-        log.error("Inbox %s is put aside after %s attempts", row.id, MOST_ATTEMPTS)
+        log.error("Inbox %s is put aside after %s attempts", row.id, tries)
         words = await self.words(row)
-        text = words("mail.apology", n=MOST_ATTEMPTS, number=row.id)
+        text = words("mail.apology", n=tries, number=row.id)
         sorry = Card(tone=Tone.BAD, blocks=(Text(markdown=text),))
         reply = Reply(card=sorry, toast=words("mail.failed"), good=False)
-        error = f"failed {MOST_ATTEMPTS} times"
+        error = f"failed {tries} times"
         await self._kept(lambda: self._settle(rows, reply, error=error))
         return reply
 

@@ -248,10 +248,10 @@ async def test_a_kill_while_handling_handles_again_and_answers_once(tmp_path: Pa
         assert await desk.count("SELECT count(*) FROM outbox WHERE key LIKE 'reply:%'") == 2
 
 
-async def test_a_message_that_kills_the_program_is_put_aside_at_the_fourth_start(
+async def test_a_message_that_kills_the_program_is_put_aside_at_the_seventh_start(
     tmp_path: Path,
 ) -> None:
-    for start in range(3):
+    for start in range(6):
         router = FakeRouter()
         router.gates["poison"] = asyncio.Event()
         async with front_desk(tmp_path, router=router) as desk:
