@@ -197,6 +197,7 @@ class TaskRepo:
             .where(_T.id == task_id)
             .values(
                 status=TaskStatus.RUNNING,
+                status_reason="",
                 control=Control.RUN,
                 epoch=_T.epoch + 1,
                 owner=owner,
@@ -206,6 +207,20 @@ class TaskRepo:
             .returning(schema.tasks)
         )
         return _task((await tx.execute(claimed)).one())
+
+    async def waiting(self, tx: Transaction, limit: int) -> Sequence[Task]:
+        """The first tasks of the queue, whether their project is free or not."""
+        query = (
+            select(schema.tasks)
+            .where(_T.status == TaskStatus.PENDING)
+            .order_by(*_QUEUE_ORDER)
+            .limit(limit)
+        )
+        return tuple(map(_task, await tx.execute(query)))
+
+    async def running(self, tx: Transaction) -> Sequence[Task]:
+        query = select(schema.tasks).where(_T.status == TaskStatus.RUNNING).order_by(_T.id)
+        return tuple(map(_task, await tx.execute(query)))
 
     async def fence(self, tx: Transaction, lease: Lease, *, until: datetime) -> Task:
         """Lock the task and renew the lease; LostLease if it is not ours any more."""

@@ -11,12 +11,14 @@ from datetime import datetime
 from functools import partial
 
 from bot.engine.dispatch.port import Run
+from bot.engine.dispatch.preempt import Yielding, yieldings
 from bot.engine.dispatch.recovery import break_off, put_back, recover
 from bot.engine.workflow.store import LEASE, WorkStore
 from cards.words import words_for
+from storage.db import Transaction
 from storage.errors import LostLease, StoreUnavailable
 from storage.records.people import Language
-from storage.records.tasks import Task, TaskId
+from storage.records.tasks import Control, EventKind, Task, TaskId
 
 log = logging.getLogger(__name__)
 
@@ -75,20 +77,53 @@ class LocalDispatcher:
             running.cancel()
 
     async def _fill(self) -> None:
-        """Start tasks until the slots or the queue are used up."""
-        while len(self._running) < self._slots:
+        """Start tasks until the slots or the queue are used up; then see who must make room."""
+        while True:
             try:
-                async with self._store.db.write() as tx:
-                    task = await self._store.tasks.claim(
-                        tx, owner=self._owner, now=self._now(), lease=LEASE
-                    )
+                while len(self._running) < self._slots and await self._start_next():
+                    pass
+                await self._make_room()
             except StoreUnavailable as error:
                 log.error("no task can be started: %s", error)  # noqa: TRY400 - no traceback needed
                 await asyncio.sleep(_STORE_REST)
-                continue
-            if task is None:
+            else:
                 return
-            self._running[task.id] = asyncio.create_task(self._one(task), name=f"task {task.id}")
+
+    async def _start_next(self) -> bool:
+        """False if nothing that waits can start."""
+        async with self._store.db.write() as tx:
+            task = await self._store.tasks.claim(
+                tx, owner=self._owner, now=self._now(), lease=LEASE
+            )
+        if task is None:
+            return False
+        self._running[task.id] = asyncio.create_task(self._one(task), name=f"task {task.id}")
+        return True
+
+    async def _make_room(self) -> None:
+        """Ask less important work to pause at its next boundary for what waits."""
+        async with self._store.db.write() as tx:
+            waiting = await self._store.tasks.waiting(tx, self._slots)
+            running = await self._store.tasks.running(tx) if waiting else ()
+            made = yieldings(running, waiting, self._slots)
+            for each in made:
+                await self._ask_to_yield(tx, each)
+        if made:
+            self._on_change()
+
+    async def _ask_to_yield(self, tx: Transaction, asked: Yielding) -> None:
+        """Both cards tell why."""
+        victim, better = asked.victim, asked.better
+        makes_room = words_for(await self._language_of(victim))(
+            "work.makes_room", title=better.title
+        )
+        cuts_in = words_for(await self._language_of(better))("work.cuts_in", title=victim.title)
+        await self._store.tasks.move(tx, victim, control=Control.YIELD, status_reason=makes_room)
+        await self._store.tasks.move(tx, better, status_reason=cuts_in)
+        for task, told in ((victim, makes_room), (better, cuts_in)):
+            await self._store.journal.append(
+                tx, task.id, EventKind.NOTE, now=self._now(), text=told
+            )
 
     async def _one(self, task: Task) -> None:
         try:

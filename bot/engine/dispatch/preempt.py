@@ -1,0 +1,60 @@
+"""Who must make room for whom: a pure rule over what runs and what waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from storage.records.tasks import Control, Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Yielding:
+    """`victim` pauses at its next step boundary, so that `better` can start."""
+
+    victim: Task
+    better: Task
+
+
+def yieldings(running: Sequence[Task], waiting: Sequence[Task], slots: int) -> tuple[Yielding, ...]:
+    """Which running tasks must make room now.
+
+    `waiting` is in queue order. Only a strictly higher priority cuts in: for a slot where all
+    are taken, the least important running task yields, of equals the one started last; for a
+    project directory, the task that holds it. A task that already gives its slot back, for
+    whatever reason, counts as a slot on its way, and nobody yields twice.
+    """
+    leaving = [task for task in running if task.control is not Control.RUN]
+    staying = [task for task in running if task.control is Control.RUN]
+    free = slots - len(running) + len(leaving)
+    coming = {task.project_dir for task in leaving} - {""}
+    made: list[Yielding] = []
+    for better in waiting:
+        holder = _holder(better, staying)
+        if better.project_dir and better.project_dir in coming:
+            # Its directory is on its way, and so is the slot of the one who leaves it.
+            coming.discard(better.project_dir)
+            free -= 1
+        elif holder is None and free > 0:
+            free -= 1
+        else:
+            victim = holder or _least(staying)
+            if victim is None or victim.priority.rank <= better.priority.rank:
+                continue
+            staying.remove(victim)
+            made.append(Yielding(victim=victim, better=better))
+    return tuple(made)
+
+
+def _holder(task: Task, staying: Sequence[Task]) -> Task | None:
+    """Who works in the directory that `task` needs."""
+    if not task.project_dir:
+        return None
+    return next((each for each in staying if each.project_dir == task.project_dir), None)
+
+
+def _least(staying: Sequence[Task]) -> Task | None:
+    def standing(task: Task) -> tuple[int, float]:
+        return task.priority.rank, task.started_at.timestamp() if task.started_at else 0.0
+
+    return max(staying, key=standing, default=None)
