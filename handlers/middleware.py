@@ -105,15 +105,15 @@ def recognise(people: People, fallback: Language, fixed: Language | None = None)
 
 
 class RateLimit:
-    """At most `most` arrivals a person in `within`; the first too many gets a kind word, the
-    others silence. Presses always get their toast. Strangers are not counted here: the door
-    answers them more rarely still. What is `urgent` always passes: nobody may be too fast to
-    stop something."""
+    """At most `most` arrivals a person in `within`; the first too many is told that none over
+    the limit are acted on, the others get silence. Presses always get their toast. Strangers
+    are not counted here: the door answers them more rarely still. What is `urgent` always
+    passes: nobody may be too fast to stop something."""
 
     def __init__(
         self,
         *,
-        most: int = 20,
+        most: int = 60,
         within: timedelta = timedelta(minutes=1),
         urgent: Callable[[Arrival], bool] = lambda _: False,
     ) -> None:

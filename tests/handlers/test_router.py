@@ -125,21 +125,35 @@ async def test_a_language_fixed_in_the_settings_goes_before_all() -> None:
     assert "任务列表" in text_of(reply)
 
 
-async def test_twenty_messages_a_minute_are_taken_and_the_next_is_answered_once() -> None:
+async def test_sixty_messages_a_minute_are_taken_and_the_next_is_told_that_it_is_not() -> None:
     desk = Desk()
-    for _ in range(20):
+    for _ in range(60):
         assert "Fine" in text_of(await desk.say("hello to you"))
 
     told, silent = await desk.say("hello to you"), await desk.say("hello to you")
 
-    assert "20" in text_of(told)
+    assert "60 messages a minute" in text_of(told)
+    assert "not acted on" in text_of(told)
+    assert "send them again" in text_of(told)
     assert silent.card is None
-    assert len(desk.world.talk.questions) == 20
+    assert len(desk.world.talk.questions) == 60
+
+
+async def test_who_is_too_fast_is_told_so_in_their_language() -> None:
+    desk = Desk(language=Language.CHINESE)
+    for _ in range(60):
+        await desk.say("hello to you")
+
+    told = text_of(await desk.say("hello to you"))
+
+    assert "60 条" in told
+    assert "不会执行" in told
+    assert "重新发送" in told
 
 
 async def test_after_a_minute_messages_are_taken_again() -> None:
     desk = Desk()
-    for _ in range(22):
+    for _ in range(62):
         await desk.say("hello to you")
 
     desk.wait(seconds=61)
@@ -150,7 +164,7 @@ async def test_after_a_minute_messages_are_taken_again() -> None:
 
 async def test_one_persons_haste_does_not_slow_another() -> None:
     desk = Desk()
-    for _ in range(22):
+    for _ in range(62):
         await desk.say("hello to you")
 
     reply = await desk.say("hello to you", who="x-olga", chat="c0")
@@ -160,7 +174,7 @@ async def test_one_persons_haste_does_not_slow_another() -> None:
 
 async def test_a_press_too_many_still_gets_its_toast() -> None:
     desk = Desk()
-    for _ in range(21):
+    for _ in range(61):
         await desk.say("hello to you")
 
     first, second = await desk.press("nothing"), await desk.press("nothing")
@@ -275,7 +289,7 @@ async def test_what_nobody_can_see_costs_no_model(text: str) -> None:
 @pytest.mark.parametrize("brake", ["/stop abc", "/pause abc", "／停止 abc", "/暂停 abc"])
 async def test_nobody_is_too_fast_to_stop_something(brake: str) -> None:
     desk = Desk(a_task("abc234", status=TaskStatus.RUNNING))
-    for _ in range(30):
+    for _ in range(61):
         await desk.say("/help")
 
     await desk.say(brake)
