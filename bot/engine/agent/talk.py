@@ -25,6 +25,7 @@ from bot.engine.llm.base import (
     TextDelta,
     Tool,
 )
+from cards.words import words_for
 from handlers.ports import Answered, BackendFailure, Proposal, Question, Show, TalkState
 from storage.db import Database
 from storage.records.people import ChatId, Language
@@ -177,7 +178,12 @@ class Conversations:
         async with self._db.write() as tx:
             await self._desk.book(tx, reply)
         self._unanswered.pop(question.chat.id, None)
-        return Answered(text=reply.result.text, proposal=proposals[0] if proposals else None)
+        words = words_for(question.language)
+        return Answered(
+            text=reply.result.text,
+            proposal=proposals[0] if proposals else None,
+            notes=(words("talk.cut"),) if reply.result.cut else (),
+        )
 
     def _choose(self, question: Question) -> Chosen:
         """This message's own choice before the chat's before the program's."""

@@ -57,8 +57,9 @@ MAX_ANSWER = 16_000  # tokens of one answer; most models know no more
 CONNECT_SECONDS = 10.0
 NO_KEY = "no-key"
 _SUMMARY = 200
-_CUT = {
-    "length": "the answer was cut off at the longest allowed",
+_CUT = "length"
+_NO_ANSWER = {
+    _CUT: "the answer was cut off at the longest allowed",
     "content_filter": "the model refused to answer",
 }
 
@@ -240,9 +241,11 @@ class ApiRun:
     def _ended(self, result: AgentRunResult[Output]) -> RunResult:
         text = "".join(self._texts)
         value = result.output if isinstance(result.output, BaseModel) else None
-        cut = _CUT.get(result.response.finish_reason or "")
-        if value is None and cut:
-            raise BadAnswer(cut, usage=_usage(self._usage))
+        ended = result.response.finish_reason or ""
+        # Half a text is worth reading and can be gone on with; half a form is nothing.
+        cut = ended == _CUT and self._request.result is None and bool(text.strip())
+        if value is None and ended in _NO_ANSWER and not cut:
+            raise BadAnswer(_NO_ANSWER[ended], usage=_usage(self._usage))
         if value is None and not text.strip() and not self._calls:
             raise BadAnswer("the answer was empty", usage=_usage(self._usage))
         return RunResult(
@@ -251,6 +254,7 @@ class ApiRun:
             model=result.response.model_name or self._model.model_name,
             usage=_usage(self._usage),
             new_history=api_history.dump(result.new_messages()),
+            cut=cut,
         )
 
 

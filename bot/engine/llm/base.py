@@ -131,13 +131,15 @@ class Usage:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """How a run ended well. `value` is the validated answer if one was asked for, else None;
-    `new_history` is what this run adds to the session."""
+    `new_history` is what this run adds to the session. `cut` says that the longest allowed
+    ended a text answer: `text` is as far as it came."""
 
     text: str
     value: BaseModel | None
     model: str
     usage: Usage
     new_history: tuple[Any, ...]
+    cut: bool = False
 
 
 class BackendError(Exception):
@@ -172,7 +174,7 @@ class BackendDenied(BackendError):
 
 
 class BadAnswer(BackendError):
-    """Empty, cut off, refused, or not of the asked form even after one re-ask."""
+    """Empty, refused, or not of the asked form even after one re-ask; a form that was cut off."""
 
     hint = "backend.bad_answer"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,12 @@ class Talker(FakeBackend):
     said = "hello there Boss"
     gate: asyncio.Event | None = None
     fails: Exception | None = None
+    cut = False
 
     async def settle(self, request: RunRequest) -> RunResult:
         if self.fails:
             raise self.fails
-        return answered(text=self.said)
+        return replace(answered(text=self.said), cut=self.cut)
 
 
 async def at_once(_seconds: float) -> None:
@@ -135,6 +137,26 @@ async def test_an_answer_cut_short_keeps_what_was_said_and_the_next_knows_the_qu
         _, short, thanks = world.backend.asked
         assert (short.history, "tell me all" in short.prompt) == ((), True)
         assert thanks.prompt == "thanks"
+
+
+@pytest.mark.parametrize(
+    ("language", "note"), [(Language.ENGLISH, "Say “go on”"), (Language.CHINESE, "说“继续说”")]
+)
+async def test_an_answer_that_reached_the_longest_allowed_is_kept_and_says_how_to_go_on(
+    tmp_path: Path, language: Language, note: str
+) -> None:
+    backend = Talker()
+    backend.cut = True
+    async with talking(tmp_path, backend) as (world, talk):
+        half = await talk.answer(replace(question("tell me all"), language=language), unseen)
+        backend.cut = False
+        rest = await talk.answer(question("go on"), unseen)
+
+        assert (half.text, half.interrupted) == ("hello there Boss", False)
+        assert note in half.notes[0]
+        assert rest.notes == ()
+        _, going_on = world.backend.asked
+        assert going_on.history == ({"said": "hello there Boss"},), "it can be gone on with"
 
 
 async def test_a_failing_model_is_told_by_its_hint(tmp_path: Path) -> None:

@@ -165,6 +165,7 @@ _CUT_OFF = Reply(calls=[Call(name="final_result", raw='{"status": "do')], stop="
         (Reply(text="It is done, I think."), Reply(text="Really.")),
         (Reply(text=""), Reply(text="")),
         (_CUT_OFF, _CUT_OFF),
+        (Reply(text="It is do", stop="cut"), Reply(text="It is do", stop="cut")),
         (
             Reply(calls=[Call(name="final_result", raw="{no json")]),
             Reply(calls=[Call(name="final_result", raw="{no json")]),

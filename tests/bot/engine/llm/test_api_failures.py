@@ -36,7 +36,7 @@ WRITE = Call(name="write_file", arguments={"path": "a.md", "content": "x"})
     [
         Reply(text=""),
         Reply(text="  \n "),
-        Reply(text="half a sen", stop="cut"),
+        Reply(text=" \n", stop="cut"),
         Reply(text="I cannot help with that.", stop="refused"),
         Reply(garbage="<html>no model here</html>"),
         Reply(garbage="{}"),
@@ -53,6 +53,21 @@ async def test_empty_cut_refused_and_garbled_answers_are_bad(
 
     with pytest.raises(BadAnswer):
         await run_to_end(backend, request_to(api))
+
+
+async def test_a_text_that_is_cut_off_is_kept_as_far_as_it_came_and_can_be_gone_on_with(
+    models: Models, api: Api, backend: Backend
+) -> None:
+    models.replies(Reply(text="half a sen", stop="cut"), Reply(text="tence"))
+
+    events, half = await run_to_end(backend, request_to(api))
+    _, rest = await run_to_end(backend, request_to(api, history=half.new_history))
+
+    assert (half.text, half.cut, half.value) == ("half a sen", True, None)
+    assert half.usage.requests == 1
+    assert "".join(e.text for e in events if isinstance(e, TextDelta)) == "half a sen"
+    assert (rest.text, rest.cut) == ("tence", False)
+    assert "half a sen" in str(models.requests[-1].body)
 
 
 @pytest.mark.parametrize(
