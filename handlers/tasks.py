@@ -176,10 +176,9 @@ async def resume_task(request: Request, task_id: str) -> str:
 
 
 async def stop_task(request: Request, task_id: str) -> str:
-    task = await request.services.tasks.stop(
-        await _found(request, task_id), by=request.person, source=request.source
-    )
-    return request.words("moved.stopped" if task.status.is_final else "moved.stopping")
+    task = await _found(request, task_id)
+    await request.services.tasks.stop(task, by=request.person, source=request.source)
+    return request.words("moved.stopped")
 
 
 async def retry_task(request: Request, task_id: str) -> str:

@@ -21,8 +21,6 @@ def live_buttons(task: Task, words: Words) -> list[Button]:
     details = details_button(task, words)
     stop = stop_button(task, words)
     match task.status:
-        case TaskStatus.RUNNING if task.control is Control.STOP:
-            return [details]
         case TaskStatus.RUNNING if task.control is Control.PAUSE:
             return [resume_button(task, words), stop, details]
         case TaskStatus.PENDING | TaskStatus.RUNNING | TaskStatus.WAITING:

@@ -133,8 +133,6 @@ def _situation(view: TaskView, words: Words) -> list[Block]:
     match task.status:
         case TaskStatus.PENDING:
             texts.append(_queue(view, words))
-        case TaskStatus.RUNNING if task.control is Control.STOP:
-            texts.append(words("task.stopping"))
         case TaskStatus.RUNNING if task.control is Control.PAUSE:
             texts.append(words("task.pausing"))
         case TaskStatus.RUNNING if task.phase is Phase.PLANNING and not view.steps:

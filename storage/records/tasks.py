@@ -60,11 +60,10 @@ class Phase(StrEnum):
 
 
 class Control(StrEnum):
-    """What a person wants of a running task, obeyed at the next step boundary."""
+    """What a running task is to do at its next step boundary."""
 
     RUN = "run"
     PAUSE = "pause"
-    STOP = "stop"
     YIELD = "yield"
 
 
