@@ -209,6 +209,5 @@ def _feishu(settings: Settings, intake: Intake, quota: MonthlyQuota) -> Transpor
         domain=settings.feishu_domain,
         intake=intake,
         home=settings.home,
-        menu=menu,
         on_call=quota.count,
     )

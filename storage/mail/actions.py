@@ -75,10 +75,6 @@ class Claim(StrEnum):
     RETIRED = "retired"
     USED = "used"
 
-    @property
-    def may_act(self) -> bool:
-        return self in {Claim.FRESH, Claim.AGAIN}
-
 
 class Actions:
     def __init__(self, db: Database, ids: Ids) -> None:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from bot.transports import base
-from bot.transports.base import Intake, Letter, Menu
+from bot.transports.base import Intake, Letter
 from bot.transports.feishu.api import FeishuApi
 from bot.transports.feishu.arrivals import Arrivals
 from bot.transports.feishu.cardkit import CardKit
@@ -44,8 +44,8 @@ _PART_PACE = 0.25
 
 
 class FeishuTransport:
-    """`on_call` is told of each call that counts against the tenant's monthly quota. Feishu
-    shows no command menu over the API, so `menu` is not used: its keys come back as commands."""
+    """`on_call` is told of each call that counts against the tenant's monthly quota. A bot
+    menu is made in the developer console, not here: its keys come back as commands."""
 
     channel = Channel.FEISHU
 
@@ -57,7 +57,6 @@ class FeishuTransport:
         domain: str,
         intake: Intake,
         home: Path,
-        menu: Menu | None = None,
         on_call: Callable[[], None] = lambda: None,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,

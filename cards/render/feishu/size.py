@@ -6,10 +6,10 @@ import json
 import re
 from typing import Any
 
-MAX_COMPONENTS = 200
 MAX_TABLES = 5
 MAX_MARKDOWN_TABLES = 3
-# 30 KB are allowed; what is kept back is for header, config and the platform's own counting.
+# 30 KB and 200 components are allowed; what is kept back is for header, config and the
+# platform's own counting.
 PART_BYTES = 27_000
 PART_COMPONENTS = 190
 

@@ -35,7 +35,6 @@ sends the event again."""
 class Endpoint:
     url: str
     service: int
-    ping_seconds: float
 
 
 class Refusal(Exception):
@@ -137,7 +136,7 @@ class LongConnection:
         if "device_id" not in query or not service.isdigit():
             raise Refusal("refused", code="endpoint")
         self._configure(data.get("ClientConfig"))
-        return Endpoint(url=url, service=int(service), ping_seconds=self._ping_seconds)
+        return Endpoint(url=url, service=int(service))
 
     def _configure(self, config: Any) -> None:
         seconds = config.get("PingInterval") if isinstance(config, dict) else None
