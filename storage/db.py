@@ -47,8 +47,12 @@ class Database:
                     yield transaction
 
     @asynccontextmanager
-    async def read(self) -> AsyncGenerator[Transaction, None]:
-        """A consistent view of what is committed. Writing through it fails."""
+    async def read(self, within: Transaction | None = None) -> AsyncGenerator[Transaction, None]:
+        """A consistent view of what is committed: writing through it fails. `within` is a
+        transaction under way, to be read through instead: it sees its own writes too."""
+        if within is not None:
+            yield within
+            return
         with store_trouble():
             async with self._reader.connect() as connection:
                 yield connection

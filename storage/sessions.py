@@ -43,11 +43,8 @@ class SessionRepo:
             .order_by(_S.started_at.desc(), _S.id.desc())
             .limit(1)
         )
-        if tx is not None:
-            row = (await tx.execute(query)).one_or_none()
-        else:
-            async with self._db.read() as connection:
-                row = (await connection.execute(query)).one_or_none()
+        async with self._db.read(tx) as connection:
+            row = (await connection.execute(query)).one_or_none()
         return None if row is None else _session(row)
 
     async def begin(

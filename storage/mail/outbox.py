@@ -203,11 +203,8 @@ class Outbox:
         return None if row is None else (outbox_row(row), chat_of(row))
 
     async def by_key(self, key: str, tx: Transaction | None = None) -> OutboxRow | None:
-        if tx is not None:
-            row = (await tx.execute(_BY_KEY, {"key": key})).one_or_none()
-        else:
-            async with self._db.read() as view:
-                row = (await view.execute(_BY_KEY, {"key": key})).one_or_none()
+        async with self._db.read(tx) as view:
+            row = (await view.execute(_BY_KEY, {"key": key})).one_or_none()
         return None if row is None else outbox_row(row)
 
     async def by_prefix(self, prefix: str) -> Sequence[tuple[str, ChatId]]:
@@ -231,11 +228,8 @@ class Outbox:
             "external_id": external_id,
             "message_id": message_id,
         }
-        if tx is not None:
-            row = (await tx.execute(_AT, facts)).one_or_none()
-        else:
-            async with self._db.read() as view:
-                row = (await view.execute(_AT, facts)).one_or_none()
+        async with self._db.read(tx) as view:
+            row = (await view.execute(_AT, facts)).one_or_none()
         return None if row is None else outbox_row(row)
 
     async def heads(self, channel: Channel, *, now: datetime) -> Sequence[Head]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -42,11 +42,8 @@ class GraphRepo:
             .order_by(_G.version.desc())
             .limit(1)
         )
-        if tx is not None:
-            row = (await tx.execute(query)).one_or_none()
-        else:
-            async with self._db.read() as connection:
-                row = (await connection.execute(query)).one_or_none()
+        async with self._db.read(tx) as connection:
+            row = (await connection.execute(query)).one_or_none()
         return None if row is None else _graph(row)
 
     async def runs(
@@ -54,11 +51,8 @@ class GraphRepo:
     ) -> Mapping[str, NodeRun]:
         """What became of the nodes, by path. Nodes not reached have no entry."""
         query = select(schema.node_runs).where(_R.task_id == task_id)
-        if tx is not None:
-            rows: Sequence[Row[Any]] = (await tx.execute(query)).all()
-        else:
-            async with self._db.read() as connection:
-                rows = (await connection.execute(query)).all()
+        async with self._db.read(tx) as connection:
+            rows = (await connection.execute(query)).all()
         return {row.path: _run(row) for row in rows}
 
     async def start(
