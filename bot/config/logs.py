@@ -14,6 +14,7 @@ _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _LOUD = (
     "alembic",
     "httpx",
+    "httpx2",
     "httpcore",
     "telegram",
     "websockets",

@@ -112,7 +112,7 @@ class Postman:
         self._failures = 0
         self._crashes.pop(tried.row.id, None)
         if delivery.degraded:
-            log.info("Outbox %s degraded: %s", letter.outbox_id, "; ".join(delivery.degraded))
+            log.debug("Outbox %s degraded: %s", letter.outbox_id, "; ".join(delivery.degraded))
         extra = len(delivery.placed.message_ids) - 1
         if extra > 0 and letter.placed is None:
             self._pace.take(tried.chat.external_id, tried.chat.kind, extra)
