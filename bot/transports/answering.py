@@ -13,6 +13,7 @@ from bot.transports.cleaning import language_of
 from bot.transports.clock import Clock
 from bot.transports.courier import OutboxCourier
 from bot.transports.delivery import Delivery
+from bot.transports.lanes import as_one
 from bot.transports.routing import Router
 from cards.model import Card, Text, Tone
 from cards.words import Words, words_for
@@ -65,18 +66,17 @@ class Answering:
         self._begun: set[InboxId] = set()
 
     async def answer(self, rows: Sequence[InboxRow]) -> Reply:
-        """Handle rows that belong together, the last of them being what was said. After three
-        failures, or six tries with those that a death cut short, they are put aside with an
-        apology. Never raises."""
-        row, failures = rows[-1], 0
+        """Handle rows that belong together, as one message. After three failures, or six tries
+        with those that a death cut short, they are put aside with an apology. Never raises."""
+        row, failures = as_one(rows), 0
         while failures < MOST_ATTEMPTS + len(_PAUSES):
             attempt = await self._kept(lambda: self._begin(row))
             if not attempt:
                 break
             try:
                 if failures >= MOST_ATTEMPTS or attempt > MOST_STARTS:
-                    return await self._give_up(rows, attempt - 1)
-                return await self._attempt(rows)
+                    return await self._give_up(row, rows, attempt - 1)
+                return await self._attempt(row, rows)
             # The boundary of one arrival: whatever it leads to, the next one gets its turn.
             except Exception:
                 failures += 1
@@ -111,33 +111,33 @@ class Answering:
             return row.attempts
         return await self._inbox.begin(row.id)
 
-    async def _attempt(self, rows: Sequence[InboxRow]) -> Reply:
-        row = rows[-1]
+    async def _attempt(self, row: InboxRow, rows: Sequence[InboxRow]) -> Reply:
         key = f"reply:{row.id}"
         self._courier.expect(key, row.chat_id, reply_to=_reply_to(row))
         try:
             async with self._typing(row):
-                fetched = await self._fetched(rows)
+                fetched = await self._fetched(row, rows)
                 if fetched.missing:
                     await self._tell_missing(row, fetched.missing)
                 if fetched.files or not fetched.missing or _text(row):
                     reply = await self._router.handle(row, fetched.files)
                 else:
                     reply = Reply()
-            await self._kept(lambda: self._settle(rows, reply))
+            await self._kept(lambda: self._settle(row, rows, reply))
         finally:
             self._courier.expect_no_more(key)
         return reply
 
-    async def _fetched(self, rows: Sequence[InboxRow]) -> Fetched:
-        said = rows[-1].incoming
+    async def _fetched(self, row: InboxRow, rows: Sequence[InboxRow]) -> Fetched:
+        said = row.incoming
         if not isinstance(said, MessageIn) or not await self._router.knows(said):
             return Fetched()
         return await self._attachments.fetch(rows)
 
-    async def _settle(self, rows: Sequence[InboxRow], reply: Reply, *, error: str = "") -> None:
+    async def _settle(
+        self, row: InboxRow, rows: Sequence[InboxRow], reply: Reply, *, error: str = ""
+    ) -> None:
         """The reply is stored, and what it replies to is done with, or neither is."""
-        row = rows[-1]
         card = await self._courier.prepared(reply.card) if reply.card is not None else None
         key = reply.key or f"reply:{row.id}"
         async with self._db.write() as tx:
@@ -163,16 +163,15 @@ class Answering:
         if card is not None:
             self._courier.wake()
 
-    async def _give_up(self, rows: Sequence[InboxRow], tries: int) -> Reply:
+    async def _give_up(self, row: InboxRow, rows: Sequence[InboxRow], tries: int) -> Reply:
         """Put it aside, and say so."""
-        row = rows[-1]
         log.error("Inbox %s is put aside after %s attempts", row.id, tries)
         words = await self.words(row)
         text = words("mail.apology", n=tries, number=row.id)
         sorry = Card(tone=Tone.BAD, blocks=(Text(markdown=text),))
         reply = Reply(card=sorry, toast=words("mail.failed"), good=False)
         error = f"failed {tries} times"
-        await self._kept(lambda: self._settle(rows, reply, error=error))
+        await self._kept(lambda: self._settle(row, rows, reply, error=error))
         return reply
 
     async def _tell_missing(self, row: InboxRow, missing: Sequence[Missing]) -> None:

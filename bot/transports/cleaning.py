@@ -48,13 +48,14 @@ def cleaned(incoming: Incoming) -> Incoming:
                 },
             )
         case MessageIn():
-            return replace(
+            said = replace(
                 incoming,
                 place=place,
                 sender=sender,
-                text=_whole_text(incoming),
+                text=clean_text(incoming.text),
                 attachments=tuple(_file(each) for each in incoming.attachments),
             )
+            return fitting(said)
 
 
 def clean_text(text: str) -> str:
@@ -75,12 +76,13 @@ def language_of(incoming: Incoming) -> Language | None:
     return guessed(text) or hinted(incoming.sender.language)
 
 
-def _whole_text(incoming: MessageIn) -> str:
-    text = clean_text(incoming.text)
-    if len(text) <= MOST_CHARACTERS:
-        return text
-    words = words_for(language_of(incoming) or Language.ENGLISH)
-    return f"{text[:MOST_CHARACTERS]}\n{words('mail.cut', limit=MOST_CHARACTERS)}"
+def fitting(said: MessageIn) -> MessageIn:
+    """No longer than a text may be, with a word where it was cut."""
+    if len(said.text) <= MOST_CHARACTERS:
+        return said
+    words = words_for(language_of(said) or Language.ENGLISH)
+    cut = words("mail.cut", limit=MOST_CHARACTERS)
+    return replace(said, text=f"{said.text[:MOST_CHARACTERS]}\n{cut}")
 
 
 def _place(place: Place) -> Place:

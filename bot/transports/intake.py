@@ -7,8 +7,10 @@ import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeGuard
 
 from bot.transports.alerts import Alerts
 from bot.transports.answering import Answering
@@ -18,7 +20,7 @@ from bot.transports.cleaning import cleaned, language_of
 from bot.transports.clock import Clock
 from bot.transports.courier import OutboxCourier
 from bot.transports.delivery import Delivery
-from bot.transports.lanes import Lanes
+from bot.transports.lanes import PIECES_WITHIN, Lanes, can_go_on, is_piece
 from bot.transports.routing import Router
 from cards.words import words_for
 from handlers.request import Reply
@@ -89,6 +91,7 @@ class Intake:
             clock=clock,
         )
         self._lanes = Lanes(self._work, clock)
+        self._pieces: dict[tuple[str, ...], float] = {}
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Take up what was left unfinished. To be called before any transport starts."""
@@ -113,7 +116,9 @@ class Intake:
 
     async def accept(self, incoming: MessageIn | EntryIn, *, dedupe: str) -> InboxId | None:
         if not _is_for_us(incoming):
-            return None
+            if not self._is_expected(incoming):
+                return None
+            incoming = replace(incoming, addressed=True)
         late = isinstance(incoming, MessageIn) and self._clock.now() - incoming.sent_at > TOO_OLD
         state = InboxState.HANDLED if late else InboxState.NEW
         row = await self._store(cleaned(incoming), dedupe, state)
@@ -122,6 +127,7 @@ class Intake:
         if late:
             log.info("Inbox %s came too late to be acted on", row.id)
             return row.id
+        self._expect_more(row.incoming)
         self._router.arriving(row)
         self._dispatch(row)
         return row.id
@@ -145,6 +151,21 @@ class Intake:
     async def finished(self, inbox_id: InboxId) -> None:
         """Wait until an arrival is handled; its reply is in the outbox then, if there is one."""
         await self._lanes.finished(inbox_id)
+
+    def _expect_more(self, incoming: Incoming) -> None:
+        """In a group only a text's first piece names us: the next ones are ours all the same."""
+        now, kept = self._clock.elapsed(), PIECES_WITHIN.total_seconds()
+        self._pieces = {who: at for who, at in self._pieces.items() if now - at <= kept}
+        if isinstance(incoming, MessageIn) and is_piece(incoming):
+            self._pieces[_writer(incoming)] = now
+        else:
+            self._pieces.pop(_writer(incoming), None)
+
+    def _is_expected(self, incoming: MessageIn | EntryIn) -> TypeGuard[MessageIn]:
+        if not isinstance(incoming, MessageIn) or not can_go_on(incoming):
+            return False
+        at = self._pieces.get(_writer(incoming))
+        return at is not None and self._clock.elapsed() - at <= PIECES_WITHIN.total_seconds()
 
     async def _work(self, rows: Sequence[InboxRow]) -> None:
         await self._answering.answer(rows)
@@ -215,6 +236,11 @@ def _is_for_us(incoming: MessageIn | EntryIn) -> bool:
     if isinstance(incoming, EntryIn):
         return True
     return incoming.addressed or incoming.place.kind is not ChatKind.GROUP
+
+
+def _writer(incoming: Incoming) -> tuple[str, ...]:
+    place = incoming.place
+    return place.channel, place.chat, place.thread, incoming.sender.external_id
 
 
 def _fitting(dedupe: str) -> str:

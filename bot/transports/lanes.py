@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, TypeAlias, TypeVar
 
+from bot.transports.cleaning import fitting
 from bot.transports.clock import Clock, event_or_timer
 from storage.records.messages import InboxId, InboxRow, MessageIn
-from storage.records.people import ChatId
+from storage.records.people import Channel, ChatId
 
 JOINED_WITHIN = timedelta(seconds=10)
 """How long a file waits for the words that belong to it."""
 
+PIECES_WITHIN = timedelta(seconds=1.5)
+"""How long a piece of a long text waits for the next one."""
+
+MOST_PIECES = 100
+
+_LONGEST: Mapping[Channel, int] = {Channel.TELEGRAM: 4096}
+"""At how many UTF-16 units the channel's clients cut a text in pieces; others send it whole."""
+
+_SPARE = 96
+"""What a piece may lack: clients cut between words, and the bot's own name is taken out."""
+
+_COMMAND = re.compile(r"\s*[/／]\w+(?:@\w*)?(?:[:：\s]|$)")
+
 Work: TypeAlias = Callable[[Sequence[InboxRow]], Awaitable[None]]
-"""Handles rows that belong together, the last of them being what was said. Never raises."""
+"""Handles rows that belong together, and are `as_one`. Never raises."""
 
 _T = TypeVar("_T")
 
@@ -94,22 +109,41 @@ class Lanes:
         del self._lanes[chat_id]
 
     async def _together(self, lane: _Lane) -> Sequence[InboxRow]:
-        """The next row; files sent on their own wait a while for the words that belong to them."""
+        """The next row. Files sent on their own wait a while for the words that belong to them,
+        and a piece of a text for the next one."""
         rows = [heapq.heappop(lane.rows)[1]]
-        while _is_wordless(rows[-1]) and await self._joined(lane, rows[-1]):
-            rows.append(heapq.heappop(lane.rows)[1])
+        while len(rows) < MOST_PIECES and (later := await self._joined(lane, rows[-1])):
+            lane.rows.remove((later.id, later))
+            heapq.heapify(lane.rows)
+            rows.append(later)
         return rows
 
-    async def _joined(self, lane: _Lane, row: InboxRow) -> bool:
-        """True if the lane's next row belongs to this one."""
-        while not lane.rows:
+    async def _joined(self, lane: _Lane, row: InboxRow) -> InboxRow | None:
+        """What belongs to this row, if it is there or comes in time."""
+        if _is_wordless(row):
             left = row.received_at + JOINED_WITHIN - self._clock.now()
-            # More than all of it is left where the clock was set back: nobody waits for that.
-            if not timedelta(0) < left <= JOINED_WITHIN:
-                return False
+            later = await self._next(lane, left, lambda _: True)
+            return later if later and _belongs(later, row) else None
+        if isinstance(row.incoming, MessageIn) and is_piece(row.incoming):
+            # From now on, not from when it came: after a restart the next may be delivered yet.
+            later = await self._next(lane, PIECES_WITHIN, lambda each: _same_sender(each, row))
+            return later if later and _goes_on(later, row) else None
+        return None
+
+    async def _next(
+        self, lane: _Lane, left: timedelta, wanted: Callable[[InboxRow], bool]
+    ) -> InboxRow | None:
+        """The lane's first such row; waits for it no longer than `left`."""
+        ends = self._clock.elapsed() + left.total_seconds()
+        # More than all of it is left where the clock was set back: nobody waits for that.
+        patient = left <= JOINED_WITHIN
+        while True:
+            found = next((row for _, row in sorted(lane.rows) if wanted(row)), None)
+            seconds = ends - self._clock.elapsed()
+            if found or not patient or seconds <= 0:
+                return found
             lane.news.clear()
-            await event_or_timer(lane.news, self._clock, left.total_seconds())
-        return _belongs(lane.rows[0][1], row)
+            await event_or_timer(lane.news, self._clock, seconds)
 
     def _done(self, rows: Sequence[InboxRow]) -> None:
         for row in rows:
@@ -124,6 +158,41 @@ class Lanes:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def as_one(rows: Sequence[InboxRow]) -> InboxRow:
+    """What was said by rows that belong together. Pieces of a text are one message under the
+    name of the first: whatever more of it comes after a crash, it is known by that."""
+    said = [(row, row.incoming) for row in rows if isinstance(row.incoming, MessageIn)]
+    pieces = [(row, message) for row, message in said if message.text.strip()]
+    if len(pieces) < 2:  # noqa: PLR2004 - one is no pieces
+        return pieces[0][0] if pieces else rows[-1]
+    (first, message), *others = pieces
+    text, last = message.text, message
+    for _, each in others:
+        text, last = f"{text}{_seam(last)}{each.text}", each
+    return replace(first, incoming=fitting(replace(message, text=text)))
+
+
+def is_piece(said: MessageIn) -> bool:
+    """True if its client may have cut it: it is (nearly) as long as a text can be."""
+    longest = _LONGEST.get(said.place.channel)
+    return longest is not None and not said.edited and _units(said.text) >= longest - _SPARE
+
+
+def can_go_on(said: MessageIn) -> bool:
+    """True if this may be the next piece of a text: words, and not an order of its own."""
+    return not said.edited and bool(said.text.strip()) and not _COMMAND.match(said.text)
+
+
+def _seam(said: MessageIn) -> str:
+    """What was lost after a piece: platforms strip the line end or the space it was cut at."""
+    whole = _units(said.text) >= _LONGEST[said.place.channel] or said.text[-1:].isspace()
+    return "" if whole else "\n"
+
+
+def _units(text: str) -> int:
+    return len(text.encode("utf-16-le")) // 2
+
+
 def _is_wordless(row: InboxRow) -> bool:
     said = row.incoming
     return isinstance(said, MessageIn) and bool(said.attachments) and not said.text.strip()
@@ -133,6 +202,21 @@ def _belongs(later: InboxRow, row: InboxRow) -> bool:
     return (
         isinstance(later.incoming, MessageIn)
         and not later.incoming.edited
-        and later.incoming.sender.external_id == row.incoming.sender.external_id
+        and _same_sender(later, row)
         and later.received_at - row.received_at <= JOINED_WITHIN
     )
+
+
+def _goes_on(later: InboxRow, row: InboxRow) -> bool:
+    """True if `later` is the next piece of the text that `row` is a piece of."""
+    said, before = later.incoming, row.incoming
+    if not (isinstance(said, MessageIn) and isinstance(before, MessageIn) and can_go_on(said)):
+        return False
+    # One of both is enough: what waited with the platform came late, but was sent at once.
+    soon = later.received_at - row.received_at <= PIECES_WITHIN
+    at_once = abs(said.sent_at - before.sent_at) <= PIECES_WITHIN
+    return _same_sender(later, row) and (soon or at_once)
+
+
+def _same_sender(later: InboxRow, row: InboxRow) -> bool:
+    return later.incoming.sender.external_id == row.incoming.sender.external_id
