@@ -11,6 +11,7 @@ from cards.views.errors import notice_card
 from cards.views.people import paired_card, refused_card
 from cards.words import Words, words_for
 from handlers.errors import UserError
+from handlers.language import read_in
 from handlers.parsing import Verdict
 from handlers.ports import Services
 from handlers.registry import Commands
@@ -121,9 +122,7 @@ async def announce_more(services: Services, *, hour: str, fallback: Language) ->
 async def words_in(services: Services, chat_id: ChatId, fallback: Language) -> Words:
     """The language of whoever reads in that chat."""
     chat = await services.people.chat(chat_id)
-    partner = await services.people.get(chat.person_id) if chat.person_id else None
-    language = (partner.language if partner else None) or chat.settings.language or fallback
-    return words_for(language)
+    return words_for(await read_in(services.people, chat) or fallback)
 
 
 async def _settled(

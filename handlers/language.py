@@ -1,10 +1,11 @@
-"""Which language a person wants, guessed from what they write."""
+"""Which language a person reads: what they chose, or what they write lets guess."""
 
 from __future__ import annotations
 
 import re
 
-from storage.records.people import Language
+from handlers.ports import People
+from storage.records.people import Chat, Language
 
 # Enough to tell; guessing must not cost more for a longer text.
 _LOOKED_AT = 2000
@@ -32,3 +33,9 @@ def hinted(hint: str) -> Language | None:
             return Language.ENGLISH
         case _:
             return None
+
+
+async def read_in(people: People, chat: Chat) -> Language | None:
+    """The language of whoever reads in that chat; None where nobody has shown it yet."""
+    partner = await people.get(chat.person_id) if chat.person_id else None
+    return (partner.language if partner else None) or chat.settings.language

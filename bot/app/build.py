@@ -14,6 +14,7 @@ from bot.app.store import Store, build_store
 from bot.app.supervisor import Supervised
 from bot.app.web import Overheard, WebHistory, WebSpeaker
 from bot.config.settings import Settings
+from bot.engine.llm.registry import Registry
 from bot.transports.alerts import Alerts
 from bot.transports.base import Transport
 from bot.transports.clock import Clock, SystemClock
@@ -31,10 +32,12 @@ from storage.records.people import Channel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The program, ready to start: services in their order, and the web chat by name."""
+    """The program, ready to start: services in their order, the web chat by name, and the models,
+    to be closed at the end."""
 
     services: Sequence[Service]
     web: WebTransport
+    models: Registry
 
 
 async def build(settings: Settings, db: Database) -> Parts:
@@ -54,7 +57,7 @@ async def build(settings: Settings, db: Database) -> Parts:
         quotas={Channel.FEISHU: quota},
     )
     courier = _courier(store, delivery, clock)
-    delivery.closed = Returns(chats=store.chats, people=store.people, courier=courier)
+    delivery.closed = _returns(settings, store, courier)
     engine = build_engine(settings, store, courier, clock)
     router = Overheard(
         _router(
@@ -82,13 +85,10 @@ async def build(settings: Settings, db: Database) -> Parts:
     )
     web = _web(settings, store, intake, router, alerts)
     alerts.changed = web.refresh_alerts
-    transports[Channel.WEB] = web
-    if settings.telegram_bot_token.get_secret_value():
-        transports[Channel.TELEGRAM] = _telegram(settings, intake)
-    if settings.feishu_app_id:
-        transports[Channel.FEISHU] = _feishu(settings, intake, quota)
+    transports |= {Channel.WEB: web, **_platforms(settings, intake, quota)}
     return Parts(
         web=web,
+        models=engine.models,
         services=(
             delivery,
             engine.reporter,
@@ -127,6 +127,15 @@ def _courier(store: Store, delivery: Delivery, clock: Clock) -> OutboxCourier:
         streams=delivery.streams,
         wake=delivery.wake,
         clock=clock,
+    )
+
+
+def _returns(settings: Settings, store: Store, courier: OutboxCourier) -> Returns:
+    return Returns(
+        chats=store.chats,
+        people=store.people,
+        courier=courier,
+        language=settings_language(settings),
     )
 
 
@@ -185,6 +194,15 @@ def _web(
         alerts=alerts,
         language=settings_language(settings),
     )
+
+
+def _platforms(settings: Settings, intake: Intake, quota: MonthlyQuota) -> dict[Channel, Transport]:
+    found: dict[Channel, Transport] = {}
+    if settings.telegram_bot_token.get_secret_value():
+        found[Channel.TELEGRAM] = _telegram(settings, intake)
+    if settings.feishu_app_id:
+        found[Channel.FEISHU] = _feishu(settings, intake, quota)
+    return found
 
 
 def _telegram(settings: Settings, intake: Intake) -> Transport:

@@ -10,6 +10,7 @@ from cards.card_json import BadCard, load_card
 from cards.courier import Courier
 from cards.model import Card, Note
 from cards.words import Words, words_for
+from handlers.language import read_in
 from storage.mail.chats import Chats
 from storage.mail.outbox import Try
 from storage.people import People
@@ -22,12 +23,16 @@ _ENDING = re.compile(r"task:[^:]+:end:")
 
 
 class Returns:
-    """Told of each letter whose chat is closed to us, before that letter is given up."""
+    """Told of each letter whose chat is closed to us, before that letter is given up. `language`
+    is the one all cards are written in, None for each reader's own."""
 
-    def __init__(self, *, chats: Chats, people: People, courier: Courier) -> None:
+    def __init__(
+        self, *, chats: Chats, people: People, courier: Courier, language: Language | None
+    ) -> None:
         self._chats = chats
         self._people = people
         self._courier = courier
+        self._language = language
 
     async def __call__(self, tried: Try) -> None:
         """Show it to every owner in private. Doing so again changes nothing."""
@@ -48,9 +53,8 @@ class Returns:
                 )
 
     async def _words(self, chat: Chat) -> Words:
-        partner = await self._people.get(chat.person_id) if chat.person_id else None
-        spoken = partner.language if partner else None
-        return words_for(spoken or chat.settings.language or Language.ENGLISH)
+        spoken = self._language or await read_in(self._people, chat)
+        return words_for(spoken or Language.ENGLISH)
 
 
 def _returned(card: Card, asked: Chat, words: Words) -> Card:

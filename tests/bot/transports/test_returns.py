@@ -10,7 +10,8 @@ import pytest
 from bot.app.returns import Returns
 from bot.transports.base import Unreachable
 from cards.render.text import render
-from storage.records.people import Chat, ChatKind, Role
+from cards.words import words_for
+from storage.records.people import Chat, ChatKind, Language, Role
 from tests.bot.transports.mail_fakes import Post, post_office
 from tests.storage.mail_room import place, sender
 
@@ -19,7 +20,9 @@ from tests.storage.mail_room import place, sender
 async def post(tmp_path: Path) -> AsyncIterator[Post]:
     async with post_office(tmp_path) as made:
         room = made.room
-        made.delivery.closed = Returns(chats=room.chats, people=room.people, courier=made.courier)
+        made.delivery.closed = Returns(
+            chats=room.chats, people=room.people, courier=made.courier, language=None
+        )
         yield made
 
 
@@ -43,6 +46,25 @@ async def test_the_end_of_a_task_goes_to_the_owner_where_its_group_is_closed(pos
     shown = render(letter.card).text
     assert "Task finished" in shown
     assert "Team" in shown
+
+
+async def test_it_says_so_in_the_language_that_the_settings_ask_for(post: Post) -> None:
+    await owner(post)
+    post.delivery.closed = Returns(
+        chats=post.room.chats,
+        people=post.room.people,
+        courier=post.courier,
+        language=Language.CHINESE,
+    )
+    group = await post.room.chat(place("-5", kind=ChatKind.GROUP, title="Team"))
+    post.telegram.script += [Unreachable("kicked")]
+    post.run()
+
+    await post.say(group, "Task finished", key="task:abc:end:1")
+    await post.telegram.sent(2)
+
+    note = words_for(Language.CHINESE)("mail.returned", chat="Team")
+    assert note in render(post.telegram.letters[-1].card).text
 
 
 @pytest.mark.parametrize("key", ["reply:1", "task:abc", "returned:1:x"])
