@@ -43,6 +43,7 @@ async def _run(settings: Settings, announce: Callable[[str], None]) -> None:
     async with AsyncExitStack() as stack:
         db = await Database.open(settings.database, stack)
         parts = await build(settings, db)
+        stack.push_async_callback(parts.models.aclose)
         async with App(parts.services) as app:
             with _home_writable(settings):
                 note_address(settings, parts.web.address.rstrip("/"))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from bot.engine.llm.access import Access, Api
 from bot.engine.llm.api import ApiBackend
-from bot.engine.llm.base import Backend, BackendDenied, Chosen
+from bot.engine.llm.base import BackendDenied, Chosen
 from bot.engine.llm.offline import NAME as OFFLINE
 from bot.engine.llm.offline import OfflineBackend
 from storage.records.status import ModelChoice
@@ -82,9 +82,6 @@ class Registry:
     async def aclose(self) -> None:
         for backend in self._apis.values():
             await backend.aclose()
-
-    def backends(self) -> Sequence[Backend]:
-        return (*self._apis.values(), self._offline)
 
     def _chosen(self, model: str, backend: str) -> ModelChoice | None:
         if not model and not backend:
