@@ -73,11 +73,12 @@ async def pause(request: Request) -> Reply:
     return Reply(card=moved_card(task, "\n".join(filter(None, lines)), request.words))
 
 
-@commands("resume", usage="id", aliases=("continue", "继续", "恢复"), immediate=True)
+@commands("resume", usage="id [answer]", aliases=("continue", "继续", "恢复"), immediate=True)
 async def resume(request: Request) -> Reply:
-    """Go on with a paused task."""
+    """Go on with a paused or stuck task; an answer reaches its worker."""
     task = await _found(request, _first_word(request, "resume"))
-    return _moved(request, task, await resume_task(request, task.id))
+    said = " ".join(request.args.split(maxsplit=1)[1:])
+    return _moved(request, task, await resume_task(request, task.id, said))
 
 
 @commands("retry", usage="id", aliases=("重试",), immediate=True)
@@ -169,9 +170,9 @@ async def pause_task(request: Request, task_id: str, reason: str = "") -> str:
     return request.words("moved.pausing" if pausing else "moved.paused")
 
 
-async def resume_task(request: Request, task_id: str) -> str:
+async def resume_task(request: Request, task_id: str, said: str = "") -> str:
     task = await _found(request, task_id)
-    await request.services.tasks.resume(task, by=request.person, source=request.source)
+    await request.services.tasks.resume(task, by=request.person, source=request.source, said=said)
     return request.words("moved.resumed")
 
 

@@ -72,6 +72,7 @@ class FakeTasks:
         self.created: list[NewTask] = []
         self.moves: list[tuple[str, str, str]] = []
         self.reasons: list[str] = []
+        self.said: list[str] = []
         self._by_source: dict[str, TaskId] = {}
 
     async def create(self, new: NewTask) -> Task:
@@ -131,7 +132,8 @@ class FakeTasks:
         self._demand(task, TaskStatus.PENDING, TaskStatus.WAITING)
         return self._move("pause", task, source, replace(task, status=TaskStatus.PAUSED))
 
-    async def resume(self, task: Task, *, by: Person, source: str) -> Task:
+    async def resume(self, task: Task, *, by: Person, source: str, said: str = "") -> Task:
+        self.said.append(said)
         self._demand(task, TaskStatus.PAUSED, TaskStatus.BLOCKED)
         return self._move("resume", task, source, replace(task, status=TaskStatus.PENDING))
 

@@ -14,6 +14,7 @@ from storage.dialect import insert_or_ignore
 from storage.records.people import PersonId
 from storage.records.tasks import EventKind, TaskEvent, TaskId
 
+_C = schema.commands.c
 _E = schema.events.c
 
 
@@ -44,6 +45,12 @@ class Journal:
             )
         )
         return noted.rowcount == 1
+
+    async def said(self, tx: Transaction, task_id: TaskId) -> Sequence[str]:
+        """What people told the task's worker with their orders, oldest first."""
+        query = select(_C.payload).where(_C.task_id == task_id).order_by(_C.id)
+        texts = (payload.get("said") for payload in await tx.scalars(query))
+        return tuple(str(text) for text in texts if text)
 
     async def append(
         self, tx: Transaction, task_id: TaskId, kind: EventKind, *, now: datetime, text: str = ""

@@ -246,6 +246,14 @@ async def test_a_task_is_moved_by_command(text: str, status: TaskStatus, move: s
     assert "k3m9qa" in text_of(reply)
 
 
+async def test_an_answer_goes_with_the_resumption() -> None:
+    desk = Desk(a_task(status=TaskStatus.BLOCKED))
+
+    await desk.say("/resume k3m Paris, not  Lyon")
+
+    assert desk.world.tasks.said == ["Paris, not  Lyon"]
+
+
 @pytest.mark.parametrize("word", ["pause", "resume", "retry", "get", "logs", "priority"])
 async def test_a_command_without_its_id_shows_how_it_is_used(word: str) -> None:
     desk = Desk(a_task())

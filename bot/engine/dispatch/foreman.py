@@ -80,8 +80,8 @@ class Foreman:
     async def pause(self, task: Task, *, by: Person, source: str, reason: str = "") -> Task:
         return await self._give(task, "pause", by, source, lambda held: orders.pause(held, reason))
 
-    async def resume(self, task: Task, *, by: Person, source: str) -> Task:
-        return await self._give(task, "resume", by, source, orders.resume)
+    async def resume(self, task: Task, *, by: Person, source: str, said: str = "") -> Task:
+        return await self._give(task, "resume", by, source, orders.resume, said=said)
 
     async def stop(self, task: Task, *, by: Person, source: str) -> Task:
         stopped = await self._give(
@@ -107,14 +107,17 @@ class Foreman:
         by: Person,
         source: str,
         decide: Callable[[Task], Order | None],
+        *,
+        said: str = "",
     ) -> Task:
         await self._check(task, by)
         async with self._store.db.write() as tx:
             held = await self._store.tasks.lock(tx, task.id)
             now = self._now()
-            if not await self._store.journal.order(
-                tx, task.id, kind, source=source, by=by.id, now=now
-            ):
+            noted = await self._store.journal.order(
+                tx, task.id, kind, source=source, by=by.id, now=now, payload={"said": said}
+            )
+            if not noted:
                 return held
             order = decide(held)
             if order is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -47,13 +47,15 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Next:
-    """The step that has been marked running, with what it may look at."""
+    """The step that has been marked running, with what it may look at; `said` is what people
+    told the worker since the task was made."""
 
     task: Task
     workflow: Workflow
     runs: Mapping[str, NodeRun]
     node: Node
     run: NodeRun
+    said: Sequence[str]
 
 
 class Boundary:
@@ -163,7 +165,8 @@ class Boundary:
                     tx, task.id, node.id, session_id=session_id, now=self._now()
                 )
                 await self._event(tx, task, EventKind.STEP_STARTED, node.title)
-                return Next(task=task, workflow=workflow, runs=runs, node=node, run=run)
+                said = await self._store.journal.said(tx, task.id)
+                return Next(task=task, workflow=workflow, runs=runs, node=node, run=run, said=said)
             case Complete():
                 await self._end(tx, task, TaskStatus.COMPLETED, "", _summary(task, workflow, runs))
             case Park(control=control):

@@ -55,9 +55,16 @@ def step_system(language: Language) -> str:
 
 
 def step_prompt(
-    task: Task, workflow: Workflow, runs: Mapping[str, NodeRun], node: Node, trouble: str
+    task: Task,
+    workflow: Workflow,
+    runs: Mapping[str, NodeRun],
+    node: Node,
+    *,
+    trouble: str,
+    said: Sequence[str],
 ) -> str:
-    """`trouble` is what went wrong with this step before, empty the first time."""
+    """`trouble` is what went wrong with this step before, empty the first time; `said` what the
+    Boss has told the worker meanwhile."""
     parts = [
         f"The Boss's task: {task.instruction}",
         *_sent(task),
@@ -65,6 +72,8 @@ def step_prompt(
         *_outputs(workflow.nodes, runs),
         f"Your step now: {node.title}\n{node.detail}".strip(),
     ]
+    if said:
+        parts.append("The Boss has said since: " + "\n".join(said))
     if trouble:
         parts.append(
             f"Your last try of this step failed: {trouble}\nChange your approach, then report."

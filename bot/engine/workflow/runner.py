@@ -188,7 +188,14 @@ class _Errand:
         trouble = step.runs[step.node.id].error if step.node.id in step.runs else ""
         ask = Ask(
             purpose=Purpose.STEP,
-            prompt=prompts.step_prompt(step.task, step.workflow, step.runs, step.node, trouble),
+            prompt=prompts.step_prompt(
+                step.task,
+                step.workflow,
+                step.runs,
+                step.node,
+                trouble=trouble,
+                said=step.said,
+            ),
             system=prompts.step_system(self._language),
             language=self._language,
             account=self._account,

@@ -207,6 +207,22 @@ async def test_a_blocked_step_runs_again_on_resume(tmp_path: Path) -> None:
         assert (await world.until(task)).task.status is TaskStatus.COMPLETED
 
 
+async def test_what_the_boss_answers_reaches_the_stuck_step_and_those_after_it(
+    tmp_path: Path,
+) -> None:
+    answers = iter([StepAnswer(status="blocked", summary="which city?")])
+    backend = FakeBackend(steps=("one", "two"), on_step=lambda _: next(answers, None))
+    async with engine(tmp_path, backend) as world:
+        task = await world.add()
+        await world.until(task, TaskStatus.BLOCKED)
+        assert "Paris" not in backend.asked[-1].prompt
+
+        await world.foreman.resume(task, by=BOSS, source="r", said="Paris, please")
+
+        await world.until(task)
+        assert ["Paris" in request.prompt for request in backend.asked[-2:]] == [True, True]
+
+
 async def test_a_claim_of_files_that_are_not_there_is_not_believed(tmp_path: Path) -> None:
     liar = StepAnswer(status="done", summary="wrote it", files=["report.md"])
     backend = FakeBackend(steps=("one",), on_step=lambda _: liar)
