@@ -6,6 +6,7 @@ import re
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from cards.safe_text import without_overrides
 from cards.words import Words
 from storage.records.tasks import Spent
 
@@ -16,8 +17,6 @@ _THOUSAND = 1000
 _KILOBYTE = 1024
 _MICROS = 1_000_000
 _MARKUP = re.compile(r"[*_~`\[\]<>#|&!\\]")
-# Marks that reverse what stands around them: in a title they are a disguise.
-_REVERSING = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
 
 
 def duration(span: timedelta, words: Words) -> str:
@@ -96,7 +95,7 @@ def cut(text: str, limit: int) -> str:
 
 def line(text: str, limit: int) -> str:
     """One line of at most `limit` characters."""
-    return cut(" ".join(_REVERSING.sub("", text[: limit * 4]).split()), limit)
+    return cut(" ".join(without_overrides(text[: limit * 4]).split()), limit)
 
 
 def verbatim(text: str, limit: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -12,6 +11,7 @@ from unicodedata import combining, east_asian_width
 from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 
+from cards import formats
 from cards.actions import Answer
 from cards.model import (
     Block,
@@ -35,15 +35,12 @@ from cards.model import (
     Table,
     Text,
 )
+from cards.safe_text import clean, in_line
 
 _TABLE_WIDTH = 72
 _BAR_CELLS = 10
 _PARSED_AT_MOST = 50_000
 _RULE = "———"
-# Escape sequences would drive the reader's terminal; \n and \t stay.
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-# Marks that reverse what stands around them: harmless in prose, a disguise in a name or label.
-_OVERRIDES = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,18 +54,18 @@ class TextMessage:
 def render(card: Card) -> TextMessage:
     """The whole card as plain text, sealed or not. Never fails, whatever the card holds."""
     degraded: list[str] = []
-    parts = [[_line(card.title)]] if card.title else []
+    parts = [[in_line(card.title)]] if card.title else []
     parts.extend(_block(block, degraded) for block in card.blocks)
     text = "\n\n".join("\n".join(lines) for lines in parts if lines)
-    return TextMessage(text=text or _line(card.summary), degraded=tuple(degraded))
+    return TextMessage(text=text or in_line(card.summary), degraded=tuple(degraded))
 
 
 def plain(markdown: str) -> str:
     """Markdown as plain text: marks gone, code and addresses kept. Very long text keeps its
     marks: taking them off would hold the event loop for a second."""
     if len(markdown) > _PARSED_AT_MOST:
-        return _clean(markdown)
-    tree = SyntaxTreeNode(_parser().parse(_clean(markdown)))
+        return clean(markdown)
+    tree = SyntaxTreeNode(_parser().parse(clean(markdown)))
     return "\n\n".join("\n".join(_markdown_lines(node)) for node in tree.children)
 
 
@@ -88,26 +85,26 @@ def _block(  # noqa: C901, PLR0911 - one case for each block of the closed union
         case Text(markdown=markdown) | Note(markdown=markdown):
             return plain(markdown).split("\n") if markdown.strip() else []
         case Fields(pairs=pairs):
-            return [f"{_line(label)}: {_line(value)}" for label, value in pairs]
+            return [f"{in_line(label)}: {in_line(value)}" for label, value in pairs]
         case Checklist(items=items):
             return [line for item in items for line in _check(item)]
         case Progress(percent=percent, label=label):
-            return [f"{_line(label)} {_bar(percent)}".lstrip()]
+            return [f"{in_line(label)} {_bar(percent)}".lstrip()]
         case Code(text=text):
-            return _clean(text).rstrip("\n").split("\n")
+            return clean(text).rstrip("\n").split("\n")
         case Table(columns=columns, rows=rows):
             return _table([_cells(columns), *(_cells(row) for row in rows)])
         case Divider():
             return [_RULE]
         case Image(alt=alt, path=path):
             degraded.append("image: named, not shown")
-            return [f"🖼 {_line(alt)} ({_line(path)})"]
+            return [f"🖼 {in_line(alt)} ({in_line(path)})"]
         case File(name=name, path=path, size=size):
             degraded.append("file: named, not attached")
-            return [f"📎 {_line(name)} ({_size(size)}, {_line(path)})"]
+            return [f"📎 {in_line(name)} ({formats.size(size)}, {in_line(path)})"]
         case Collapsible(title=title, blocks=blocks):
             inner = [line for leaf in blocks for line in _block(leaf, degraded)]
-            return [_line(title), *(f"  {line}".rstrip() for line in inner)]
+            return [in_line(title), *(f"  {line}".rstrip() for line in inner)]
         case _:
             assert_never(block)
 
@@ -118,8 +115,8 @@ def _inputs(block: Buttons | Select | Form, degraded: list[str]) -> list[str]:
             return [line for item in items for line in _button(item, degraded)]
         case Select(placeholder=placeholder, options=options, action=action):
             degraded.append("select: options listed")
-            how = f"{_line(placeholder)}: {action.command}" if action.command else placeholder
-            return [_line(how), *_options(options)]
+            how = f"{in_line(placeholder)}: {action.command}" if action.command else placeholder
+            return [in_line(how), *_options(options)]
         case Form(fields=fields):
             degraded.append("form: fields listed")
             return [line for item in fields for line in _form_field(item)]
@@ -129,39 +126,30 @@ def _inputs(block: Buttons | Select | Form, degraded: list[str]) -> list[str]:
 
 def _button(button: Button, degraded: list[str]) -> list[str]:
     if button.action.command:
-        return [f"{_line(button.label)}: {button.action.command}"]
+        return [f"{in_line(button.label)}: {button.action.command}"]
     if isinstance(button.action, Answer):
-        return [f"• {_line(button.label)}"]
+        return [f"• {in_line(button.label)}"]
     degraded.append(f"button without a command left out: {button.action.kind}")
     return []
 
 
 def _form_field(item: FormField) -> list[str]:
-    return [f"• {_line(item.label)}", *(f"  {line}" for line in _options(item.options))]
+    return [f"• {in_line(item.label)}", *(f"  {line}" for line in _options(item.options))]
 
 
 def _options(options: Iterable[Option]) -> list[str]:
-    return [f"• {_line(option.label)}" for option in options]
+    return [f"• {in_line(option.label)}" for option in options]
 
 
 def _check(item: Check) -> list[str]:
-    detail = [f"   {line}" for line in _clean(item.detail).strip().split("\n") if line]
-    return [f"{item.state.mark} {_line(item.label)}", *detail]
+    detail = [f"   {line}" for line in clean(item.detail).strip().split("\n") if line]
+    return [f"{item.state.mark} {in_line(item.label)}", *detail]
 
 
 def _bar(percent: int) -> str:
     percent = min(100, max(0, percent))
     full = percent * _BAR_CELLS // 100
     return f"{'▓' * full}{'░' * (_BAR_CELLS - full)} {percent} %"
-
-
-def _size(size: int) -> str:
-    amount = float(max(0, size))
-    for unit in ("B", "KB", "MB"):
-        if amount < 1024:  # noqa: PLR2004 - bytes in a kilobyte
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} GB"
 
 
 def _table(rows: Sequence[list[str]]) -> list[str]:
@@ -181,7 +169,7 @@ def _stacked(rows: Sequence[list[str]]) -> list[str]:
 
 
 def _cells(row: Iterable[str]) -> list[str]:
-    return [_line(cell) for cell in row]
+    return [in_line(cell) for cell in row]
 
 
 def _pad(cell: str, width: int) -> str:
@@ -247,15 +235,6 @@ def _link(node: SyntaxTreeNode) -> str:
     label = "".join(_inline(child) for child in node.children)
     address = str(node.attrs.get("href", ""))
     return label if not address or address in (label, f"mailto:{label}") else f"{label} ({address})"
-
-
-def _line(text: str) -> str:
-    return " ".join(_OVERRIDES.sub("", _clean(text)).split())
-
-
-def _clean(text: str) -> str:
-    whole = text.encode("utf-8", "replace").decode("utf-8")
-    return _CONTROLS.sub("", whole.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -16,6 +15,7 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markupsafe import Markup
 
+from cards import formats
 from cards.model import (
     Block,
     Button,
@@ -39,14 +39,12 @@ from cards.model import (
     Table,
     Text,
 )
+from cards.safe_text import clean, in_line, whole
 from cards.words import Words
 
 _FILES = "files/"
 _PILLS = 4
 _SAFE_SCHEMES = frozenset({"http", "https", "mailto"})
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-# Marks that reverse what stands around them: harmless in prose, a disguise in a name or label.
-_OVERRIDES = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +59,13 @@ def render(card: Card, words: Words) -> WebFragment:
     """Buttons, selects and forms without a token are left out: nothing could answer a press."""
     degraded: list[str] = []
     body = Markup("").join(_block(block, words, degraded) for block in card.blocks)
-    html = _html("card", _line(card.title), card.tone, body)
-    return WebFragment(html=_whole(html), degraded=tuple(degraded))
+    html = _html("card", in_line(card.title), card.tone, body)
+    return WebFragment(html=whole(html), degraded=tuple(degraded))
 
 
 def render_markdown(markdown: str) -> str:
     """Markdown as safe HTML: no raw HTML, no pictures, links to http, https and mailto only."""
-    return str(_parser().render(_clean(markdown)))
+    return str(_parser().render(clean(markdown)))
 
 
 def file_href(path: str) -> str:
@@ -75,7 +73,7 @@ def file_href(path: str) -> str:
     inside = path.removeprefix(_FILES)
     if inside == path or not inside or ".." in inside.split("/"):
         return ""
-    return f"/{_FILES}{quote(_whole(inside))}"
+    return f"/{_FILES}{quote(whole(inside))}"
 
 
 def _block(  # noqa: C901, PLR0911 - one case for each block of the closed union
@@ -88,13 +86,13 @@ def _block(  # noqa: C901, PLR0911 - one case for each block of the closed union
             html = Markup(render_markdown(markdown))  # noqa: S704 - the parser escapes all text
             return _html("prose", html, isinstance(block, Note))
         case Fields(pairs=pairs):
-            return _html("fields", [(_line(label), _clean(value)) for label, value in pairs])
+            return _html("fields", [(in_line(label), clean(value)) for label, value in pairs])
         case Checklist(items=items):
             return _html("checklist", [_check(item) for item in items], words)
         case Progress(percent=percent, label=label):
-            return _html("progress", min(100, max(0, percent)), _line(label))
+            return _html("progress", min(100, max(0, percent)), in_line(label))
         case Code(text=text, language=language):
-            return _html("code", _clean(text), _line(language))
+            return _html("code", clean(text), in_line(language))
         case Table(columns=columns, rows=rows):
             return _html("table", _cells(columns), [_cells(row) for row in rows], words)
         case Divider():
@@ -103,7 +101,7 @@ def _block(  # noqa: C901, PLR0911 - one case for each block of the closed union
             return _attachment(block, degraded)
         case Collapsible(title=title, blocks=blocks):
             inner = Markup("").join(_block(leaf, words, degraded) for leaf in blocks)
-            return _html("collapsible", _line(title), inner)
+            return _html("collapsible", in_line(title), inner)
         case _:
             assert_never(block)
 
@@ -121,10 +119,10 @@ def _inputs(block: Buttons | Select | Form, words: Words, degraded: list[str]) -
         case Select(token=token, placeholder=placeholder, options=options):
             cleaned = _options(options)
             if len(cleaned) <= _PILLS:
-                return _html("pills", token, _line(placeholder), cleaned)
-            return _html("select", token, _line(placeholder), cleaned, words)
+                return _html("pills", token, in_line(placeholder), cleaned)
+            return _html("select", token, in_line(placeholder), cleaned, words)
         case Form(token=token, fields=fields, submit=submit):
-            return _html("form", token, [_field(field) for field in fields], _line(submit), words)
+            return _html("form", token, [_field(field) for field in fields], in_line(submit), words)
         case _:
             assert_never(block)
 
@@ -135,9 +133,11 @@ def _attachment(block: Image | File, degraded: list[str]) -> Markup:
         degraded.append(f"{block.kind} outside the files folder: named, not linked")
     match block:
         case Image(alt=alt):
-            return _html("image", href, _line(alt)) if href else _html("file", "", _line(alt), "")
+            return (
+                _html("image", href, in_line(alt)) if href else _html("file", "", in_line(alt), "")
+            )
         case File(name=name, size=size):
-            return _html("file", href, _line(name), _size(size))
+            return _html("file", href, in_line(name), formats.size(size))
         case _:
             assert_never(block)
 
@@ -145,56 +145,34 @@ def _attachment(block: Image | File, degraded: list[str]) -> Markup:
 def _button(button: Button) -> Button:
     ask = button.confirm
     if ask is not None:
-        ask = Confirm(title=_line(ask.title), text=_clean(ask.text))
-    return replace(button, label=_line(button.label), confirm=ask)
+        ask = Confirm(title=in_line(ask.title), text=clean(ask.text))
+    return replace(button, label=in_line(button.label), confirm=ask)
 
 
 def _field(field: FormField) -> FormField:
     return replace(
         field,
-        label=_line(field.label),
-        placeholder=_line(field.placeholder),
+        label=in_line(field.label),
+        placeholder=in_line(field.placeholder),
         options=_options(field.options),
     )
 
 
 def _options(options: Iterable[Option]) -> tuple[Option, ...]:
-    return tuple(replace(option, label=_line(option.label)) for option in options)
+    return tuple(replace(option, label=in_line(option.label)) for option in options)
 
 
 def _check(item: Check) -> tuple[str, str, str]:
-    return _line(item.label), item.state, _clean(item.detail).strip()
+    return in_line(item.label), item.state, clean(item.detail).strip()
 
 
 def _cells(row: Iterable[str]) -> list[str]:
-    return [_clean(cell) for cell in row]
-
-
-def _size(size: int) -> str:
-    amount = float(max(0, size))
-    for unit in ("B", "KB", "MB"):
-        if amount < 1024:  # noqa: PLR2004 - bytes in a kilobyte
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} GB"
+    return [clean(cell) for cell in row]
 
 
 def _html(macro: str, *values: object) -> Markup:
     """What the macro of blocks.html makes of the values."""
     return Markup(getattr(_macros(), macro)(*values))  # noqa: S704 - autoescaped by the template
-
-
-def _line(text: str) -> str:
-    return " ".join(_OVERRIDES.sub("", _clean(text)).split())
-
-
-def _clean(text: str) -> str:
-    return _CONTROLS.sub("", _whole(text).replace("\r\n", "\n").replace("\r", "\n"))
-
-
-def _whole(text: str) -> str:
-    """Without lone surrogates, which no UTF-8 stream can carry."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 @cache

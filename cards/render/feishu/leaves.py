@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from cards import formats
 from cards.model import (
     Check,
     Checklist,
@@ -57,7 +58,7 @@ def leaf(  # noqa: C901, PLR0911 - one case for each block of the closed union
         case Image():
             return [_image(block, canvas)]
         case File(name=name, size=size):
-            return _lines(f"📎 **{_text(name)}** ({_size(size)})")
+            return _lines(f"📎 **{_text(name)}** ({formats.size(size)})")
         case _:
             assert_never(block)
 
@@ -163,12 +164,3 @@ def _is_number(cell: str) -> bool:
 
 def _cell(kind: str, value: str) -> str | int:
     return int(value) if kind == "number" else scrub(value)
-
-
-def _size(size: int) -> str:
-    amount = float(max(0, size))
-    for unit in ("B", "KB", "MB"):
-        if amount < 1024:  # noqa: PLR2004 - bytes in a kilobyte
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} GB"
