@@ -81,6 +81,21 @@ async def test_buttons_pause_resume_and_stop_with_an_answer_in_time(
         await ended(chat)
 
 
+async def test_opening_the_chat_gets_a_welcome_once_and_the_menu_sends_commands(
+    feishu: FeishuEmulator, tmp_path: Path
+) -> None:
+    boss = feishu.user("Boss")
+    async with on(feishu, tmp_path, boss):
+        await feishu.connected()
+        chat = await boss.opens_chat()
+        await chat.wait_for(lambda m: shows(m, "/run write a haiku"), timeout=20)
+        await boss.opens_chat()
+        await boss.uses_menu("status")
+        await chat.wait_for(lambda m: shows(m, "Shiftboss status"), timeout=20)
+
+    assert sum(shows(m, "/run write a haiku") for m in chat.from_bot) == 1
+
+
 async def test_a_redelivered_event_and_a_kill_change_nothing_twice(
     feishu: FeishuEmulator, tmp_path: Path
 ) -> None:
