@@ -133,6 +133,11 @@ async def test_what_nobody_should_send_harms_nobody(tmp_path: Path) -> None:
         assert [answer["type"] for answer in answers] == ["stored", "stored"]
         assert "Tasks (0)" in await here.ask("／LIST@shiftboss_bot   ")
         assert "Tasks (0)" in await here.ask_chief("/列表")
+        long = "write to plum.txt:\n" + "\n".join(["plums and pears"] * 1250)
+        await here.boss.says(here.home, f"/run {long}")
+        await here.home.wait_for(lambda m: m.upload is not None, timeout=PATIENCE)
+        assert "Tasks (1)" in await here.ask("/list"), "one order, however many messages"
+        assert instructions(tmp_path) == [long]
 
         groups = [here.telegram.group(f"Group {n}") for n in range(15)]
         for group in groups:
@@ -157,6 +162,11 @@ async def test_what_breaks_is_in_the_log_under_the_id_that_is_shown(tmp_path: Pa
         await here.shiftboss.says("Traceback")
         assert "usage" not in shown, "people are not shown the insides"
         assert "Tasks (0)" in await here.ask("/list"), "the rest goes on"
+
+
+def instructions(home: Path) -> list[str]:
+    with closing(sqlite3.connect(home / "shiftboss.db")) as store:
+        return [text for (text,) in store.execute("SELECT instruction FROM tasks")]
 
 
 async def odd_events(here: Town) -> None:
