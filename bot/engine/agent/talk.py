@@ -154,6 +154,7 @@ class Conversations:
                     if wait > _LONGEST_PAUSE:
                         raise
                 shown.clear()
+                proposals.clear()
                 await self._sleep(wait)
             return await self._desk.ask(ask, chosen, session, watch)
 

@@ -219,6 +219,21 @@ async def test_work_said_in_plain_words_becomes_a_proposal(tmp_path: Path) -> No
     assert isinstance(said.proposal.priority, Priority)
 
 
+async def test_what_a_failed_try_proposed_is_not_proposed(tmp_path: Path) -> None:
+    class Broken(Talker):
+        async def settle(self, request: RunRequest) -> RunResult:
+            if len(self.asked) > 1:
+                return answered(text="Good morning!")
+            (propose,) = request.tools
+            await propose.run({"title": "Greet", "task": "Write a greeting"})
+            raise BackendUnavailable("529")
+
+    async with talking(tmp_path, Broken()) as (_, talk):
+        said = await talk.answer(question("Good morning"), unseen)
+
+    assert (said.text, said.proposal) == ("Good morning!", None)
+
+
 async def test_a_declined_proposal_is_not_made_again(tmp_path: Path) -> None:
     async with talking(tmp_path) as (world, talk):
         await talk.answer(question("Write it", settle=True), unseen)
