@@ -28,6 +28,10 @@ class Words:
             text = text["one" if facts.get("n") == 1 else "other"]
         return str(text).format(**facts)
 
+    def or_own(self, text: str) -> str:
+        """The text under that key; where there is none, these are somebody's own words."""
+        return self(text) if self.has(text) else text
+
     def has(self, key: str) -> bool:
         return key in self._texts
 

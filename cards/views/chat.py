@@ -135,5 +135,4 @@ def models_card(
 def _choice_line(choice: ModelChoice, words: Words) -> str:
     if not choice.problem:
         return f"- `{choice.name}`"
-    problem = words(choice.problem) if words.has(choice.problem) else choice.problem
-    return f"- `{choice.name}` ⚠️ {problem}"
+    return f"- `{choice.name}` ⚠️ {words.or_own(choice.problem)}"

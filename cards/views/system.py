@@ -48,7 +48,7 @@ def status_card(status: SystemStatus, words: Words, *, now: datetime, zone: Zone
         Text(markdown="\n".join(_channel(health, words) for health in status.channels)),
     ]
     if status.model.problem:
-        blocks.append(Text(markdown=f"⚠️ {_text(status.model.problem, words)}"))
+        blocks.append(Text(markdown=f"⚠️ {words.or_own(status.model.problem)}"))
     if status.recent:
         rows = [_recent(task, words, now) for task in status.recent]
         blocks.append(Text(markdown=f"**{words('system.recent')}**\n\n" + "\n".join(rows)))
@@ -154,7 +154,3 @@ def _share(spent: Spent, whole: Spent) -> str:
     if not whole.cost_micros:
         return "-"
     return f"{_WHOLE * spent.cost_micros // whole.cost_micros} %"
-
-
-def _text(key: str, words: Words) -> str:
-    return words(key) if words.has(key) else key

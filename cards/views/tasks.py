@@ -118,8 +118,7 @@ def result_paths(steps: Sequence[Step]) -> tuple[str, ...]:
 
 def reason_of(task: Task, words: Words) -> str:
     """Why the task is where it is: a text of the catalogue, or somebody's own words."""
-    reason = task.status_reason
-    return words(reason) if words.has(reason) else reason
+    return words.or_own(task.status_reason)
 
 
 def last_error(view: TaskView) -> str:
