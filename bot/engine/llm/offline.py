@@ -200,11 +200,13 @@ class _OfflineRun:
 
 
 def _step_act(request: RunRequest) -> Act:
-    """The detail says more than the title, but only one of them may fit a form."""
+    """The step's own words in the instruction come first: a plan may hold less of them. Where it
+    is not our plan, the detail says more than the title, but only one of them may fit a form."""
     step: Mapping[str, Any] = request.facts.get("step") or {}
-    texts = [str(step.get(key) or "") for key in ("detail", "title")] if step else [request.prompt]
-    wholes = _wholes(str(request.facts.get("instruction") or ""))
-    acts = (recognise(wholes.get(text, text)) for text in texts)
+    title, detail = str(step.get("title") or ""), str(step.get("detail") or "")
+    whole = _wholes(str(request.facts.get("instruction") or "")).get(title, "")
+    texts = (whole, detail, title) if step else (request.prompt,)
+    acts = (recognise(text) for text in texts)
     return next((act for act in acts if not isinstance(act, Unknown)), Unknown())
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bot.engine.llm.answers import PlanAnswer, StepAnswer
 from bot.engine.llm.base import BackendDenied, BackendUnavailable
+from bot.engine.llm.offline import OfflineBackend
 from storage.errors import NotFound
 from storage.records.tasks import NodeStatus, Priority, TaskStatus
 from tests.engine_world import (
@@ -221,6 +223,17 @@ async def test_what_the_boss_answers_reaches_the_stuck_step_and_those_after_it(
 
         await world.until(task)
         assert ["Paris" in request.prompt for request in backend.asked[-2:]] == [True, True]
+
+
+async def test_a_long_dictated_text_is_written_whole(tmp_path: Path) -> None:
+    text = "word " * 5_000 + "END"
+    offline: Any = OfflineBackend()
+    async with engine(tmp_path, offline) as world:
+        task = await world.add(f"write to long.txt:\n{text}")
+        view = await world.until(task)
+
+    assert view.task.status is TaskStatus.COMPLETED
+    assert (tmp_path / "work" / task.id / "long.txt").read_text().strip() == text
 
 
 async def test_a_claim_of_files_that_are_not_there_is_not_believed(tmp_path: Path) -> None:
