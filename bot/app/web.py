@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from bot.transports.intake import Intake
 from bot.transports.routing import Router
-from bot.transports.web.ports import CardShown, Said
+from bot.transports.web.ports import CardShown, Said, Spoken
 from cards.card_json import BadCard, load_card
-from cards.model import Card
 from handlers.request import Reply
 from storage.db import Database
 from storage.mail.chats import Chats
@@ -61,15 +60,18 @@ class WebSpeaker:
         self._intake = intake
         self._replies = router.replies
 
-    async def say(self, incoming: MessageIn, *, dedupe: str) -> Sequence[Card]:
+    async def say(self, incoming: MessageIn, *, dedupe: str) -> Spoken:
         self._replies[incoming.message_id] = None
         try:
             inbox_id = await self._intake.accept(incoming, dedupe=dedupe)
             if inbox_id is None:
-                return ()
+                return Spoken()
             await self._intake.finished(inbox_id)
             reply = self._replies[incoming.message_id]
-            return (reply.card,) if reply is not None and reply.card is not None else ()
+            if reply is None:
+                return Spoken()
+            cards = () if reply.card is None else (reply.card,)
+            return Spoken(cards=cards, good=reply.good)
         finally:
             del self._replies[incoming.message_id]
 

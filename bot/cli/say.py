@@ -17,18 +17,25 @@ _PATIENCE = 120.0
 def say(
     text: Annotated[str, typer.Argument(help="A command such as /list, or plain words.")],
 ) -> None:
-    """Say something to the running Shiftboss and print its answer."""
-    typer.echo(_said(text))
+    """Say something to the running Shiftboss and print its answer; status 1 if it refused."""
+    _speak(text)
 
 
 def pair(
     code: Annotated[str, typer.Argument(help="The code a new person was shown.")],
 ) -> None:
     """Let the person with this pairing code in."""
-    typer.echo(_said(f"/pair {code}"))
+    _speak(f"/pair {code}")
 
 
-def _said(text: str) -> str:
+def _speak(text: str) -> None:
+    answer = _said(text)
+    typer.echo("\n\n".join(str(card["text"]) for card in answer["cards"]))
+    if not answer["good"]:
+        raise typer.Exit(1)
+
+
+def _said(text: str) -> dict[str, Any]:
     with told():
         from bot.app.address import find_running
         from bot.config.settings import load_settings
@@ -44,15 +51,12 @@ def _said(text: str) -> str:
     )
     try:
         with urlopen(request, timeout=_PATIENCE) as response:  # noqa: S310 - as above
-            return _read(json.load(response))
+            answer: dict[str, Any] = json.load(response)
+            return answer
     except HTTPError as error:
         _fail(f"it answered {error.code}: {error.read().decode(errors='replace')[:500]}")
     except (URLError, TimeoutError, ConnectionError) as error:
         _fail(f"nobody answers at {running.url} ({error}). Is `shiftboss run` running?")
-
-
-def _read(answer: dict[str, Any]) -> str:
-    return "\n\n".join(str(card["text"]) for card in answer["cards"])
 
 
 def _fail(why: str) -> NoReturn:

@@ -104,9 +104,9 @@ class Api:
             sent_at=self._now(),
         )
         self._tabs.show_said(message)
-        cards = await self._speaker.say(message, dedupe=message.message_id)
-        shown = [{"title": card.title, "text": text.render(card).text} for card in cards]
-        return JSONResponse({"id": message.message_id, "cards": shown})
+        spoken = await self._speaker.say(message, dedupe=message.message_id)
+        shown = [{"title": card.title, "text": text.render(card).text} for card in spoken.cards]
+        return JSONResponse({"id": message.message_id, "good": spoken.good, "cards": shown})
 
 
 def _too_large(words: Words, name: str) -> Response:

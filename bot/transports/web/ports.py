@@ -35,11 +35,19 @@ class History(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoken:
+    """The cards that answered, none if the message was handled before; `good` False if what it
+    asked for was refused."""
+
+    cards: Sequence[Card] = ()
+    good: bool = True
+
+
 class Speaker(Protocol):
-    async def say(self, incoming: MessageIn, *, dedupe: str) -> Sequence[Card]:
-        """Take the message in as `Intake.accept` does, wait until it is handled, and return the
-        cards that answered it. They also go to the open pages, by the outbox. Empty if this
-        message was handled before."""
+    async def say(self, incoming: MessageIn, *, dedupe: str) -> Spoken:
+        """Take the message in as `Intake.accept` does, wait until it is handled, and return what
+        answered it. That also goes to the open pages, by the outbox."""
         ...
 
 

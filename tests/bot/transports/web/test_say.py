@@ -27,6 +27,7 @@ async def test_the_answer_comes_back_as_plain_text(world: World) -> None:
     assert answer.status_code == 200
     assert answer.json() == {
         "id": "from-cli-1",
+        "good": True,
         "cards": [
             {"title": "Task", "text": "Task\n\n▓▓▓▓▓░░░░░ 50 %\n\nPause: /pause k3"},
             {"title": "", "text": "done"},

@@ -16,7 +16,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Origin
 
 from bot.transports.base import Letter, Toast
-from bot.transports.web.ports import CardShown, Said
+from bot.transports.web.ports import CardShown, Said, Spoken
 from bot.transports.web.token import cookie_value
 from bot.transports.web.transport import WebTransport
 from cards.model import Card
@@ -97,12 +97,13 @@ class FakeSpeaker:
     cards: tuple[Card, ...] = ()
     heard: list[MessageIn] = field(default_factory=list)
     broken: bool = False
+    good: bool = True
 
-    async def say(self, incoming: MessageIn, *, dedupe: str) -> Sequence[Card]:
+    async def say(self, incoming: MessageIn, *, dedupe: str) -> Spoken:
         if self.broken:
             raise OSError(28, "No space left on device")
         self.heard.append(incoming)
-        return self.cards
+        return Spoken(cards=self.cards, good=self.good)
 
 
 @dataclass
