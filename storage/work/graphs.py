@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -86,6 +87,11 @@ class GraphRepo:
             .where(_A.task_id == run.task_id, _A.path == run.path, _A.attempt == run.attempt)
             .values(ended_at=run.ended_at, error=run.error)
         )
+
+    async def release(self, tx: Transaction, run: NodeRun, *, why: str, now: datetime) -> None:
+        """Close the attempt with its reason and let the step run again."""
+        await self.finish(tx, replace(run, error=why, ended_at=now))
+        await self.put(tx, replace(run, status=NodeStatus.PENDING, ended_at=now))
 
     async def put(self, tx: Transaction, run: NodeRun) -> None:
         values = {

@@ -4,7 +4,6 @@ that gave it, and asks the person's right and the task's state."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from bot.engine.dispatch import orders
@@ -18,7 +17,6 @@ from storage.records.people import Chat, ChatId, ChatKind, Person, Role
 from storage.records.tasks import (
     EventKind,
     NewTask,
-    NodeStatus,
     Priority,
     Task,
     TaskEvent,
@@ -123,7 +121,7 @@ class Foreman:
             if order is None:
                 return held
             if order.frees is not None:
-                await self._free(tx, task.id, order.frees, now)
+                await self._free(tx, task.id, order, kind, now)
             held = await self._store.tasks.move(tx, held, **order.changes)
             await self._tell(tx, held, order.event, order.text)
         self._dispatcher.wake()
@@ -144,12 +142,12 @@ class Foreman:
             raise NotFound("task", task.id)
 
     async def _free(
-        self, tx: Transaction, task_id: TaskId, status: NodeStatus, now: datetime
+        self, tx: Transaction, task_id: TaskId, order: Order, kind: str, now: datetime
     ) -> None:
+        """An attempt that the order ends is closed with its name: no error would read as done."""
         for run in (await self._store.graphs.runs(task_id, tx=tx)).values():
-            if run.status is status:
-                free = replace(run, status=NodeStatus.PENDING, ended_at=now)
-                await self._store.graphs.finish(tx, free)
+            if run.status is order.frees:
+                await self._store.graphs.release(tx, run, why=run.error or kind, now=now)
 
     async def _tell(self, tx: Transaction, task: Task, kind: EventKind, text: str = "") -> None:
         await self._store.journal.append(tx, task.id, kind, now=self._now(), text=text)

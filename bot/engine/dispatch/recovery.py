@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from bot.engine.workflow.graph import Node, load_workflow
@@ -57,7 +56,7 @@ async def break_off(store: WorkStore, task: Task, reason: str, now: datetime) ->
     async with store.db.write() as tx:
         held = await store.tasks.fence(tx, _lease(task), until=now)
         for run in await _running(store, tx, held):
-            await _free(store, tx, run, reason, now)
+            await store.graphs.release(tx, run, why=reason, now=now)
         await store.tasks.move(
             tx,
             held,
@@ -75,7 +74,7 @@ async def _take_up(
 ) -> None:
     running = await _running(store, tx, task)
     for run in running:
-        await _free(store, tx, run, words("work.interrupted"), now)
+        await store.graphs.release(tx, run, why=words("work.interrupted"), now=now)
     unsafe = await _unsafe_step(store, tx, task, running)
     status, reason, kind = TaskStatus.PENDING, "", EventKind.RECOVERED
     if unsafe is not None:
@@ -96,12 +95,6 @@ async def _take_up(
 async def _running(store: WorkStore, tx: Transaction, task: Task) -> Sequence[NodeRun]:
     runs = await store.graphs.runs(task.id, tx=tx)
     return [run for run in runs.values() if run.status is NodeStatus.RUNNING]
-
-
-async def _free(store: WorkStore, tx: Transaction, run: NodeRun, why: str, now: datetime) -> None:
-    """Close the attempt with its reason and let the step run again."""
-    await store.graphs.finish(tx, replace(run, error=why, ended_at=now))
-    await store.graphs.put(tx, replace(run, status=NodeStatus.PENDING, ended_at=now))
 
 
 async def _unsafe_step(

@@ -269,6 +269,35 @@ async def test_a_replan_keeps_what_is_finished(tmp_path: Path) -> None:
         assert view.task.replans == 1
 
 
+async def test_a_replan_that_only_answers_ends_the_task_with_that_answer(tmp_path: Path) -> None:
+    only = PlanAnswer(plan="", steps=[], answer="The shop is closed for good.")
+    plans = iter([plan_of("one", "two"), only])
+    backend = FakeBackend(
+        on_plan=lambda: next(plans),
+        on_step=lambda _: StepAnswer(status="done", summary="looked", needs_replan=True),
+    )
+    async with engine(tmp_path, backend) as world:
+        view = await world.until(await world.add())
+
+    assert backend.done == ["one"]
+    assert view.task.summary == "The shop is closed for good."
+
+
+async def test_a_stopped_step_does_not_read_as_done_in_its_attempts(tmp_path: Path) -> None:
+    backend = FakeBackend(on_step=lambda _: asyncio.Event())
+    async with engine(tmp_path, backend) as world:
+        task = await world.add()
+        await _begun(backend, "one")
+        await world.foreman.stop(task, by=BOSS, source="s")
+        async with world.db.read() as view:
+            rows = await view.exec_driver_sql(
+                "SELECT path, error FROM node_attempts WHERE ended_at IS NOT NULL ORDER BY path"
+            )
+            attempts = [tuple(row) for row in rows]
+
+    assert attempts == [("@plan", ""), ("s1", "stop")]
+
+
 async def test_finished_steps_do_not_run_again_after_a_crash(tmp_path: Path) -> None:
     never = asyncio.Event()
     backend = FakeBackend(on_step=lambda title: never if title == "two" else None)
