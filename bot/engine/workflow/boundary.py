@@ -108,7 +108,7 @@ class Boundary:
             await self._desk.book(tx, reply)
             await self._store.graphs.finish(tx, replace(shelved, ended_at=self._now()))
             workflow, runs = await self._state(tx, task)
-            merged = keep_finished(workflow, runs, plan.plan, plan.nodes)
+            merged = keep_finished(workflow, runs, plan)
             task = await self._store.tasks.move(tx, task, replans=task.replans + 1)
             task = await self._adopt(tx, task, merged, reply)
             return await self._go_on(tx, task, session_id)
@@ -236,6 +236,6 @@ class Boundary:
 
 
 def _summary(task: Task, workflow: Workflow, runs: Mapping[str, NodeRun]) -> str:
-    if not workflow.nodes:
+    if workflow.answer or not workflow.nodes:
         return workflow.answer
     return str(runs[workflow.nodes[-1].id].output.get("summary", task.summary))

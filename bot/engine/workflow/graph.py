@@ -106,15 +106,14 @@ def load_workflow(body: Mapping[str, Any]) -> Workflow:
         raise BadGraph(fault["msg"] for fault in error.errors()) from error
 
 
-def keep_finished(
-    old: Workflow, runs: Mapping[str, NodeRun], plan: str, nodes: Iterable[Node]
-) -> Workflow:
-    """A new plan for what is left: settled nodes stay first, new ones follow under fresh ids."""
+def keep_finished(old: Workflow, runs: Mapping[str, NodeRun], new: Workflow) -> Workflow:
+    """A new plan for what is left: settled nodes stay first, new ones follow under fresh ids.
+    Where it has no nodes but an answer, that answer is the task's."""
     kept = [node for node in old.nodes if _status(runs, node.id).is_settled]
     taken = {node.id for node in old.nodes}
     fresh = (f"s{n}" for n in range(1, 10_000) if f"s{n}" not in taken)
-    renamed = [replace(node, id=next(fresh)) for node in nodes]
-    return linear(plan, [*kept, *renamed])
+    renamed = [replace(node, id=next(fresh)) for node in new.nodes]
+    return replace(linear(new.plan, [*kept, *renamed]), answer=new.answer)
 
 
 def _status(runs: Mapping[str, NodeRun], path: str) -> NodeStatus:

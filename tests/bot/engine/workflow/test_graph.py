@@ -82,7 +82,7 @@ def test_a_replan_keeps_what_is_settled_first_and_reuses_no_id(
     done = data.draw(st.sets(st.sampled_from([node.id for node in workflow.nodes])))
     runs = {each: run_of(each) for each in done}
 
-    new = keep_finished(workflow, runs, "new", nodes(3))
+    new = keep_finished(workflow, runs, linear("new", nodes(3)))
 
     kept = [node.id for node in new.nodes[: len(done)]]
     assert kept == [node.id for node in workflow.nodes if node.id in done]
