@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
 from telegram import (
     Bot,
     BotCommand,
-    InlineKeyboardButton,
-    InlineKeyboardMarkup,
     InputMediaPhoto,
     MessageEntity,
     Update,
@@ -22,49 +18,7 @@ from telegram.ext import Application, MessageHandler, filters
 from tests.emulators.telegram.chats import Chat
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.emulators.telegram.people import PIXEL, User
-
-
-@pytest.fixture(autouse=True)
-def new_durations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ask the library for durations instead of its warning about numbers."""
-    monkeypatch.setenv("PTB_TIMEDELTA", "1")
-
-
-@pytest.fixture
-async def tg() -> AsyncIterator[TelegramEmulator]:
-    async with TelegramEmulator() as emulator:
-        yield emulator
-
-
-@pytest.fixture
-async def bot(tg: TelegramEmulator) -> AsyncIterator[Bot]:
-    client = make_bot(tg)
-    async with client:
-        yield client
-
-
-@pytest.fixture
-def ada(tg: TelegramEmulator) -> User:
-    return tg.user(7, "Ada")
-
-
-@pytest.fixture
-def chat(tg: TelegramEmulator, ada: User) -> Chat:
-    return tg.private_chat(ada)
-
-
-def make_bot(tg: TelegramEmulator, token: str = "") -> Bot:
-    return Bot(
-        token or tg.token,
-        base_url=f"{tg.base_url}/bot",
-        base_file_url=f"{tg.base_url}/file/bot",
-    )
-
-
-def keyboard(*data: str) -> InlineKeyboardMarkup:
-    return InlineKeyboardMarkup(
-        [[InlineKeyboardButton(f"Button {i}", callback_data=d)] for i, d in enumerate(data)]
-    )
+from tests.emulators.telegram_client import keyboard
 
 
 async def test_a_message_goes_out_with_its_entities_and_buttons(bot: Bot, chat: Chat) -> None:

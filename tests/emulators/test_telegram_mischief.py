@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 
 import pytest
 from telegram import (
     Bot,
-    InlineKeyboardButton,
-    InlineKeyboardMarkup,
 )
 from telegram.error import (
     NetworkError,
@@ -29,49 +26,7 @@ from tests.emulators.telegram.mischief import (
     Slow,
 )
 from tests.emulators.telegram.people import User
-
-
-@pytest.fixture(autouse=True)
-def new_durations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ask the library for durations instead of its warning about numbers."""
-    monkeypatch.setenv("PTB_TIMEDELTA", "1")
-
-
-@pytest.fixture
-async def tg() -> AsyncIterator[TelegramEmulator]:
-    async with TelegramEmulator() as emulator:
-        yield emulator
-
-
-@pytest.fixture
-async def bot(tg: TelegramEmulator) -> AsyncIterator[Bot]:
-    client = make_bot(tg)
-    async with client:
-        yield client
-
-
-@pytest.fixture
-def ada(tg: TelegramEmulator) -> User:
-    return tg.user(7, "Ada")
-
-
-@pytest.fixture
-def chat(tg: TelegramEmulator, ada: User) -> Chat:
-    return tg.private_chat(ada)
-
-
-def make_bot(tg: TelegramEmulator, token: str = "") -> Bot:
-    return Bot(
-        token or tg.token,
-        base_url=f"{tg.base_url}/bot",
-        base_file_url=f"{tg.base_url}/file/bot",
-    )
-
-
-def keyboard(*data: str) -> InlineKeyboardMarkup:
-    return InlineKeyboardMarkup(
-        [[InlineKeyboardButton(f"Button {i}", callback_data=d)] for i, d in enumerate(data)]
-    )
+from tests.emulators.telegram_client import keyboard
 
 
 async def test_a_rate_limit_lasts_and_counts_who_ignores_it(

@@ -1,0 +1,42 @@
+"""What the tests of the Telegram emulator share."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from telegram import Bot
+
+from tests.emulators.telegram.chats import Chat
+from tests.emulators.telegram.emulator import TelegramEmulator
+from tests.emulators.telegram.people import User
+from tests.emulators.telegram_client import make_bot
+
+
+@pytest.fixture(autouse=True)
+def new_durations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask the library for durations instead of its warning about numbers."""
+    monkeypatch.setenv("PTB_TIMEDELTA", "1")
+
+
+@pytest.fixture
+async def tg() -> AsyncIterator[TelegramEmulator]:
+    async with TelegramEmulator() as emulator:
+        yield emulator
+
+
+@pytest.fixture
+async def bot(tg: TelegramEmulator) -> AsyncIterator[Bot]:
+    client = make_bot(tg)
+    async with client:
+        yield client
+
+
+@pytest.fixture
+def ada(tg: TelegramEmulator) -> User:
+    return tg.user(7, "Ada")
+
+
+@pytest.fixture
+def chat(tg: TelegramEmulator, ada: User) -> Chat:
+    return tg.private_chat(ada)
