@@ -131,6 +131,47 @@ class SetPriority(_Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LetIn(_Action):
+    """Let a task work in the directory that another one holds."""
+
+    task_id: str
+    kind: Literal["let_in"] = "let_in"
+
+    @property
+    def command(self) -> str:
+        return f"/letin {self.task_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskMessage(_Action):
+    """Show the form by which a task's worker is told something."""
+
+    single_use: ClassVar[bool] = False
+    task_id: str
+    kind: Literal["ask_message"] = "ask_message"
+
+    @property
+    def command(self) -> str:
+        return f"/msg {self.task_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendMessage(_Action):
+    """That form was sent; the press carries `text`, and `as` = message or step."""
+
+    task_id: str
+    kind: Literal["send_message"] = "send_message"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskAgain(_Action):
+    """Ask anew for a decision that nobody took in time."""
+
+    approval_id: str
+    kind: Literal["ask_again"] = "ask_again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ListTasks(_Action):
     """A page of the task list, turned in place. `page` counts from 1."""
 
@@ -185,6 +226,10 @@ Action: TypeAlias = (
     | StopTask
     | RetryTask
     | SetPriority
+    | LetIn
+    | AskMessage
+    | SendMessage
+    | AskAgain
     | ListTasks
     | Decide
     | PickModel

@@ -76,6 +76,12 @@ async def by_button(request: Request, approval_id: str, *, approve: bool, card_k
     return Reply(card=card, key=card_key, in_place=True, toast=toast)
 
 
+async def ask_again(request: Request, approval_id: str) -> Reply:
+    """Nobody decided in time: ask anew."""
+    await request.services.approvals.find(approval_id)
+    raise NotFound("approval", approval_id)
+
+
 async def settle(
     request: Request, approval: Approval, *, approve: bool, reason: str = ""
 ) -> Approval:

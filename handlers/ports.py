@@ -80,6 +80,23 @@ class Tasks(Protocol):
         self, task: Task, priority: Priority, *, by: Person, source: str
     ) -> Task: ...
 
+    async def tell(self, task: Task, text: str, *, by: Person, source: str) -> Task:
+        """Something for the worker: it reaches the next step, or the plan yet to be made."""
+        ...
+
+    async def inject(self, task: Task, titles: Sequence[str], *, by: Person, source: str) -> Task:
+        """Put these steps next: before those not begun, after the one under way. WrongState
+        while there is no plan to put them in."""
+        ...
+
+    async def replan(self, task: Task, why: str, *, by: Person, source: str) -> Task:
+        """Ask for a new plan of what is left at the next boundary; finished work is kept."""
+        ...
+
+    async def let_in(self, task: Task, *, by: Person, source: str) -> Task:
+        """Let it work in a directory that another task has left half done."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:

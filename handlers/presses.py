@@ -11,14 +11,18 @@ from cards import formats
 from cards.actions import (
     Action,
     Answer,
+    AskAgain,
+    AskMessage,
     Decide,
     JustTalk,
+    LetIn,
     ListTasks,
     NewTask,
     PauseTask,
     PickModel,
     ResumeTask,
     RetryTask,
+    SendMessage,
     SetPriority,
     ShowLogs,
     ShowTask,
@@ -27,12 +31,13 @@ from cards.actions import (
 )
 from cards.card_json import BadCard, load_action
 from cards.model import FieldKind, Form, FormField, Select
-from handlers import approvals, chat, tasks
+from handlers import approvals, chat
 from handlers.errors import UserError
 from handlers.middleware import TOAST
 from handlers.parsing import priority_of
 from handlers.ports import Refusal
 from handlers.request import Reply, Request
+from handlers.work import steering, tasks
 from storage.records.messages import ActionRow, InboxId
 from storage.records.tasks import Priority
 
@@ -136,6 +141,15 @@ async def _act(  # noqa: C901, PLR0911, PLR0912 - one line for each action of th
         case SetPriority(task_id=task_id, priority=priority):
             wanted = Priority.named(value) or priority
             return _toast(await tasks.prioritise_task(request, task_id, wanted))
+        case LetIn(task_id=task_id):
+            return _toast(await steering.let_in_task(request, task_id))
+        case AskMessage(task_id=task_id):
+            return Reply(card=await steering.show_message_form(request, task_id))
+        case SendMessage(task_id=task_id):
+            text, meant_as = form["text"].strip(), form.get("as", "")
+            return _toast(await steering.message_sent(request, task_id, text, meant_as))
+        case AskAgain(approval_id=approval_id):
+            return await approvals.ask_again(request, approval_id)
         case ListTasks(page=page, status=status):
             card = await tasks.list_page(request, status, page)
             return Reply(card=card, key=card_key, in_place=True)

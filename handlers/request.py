@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from cards.courier import CardRef
@@ -46,7 +48,8 @@ class Reply:
     """What to tell the person. The card goes under `key`, or `reply:<inbox row>` where that is
     empty; `in_place` says that it replaces the card whose button was pressed, and `key` is that
     card's. `toast` is the small answer to a press, `good` False if it was refused. Neither card
-    nor toast: say nothing."""
+    nor toast: say nothing. `data` says the same to a program: plain JSON values, for those who
+    asked from the command line; None where there is nothing but the card to tell."""
 
     card: Card | None = None
     key: str = ""
@@ -54,3 +57,4 @@ class Reply:
     toast: str = ""
     good: bool = True
     urgency: Urgency = Urgency.ANSWER
+    data: Mapping[str, Any] | None = None

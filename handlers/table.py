@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from cards.views.system import HelpLine, help_card
 from cards.words import Words, words_for
-from handlers import approvals, chat, people, system, tasks
+from handlers import approvals, chat, people, system
 from handlers.registry import Commands
 from handlers.request import Reply, Request
+from handlers.work import steering, tasks
 from storage.records.people import Language
 
 _about = Commands("system")
@@ -20,6 +21,7 @@ async def show_help(request: Request) -> Reply:
 
 COMMANDS = Commands.joined(
     tasks.commands,
+    steering.commands,
     chat.commands,
     approvals.commands,
     people.commands,

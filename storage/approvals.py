@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -78,6 +78,7 @@ class NewApproval:
     detail: str = ""
     command_hash: str = ""
     approvers: tuple[PersonId, ...] = ()
+    payload: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Approvals:
@@ -198,6 +199,7 @@ async def add_approval(tx: Transaction, new: NewApproval, *, ids: Ids, now: date
             reason="",
             created_at=now,
             expires_at=new.expires_at,
+            payload=new.payload,
         )
         added = await tx.execute(
             insert_or_ignore(tx.dialect.name, approvals).values(_values(approval))
@@ -205,6 +207,24 @@ async def add_approval(tx: Transaction, new: NewApproval, *, ids: Ids, now: date
         # Ids are short enough for people, so two may meet.
         if added.rowcount:
             return approval
+
+
+async def approval_of_step(
+    view: Transaction, kind: ApprovalKind, task_id: TaskId, path: str, *, now: datetime
+) -> Approval | None:
+    """The newest of this kind on this step of the task."""
+    query = (
+        select(approvals)
+        .where(
+            approvals.c.task_id == task_id,
+            approvals.c.kind == kind.value,
+            approvals.c.path == path,
+        )
+        .order_by(approvals.c.created_at.desc(), approvals.c.id)
+        .limit(1)
+    )
+    row = (await view.execute(query)).one_or_none()
+    return None if row is None else _approval(row, now)
 
 
 async def approval_about(
@@ -247,6 +267,7 @@ def _values(approval: Approval) -> dict[str, Any]:
         "state": approval.state.value,
         "created_at": approval.created_at,
         "expires_at": approval.expires_at,
+        "payload": dict(approval.payload),
     }
 
 
@@ -271,4 +292,5 @@ def _approval(row: Row[Any], now: datetime) -> Approval:
         reason=row.reason,
         created_at=row.created_at,
         expires_at=row.expires_at,
+        payload=row.payload,
     )

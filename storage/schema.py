@@ -29,6 +29,15 @@ metadata = MetaData(
     }
 )
 
+_IN_PROJECT = "status = 'running' AND project_dir <> ''"
+
+
+def _partial(name: str, column: str, where: str, *, unique: bool = False) -> Index:
+    return Index(
+        name, column, unique=unique, sqlite_where=text(where), postgresql_where=text(where)
+    )
+
+
 people = Table(
     "people",
     metadata,
@@ -175,17 +184,41 @@ tasks = Table(
     Column("replans", Integer, nullable=False, server_default="0"),
     Column("summary", Text, nullable=False, server_default=""),
     Column("created_at", Instant, nullable=False),
+    # When it was last put in the queue: who has waited too long goes first.
+    Column("waiting_since", Instant, nullable=False, server_default="0"),
     Column("started_at", Instant),
     Column("ended_at", Instant),
+    Column("errors", Integer, nullable=False, server_default="0"),
+    Column("branch", String(128), nullable=False, server_default=""),
+    Column("holds_dir", Boolean, nullable=False, server_default=text("false")),
+    Column("let_in", Boolean, nullable=False, server_default=text("false")),
+    Column("outside", Boolean, nullable=False, server_default=text("false")),
+    Column("stage", Text, nullable=False, server_default=""),
+    Column("tokens_before", BigInteger),
+    Column("deleted_at", Instant),
     Index("ix_tasks_queue", "status", "rank", "resumed_first", "created_at"),
+    _partial("ix_tasks_aging", "waiting_since", "status = 'pending' AND rank > 1"),
+    _partial("ix_tasks_wake", "wake_at", "wake_at IS NOT NULL"),
+    _partial("ix_tasks_holders", "project_dir", "holds_dir"),
     # One running task per project directory is a fact of the database, not of our code.
-    Index(
-        "uq_tasks_running_project",
-        "project_dir",
-        unique=True,
-        sqlite_where=text("status = 'running' AND project_dir <> ''"),
-        postgresql_where=text("status = 'running' AND project_dir <> ''"),
-    ),
+    _partial("uq_tasks_running_project", "project_dir", _IN_PROJECT, unique=True),
+)
+
+task_logs = Table(
+    "task_logs",
+    metadata,
+    Column("id", RowNumber, primary_key=True, autoincrement=True),
+    Column("task_id", ForeignKey("tasks.id"), nullable=False),
+    # The message or step that wrote it: handled again, it writes nothing.
+    Column("source", String(200), nullable=False, unique=True),
+    Column("kind", String(16), nullable=False),
+    Column("text", Text, nullable=False),
+    Column("stage", Text, nullable=False, server_default=""),
+    Column("attempt", Integer, nullable=False, server_default="0"),
+    Column("file", Text, nullable=False, server_default=""),
+    Column("person_id", ForeignKey("people.id")),
+    Column("at", Instant, nullable=False),
+    Index(None, "task_id", "id"),
 )
 
 task_graphs = Table(
@@ -248,12 +281,7 @@ events = Table(
     Column("at", Instant, nullable=False),
     Column("told_at", Instant),
     Index(None, "task_id", "id"),
-    Index(
-        "ix_events_untold",
-        "id",
-        sqlite_where=text("told_at IS NULL"),
-        postgresql_where=text("told_at IS NULL"),
-    ),
+    _partial("ix_events_untold", "id", "told_at IS NULL"),
 )
 
 workers = Table(
@@ -277,6 +305,7 @@ approvals = Table(
     Column("title", Text, nullable=False),
     Column("detail", Text, nullable=False, server_default=""),
     Column("command_hash", String(64), nullable=False, server_default=""),
+    Column("payload", JSON, nullable=False, server_default="{}"),
     Column("approvers", JSON, nullable=False),
     Column("state", String(16), nullable=False),
     Column("decided_by", ForeignKey("people.id")),
@@ -346,6 +375,20 @@ usage = Table(
     Column("cache_write_tokens", Integer, nullable=False),
     # US dollars in millionths; null where no price is known.
     Column("cost_micros", BigInteger),
+)
+
+# What people allowed beyond a cap. `day` is empty for a task's.
+budget_grants = Table(
+    "budget_grants",
+    metadata,
+    Column("approval_id", ForeignKey("approvals.id"), primary_key=True),
+    Column("scope", String(16), nullable=False),
+    Column("subject", String(64), nullable=False),
+    Column("day", String(10), nullable=False, server_default=""),
+    Column("micros", BigInteger, nullable=False),
+    Column("tokens", BigInteger, nullable=False),
+    Column("at", Instant, nullable=False),
+    Index(None, "scope", "subject", "day"),
 )
 
 marks = Table(

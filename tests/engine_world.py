@@ -53,6 +53,8 @@ from storage.sessions import SessionRepo
 from storage.usage import UsageRepo
 from storage.work.graphs import GraphRepo
 from storage.work.journal import Journal
+from storage.work.logs import LogRepo
+from storage.work.queue import TaskQueue
 from storage.work.tasks import TaskRepo
 
 START = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
@@ -287,7 +289,14 @@ async def engine(
     changed = asyncio.Event()
     async with AsyncExitStack() as stack:
         db = await make_store(home / "shiftboss.db", stack)
-        store = WorkStore(db=db, tasks=TaskRepo(db), graphs=GraphRepo(db), journal=Journal(db))
+        store = WorkStore(
+            db=db,
+            tasks=TaskRepo(db),
+            queue=TaskQueue(db),
+            graphs=GraphRepo(db),
+            journal=Journal(db),
+            logs=LogRepo(db),
+        )
         sessions, usage = SessionRepo(db), UsageRepo(db)
 
         class OneBackend:

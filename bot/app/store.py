@@ -21,6 +21,8 @@ from storage.sessions import SessionRepo
 from storage.usage import UsageRepo
 from storage.work.graphs import GraphRepo
 from storage.work.journal import Journal
+from storage.work.logs import LogRepo
+from storage.work.queue import TaskQueue
 from storage.work.tasks import TaskRepo
 
 
@@ -62,5 +64,12 @@ def build_store(db: Database, clock: Clock) -> Store:
         actions=Actions(db, ids),
         usage=UsageRepo(db),
         sessions=SessionRepo(db),
-        work=WorkStore(db=db, tasks=TaskRepo(db), graphs=GraphRepo(db), journal=Journal(db)),
+        work=WorkStore(
+            db=db,
+            tasks=TaskRepo(db),
+            queue=TaskQueue(db),
+            graphs=GraphRepo(db),
+            journal=Journal(db),
+            logs=LogRepo(db),
+        ),
     )

@@ -19,9 +19,14 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from storage.records.money import cap_of
 from storage.records.people import Channel
 
 YAML_FILE = "shiftboss.yaml"
+RISK_WORDS = (
+    "git push, npm publish, yarn publish, pnpm publish, deploy, rm -rf, drop table,"
+    " drop database, force push, production, 部署, 上线, 发布到生产, 生产环境, 删库, 强制推送"
+)
 _HIDE = "a secret: set it in the environment or in .env, never in a file others read"
 
 
@@ -73,7 +78,13 @@ def _url(text: str) -> str:
     return text.rstrip("/")
 
 
+def _cap(text: str) -> str:
+    cap_of(text)
+    return text
+
+
 Url = Annotated[str, AfterValidator(_url)]
+CapText = Annotated[str, AfterValidator(_cap)]
 
 
 class Settings(BaseSettings):
@@ -90,6 +101,17 @@ class Settings(BaseSettings):
         default="", alias="SHIFTBOSS_OWNERS"
     )
     slots: int = Field(default=3, ge=1, le=64, alias="SHIFTBOSS_SLOTS")
+    patience_hours: float = Field(default=12, gt=0, alias="SHIFTBOSS_PATIENCE_HOURS")
+    offer_after_hours: float = Field(default=12, gt=0, alias="SHIFTBOSS_OFFER_AFTER_HOURS")
+    stop_grace_seconds: float = Field(
+        default=10, ge=0, le=600, alias="SHIFTBOSS_STOP_GRACE_SECONDS"
+    )
+    approval_hours: float = Field(default=168, gt=0, alias="SHIFTBOSS_APPROVAL_HOURS")
+    risk_words: str = Field(default=RISK_WORDS, alias="SHIFTBOSS_RISK_WORDS")
+    cap_task: CapText = Field(default="5 USD", alias="SHIFTBOSS_CAP_TASK")
+    cap_person: CapText = Field(default="", alias="SHIFTBOSS_CAP_PERSON")
+    cap_chat: CapText = Field(default="", alias="SHIFTBOSS_CAP_CHAT")
+    cap_day: CapText = Field(default="25 USD", alias="SHIFTBOSS_CAP_DAY")
     timezone: Annotated[str, AfterValidator(_zone)] = Field(default="", alias="SHIFTBOSS_TIMEZONE")
     language: Literal["zh", "en", "auto"] = Field(default="auto", alias="SHIFTBOSS_LANGUAGE")
     model: Annotated[str, AfterValidator(_model)] = Field(default="", alias="SHIFTBOSS_MODEL")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from storage.records.people import ChatId, PersonId
 from storage.records.tasks import TaskId
@@ -29,7 +31,8 @@ class ApprovalState(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
     """A decision somebody has to take. `subject` names what it is about within its kind, a
-    pairing code say; `approvers` empty means any owner."""
+    pairing code say; `command_hash` is that of exactly what is allowed; `payload` holds the
+    kind's own facts; `approvers` empty means any owner."""
 
     id: str
     kind: ApprovalKind
@@ -47,3 +50,4 @@ class Approval:
     reason: str
     created_at: datetime
     expires_at: datetime
+    payload: Mapping[str, Any] = field(default_factory=dict)

@@ -96,12 +96,21 @@ class NewTask:
     model: str = ""
     backend: str = ""
     files: tuple[str, ...] = ()
+    in_git: bool = False
+    outside: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """One piece of work. `epoch` grows with every claim and fences late writers;
-    `graph_version` is 0 until there is a plan; `files` are relative to the data directory."""
+    `graph_version` is 0 until there is a plan; `files` are relative to the data directory.
+
+    `rank` is its place in the queue: its priority's, or 1 once it has waited too long. `errors`
+    counts failed tries since the last new plan. `branch` is where it works on a worktree of its
+    own; without one it holds its project directory from its first step to its end (`holds_dir`),
+    and only who is `let_in` may work there meanwhile. `outside` work is done by somebody else
+    and only kept here. `stage` is what people call where it stands; `tokens_before` what their
+    own session had used when it began."""
 
     id: TaskId
     title: str
@@ -126,6 +135,15 @@ class Task:
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
+    rank: int = 2
+    errors: int = 0
+    branch: str = ""
+    holds_dir: bool = False
+    let_in: bool = False
+    outside: bool = False
+    stage: str = ""
+    tokens_before: int | None = None
+    wake_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +194,10 @@ class EventKind(StrEnum):
     CANCELLED = "cancelled"
     REORDERED = "reordered"
     RECOVERED = "recovered"
+    WAITING = "waiting"
+    REPLANNED = "replanned"
+    INJECTED = "injected"
+    MESSAGE = "message"
     NOTE = "note"
 
     @property
@@ -225,13 +247,14 @@ class Spent:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskView:
     """All that a card about a task shows. `plan` is the plan in one line; `ahead` is how many
-    tasks run before it while it is pending."""
+    tasks run before it while it is pending; `holder` is the task in whose directory it waits."""
 
     task: Task
     plan: str
     steps: tuple[Step, ...]
     spent: Spent
     ahead: int = 0
+    holder: Task | None = None
 
     @property
     def done(self) -> int:

@@ -9,13 +9,15 @@ from datetime import datetime
 from bot.engine.dispatch import orders
 from bot.engine.dispatch.orders import Order
 from bot.engine.dispatch.port import Dispatcher
+from bot.engine.workflow.graph import dump_workflow, inserted, load_workflow
 from bot.engine.workflow.store import WorkStore
 from bot.engine.workflow.view import TaskViews
 from storage.db import Transaction
-from storage.errors import NotFound
+from storage.errors import NotFound, WrongState
 from storage.records.people import Chat, ChatId, ChatKind, Person, Role
 from storage.records.tasks import (
     EventKind,
+    Graph,
     NewTask,
     Priority,
     Task,
@@ -98,6 +100,50 @@ class Foreman:
             task, "priority", by, source, lambda held: orders.reorder(held, priority)
         )
 
+    async def tell(self, task: Task, text: str, *, by: Person, source: str) -> Task:
+        return await self._give(
+            task, "message", by, source, lambda held: orders.tell(held, text), said=text
+        )
+
+    async def let_in(self, task: Task, *, by: Person, source: str) -> Task:
+        return await self._give(task, "let_in", by, source, orders.let_in)
+
+    async def replan(self, task: Task, why: str, *, by: Person, source: str) -> Task:
+        return await self._give(
+            task, "replan", by, source, lambda held: orders.replan(held, why), said=why
+        )
+
+    async def inject(self, task: Task, titles: Sequence[str], *, by: Person, source: str) -> Task:
+        await self._check(task, by)
+        async with self._store.db.write() as tx:
+            held = await self._store.tasks.lock(tx, task.id)
+            noted = await self._store.journal.order(
+                tx, task.id, "inject", source=source, by=by.id, now=self._now()
+            )
+            if noted:
+                held = await self._insert(tx, held, titles, by)
+        self._dispatcher.wake()
+        return held
+
+    async def _insert(self, tx: Transaction, task: Task, titles: Sequence[str], by: Person) -> Task:
+        """A new version of the plan with these steps next; the one under way is not touched."""
+        graph = await self._store.graphs.latest(task.id, tx=tx)
+        if task.status.is_final or graph is None:
+            raise WrongState("task", task.id, task.status)
+        workflow = load_workflow(graph.body)
+        runs = await self._store.graphs.runs(task.id, tx=tx)
+        version = task.graph_version + 1
+        changed = Graph(
+            task_id=task.id,
+            version=version,
+            body=dump_workflow(inserted(workflow, runs, titles)),
+            reason="inject",
+            author=by.id,
+        )
+        await self._store.graphs.add(tx, changed, now=self._now())
+        await self._tell(tx, task, EventKind.INJECTED, " → ".join(titles))
+        return await self._store.tasks.move(tx, task, graph_version=version)
+
     async def _give(
         self,
         task: Task,
@@ -122,7 +168,12 @@ class Foreman:
                 return held
             if order.frees is not None:
                 await self._free(tx, task.id, order, kind, now)
-            held = await self._store.tasks.move(tx, held, **order.changes)
+            changes = order.changes
+            if changes.get("status") is TaskStatus.PENDING:
+                # It waits from now on, and in its own priority's place.
+                changes = {**changes, "waiting_since": now, "priority": held.priority}
+            if changes:
+                held = await self._store.tasks.move(tx, held, **changes)
             await self._tell(tx, held, order.event, order.text)
         self._dispatcher.wake()
         return held

@@ -7,13 +7,13 @@ import errno
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from bot.engine.dispatch.port import Run
 from bot.engine.dispatch.preempt import Yielding, yieldings
 from bot.engine.dispatch.recovery import break_off, put_back, recover
-from bot.engine.workflow.store import LEASE, WorkStore
+from bot.engine.workflow.store import LEASE, PATIENCE, WorkStore
 from cards.words import words_for
 from storage.db import Transaction
 from storage.errors import LostLease, StoreUnavailable
@@ -43,6 +43,7 @@ class LocalDispatcher:
         now: Callable[[], datetime],
         new_id: Callable[[], str],
         on_change: Callable[[], None],
+        patience: timedelta = PATIENCE,
     ) -> None:
         self._store = store
         self._run = run
@@ -52,6 +53,7 @@ class LocalDispatcher:
         self._now = now
         self._new_id = new_id
         self._on_change = on_change
+        self._patience = patience
         self._changed = asyncio.Event()
         self._running: dict[TaskId, asyncio.Task[None]] = {}
 
@@ -92,8 +94,8 @@ class LocalDispatcher:
     async def _start_next(self) -> bool:
         """False if nothing that waits can start."""
         async with self._store.db.write() as tx:
-            task = await self._store.tasks.claim(
-                tx, owner=self._owner, now=self._now(), lease=LEASE
+            task = await self._store.queue.claim(
+                tx, owner=self._owner, now=self._now(), lease=LEASE, patience=self._patience
             )
         if task is None:
             return False
@@ -103,8 +105,8 @@ class LocalDispatcher:
     async def _make_room(self) -> None:
         """Ask less important work to pause at its next boundary for what waits."""
         async with self._store.db.write() as tx:
-            waiting = await self._store.tasks.waiting(tx, self._slots)
-            running = await self._store.tasks.running(tx) if waiting else ()
+            waiting = await self._store.queue.waiting(tx, self._slots)
+            running = await self._store.queue.running(tx) if waiting else ()
             made = yieldings(running, waiting, self._slots)
             for each in made:
                 await self._ask_to_yield(tx, each)
@@ -173,7 +175,7 @@ class LocalDispatcher:
             if self._running:
                 with suppress(StoreUnavailable):
                     async with self._store.db.write() as tx:
-                        await self._store.tasks.renew(tx, self._owner, until=self._now() + LEASE)
+                        await self._store.queue.renew(tx, self._owner, until=self._now() + LEASE)
 
     async def _stop(self) -> None:
         running = tuple(self._running.values())

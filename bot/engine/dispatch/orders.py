@@ -108,3 +108,24 @@ def reorder(task: Task, priority: Priority) -> Order | None:
     if task.status.is_final:
         raise WrongState("task", task.id, task.status)
     return Order(changes={"priority": priority}, event=EventKind.REORDERED, text=priority)
+
+
+def tell(task: Task, text: str) -> Order | None:
+    """Only what is over cannot be told anything."""
+    if task.status.is_final:
+        raise WrongState("task", task.id, task.status)
+    return Order(changes={}, event=EventKind.MESSAGE, text=text)
+
+
+def replan(task: Task, why: str) -> Order | None:
+    if task.status.is_final or not task.graph_version:
+        raise WrongState("task", task.id, task.status)
+    return Order(changes={}, event=EventKind.NOTE, text=why)
+
+
+def let_in(task: Task) -> Order | None:
+    if task.let_in:
+        return None
+    if task.status.is_final:
+        raise WrongState("task", task.id, task.status)
+    return Order(changes={"let_in": True}, event=EventKind.NOTE)

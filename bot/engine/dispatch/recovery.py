@@ -33,7 +33,7 @@ async def recover(
 ) -> int:
     """Settle every task that claims to run while nobody runs it; how many there were."""
     async with store.db.write() as tx:
-        orphans = await store.tasks.orphans(tx)
+        orphans = await store.queue.orphans(tx)
         for task, lease_until in orphans:
             interrupted_at = lease_until or task.started_at or now
             stale = now - interrupted_at > OFFER_AFTER
@@ -47,14 +47,14 @@ async def recover(
 async def put_back(store: WorkStore, task: Task, language: Language, now: datetime) -> None:
     """The same for one task that this process claimed and could not go on with."""
     async with store.db.write() as tx:
-        held = await store.tasks.fence(tx, _lease(task), until=now)
+        held = await store.queue.fence(tx, _lease(task), until=now)
         await _take_up(store, tx, held, words_for(language), stale=False, now=now)
 
 
 async def break_off(store: WorkStore, task: Task, reason: str, now: datetime) -> None:
     """End a task that failed in a way nobody foresaw; its steps may be tried again."""
     async with store.db.write() as tx:
-        held = await store.tasks.fence(tx, _lease(task), until=now)
+        held = await store.queue.fence(tx, _lease(task), until=now)
         for run in await _running(store, tx, held):
             await store.graphs.release(tx, run, why=reason, now=now)
         await store.tasks.move(

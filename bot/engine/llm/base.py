@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
@@ -61,6 +62,14 @@ class Limits:
     seconds: float = 600.0
 
 
+class Gate(Protocol):
+    """Asked before every single call of a model. `input_tokens` is how much the call will read,
+    estimated from above; the answer is how many tokens it may write. Raises BudgetReached where
+    a cap would be passed: then the call is not made."""
+
+    async def __call__(self, model: str, input_tokens: int, spent: Usage) -> int: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
     """One thing asked of a backend.
@@ -71,7 +80,8 @@ class RunRequest:
     reads (`zh` or `en`). `workspace` is where files may be touched. `facts` say as data what the
     prompt says in words, for a backend that cannot read: `{"instruction", "step": {"title",
     "detail"}, "done": [{"title", "summary", "files"}]}` for a step, `{"text"}` for the other
-    purposes; the model APIs ignore them.
+    purposes; the model APIs ignore them. `gate` keeps the caps on money; a backend that costs
+    nothing need not ask it.
     """
 
     purpose: Purpose
@@ -86,6 +96,7 @@ class RunRequest:
     result: type[BaseModel] | None = None
     limits: Limits = field(default_factory=Limits)
     facts: Mapping[str, Any] = field(default_factory=dict)
+    gate: Gate | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +194,38 @@ class LimitReached(BackendError):
     """Turns, tokens or time ran out."""
 
     hint = "backend.limit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapHit:
+    """The cap that the next call would pass. `scope` is task, person, chat or day, `subject`
+    whose (a task's or person's id, empty for the day's); amounts are what the cap allows with
+    all that people granted beyond it, and what is used. `micros` are US dollars in millionths;
+    a cap of 0 is none. `day` is the date the cap is for, empty for a task's; `until` when it
+    opens by itself."""
+
+    scope: str
+    subject: str
+    day: str
+    cap_micros: int
+    cap_tokens: int
+    spent_micros: int
+    spent_tokens: int
+    until: datetime | None
+
+
+class BudgetReached(BackendError):
+    """The next call would pass a cap and was not made. `new_history` is what the run has added
+    to the session so far: it is paid for, and the next run goes on from it."""
+
+    hint = "backend.budget"
+
+    def __init__(
+        self, hit: CapHit, *, usage: Usage | None = None, new_history: tuple[Any, ...] = ()
+    ) -> None:
+        self.hit = hit
+        self.new_history = new_history
+        super().__init__(f"the {hit.scope}'s cap is reached", usage=usage)
 
 
 class Run(Protocol):

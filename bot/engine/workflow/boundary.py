@@ -204,7 +204,7 @@ class Boundary:
         await self._event(tx, task, EventKind(status.value), reason)
 
     async def _fence(self, tx: Transaction, lease: Lease) -> Task:
-        return await self._store.tasks.fence(tx, lease, until=self._now() + LEASE)
+        return await self._store.queue.fence(tx, lease, until=self._now() + LEASE)
 
     async def _event(self, tx: Transaction, task: Task, kind: EventKind, text: str = "") -> None:
         await self._store.journal.append(tx, task.id, kind, now=self._now(), text=text)

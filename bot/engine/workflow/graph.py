@@ -116,6 +116,20 @@ def keep_finished(old: Workflow, runs: Mapping[str, NodeRun], new: Workflow) -> 
     return replace(linear(new.plan, [*kept, *renamed]), answer=new.answer)
 
 
+def inserted(workflow: Workflow, runs: Mapping[str, NodeRun], titles: Iterable[str]) -> Workflow:
+    """The plan with new steps next: after all that has begun, before all that has not."""
+    begun = [node for node in workflow.nodes if _begun(runs, node.id)]
+    others = [node for node in workflow.nodes if not _begun(runs, node.id)]
+    taken = {node.id for node in workflow.nodes}
+    fresh = (f"s{n}" for n in range(1, 10_000) if f"s{n}" not in taken)
+    new = [Node(id=next(fresh), title=title) for title in titles]
+    return replace(linear(workflow.plan, [*begun, *new, *others]), answer=workflow.answer)
+
+
+def _begun(runs: Mapping[str, NodeRun], node_id: str) -> bool:
+    return _status(runs, node_id) not in {NodeStatus.PENDING, NodeStatus.WAITING}
+
+
 def _status(runs: Mapping[str, NodeRun], path: str) -> NodeStatus:
     return runs[path].status if path in runs else NodeStatus.PENDING
 

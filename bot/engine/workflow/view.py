@@ -24,7 +24,7 @@ class TaskViews:
             plan=workflow.plan,
             steps=tuple(_step(node.id, node.title, runs.get(node.id)) for node in workflow.nodes),
             spent=await self._usage.of_task(task_id),
-            ahead=await self._store.tasks.ahead(task) if pending else 0,
+            ahead=await self._store.queue.ahead(task) if pending else 0,
         )
 
 

@@ -25,7 +25,7 @@ from bot.engine.llm.answers import PlanAnswer
 from bot.engine.llm.base import Purpose
 from bot.engine.workflow.boundary import Attempt, Boundary, Next
 from bot.engine.workflow.graph import Node, Workflow, linear
-from bot.engine.workflow.store import LEASE
+from bot.engine.workflow.store import LEASE, PATIENCE
 from storage.errors import LostLease, WrongState
 from storage.records.people import Language
 from storage.records.tasks import (
@@ -266,8 +266,8 @@ class History(RuleBasedStateMachine):
     def claim(self) -> bool:
         async def take() -> Task | None:
             async with self.world.db.write() as tx:
-                return await self.world.store.tasks.claim(
-                    tx, owner="test", now=self.clock(), lease=LEASE
+                return await self.world.store.queue.claim(
+                    tx, owner="test", now=self.clock(), lease=LEASE, patience=PATIENCE
                 )
 
         task = self.run(take())

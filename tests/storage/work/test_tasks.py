@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.workflow.store import LEASE
+from bot.engine.workflow.store import LEASE, PATIENCE
 from storage.errors import AmbiguousId, LostLease, NotFound
 from storage.records.people import ChatId
 from storage.records.tasks import Lease, Priority, Task, TaskStatus
@@ -20,13 +20,15 @@ ALL = Sight(everything=True, person=BOSS.id, chat=CHAT.id)
 
 async def claimed(world: Engine) -> Task | None:
     async with world.db.write() as tx:
-        return await world.store.tasks.claim(tx, owner="w", now=world.clock(), lease=LEASE)
+        return await world.store.queue.claim(
+            tx, owner="w", now=world.clock(), lease=LEASE, patience=PATIENCE
+        )
 
 
 async def fenced(world: Engine, task: Task) -> Task:
     lease = Lease(task_id=task.id, epoch=task.epoch)
     async with world.db.write() as tx:
-        return await world.store.tasks.fence(tx, lease, until=world.clock() + LEASE)
+        return await world.store.queue.fence(tx, lease, until=world.clock() + LEASE)
 
 
 async def test_two_claims_at_once_never_take_the_same_task(tmp_path: Path) -> None:
@@ -122,10 +124,10 @@ async def test_renewing_keeps_only_ones_own_leases(tmp_path: Path) -> None:
         await claimed(world)
         later = world.clock() + timedelta(hours=1)
         async with world.db.write() as tx:
-            await world.store.tasks.renew(tx, "somebody else", until=later)
-            ((_, before),) = await world.store.tasks.orphans(tx)
-            await world.store.tasks.renew(tx, "w", until=later)
-            ((_, after),) = await world.store.tasks.orphans(tx)
+            await world.store.queue.renew(tx, "somebody else", until=later)
+            ((_, before),) = await world.store.queue.orphans(tx)
+            await world.store.queue.renew(tx, "w", until=later)
+            ((_, after),) = await world.store.queue.orphans(tx)
 
     assert before is not None
     assert before < later

@@ -1,0 +1,107 @@
+"""Steering a task on its way: a word to its worker, a step put in, another plan, a way in."""
+
+from __future__ import annotations
+
+import re
+
+from cards.model import Card
+from cards.views.task_lists import moved_card
+from cards.views.task_steering import message_form
+from handlers.errors import Usage
+from handlers.registry import Commands
+from handlers.request import Reply, Request
+from storage.records.tasks import Task
+
+commands = Commands("steering")
+
+_BETWEEN = re.compile(r"\s*(?:→|->|\n)\s*")
+_MOST_STEPS = 10
+_TITLE = 200
+
+
+@commands("msg", usage="id text", aliases=("message", "留言", "发消息"), immediate=True)
+async def message(request: Request) -> Reply:
+    """Tell a task's worker something; it reaches the next step."""
+    task_id, text = _split(request, "msg")
+    task = await _found(request, task_id)
+    if not text:
+        return Reply(card=message_form(task, request.words))
+    return _moved(request, task, await tell_task(request, task.id, text))
+
+
+@commands("inject", usage="id step → step", aliases=("插入", "加一步"), immediate=True)
+async def inject(request: Request) -> Reply:
+    """Put steps in next: before those not begun yet."""
+    task_id, text = _split(request, "inject")
+    titles = steps_in(text)
+    if not titles:
+        raise Usage("inject")
+    task = await _found(request, task_id)
+    return _moved(request, task, await inject_steps(request, task.id, titles))
+
+
+@commands("replan", usage="id [why]", aliases=("重新规划",), immediate=True)
+async def replan(request: Request) -> Reply:
+    """Make a new plan of what is left; finished steps are kept."""
+    task_id, why = _split(request, "replan")
+    task = await _found(request, task_id)
+    await request.services.tasks.replan(task, why, by=request.person, source=request.source)
+    return _moved(request, task, request.words("moved.replanning"))
+
+
+@commands("letin", usage="id", aliases=("放行",), immediate=True)
+async def let_in(request: Request) -> Reply:
+    """Let a task work where another has left work half done."""
+    task_id, _ = _split(request, "letin")
+    task = await _found(request, task_id)
+    return _moved(request, task, await let_in_task(request, task.id))
+
+
+async def tell_task(request: Request, task_id: str, text: str) -> str:
+    task = await _found(request, task_id)
+    await request.services.tasks.tell(task, text, by=request.person, source=request.source)
+    return request.words("moved.told")
+
+
+async def inject_steps(request: Request, task_id: str, titles: tuple[str, ...]) -> str:
+    task = await _found(request, task_id)
+    await request.services.tasks.inject(task, titles, by=request.person, source=request.source)
+    return request.words("moved.injected", n=len(titles))
+
+
+async def let_in_task(request: Request, task_id: str) -> str:
+    task = await _found(request, task_id)
+    await request.services.tasks.let_in(task, by=request.person, source=request.source)
+    return request.words("moved.let_in")
+
+
+async def show_message_form(request: Request, task_id: str) -> Card:
+    return message_form(await _found(request, task_id), request.words)
+
+
+async def message_sent(request: Request, task_id: str, text: str, meant_as: str) -> str:
+    """The form was sent: as a word to the worker, or as steps of the plan."""
+    if meant_as == "step" and (titles := steps_in(text)):
+        return await inject_steps(request, task_id, titles)
+    return await tell_task(request, task_id, text)
+
+
+def steps_in(text: str) -> tuple[str, ...]:
+    """Titles as people write them: one a line, or with arrows between."""
+    titles = (part.strip()[:_TITLE] for part in _BETWEEN.split(text))
+    return tuple(title for title in titles if title)[:_MOST_STEPS]
+
+
+def _split(request: Request, command: str) -> tuple[str, str]:
+    first, *rest = request.args.split(maxsplit=1) or [""]
+    if not first:
+        raise Usage(command)
+    return first, " ".join(rest).strip()
+
+
+async def _found(request: Request, prefix: str) -> Task:
+    return await request.services.tasks.find(prefix, by=request.person, chat=request.chat.id)
+
+
+def _moved(request: Request, task: Task, text: str) -> Reply:
+    return Reply(card=moved_card(task, text, request.words))
