@@ -151,6 +151,18 @@ class FakeTasks:
     ) -> Task:
         return self._move("priority", task, source, replace(task, priority=priority))
 
+    async def tell(self, task: Task, text: str, *, by: Person, source: str) -> Task:
+        return self._move("tell", task, source, task, text)
+
+    async def inject(self, task: Task, titles: Sequence[str], *, by: Person, source: str) -> Task:
+        return self._move("inject", task, source, task, " → ".join(titles))
+
+    async def replan(self, task: Task, why: str, *, by: Person, source: str) -> Task:
+        return self._move("replan", task, source, task, why)
+
+    async def let_in(self, task: Task, *, by: Person, source: str) -> Task:
+        return self._move("let_in", task, source, replace(task, let_in=True))
+
     def _may_see(self, task: Task, by: Person, chat: ChatId) -> bool:
         return by.role is Role.OWNER or task.created_by == by.id or task.chat_id == chat
 
@@ -158,8 +170,10 @@ class FakeTasks:
         if task.status not in allowed:
             raise WrongState("task", task.id, task.status)
 
-    def _move(self, name: str, task: Task, source: str, moved: Task) -> Task:
+    def _move(self, name: str, task: Task, source: str, moved: Task, said: str = "") -> Task:
         self.moves.append((name, task.id, source))
+        if said:
+            self.said.append(said)
         self.tasks[task.id] = moved
         return moved
 
