@@ -9,16 +9,18 @@ from datetime import datetime
 from bot.engine.dispatch import orders
 from bot.engine.dispatch.orders import Order
 from bot.engine.dispatch.port import Dispatcher
+from bot.engine.dispatch.rights import Rights
 from bot.engine.workflow.graph import dump_workflow, inserted, load_workflow
 from bot.engine.workflow.store import WorkStore
 from bot.engine.workflow.view import TaskViews
 from storage.db import Transaction
-from storage.errors import NotFound, WrongState
-from storage.records.people import Chat, ChatId, ChatKind, Person, Role
+from storage.errors import WrongState
+from storage.records.people import Chat, ChatId, Person
 from storage.records.tasks import (
     EventKind,
     Graph,
     NewTask,
+    Phase,
     Priority,
     Task,
     TaskEvent,
@@ -27,7 +29,6 @@ from storage.records.tasks import (
     TaskStatus,
     TaskView,
 )
-from storage.work.tasks import Sight
 
 
 class Foreman:
@@ -46,7 +47,7 @@ class Foreman:
         self._store = store
         self._dispatcher = dispatcher
         self._views = views
-        self._chat_of = chat_of
+        self._rights = Rights(chat_of)
         self._now = now
         self._new_id = new_id
 
@@ -59,16 +60,18 @@ class Foreman:
                 task = await self._store.tasks.create(tx, new, id=task_id, now=self._now())
             if task.id in tried:
                 await self._tell(tx, task, EventKind.CREATED)
+                if new.outside:
+                    task = await self._begin_outside(tx, task)
         self._dispatcher.wake()
         return task
 
     async def find(self, prefix: str, *, by: Person, chat: ChatId) -> Task:
-        return await self._store.tasks.find(prefix, await self._sight(by, chat))
+        return await self._store.tasks.find(prefix, await self._rights.sight(by, chat))
 
     async def page(
         self, *, by: Person, chat: ChatId, status: TaskStatus | None, page: int, size: int
     ) -> TaskPage:
-        sight = await self._sight(by, chat)
+        sight = await self._rights.sight(by, chat)
         return await self._store.tasks.page(sight, status, page, size)
 
     async def view(self, task_id: TaskId) -> TaskView:
@@ -114,7 +117,7 @@ class Foreman:
         )
 
     async def inject(self, task: Task, titles: Sequence[str], *, by: Person, source: str) -> Task:
-        await self._check(task, by)
+        await self._rights.check(task, by)
         async with self._store.db.write() as tx:
             held = await self._store.tasks.lock(tx, task.id)
             noted = await self._store.journal.order(
@@ -154,7 +157,7 @@ class Foreman:
         *,
         said: str = "",
     ) -> Task:
-        await self._check(task, by)
+        await self._rights.check(task, by)
         async with self._store.db.write() as tx:
             held = await self._store.tasks.lock(tx, task.id)
             now = self._now()
@@ -178,19 +181,13 @@ class Foreman:
         self._dispatcher.wake()
         return held
 
-    async def _sight(self, by: Person, chat: ChatId) -> Sight:
-        """In a group nothing is shown but the group's, whoever asks: others read along."""
-        if (await self._chat_of(chat)).kind is ChatKind.GROUP:
-            return Sight(everything=False, person=None, chat=chat)
-        return Sight(everything=by.role is Role.OWNER, person=by.id, chat=chat)
-
-    async def _check(self, task: Task, by: Person) -> None:
-        """Owners, the task's maker and the people of its chat may move it."""
-        if by.role is Role.OWNER or task.created_by == by.id:
-            return
-        chat = await self._chat_of(task.chat_id)
-        if chat.kind is not ChatKind.GROUP and chat.person_id != by.id:
-            raise NotFound("task", task.id)
+    async def _begin_outside(self, tx: Transaction, task: Task) -> Task:
+        """Whoever keeps it here is at work on it already."""
+        now = self._now()
+        await self._tell(tx, task, EventKind.STARTED)
+        return await self._store.tasks.move(
+            tx, task, status=TaskStatus.RUNNING, phase=Phase.DOING, started_at=now
+        )
 
     async def _free(
         self, tx: Transaction, task_id: TaskId, order: Order, kind: str, now: datetime

@@ -36,14 +36,15 @@ class Order:
 
 
 def pause(task: Task, reason: str) -> Order | None:
-    """A running task pauses at its next step boundary, a waiting one at once."""
+    """A running task pauses at its next step boundary, a waiting one at once, and so does work
+    that is only kept here."""
     if task.status is TaskStatus.PAUSED or task.control is Control.PAUSE:
         return None
-    if task.status is TaskStatus.RUNNING:
+    if task.status is TaskStatus.RUNNING and not task.outside:
         return Order(
             changes={"control": Control.PAUSE, "status_reason": reason}, event=EventKind.NOTE
         )
-    if task.status not in _IDLE:
+    if task.status not in _IDLE and not (task.outside and task.status is TaskStatus.RUNNING):
         raise WrongState("task", task.id, task.status)
     return Order(
         changes={"status": TaskStatus.PAUSED, "status_reason": reason, "resumed_first": 0},
@@ -56,10 +57,12 @@ def resume(task: Task) -> Order | None:
     """Queue it again, before new work of its priority; or take a pause back not yet made."""
     if task.status in {TaskStatus.PAUSED, TaskStatus.BLOCKED}:
         changes: TaskChanges = {
-            "status": TaskStatus.PENDING,
+            "status": _again(task),
             "status_reason": "",
             "failures_in_row": 0,
         }
+        if task.outside:
+            changes["errors"] = 0
         return Order(changes=changes, event=EventKind.RESUMED)
     if task.status is TaskStatus.RUNNING and task.control is Control.PAUSE:
         taken_back: TaskChanges = {"control": Control.RUN, "status_reason": ""}
@@ -92,9 +95,9 @@ def retry(task: Task) -> Order | None:
     if task.status not in _RESTARTABLE:
         raise WrongState("task", task.id, task.status)
     changes: TaskChanges = {
-        "status": TaskStatus.PENDING,
+        "status": _again(task),
         "status_reason": "",
-        "phase": Phase.DOING if task.graph_version else Phase.QUEUED,
+        "phase": Phase.DOING if task.graph_version or task.outside else Phase.QUEUED,
         "control": Control.RUN,
         "failures_in_row": 0,
         "ended_at": None,
@@ -118,7 +121,7 @@ def tell(task: Task, text: str) -> Order | None:
 
 
 def replan(task: Task, why: str) -> Order | None:
-    if task.status.is_final or not task.graph_version:
+    if task.status.is_final or task.outside or not task.graph_version:
         raise WrongState("task", task.id, task.status)
     return Order(changes={}, event=EventKind.NOTE, text=why)
 
@@ -129,3 +132,8 @@ def let_in(task: Task) -> Order | None:
     if task.status.is_final:
         raise WrongState("task", task.id, task.status)
     return Order(changes={"let_in": True}, event=EventKind.NOTE)
+
+
+def _again(task: Task) -> TaskStatus:
+    """Outside work does not queue: whoever does it goes on at once."""
+    return TaskStatus.RUNNING if task.outside else TaskStatus.PENDING
