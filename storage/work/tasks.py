@@ -52,6 +52,7 @@ class TaskChanges(TypedDict, total=False):
     """The columns a task may be moved by."""
 
     title: str
+    instruction: str
     priority: Priority
     status: TaskStatus
     status_reason: str
