@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from cards import formats
 from cards.actions import StartTask
 from cards.model import Card
@@ -19,7 +21,8 @@ from cards.views.task_lists import (
 from cards.views.tasks import task_card
 from handlers.chat import cut_short
 from handlers.errors import Usage, UserError
-from handlers.parsing import Directives, directives_of, priority_in, priority_of
+from handlers.flags import flags_of
+from handlers.parsing import Directives, directives_of, priority_in
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from storage.records.messages import Urgency
@@ -28,20 +31,31 @@ from storage.records.tasks import Control, NewTask, Priority, Task, TaskStatus
 commands = Commands("tasks")
 
 _TITLE = 80
+_RUN_FLAGS = ("p", "priority", "title")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ordered:
+    """What /run was given."""
+
+    text: str
+    title: str
+    priority: Priority
+    chosen: Directives
 
 
 @commands(
     "run",
-    usage="[-p urgent|important|normal] text",
+    usage="[-p urgent|important|normal] [--title name] text",
     aliases=("task", "新任务", "任务", "执行", "运行"),
     verbatim=True,
 )
 async def run(request: Request) -> Reply:
     """Queue a task and start it as soon as a slot is free."""
-    chosen, priority, text = _ordered(request)
-    if not text:
+    ordered = _ordered(request)
+    if not ordered.text:
         return Reply(card=ask_card(request.words))
-    return await _made(request, text, priority, chosen)
+    return await _made(request, ordered)
 
 
 @commands("list", usage="[status]", aliases=("tasks", "ls", "列表", "任务列表"), immediate=True)
@@ -197,22 +211,37 @@ async def prioritise_task(request: Request, task_id: str, wanted: Priority) -> s
     return request.words("moved.prioritised", mark=marks.PRIORITY[wanted], priority=name)
 
 
-def _ordered(request: Request) -> tuple[Directives, Priority, str]:
-    """What /run was given: `@model` and `-p` may come in either order before the text."""
+def _ordered(request: Request) -> _Ordered:
+    """What /run was given: `@model` may come before or after the flags; after `--` nothing is
+    understood any more."""
     pick = request.services.models.pick
     text, before = directives_of(request.args, pick, bare=False)
-    word, text = priority_of(text)
-    text, after = directives_of(text, pick, bare=False)
+    given = flags_of(text, valued=_RUN_FLAGS)
+    text, after = given.text, Directives()
+    if not given.ended:
+        text, after = directives_of(text, pick, bare=False)
     outside = Directives(model=request.model, backend=request.backend)
-    chosen = next((each for each in (after, before) if each != Directives()), outside)
-    wanted = Priority.named(word) if word else Priority.IMPORTANT
+    word = given.options.get("p", given.options.get("priority"))
+    wanted = Priority.IMPORTANT if word is None else Priority.named(word)
     if wanted is None:
-        raise UserError("unknown_priority", word=formats.line(word, 40))
-    return chosen, wanted, text
+        raise UserError("unknown_priority", word=formats.line(word or "", 40))
+    return _Ordered(
+        text=text,
+        title=given.options.get("title", ""),
+        priority=wanted,
+        chosen=next((each for each in (after, before) if each != Directives()), outside),
+    )
 
 
-async def _made(request: Request, text: str, priority: Priority, chosen: Directives) -> Reply:
-    new = _new(request, text, priority, chosen, source=request.origin)
+async def _made(request: Request, ordered: _Ordered) -> Reply:
+    new = _new(
+        request,
+        ordered.text,
+        ordered.priority,
+        ordered.chosen,
+        source=request.origin,
+        title=ordered.title,
+    )
     task = await request.services.tasks.create(new)
     if task.instruction != new.instruction:
         # The message was corrected after its task had been made.
@@ -236,10 +265,16 @@ async def _started(request: Request, new: NewTask, card_key: str) -> Reply:
 
 
 def _new(
-    request: Request, text: str, priority: Priority, chosen: Directives, *, source: str
+    request: Request,
+    text: str,
+    priority: Priority,
+    chosen: Directives,
+    *,
+    source: str,
+    title: str = "",
 ) -> NewTask:
     return NewTask(
-        title=formats.line(text, _TITLE),
+        title=formats.line(title or text, _TITLE),
         instruction=text,
         priority=priority,
         chat_id=request.chat.id,
