@@ -29,14 +29,18 @@ OFFER_AFTER = timedelta(hours=12)
 
 
 async def recover(
-    store: WorkStore, language_of: Callable[[Task], Awaitable[Language]], now: datetime
+    store: WorkStore,
+    language_of: Callable[[Task], Awaitable[Language]],
+    now: datetime,
+    *,
+    offer_after: timedelta = OFFER_AFTER,
 ) -> int:
     """Settle every task that claims to run while nobody runs it; how many there were."""
     async with store.db.write() as tx:
         orphans = await store.queue.orphans(tx)
         for task, lease_until in orphans:
             interrupted_at = lease_until or task.started_at or now
-            stale = now - interrupted_at > OFFER_AFTER
+            stale = now - interrupted_at > offer_after
             words = words_for(await language_of(task))
             await _take_up(store, tx, task, words, stale=stale, now=now)
     if orphans:
@@ -44,11 +48,14 @@ async def recover(
     return len(orphans)
 
 
-async def put_back(store: WorkStore, task: Task, language: Language, now: datetime) -> None:
-    """The same for one task that this process claimed and could not go on with."""
+async def put_back(
+    store: WorkStore, task: Task, language: Language, now: datetime, *, why: str = ""
+) -> None:
+    """The same for one task that this process claimed and could not go on with. `why` is what its
+    card says while it waits in the queue."""
     async with store.db.write() as tx:
         held = await store.queue.fence(tx, _lease(task), until=now)
-        await _take_up(store, tx, held, words_for(language), stale=False, now=now)
+        await _take_up(store, tx, held, words_for(language), stale=False, now=now, why=why)
 
 
 async def break_off(store: WorkStore, task: Task, reason: str, now: datetime) -> None:
@@ -70,13 +77,20 @@ async def break_off(store: WorkStore, task: Task, reason: str, now: datetime) ->
 
 
 async def _take_up(
-    store: WorkStore, tx: Transaction, task: Task, words: Words, *, stale: bool, now: datetime
+    store: WorkStore,
+    tx: Transaction,
+    task: Task,
+    words: Words,
+    *,
+    stale: bool,
+    now: datetime,
+    why: str = "",
 ) -> None:
     running = await _running(store, tx, task)
     for run in running:
         await store.graphs.release(tx, run, why=words("work.interrupted"), now=now)
     unsafe = await _unsafe_step(store, tx, task, running)
-    status, reason, kind = TaskStatus.PENDING, "", EventKind.RECOVERED
+    status, reason, kind = TaskStatus.PENDING, why, EventKind.RECOVERED
     if unsafe is not None:
         reason = words("work.interrupted_unsafe", step=unsafe.title)
         status, kind = TaskStatus.BLOCKED, EventKind.BLOCKED
