@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from zoneinfo import ZoneInfo
 
@@ -13,6 +14,7 @@ from cards.words import Words, words_for
 from handlers.errors import UserError
 from handlers.language import read_in
 from handlers.parsing import Verdict
+from handlers.plain import approval_data, approvals_data
 from handlers.ports import Services
 from handlers.registry import Commands
 from handlers.request import Reply, Request
@@ -48,7 +50,7 @@ async def reject(request: Request) -> Reply:
 @commands("approvals", aliases=("审批", "待审批"), immediate=True)
 async def list_approvals(request: Request) -> Reply:
     """List what waits for your decision."""
-    return Reply(card=await _waiting_card(request))
+    return Reply(card=await _waiting_card(request), data=approvals_data(await _waiting(request)))
 
 
 async def by_word(request: Request, verdict: Verdict) -> Reply | None:
@@ -135,7 +137,8 @@ async def _settled(
     request: Request, approval: Approval, *, approve: bool, reason: str = ""
 ) -> Reply:
     decided = await settle(request, approval, approve=approve, reason=reason)
-    return Reply(card=_card(request, decided, request.words, await _decider(request, decided)))
+    card = _card(request, decided, request.words, await _decider(request, decided))
+    return Reply(card=card, data=approval_data(decided))
 
 
 async def _named(request: Request, word: str) -> Approval | None:
@@ -161,12 +164,17 @@ async def _only_one(request: Request) -> Approval:
 
 
 async def _waiting_card(request: Request) -> Card:
+    group = request.chat.kind is ChatKind.GROUP
+    waiting = await _waiting(request)
+    return waiting_card(waiting, request.words, zone=request.zone, only_here=group)
+
+
+async def _waiting(request: Request) -> Sequence[Approval]:
     # What waits elsewhere is nobody's business in a group, where others read along.
     group = request.chat.kind is ChatKind.GROUP
-    waiting = await request.services.approvals.waiting(
+    return await request.services.approvals.waiting(
         by=request.person, chat=request.chat.id if group else None
     )
-    return waiting_card(waiting, request.words, zone=request.zone, only_here=group)
 
 
 async def _show_everywhere(request: Request, approval: Approval) -> None:

@@ -53,7 +53,10 @@ class Explained:
 
 
 def card_for(error: Exception, words: Words, incident: str) -> Card:
-    told = explain(error, words, incident)
+    return card_of(error, explain(error, words, incident))
+
+
+def card_of(error: Exception, told: Explained) -> Card:
     slip = isinstance(error, UserError | NotFound | AmbiguousId | WrongState)
     return error_card(told.title, told.hint, tone=Tone.WARN if slip else Tone.BAD)
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from cards import formats
 from cards.views.errors import notice_card
 from cards.words import Words, words_for
-from handlers.errors import card_for, explain
+from handlers.errors import card_of, explain
 from handlers.language import guessed, hinted
 from handlers.ports import People
 from handlers.request import Reply
@@ -63,7 +63,7 @@ def refused(arrival: Arrival, title: str, hint: str) -> Reply:
     """Say no: on a card, or in a toast if it was a press."""
     if arrival.is_press:
         return Reply(toast=formats.line(f"{title} {hint}".strip(), TOAST), good=False)
-    return Reply(card=notice_card(title, hint))
+    return Reply(card=notice_card(title, hint), good=False, data={"error": title, "hint": hint})
 
 
 def error_boundary(new_incident: Callable[[], str]) -> Middleware:
@@ -73,10 +73,11 @@ def error_boundary(new_incident: Callable[[], str]) -> Middleware:
         try:
             return await call_next(arrival)
         except Exception as error:  # noqa: BLE001 - one message's failure must end with an answer to that message
-            if not arrival.is_press:
-                return Reply(card=card_for(error, arrival.words, new_incident()), good=False)
             told = explain(error, arrival.words, new_incident())
-            return refused(arrival, told.title, told.hint)
+            if arrival.is_press:
+                return refused(arrival, told.title, told.hint)
+            data = {"error": told.title, "hint": told.hint}
+            return Reply(card=card_of(error, told), good=False, data=data)
 
     return boundary
 

@@ -71,16 +71,17 @@ _NO_BECAUSE = frozenset(("拒绝", "reject"))
 _DIRECTIVES_AT_MOST = 4
 
 
-def parse(text: str, commands: Commands, pick: Pick) -> Meaning:
-    """What a message means, with mentions and directives taken off."""
-    cleaned = _PLACEHOLDER.sub("", text).strip()
+def parse(text: str, commands: Commands, pick: Pick, *, mentions: bool = True) -> Meaning:
+    """What a message means, with mentions and directives taken off. `mentions` False says that
+    it comes from where nobody can be mentioned: then an @ belongs to the text."""
+    cleaned = (_PLACEHOLDER.sub("", text) if mentions else text).strip()
     rest, directives = directives_of(cleaned, pick)
     found = _SLASH.match(rest)
     command = commands.find(found.group(1)) if found else None
     if found is None or command is None:
         return Said(text=rest or cleaned, directives=directives)
     args = rest[found.end() :].strip()
-    kept = args if command.verbatim else without_mentions(args)
+    kept = without_mentions(args) if mentions and not command.verbatim else args
     return Ordered(command=command, args=kept, directives=directives)
 
 

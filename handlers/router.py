@@ -18,7 +18,7 @@ from handlers.presses import Press
 from handlers.request import Reply, Request
 from handlers.table import COMMANDS
 from storage.records.messages import EntryIn, InboxRow, MessageIn, PressIn
-from storage.records.people import ChatId, ChatKind, Language, Person
+from storage.records.people import Channel, ChatId, ChatKind, Language, Person
 
 
 class Router:
@@ -106,7 +106,8 @@ class Router:
                 return await self._message(request, incoming, arrival)
 
     async def _message(self, request: Request, incoming: MessageIn, arrival: Arrival) -> Reply:
-        meaning = parse(incoming.text, COMMANDS, self._services.models.pick)
+        mentions = incoming.place.channel is not Channel.WEB
+        meaning = parse(incoming.text, COMMANDS, self._services.models.pick, mentions=mentions)
         if isinstance(meaning, Ordered):
             ordered = _with(request, meaning.args, meaning.directives)
             return await meaning.command.handler(ordered)

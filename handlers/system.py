@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cards.views.system import cost_card, status_card
+from handlers.plain import status_data
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from storage.records.people import ChatKind
@@ -19,7 +20,8 @@ async def status(request: Request) -> Reply:
     if request.chat.kind is ChatKind.GROUP:
         # Titles of what was asked for in private do not belong where others read along.
         facts = replace(facts, recent=())
-    return Reply(card=status_card(facts, request.words, now=request.now, zone=request.zone))
+    card = status_card(facts, request.words, now=request.now, zone=request.zone)
+    return Reply(card=card, data=status_data(facts))
 
 
 @commands("cost", aliases=("费用", "花费"), immediate=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from cards.model import Card
-from cards.views.task_lists import moved_card
 from cards.views.task_steering import message_form
 from handlers.errors import Usage
 from handlers.registry import Commands
 from handlers.request import Reply, Request
+from handlers.work.tasks import moved
 from storage.records.tasks import Task
 
 commands = Commands("steering")
@@ -26,7 +26,7 @@ async def message(request: Request) -> Reply:
     task = await _found(request, task_id)
     if not text:
         return Reply(card=message_form(task, request.words))
-    return _moved(request, task, await tell_task(request, task.id, text))
+    return await moved(request, task, await tell_task(request, task.id, text))
 
 
 @commands("inject", usage="id step → step", aliases=("插入", "加一步"), immediate=True)
@@ -37,7 +37,7 @@ async def inject(request: Request) -> Reply:
     if not titles:
         raise Usage("inject")
     task = await _found(request, task_id)
-    return _moved(request, task, await inject_steps(request, task.id, titles))
+    return await moved(request, task, await inject_steps(request, task.id, titles))
 
 
 @commands("replan", usage="id [why]", aliases=("重新规划",), immediate=True)
@@ -46,7 +46,7 @@ async def replan(request: Request) -> Reply:
     task_id, why = _split(request, "replan")
     task = await _found(request, task_id)
     await request.services.tasks.replan(task, why, by=request.person, source=request.source)
-    return _moved(request, task, request.words("moved.replanning"))
+    return await moved(request, task, request.words("moved.replanning"))
 
 
 @commands("letin", usage="id", aliases=("放行",), immediate=True)
@@ -54,7 +54,7 @@ async def let_in(request: Request) -> Reply:
     """Let a task work where another has left work half done."""
     task_id, _ = _split(request, "letin")
     task = await _found(request, task_id)
-    return _moved(request, task, await let_in_task(request, task.id))
+    return await moved(request, task, await let_in_task(request, task.id))
 
 
 async def tell_task(request: Request, task_id: str, text: str) -> str:
@@ -101,7 +101,3 @@ def _split(request: Request, command: str) -> tuple[str, str]:
 
 async def _found(request: Request, prefix: str) -> Task:
     return await request.services.tasks.find(prefix, by=request.person, chat=request.chat.id)
-
-
-def _moved(request: Request, task: Task, text: str) -> Reply:
-    return Reply(card=moved_card(task, text, request.words))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cards import formats
 from cards.actions import StartTask
@@ -23,12 +23,16 @@ from handlers.chat import cut_short
 from handlers.errors import Usage, UserError
 from handlers.flags import flags_of
 from handlers.parsing import Directives, directives_of, priority_in
+from handlers.plain import events_data, page_data, task_data, view_data
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from storage.records.messages import Urgency
 from storage.records.tasks import Control, NewTask, Priority, Task, TaskStatus
 
 commands = Commands("tasks")
+
+_LISTED = 100
+"""Tasks a program is told of at once; people turn pages."""
 
 _TITLE = 80
 _RUN_FLAGS = ("p", "priority", "title")
@@ -61,7 +65,13 @@ async def run(request: Request) -> Reply:
 @commands("list", usage="[status]", aliases=("tasks", "ls", "列表", "任务列表"), immediate=True)
 async def list_tasks(request: Request) -> Reply:
     """List tasks, unfinished ones first."""
-    return Reply(card=await list_page(request, request.args, 1))
+    wanted = TaskStatus.named(request.args) if request.args else None
+    many = await request.services.tasks.page(
+        by=request.person, chat=request.chat.id, status=wanted, page=1, size=_LISTED
+    )
+    shown = replace(many, tasks=many.tasks[:PAGE], pages=max(1, -(-many.total // PAGE)))
+    card = list_card(shown, request.words, now=request.now, status=wanted)
+    return Reply(card=card, data=page_data(many))
 
 
 @commands("get", usage="id", aliases=("show", "详情", "查看"), immediate=True)
@@ -84,7 +94,7 @@ async def pause(request: Request) -> Reply:
     text = await pause_task(request, task.id, reason)
     lines = [text, request.words("moved.reason", reason=reason) if reason else ""]
     lines.append(request.words("moved.paused_hint", id=task.id))
-    return Reply(card=moved_card(task, "\n".join(filter(None, lines)), request.words))
+    return await moved(request, task, "\n".join(filter(None, lines)))
 
 
 @commands("resume", usage="id [answer]", aliases=("continue", "继续", "恢复"), immediate=True)
@@ -92,14 +102,14 @@ async def resume(request: Request) -> Reply:
     """Go on with a paused or stuck task; an answer reaches its worker."""
     task = await _found(request, _first_word(request, "resume"))
     said = " ".join(request.args.split(maxsplit=1)[1:])
-    return _moved(request, task, await resume_task(request, task.id, said))
+    return await moved(request, task, await resume_task(request, task.id, said))
 
 
 @commands("retry", usage="id", aliases=("重试",), immediate=True)
 async def retry(request: Request) -> Reply:
     """Try a failed or stopped task again, keeping finished steps."""
     task = await _found(request, _first_word(request, "retry"))
-    return _moved(request, task, await retry_task(request, task.id))
+    return await moved(request, task, await retry_task(request, task.id))
 
 
 @commands(
@@ -116,7 +126,7 @@ async def priority(request: Request) -> Reply:
     if wanted is None:
         raise UserError("unknown_priority", word=formats.line(request.args, 40))
     task = await _found(request, rest.split()[0])
-    return _moved(request, task, await prioritise_task(request, task.id, wanted))
+    return await moved(request, task, await prioritise_task(request, task.id, wanted))
 
 
 @commands("stop", usage="[id]", aliases=("cancel", "停止", "取消"), immediate=True)
@@ -125,7 +135,7 @@ async def stop(request: Request) -> Reply:
     if not request.args:
         return cut_short(request)
     task = await _found(request, _first_word(request, "stop"))
-    return _moved(request, task, await stop_task(request, task.id))
+    return await moved(request, task, await stop_task(request, task.id))
 
 
 async def start_proposed(request: Request, action: StartTask, value: str, card_key: str) -> Reply:
@@ -166,13 +176,15 @@ async def list_page(request: Request, status: str, page: int) -> Card:
 async def show_task(request: Request, prefix: str) -> Reply:
     task = await _found(request, prefix)
     view = await request.services.tasks.view(task.id)
-    return Reply(card=detail_card(view, request.words, now=request.now, zone=request.zone))
+    card = detail_card(view, request.words, now=request.now, zone=request.zone)
+    return Reply(card=card, data=view_data(view))
 
 
 async def show_logs(request: Request, prefix: str) -> Reply:
     task = await _found(request, prefix)
     events = await request.services.tasks.events(task.id, LOG_LINES)
-    return Reply(card=logs_card(task, events, request.words, zone=request.zone))
+    card = logs_card(task, events, request.words, zone=request.zone)
+    return Reply(card=card, data=events_data(task, events))
 
 
 async def pause_task(request: Request, task_id: str, reason: str = "") -> str:
@@ -211,6 +223,13 @@ async def prioritise_task(request: Request, task_id: str, wanted: Priority) -> s
     return request.words("moved.prioritised", mark=marks.PRIORITY[wanted], priority=name)
 
 
+async def moved(request: Request, task: Task, text: str) -> Reply:
+    """What became of a task, in words, and the task as it is now."""
+    view = await request.services.tasks.view(task.id)
+    data = {"told": text, **task_data(view.task)}
+    return Reply(card=moved_card(task, text, request.words), data=data)
+
+
 def _ordered(request: Request) -> _Ordered:
     """What /run was given: `@model` may come before or after the flags; after `--` nothing is
     understood any more."""
@@ -246,7 +265,9 @@ async def _made(request: Request, ordered: _Ordered) -> Reply:
     if task.instruction != new.instruction:
         # The message was corrected after its task had been made.
         raise UserError("already_made", id=task.id)
-    return Reply(card=await _live(request, task), key=f"task:{task.id}")
+    view = await request.services.tasks.view(task.id)
+    card = task_card(view, request.words, now=request.now)
+    return Reply(card=card, key=f"task:{task.id}", data=view_data(view))
 
 
 async def _started(request: Request, new: NewTask, card_key: str) -> Reply:
@@ -257,8 +278,9 @@ async def _started(request: Request, new: NewTask, card_key: str) -> Reply:
         key=card_key,
         urgency=Urgency.ANSWER,
     )
+    view = await request.services.tasks.view(task.id)
     return Reply(
-        card=await _live(request, task),
+        card=task_card(view, request.words, now=request.now),
         key=f"task:{task.id}",
         toast=request.words("moved.started"),
     )
@@ -287,17 +309,8 @@ def _new(
     )
 
 
-async def _live(request: Request, task: Task) -> Card:
-    view = await request.services.tasks.view(task.id)
-    return task_card(view, request.words, now=request.now)
-
-
 async def _found(request: Request, prefix: str) -> Task:
     return await request.services.tasks.find(prefix, by=request.person, chat=request.chat.id)
-
-
-def _moved(request: Request, task: Task, text: str) -> Reply:
-    return Reply(card=moved_card(task, text, request.words))
 
 
 def _first_word(request: Request, command: str) -> str:

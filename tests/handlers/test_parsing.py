@@ -172,3 +172,10 @@ def test_talk_never_loses_all_of_its_text(text: str) -> None:
 
     if isinstance(meaning, Said) and text.strip() and "@_user_1" not in text:
         assert meaning.text
+
+
+def test_where_nobody_can_be_mentioned_an_at_belongs_to_the_text() -> None:
+    meaning = parse("/pause 3k see @bob @_user_1", COMMANDS, PICK, mentions=False)
+
+    assert isinstance(meaning, Ordered)
+    assert meaning.args == "3k see @bob @_user_1"
