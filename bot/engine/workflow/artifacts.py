@@ -9,6 +9,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from bot.engine.llm.base import BackendDenied
+from bot.engine.workflow.git import GitFailed
+from bot.engine.workflow.landing import Landed
+from bot.engine.workflow.worktrees import Worktrees
 from storage.records.tasks import Task, TaskId
 
 MOST_FILES = 5
@@ -40,16 +44,47 @@ def names_in_workspace(sent: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(names)
 
 
+class FolderTrouble(BackendDenied):
+    """The project folder cannot be worked in until somebody puts it right."""
+
+    hint = "project.trouble"
+
+
 class Artifacts:
     """Everything under `home`: `work/<task>/` is the workspace, `files/tasks/<task>/` holds the
-    copies, so that what was reported stays as it was when later steps change the original."""
+    copies, so that what was reported stays as it was when later steps change the original.
 
-    def __init__(self, home: Path) -> None:
+    A task with a project works there; one with a branch in a worktree of its own, until what it
+    made is landed."""
+
+    def __init__(self, home: Path, worktrees: Worktrees | None = None) -> None:
         self._home = home
+        self._worktrees = worktrees or Worktrees(home)
 
     async def workspace(self, task: Task) -> Path:
-        """The task's folder, made if need be, with the files the Boss sent along in it."""
-        return await asyncio.to_thread(self._prepare, task)
+        """The task's folder, made if need be, with the files the Boss sent along in it.
+        FolderTrouble where its project does not allow that."""
+        if not task.branch:
+            own = Path(task.project_dir) if task.project_dir else self._home / "work" / task.id
+            return await asyncio.to_thread(self._prepare, task, own)
+        try:
+            tree = await self._worktrees.prepare(task)
+        except GitFailed as error:
+            raise FolderTrouble(f"no worktree for task {task.id}: {error}") from error
+        return await asyncio.to_thread(self._prepare, task, tree)
+
+    async def land(self, task: Task) -> Landed:
+        """Bring what the task made into its project, once all of it is done; a task without a
+        branch has worked there already. Never raises but for cancellation, and landing again
+        changes nothing."""
+        if not task.branch:
+            return Landed()
+        return await self._worktrees.land(task, names_in_workspace(task.files))
+
+    async def drop(self, task: Task) -> None:
+        """The task is deleted: take its worktree away. Its branch keeps what is nowhere else."""
+        if task.branch:
+            await self._worktrees.drop(task, names_in_workspace(task.files))
 
     async def collect(
         self, task_id: TaskId, workspace: Path, claimed: tuple[str, ...]
@@ -57,8 +92,7 @@ class Artifacts:
         """Copy what a step says it made. Paths outside the workspace count as missing."""
         return await asyncio.to_thread(self._collect, task_id, workspace, claimed)
 
-    def _prepare(self, task: Task) -> Path:
-        workspace = Path(task.project_dir) if task.project_dir else self._home / "work" / task.id
+    def _prepare(self, task: Task, workspace: Path) -> Path:
         workspace.mkdir(parents=True, exist_ok=True)
         _sweep(workspace, deep=not task.project_dir)
         for sent, name in zip(task.files, names_in_workspace(task.files), strict=True):
