@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, case, func, insert, or_, select, true
 
 from storage import schema
 from storage.db import Database, Transaction
+from storage.records.money import Scope
 from storage.records.people import ChatId, PersonId
 from storage.records.status import CostLine
 from storage.records.tasks import Spent, TaskId
@@ -45,13 +46,46 @@ class Bill:
     cost_micros: int | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BilledId:
+    """A bill's row, told from another that took its number after it was rolled back."""
+
+    id: int
+    at: datetime
+    tokens: int
+
+
 class UsageRepo:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    async def add(self, tx: Transaction, bill: Bill) -> None:
+    async def add(self, tx: Transaction, bill: Bill) -> BilledId:
         values = {name: getattr(bill, name) for name in bill.__dataclass_fields__}
-        await tx.execute(insert(schema.usage).values(values))
+        added = await tx.execute(insert(schema.usage).values(values).returning(_U.id))
+        tokens = bill.input_tokens + bill.output_tokens
+        return BilledId(id=added.scalar_one(), at=bill.at, tokens=tokens)
+
+    async def stored(self, bills: Sequence[BilledId]) -> frozenset[BilledId]:
+        """Those of them that are in the store by now."""
+        if not bills:
+            return frozenset()
+        tokens = (_U.input_tokens + _U.output_tokens).label("tokens")
+        query = select(_U.id, _U.at, tokens).where(_U.id.in_([each.id for each in bills]))
+        async with self._db.read() as connection:
+            rows = (await connection.execute(query)).all()
+        found = {BilledId(id=row.id, at=row.at, tokens=row.tokens) for row in rows}
+        return frozenset(each for each in bills if each in found)
+
+    async def charged(self, scope: Scope, subject: str, since: datetime | None) -> Spent:
+        """All that counts against a cap of that scope; without `since`, ever."""
+        whom = {Scope.TASK: _U.task_id, Scope.PERSON: _U.person_id, Scope.CHAT: _U.chat_id}
+        query = select(*_SUMS)
+        if scope in whom:
+            query = query.where(whom[scope] == subject)
+        if since is not None:
+            query = query.where(_U.at >= since)
+        async with self._db.read() as connection:
+            return _spent((await connection.execute(query)).one())
 
     async def of_task(self, task_id: TaskId) -> Spent:
         async with self._db.read() as connection:

@@ -6,13 +6,16 @@ import asyncio
 import os
 import secrets
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from socket import gethostname
 
 from bot.app.services import LanguageOfTask
 from bot.app.store import Store
 from bot.config.settings import Settings
+from bot.engine.agent.budget import Budget, Caps
 from bot.engine.agent.desk import Desk
+from bot.engine.agent.prices import PRICES_FILE, Prices, read_prices
 from bot.engine.agent.talk import Conversations
 from bot.engine.agent.tools.list_files import list_files
 from bot.engine.agent.tools.read_file import read_file
@@ -28,6 +31,8 @@ from bot.engine.workflow.view import TaskViews
 from bot.transports.clock import Clock
 from cards.courier import Courier
 from handlers.language import guessed
+from storage.budgets import BudgetRepo
+from storage.records.money import Scope, cap_of
 from storage.records.people import Language
 
 _WORKER = f"{gethostname()}:{os.getpid()}"
@@ -40,10 +45,12 @@ class Engine:
     foreman: Foreman
     dispatcher: LocalDispatcher
     reporter: Reporter
+    caps: Caps
 
 
 def build_engine(settings: Settings, store: Store, courier: Courier, clock: Clock) -> Engine:
     models = _models(settings)
+    caps = caps_of(settings)
     desk = Desk(
         db=store.db,
         sessions=store.sessions,
@@ -51,6 +58,7 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         backends=models,
         now=clock.now,
         new_id=lambda: secrets.token_hex(8),
+        budget=_budget(settings, store, caps, clock),
     )
     language_of = LanguageOfTask(store.people, guessed, settings_language(settings))
     views = TaskViews(store.work, store.usage)
@@ -98,7 +106,33 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         foreman=foreman,
         dispatcher=dispatcher,
         reporter=reporter,
+        caps=caps,
     )
+
+
+def caps_of(settings: Settings) -> Caps:
+    texts = {
+        Scope.TASK: settings.cap_task,
+        Scope.PERSON: settings.cap_person,
+        Scope.CHAT: settings.cap_chat,
+        Scope.DAY: settings.cap_day,
+    }
+    return Caps(zone=settings.zone, of={scope: cap_of(text) for scope, text in texts.items()})
+
+
+def _budget(settings: Settings, store: Store, caps: Caps, clock: Clock) -> Budget:
+    return Budget(
+        caps=caps,
+        prices=_prices(settings),
+        usage=store.usage,
+        grants=BudgetRepo(store.db),
+        now=clock.now,
+    )
+
+
+def _prices(settings: Settings) -> Prices:
+    urls = {"anthropic": settings.anthropic_base_url, "openai": settings.openai_base_url}
+    return read_prices(settings.home / PRICES_FILE, urls)
 
 
 def settings_language(settings: Settings) -> Language | None:
@@ -114,6 +148,8 @@ def _talk(settings: Settings, store: Store, desk: Desk, clock: Clock) -> Convers
         home=settings.home,
         now=clock.now,
         sleep=asyncio.sleep,
+        ids=store.ids,
+        patience=timedelta(hours=settings.approval_hours),
     )
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic import BaseModel
 
+from bot.engine.agent.budget import Budget, Purse, in_micros
 from bot.engine.llm.base import (
+    MAX_ANSWER,
     AgentEvent,
     BackendError,
+    BudgetReached,
     Chosen,
     Limits,
     Picture,
@@ -27,6 +28,7 @@ from bot.engine.llm.base import (
     Usage,
 )
 from storage.db import Database, Transaction
+from storage.records.money import Scope
 from storage.records.people import ChatId, Language, PersonId
 from storage.records.tasks import TaskId
 from storage.sessions import Session, SessionRepo
@@ -50,6 +52,12 @@ class Account:
     person: PersonId | None
     chat: ChatId | None
     task: TaskId | None = None
+
+    @property
+    def subjects(self) -> Mapping[Scope, str]:
+        """The same, by the caps that bind it."""
+        named = {Scope.TASK: self.task, Scope.PERSON: self.person, Scope.CHAT: self.chat}
+        return {scope: subject for scope, subject in named.items() if subject is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +84,7 @@ class Reply:
     result: RunResult
     session: Session
     bill: Bill
+    purse: Purse | None = None
 
 
 class Desk:
@@ -88,13 +97,16 @@ class Desk:
         backends: Backends,
         now: Callable[[], datetime],
         new_id: Callable[[], str],
+        budget: Budget | None = None,
     ) -> None:
+        """Without a `budget` there are no caps."""
         self._db = db
         self._sessions = sessions
         self._usage = usage
         self._backends = backends
         self._now = now
         self._new_id = new_id
+        self._budget = budget
 
     def choose(self, model: str, backend: str) -> Chosen:
         return self._backends.choose(model, backend)
@@ -119,42 +131,35 @@ class Desk:
         self, ask: Ask, chosen: Chosen, session: Session, watch: Watch | None = None
     ) -> Reply:
         """Run it to the end. Raises BackendError; what was spent is counted all the same, also
-        where it is cancelled."""
-        request = RunRequest(
-            purpose=ask.purpose,
-            prompt=ask.prompt,
-            system=ask.system,
-            model=chosen.model,
-            language=ask.language,
-            workspace=ask.workspace,
-            pictures=ask.pictures,
-            history=await self._sessions.history(session.id),
-            tools=ask.tools,
-            result=ask.result,
-            limits=ask.limits,
-            facts=ask.facts,
-        )
+        where it is cancelled. BudgetReached leaves in the session what was done until then."""
+        history = await self._sessions.history(session.id)
+        call = _Call(ask=ask, chosen=chosen, session=session, purse=self._purse(ask, chosen))
         run: Run | None = None
         try:
-            async with chosen.backend.run(request) as run:
+            async with chosen.backend.run(call.request(history)) as run:
                 async for event in run.events:
                     if watch is not None:
                         await watch(event)
                 result = run.result
         except BackendError as error:
             log.warning("%s failed: %s", chosen.backend.name, error)
-            await self._charge_failure(ask, chosen, error.usage)
+            added = error.new_history if isinstance(error, BudgetReached) else ()
+            await self._charge_failure(call, error.usage, added)
             raise
-        except asyncio.CancelledError:
-            if run is not None:
-                await self._charge_failure(ask, chosen, run.spent)
+        except BaseException:
+            # Cancelled, or a tool of ours is broken: paid for all the same.
+            await self._charge_failure(call, Usage() if run is None else run.spent)
             raise
-        bill = self._bill(ask, chosen, result.model, result.usage)
-        return Reply(result=result, session=session, bill=bill)
+        bill = call.bill(result.model, result.usage, self._now())
+        if call.purse is not None:
+            call.purse.end(result.usage, bill.at)
+        return Reply(result=result, session=session, bill=bill, purse=call.purse)
 
     async def book(self, tx: Transaction, reply: Reply) -> None:
         """Keep the turn and its cost, together with whatever else `tx` makes true."""
-        await self._usage.add(tx, reply.bill)
+        billed = await self._usage.add(tx, reply.bill)
+        if reply.purse is not None:
+            reply.purse.booked = billed
         await self._sessions.extend(
             tx,
             reply.session.id,
@@ -163,28 +168,72 @@ class Desk:
             now=reply.bill.at,
         )
 
-    async def _charge_failure(self, ask: Ask, chosen: Chosen, usage: Usage) -> None:
+    async def _charge_failure(self, call: _Call, usage: Usage, added: tuple[Any, ...] = ()) -> None:
+        bill = call.bill("", usage, self._now())
+        if call.purse is not None:
+            call.purse.end(usage, bill.at)
         if usage.requests:
             async with self._db.write() as tx:
-                await self._usage.add(tx, self._bill(ask, chosen, chosen.model, usage))
+                await self._usage.add(tx, bill)
+                if added:
+                    tokens = usage.input_tokens + usage.output_tokens
+                    await self._sessions.extend(
+                        tx, call.session.id, added, tokens=tokens, now=bill.at
+                    )
+        if call.purse is not None:
+            call.purse.close()
 
-    def _bill(self, ask: Ask, chosen: Chosen, model: str, usage: Usage) -> Bill:
-        return Bill(
-            at=self._now(),
+    def _purse(self, ask: Ask, chosen: Chosen) -> Purse | None:
+        if self._budget is None:
+            return None
+        most = min(ask.limits.output_tokens, MAX_ANSWER)
+        return self._budget.purse(ask.account.subjects, chosen.backend.name, most)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    """What is asked of whom, for how much."""
+
+    ask: Ask
+    chosen: Chosen
+    session: Session
+    purse: Purse | None
+
+    def request(self, history: Sequence[Any]) -> RunRequest:
+        ask = self.ask
+        return RunRequest(
             purpose=ask.purpose,
-            backend=chosen.backend.name,
-            model=model,
-            person_id=ask.account.person,
-            chat_id=ask.account.chat,
-            task_id=ask.account.task,
+            prompt=ask.prompt,
+            system=ask.system,
+            model=self.chosen.model,
+            language=ask.language,
+            workspace=ask.workspace,
+            pictures=ask.pictures,
+            history=history,
+            tools=ask.tools,
+            result=ask.result,
+            limits=ask.limits,
+            facts=ask.facts,
+            gate=self.purse,
+        )
+
+    def bill(self, model: str, usage: Usage, at: datetime) -> Bill:
+        """`model` as the service called it, which a call that failed does not tell."""
+        account = self.ask.account
+        asked = self.chosen.model or ("" if self.purse is None else self.purse.model)
+        cost = usage.cost if self.purse is None else self.purse.cost(usage, asked or model)
+        return Bill(
+            at=at,
+            purpose=self.ask.purpose,
+            backend=self.chosen.backend.name,
+            model=model or asked,
+            person_id=account.person,
+            chat_id=account.chat,
+            task_id=account.task,
             requests=usage.requests,
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
             cache_read_tokens=usage.cache_read_tokens,
             cache_write_tokens=usage.cache_write_tokens,
-            cost_micros=_micros(usage.cost),
+            cost_micros=in_micros(cost),
         )
-
-
-def _micros(cost: Decimal | None) -> int | None:
-    return None if cost is None else int(cost * 1_000_000)

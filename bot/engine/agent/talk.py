@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from bot.engine.agent.budget import ask_for_more
 from bot.engine.agent.desk import Account, Ask, Desk, Reply
 from bot.engine.agent.pictures import picture_kind
 from bot.engine.llm.answers import PROPOSE_TASK
@@ -18,6 +19,7 @@ from bot.engine.llm.base import (
     AgentEvent,
     BackendError,
     BackendUnavailable,
+    BudgetReached,
     Chosen,
     Limits,
     Picture,
@@ -25,9 +27,12 @@ from bot.engine.llm.base import (
     TextDelta,
     Tool,
 )
+from cards.formats import cut
 from cards.words import words_for
 from handlers.ports import Answered, BackendFailure, Proposal, Question, Show, TalkState
 from storage.db import Database
+from storage.ids import Ids
+from storage.records.approvals import Approval
 from storage.records.people import ChatId, Language
 from storage.records.status import ModelChoice
 from storage.records.tasks import Priority
@@ -44,6 +49,7 @@ _PAUSE = 1.0
 _LONGEST_PAUSE = 15.0
 """Somebody is waiting: a service that sends us away for longer is told about at once."""
 
+_TITLE = 120
 _LONGEST_UNANSWERED = 4000
 _UNANSWERED = "[Said just before; your answer was cut short by what follows: “{text}”]\n"
 
@@ -93,19 +99,27 @@ class Conversations:
         home: Path,
         now: Callable[[], datetime],
         sleep: Callable[[float], Awaitable[None]],
+        ids: Ids | None = None,
+        patience: timedelta = timedelta(days=7),
     ) -> None:
+        """`patience` is how long a request for more money stays open."""
         self._db = db
         self._sessions = sessions
         self._desk = desk
         self._home = home
         self._now = now
         self._sleep = sleep
+        self._ids = ids or Ids()
+        self._patience = patience
         self._answers: dict[ChatId, _Answer] = {}
         self._unanswered: dict[ChatId, str] = {}
 
     async def answer(self, question: Question, show: Show) -> Answered:
         try:
             return await self._answer(question, show)
+        except BudgetReached as error:
+            approval = await self._ask_for_more(question, error)
+            raise BackendFailure(error.hint, approval=approval) from error
         except BackendError as error:
             raise BackendFailure(error.hint) from error
 
@@ -185,6 +199,20 @@ class Conversations:
             proposal=proposals[0] if proposals else None,
             notes=(words("talk.cut"),) if reply.result.cut else (),
         )
+
+    async def _ask_for_more(self, question: Question, error: BudgetReached) -> Approval:
+        now = self._now()
+        async with self._db.write() as tx:
+            return await ask_for_more(
+                tx,
+                error.hit,
+                task=None,
+                chat_id=question.chat.id,
+                title=cut(question.text, _TITLE),
+                ids=self._ids,
+                now=now,
+                expires_at=now + self._patience,
+            )
 
     def _choose(self, question: Question) -> Chosen:
         """This message's own choice before the chat's before the program's."""

@@ -34,10 +34,12 @@ from pydantic_ai.usage import RunUsage, UsageLimits
 from bot.engine.llm import api_history
 from bot.engine.llm.access import Access, Api
 from bot.engine.llm.api_errors import is_theirs, translated
+from bot.engine.llm.api_meter import MeteredModel
 from bot.engine.llm.api_models import first_model
 from bot.engine.llm.arguments import problem
 from bot.engine.llm.base import (
     ERROR,
+    MAX_ANSWER,
     AgentEvent,
     BackendError,
     BadAnswer,
@@ -53,7 +55,6 @@ from bot.engine.llm.base import (
 )
 
 MAX_PICTURE = 5_000_000
-MAX_ANSWER = 16_000  # tokens of one answer; most models know no more
 CONNECT_SECONDS = 10.0
 NO_KEY = "no-key"
 _SUMMARY = 200
@@ -117,10 +118,12 @@ class ApiRun:
         self, request: RunRequest, model: Model, prompt: list[UserContent], access: Access
     ) -> None:
         self._request = request
-        self._model = model
         self._prompt = prompt
         self._access = access
         self._usage = RunUsage()
+        self._model = model
+        if request.gate is not None:
+            self._model = MeteredModel(model, request.gate, spent=lambda: self.spent, prompt=prompt)
         self._texts: list[str] = []
         self._gap = False
         self._calls = 0

@@ -17,6 +17,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 from pydantic import BaseModel
 
 ERROR = "Error: "
+MAX_ANSWER = 16_000
+"""Tokens of one answer; most models know no more."""
 
 
 class Purpose(StrEnum):
