@@ -8,7 +8,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import BigInteger, Dialect, Engine, Integer, Table, create_engine, event, text
+from sqlalchemy import (
+    BigInteger,
+    Dialect,
+    Engine,
+    Integer,
+    Table,
+    TextClause,
+    create_engine,
+    event,
+    text,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError
@@ -105,6 +115,12 @@ def upsert(bind_name: str, table: Table, values: Mapping[str, Any], key: Sequenc
         return lite.on_conflict_do_update(index_elements=key, set_=changed)
     post = postgresql.insert(table).values(dict(values))
     return post.on_conflict_do_update(index_elements=key, set_=changed)
+
+
+def by_index(bind_name: str, table: Table, index: str) -> TextClause:
+    """The table as a source, read by this index: left to itself, SQLite takes one that looks
+    better and may walk through all of it. Name its columns by `literal_column`."""
+    return text(f"{table.name} INDEXED BY {index}" if bind_name == "sqlite" else table.name)
 
 
 def migration_engine(url: str) -> Engine:

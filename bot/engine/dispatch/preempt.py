@@ -22,18 +22,21 @@ def yieldings(running: Sequence[Task], waiting: Sequence[Task], slots: int) -> t
     `waiting` is in queue order. Only a strictly higher priority cuts in: for a slot where all
     are taken, the least important running task yields, of equals the one started last; for a
     project directory, the task that holds it. A task that already gives its slot back, for
-    whatever reason, counts as a slot on its way, and nobody yields twice.
+    whatever reason, counts as a slot on its way, and nobody yields twice. A directory goes to
+    one: nobody makes room for the next who needs it.
     """
     leaving = [task for task in running if task.control is not Control.RUN]
     staying = [task for task in running if task.control is Control.RUN]
     free = slots - len(running) + len(leaving)
     coming = {task.project_dir for task in leaving} - {""}
+    promised: set[str] = set()
     made: list[Yielding] = []
     for better in waiting:
+        if better.project_dir in promised:
+            continue
         holder = _holder(better, staying)
-        if better.project_dir and better.project_dir in coming:
+        if better.project_dir in coming:
             # Its directory is on its way, and so is the slot of the one who leaves it.
-            coming.discard(better.project_dir)
             free -= 1
         elif holder is None and free > 0:
             free -= 1
@@ -43,6 +46,7 @@ def yieldings(running: Sequence[Task], waiting: Sequence[Task], slots: int) -> t
                 continue
             staying.remove(victim)
             made.append(Yielding(victim=victim, better=better))
+        promised |= {better.project_dir} - {""}
     return tuple(made)
 
 
