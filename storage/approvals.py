@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from sqlalchemy import Row, bindparam, select, update
+from sqlalchemy import Row, bindparam, func, select, update
 
 from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
 from storage.errors import AmbiguousId, NotAllowed, NotFound, WrongState
 from storage.ids import Ids
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
-from storage.records.people import ChatId, Person, PersonId, Role
+from storage.records.people import ChatId, Person, PersonId
 from storage.records.tasks import TaskId
-from storage.schema import approvals
+from storage.schema import actions, approvals
 
 Consequence: TypeAlias = Callable[[Transaction, Approval], Awaitable[None]]
 """What follows from a decision, in the transaction that takes it."""
@@ -47,8 +47,23 @@ _WAITING = (
     .order_by(approvals.c.created_at, approvals.c.id)
 )
 
-_OVERDUE = select(approvals).where(
+_OVERDUE = select(approvals.c.id).where(
     approvals.c.state == ApprovalState.WAITING.value, approvals.c.expires_at <= bindparam("now")
+)
+
+_NEXT_EXPIRY = select(func.min(approvals.c.expires_at)).where(
+    approvals.c.state == ApprovalState.WAITING.value
+)
+
+_OF_TASK = (
+    select(approvals)
+    .where(approvals.c.task_id == bindparam("task"))
+    .order_by(approvals.c.created_at, approvals.c.id)
+)
+
+# Buttons by which a request can be decided, while they still stand on a card.
+_SHOWN_OPEN = select(actions.c.action).where(
+    actions.c.card_key.startswith("approval:"), ~actions.c.retired
 )
 
 _SETTLE = (
@@ -110,7 +125,7 @@ class Approvals:
         async with self._db.read() as view:
             rows = (await view.execute(_WAITING, {"now": now})).all()
         found = (_approval(row, now) for row in rows if chat is None or row.chat_id == chat)
-        return tuple(each for each in found if _may_decide(by, each))
+        return tuple(each for each in found if each.may_be_decided_by(by))
 
     async def find(self, prefix: str) -> Approval:
         """By id or its beginning. One that waits goes before those that are settled."""
@@ -140,7 +155,7 @@ class Approvals:
             current = _approval(row, now)
             if source and row.decided_for == source and row.decided_by == by.id:
                 return current
-            if not _may_decide(by, current):
+            if not current.may_be_decided_by(by):
                 raise NotAllowed("approval", current.id)
             if current.state is not ApprovalState.WAITING:
                 raise WrongState("approval", current.id, current.state.value)
@@ -154,14 +169,57 @@ class Approvals:
             await self._settle(tx, settled, source)
         return settled
 
-    async def expire(self) -> Sequence[Approval]:
-        """Settle what nobody decided in time; those it settled are returned, expired."""
+    async def of_task(self, task_id: TaskId) -> Sequence[Approval]:
+        """All that was ever asked about it, oldest first."""
         now = self._now()
+        async with self._db.read() as view:
+            rows = (await view.execute(_OF_TASK, {"task": task_id})).all()
+        return tuple(_approval(row, now) for row in rows)
+
+    async def next_expiry(self) -> datetime | None:
+        """When the first of those that wait will be too late."""
+        async with self._db.read() as view:
+            due: datetime | None = await view.scalar(_NEXT_EXPIRY)
+        return due
+
+    async def expire(self) -> Sequence[Approval]:
+        """Settle what nobody decided in time, one after the other; those it settled are
+        returned, expired."""
+        now = self._now()
+        async with self._db.read() as view:
+            overdue = (await view.scalars(_OVERDUE, {"now": now})).all()
+        settled = [await self._expire(each) for each in overdue]
+        return tuple(each for each in settled if each is not None)
+
+    async def outdated(self) -> Sequence[Approval]:
+        """Settled ones of which a card still shows the buttons: a crash came between."""
+        now = self._now()
+        async with self._db.read() as view:
+            shown = {
+                each.get("approval_id")
+                for each in await view.scalars(_SHOWN_OPEN)
+                if each.get("kind") == "decide"
+            }
+            rows = [
+                (await view.execute(_BY_ID, {"id": each})).one_or_none()
+                for each in sorted(filter(None, shown))
+            ]
+        return tuple(
+            _approval(row, now)
+            for row in rows
+            if row is not None and row.state != ApprovalState.WAITING.value
+        )
+
+    async def _expire(self, approval_id: str) -> Approval | None:
         async with self._db.write() as tx:
-            rows = (await tx.execute(_OVERDUE, {"now": now})).all()
-            overdue = tuple(replace(_approval(row, now), decided_at=now) for row in rows)
-            for each in overdue:
-                await self._settle(tx, each, "")
+            row = (await tx.execute(_BY_ID, {"id": approval_id})).one()
+            now = self._now()
+            current = _approval(row, now)
+            # Decided, or the clock set back, since we looked.
+            if row.state != ApprovalState.WAITING.value or row.expires_at > now:
+                return None
+            overdue = replace(current, decided_at=now)
+            await self._settle(tx, overdue, "")
         return overdue
 
     async def _settle(self, tx: Transaction, settled: Approval, source: str) -> None:
@@ -244,12 +302,6 @@ def _only(found: Sequence[Approval], prefix: str) -> Approval:
     if len(found) > 1:
         raise AmbiguousId(prefix, tuple(each.id for each in found[:_CANDIDATES]))
     return found[0]
-
-
-def _may_decide(person: Person, approval: Approval) -> bool:
-    if approval.approvers:
-        return person.id in approval.approvers
-    return person.role is Role.OWNER
 
 
 def _values(approval: Approval) -> dict[str, Any]:

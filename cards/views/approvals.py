@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from zoneinfo import ZoneInfo
 
 from cards import formats
-from cards.actions import Decide
+from cards.actions import AskAgain, Decide, ShowTask
 from cards.model import (
     Block,
     Button,
     Buttons,
     ButtonStyle,
     Card,
+    Code,
+    Collapsible,
     Divider,
     Fields,
     Note,
@@ -25,6 +27,8 @@ from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 _DETAIL = 1000
 _TITLE = 100
 _NAME = 60
+_SAID = 200
+_WORD = 40
 _LISTED = 5
 
 _TONES = {
@@ -34,20 +38,30 @@ _TONES = {
     ApprovalState.EXPIRED: Tone.NEUTRAL,
 }
 
+# What they allow is a text to the letter: it is shown as it is, and all of it.
+_EXACT = {ApprovalKind.RISK, ApprovalKind.TOOL}
 
-def approval_card(approval: Approval, words: Words, *, zone: ZoneInfo, decider: str = "") -> Card:
+
+def approval_card(
+    approval: Approval,
+    words: Words,
+    *,
+    zone: ZoneInfo,
+    decider: str = "",
+    deciders: Sequence[str] = (),
+) -> Card:
     """One request in whatever state it is, under key `approval:<id>:<chat>`; `decider` is the
-    name of who settled it."""
+    name of who settled it, `deciders` those of who may, empty for any owner."""
     if approval.state is not ApprovalState.WAITING:
         return _decided_card(approval, words, zone, decider)
-    title = words("approval.title")
     note = "approval.note_pairing" if approval.kind is ApprovalKind.PAIRING else "approval.note"
     return Card(
-        title=title,
+        title=words(f"approval.title.{approval.kind}"),
         tone=Tone.WARN,
         blocks=(
-            *_subject(approval, words, zone),
-            _decision(approval, words),
+            *_subject(approval, words, zone, deciders),
+            *_whole(approval, words),
+            _decision(approval, words, details=True),
             Note(markdown=words(note, id=approval.id)),
         ),
         summary=words("approval.summary", title=formats.line(approval.title, _TITLE)),
@@ -73,31 +87,80 @@ def waiting_card(
 
 def _decided_card(approval: Approval, words: Words, zone: ZoneInfo, decider: str) -> Card:
     title = words(f"approval.decided.{approval.state}")
-    facts: list[Block] = [Text(markdown=f"**{_title(approval, words)}**")]
+    blocks: list[Block] = [
+        Text(markdown=f"**{_title(approval, words)}**"),
+        Fields(pairs=_facts(approval, words)),
+    ]
     if approval.reason:
-        reason = formats.cut(approval.reason, _DETAIL)
-        facts.append(Text(markdown=words("approval.reason", reason=reason)))
+        reason = formats.cut(words.or_own(approval.reason), _DETAIL)
+        blocks.append(Text(markdown=words("approval.reason", reason=reason)))
     if decider and approval.decided_at:
         at = formats.moment(approval.decided_at, zone)
         name = formats.verbatim(decider, _NAME)
-        facts.append(Note(markdown=words("approval.by", name=name, at=at)))
-    return Card(title=title, tone=_TONES[approval.state], blocks=tuple(facts), summary=title)
+        blocks.append(Note(markdown=words("approval.by", name=name, at=at)))
+    # With a reason it was taken back: then there is nothing to ask any more.
+    if approval.state is ApprovalState.EXPIRED and not approval.reason:
+        blocks += _too_late(approval, words)
+    return Card(title=title, tone=_TONES[approval.state], blocks=tuple(blocks), summary=title)
 
 
-def _subject(approval: Approval, words: Words, zone: ZoneInfo) -> list[Block]:
+def _too_late(approval: Approval, words: Words) -> list[Block]:
+    if approval.kind is ApprovalKind.PAIRING:
+        return [Note(markdown=words("approval.expired_pairing"))]
+    if not approval.task_id:
+        return []
+    again = Button(
+        label=words("button.retry"),
+        action=AskAgain(approval_id=approval.id),
+        style=ButtonStyle.PRIMARY,
+    )
+    note = Note(markdown=words("approval.expired_task", id=approval.task_id))
+    return [Buttons(items=(again,)), note]
+
+
+def _subject(
+    approval: Approval, words: Words, zone: ZoneInfo, deciders: Sequence[str] | None = None
+) -> list[Block]:
+    pairs = [*_facts(approval, words)]
+    if deciders is not None:
+        names = ", ".join(formats.line(each, _NAME) for each in deciders)
+        pairs.append((words("approval.deciders"), names or words("approval.owners")))
+    pairs.append((words("approval.until"), formats.moment(approval.expires_at, zone)))
+    blocks: list[Block] = [Text(markdown=f"**{_title(approval, words)}**")]
+    if said := formats.line(str(approval.payload.get("said", "")), _SAID):
+        blocks.append(Text(markdown=words("approval.said", said=formats.verbatim(said, _SAID))))
+    blocks += _detail(approval, words)
+    return [*blocks, Fields(pairs=tuple(pairs))]
+
+
+def _facts(approval: Approval, words: Words) -> tuple[tuple[str, str], ...]:
     pairs = [(words("approval.kind"), words(f"approval.kinds.{approval.kind}"))]
     if approval.task_id:
-        pairs.append((words("approval.task"), approval.task_id))
+        title = formats.line(str(approval.payload.get("task", "")), _TITLE)
+        pairs.append((words("approval.task"), f"{approval.task_id} {title}".strip()))
     if approval.kind is ApprovalKind.PAIRING:
         pairs.append((words("approval.code"), approval.subject))
-    pairs.append((words("approval.until"), formats.moment(approval.expires_at, zone)))
-    blocks: list[Block] = [
-        Text(markdown=f"**{_title(approval, words)}**"),
-        Fields(pairs=tuple(pairs)),
-    ]
-    if approval.detail:
-        blocks.insert(1, Text(markdown=formats.cut(approval.detail, _DETAIL)))
+    return tuple(pairs)
+
+
+def _detail(approval: Approval, words: Words) -> list[Block]:
+    if not approval.detail:
+        return []
+    detail = formats.cut(approval.detail, _DETAIL)
+    if approval.kind not in _EXACT:
+        return [] if detail == approval.title else [Text(markdown=detail)]
+    blocks: list[Block] = [Text(markdown=words("approval.exact")), Code(text=detail)]
+    if word := str(approval.payload.get("word", "")):
+        blocks.append(Note(markdown=words("approval.word", word=formats.verbatim(word, _WORD))))
     return blocks
+
+
+def _whole(approval: Approval, words: Words) -> list[Block]:
+    """Nobody should have to allow what they cannot read."""
+    if approval.kind not in _EXACT or len(approval.detail) <= _DETAIL:
+        return []
+    title = words("approval.whole", n=len(approval.detail))
+    return [Collapsible(title=title, blocks=(Code(text=approval.detail),))]
 
 
 def _title(approval: Approval, words: Words) -> str:
@@ -109,18 +172,20 @@ def _title(approval: Approval, words: Words) -> str:
     return words("approval.pairing_title", name=name)
 
 
-def _decision(approval: Approval, words: Words) -> Buttons:
-    return Buttons(
-        items=(
-            Button(
-                label=words("button.approve"),
-                action=Decide(approval_id=approval.id, approve=True),
-                style=ButtonStyle.PRIMARY,
-            ),
-            Button(
-                label=words("button.reject"),
-                action=Decide(approval_id=approval.id, approve=False),
-                style=ButtonStyle.DANGER,
-            ),
-        )
-    )
+def _decision(approval: Approval, words: Words, *, details: bool = False) -> Buttons:
+    items = [
+        Button(
+            label=words(f"approval.yes.{approval.kind}"),
+            action=Decide(approval_id=approval.id, approve=True),
+            style=ButtonStyle.PRIMARY,
+        ),
+        Button(
+            label=words(f"approval.no.{approval.kind}"),
+            action=Decide(approval_id=approval.id, approve=False),
+            style=ButtonStyle.DANGER,
+        ),
+    ]
+    if details and approval.task_id:
+        shown = Button(label=words("button.details"), action=ShowTask(task_id=approval.task_id))
+        items.append(shown)
+    return Buttons(items=tuple(items))

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from storage.records.people import ChatId, PersonId
+from storage.records.people import ChatId, Person, PersonId, Role
 from storage.records.tasks import TaskId
 
 
@@ -51,3 +51,6 @@ class Approval:
     created_at: datetime
     expires_at: datetime
     payload: Mapping[str, Any] = field(default_factory=dict)
+
+    def may_be_decided_by(self, person: Person) -> bool:
+        return person.id in self.approvers if self.approvers else person.role is Role.OWNER

@@ -1,0 +1,145 @@
+"""What follows for tasks from decisions, in the transaction that takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from typing import assert_never
+
+from bot.engine.workflow.store import WorkStore
+from cards import formats
+from cards.words import Words, words_for
+from storage.approvals import Consequence
+from storage.db import Transaction
+from storage.records.approvals import Approval, ApprovalKind, ApprovalState
+from storage.records.people import Language, PersonId
+from storage.records.tasks import Control, EventKind, Phase, Task, TaskId, TaskStatus
+from storage.work.asked import awaited_by, spend
+
+_NAME = 60
+_STEP = 100
+_WHY = 300
+
+
+class Decisions:
+    """Moves a task only if it waits for this very decision; one that is paused stays paused.
+
+    `grant` books what an approved budget allows; `name_of` is what a person is called."""
+
+    def __init__(
+        self,
+        *,
+        store: WorkStore,
+        language_of: Callable[[Task], Awaitable[Language]],
+        name_of: Callable[[PersonId], Awaitable[str]],
+        now: Callable[[], datetime],
+        grant: Consequence,
+    ) -> None:
+        self._store = store
+        self._language_of = language_of
+        self._name_of = name_of
+        self._now = now
+        self._grant = grant
+
+    @property
+    def consequences(self) -> Mapping[ApprovalKind, Consequence]:
+        return {
+            ApprovalKind.HUMAN: self.of_step,
+            ApprovalKind.RISK: self.of_step,
+            ApprovalKind.BUDGET: self.of_budget,
+        }
+
+    async def of_step(self, tx: Transaction, approval: Approval) -> None:
+        if approval.task_id is None:
+            return
+        task = await self._store.tasks.lock(tx, approval.task_id)
+        told = await self._told(task, approval)
+        if not await self._waits(tx, task, approval):
+            if not task.status.is_final:
+                await self._tell(tx, task, EventKind.NOTE, told)
+            return
+        match approval.state:
+            case ApprovalState.APPROVED:
+                await self._requeue(tx, task, told)
+            case ApprovalState.REJECTED:
+                await spend(tx, approval)
+                await self._park(tx, task, TaskStatus.BLOCKED, told)
+            case ApprovalState.EXPIRED:
+                await self._park(tx, task, TaskStatus.PAUSED, told)
+            case ApprovalState.WAITING:
+                raise ValueError(f"approval {approval.id} is not settled")
+            case _:
+                assert_never(approval.state)
+
+    async def of_budget(self, tx: Transaction, approval: Approval) -> None:
+        """No means stop: the tasks that wait for the money end, and can be retried."""
+        if approval.state is ApprovalState.APPROVED:
+            await self._grant(tx, approval)
+        for task_id in sorted(approval.payload.get("tasks", ())):
+            task = await self._store.tasks.lock(tx, TaskId(task_id))
+            if not await self._waits(tx, task, approval):
+                continue
+            told = await self._told(task, approval)
+            if approval.state is ApprovalState.APPROVED:
+                await self._requeue(tx, task, told)
+            elif approval.state is ApprovalState.REJECTED:
+                await self._cancel(tx, task, told)
+            else:
+                await self._park(tx, task, TaskStatus.PAUSED, told)
+
+    async def _waits(self, tx: Transaction, task: Task, approval: Approval) -> bool:
+        if task.status is not TaskStatus.WAITING:
+            return False
+        return await awaited_by(tx, task.id) == approval.id
+
+    async def _requeue(self, tx: Transaction, task: Task, told: str) -> None:
+        """It waits in the queue from now on, in its own priority's place, before new work."""
+        await self._store.tasks.move(
+            tx,
+            task,
+            status=TaskStatus.PENDING,
+            status_reason="",
+            priority=task.priority,
+            resumed_first=0,
+            waiting_since=self._now(),
+            wake_at=None,
+        )
+        await self._tell(tx, task, EventKind.RESUMED, told)
+
+    async def _park(self, tx: Transaction, task: Task, status: TaskStatus, told: str) -> None:
+        await self._store.tasks.move(
+            tx, task, status=status, status_reason=told, resumed_first=0, wake_at=None
+        )
+        await self._tell(tx, task, EventKind(status.value), told)
+
+    async def _cancel(self, tx: Transaction, task: Task, told: str) -> None:
+        await self._store.tasks.move(
+            tx,
+            task,
+            status=TaskStatus.CANCELLED,
+            status_reason=told,
+            phase=Phase.ENDED,
+            control=Control.RUN,
+            ended_at=self._now(),
+        )
+        await self._tell(tx, task, EventKind.CANCELLED, told)
+
+    async def _told(self, task: Task, approval: Approval) -> str:
+        words = words_for(await self._language_of(task))
+        step = formats.line(approval.title, _STEP)
+        if approval.decided_by is None:
+            return words(f"approval.told.{approval.state}", step=step)
+        name = formats.line(await self._name_of(approval.decided_by), _NAME)
+        return decided_text(approval, words, name=name)
+
+    async def _tell(self, tx: Transaction, task: Task, kind: EventKind, text: str) -> None:
+        await self._store.journal.append(tx, task.id, kind, now=self._now(), text=text)
+
+
+def decided_text(approval: Approval, words: Words, *, name: str) -> str:
+    """Who decided what, and why, in one line."""
+    told = words(
+        f"approval.told.{approval.state}", name=name, step=formats.line(approval.title, _STEP)
+    )
+    why = formats.line(approval.reason, _WHY)
+    return words("approval.told.why", told=told, why=why) if why else told

@@ -1,0 +1,145 @@
+"""Leave to take a step: which steps need a person's word, and what that word was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+from bot.engine.workflow.graph import Node
+from storage.approvals import NewApproval, add_approval, approval_of_step
+from storage.db import Transaction
+from storage.ids import Ids
+from storage.records.approvals import Approval, ApprovalKind, ApprovalState
+from storage.records.people import PersonId
+from storage.records.tasks import Task
+from storage.work.asked import owner_ids, spend, withdraw_of_task
+
+STEP_KINDS = (ApprovalKind.HUMAN, ApprovalKind.RISK, ApprovalKind.TOOL)
+"""Kinds by which a task waits at one of its steps."""
+
+_HUMAN = "human"
+_TASK = "task"
+_NONE = "-"
+_TITLE = 200
+_SAID = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """Go on. `by` is the decision that allowed it, None where nobody had to be asked."""
+
+    by: Approval | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Somebody has to decide first; the same request for as long as it waits."""
+
+    approval: Approval
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Somebody said no. Told once: who wants the step after that is asked anew."""
+
+    by: PersonId | None
+    reason: str
+
+
+Leave: TypeAlias = Granted | Asked | Refused
+
+
+def risk_words(setting: str) -> tuple[str, ...]:
+    """The words of the setting, which has commas between them; `-` stands for none."""
+    words = (_plain(each) for each in setting.split(","))
+    return tuple(word for word in words if word and word != _NONE)
+
+
+def risky_word(node: Node, words: Sequence[str]) -> str:
+    """The first of these words that the step's text contains, in any case; empty if none.
+
+    A Latin word counts only from its beginning: `deploy` is in “deployment”, and `production`
+    not in “reproduction”.
+    """
+    text = _plain(f"{node.title}\n{node.detail}")
+    return next((word for word in words if _contains(text, _plain(word))), "")
+
+
+def command_hash(node: Node) -> str:
+    """The same for the same step only: consent to one command is none to another."""
+    exact = json.dumps([node.type, node.title, node.detail], ensure_ascii=False)
+    return hashlib.sha256(exact.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Asker:
+    """Asked within the transaction that is about to start a step. `words` make a step risky;
+    what nobody decides within `lifetime` expires."""
+
+    def __init__(
+        self, *, words: Sequence[str], lifetime: timedelta, ids: Ids, now: Callable[[], datetime]
+    ) -> None:
+        self._words = tuple(words)
+        self._lifetime = lifetime
+        self._ids = ids
+        self._now = now
+
+    async def leave(self, tx: Transaction, task: Task, node: Node) -> Leave:
+        """One consent holds for the step as it is until it is done, over retries and crashes."""
+        word = risky_word(node, self._words) if node.type == _TASK else ""
+        if node.type != _HUMAN and not word:
+            return Granted()
+        kind = ApprovalKind.RISK if word else ApprovalKind.HUMAN
+        last = await approval_of_step(tx, kind, task.id, node.id, now=self._now())
+        if last is not None and last.command_hash == command_hash(node):
+            match last.state:
+                case ApprovalState.APPROVED:
+                    return Granted(last)
+                case ApprovalState.WAITING:
+                    return Asked(last)
+                case ApprovalState.REJECTED if not last.payload.get("spent"):
+                    await spend(tx, last)
+                    return Refused(last.decided_by, last.reason)
+                case _:
+                    pass
+        return Asked(await self._ask(tx, task, node, kind, word))
+
+    async def _ask(
+        self, tx: Transaction, task: Task, node: Node, kind: ApprovalKind, word: str
+    ) -> Approval:
+        now = self._now()
+        # A task waits at one step: what it asked at another, or before this one was changed,
+        # must not move it any more.
+        await withdraw_of_task(tx, task.id, why="approval.asked_anew", now=now, kinds=STEP_KINDS)
+        approvers: tuple[PersonId, ...] = ()
+        if kind is ApprovalKind.HUMAN:
+            approvers = tuple(dict.fromkeys((task.created_by, *await owner_ids(tx))))
+        new = NewApproval(
+            kind=kind,
+            chat_id=task.chat_id,
+            title=node.title[:_TITLE],
+            detail=f"{node.title}\n{node.detail}".strip(),
+            expires_at=now + self._lifetime,
+            task_id=task.id,
+            path=node.id,
+            command_hash=command_hash(node),
+            approvers=approvers,
+            payload={"task": task.title, "said": task.instruction[:_SAID], "word": word},
+        )
+        return await add_approval(tx, new, ids=self._ids, now=now)
+
+
+def _plain(text: str) -> str:
+    """Full-width letters as letters, one blank between words, no capitals."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def _contains(text: str, word: str) -> bool:
+    if not word[:1].isascii() or not word[:1].isalnum():
+        return bool(word) and word in text
+    return re.search(rf"(?<![a-z0-9]){re.escape(word)}", text) is not None

@@ -1,0 +1,73 @@
+"""Decisions that tasks wait for, within the transactions that move those tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from sqlalchemy import bindparam, select, update
+
+from storage.db import Transaction
+from storage.records.approvals import Approval, ApprovalKind, ApprovalState
+from storage.records.people import PersonId, Role
+from storage.records.tasks import EventKind, TaskId
+from storage.schema import approvals, events, people
+
+_OWNERS = select(people.c.id).where(people.c.role == Role.OWNER.value).order_by(people.c.created_at)
+
+_AWAITED = (
+    select(events.c.text)
+    .where(events.c.task_id == bindparam("task"), events.c.kind == EventKind.WAITING.value)
+    .order_by(events.c.id.desc())
+    .limit(1)
+)
+
+_OPEN = select(approvals).where(
+    approvals.c.task_id == bindparam("task"),
+    approvals.c.state == ApprovalState.WAITING.value,
+)
+
+_CLOSE = (
+    update(approvals)
+    .where(approvals.c.id == bindparam("which"), approvals.c.state == ApprovalState.WAITING.value)
+    .values(state=ApprovalState.EXPIRED.value, decided_at=bindparam("at"), reason=bindparam("why"))
+)
+
+_NOTE = update(approvals).where(approvals.c.id == bindparam("which"))
+
+
+async def owner_ids(view: Transaction) -> tuple[PersonId, ...]:
+    return tuple(PersonId(each) for each in await view.scalars(_OWNERS))
+
+
+async def awaited_by(view: Transaction, task_id: TaskId) -> str:
+    """The id of the approval that the task began to wait for last; empty if there is none."""
+    return await view.scalar(_AWAITED, {"task": task_id}) or ""
+
+
+async def withdraw(tx: Transaction, approval_id: str, *, why: str, now: datetime) -> bool:
+    """Close a request that nobody has to decide any more; nothing follows from it. `why` is a
+    catalogue key. False if it does not wait."""
+    closed = await tx.execute(_CLOSE, {"which": approval_id, "at": now, "why": why})
+    return closed.rowcount == 1
+
+
+async def withdraw_of_task(
+    tx: Transaction,
+    task_id: TaskId,
+    *,
+    why: str,
+    now: datetime,
+    kinds: Collection[ApprovalKind],
+) -> None:
+    """The same for every request of these kinds that waits for a decision on this task alone."""
+    for row in (await tx.execute(_OPEN, {"task": task_id})).all():
+        alone = set(row.payload.get("tasks", ())) <= {task_id}
+        if ApprovalKind(row.kind) in kinds and alone:
+            await withdraw(tx, row.id, why=why, now=now)
+
+
+async def spend(tx: Transaction, approval: Approval) -> None:
+    """Note that what was decided has had its effect: it does not count a second time."""
+    payload = {**approval.payload, "spent": True}
+    await tx.execute(_NOTE.values(payload=payload), {"which": approval.id})
