@@ -10,6 +10,7 @@ from typing import Protocol, TypeAlias
 
 from cards.courier import Courier
 from cards.model import Card, Form
+from handlers.services.notebook import Notebook
 from storage.records.approvals import Approval
 from storage.records.messages import ActionRow, InboxId
 from storage.records.people import (
@@ -305,3 +306,4 @@ class Services:
     buttons: Buttons
     cards: Cards
     courier: Courier
+    notebook: Notebook

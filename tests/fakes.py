@@ -46,6 +46,7 @@ from storage.records.tasks import (
     TaskStatus,
     TaskView,
 )
+from tests.fake_notebook import FakeNotebook
 from tests.fake_post import FakePost
 from tests.samples import (
     GPT,
@@ -397,6 +398,7 @@ class FakeWorld:
         self.approvals = FakeApprovals()
         self.pairings = FakePairings(self.approvals)
         self.post = FakePost()
+        self.notebook = FakeNotebook()
 
     @property
     def services(self) -> Services:
@@ -412,4 +414,5 @@ class FakeWorld:
             buttons=self.post,
             cards=self.post,
             courier=self.post,
+            notebook=self.notebook,
         )

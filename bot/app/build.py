@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bot.app.engine import Engine, build_engine, settings_language
 from bot.app.lifecycle import Service
@@ -22,12 +23,14 @@ from bot.transports.courier import OutboxCourier
 from bot.transports.delivery import Delivery
 from bot.transports.intake import Intake
 from bot.transports.quota import MonthlyQuota
-from bot.transports.web.transport import WebTransport
 from handlers.ports import Services
 from handlers.router import Router
 from handlers.table import menu
 from storage.db import Database
 from storage.records.people import Channel
+
+if TYPE_CHECKING:
+    from bot.transports.web.transport import WebTransport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +43,56 @@ class Parts:
     models: Registry
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Core:
+    """All but the ways in and out: what answers, and what works. `transports` is still empty."""
+
+    store: Store
+    engine: Engine
+    alerts: Alerts
+    transports: dict[Channel, Transport]
+    quota: MonthlyQuota
+    delivery: Delivery
+    courier: OutboxCourier
+    router: Router
+    clock: Clock
+
+
 async def build(settings: Settings, db: Database) -> Parts:
+    core = await build_core(settings, db)
+    store, engine, alerts, transports = core.store, core.engine, core.alerts, core.transports
+    router = Overheard(core.router)
+    intake = Intake(
+        db=db,
+        chats=store.chats,
+        inbox=store.inbox,
+        outbox=store.outbox,
+        actions=store.actions,
+        courier=core.courier,
+        delivery=core.delivery,
+        router=router,
+        transports=transports,
+        home=settings.home,
+        clock=core.clock,
+        alerts=alerts,
+    )
+    web = _web(settings, store, intake, router, alerts)
+    alerts.changed = web.refresh_alerts
+    transports |= {Channel.WEB: web, **_platforms(settings, intake, core.quota)}
+    return Parts(
+        web=web,
+        models=engine.models,
+        services=(
+            core.delivery,
+            engine.reporter,
+            engine.dispatcher,
+            intake,
+            *map(Supervised, transports.values()),
+        ),
+    )
+
+
+async def build_core(settings: Settings, db: Database) -> Core:
     clock = SystemClock()
     store = build_store(db, clock)
     await store.people.ensure_owners(settings.owner_ids, now=clock.now())
@@ -59,43 +111,24 @@ async def build(settings: Settings, db: Database) -> Parts:
     courier = _courier(store, delivery, clock)
     delivery.closed = _returns(settings, store, courier)
     engine = build_engine(settings, store, courier, clock)
-    router = Overheard(
-        _router(
-            settings=settings,
-            store=store,
-            engine=engine,
-            courier=courier,
-            alerts=alerts,
-            clock=clock,
-        )
-    )
-    intake = Intake(
-        db=db,
-        chats=store.chats,
-        inbox=store.inbox,
-        outbox=store.outbox,
-        actions=store.actions,
+    router = _router(
+        settings=settings,
+        store=store,
+        engine=engine,
         courier=courier,
-        delivery=delivery,
-        router=router,
-        transports=transports,
-        home=settings.home,
-        clock=clock,
         alerts=alerts,
+        clock=clock,
     )
-    web = _web(settings, store, intake, router, alerts)
-    alerts.changed = web.refresh_alerts
-    transports |= {Channel.WEB: web, **_platforms(settings, intake, quota)}
-    return Parts(
-        web=web,
-        models=engine.models,
-        services=(
-            delivery,
-            engine.reporter,
-            engine.dispatcher,
-            intake,
-            *map(Supervised, transports.values()),
-        ),
+    return Core(
+        store=store,
+        engine=engine,
+        alerts=alerts,
+        transports=transports,
+        quota=quota,
+        delivery=delivery,
+        courier=courier,
+        router=router,
+        clock=clock,
     )
 
 
@@ -169,6 +202,7 @@ def _router(
         buttons=ButtonService(store.actions),
         cards=CardService(store.outbox, store.chats),
         courier=courier,
+        notebook=engine.notebook,
     )
     return Router(
         services,
@@ -182,6 +216,9 @@ def _router(
 def _web(
     settings: Settings, store: Store, intake: Intake, router: Overheard, alerts: Alerts
 ) -> WebTransport:
+    # A command typed beside no running program needs no web server.
+    from bot.transports.web.transport import WebTransport
+
     return WebTransport(
         host=settings.web_host,
         port=settings.web_port,

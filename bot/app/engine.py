@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ from socket import gethostname
 from bot.app.services import LanguageOfTask
 from bot.app.store import Store
 from bot.config.settings import Settings
-from bot.engine.agent.budget import Budget, Caps
+from bot.engine.agent.budget import Budget, Caps, ask_for_more
 from bot.engine.agent.desk import Desk
 from bot.engine.agent.prices import PRICES_FILE, Prices, read_prices
 from bot.engine.agent.talk import Conversations
@@ -22,18 +23,27 @@ from bot.engine.agent.tools.read_file import read_file
 from bot.engine.agent.tools.write_file import write_file
 from bot.engine.dispatch.foreman import Foreman
 from bot.engine.dispatch.local import LocalDispatcher
+from bot.engine.dispatch.method.clippings import Clippings
+from bot.engine.dispatch.method.ledger import Tools
+from bot.engine.dispatch.method.notebook import Notebook
 from bot.engine.dispatch.reporter import Reporter
-from bot.engine.llm.base import Tool
+from bot.engine.dispatch.rights import Rights
+from bot.engine.llm.base import CapHit, Tool
 from bot.engine.llm.registry import Registry, registry
 from bot.engine.workflow.artifacts import Artifacts
+from bot.engine.workflow.asking import Asker, risk_words
+from bot.engine.workflow.boundary import AskForMore
 from bot.engine.workflow.runner import Kit, TaskRunner
 from bot.engine.workflow.view import TaskViews
 from bot.transports.clock import Clock
 from cards.courier import Courier
 from handlers.language import guessed
 from storage.budgets import BudgetRepo
+from storage.db import Transaction
+from storage.records.approvals import Approval
 from storage.records.money import Scope, cap_of
 from storage.records.people import Language
+from storage.records.tasks import Task
 
 _WORKER = f"{gethostname()}:{os.getpid()}"
 
@@ -43,6 +53,7 @@ class Engine:
     models: Registry
     talk: Conversations
     foreman: Foreman
+    notebook: Notebook
     dispatcher: LocalDispatcher
     reporter: Reporter
     caps: Caps
@@ -78,6 +89,9 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         tools=_tools,
         language_of=language_of,
         chat_of=store.people.chat,
+        leaves=_asker(settings, store, clock),
+        ask_for_more=_ask_for_more(settings, store, clock),
+        recall=_recall,
         now=clock.now,
         sleep=asyncio.sleep,
         on_change=reporter.wake,
@@ -100,14 +114,57 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         now=clock.now,
         new_id=store.ids.task,
     )
+    notebook = Notebook(
+        Tools(
+            store=store.work,
+            usage=store.usage,
+            views=views,
+            rights=Rights(store.people.chat),
+            dispatcher=dispatcher,
+            clippings=Clippings(settings.home),
+            language_of=language_of,
+            now=clock.now,
+        )
+    )
     return Engine(
         models=models,
         talk=_talk(settings, store, desk, clock),
         foreman=foreman,
+        notebook=notebook,
         dispatcher=dispatcher,
         reporter=reporter,
         caps=caps,
     )
+
+
+def _asker(settings: Settings, store: Store, clock: Clock) -> Asker:
+    return Asker(
+        words=risk_words(settings.risk_words),
+        lifetime=timedelta(hours=settings.approval_hours),
+        ids=store.ids,
+        now=clock.now,
+    )
+
+
+def _ask_for_more(settings: Settings, store: Store, clock: Clock) -> AskForMore:
+    async def ask(tx: Transaction, task: Task, hit: CapHit) -> Approval:
+        now = clock.now()
+        return await ask_for_more(
+            tx,
+            hit,
+            task=task.id,
+            chat_id=task.chat_id,
+            title=task.title,
+            ids=store.ids,
+            now=now,
+            expires_at=now + timedelta(hours=settings.approval_hours),
+        )
+
+    return ask
+
+
+async def _recall(_task: Task) -> Sequence[str]:
+    return ()
 
 
 def caps_of(settings: Settings) -> Caps:

@@ -1,0 +1,79 @@
+"""Files that are kept with a task's logs: whole texts too long for a line, and attachments."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bot.engine.workflow.artifacts import MOST_BYTES
+from handlers.services.notebook import Jotting, NoSuchFile
+from storage.errors import StoreUnavailable
+from storage.records.logs import MOST_TEXT
+from storage.records.tasks import Task
+
+
+class Clippings:
+    """Everything under `home/files/tasks/<task>/logs/`, named by the log's number."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home.resolve()
+
+    async def keep(self, task: Task, number: int, jotting: Jotting, *, trusted: bool) -> str:
+        """What the log is to have as its file, relative to the data directory, or nothing. Only
+        for who is `trusted` a file may come from outside the task's own folders."""
+        try:
+            return await asyncio.to_thread(self._keep, task, number, jotting, trusted)
+        except OSError as error:
+            raise StoreUnavailable(f"a log's file cannot be kept: {error}") from error
+
+    async def sizes(self, paths: Sequence[str]) -> dict[str, int]:
+        """Of those that are still there."""
+        return await asyncio.to_thread(self._sizes, paths)
+
+    def _keep(self, task: Task, number: int, jotting: Jotting, trusted: bool) -> str:
+        kept = list(jotting.sent)
+        if jotting.file:
+            source = self._source(task, jotting.file, trusted=trusted)
+            name = f"{number}-{source.name}"
+            kept.append(self._put(task, name, lambda part: shutil.copyfile(source, part)))
+        if len(jotting.text) <= MOST_TEXT and len(kept) <= 1:
+            return kept[0] if kept else ""
+        whole = "\n".join([jotting.text, "", *(f"- {path}" for path in kept)]).rstrip() + "\n"
+        return self._put(
+            task, f"{number}.md", lambda part: part.write_text(whole, encoding="utf-8")
+        )
+
+    def _source(self, task: Task, named: str, *, trusted: bool) -> Path:
+        own = [self._home / "files" / "tasks" / task.id, self._home / "work" / task.id]
+        if task.project_dir:
+            own.append(Path(task.project_dir).resolve())
+        path = Path(named).expanduser() if trusted else Path(named)
+        tries = [path.resolve()] if path.is_absolute() else [(top / path).resolve() for top in own]
+        for source in tries:
+            inside = any(source.is_relative_to(top) for top in own)
+            # What Shiftboss keeps of itself and of other people is nobody's to attach.
+            foreign = trusted and not source.is_relative_to(self._home)
+            if (inside or foreign) and source.is_file() and source.stat().st_size <= MOST_BYTES:
+                return source
+        raise NoSuchFile(named)
+
+    def _put(self, task: Task, name: str, write: Callable[[Path], object]) -> str:
+        """All of it or nothing, whenever the process dies or the disk is full."""
+        target = self._home / "files" / "tasks" / task.id / "logs" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_name(f".{name}.part")
+        try:
+            write(part)
+            with part.open("rb") as written:
+                os.fsync(written.fileno())
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+        return target.relative_to(self._home).as_posix()
+
+    def _sizes(self, paths: Sequence[str]) -> dict[str, int]:
+        found = ((path, self._home / path) for path in paths if path)
+        return {path: file.stat().st_size for path, file in found if file.is_file()}
