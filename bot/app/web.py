@@ -70,10 +70,14 @@ class WebSpeaker:
             reply = self._replies[incoming.message_id]
             if reply is None:
                 return Spoken()
-            cards = () if reply.card is None else (reply.card,)
-            return Spoken(cards=cards, good=reply.good)
+            return spoken_of(reply)
         finally:
             del self._replies[incoming.message_id]
+
+
+def spoken_of(reply: Reply) -> Spoken:
+    cards = () if reply.card is None else (reply.card,)
+    return Spoken(cards=cards, good=reply.good, data=reply.data)
 
 
 def _said(turn: Turn) -> Said | None:

@@ -51,11 +51,13 @@ class TextMessage:
     degraded: tuple[str, ...] = ()
 
 
-def render(card: Card) -> TextMessage:
-    """The whole card as plain text, sealed or not. Never fails, whatever the card holds."""
+def render(card: Card, *, pressable: bool = True) -> TextMessage:
+    """The whole card as plain text, sealed or not. Never fails, whatever the card holds.
+    `pressable` False leaves out what stands in for buttons."""
     degraded: list[str] = []
     parts = [[in_line(card.title)]] if card.title else []
-    parts.extend(_block(block, degraded) for block in card.blocks)
+    blocks = (each for each in card.blocks if pressable or not isinstance(each, Buttons | Select))
+    parts.extend(_block(block, degraded) for block in blocks)
     text = "\n\n".join("\n".join(lines) for lines in parts if lines)
     return TextMessage(text=text or in_line(card.summary), degraded=tuple(degraded))
 

@@ -11,10 +11,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 
 from bot.transports.base import TooLarge
-from bot.transports.web.conversation import PLACE, SENDER
 from bot.transports.web.files import LARGEST, EmptyFile, FileStore
 from bot.transports.web.gate import is_bearer
-from bot.transports.web.ports import Speaker
+from bot.transports.web.ports import PLACE, SENDER, Speaker
 from bot.transports.web.tabs import Tabs
 from bot.transports.web.wire import LONGEST_TEXT
 from cards.render import text
@@ -30,8 +29,11 @@ _FILE_HEADERS = {
 
 
 class _SayBody(BaseModel):
+    """`buttons` False leaves out of the cards' text what stands in for buttons."""
+
     text: str = Field(min_length=1, max_length=LONGEST_TEXT)
     id: str = Field(default="", pattern=r"^[A-Za-z0-9-]{8,64}$|^$")
+    buttons: bool = True
 
 
 class Api:
@@ -105,8 +107,12 @@ class Api:
         )
         self._tabs.show_said(message)
         spoken = await self._speaker.say(message, dedupe=message.message_id)
-        shown = [{"title": card.title, "text": text.render(card).text} for card in spoken.cards]
-        return JSONResponse({"id": message.message_id, "good": spoken.good, "cards": shown})
+        shown = [
+            {"title": card.title, "text": text.render(card, pressable=said.buttons).text}
+            for card in spoken.cards
+        ]
+        answer = {"id": message.message_id, "good": spoken.good, "cards": shown}
+        return JSONResponse({**answer, "data": spoken.data})
 
 
 def _too_large(words: Words, name: str) -> Response:

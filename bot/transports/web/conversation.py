@@ -15,15 +15,12 @@ from bot.transports.base import Intake
 from bot.transports.web.files import FileStore
 from bot.transports.web.frames import Past, Signal
 from bot.transports.web.language import language_of
-from bot.transports.web.ports import Alerts, History
+from bot.transports.web.ports import PLACE, SENDER, Alerts, History
 from bot.transports.web.tabs import SlowPage, Tab, Tabs
 from bot.transports.web.wire import BadFrame, PageFrame, PressFrame, SayFrame, parse
 from cards.words import words_for
-from storage.records.messages import EntryIn, MessageIn, Place, PressIn, RemoteFile, Sender
-from storage.records.people import Channel, ChatKind, Language
-
-PLACE = Place(channel=Channel.WEB, chat="local", kind=ChatKind.PRIVATE)
-SENDER = Sender(external_id="local")
+from storage.records.messages import EntryIn, MessageIn, PressIn, RemoteFile
+from storage.records.people import Channel, Language
 
 _log = logging.getLogger(__name__)
 _SHOWN_AT_FIRST = 100

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from cards.model import Card
 from cards.words import Words
-from storage.records.messages import MessageIn, OutboxId, Place
+from storage.records.messages import MessageIn, OutboxId, Place, Sender
+from storage.records.people import Channel, ChatKind
+
+PLACE = Place(channel=Channel.WEB, chat="local", kind=ChatKind.PRIVATE)
+SENDER = Sender(external_id="local")
+"""The local owner, in their one conversation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,10 +43,11 @@ class History(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
     """The cards that answered, none if the message was handled before; `good` False if what it
-    asked for was refused."""
+    asked for was refused; `data` is the answer as plain JSON values, where there is one."""
 
     cards: Sequence[Card] = ()
     good: bool = True
+    data: Mapping[str, Any] | None = None
 
 
 class Speaker(Protocol):

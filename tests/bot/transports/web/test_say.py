@@ -32,10 +32,24 @@ async def test_the_answer_comes_back_as_plain_text(world: World) -> None:
             {"title": "Task", "text": "Task\n\n▓▓▓▓▓░░░░░ 50 %\n\nPause: /pause k3"},
             {"title": "", "text": "done"},
         ],
+        "data": None,
     }
     heard = world.speaker.heard[0]
     assert (heard.text, heard.message_id) == ("/list", "from-cli-1")
     assert heard.sender.external_id == "local"
+
+
+async def test_the_answer_comes_as_plain_values_too_and_without_buttons_if_so_wanted(
+    world: World,
+) -> None:
+    pause = Button(label="Pause", action=PauseTask(task_id="k3"), token="abcdefghijkl")
+    world.speaker.cards = (Card(title="Task", blocks=(Buttons(items=(pause,)),)),)
+    world.speaker.data = {"id": "k3"}
+    async with world.stranger(headers=BEARER) as program:
+        answer = await program.post("/api/say", json={"text": "/get k3", "buttons": False})
+
+    assert answer.json()["cards"] == [{"title": "Task", "text": "Task"}]
+    assert answer.json()["data"] == {"id": "k3"}
 
 
 async def test_what_a_program_says_is_seen_on_open_pages(world: World) -> None:

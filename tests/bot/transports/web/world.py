@@ -98,12 +98,13 @@ class FakeSpeaker:
     heard: list[MessageIn] = field(default_factory=list)
     broken: bool = False
     good: bool = True
+    data: dict[str, object] | None = None
 
     async def say(self, incoming: MessageIn, *, dedupe: str) -> Spoken:
         if self.broken:
             raise OSError(28, "No space left on device")
         self.heard.append(incoming)
-        return Spoken(cards=self.cards, good=self.good)
+        return Spoken(cards=self.cards, good=self.good, data=self.data)
 
 
 @dataclass
