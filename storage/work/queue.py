@@ -159,6 +159,11 @@ class TaskQueue:
             due: datetime | None = await connection.scalar(query)
         return due
 
+    async def forget_parked(self, tx: Transaction) -> None:
+        """What is in the queue waits for no time."""
+        parked = and_(text("wake_at IS NOT NULL"), _T.status == TaskStatus.PENDING)
+        await tx.execute(update(schema.tasks).where(parked).values(wake_at=None))
+
     async def fence(self, tx: Transaction, lease: Lease, *, until: datetime) -> Task:
         """Lock the task and renew the lease; LostLease if it is not ours any more."""
         held = and_(

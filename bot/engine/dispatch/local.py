@@ -5,30 +5,43 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
+from bot.engine.dispatch.parked import note_parked, offer_parked
 from bot.engine.dispatch.port import Run
 from bot.engine.dispatch.preempt import Yielding, yieldings
-from bot.engine.dispatch.recovery import break_off, put_back, recover
+from bot.engine.dispatch.recovery import OFFER_AFTER, break_off, put_back, recover
 from bot.engine.workflow.store import LEASE, PATIENCE, WorkStore
 from cards.words import words_for
 from storage.db import Transaction
 from storage.errors import LostLease, StoreUnavailable
 from storage.records.people import Language
-from storage.records.tasks import Control, EventKind, Task, TaskId
+from storage.records.tasks import Control, EventKind, Task, TaskId, TaskStatus
 
 log = logging.getLogger(__name__)
 
 _RENEW_EVERY = LEASE.total_seconds() / 3
 _STORE_REST = 5.0
+_LAST_WORDS = 5.0
+# A clock that is set forward is noticed this late by what waits for its time.
+_LONGEST_SLEEP = 300.0
 _DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Running:
+    task: Task
+    work: asyncio.Task[None]
+
+
 class LocalDispatcher:
-    """`owner` names this process in the leases it holds."""
+    """`owner` names this process in the leases it holds. `offer_after` is for how long work that
+    was interrupted, by a death or a stop, goes on by itself at the next start. `grace` is how long
+    a stop waits for steps to end."""
 
     name = "dispatcher"
 
@@ -44,6 +57,8 @@ class LocalDispatcher:
         new_id: Callable[[], str],
         on_change: Callable[[], None],
         patience: timedelta = PATIENCE,
+        offer_after: timedelta = OFFER_AFTER,
+        grace: float = 10.0,
     ) -> None:
         self._store = store
         self._run = run
@@ -54,11 +69,16 @@ class LocalDispatcher:
         self._new_id = new_id
         self._on_change = on_change
         self._patience = patience
+        self._offer_after = offer_after
+        self._grace = grace
         self._changed = asyncio.Event()
-        self._running: dict[TaskId, asyncio.Task[None]] = {}
+        self._running: dict[TaskId, _Running] = {}
+        self._draining = False
 
     async def start(self, stack: AsyncExitStack) -> None:
-        await recover(self._store, self._language_of, self._now())
+        now = self._now()
+        await recover(self._store, self._language_of, now, offer_after=self._offer_after)
+        await offer_parked(self._store, self._language_of, now)
         stack.push_async_callback(self._stop)
         self.wake()
 
@@ -66,9 +86,28 @@ class LocalDispatcher:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._renew(), name="lease renewal")
             while True:
-                await self._changed.wait()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(await self._until_due()):
+                        await self._changed.wait()
                 self._changed.clear()
                 await self._fill()
+
+    async def drain(self) -> None:
+        """Start nothing more. What runs parks at its next step boundary; what has not reached it
+        when the grace is over is cancelled and put back."""
+        self._draining = True
+        parked: list[TaskId] = []
+        try:
+            await self._ask_all_to_park()
+            parked = list(self._running)
+            await self._give_grace()
+            async with self._store.db.write() as tx:
+                due = self._now() + self._offer_after
+                await note_parked(self._store, tx, parked, due)
+        except StoreUnavailable as error:
+            # The next start finds it as a death would have left it.
+            log.warning("what runs cannot be put down before the end: %s", error)
+        self._on_change()
 
     def wake(self) -> None:
         self._changed.set()
@@ -76,12 +115,13 @@ class LocalDispatcher:
 
     def abort(self, task_id: TaskId) -> None:
         if running := self._running.get(task_id):
-            running.cancel()
+            running.work.cancel()
 
     async def _fill(self) -> None:
         """Start tasks until the slots or the queue are used up; then see who must make room."""
-        while True:
+        while not self._draining:
             try:
+                await self._wake_due()
                 while len(self._running) < self._slots and await self._start_next():
                     pass
                 await self._make_room()
@@ -94,19 +134,54 @@ class LocalDispatcher:
     async def _start_next(self) -> bool:
         """False if nothing that waits can start."""
         async with self._store.db.write() as tx:
+            if self._draining:
+                return False
             task = await self._store.queue.claim(
                 tx, owner=self._owner, now=self._now(), lease=LEASE, patience=self._patience
             )
         if task is None:
             return False
-        self._running[task.id] = asyncio.create_task(self._one(task), name=f"task {task.id}")
+        work = asyncio.create_task(self._one(task), name=f"task {task.id}")
+        self._running[task.id] = _Running(task=task, work=work)
         return True
+
+    async def _until_due(self) -> float | None:
+        """Seconds until something that waits for its time is to be looked at; None for never."""
+        try:
+            due = await self._store.queue.next_due()
+        except StoreUnavailable as error:
+            log.error("nobody knows what is due: %s", error)  # noqa: TRY400 - no traceback needed
+            return _STORE_REST
+        if due is None or self._draining:
+            return None
+        return min(_LONGEST_SLEEP, max(0.0, (due - self._now()).total_seconds()))
+
+    async def _wake_due(self) -> None:
+        """What waited for nothing but its time goes on, before new work of its priority."""
+        due = await self._store.queue.next_due()
+        if due is None or due > self._now():
+            return
+        async with self._store.db.write() as tx:
+            now = self._now()
+            for task in await self._store.queue.due(tx, now):
+                if task.status is TaskStatus.WAITING:
+                    await self._store.tasks.move(
+                        tx,
+                        task,
+                        status=TaskStatus.PENDING,
+                        resumed_first=0,
+                        waiting_since=now,
+                        wake_at=None,
+                    )
+                    await self._store.journal.append(tx, task.id, EventKind.RESUMED, now=now)
 
     async def _make_room(self) -> None:
         """Ask less important work to pause at its next boundary for what waits."""
         async with self._store.db.write() as tx:
-            waiting = await self._store.queue.waiting(tx, self._slots)
-            running = await self._store.queue.running(tx) if waiting else ()
+            running = await self._store.queue.running(tx)
+            waiting: Sequence[Task] = ()
+            if running:
+                waiting = await self._store.queue.waiting(tx, self._slots, beside=running)
             made = yieldings(running, waiting, self._slots)
             for each in made:
                 await self._ask_to_yield(tx, each)
@@ -114,13 +189,19 @@ class LocalDispatcher:
             self._on_change()
 
     async def _ask_to_yield(self, tx: Transaction, asked: Yielding) -> None:
-        """Both cards tell why."""
+        """Both cards tell why. The victim has its own rank again, so that who cuts in is next."""
         victim, better = asked.victim, asked.better
         makes_room = words_for(await self._language_of(victim))(
             "work.makes_room", title=better.title
         )
         cuts_in = words_for(await self._language_of(better))("work.cuts_in", title=victim.title)
-        await self._store.tasks.move(tx, victim, control=Control.YIELD, status_reason=makes_room)
+        await self._store.tasks.move(
+            tx,
+            victim,
+            control=Control.YIELD,
+            status_reason=makes_room,
+            priority=victim.priority,
+        )
         await self._store.tasks.move(tx, better, status_reason=cuts_in)
         for task, told in ((victim, makes_room), (better, cuts_in)):
             await self._store.journal.append(
@@ -141,7 +222,8 @@ class LocalDispatcher:
             await self._settle(task, partial(self._break_off, error, incident))
         finally:
             # A task stopped and started again at once has a newer entry here: not ours to drop.
-            if self._running.get(task.id) is asyncio.current_task():
+            held = self._running.get(task.id)
+            if held is not None and held.work is asyncio.current_task():
                 del self._running[task.id]
             self.wake()
 
@@ -177,8 +259,35 @@ class LocalDispatcher:
                     async with self._store.db.write() as tx:
                         await self._store.queue.renew(tx, self._owner, until=self._now() + LEASE)
 
-    async def _stop(self) -> None:
+    async def _ask_all_to_park(self) -> None:
+        """A claim under way ends before this begins: its task is asked too."""
+        async with self._store.db.write() as tx:
+            for held in await self._store.queue.running(tx):
+                if held.id not in self._running or held.control is Control.PAUSE:
+                    continue
+                words = words_for(await self._language_of(held))
+                await self._store.tasks.move(
+                    tx, held, control=Control.YIELD, status_reason=words("work.restarting")
+                )
+
+    async def _give_grace(self) -> None:
         running = tuple(self._running.values())
+        if not running:
+            return
+        _, late = await asyncio.wait([each.work for each in running], timeout=self._grace)
+        for work in late:
+            work.cancel()
+        if late:
+            await asyncio.wait(late, timeout=_LAST_WORDS)
         for each in running:
-            each.cancel()
+            if each.work in late:
+                language = await self._language_of(each.task)
+                why = words_for(language)("work.restarting")
+                with suppress(LostLease):
+                    await put_back(self._store, each.task, language, self._now(), why=why)
+
+    async def _stop(self) -> None:
+        running = [each.work for each in self._running.values()]
+        for work in running:
+            work.cancel()
         await asyncio.gather(*running, return_exceptions=True)

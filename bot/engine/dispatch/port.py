@@ -16,7 +16,12 @@ class Run(Protocol):
 
 class Dispatcher(Protocol):
     """Implementations claim the first task of the queue whenever a slot is free: by rank,
-    interrupted work before new work, oldest first, one running task per project directory."""
+    interrupted work before new work, oldest first, one running task per project directory.
+
+    Strictly more important work cuts in: what runs is asked to park at its next step boundary.
+    What has waited too long goes first, but cuts in on nobody, and alternates with what cuts in
+    on it: it does at least one step between any two. What waits for its time (`wake_at`) goes on
+    when that has come. Nothing is polled for."""
 
     name: str
 
@@ -25,6 +30,11 @@ class Dispatcher(Protocol):
         ...
 
     async def run(self) -> None: ...
+
+    async def drain(self) -> None:
+        """Start nothing more and let go of what runs: at its next step boundary where it reaches
+        that in time, else cancelled, so that it goes on at the next start. `run` goes on."""
+        ...
 
     def wake(self) -> None:
         """The queue has changed. Call it after the commit."""
