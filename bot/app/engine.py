@@ -105,6 +105,9 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         now=clock.now,
         new_id=lambda: secrets.token_hex(4),
         on_change=reporter.wake,
+        patience=timedelta(hours=settings.patience_hours),
+        offer_after=timedelta(hours=settings.offer_after_hours),
+        grace=settings.stop_grace_seconds,
     )
     foreman = Foreman(
         store=store.work,

@@ -1,4 +1,4 @@
-"""Start everything in order, run it together, stop it in reverse, and fail as one."""
+"""Start everything in order, run it together, drain and stop it in reverse, and fail as one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import signal
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 log = logging.getLogger(__name__)
+
+_STOPS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Service(Protocol):
@@ -21,6 +23,14 @@ class Service(Protocol):
     async def start(self, stack: AsyncExitStack) -> None: ...
 
     async def run(self) -> None: ...
+
+
+@runtime_checkable
+class Drains(Protocol):
+    """A service that has something to bring to an end before the others may go. While it does,
+    `run` goes on, its own and all others'; it takes as long as its own patience allows."""
+
+    async def drain(self) -> None: ...
 
 
 class App:
@@ -46,26 +56,33 @@ class App:
         await self._stack.__aexit__(kind, error, trace)
 
     async def run(self, until: asyncio.Event) -> None:
-        """Run all until the event is set. A service that fails ends the others."""
+        """Run all until the event is set, then drain them, the last started first: who brings
+        work before who does it, and who tells of it last. A service that fails ends the others."""
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(each.run(), name=each.name) for each in self._services]
             await until.wait()
+            for service in reversed(self._services):
+                if isinstance(service, Drains):
+                    await service.drain()
             for task in running:
                 task.cancel()
 
 
 def stop_on_signals() -> asyncio.Event:
-    """Set at the first SIGTERM or SIGINT; a second one ends the program at once. SIGHUP is not
-    obeyed."""
+    """Set at the first SIGTERM or SIGINT; a second one, whichever, ends the program at once.
+    SIGHUP is not obeyed."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def first(signum: signal.Signals) -> None:
+    def first() -> None:
         stop.set()
-        loop.remove_signal_handler(signum)
+        log.info("stopping: running steps may end first; once more ends it at once")
+        for signum in _STOPS:
+            loop.remove_signal_handler(signum)
+            signal.signal(signum, signal.SIG_DFL)
 
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, first, signum)
+    for signum in _STOPS:
+        loop.add_signal_handler(signum, first)
     # A terminal that is closed ends nothing: nobody has to keep one open.
     loop.add_signal_handler(signal.SIGHUP, log.info, "the terminal is gone; going on without it")
     return stop

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -73,6 +73,15 @@ class Delivery:
             for each in self._rounds:
                 group.create_task(each.run(), name=f"delivery {each.channel}")
 
+    async def drain(self) -> None:
+        """Wait until all that may be sent now has been, but no longer than `last_words`."""
+        waits = [each.nothing_to_do() for each in self._rounds]
+        if not waits:
+            return
+        _, late = await asyncio.wait(waits, timeout=self._last_words)
+        for wait in late:
+            wait.cancel()
+
     def wake(self) -> None:
         for each in self._rounds:
             each.wake()
@@ -135,11 +144,19 @@ class _Round:
         self._clock = clock
         self._last_words = last_words
         self._news = asyncio.Event()
+        self._listeners: list[asyncio.Future[None]] = []
         # Which chat is being served; a chat gets one letter at a time, so that order holds.
         self._busy: set[str] = set()
 
     def wake(self) -> None:
         self._news.set()
+
+    def nothing_to_do(self) -> asyncio.Future[None]:
+        """Done when this round next finds nothing that could be sent soon, or is being sent."""
+        listener = asyncio.get_running_loop().create_future()
+        self._listeners.append(listener)
+        self.wake()
+        return listener
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -151,7 +168,8 @@ class _Round:
         """Start what may go now; seconds until there may be more, None for not before news."""
         # What is under way now may be done, and no longer due, when the answer is here.
         busy = set(self._busy)
-        now = self._clock.now()
+        # Who listens from now on may know of letters that the store does not show us yet.
+        listeners, now = tuple(self._listeners), self._clock.now()
         try:
             heads = await self._outbox.heads(self.channel, now=now)
             free = [head for head in heads if head.external_id not in busy]
@@ -161,9 +179,17 @@ class _Round:
             log.error("The outbox cannot be read: %s", error)  # noqa: TRY400 - a known state, not a bug
             return _STORE_TROUBLE
         waits = [wait for wait in started if wait is not None]
+        if not self._busy and not any(wait <= self._last_words for wait in waits):
+            self._tell(listeners)
         if due is not None:
             waits.append((due - now).total_seconds())
         return max(_SHORTEST_WAIT, min(waits)) if waits else None
+
+    def _tell(self, listeners: Sequence[asyncio.Future[None]]) -> None:
+        for listener in listeners:
+            self._listeners.remove(listener)
+            if not listener.done():
+                listener.set_result(None)
 
     def _send(self, head: Head, group: asyncio.TaskGroup) -> float | None:
         """Start this one, or say how long it has to wait."""

@@ -110,6 +110,11 @@ class Intake:
                 log.warning("Nothing can be forgotten now: %s", error)
             await self._clock.sleep(_HOUSEKEEPING)
 
+    async def drain(self) -> None:
+        """From now on what arrives is only stored: the next start takes it up, and what was being
+        answered with it."""
+        await self._lanes.close()
+
     async def recover(self) -> None:
         for row in await self._inbox.unfinished():
             self._dispatch(row)
@@ -128,6 +133,8 @@ class Intake:
             log.info("Inbox %s came too late to be acted on", row.id)
             return row.id
         self._expect_more(row.incoming)
+        if self._lanes.closed:
+            return row.id
         self._router.arriving(row)
         self._dispatch(row)
         return row.id
@@ -138,6 +145,8 @@ class Intake:
             known = words_for(language_of(incoming) or Language.ENGLISH)
             return Toast(text=known("mail.press_known"))
         words = await self._answering.words(row)
+        if self._lanes.closed:
+            return Toast(text=words("mail.restarting"))
         task = self._lanes.jump(row, self._answering.answer([row]))
         if not await self._in_time(task, patience):
             self._lanes.spawn(self._tell_late(task, row), f"late toast {row.id}")
@@ -186,8 +195,10 @@ class Intake:
         async with self._db.write() as tx:
             chat_id = await self._chat_of(tx, incoming)
             # Most are handled at once: their first attempt is counted without a second write.
-            at_once = state is InboxState.NEW and (
-                self._jumps(incoming) or self._lanes.idle(chat_id)
+            at_once = (
+                state is InboxState.NEW
+                and not self._lanes.closed
+                and (self._jumps(incoming) or self._lanes.idle(chat_id))
             )
             row = await self._inbox.accept(
                 tx,

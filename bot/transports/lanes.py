@@ -52,10 +52,11 @@ class Lanes:
         self._known: dict[InboxId, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._open = False
+        self._closed = False
 
     async def start(self, stack: AsyncExitStack) -> None:
         """From now on rows are worked on; those put before are first."""
-        stack.push_async_callback(self._close)
+        stack.push_async_callback(self.close)
         self._open = True
         for chat_id in self._lanes:
             self._serve(chat_id)
@@ -151,7 +152,14 @@ class Lanes:
             if event is not None:
                 event.set()
 
-    async def _close(self) -> None:
+    @property
+    def closed(self) -> bool:
+        """True once nothing is worked on any more."""
+        return self._closed
+
+    async def close(self) -> None:
+        """Break off what is worked on, and begin nothing more; the rows stay in the inbox."""
+        self._closed, self._open = True, False
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

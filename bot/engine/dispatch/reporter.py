@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 _BATCH = 200
 _STORE_REST = 5.0
+_LAST_WORDS = 3.0
 
 
 class Views(Protocol):
@@ -58,6 +59,7 @@ class Reporter:
         self._zone = zone
         self._now = now
         self._changed = asyncio.Event()
+        self._turn = asyncio.Lock()
 
     async def start(self, stack: AsyncExitStack) -> None:
         self.wake()
@@ -78,8 +80,21 @@ class Reporter:
                 await asyncio.sleep(_STORE_REST)
                 self.wake()
 
+    async def drain(self) -> None:
+        """Tell what there is to tell now."""
+        try:
+            async with asyncio.timeout(_LAST_WORDS):
+                while await self.tell():
+                    pass
+        except (StoreUnavailable, TimeoutError) as error:
+            log.warning("not all is told before the end: %s", error)
+
     async def tell(self) -> bool:
         """Tell one batch; False if there was nothing to tell."""
+        async with self._turn:
+            return await self._tell()
+
+    async def _tell(self) -> bool:
         events = await self._journal.untold(_BATCH)
         by_task: dict[TaskId, list[TaskEvent]] = {}
         for event in events:
