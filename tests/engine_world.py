@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import insert
 
+from bot.engine.agent.budget import ask_for_more
 from bot.engine.agent.desk import Desk
 from bot.engine.dispatch.foreman import Foreman
 from bot.engine.dispatch.local import LocalDispatcher
@@ -20,6 +21,7 @@ from bot.engine.llm.answers import PlanAnswer, PlanStep, StepAnswer
 from bot.engine.llm.base import (
     AgentEvent,
     BackendError,
+    CapHit,
     Chosen,
     Purpose,
     RunRequest,
@@ -28,14 +30,17 @@ from bot.engine.llm.base import (
     Usage,
 )
 from bot.engine.workflow.artifacts import Artifacts
+from bot.engine.workflow.asking import Asker
 from bot.engine.workflow.runner import Kit, TaskRunner
 from bot.engine.workflow.store import WorkStore
 from bot.engine.workflow.view import TaskViews
 from cards.courier import CardRef
 from cards.model import Card
 from storage import schema
-from storage.db import Database
+from storage.db import Database, Transaction
+from storage.ids import Ids
 from storage.migrate import migrate
+from storage.records.approvals import Approval
 from storage.records.messages import Urgency
 from storage.records.people import (
     Channel,
@@ -57,6 +62,8 @@ from storage.work.logs import LogRepo
 from storage.work.queue import TaskQueue
 from storage.work.tasks import TaskRepo
 
+RISKY = ("deploy",)
+LIFETIME = timedelta(days=7)
 START = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 
 BOSS = Person(
@@ -315,6 +322,22 @@ async def engine(
         def new_id() -> str:
             return f"{next(ids):x}"
 
+        async def recall_nothing(_task: Task) -> tuple[str, ...]:
+            return ()
+
+        async def ask_more(tx: Transaction, task: Task, hit: CapHit) -> Approval:
+            return await ask_for_more(
+                tx,
+                hit,
+                task=task.id,
+                chat_id=task.chat_id,
+                title=task.title,
+                ids=Ids(),
+                now=clock(),
+                expires_at=clock() + LIFETIME,
+            )
+
+        leaves = Asker(words=RISKY, lifetime=LIFETIME, ids=Ids(), now=clock)
         desk = Desk(
             db=db,
             sessions=sessions,
@@ -331,6 +354,9 @@ async def engine(
                 tools=lambda _workspace: (),
                 language_of=english,
                 chat_of=the_chat,
+                leaves=leaves,
+                ask_for_more=ask_more,
+                recall=recall_nothing,
                 now=clock,
                 sleep=no_wait,
                 on_change=changed.set,

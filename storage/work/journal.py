@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +17,16 @@ from storage.records.tasks import EventKind, TaskEvent, TaskId
 
 _C = schema.commands.c
 _E = schema.events.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """`said` is what people told the worker, oldest first; `replan` the number of the last order
+    for a new plan, 0 if there was none."""
+
+    said: Sequence[str]
+    replan: int
+    replan_why: str
 
 
 class Journal:
@@ -46,11 +57,18 @@ class Journal:
         )
         return noted.rowcount == 1
 
-    async def said(self, tx: Transaction, task_id: TaskId) -> Sequence[str]:
-        """What people told the task's worker with their orders, oldest first."""
-        query = select(_C.payload).where(_C.task_id == task_id).order_by(_C.id)
-        texts = (payload.get("said") for payload in await tx.scalars(query))
-        return tuple(str(text) for text in texts if text)
+    async def orders(self, tx: Transaction, task_id: TaskId) -> Orders:
+        """What people have ordered of the task that concerns its worker."""
+        query = select(_C.id, _C.kind, _C.payload).where(_C.task_id == task_id).order_by(_C.id)
+        said: list[str] = []
+        replan, why = 0, ""
+        for row in await tx.execute(query):
+            text = str(row.payload.get("said", ""))
+            if row.kind == "replan":
+                replan, why = row.id, text
+            elif text:
+                said.append(text)
+        return Orders(said=tuple(said), replan=replan, replan_why=why)
 
     async def append(
         self, tx: Transaction, task_id: TaskId, kind: EventKind, *, now: datetime, text: str = ""

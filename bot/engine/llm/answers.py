@@ -13,9 +13,11 @@ MAX_STEPS = 30
 MAX_TITLE = 200
 MAX_TEXT = 20_000
 MAX_FILES = 50
+MAX_NOTES = 20
 
 Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_TITLE)]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, max_length=MAX_TEXT)]
+Note = Annotated[str, StringConstraints(strip_whitespace=True, max_length=MAX_TEXT)]
 FilePath = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
 
 
@@ -26,6 +28,10 @@ class PlanStep(BaseModel):
 
     title: Line = Field(description="What the step does, in a few words, in the Boss's language.")
     detail: Text = Field(default="", description="All that the one who does the step must know.")
+    kind: Literal["work", "ask"] = Field(
+        default="work",
+        description="ask: a person has to do or decide this; the detail tells them what.",
+    )
     repeatable: bool = Field(
         default=True,
         description="False if doing the step twice does harm: sending, paying, deleting.",
@@ -72,6 +78,21 @@ class StepAnswer(BaseModel):
         default_factory=list,
         max_length=MAX_FILES,
         description="Files made or changed, as paths relative to the workspace.",
+    )
+    findings: list[Note] = Field(
+        default_factory=list,
+        max_length=MAX_NOTES,
+        description="Facts found that later work must know, one short sentence each.",
+    )
+    decisions: list[Note] = Field(
+        default_factory=list,
+        max_length=MAX_NOTES,
+        description="What was decided and why, one short sentence each.",
+    )
+    resources: list[Note] = Field(
+        default_factory=list,
+        max_length=MAX_NOTES,
+        description="Addresses and paths worth finding again, one each.",
     )
     needs_replan: bool = Field(
         default=False, description="True if the remaining steps no longer fit what was found."

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -14,6 +14,10 @@ from storage.records.tasks import NodeRun, NodeStatus
 VERSION = "2.0"
 PLANNING = "@plan"
 """The path under which planning itself is recorded; no node may have it."""
+
+TASK = "task"
+HUMAN = "human"
+"""Types of nodes: work for the worker, and what only a person can do or decide."""
 
 
 class BadGraph(ValueError):
@@ -26,13 +30,14 @@ class BadGraph(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One step. `repeatable` says that running it again after a crash does no harm."""
+    """One step. `repeatable` says that running it again after a crash does no harm; `type` is
+    TASK or HUMAN."""
 
     id: str
     title: str
     detail: str = ""
     repeatable: bool = True
-    type: str = "task"
+    type: str = TASK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +50,14 @@ class Edge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workflow:
-    """`plan` is the approach in words; `answer` is set where no node is needed."""
+    """`plan` is the approach in words; `answer` is set where no node is needed. `served` is the
+    last order for a new plan that has been seen to, by its number in the journal."""
 
     plan: str
     nodes: tuple[Node, ...] = ()
     edges: tuple[Edge, ...] = ()
     answer: str = ""
+    served: int = 0
     version: str = VERSION
 
 
@@ -73,6 +80,11 @@ def checked(workflow: Workflow) -> Workflow:
         if edge.source not in ids or edge.target not in ids
     ]
     faults += [f"node {each!r} has a reserved id" for each in ids if each.startswith("@")]
+    faults += [
+        f"node {node.id!r} is of the unknown type {node.type!r}"
+        for node in workflow.nodes
+        if node.type not in {TASK, HUMAN}
+    ]
     if not faults and _has_cycle(workflow):
         faults.append("the edges run in a circle")
     if faults:
@@ -107,27 +119,31 @@ def load_workflow(body: Mapping[str, Any]) -> Workflow:
 
 
 def keep_finished(old: Workflow, runs: Mapping[str, NodeRun], new: Workflow) -> Workflow:
-    """A new plan for what is left: settled nodes stay first, new ones follow under fresh ids.
-    Where it has no nodes but an answer, that answer is the task's."""
+    """A new plan for what is left: settled nodes stay first, new ones follow under fresh ids."""
     kept = [node for node in old.nodes if _status(runs, node.id).is_settled]
-    taken = {node.id for node in old.nodes}
-    fresh = (f"s{n}" for n in range(1, 10_000) if f"s{n}" not in taken)
-    renamed = [replace(node, id=next(fresh)) for node in new.nodes]
-    return replace(linear(new.plan, [*kept, *renamed]), answer=new.answer)
+    renamed = [replace(node, id=name) for node, name in zip(new.nodes, _fresh(old), strict=False)]
+    return _chained(replace(new, served=old.served), [*kept, *renamed])
 
 
 def inserted(workflow: Workflow, runs: Mapping[str, NodeRun], titles: Iterable[str]) -> Workflow:
     """The plan with new steps next: after all that has begun, before all that has not."""
-    begun = [node for node in workflow.nodes if _begun(runs, node.id)]
-    others = [node for node in workflow.nodes if not _begun(runs, node.id)]
+    begun = [node for node in workflow.nodes if _status(runs, node.id) is not NodeStatus.PENDING]
+    others = [node for node in workflow.nodes if node not in begun]
+    new = [
+        Node(id=name, title=title) for title, name in zip(titles, _fresh(workflow), strict=False)
+    ]
+    return _chained(workflow, [*begun, *new, *others])
+
+
+def _chained(workflow: Workflow, nodes: Sequence[Node]) -> Workflow:
+    """The same workflow with these nodes, one after the other."""
+    return replace(workflow, nodes=tuple(nodes), edges=linear("", nodes).edges)
+
+
+def _fresh(workflow: Workflow) -> Iterator[str]:
+    """Ids that none of its nodes has."""
     taken = {node.id for node in workflow.nodes}
-    fresh = (f"s{n}" for n in range(1, 10_000) if f"s{n}" not in taken)
-    new = [Node(id=next(fresh), title=title) for title in titles]
-    return replace(linear(workflow.plan, [*begun, *new, *others]), answer=workflow.answer)
-
-
-def _begun(runs: Mapping[str, NodeRun], node_id: str) -> bool:
-    return _status(runs, node_id) not in {NodeStatus.PENDING, NodeStatus.WAITING}
+    return (f"s{n}" for n in count(1) if f"s{n}" not in taken)
 
 
 def _status(runs: Mapping[str, NodeRun], path: str) -> NodeStatus:

@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 from bot.engine.agent.desk import Account, Ask, Desk, Reply
 from bot.engine.llm.answers import PlanAnswer, StepAnswer
-from bot.engine.llm.base import BackendDenied, BackendError, Chosen, Purpose, Tool
+from bot.engine.llm.base import (
+    BackendDenied,
+    BackendError,
+    BudgetReached,
+    Chosen,
+    Purpose,
+    Tool,
+)
 from bot.engine.workflow import prompts
 from bot.engine.workflow.artifacts import Artifacts, Collected
-from bot.engine.workflow.boundary import Attempt, Boundary, Next
-from bot.engine.workflow.graph import Node, Workflow, linear
+from bot.engine.workflow.boundary import AskForMore, Boundary, Leaves
+from bot.engine.workflow.graph import HUMAN, TASK, Node, Workflow, linear
+from bot.engine.workflow.steps import Attempt, Following, Landing, Next, Replan
 from bot.engine.workflow.store import WorkStore
-from bot.engine.workflow.verdict import Verdict, of_answer, of_error
+from bot.engine.workflow.verdict import Record, Verdict, of_answer, of_error
 from cards.words import Words, words_for
 from storage.errors import LostLease, StoreUnavailable
 from storage.records.people import Chat, ChatId, Language
-from storage.records.tasks import Lease, NodeRun, NodeStatus, Task, TaskStatus
+from storage.records.tasks import Lease, NodeRun, Task, TaskStatus
 from storage.sessions import Session
 
 log = logging.getLogger(__name__)
 
-_MOST_REPLANS = 1
 _MOST_KEPT = 20_000
 _STORE_REST = 5.0
 
@@ -37,8 +44,9 @@ _T = TypeVar("_T")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
     """What every errand needs. `tools` are what a worker may use in a workspace; `chat_of` finds
-    the chat whose model does the work where the task names none; `on_change` is called after
-    each commit that wrote events."""
+    the chat whose model does the work where the task names none; `leaves` says which steps a
+    person is asked about; `recall` finds what earlier tasks have left that may help; `on_change`
+    is called after each commit that wrote events."""
 
     store: WorkStore
     desk: Desk
@@ -46,6 +54,9 @@ class Kit:
     tools: Callable[[Path], tuple[Tool, ...]]
     language_of: Callable[[Task], Awaitable[Language]]
     chat_of: Callable[[ChatId], Awaitable[Chat]]
+    leaves: Leaves
+    ask_for_more: AskForMore
+    recall: Callable[[Task], Awaitable[Sequence[str]]]
     now: Callable[[], datetime]
     sleep: Callable[[float], Awaitable[None]]
     on_change: Callable[[], None]
@@ -73,7 +84,15 @@ class _Errand:
         self._task = task
         self._language = language
         self._words: Words = words_for(language)
-        self._boundary = Boundary(kit.store, kit.desk, kit.now, kit.on_change)
+        self._boundary = Boundary(
+            store=kit.store,
+            desk=kit.desk,
+            leaves=kit.leaves,
+            ask_for_more=kit.ask_for_more,
+            now=kit.now,
+            on_change=kit.on_change,
+        )
+        self._declined: set[int] = set()
         self._lease = Lease(task_id=task.id, epoch=task.epoch)
         self._account = Account(person=task.created_by, chat=task.chat_id, task=task.id)
 
@@ -87,10 +106,21 @@ class _Errand:
         if self._task.graph_version:
             step = await self._boundary.go_on(self._lease, session.id)
         else:
-            prompt = prompts.plan_prompt(self._task)
-            step = await self._plan(chosen, session, prompt)
+            step = await self._plan(chosen, session)
         while step is not None:
-            step = await self._do(step, chosen, session)
+            step = await self._follow(step, chosen, session)
+
+    async def _follow(self, step: Next | Landing, chosen: Chosen, session: Session) -> Following:
+        match step:
+            case Landing(task=task):
+                await self._land(task)
+                return None
+            case Next(replan=Replan() as asked) if asked.order not in self._declined:
+                return await self._replan(step, asked, chosen, session)
+            case Next():
+                return await self._do(step, chosen, session)
+            case never:
+                assert_never(never)
 
     async def _choose(self) -> Chosen:
         """The task's own choice before its chat's before the program's."""
@@ -101,19 +131,24 @@ class _Errand:
         return self._kit.desk.choose(settings.model, settings.backend)
 
     async def _block(self, error: BackendError) -> None:
-        run = await self._boundary.begin_planning(self._lease, "")
+        run, _ = await self._boundary.begin_planning(self._lease, "")
         told = self._words(error.hint)
         await self._boundary.give_up_planning(
             self._lease, run, error=told, status=TaskStatus.BLOCKED, reason=told
         )
 
-    async def _plan(self, chosen: Chosen, session: Session, prompt: str) -> Next | None:
+    async def _plan(self, chosen: Chosen, session: Session) -> Following:
         """Ask for a plan until there is one or the tries run out."""
         failures = 0
         while True:
-            run = await self._boundary.begin_planning(self._lease, session.id)
+            run, said = await self._boundary.begin_planning(self._lease, session.id)
+            recalled = await self._kit.recall(self._task)
+            prompt = prompts.plan_prompt(self._task, said=said, recalled=recalled)
             try:
                 reply = await self._ask_for_plan(chosen, session, prompt)
+            except BudgetReached as reached:
+                await self._wait_for_money(run, reached)
+                return None
             except BackendError as error:
                 verdict = of_error(error, failures=failures, words=self._words)
             else:
@@ -143,43 +178,62 @@ class _Errand:
         )
         return await self._kit.desk.ask(ask, chosen, session)
 
-    async def _do(self, step: Next, chosen: Chosen, session: Session) -> Next | None:
+    async def _do(self, step: Next, chosen: Chosen, session: Session) -> Following:
         """Try one step once, store how it ended, and say what is next."""
         try:
             reply, collected = await self._attempt(step, chosen, session)
+        except BudgetReached as reached:
+            await self._wait_for_money(step.run, reached)
+            return None
         except BackendError as error:
             failures = step.task.failures_in_row
             verdict = of_error(error, failures=failures, words=self._words)
-            attempt = Attempt(
-                run=_ended(step.run, verdict, {}, self._kit.now()),
-                reply=None,
-                again=verdict.again,
-                stop=verdict.stop,
-            )
+            attempt = self._ended(step, verdict, None, {})
         else:
             answer = reply.result.value
             assert isinstance(answer, StepAnswer)
             verdict = of_answer(
                 answer,
                 missing=collected.missing,
-                failures=step.task.failures_in_row,
+                before=Record.of(step.task),
                 words=self._words,
             )
             output = _output(answer, collected)
-            attempt = Attempt(
-                run=_ended(step.run, verdict, output, self._kit.now()),
-                reply=reply,
-                again=verdict.again,
-                stop=verdict.stop,
-            )
+            attempt = self._ended(step, verdict, reply, output, notes=answer)
         following = await self._kept(
             partial(self._boundary.settle, self._lease, attempt, session.id)
         )
-        if following is not None and verdict.replan:
-            following = await self._replan(following, chosen, session, attempt)
+        if isinstance(following, Next) and verdict.replan:
+            why = verdict.error or str(attempt.run.output.get("summary", ""))
+            following = replace(following, replan=Replan(why=why))
         if following is not None and verdict.wait:
             await self._kit.sleep(verdict.wait)
         return following
+
+    def _ended(
+        self,
+        step: Next,
+        verdict: Verdict,
+        reply: Reply | None,
+        output: dict[str, object],
+        *,
+        notes: StepAnswer | None = None,
+    ) -> Attempt:
+        run = replace(
+            step.run,
+            status=verdict.status,
+            output=output,
+            error=verdict.error,
+            ended_at=self._kit.now(),
+        )
+        return Attempt(
+            run=run,
+            title=step.node.title,
+            reply=reply,
+            notes=notes,
+            again=verdict.again,
+            stop=verdict.stop,
+        )
 
     async def _attempt(
         self, step: Next, chosen: Chosen, session: Session
@@ -210,23 +264,38 @@ class _Errand:
         return reply, await self._kit.artifacts.collect(step.task.id, workspace, claimed)
 
     async def _replan(
-        self, following: Next, chosen: Chosen, session: Session, attempt: Attempt
-    ) -> Next | None:
-        """Ask for a new end of the plan, once a task; a failure to answer keeps the old one."""
-        if following.task.replans >= _MOST_REPLANS:
-            return following
-        why = str(attempt.run.output.get("summary", ""))
-        prompt = prompts.replan_prompt(following.task, following.workflow, following.runs, why)
+        self, step: Next, asked: Replan, chosen: Chosen, session: Session
+    ) -> Following:
+        """Ask for a new end of the plan. Where there is no answer the old plan stays, unless it
+        is its failing that has asked: then a person is needed."""
+        prompt = prompts.replan_prompt(step.task, step.workflow, step.runs, asked.why, step.said)
         try:
             reply = await self._ask_for_plan(chosen, session, prompt)
+        except BudgetReached as reached:
+            await self._wait_for_money(step.run, reached)
+            return None
         except BackendError as error:
-            log.warning("task %s keeps its plan: %s", following.task.id, error)
-            return following
+            log.warning("task %s gets no new plan: %s", step.task.id, error)
+            if step.task.failures_in_row and not asked.order:
+                await self._boundary.stop_at(self._lease, step, TaskStatus.BLOCKED, asked.why)
+                return None
+            self._declined.add(asked.order)
+            return step
         plan = _workflow(reply)
-        shelved = replace(following.run, status=NodeStatus.PENDING)
         return await self._kept(
-            partial(self._boundary.replace_plan, self._lease, shelved, reply, plan, session.id)
+            partial(self._boundary.replace_plan, self._lease, step, reply, plan, session.id)
         )
+
+    async def _wait_for_money(self, run: NodeRun, reached: BudgetReached) -> None:
+        await self._boundary.wait_for_money(
+            self._lease, run, reached.hit, self._words(reached.hint)
+        )
+
+    async def _land(self, task: Task) -> None:
+        """Done again after a crash it changes nothing."""
+        landed = await self._kit.artifacts.land(task)
+        note = "" if landed.merged else self._words(landed.why, **landed.facts)
+        await self._boundary.landed(self._lease, note)
 
     async def _kept(self, write: Callable[[], Awaitable[_T]]) -> _T:
         """What a call brought is paid for: a full disk is waited for, and nothing done twice."""
@@ -246,7 +315,13 @@ def _workflow(reply: Reply) -> Workflow:
     return linear(
         answer.plan,
         (
-            Node(id=f"s{n}", title=step.title, detail=step.detail, repeatable=step.repeatable)
+            Node(
+                id=f"s{n}",
+                title=step.title,
+                detail=step.detail,
+                repeatable=step.repeatable,
+                type=HUMAN if step.kind == "ask" else TASK,
+            )
             for n, step in enumerate(answer.steps, start=1)
         ),
     )
@@ -260,7 +335,3 @@ def _output(answer: StepAnswer, collected: Collected) -> dict[str, object]:
         "files": list(collected.copies),
         "left_out": list(collected.left_out),
     }
-
-
-def _ended(run: NodeRun, verdict: Verdict, output: dict[str, object], now: datetime) -> NodeRun:
-    return replace(run, status=verdict.status, output=output, error=verdict.error, ended_at=now)

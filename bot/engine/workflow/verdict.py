@@ -8,10 +8,16 @@ from typing import assert_never
 from bot.engine.llm.answers import StepAnswer
 from bot.engine.llm.base import BackendDenied, BackendError, BackendUnavailable, LimitReached
 from cards.words import Words
-from storage.records.tasks import NodeStatus, TaskStatus
+from storage.records.tasks import NodeStatus, Task, TaskStatus
 
 MOST_TRIES = 3
-"""Tries of one step in a row before the task fails."""
+"""Tries of one step in a row before the plan is made anew, or the task fails."""
+
+MOST_ERRORS = 5
+"""Failed tries under one plan, whichever its steps, before a person is asked."""
+
+MOST_REPLANS = 1
+"""How often a plan is made anew without anybody having asked for it."""
 
 _MOST_TRIES_WHEN_UNAVAILABLE = 6
 """An outage costs no money and passes by itself: worth a minute's patience."""
@@ -38,23 +44,39 @@ class Verdict:
     replan: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What went wrong before: tries of this step in a row, and all since the plan was made.
+    `may_replan` is False once the plan has been made anew."""
+
+    in_row: int = 0
+    errors: int = 0
+    may_replan: bool = True
+
+    @classmethod
+    def of(cls, task: Task) -> Record:
+        return cls(
+            in_row=task.failures_in_row,
+            errors=task.errors,
+            may_replan=task.replans < MOST_REPLANS,
+        )
+
+
 def of_answer(
-    answer: StepAnswer, *, missing: tuple[str, ...], failures: int, words: Words
+    answer: StepAnswer, *, missing: tuple[str, ...], before: Record, words: Words
 ) -> Verdict:
-    """`missing` are files the worker claims and nobody finds; `failures` in a row before."""
+    """`missing` are files the worker claims and nobody finds."""
     if answer.status == "done" and missing:
-        return _failed(words("work.missing_files", files=", ".join(missing)), failures)
+        return _tried(words("work.missing_files", files=", ".join(missing)), before, words)
     match answer.status:
         case "done":
-            return Verdict(status=NodeStatus.DONE, replan=answer.needs_replan)
+            return Verdict(status=NodeStatus.DONE, replan=answer.needs_replan and before.may_replan)
+        case _ if answer.needs_replan and before.may_replan:
+            return _new_plan(answer.summary)
         case "blocked":
-            return Verdict(
-                status=NodeStatus.FAILED,
-                error=answer.summary,
-                stop=(TaskStatus.BLOCKED, answer.summary),
-            )
+            return _blocked(answer.summary, answer.summary)
         case "error":
-            return _failed(answer.summary, failures)
+            return _tried(answer.summary, before, words)
         case never:
             assert_never(never)
 
@@ -69,6 +91,25 @@ def of_error(error: BackendError, *, failures: int, words: Words) -> Verdict:
     if isinstance(error, LimitReached):
         return _failed(told, failures, most=_MOST_TRIES_AT_A_LIMIT)
     return _failed(told, failures)
+
+
+def _tried(error: str, before: Record, words: Words) -> Verdict:
+    """The worker tried and did not manage it."""
+    if before.errors + 1 >= MOST_ERRORS:
+        return _blocked(error, words("work.too_many_errors", n=MOST_ERRORS, error=error))
+    if before.in_row + 1 < MOST_TRIES:
+        return _failed(error, before.in_row)
+    if before.may_replan:
+        return _new_plan(error)
+    return _blocked(error, words("work.too_many_tries", n=MOST_TRIES, error=error))
+
+
+def _new_plan(error: str) -> Verdict:
+    return Verdict(status=NodeStatus.FAILED, error=error, again=True, replan=True)
+
+
+def _blocked(error: str, reason: str) -> Verdict:
+    return Verdict(status=NodeStatus.FAILED, error=error, stop=(TaskStatus.BLOCKED, reason))
 
 
 def _failed(error: str, failures: int, *, most: int = MOST_TRIES, after: float = 0.0) -> Verdict:

@@ -14,7 +14,7 @@ from bot.engine.llm.base import (
     BadAnswer,
     LimitReached,
 )
-from bot.engine.workflow.verdict import Verdict, of_answer, of_error
+from bot.engine.workflow.verdict import Record, Verdict, of_answer, of_error
 from cards.words import words_for
 from storage.records.people import Language
 from storage.records.tasks import TaskStatus
@@ -69,7 +69,44 @@ def test_a_service_that_names_a_time_is_believed_within_reason(asked: float, wai
 def test_a_file_nobody_finds_is_no_success() -> None:
     answer = StepAnswer(status="done", summary="made it", files=["ghost.md"])
 
-    verdict = of_answer(answer, missing=("ghost.md",), failures=0, words=WORDS)
+    verdict = of_answer(answer, missing=("ghost.md",), before=Record(), words=WORDS)
 
     assert verdict.again
     assert "ghost.md" in verdict.error
+
+
+def tried(in_row: int, errors: int = 0, *, may_replan: bool = True) -> Verdict:
+    before = Record(in_row=in_row, errors=errors, may_replan=may_replan)
+    return of_answer(
+        StepAnswer(status="error", summary="no"), missing=(), before=before, words=WORDS
+    )
+
+
+def test_the_third_try_in_a_row_asks_for_a_new_plan_once() -> None:
+    assert [tried(n).replan for n in range(3)] == [False, False, True]
+    assert tried(2).stop is None
+
+    again = tried(2, may_replan=False)
+
+    assert again.stop is not None
+    assert again.stop[0] is TaskStatus.BLOCKED
+
+
+def test_the_fifth_error_under_a_plan_asks_a_person_whichever_the_steps() -> None:
+    verdict = tried(0, errors=4)
+
+    assert verdict.stop is not None
+    assert verdict.stop[0] is TaskStatus.BLOCKED
+    assert "5" in verdict.stop[1]
+
+
+@pytest.mark.parametrize("status", ["error", "blocked"])
+def test_a_worker_may_ask_for_a_new_plan_at_once_but_only_one(status: str) -> None:
+    answer = StepAnswer(status=status, summary="the plan is wrong", needs_replan=True)  # type: ignore[arg-type] # both are allowed words
+
+    first = of_answer(answer, missing=(), before=Record(), words=WORDS)
+    second = of_answer(answer, missing=(), before=Record(may_replan=False), words=WORDS)
+
+    assert first.replan
+    assert first.stop is None
+    assert not second.replan
