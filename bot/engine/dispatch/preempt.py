@@ -21,28 +21,24 @@ def yieldings(running: Sequence[Task], waiting: Sequence[Task], slots: int) -> t
 
     `waiting` is in queue order. Only a strictly higher priority cuts in: for a slot where all
     are taken, the least important running task yields, of equals the one started last; for a
-    project directory, the task that holds it. A task that already gives its slot back, for
+    project directory, the task that works there, if it leaves nothing half done to the other
+    (both have worktrees) or the other was let in. A task that already gives its slot back, for
     whatever reason, counts as a slot on its way, and nobody yields twice. A directory goes to
     one: nobody makes room for the next who needs it.
     """
-    leaving = [task for task in running if task.control is not Control.RUN]
     staying = [task for task in running if task.control is Control.RUN]
-    free = slots - len(running) + len(leaving)
-    coming = {task.project_dir for task in leaving} - {""}
+    free = slots - len(staying)
     promised: set[str] = set()
     made: list[Yielding] = []
     for better in waiting:
-        if better.project_dir in promised:
+        holder = _holder(better, running)
+        if better.project_dir in promised or not _gives_way(holder, better):
             continue
-        holder = _holder(better, staying)
-        if better.project_dir in coming:
-            # Its directory is on its way, and so is the slot of the one who leaves it.
-            free -= 1
-        elif holder is None and free > 0:
+        if holder not in staying and free > 0:
             free -= 1
         else:
-            victim = holder or _least(staying)
-            if victim is None or victim.priority.rank <= better.priority.rank:
+            victim = holder if holder in staying else _least(staying)
+            if victim is None or better.priority.rank >= victim.priority.rank:
                 continue
             staying.remove(victim)
             made.append(Yielding(victim=victim, better=better))
@@ -50,11 +46,15 @@ def yieldings(running: Sequence[Task], waiting: Sequence[Task], slots: int) -> t
     return tuple(made)
 
 
-def _holder(task: Task, staying: Sequence[Task]) -> Task | None:
-    """Who works in the directory that `task` needs."""
+def _holder(task: Task, running: Sequence[Task]) -> Task | None:
+    """Who works in the directory that `task` needs: one at most."""
     if not task.project_dir:
         return None
-    return next((each for each in staying if each.project_dir == task.project_dir), None)
+    return next((each for each in running if each.project_dir == task.project_dir), None)
+
+
+def _gives_way(holder: Task | None, better: Task) -> bool:
+    return holder is None or better.let_in or bool(holder.branch and better.branch)
 
 
 def _least(staying: Sequence[Task]) -> Task | None:

@@ -25,6 +25,7 @@ class TaskViews:
             steps=tuple(_step(node.id, node.title, runs.get(node.id)) for node in workflow.nodes),
             spent=await self._usage.of_task(task_id),
             ahead=await self._store.queue.ahead(task) if pending else 0,
+            holder=await self._store.queue.holder(task) if pending else None,
         )
 
 
