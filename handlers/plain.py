@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 
 from storage.records.approvals import Approval
 from storage.records.logs import LogEntry
-from storage.records.status import ModelChoice, SystemStatus
+from storage.records.money import CapLeft
+from storage.records.status import CostLine, CostReport, ModelChoice, SystemStatus, TaskCost
 from storage.records.tasks import Spent, Step, Task, TaskEvent, TaskPage, TaskView
 
 Plain: TypeAlias = dict[str, Any]
@@ -78,7 +79,58 @@ def spent_data(spent: Spent) -> Plain:
         "output_tokens": spent.output_tokens,
         "cost_micros": spent.cost_micros,
         "unpriced": spent.unpriced,
+        "cache_read_tokens": spent.cache_read_tokens,
+        "cache_write_tokens": spent.cache_write_tokens,
     }
+
+
+def cost_data(report: CostReport) -> Plain:
+    query = report.query
+    return {
+        "period": query.period.value,
+        "days": query.days,
+        "model": query.model,
+        "whole": spent_data(report.whole),
+        "today": spent_data(report.today),
+        "week": spent_data(report.week),
+        "month": spent_data(report.month),
+        "models": _lines(report.models),
+        "purposes": _lines(report.purposes),
+        "chats": _lines(report.chats),
+        "people": _lines(report.people),
+        "caps": _caps(report.caps),
+        "unseen": list(report.unseen),
+    }
+
+
+def task_cost_data(cost: TaskCost) -> Plain:
+    return {
+        "task": cost.task.id,
+        "whole": spent_data(cost.whole),
+        "models": _lines(cost.models),
+        "purposes": _lines(cost.purposes),
+        "caps": _caps(cost.caps),
+        "unseen": list(cost.unseen),
+    }
+
+
+def _lines(lines: Iterable[CostLine]) -> list[Plain]:
+    return [{"name": line.name, **spent_data(line.spent)} for line in lines]
+
+
+def _caps(caps: Iterable[CapLeft]) -> list[Plain]:
+    return [
+        {
+            "scope": each.scope.value,
+            "allowed_micros": each.allowed.micros,
+            "allowed_tokens": each.allowed.tokens,
+            "used_micros": each.used.micros,
+            "used_tokens": each.used.tokens,
+            "granted_micros": each.granted.micros,
+            "granted_tokens": each.granted.tokens,
+        }
+        for each in caps
+    ]
 
 
 def page_data(page: TaskPage) -> Plain:

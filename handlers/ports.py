@@ -24,7 +24,13 @@ from storage.records.people import (
     PersonId,
     Role,
 )
-from storage.records.status import CostReport, ModelChoice, SystemStatus
+from storage.records.status import (
+    CostQuery,
+    CostReport,
+    ModelChoice,
+    SystemStatus,
+    TaskCost,
+)
 from storage.records.tasks import (
     NewTask,
     Priority,
@@ -282,9 +288,14 @@ class Cards(Protocol):
 
 
 class Costs(Protocol):
-    async def report(self, *, by: Person, chat: ChatId) -> CostReport:
-        """An owner sees all; a member what they asked for."""
+    async def report(
+        self, *, by: Person, chat: ChatId, query: CostQuery | None = None
+    ) -> CostReport:
+        """An owner sees all, and by whom and where if `query.named`; a member what they asked
+        for. Without a query, this month."""
         ...
+
+    async def of_task(self, task: Task) -> TaskCost: ...
 
 
 class System(Protocol):

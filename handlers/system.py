@@ -1,10 +1,10 @@
-"""How the program is doing and what it costs."""
+"""How the program is doing."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from cards.views.system import cost_card, status_card
+from cards.views.system import status_card
 from handlers.plain import status_data
 from handlers.registry import Commands
 from handlers.request import Reply, Request
@@ -22,10 +22,3 @@ async def status(request: Request) -> Reply:
         facts = replace(facts, recent=())
     card = status_card(facts, request.words, now=request.now, zone=request.zone)
     return Reply(card=card, data=status_data(facts))
-
-
-@commands("cost", aliases=("费用", "花费"), immediate=True)
-async def cost(request: Request) -> Reply:
-    """Show what was spent today, this week and this month."""
-    report = await request.services.costs.report(by=request.person, chat=request.chat.id)
-    return Reply(card=cost_card(report, request.words))

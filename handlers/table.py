@@ -7,7 +7,7 @@ from cards.words import Words, words_for
 from handlers import approvals, chat, people, system
 from handlers.registry import Commands
 from handlers.request import Reply, Request
-from handlers.work import steering, tasks
+from handlers.work import costs, steering, tasks
 from storage.records.people import Language
 
 _about = Commands("system")
@@ -26,6 +26,7 @@ COMMANDS = Commands.joined(
     approvals.commands,
     people.commands,
     system.commands,
+    costs.commands,
     _about,
 )
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, case, func, insert, or_, select, true
+from sqlalchemy import ColumnElement, FromClause, case, func, insert, literal, or_, select
 
 from storage import schema
 from storage.db import Database, Transaction
@@ -22,6 +22,8 @@ _SUMS = (
     func.coalesce(func.sum(_U.input_tokens), 0).label("input_tokens"),
     func.coalesce(func.sum(_U.output_tokens), 0).label("output_tokens"),
     func.coalesce(func.sum(_U.cost_micros), 0).label("cost_micros"),
+    func.coalesce(func.sum(_U.cache_read_tokens), 0).label("cache_read_tokens"),
+    func.coalesce(func.sum(_U.cache_write_tokens), 0).label("cache_write_tokens"),
     func.coalesce(func.sum(case((_U.cost_micros.is_(None), 1), else_=0)), 0).label("unpriced"),
 )
 
@@ -53,6 +55,18 @@ class BilledId:
     id: int
     at: datetime
     tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Which usage is meant: since then, of that task, with that in the model's name; where a
+    person is given, theirs and that chat's only."""
+
+    since: datetime | None = None
+    task: TaskId | None = None
+    person: PersonId | None = None
+    chat: ChatId | None = None
+    model: str = ""
 
 
 class UsageRepo:
@@ -92,31 +106,56 @@ class UsageRepo:
             row = (await connection.execute(select(*_SUMS).where(_U.task_id == task_id))).one()
         return _spent(row)
 
-    async def since(self, when: datetime, person: PersonId | None, chat: ChatId | None) -> Spent:
-        """All since then; where a person is given, theirs and that chat's only."""
-        query = select(*_SUMS).where(_U.at >= when, _sight(person, chat))
+    async def sum(self, span: Span) -> Spent:
         async with self._db.read() as connection:
-            return _spent((await connection.execute(query)).one())
+            return _spent((await connection.execute(select(*_SUMS).where(*_within(span)))).one())
 
-    async def by_model(
-        self, when: datetime, person: PersonId | None, chat: ChatId | None
+    async def by_model(self, span: Span) -> Sequence[CostLine]:
+        """Dearest first, as the others are."""
+        return await self._by(_U.model, schema.usage, span)
+
+    async def by_purpose(self, span: Span) -> Sequence[CostLine]:
+        return await self._by(_U.purpose, schema.usage, span)
+
+    async def by_person(self, span: Span) -> Sequence[CostLine]:
+        people = schema.people
+        joined = schema.usage.outerjoin(people, people.c.id == _U.person_id)
+        return await self._by(people.c.name, joined, span)
+
+    async def by_chat(self, span: Span) -> Sequence[CostLine]:
+        """A chat by its title, or whom it is with, and its channel."""
+        chats, people = schema.chats, schema.people
+        joined = schema.usage.outerjoin(chats, chats.c.id == _U.chat_id).outerjoin(
+            people, people.c.id == chats.c.person_id
+        )
+        title = func.coalesce(func.nullif(chats.c.title, ""), people.c.name, "")
+        return await self._by(chats.c.channel + literal(" ") + title, joined, span)
+
+    async def _by(
+        self, name: ColumnElement[str], source: FromClause, span: Span
     ) -> Sequence[CostLine]:
-        """The same by model, dearest first."""
+        what = func.coalesce(name, "").label("name")
         query = (
-            select(_U.model, *_SUMS)
-            .where(_U.at >= when, _sight(person, chat))
-            .group_by(_U.model)
-            .order_by(func.coalesce(func.sum(_U.cost_micros), 0).desc(), _U.model)
+            select(what, *_SUMS)
+            .select_from(source)
+            .where(*_within(span))
+            .group_by(what)
+            .order_by(func.coalesce(func.sum(_U.cost_micros), 0).desc(), what)
         )
         async with self._db.read() as connection:
             rows = (await connection.execute(query)).all()
-        return tuple(CostLine(model=row.model, spent=_spent(row)) for row in rows)
+        return tuple(CostLine(name=row.name.strip(), spent=_spent(row)) for row in rows)
 
 
-def _sight(person: PersonId | None, chat: ChatId | None) -> ColumnElement[bool]:
-    if person is None:
-        return true()
-    return or_(_U.person_id == person, _U.chat_id == chat)
+def _within(span: Span) -> Iterator[ColumnElement[bool]]:
+    if span.since is not None:
+        yield _U.at >= span.since
+    if span.task is not None:
+        yield _U.task_id == span.task
+    if span.person is not None:
+        yield or_(_U.person_id == span.person, _U.chat_id == span.chat)
+    if span.model:
+        yield func.lower(_U.model).contains(span.model.lower(), autoescape=True)
 
 
 def _spent(row: Any) -> Spent:
@@ -126,4 +165,6 @@ def _spent(row: Any) -> Spent:
         output_tokens=row.output_tokens,
         cost_micros=row.cost_micros,
         unpriced=row.unpriced,
+        cache_read_tokens=row.cache_read_tokens,
+        cache_write_tokens=row.cache_write_tokens,
     )

@@ -30,9 +30,11 @@ from storage.records.people import (
     Role,
 )
 from storage.records.status import (
+    CostQuery,
     CostReport,
     ModelChoice,
     SystemStatus,
+    TaskCost,
 )
 from storage.records.tasks import (
     Control,
@@ -371,8 +373,22 @@ class FakePairings:
 
 
 class FakeCosts:
-    async def report(self, *, by: Person, chat: ChatId) -> CostReport:
-        return a_cost_report()
+    """Knows of one model, `opus`; `asked` are the queries."""
+
+    def __init__(self) -> None:
+        self.asked: list[CostQuery] = []
+
+    async def report(
+        self, *, by: Person, chat: ChatId, query: CostQuery | None = None
+    ) -> CostReport:
+        query = query or CostQuery()
+        self.asked.append(query)
+        report = a_cost_report(query)
+        return report if query.model in "opus" else replace(report, models=())
+
+    async def of_task(self, task: Task) -> TaskCost:
+        report = a_cost_report()
+        return TaskCost(task=task, whole=report.whole, models=report.models)
 
 
 class FakeSystem:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
+from storage.records.money import Cap, CapLeft, Scope
 from storage.records.people import (
     Channel,
     Chat,
@@ -19,6 +20,7 @@ from storage.records.people import (
 from storage.records.status import (
     ChannelHealth,
     CostLine,
+    CostQuery,
     CostReport,
     ModelChoice,
     SystemStatus,
@@ -160,10 +162,37 @@ def an_event(kind: EventKind, text: str = "") -> TaskEvent:
     return TaskEvent(id=1, task_id=TaskId("k3m9qa"), kind=kind, text=text, at=NOW)
 
 
-def a_cost_report() -> CostReport:
-    spent = Spent(calls=2, input_tokens=1500, output_tokens=200, cost_micros=4200, unpriced=1)
+def a_cost_report(query: CostQuery | None = None) -> CostReport:
+    spent = Spent(
+        calls=2,
+        input_tokens=1500,
+        output_tokens=200,
+        cost_micros=4200,
+        unpriced=1,
+        cache_read_tokens=900,
+        cache_write_tokens=300,
+    )
+    lines = (CostLine(name="opus", spent=spent),)
+    query = query or CostQuery()
     return CostReport(
-        today=spent, week=spent, month=spent, models=(CostLine(model="opus", spent=spent),)
+        query=query,
+        whole=spent,
+        today=spent,
+        week=spent,
+        month=spent,
+        models=lines,
+        purposes=(CostLine(name="plan", spent=spent),),
+        chats=(CostLine(name="telegram Team", spent=spent),) if query.named else (),
+        people=(CostLine(name="Olga", spent=spent),) if query.named else (),
+        caps=(
+            CapLeft(
+                scope=Scope.DAY,
+                allowed=Cap(micros=30_000_000),
+                granted=Cap(micros=5_000_000),
+                used=Cap(micros=4200, tokens=1700),
+            ),
+        ),
+        unseen=("opus",),
     )
 
 

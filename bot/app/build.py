@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bot.app.costs import CostService
 from bot.app.engine import Engine, build_engine, settings_language
 from bot.app.lifecycle import Service
 from bot.app.returns import Returns
-from bot.app.services import ButtonService, CardService, CostService, SystemService
+from bot.app.services import ButtonService, CardService, SystemService
 from bot.app.store import Store, build_store
 from bot.app.supervisor import Supervised
 from bot.app.web import Overheard, WebHistory, WebSpeaker
@@ -26,6 +27,7 @@ from bot.transports.quota import MonthlyQuota
 from handlers.ports import Services
 from handlers.router import Router
 from handlers.table import menu
+from storage.budgets import BudgetRepo
 from storage.db import Database
 from storage.records.people import Channel
 
@@ -188,7 +190,7 @@ def _router(
         people=store.people,
         pairings=store.pairings,
         approvals=store.approvals,
-        costs=CostService(store.usage, settings.zone, clock.now),
+        costs=CostService(store.usage, BudgetRepo(store.db), engine.caps, clock.now),
         system=SystemService(
             tasks=store.work.tasks,
             approvals=store.approvals,

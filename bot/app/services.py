@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
@@ -20,9 +20,8 @@ from storage.mail.outbox import Outbox
 from storage.people import People
 from storage.records.messages import ActionRow, InboxId
 from storage.records.people import ChatId, Language, Person, PersonId, Role
-from storage.records.status import ChannelHealth, CostReport, ModelChoice, SystemStatus
+from storage.records.status import ChannelHealth, ModelChoice, SystemStatus
 from storage.records.tasks import Task
-from storage.usage import UsageRepo
 from storage.work.tasks import TaskRepo
 
 _RECENT = 3
@@ -78,26 +77,6 @@ class CardService:
 
     async def copies(self, prefix: str) -> Sequence[tuple[str, ChatId]]:
         return await self._outbox.by_prefix(prefix)
-
-
-class CostService:
-    """Satisfies `handlers.ports.Costs`."""
-
-    def __init__(self, usage: UsageRepo, zone: ZoneInfo, now: Callable[[], datetime]) -> None:
-        self._usage = usage
-        self._zone = zone
-        self._now = now
-
-    async def report(self, *, by: Person, chat: ChatId) -> CostReport:
-        day = _midnight(self._now(), self._zone)
-        month = day.replace(day=1)
-        person = None if by.role is Role.OWNER else by.id
-        return CostReport(
-            today=await self._usage.since(day, person, chat),
-            week=await self._usage.since(day - timedelta(days=day.weekday()), person, chat),
-            month=await self._usage.since(month, person, chat),
-            models=tuple(await self._usage.by_model(month, person, chat)),
-        )
 
 
 class Channels(Protocol):

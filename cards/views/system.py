@@ -1,4 +1,4 @@
-"""Help, status and costs."""
+"""Help and status."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from cards import formats
-from cards.model import Block, Card, Fields, Note, Table, Text, Tone
+from cards.model import Block, Card, Fields, Note, Text, Tone
 from cards.views import marks
 from cards.words import Words
-from storage.records.status import ChannelHealth, CostReport, SystemStatus
-from storage.records.tasks import Spent, Task, TaskStatus
+from storage.records.status import ChannelHealth, SystemStatus
+from storage.records.tasks import Task, TaskStatus
 
 _TITLE = 60
 _WHOLE = 100
@@ -55,32 +55,6 @@ def status_card(status: SystemStatus, words: Words, *, now: datetime, zone: Zone
     title = words("system.title")
     tone = Tone.WARN if ill or status.model.problem else Tone.INFO
     return Card(title=title, tone=tone, blocks=tuple(blocks), summary=title)
-
-
-def cost_card(report: CostReport, words: Words) -> Card:
-    periods = (("today", report.today), ("week", report.week), ("month", report.month))
-    rows = tuple((words(f"cost.{key}"), *_amounts(spent, words)) for key, spent in periods)
-    columns = tuple(words(f"cost.{key}") for key in ("period", "money", "calls", "tokens"))
-    blocks: list[Block] = [Table(columns=columns, rows=rows)]
-    if report.models:
-        blocks.append(Text(markdown=f"**{words('cost.by_model')}**"))
-        blocks.append(
-            Table(
-                columns=(words("cost.model"), words("cost.share"), *columns[1:]),
-                rows=tuple(
-                    (
-                        line.model or "-",
-                        _share(line.spent, report.month),
-                        *_amounts(line.spent, words),
-                    )
-                    for line in report.models
-                ),
-            )
-        )
-    if report.month.unpriced:
-        blocks.append(Note(markdown=words("cost.unpriced", n=report.month.unpriced)))
-    title = words("cost.title")
-    return Card(title=title, tone=Tone.INFO, blocks=tuple(blocks), summary=title)
 
 
 def _help_line(line: HelpLine) -> str:
@@ -143,14 +117,3 @@ def _recent(task: Task, words: Words, now: datetime) -> str:
     age = formats.age(task.created_at, now, words)
     title = formats.line(task.title, _TITLE)
     return f"- {marks.STATUS[task.status]} `{task.id}` {title} · {age}"
-
-
-def _amounts(spent: Spent, words: Words) -> tuple[str, str, str]:
-    tokens = formats.count(spent.input_tokens + spent.output_tokens)
-    return formats.cost(spent, words), str(spent.calls), tokens
-
-
-def _share(spent: Spent, whole: Spent) -> str:
-    if not whole.cost_micros:
-        return "-"
-    return f"{_WHOLE * spent.cost_micros // whole.cost_micros} %"

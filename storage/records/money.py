@@ -35,6 +35,25 @@ class Cap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CapLeft:
+    """How much of one cap is used up. `allowed` is the cap with all that was granted beyond it,
+    `granted` that part alone."""
+
+    scope: Scope
+    allowed: Cap
+    granted: Cap
+    used: Cap
+
+    @property
+    def left(self) -> Cap:
+        """Never less than nothing; 0 of a sort that has no limit means nothing too."""
+        return Cap(
+            micros=max(0, self.allowed.micros - self.used.micros),
+            tokens=max(0, self.allowed.tokens - self.used.tokens),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
     """What somebody allowed beyond a cap. `day` is empty for a task's."""
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
+from storage.records.money import CapLeft
 from storage.records.people import Channel
 from storage.records.tasks import Spent, Task, TaskStatus
 
@@ -50,20 +52,63 @@ class SystemStatus:
     recent: tuple[Task, ...]
 
 
+class Period(StrEnum):
+    """Since when costs are summed up: the beginning of the day, of the week (Monday), of the
+    month, of everything, or some days ago."""
+
+    TODAY = "today"
+    WEEK = "week"
+    MONTH = "month"
+    ALL = "all"
+    DAYS = "days"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostQuery:
+    """Which costs are wanted. `days` is for that period only; `model` is a part of the names of
+    the models wanted, empty for all. `named` lists chats and people too."""
+
+    period: Period = Period.MONTH
+    days: int = 0
+    model: str = ""
+    named: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostLine:
-    """What one model, or all together (`model` empty), cost in a period."""
+    """What one model, purpose, chat or person cost in a period."""
 
-    model: str
+    name: str
     spent: Spent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostReport:
-    """Today, this week (from Monday) and this month in the Boss's time zone; `models` breaks
-    the month down, dearest first."""
+    """Today, this week and this month in the Boss's time zone, and `whole`, what was asked for,
+    broken down by model, purpose, chat and person, dearest first. `caps` are those of today that
+    bind who asks. `unseen` are the models with unknown prices while there is a cap on money: it
+    does not see them."""
 
+    query: CostQuery
+    whole: Spent
     today: Spent
     week: Spent
     month: Spent
-    models: tuple[CostLine, ...]
+    models: tuple[CostLine, ...] = ()
+    purposes: tuple[CostLine, ...] = ()
+    chats: tuple[CostLine, ...] = ()
+    people: tuple[CostLine, ...] = ()
+    caps: tuple[CapLeft, ...] = ()
+    unseen: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskCost:
+    """What one task has cost in its whole life."""
+
+    task: Task
+    whole: Spent
+    models: tuple[CostLine, ...] = ()
+    purposes: tuple[CostLine, ...] = ()
+    caps: tuple[CapLeft, ...] = ()
+    unseen: tuple[str, ...] = ()

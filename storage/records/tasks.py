@@ -234,14 +234,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What something has cost so far. `cost_micros` is US dollars in millionths; `unpriced`
-    counts calls of models whose price nobody knows."""
+    """What something has cost so far. `input_tokens` includes what was read from a cache and
+    written to it; `cost_micros` is US dollars in millionths; `unpriced` counts calls of models
+    whose price nobody knows."""
 
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cost_micros: int = 0
     unpriced: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,9 @@ LEAST = 1_024
 """Tokens of an answer worth beginning: a form that is cut off is paid and worth nothing."""
 MICROS = 1_000_000
 _NO_LIMIT = 1 << 62
+_AFTERWARDS = timedelta(minutes=5)
+"""A request outlives its day by this: whoever waits is to go on by itself, not to be told that
+nobody decided."""
 _UNBOOKED = timedelta(days=2)
 """How long money counts of which the store was never told."""
 
@@ -256,8 +259,7 @@ async def ask_for_more(
         kind=ApprovalKind.BUDGET,
         chat_id=chat_id,
         title=title,
-        # After that the cap opens by itself, and there is nothing left to ask.
-        expires_at=min(expires_at, hit.until) if hit.until else expires_at,
+        expires_at=min(expires_at, hit.until + _AFTERWARDS) if hit.until else expires_at,
         task_id=task,
         subject=about,
         command_hash=_hash_of(about, more),

@@ -19,7 +19,7 @@ from handlers.ports import BackendFailure, Question
 from storage.records.people import Language
 from storage.records.tasks import Priority
 from storage.sessions import SessionRepo
-from storage.usage import UsageRepo
+from storage.usage import Span, UsageRepo
 from tests.engine_world import BOSS, CHAT, START, Engine, FakeBackend, answered, engine
 
 PNG = b"\x89PNG\r\n\x1a\n and more"
@@ -132,7 +132,7 @@ async def test_an_answer_cut_short_keeps_what_was_said_and_the_next_knows_the_qu
         assert (said.text, said.interrupted) == ("hello ", True)
         await talk.answer(question("short, please"), unseen)
         await talk.answer(question("thanks"), unseen)
-        spent = await UsageRepo(world.db).since(START, None, CHAT.id)
+        spent = await UsageRepo(world.db).sum(Span(since=START))
         assert (spent.calls, spent.input_tokens) == (3, 30), "the cut answer was paid for too"
         _, short, thanks = world.backend.asked
         assert (short.history, "tell me all" in short.prompt) == ((), True)
