@@ -28,6 +28,10 @@ _PATIENCE = 2.5
 _TRY_AGAIN_LATER = 1013
 
 
+class _Gone(Exception):
+    """The page has closed its socket, or broke off."""
+
+
 class _FileGone(Exception):
     """An attached upload is not there."""
 
@@ -57,7 +61,7 @@ class Conversation:
         try:
             await self._greet(tab)
             await self._listen(tab, socket)
-        except WebSocketDisconnect:
+        except _Gone:
             pass
         finally:
             self.tabs.leave(tab)
@@ -85,7 +89,11 @@ class Conversation:
 
     async def _listen(self, tab: Tab, socket: WebSocket) -> None:
         while True:
-            raw = await socket.receive_text()
+            try:
+                raw = await socket.receive_text()
+            except (WebSocketDisconnect, RuntimeError) as gone:
+                # The second is Starlette's word for it where sending noticed it first.
+                raise _Gone from gone
             try:
                 frame = parse(raw)
             except BadFrame as problem:
