@@ -289,7 +289,9 @@ async def engine(
     slots: int = 1,
     clock: Clock | None = None,
     running: bool = True,
+    **timing: Any,
 ) -> AsyncGenerator[Engine, None]:
+    """`timing` is the dispatcher's: patience, offer_after, grace."""
     worker = backend or FakeBackend()
     clock = clock or Clock()
     ids = count(int(clock.time.timestamp() * 1000))
@@ -371,6 +373,7 @@ async def engine(
             now=clock,
             new_id=new_id,
             on_change=changed.set,
+            **timing,
         )
         views = TaskViews(store, usage)
         foreman = Foreman(
