@@ -6,16 +6,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from zoneinfo import ZoneInfo
 
+from cards import formats
 from cards.model import Card, Tone
 from cards.views.approvals import approval_card, waiting_card
 from cards.views.errors import notice_card
 from cards.views.people import paired_card, refused_card
 from cards.words import Words, words_for
+from handlers.copies import Copies, prefix_of
 from handlers.errors import UserError
 from handlers.language import read_in
+from handlers.middleware import TOAST
 from handlers.parsing import Verdict
 from handlers.plain import approval_data, approvals_data
-from handlers.ports import Services
+from handlers.ports import Forbidden, Services
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from storage.errors import AmbiguousId, NotFound, WrongState
@@ -57,8 +60,7 @@ async def by_word(request: Request, verdict: Verdict) -> Reply | None:
     """An approval word was the whole message. None if nothing here waits for it: then it is
     talk. Letting people in takes a button or a command: a stranger must not profit from an `ok`
     meant for something else."""
-    waiting = await request.services.approvals.waiting(by=request.person, chat=request.chat.id)
-    here = [each for each in waiting if each.kind is not ApprovalKind.PAIRING]
+    here = await _here(request)
     wanted = [each for each in here if each.id.startswith(verdict.target.casefold())]
     if not wanted:
         return None
@@ -67,21 +69,54 @@ async def by_word(request: Request, verdict: Verdict) -> Reply | None:
     return await _settled(request, wanted[0], approve=verdict.approve, reason=verdict.reason)
 
 
+async def check(request: Request, approval_id: str) -> None:
+    """Raises Forbidden where somebody else has to decide: their press must not use up the button
+    of those who may."""
+    approval = await request.services.approvals.find(approval_id)
+    waits = approval.state is ApprovalState.WAITING
+    if waits and not approval.may_be_decided_by(request.person):
+        raise Forbidden
+
+
 async def by_button(request: Request, approval_id: str, *, approve: bool, card_key: str) -> Reply:
     """A button on a card about one request, or on a list of several."""
     approval = await request.services.approvals.find(approval_id)
-    decided = await settle(request, approval, approve=approve)
+    try:
+        decided = await settle(request, approval, approve=approve)
+    except WrongState:
+        return await too_late(request, approval.id)
     toast = request.words(f"approval.decided.{decided.state}")
-    if card_key.startswith(_prefix(approval)):
+    if card_key.startswith(prefix_of(approval)):
         return Reply(toast=toast)
     card = await _waiting_card(request)
     return Reply(card=card, key=card_key, in_place=True, toast=toast)
 
 
+async def too_late(request: Request, approval_id: str) -> Reply:
+    """Somebody else, or time, was first: the card shows it, and so does the answer."""
+    settled = await request.services.approvals.find(approval_id)
+    words = request.words
+    text = words(f"approval.decided.{settled.state}")
+    if settled.decided_by is not None and settled.decided_at is not None:
+        name = await _copies(request).decider(settled)
+        at = formats.moment(settled.decided_at, request.zone)
+        text = words("approval.settled_by", name=name, state=text, at=at)
+    return Reply(toast=formats.line(text, TOAST), good=False)
+
+
 async def ask_again(request: Request, approval_id: str) -> Reply:
-    """Nobody decided in time: ask anew."""
-    await request.services.approvals.find(approval_id)
-    raise NotFound("approval", approval_id)
+    """Nobody decided in time: what waited for it goes on, and asks anew when it gets there."""
+    approval = await request.services.approvals.find(approval_id)
+    if approval.kind is ApprovalKind.PAIRING:
+        return Reply(toast=request.words("approval.expired_pairing"), good=False)
+    if approval.state is not ApprovalState.EXPIRED:
+        raise WrongState("approval", approval.id, approval.state)
+    concerned = approval.payload.get("tasks") or ([approval.task_id] if approval.task_id else [])
+    if not concerned:
+        raise NotFound("approval", approval_id)
+    for task_id in concerned:
+        await _go_on(request, str(task_id), alone=len(concerned) == 1)
+    return Reply(toast=request.words("moved.resumed"))
 
 
 async def settle(
@@ -101,18 +136,19 @@ async def settle(
     return decided
 
 
+async def ask(request: Request, approval: Approval) -> None:
+    """Ask for this in the request's chat, and those who may decide. Asking again changes
+    nothing."""
+    fallback = request.words.language
+    await _copies(request).ask(approval, request.chat.id, fallback=fallback)
+
+
 async def announce(
     services: Services, approval: Approval, *, zone: ZoneInfo, fallback: Language
 ) -> None:
     """Ask every owner in private. Asking again changes nothing."""
-    for chat in await services.people.private_chats(Role.OWNER):
-        words = await words_in(services, chat.id, fallback)
-        await services.courier.send(
-            chat.id,
-            approval_card(approval, words, zone=zone),
-            key=f"{_prefix(approval)}{chat.id}",
-            urgency=Urgency.APPROVAL,
-        )
+    owners = await services.people.private_chats(Role.OWNER)
+    await _copies_of(services, zone).tell(approval, owners, fallback=fallback)
 
 
 async def announce_more(services: Services, *, hour: str, fallback: Language) -> None:
@@ -137,8 +173,21 @@ async def _settled(
     request: Request, approval: Approval, *, approve: bool, reason: str = ""
 ) -> Reply:
     decided = await settle(request, approval, approve=approve, reason=reason)
-    card = _card(request, decided, request.words, await _decider(request, decided))
+    decider = await _copies(request).decider(decided)
+    card = approval_card(decided, request.words, zone=request.zone, decider=decider)
     return Reply(card=card, data=approval_data(decided))
+
+
+async def _go_on(request: Request, task_id: str, *, alone: bool) -> None:
+    """Of several, those that this person may not see or that have gone on since stay as they
+    are."""
+    tasks = request.services.tasks
+    try:
+        task = await tasks.find(task_id, by=request.person, chat=request.chat.id)
+        await tasks.resume(task, by=request.person, source=f"{request.source}:{task_id}")
+    except (NotFound, WrongState):
+        if alone:
+            raise
 
 
 async def _named(request: Request, word: str) -> Approval | None:
@@ -156,17 +205,33 @@ async def _named(request: Request, word: str) -> Approval | None:
 
 
 async def _only_one(request: Request) -> Approval:
-    here = await request.services.approvals.waiting(by=request.person, chat=request.chat.id)
+    here = await _here(request)
     if len(here) == 1:
         return here[0]
     everywhere = await request.services.approvals.waiting(by=request.person, chat=None)
     raise UserError("which_approval" if here or everywhere else "no_approval")
 
 
+async def _here(request: Request) -> Sequence[Approval]:
+    """What waits for this person and is asked in this chat: it came from here, or has a copy
+    here. Who wants in is not among them."""
+    waiting = await request.services.approvals.waiting(by=request.person, chat=None)
+    copies = _copies(request)
+    return [
+        each
+        for each in waiting
+        if each.kind is not ApprovalKind.PAIRING
+        and (each.chat_id == request.chat.id or await copies.stands_in(each, request.chat.id))
+    ]
+
+
 async def _waiting_card(request: Request) -> Card:
-    group = request.chat.kind is ChatKind.GROUP
-    waiting = await _waiting(request)
-    return waiting_card(waiting, request.words, zone=request.zone, only_here=group)
+    return waiting_card(
+        await _waiting(request),
+        request.words,
+        zone=request.zone,
+        only_here=request.chat.kind is ChatKind.GROUP,
+    )
 
 
 async def _waiting(request: Request) -> Sequence[Approval]:
@@ -178,15 +243,7 @@ async def _waiting(request: Request) -> Sequence[Approval]:
 
 
 async def _show_everywhere(request: Request, approval: Approval) -> None:
-    decider = await _decider(request, approval)
-    for key, chat_id in await request.services.cards.copies(_prefix(approval)):
-        words = await words_in(request.services, chat_id, request.words.language)
-        await request.services.courier.send(
-            chat_id,
-            _card(request, approval, words, decider),
-            key=key,
-            urgency=Urgency.APPROVAL,
-        )
+    await _copies(request).show(approval, fallback=request.words.language)
 
 
 async def _tell_stranger(request: Request, approval: Approval) -> None:
@@ -204,15 +261,9 @@ async def _tell_stranger(request: Request, approval: Approval) -> None:
         await request.services.people.adjust(chat, replace(chat.settings, language=None))
 
 
-async def _decider(request: Request, approval: Approval) -> str:
-    if approval.decided_by is None:
-        return ""
-    return (await request.services.people.get(approval.decided_by)).name
+def _copies(request: Request) -> Copies:
+    return _copies_of(request.services, request.zone)
 
 
-def _card(request: Request, approval: Approval, words: Words, decider: str) -> Card:
-    return approval_card(approval, words, zone=request.zone, decider=decider)
-
-
-def _prefix(approval: Approval) -> str:
-    return f"approval:{approval.id}:"
+def _copies_of(services: Services, zone: ZoneInfo) -> Copies:
+    return Copies(people=services.people, cards=services.cards, courier=services.courier, zone=zone)

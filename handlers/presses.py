@@ -68,6 +68,8 @@ async def press(request: Request, pressed: Press) -> Reply:
         return await _refused(request, Refusal.RETIRED, row)
     if not request.person.role.allows(action.needs):
         return await _refused(request, Refusal.NOT_ALLOWED, row)
+    if isinstance(action, Decide):
+        await approvals.check(request, action.approval_id)
     if isinstance(action, NewTask) and not pressed.form.get("text", "").strip():
         return Reply(toast=request.words("press.nothing_to_do"), good=False)
     refusal = await request.services.buttons.claim(
@@ -169,6 +171,8 @@ async def _act(  # noqa: C901, PLR0911, PLR0912 - one line for each action of th
 
 async def _refused(request: Request, refusal: Refusal, row: ActionRow | None) -> Reply:
     words = request.words
+    if refusal is Refusal.RETIRED and row is not None and row.action.get("kind") == "decide":
+        return await approvals.too_late(request, str(row.action.get("approval_id", "")))
     if refusal is Refusal.USED and row is not None:
         # Read again: it may have been used up between our look and our claim.
         used = await request.services.buttons.look(row.token) or row
