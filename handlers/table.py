@@ -7,7 +7,7 @@ from cards.words import Words, words_for
 from handlers import approvals, chat, people, system
 from handlers.registry import Commands
 from handlers.request import Reply, Request
-from handlers.work import costs, steering, tasks
+from handlers.work import agenda, costs, logs, projects, steering, tasks, upkeep
 from storage.records.people import Language
 
 _about = Commands("system")
@@ -21,7 +21,11 @@ async def show_help(request: Request) -> Reply:
 
 COMMANDS = Commands.joined(
     tasks.commands,
+    projects.commands,
     steering.commands,
+    agenda.commands,
+    logs.commands,
+    upkeep.commands,
     chat.commands,
     approvals.commands,
     people.commands,

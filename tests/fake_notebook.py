@@ -81,12 +81,12 @@ class FakeNotebook:
         return [task for task in self.tasks if all(word in task.title for word in words)][:limit]
 
     async def agenda(self, *, by: Person, chat: ChatId, outside: bool | None = None) -> Agenda:
-        first, *queue = self.tasks or [None]
+        first = self.tasks[0] if self.tasks else None
         running = [task for task in self.tasks if task.status is TaskStatus.RUNNING]
         return Agenda(
             first=first,
             current=running[0] if running and running[0] is not first else None,
-            queue=tuple(task for task in queue if task),
+            queue=tuple(self.tasks[1:]),
         )
 
     async def recap(self, *, by: Person, chat: ChatId) -> Recap | None:
@@ -117,8 +117,10 @@ class FakeNotebook:
         ended = replace(task, status=task.status if left else TaskStatus.COMPLETED)
         return Marked(task=ended, title=name, left=left)
 
-    async def stage_subtask(self, task: Task, said: str, *, by: Person, source: str) -> Marked:
-        name = said.split(maxsplit=1)[0]
+    async def stage_subtask(
+        self, task: Task, said: str, *, by: Person, source: str, name: str = ""
+    ) -> Marked:
+        name = name or said.split(maxsplit=1)[0]
         if name not in self.subtasks:
             raise NotFound("subtask", name)
         self.told.append(("subtask phase", task.id, said))

@@ -98,8 +98,11 @@ class Notebook(Protocol):
         ends the task. NotFound, AmbiguousId; WrongState while it runs here."""
         ...
 
-    async def stage_subtask(self, task: Task, said: str, *, by: Person, source: str) -> Marked:
-        """`said` is a subtask's name as above, and then what is being done about it."""
+    async def stage_subtask(
+        self, task: Task, said: str, *, by: Person, source: str, name: str = ""
+    ) -> Marked:
+        """`said` is what is being done about the subtask of that name; without one it begins
+        with the name."""
         ...
 
     async def stage(self, task: Task, text: str, *, by: Person, source: str) -> Staged: ...

@@ -8,6 +8,7 @@ from cards import formats
 from cards.actions import StartTask
 from cards.model import Card
 from cards.views import marks
+from cards.views.agenda import outside_card
 from cards.views.chat import started_card
 from cards.views.task_lists import (
     LOG_LINES,
@@ -26,8 +27,10 @@ from handlers.parsing import Directives, directives_of, priority_in
 from handlers.plain import events_data, page_data, task_data, view_data
 from handlers.registry import Commands
 from handlers.request import Reply, Request
+from handlers.work import agenda
+from handlers.work.projects import workplace
 from storage.records.messages import Urgency
-from storage.records.tasks import Control, NewTask, Priority, Task, TaskStatus
+from storage.records.tasks import Control, NewTask, Priority, Task, TaskStatus, TaskView
 
 commands = Commands("tasks")
 
@@ -35,22 +38,25 @@ _LISTED = 100
 """Tasks a program is told of at once; people turn pages."""
 
 _TITLE = 80
-_RUN_FLAGS = ("p", "priority", "title")
+_SELF = "self"
+_RUN_FLAGS = ("p", "priority", "title", "d", "dir")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ordered:
-    """What /run was given."""
+    """What /run was given. `folder` is the one it is to work in, if it names one."""
 
     text: str
     title: str
     priority: Priority
     chosen: Directives
+    folder: str = ""
+    outside: bool = False
 
 
 @commands(
     "run",
-    usage="[-p urgent|important|normal] [--title name] text",
+    usage="[-p urgent|important|normal] [-d folder] [--title name] [--self] text",
     aliases=("task", "新任务", "任务", "执行", "运行"),
     verbatim=True,
 )
@@ -80,7 +86,7 @@ async def get_task(request: Request) -> Reply:
     return await show_task(request, _first_word(request, "get"))
 
 
-@commands("logs", usage="id", aliases=("log", "日志"), immediate=True)
+@commands("logs", usage="id", aliases=("日志",), immediate=True)
 async def get_logs(request: Request) -> Reply:
     """Show what happened in a task."""
     return await show_logs(request, _first_word(request, "logs"))
@@ -97,9 +103,11 @@ async def pause(request: Request) -> Reply:
     return await moved(request, task, "\n".join(filter(None, lines)))
 
 
-@commands("resume", usage="id [answer]", aliases=("continue", "继续", "恢复"), immediate=True)
+@commands("resume", usage="[id] [answer]", aliases=("continue", "继续", "恢复"), immediate=True)
 async def resume(request: Request) -> Reply:
-    """Go on with a paused or stuck task; an answer reaches its worker."""
+    """Go on with a task, an answer reaches its worker; without an id, see where you stand."""
+    if not request.args:
+        return await agenda.recap(request)
     task = await _found(request, _first_word(request, "resume"))
     said = " ".join(request.args.split(maxsplit=1)[1:])
     return await moved(request, task, await resume_task(request, task.id, said))
@@ -235,7 +243,7 @@ def _ordered(request: Request) -> _Ordered:
     understood any more."""
     pick = request.services.models.pick
     text, before = directives_of(request.args, pick, bare=False)
-    given = flags_of(text, valued=_RUN_FLAGS)
+    given = flags_of(text, valued=_RUN_FLAGS, bare=(_SELF,))
     text, after = given.text, Directives()
     if not given.ended:
         text, after = directives_of(text, pick, bare=False)
@@ -247,31 +255,56 @@ def _ordered(request: Request) -> _Ordered:
     return _Ordered(
         text=text,
         title=given.options.get("title", ""),
+        folder=given.options.get("d", given.options.get("dir", "")),
         priority=wanted,
         chosen=next((each for each in (after, before) if each != Directives()), outside),
+        outside=_SELF in given.options,
     )
 
 
 async def _made(request: Request, ordered: _Ordered) -> Reply:
-    new = _new(
+    new = await _placed(
         request,
-        ordered.text,
-        ordered.priority,
-        ordered.chosen,
-        source=request.origin,
-        title=ordered.title,
+        _new(
+            request,
+            ordered.text,
+            ordered.priority,
+            ordered.chosen,
+            source=request.origin,
+            title=ordered.title,
+        ),
+        ordered.folder,
     )
+    if ordered.outside:
+        # Nobody works on it here: it holds no folder.
+        new = replace(new, outside=True, project_dir="", in_git=False)
     task = await request.services.tasks.create(new)
     if task.instruction != new.instruction:
         # The message was corrected after its task had been made.
         raise UserError("already_made", id=task.id)
     view = await request.services.tasks.view(task.id)
+    if task.outside:
+        return await _kept_here(request, view)
     card = task_card(view, request.words, now=request.now)
     return Reply(card=card, key=f"task:{task.id}", data=view_data(view))
 
 
+async def _kept_here(request: Request, view: TaskView) -> Reply:
+    """Whoever does the work is told how, and what is known already; its live card follows."""
+    hits = await request.services.notebook.recall(view.task)
+    card = outside_card(view.task, hits, request.words, now=request.now)
+    recalled = [agenda.hit_data(hit) for hit in hits]
+    return Reply(card=card, data={**view_data(view), "recalled": recalled})
+
+
+async def _placed(request: Request, new: NewTask, folder: str = "") -> NewTask:
+    """With the folder it works in."""
+    project_dir, in_git = await workplace(request, folder)
+    return replace(new, project_dir=project_dir, in_git=in_git)
+
+
 async def _started(request: Request, new: NewTask, card_key: str) -> Reply:
-    task = await request.services.tasks.create(new)
+    task = await request.services.tasks.create(await _placed(request, new))
     await request.services.courier.send(
         request.chat.id,
         started_card(task.title, task.id, request.words),

@@ -96,11 +96,17 @@ class Notebook(Lookup, Upkeep):
             already=already and held.fresh,
         )
 
-    async def stage_subtask(self, task: Task, said: str, *, by: Person, source: str) -> Marked:
+    async def stage_subtask(
+        self, task: Task, said: str, *, by: Person, source: str, name: str = ""
+    ) -> Marked:
         async with self._held(task, "subtask", by, source) as held:
             workflow = await self._plan_of(held)
             runs = await self._store.graphs.runs(task.id, tx=held.tx)
-            node, text = node_and_rest(workflow, runs, said)
+            node, text = (
+                (node_named(workflow, runs, name), said)
+                if name
+                else node_and_rest(workflow, runs, said)
+            )
             left = left_of(workflow, runs)
             moved = held.task
             if held.fresh and node in left:
