@@ -15,6 +15,7 @@ from bot.engine.workflow.store import WorkStore
 from bot.engine.workflow.view import TaskViews
 from storage.db import Transaction
 from storage.errors import WrongState
+from storage.records.approvals import ApprovalKind
 from storage.records.people import Chat, ChatId, Person
 from storage.records.tasks import (
     EventKind,
@@ -29,6 +30,7 @@ from storage.records.tasks import (
     TaskStatus,
     TaskView,
 )
+from storage.work.asked import withdraw_of_task
 
 
 class Foreman:
@@ -172,11 +174,14 @@ class Foreman:
             if order.frees is not None:
                 await self._free(tx, task.id, order, kind, now)
             changes = order.changes
-            if changes.get("status") is TaskStatus.PENDING:
+            if changes.get("status") is TaskStatus.PENDING or "priority" in changes:
                 # It waits from now on, and in its own priority's place.
-                changes = {**changes, "waiting_since": now, "priority": held.priority}
+                changes = {"priority": held.priority, **changes, "waiting_since": now}
             if changes:
                 held = await self._store.tasks.move(tx, held, **changes)
+            if held.status.is_final:
+                kinds = tuple(ApprovalKind)
+                await withdraw_of_task(tx, held.id, why="approval.task_over", now=now, kinds=kinds)
             await self._tell(tx, held, order.event, order.text)
         self._dispatcher.wake()
         return held

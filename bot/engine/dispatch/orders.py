@@ -60,9 +60,8 @@ def resume(task: Task) -> Order | None:
             "status": _again(task),
             "status_reason": "",
             "failures_in_row": 0,
+            "errors": 0,
         }
-        if task.outside:
-            changes["errors"] = 0
         return Order(changes=changes, event=EventKind.RESUMED)
     if task.status is TaskStatus.RUNNING and task.control is Control.PAUSE:
         taken_back: TaskChanges = {"control": Control.RUN, "status_reason": ""}
@@ -100,6 +99,7 @@ def retry(task: Task) -> Order | None:
         "phase": Phase.DOING if task.graph_version or task.outside else Phase.QUEUED,
         "control": Control.RUN,
         "failures_in_row": 0,
+        "errors": 0,
         "ended_at": None,
     }
     return Order(changes=changes, event=EventKind.RESUMED, frees=NodeStatus.FAILED)

@@ -18,6 +18,8 @@ from bot.engine.workflow.graph import (
     Node,
     Workflow,
     dump_workflow,
+    inserted,
+    is_complete,
     keep_finished,
     linear,
     load_workflow,
@@ -85,7 +87,8 @@ class Boundary:
             run = await self._store.graphs.start(
                 tx, task.id, PLANNING, session_id=session_id, now=now
             )
-            return run, (await self._store.journal.orders(tx, task.id)).said
+            said = (await self._store.journal.orders(tx, task.id)).said
+            return replace(run, output={"heard": len(said)}), said
 
     async def adopt_plan(
         self, lease: Lease, run: NodeRun, reply: Reply, plan: Workflow, session_id: str
@@ -170,13 +173,17 @@ class Boundary:
                 return None
             return await self._go_on(tx, task, session_id)
 
-    async def landed(self, lease: Lease, note: str) -> None:
-        """The work is where it belongs, or `note` says why not: the task is complete."""
+    async def landed(self, lease: Lease, note: str, session_id: str) -> Following:
+        """The work is where it belongs, or `note` says why not: the task is complete, unless
+        somebody has put a step in meanwhile."""
         async with self._write() as tx:
             task = await self._fence(tx, lease)
             workflow, runs = await self._state(tx, task)
+            if not is_complete(workflow, runs):
+                return await self._go_on(tx, task, session_id)
             summary = "\n\n".join(filter(None, (_summary(task, workflow, runs), note)))
             await self._end(tx, task, TaskStatus.COMPLETED, "", summary)
+            return None
 
     async def stop_at(self, lease: Lease, step: Next, status: TaskStatus, reason: str) -> None:
         """End the run before a step that was started and was not tried."""
@@ -196,10 +203,8 @@ class Boundary:
         match advance(workflow, runs, task.control):
             case Start(node=node):
                 return await self._enter(tx, task, workflow, runs, node=node, session=session_id)
-            case Complete() if task.branch:
-                return Landing(task=task)
             case Complete():
-                await self._end(tx, task, TaskStatus.COMPLETED, "", _summary(task, workflow, runs))
+                return await self._complete(tx, task, workflow, runs, session_id)
             case Park(control=control):
                 await self._park(tx, task, control)
             case Stuck(failed=failed):
@@ -207,6 +212,28 @@ class Boundary:
                 await self._end(tx, task, TaskStatus.FAILED, error)
             case never:
                 assert_never(never)
+        return None
+
+    async def _complete(
+        self,
+        tx: Transaction,
+        task: Task,
+        workflow: Workflow,
+        runs: Mapping[str, NodeRun],
+        session_id: str,
+    ) -> Following:
+        """Nothing is left to do, unless somebody said something that no step has heard."""
+        said = (await self._store.journal.orders(tx, task.id)).said
+        if unheard := said[_heard(runs, len(said)) :]:
+            changed = inserted(workflow, runs, [f"💬 {text}" for text in unheard])
+            await self._store_graph(tx, task, changed, "inject", str(task.created_by))
+            await self._event(tx, task, EventKind.INJECTED, " → ".join(unheard))
+            version = task.graph_version + 1
+            task = await self._store.tasks.move(tx, task, graph_version=version)
+            return await self._go_on(tx, task, session_id)
+        if task.branch:
+            return Landing(task=task)
+        await self._end(tx, task, TaskStatus.COMPLETED, "", _summary(task, workflow, runs))
         return None
 
     async def _enter(
@@ -333,15 +360,9 @@ class Boundary:
 
     async def _adopt(self, tx: Transaction, task: Task, plan: Workflow, reply: Reply) -> Task:
         version = task.graph_version + 1
+        reason = "plan" if version == 1 else "replan"
         await self._logbook.planned(tx, task, plan, version, self._now())
-        graph = Graph(
-            task_id=task.id,
-            version=version,
-            body=dump_workflow(plan),
-            reason="plan" if version == 1 else "replan",
-            author=reply.bill.backend,
-        )
-        await self._store.graphs.add(tx, graph, now=self._now())
+        await self._store_graph(tx, task, plan, reason, reply.bill.backend)
         await self._event(tx, task, EventKind.PLANNED, plan.plan)
         return await self._store.tasks.move(
             tx,
@@ -352,6 +373,24 @@ class Boundary:
             phase=Phase.DOING,
             summary=plan.answer,
         )
+
+    async def _store_graph(
+        self, tx: Transaction, task: Task, plan: Workflow, reason: str, author: str
+    ) -> None:
+        graph = Graph(
+            task_id=task.id,
+            version=task.graph_version + 1,
+            body=dump_workflow(plan),
+            reason=reason,
+            author=author,
+        )
+        await self._store.graphs.add(tx, graph, now=self._now())
+
+
+def _heard(runs: Mapping[str, NodeRun], all_said: int) -> int:
+    """How much of what people said has reached a step that was finished."""
+    counts = [int(run.output["heard"]) for run in runs.values() if "heard" in run.output]
+    return max(counts, default=all_said)
 
 
 def _summary(task: Task, workflow: Workflow, runs: Mapping[str, NodeRun]) -> str:

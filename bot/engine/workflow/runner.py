@@ -113,8 +113,7 @@ class _Errand:
     async def _follow(self, step: Next | Landing, chosen: Chosen, session: Session) -> Following:
         match step:
             case Landing(task=task):
-                await self._land(task)
-                return None
+                return await self._land(task, session)
             case Next(replan=Replan() as asked) if asked.order not in self._declined:
                 return await self._replan(step, asked, chosen, session)
             case Next():
@@ -198,7 +197,7 @@ class _Errand:
                 before=Record.of(step.task),
                 words=self._words,
             )
-            output = _output(answer, collected)
+            output = _output(answer, collected, heard=len(step.said))
             attempt = self._ended(step, verdict, reply, output, notes=answer)
         following = await self._kept(
             partial(self._boundary.settle, self._lease, attempt, session.id)
@@ -291,11 +290,11 @@ class _Errand:
             self._lease, run, reached.hit, self._words(reached.hint)
         )
 
-    async def _land(self, task: Task) -> None:
+    async def _land(self, task: Task, session: Session) -> Following:
         """Done again after a crash it changes nothing."""
         landed = await self._kit.artifacts.land(task)
         note = "" if landed.merged else self._words(landed.why, **landed.facts)
-        await self._boundary.landed(self._lease, note)
+        return await self._kept(partial(self._boundary.landed, self._lease, note, session.id))
 
     async def _kept(self, write: Callable[[], Awaitable[_T]]) -> _T:
         """What a call brought is paid for: a full disk is waited for, and nothing done twice."""
@@ -327,11 +326,13 @@ def _workflow(reply: Reply) -> Workflow:
     )
 
 
-def _output(answer: StepAnswer, collected: Collected) -> dict[str, object]:
-    """`made` as the worker knows them, `files` as the Boss gets them."""
+def _output(answer: StepAnswer, collected: Collected, *, heard: int) -> dict[str, object]:
+    """`made` as the worker knows them, `files` as the Boss gets them; `heard` is how much of
+    what people said the worker was told."""
     return {
         "summary": answer.summary[:_MOST_KEPT],
         "made": list(answer.files),
         "files": list(collected.copies),
         "left_out": list(collected.left_out),
+        "heard": heard,
     }
