@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from cards import formats
@@ -91,8 +93,10 @@ def _decided_card(approval: Approval, words: Words, zone: ZoneInfo, decider: str
         Text(markdown=f"**{_title(approval, words)}**"),
         Fields(pairs=_facts(approval, words)),
     ]
-    if approval.reason:
-        reason = formats.cut(words.or_own(approval.reason), _DETAIL)
+    if approval.reason and approval.decided_by is None:
+        blocks.append(Text(markdown=words.or_own(approval.reason)))
+    elif approval.reason:
+        reason = formats.cut(approval.reason, _DETAIL)
         blocks.append(Text(markdown=words("approval.reason", reason=reason)))
     if decider and approval.decided_at:
         at = formats.moment(approval.decided_at, zone)
@@ -107,6 +111,9 @@ def _decided_card(approval: Approval, words: Words, zone: ZoneInfo, decider: str
 def _too_late(approval: Approval, words: Words) -> list[Block]:
     if approval.kind is ApprovalKind.PAIRING:
         return [Note(markdown=words("approval.expired_pairing"))]
+    until = str(approval.payload.get("until", ""))
+    if until and datetime.fromisoformat(until) <= approval.expires_at:
+        return [Note(markdown=words("approval.new_day"))]
     if not approval.task_id:
         return []
     again = Button(
@@ -144,6 +151,8 @@ def _facts(approval: Approval, words: Words) -> tuple[tuple[str, str], ...]:
 
 
 def _detail(approval: Approval, words: Words) -> list[Block]:
+    if approval.kind is ApprovalKind.BUDGET and "scope" in approval.payload:
+        return [Text(markdown=_money(approval.payload, words))]
     if not approval.detail:
         return []
     detail = formats.cut(approval.detail, _DETAIL)
@@ -153,6 +162,26 @@ def _detail(approval: Approval, words: Words) -> list[Block]:
     if word := str(approval.payload.get("word", "")):
         blocks.append(Note(markdown=words("approval.word", word=formats.verbatim(word, _WORD))))
     return blocks
+
+
+def _money(facts: Mapping[str, Any], words: Words) -> str:
+    """Which cap it is, what is spent of it, and what consent allows."""
+
+    def amount(of: str) -> str:
+        parts = []
+        if micros := int(facts.get(f"{of}_micros", 0)):
+            parts.append(formats.money(micros))
+        if tokens := int(facts.get(f"{of}_tokens", 0)):
+            parts.append(words("format.tokens", count=formats.count(tokens)))
+        return " · ".join(parts) or formats.money(0)
+
+    return words(
+        "approval.money",
+        scope=words(f"approval.scope.{facts['scope']}"),
+        spent=amount("spent"),
+        cap=amount("cap"),
+        more=amount("more"),
+    )
 
 
 def _whole(approval: Approval, words: Words) -> list[Block]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import bindparam, select, update
 
@@ -67,7 +68,7 @@ async def withdraw_of_task(
             await withdraw(tx, row.id, why=why, now=now)
 
 
-async def spend(tx: Transaction, approval: Approval) -> None:
-    """Note that what was decided has had its effect: it does not count a second time."""
-    payload = {**approval.payload, "spent": True}
+async def remark(tx: Transaction, approval: Approval, **facts: Any) -> None:
+    """Add to what is known about a request."""
+    payload = {**approval.payload, **facts}
     await tx.execute(_NOTE.values(payload=payload), {"which": approval.id})

@@ -8,13 +8,13 @@ from typing import assert_never
 
 from bot.engine.workflow.store import WorkStore
 from cards import formats
-from cards.words import Words, words_for
+from cards.words import words_for
 from storage.approvals import Consequence
 from storage.db import Transaction
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.people import Language, PersonId
 from storage.records.tasks import Control, EventKind, Phase, Task, TaskId, TaskStatus
-from storage.work.asked import awaited_by, spend
+from storage.work.asked import awaited_by, remark
 
 _NAME = 60
 _STEP = 100
@@ -55,14 +55,13 @@ class Decisions:
         task = await self._store.tasks.lock(tx, approval.task_id)
         told = await self._told(task, approval)
         if not await self._waits(tx, task, approval):
-            if not task.status.is_final:
-                await self._tell(tx, task, EventKind.NOTE, told)
+            await self._note(tx, task, approval, told)
             return
         match approval.state:
             case ApprovalState.APPROVED:
                 await self._requeue(tx, task, told)
             case ApprovalState.REJECTED:
-                await spend(tx, approval)
+                await remark(tx, approval, spent=True)
                 await self._park(tx, task, TaskStatus.BLOCKED, told)
             case ApprovalState.EXPIRED:
                 await self._park(tx, task, TaskStatus.PAUSED, told)
@@ -84,8 +83,18 @@ class Decisions:
                 await self._requeue(tx, task, told)
             elif approval.state is ApprovalState.REJECTED:
                 await self._cancel(tx, task, told)
+            elif task.wake_at is not None and task.wake_at <= self._now():
+                # The cap has opened by itself: nobody has to decide any more.
+                await self._requeue(tx, task, "")
             else:
                 await self._park(tx, task, TaskStatus.PAUSED, told)
+
+    async def _note(self, tx: Transaction, task: Task, approval: Approval, told: str) -> None:
+        """It does not wait for this now, but a refusal meets it when it comes back to the step."""
+        if approval.state is ApprovalState.REJECTED:
+            await remark(tx, approval, refusal=told)
+        if not task.status.is_final:
+            await self._tell(tx, task, EventKind.NOTE, told)
 
     async def _waits(self, tx: Transaction, task: Task, approval: Approval) -> bool:
         if task.status is not TaskStatus.WAITING:
@@ -130,16 +139,9 @@ class Decisions:
         if approval.decided_by is None:
             return words(f"approval.told.{approval.state}", step=step)
         name = formats.line(await self._name_of(approval.decided_by), _NAME)
-        return decided_text(approval, words, name=name)
+        told = words(f"approval.told.{approval.state}", name=name, step=step)
+        why = formats.line(approval.reason, _WHY)
+        return words("approval.told.why", told=told, why=why) if why else told
 
     async def _tell(self, tx: Transaction, task: Task, kind: EventKind, text: str) -> None:
         await self._store.journal.append(tx, task.id, kind, now=self._now(), text=text)
-
-
-def decided_text(approval: Approval, words: Words, *, name: str) -> str:
-    """Who decided what, and why, in one line."""
-    told = words(
-        f"approval.told.{approval.state}", name=name, step=formats.line(approval.title, _STEP)
-    )
-    why = formats.line(approval.reason, _WHY)
-    return words("approval.told.why", told=told, why=why) if why else told

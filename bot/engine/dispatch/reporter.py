@@ -31,8 +31,15 @@ class Views(Protocol):
     async def view(self, task_id: TaskId) -> TaskView: ...
 
 
+class Asking(Protocol):
+    """Shows the decisions that a task waits for, or waited for."""
+
+    async def tell(self, task: Task, events: Sequence[TaskEvent]) -> None: ...
+
+
 class Reporter:
-    """Tells what the journal holds and nobody has been told.
+    """Tells what the journal holds and nobody has been told. `asking` is told of it too: a task
+    that waits for a decision is owed the card that asks for it.
 
     Telling is repeated after a crash between telling and noting it, and harmless: each card has
     a key of its own, and the same card under the same key changes nothing.
@@ -50,6 +57,7 @@ class Reporter:
         home: Path,
         zone: ZoneInfo,
         now: Callable[[], datetime],
+        asking: Asking | None = None,
     ) -> None:
         self._journal = journal
         self._views = views
@@ -58,6 +66,7 @@ class Reporter:
         self._home = home
         self._zone = zone
         self._now = now
+        self._asking = asking
         self._changed = asyncio.Event()
         self._turn = asyncio.Lock()
 
@@ -136,6 +145,9 @@ class Reporter:
                     urgency=Urgency.ANSWER,
                     reply_to=task.reply_to,
                 )
+
+        if self._asking is not None:
+            await self._asking.tell(task, events)
 
     def _sizes(self, paths: Sequence[str]) -> Mapping[str, int]:
         found = ((path, self._home / path) for path in paths)

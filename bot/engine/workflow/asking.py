@@ -18,7 +18,7 @@ from storage.ids import Ids
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.people import PersonId
 from storage.records.tasks import Task
-from storage.work.asked import owner_ids, spend, withdraw_of_task
+from storage.work.asked import owner_ids, remark, withdraw_of_task
 
 STEP_KINDS = (ApprovalKind.HUMAN, ApprovalKind.RISK, ApprovalKind.TOOL)
 """Kinds by which a task waits at one of its steps."""
@@ -46,7 +46,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Somebody said no. Told once: who wants the step after that is asked anew."""
+    """Somebody said no; `reason` says who and why. Told once: after that it is asked anew."""
 
     by: PersonId | None
     reason: str
@@ -103,8 +103,8 @@ class Asker:
                 case ApprovalState.WAITING:
                     return Asked(last)
                 case ApprovalState.REJECTED if not last.payload.get("spent"):
-                    await spend(tx, last)
-                    return Refused(last.decided_by, last.reason)
+                    await remark(tx, last, spent=True)
+                    return Refused(last.decided_by, last.payload.get("refusal", last.reason))
                 case _:
                     pass
         return Asked(await self._ask(tx, task, node, kind, word))
