@@ -14,6 +14,7 @@ from handlers.ports import (
     Show,
     TalkState,
 )
+from handlers.services.projects import FolderRefused, WhyNot
 from storage.errors import AmbiguousId, NotFound, WrongState
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.people import (
@@ -396,6 +397,23 @@ class FakeSystem:
         return a_system_status()
 
 
+class FakeProjects:
+    """`folders` are those that may be worked in, with True for those in git."""
+
+    def __init__(self, folders: dict[str, bool] | None = None) -> None:
+        self.folders = folders or {}
+
+    async def choose(self, path: str) -> str:
+        if not path.startswith("/"):
+            raise FolderRefused(WhyNot.RELATIVE, path)
+        if path not in self.folders:
+            raise FolderRefused(WhyNot.MISSING, path)
+        return path
+
+    async def in_git(self, folder: str) -> bool:
+        return self.folders[folder]
+
+
 class FakeWorld:
     """All services at once: an owner Olga, a member Ann, each with a private chat, a group, and
     a stranger's private chat."""
@@ -414,6 +432,7 @@ class FakeWorld:
         self.approvals = FakeApprovals()
         self.pairings = FakePairings(self.approvals)
         self.post = FakePost()
+        self.projects = FakeProjects()
         self.notebook = FakeNotebook()
 
     @property
@@ -430,5 +449,6 @@ class FakeWorld:
             buttons=self.post,
             cards=self.post,
             courier=self.post,
+            projects=self.projects,
             notebook=self.notebook,
         )

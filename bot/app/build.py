@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from bot.app.costs import CostService
 from bot.app.engine import Engine, build_engine, settings_language
 from bot.app.lifecycle import Service
+from bot.app.projects import ProjectService
 from bot.app.returns import Returns
 from bot.app.services import ButtonService, CardService, SystemService
 from bot.app.store import Store, build_store
@@ -17,6 +18,7 @@ from bot.app.supervisor import Supervised
 from bot.app.web import Overheard, WebHistory, WebSpeaker
 from bot.config.settings import Settings
 from bot.engine.llm.registry import Registry
+from bot.engine.workflow.worktrees import Worktrees
 from bot.transports.alerts import Alerts
 from bot.transports.base import Transport
 from bot.transports.clock import Clock, SystemClock
@@ -205,6 +207,7 @@ def _router(
         cards=CardService(store.outbox, store.chats),
         courier=courier,
         notebook=engine.notebook,
+        projects=ProjectService(settings.home, Worktrees(settings.home).is_repository),
     )
     return Router(
         services,

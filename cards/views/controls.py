@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cards.actions import (
+    LetIn,
     PauseTask,
     ResumeTask,
     RetryTask,
@@ -17,10 +18,13 @@ from cards.words import Words
 from storage.records.tasks import Control, Priority, Task, TaskStatus
 
 
-def live_buttons(task: Task, words: Words) -> list[Button]:
+def live_buttons(task: Task, words: Words, *, let_in: bool = False) -> list[Button]:
+    """`let_in` offers to let it work where another has left work half done."""
     details = details_button(task, words)
     stop = stop_button(task, words)
     match task.status:
+        case TaskStatus.PENDING if let_in:
+            return [let_in_button(task, words), pause_button(task, words), stop, details]
         case TaskStatus.RUNNING if task.control is Control.PAUSE:
             return [resume_button(task, words), stop, details]
         case TaskStatus.PENDING | TaskStatus.RUNNING | TaskStatus.WAITING:
@@ -78,6 +82,15 @@ def resume_button(task: Task, words: Words, label: str = "") -> Button:
         label=label or words("button.resume"),
         action=ResumeTask(task_id=task.id),
         style=ButtonStyle.PRIMARY,
+    )
+
+
+def let_in_button(task: Task, words: Words) -> Button:
+    return Button(
+        label=words("folder.button"),
+        action=LetIn(task_id=task.id),
+        style=ButtonStyle.PRIMARY,
+        confirm=Confirm(title=words("folder.confirm_title"), text=words("folder.confirm_text")),
     )
 
 

@@ -177,6 +177,10 @@ def _facts(
         ("made", formats.moment(task.created_at, zone)),
         ("by", by or words("detail.by_default")),
     ]
+    if task.project_dir:
+        facts.append(("project", f"`{task.project_dir}`"))
+    if task.branch:
+        facts.append(("branch", f"`{task.branch}`"))
     if task.started_at:
         took = (task.ended_at or now) - task.started_at
         facts.append(("elapsed", formats.duration(took, words)))

@@ -23,6 +23,7 @@ from cards.model import (
 from cards.views import controls, marks
 from cards.views.backends import noted, without_note
 from cards.views.files import attached
+from cards.views.projects import folder_story, may_let_in, place
 from cards.words import Words
 from storage.records.tasks import (
     Control,
@@ -63,7 +64,7 @@ def task_card(view: TaskView, words: Words, *, now: datetime) -> Card:
         *([Text(markdown=_explained(task, trouble, words))] if trouble else []),
         *noted((view.plan, trouble), words),
         Note(markdown=_stats(view, words, now)),
-        Buttons(items=tuple(controls.live_buttons(task, words))),
+        Buttons(items=tuple(controls.live_buttons(task, words, let_in=may_let_in(view)))),
     ]
     if not task.status.is_final:
         blocks.append(controls.priority_select(task, words))
@@ -131,9 +132,11 @@ def _situation(view: TaskView, words: Words) -> list[Block]:
     texts: list[str] = []
     match task.status:
         case TaskStatus.PENDING:
-            texts.append(_queue(view, words))
+            texts.append(folder_story(view, words) or _queue(view, words))
         case TaskStatus.RUNNING if task.control is Control.PAUSE:
             texts.append(words("task.pausing"))
+        case TaskStatus.RUNNING if task.let_in:
+            texts.append(folder_story(view, words))
         case TaskStatus.RUNNING if task.phase is Phase.PLANNING and not view.steps:
             texts.append(words("task.planning"))
         case TaskStatus.WAITING | TaskStatus.PAUSED | TaskStatus.CANCELLED:
@@ -228,7 +231,7 @@ def _stats(view: TaskView, words: Words, now: datetime) -> str:
         parts.append(f"⏱️ {formats.duration((task.ended_at or now) - task.started_at, words)}")
     if view.spent.calls:
         parts += [f"💰 {formats.cost(view.spent, words)}", formats.tokens(view.spent, words)]
-    return " · ".join(parts)
+    return " · ".join([*parts, *filter(None, (place(task),))])
 
 
 def _ending_stats(view: TaskView, words: Words, now: datetime) -> str:

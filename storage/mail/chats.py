@@ -242,6 +242,7 @@ def _settings(value: dict[str, Any]) -> ChatSettings:
         model=value.get("model", ""),
         backend=value.get("backend", ""),
         language=Language(language) if language else None,
+        project=value.get("project", ""),
     )
 
 
@@ -250,4 +251,5 @@ def _dump(settings: ChatSettings) -> dict[str, Any]:
         "model": settings.model,
         "backend": settings.backend,
         "language": settings.language.value if settings.language else None,
+        "project": settings.project,
     }

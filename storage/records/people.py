@@ -50,11 +50,13 @@ class Person:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatSettings:
-    """What the chat overrides; empty means the program's own choice."""
+    """What the chat overrides; empty means the program's own choice. `project` is the folder its
+    tasks work in."""
 
     model: str = ""
     backend: str = ""
     language: Language | None = None
+    project: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,7 +61,7 @@ async def commit_all(git: Git, entry: Path, task: Task, sent: tuple[str, ...]) -
 
 async def bring_in(boss: Git, git: Git, entry: Path, task: Task) -> Landed:
     """Move the Boss's checkout forward to the task's branch, or say why that cannot be."""
-    complaint = ""
+    complaint = tip = ""
     for _ in range(_TRIES):
         head, tip = await boss.out("rev-parse", "HEAD"), await git.out("rev-parse", "HEAD")
         if await _holds(boss, head, tip):
@@ -81,7 +81,7 @@ async def bring_in(boss: Git, git: Git, entry: Path, task: Task) -> Landed:
         if in_the_way:
             return _stays(task, "land.in_the_way", commit=tip, files=_names(in_the_way))
         # The Boss may have committed just now: then what is to be put together has changed.
-    return _stays(task, "land.failed", commit=tip, why=complaint)
+    return _stays(task, "land.failed", commit=tip, said=complaint)
 
 
 async def abort_our_merge(git: Git, entry: Path) -> None:

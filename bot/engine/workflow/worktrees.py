@@ -92,7 +92,7 @@ class Worktrees:
                 return await self._land(boss, project, task, sent)
         except GitFailed as error:
             log.warning("task %s is not landed: %s", task.id, error)
-            facts = {"branch": task.branch, "why": str(error)}
+            facts = {"branch": task.branch, "said": str(error)}
             return Landed(merged=False, why="land.failed", facts=facts)
 
     async def drop(self, task: Task, sent: tuple[str, ...]) -> None:
