@@ -119,7 +119,9 @@ class RawCommits:
         self._connection = sqlite3.connect(home / "raw.db", isolation_level=None)
         for pragma in PRAGMAS:
             self._connection.execute(f"PRAGMA {pragma}")
-        self._connection.execute("CREATE TABLE IF NOT EXISTS raw (id INTEGER PRIMARY KEY, row TEXT)")
+        self._connection.execute(
+            "CREATE TABLE IF NOT EXISTS raw (id INTEGER PRIMARY KEY, row TEXT)"
+        )
 
     def times(self, commits: int, size: int = 200) -> list[float]:
         """Milliseconds of each: one row of `size` bytes, committed to disk."""

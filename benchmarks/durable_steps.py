@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import sqlite3
 import tempfile
@@ -59,17 +60,25 @@ async def measure() -> list[str]:
     verdict = "kept" if best.ratio >= _RATIO else "MISSED"
     over = mean(best.wall) - best.raw
     return [
-        f"{_rate(best.wall):.0f} steps/s against {1000 / best.raw:.0f} raw commits/s of"
-        f" {best.size} bytes: ratio {best.ratio:.3f}, median {p50(ratios):.3f}"
-        f" (bar ≥ {_RATIO}: {verdict}); load {os.getloadavg()[0]:.1f}",
-        f"all but the commit takes {over:.1f} ms a step: the ratio is {_RATIO} where a raw commit"
-        f" takes as long",
+        (
+            f"{_rate(best.wall):.0f} steps/s against {1000 / best.raw:.0f} raw commits/s of"
+            f" {best.size} bytes: ratio {best.ratio:.3f}, median {p50(ratios):.3f}"
+            f" (bar ≥ {_RATIO}: {verdict}); load {os.getloadavg()[0]:.1f}"
+        ),
+        (
+            f"all but the commit takes {over:.1f} ms a step: the ratio is {_RATIO} where a raw"
+            " commit takes as long"
+        ),
         held(f"CPU a step at {_NODES} nodes", min(c.cpu for c in chains), "ms", _CPU_BAR),
         held(f"wall p95 at {_NODES} nodes", min(p95(c.wall) for c in chains), "ms", _WALL_BAR),
-        f"statements a step: {best.statements:.1f}; at {_SHORT} nodes: CPU {short.cpu:.1f} ms,"
-        f" wall p95 {p95(short.wall):.1f} ms",
-        f"with every card kept true meanwhile: {_rate(told.wall):.0f} steps/s, CPU {told.cpu:.1f}"
-        f" ms, wall p95 {p95(told.wall):.1f} ms",
+        (
+            f"statements a step: {best.statements:.1f}; at {_SHORT} nodes: CPU {short.cpu:.1f} ms,"
+            f" wall p95 {p95(short.wall):.1f} ms"
+        ),
+        (
+            f"with every card kept true meanwhile: {_rate(told.wall):.0f} steps/s,"
+            f" CPU {told.cpu:.1f} ms, wall p95 {p95(told.wall):.1f} ms"
+        ),
     ]
 
 
@@ -98,7 +107,7 @@ async def _chain(nodes: int, *, cards: bool) -> Chain:
                 await done.wait()
             size = _size(home, nodes)
             raw = mean(commits.times(nodes, size))
-    pairs = list(zip(marks, marks[1:], strict=False))
+    pairs = list(itertools.pairwise(marks))
     return Chain(
         wall=[1000 * (after[0] - before[0]) for before, after in pairs],
         cpu=1000 * (marks[-1][1] - marks[0][1]) / len(pairs),

@@ -53,9 +53,16 @@ async def enqueue_to_start() -> list[str]:
 
 def _idle_lines(took: list[float], raw: list[float]) -> list[str]:
     return [
-        f"p50: {p50(took):.1f} ms, {p50(took) / p50(raw):.0f} × one raw commit"
-        f" ({p50(raw):.2f} ms); {_load()}",
-        held(f"p95 ({p95(took) / p95(raw):.0f} × the raw p95 of {p95(raw):.2f} ms)", p95(took), "ms", _BAR),
+        (
+            f"p50: {p50(took):.1f} ms, {p50(took) / p50(raw):.0f} × one raw commit"
+            f" ({p50(raw):.2f} ms); {_load()}"
+        ),
+        held(
+            f"p95 ({p95(took) / p95(raw):.0f} × the raw p95 of {p95(raw):.2f} ms)",
+            p95(took),
+            "ms",
+            _BAR,
+        ),
     ]
 
 
@@ -100,7 +107,7 @@ async def urgent_start() -> list[str]:
     resumed = 0
     with tempfile.TemporaryDirectory() as folder:
         stage = Stage()
-        worker = Worker(titles=lambda task: _titles(task), begun=stage.begun)
+        worker = Worker(titles=_titles, begun=stage.begun)
         async with core(Path(folder), worker, slots=_SLOTS) as world:
             for n in range(_WARM_UP // 2 + _URGENT_ROUNDS):
                 stage.order.clear()
@@ -112,8 +119,10 @@ async def urgent_start() -> list[str]:
     return [
         f"p50: {p50(took):.1f} ms; {_load()}",
         held("p95", p95(took), "ms", _BAR),
-        f"the paused one went on before all that waited: {resumed} of {_URGENT_ROUNDS}"
-        f" (bar {_URGENT_ROUNDS}: {'kept' if resumed == _URGENT_ROUNDS else 'MISSED'})",
+        (
+            f"the paused one went on before all that waited: {resumed} of {_URGENT_ROUNDS}"
+            f" (bar {_URGENT_ROUNDS}: {'kept' if resumed == _URGENT_ROUNDS else 'MISSED'})"
+        ),
     ]
 
 

@@ -122,20 +122,13 @@ def error_event(one: Failure) -> str:
     return f"event: error\ndata: {json.dumps(failure(one))}\n\n"
 
 
-def cacheable(body: Mapping[str, Any]) -> tuple[list[str], str]:
-    """The prefixes marked for the cache, shortest first, and the whole prompt."""
-    prefix, marked = "", []
-    blocks = [*(body.get("tools") or []), *_blocks(body.get("system") or "")]
-    for one in body["messages"]:
-        blocks += _blocks(one["content"])
-    for block in blocks:
-        bare = {key: value for key, value in block.items() if key != "cache_control"}
-        prefix += json.dumps(bare, sort_keys=True)
-        if block.get("cache_control"):
-            marked.append(prefix)
-    if body.get("cache_control"):
-        marked.append(prefix)
-    return marked, prefix
+def prompt_blocks(body: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """All of a prompt in the order in which it is cached, each block with its place."""
+    return [
+        *(("tools", tool) for tool in body.get("tools") or ()),
+        *(("system", block) for block in _blocks(body.get("system") or "")),
+        *((one["role"], block) for one in body["messages"] for block in _blocks(one["content"])),
+    ]
 
 
 def _check_max_tokens(value: object, model: str) -> None:
@@ -228,7 +221,8 @@ def _unanswered(at: int, ids: list[str]) -> Refused:
 
 
 def _check_cache(body: Mapping[str, Any]) -> None:
-    found = len(cacheable(body)[0])
+    marks = [block.get("cache_control") for _, block in prompt_blocks(body)]
+    found = sum(map(bool, [*marks, body.get("cache_control")]))
     if found > 4:
         raise Refused(
             400, f"A maximum of 4 blocks with cache_control may be provided. Found {found}."

@@ -16,7 +16,8 @@ from types import ModuleType, TracebackType
 from typing import Any, Self
 
 from tests.emulators.models import anthropic_api, openai_api
-from tests.emulators.models.script import Asked, Failure, Refused, Reply, tokens
+from tests.emulators.models.cache import PromptCache
+from tests.emulators.models.script import Asked, Failure, Refused, Reply
 from tests.emulators.models.wire import Answer, Dropped, HttpRequest, Server
 from tests.emulators.models.worker import work
 
@@ -38,10 +39,9 @@ class Models:
         self.requests: list[Asked] = []
         self.refused: list[Refused] = []
         self.disconnects: list[str] = []
-        self.cache_floor = cache_floor
         self._queue: deque[Reply] = deque()
         self._replier: Replier = work
-        self._cached: set[str] = set()
+        self._cache = PromptCache(cache_floor)
         self._changed = asyncio.Condition()
         self._notices: set[asyncio.Task[None]] = set()
         self._server = Server(self._handle, self._left)
@@ -143,24 +143,7 @@ class Models:
             await answer.json(200, whole(asked, reply, number, self._usage(asked, reply)))
 
     def _usage(self, asked: Asked, reply: Reply) -> Mapping[str, int]:
-        """Input tokens, as both providers' caches would have counted them."""
-        if asked.api == "openai":
-            whole = json.dumps([asked.body.get("tools"), asked.body["messages"]])
-            marked = [json.dumps([asked.body.get("tools"), asked.body["messages"][:1]])]
-        else:
-            marked, whole = anthropic_api.cacheable(asked.body)
-        marked = [asked.model + one for one in marked if tokens(one) >= self.cache_floor]
-        read = max((tokens(one) for one in marked if one in self._cached), default=0)
-        written = max((tokens(one) for one in marked), default=read) - read
-        self._cached.update(marked)
-        if asked.api == "openai":
-            written = 0
-        usage = {
-            "input_tokens": max(0, tokens(whole) - read - written),
-            "cache_creation_input_tokens": written,
-            "cache_read_input_tokens": read,
-        }
-        return {**usage, **(reply.usage or {})}
+        return {**self._cache.usage(asked), **(reply.usage or {})}
 
     def _left(self, request: HttpRequest) -> None:
         self.disconnects.append(request.path)
