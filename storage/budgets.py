@@ -39,6 +39,16 @@ async def granted(view: Transaction, scope: Scope, subject: str, day: str) -> Ca
     return Cap(micros=int(row.micros), tokens=int(row.tokens))
 
 
+async def largest_grant(view: Transaction, scope: Scope, subject: str, day: str) -> Cap:
+    """The most that was allowed at once."""
+    most = select(
+        func.coalesce(func.max(_G.micros), 0).label("micros"),
+        func.coalesce(func.max(_G.tokens), 0).label("tokens"),
+    ).where(_G.scope == scope.value, _G.subject == subject, _G.day == day)
+    row = (await view.execute(most)).one()
+    return Cap(micros=int(row.micros), tokens=int(row.tokens))
+
+
 async def add_grant(tx: Transaction, grant: Grant, *, now: datetime) -> None:
     """Once for each approval, however often it is told."""
     values = {

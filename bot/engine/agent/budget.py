@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from bot.engine.agent.prices import Prices
 from bot.engine.llm.base import BudgetReached, CapHit, Usage
 from storage.approvals import NewApproval, add_approval
-from storage.budgets import BudgetRepo, add_grant, amend, asked_for, granted
+from storage.budgets import BudgetRepo, add_grant, amend, asked_for, granted, largest_grant
 from storage.db import Transaction
 from storage.ids import Ids
 from storage.records.approvals import Approval, ApprovalKind
@@ -286,11 +286,14 @@ async def grant(tx: Transaction, approval: Approval) -> None:
 
 async def _more(tx: Transaction, hit: CapHit) -> Cap:
     """The cap's own amount again: what it allows without what was granted already."""
-    before = await granted(tx, Scope(hit.scope), hit.subject, hit.day)
-    return Cap(
-        micros=max(0, hit.cap_micros - before.micros) if hit.cap_micros else 0,
-        tokens=max(0, hit.cap_tokens - before.tokens) if hit.cap_tokens else 0,
+    whose = (Scope(hit.scope), hit.subject, hit.day)
+    before = await granted(tx, *whose)
+    own = Cap(
+        micros=max(0, hit.cap_micros - before.micros),
+        tokens=max(0, hit.cap_tokens - before.tokens),
     )
+    # Nothing left of it: somebody has extended the cap since it was hit.
+    return own or await largest_grant(tx, *whose)
 
 
 def _facts(hit: CapHit, more: Cap) -> dict[str, Any]:

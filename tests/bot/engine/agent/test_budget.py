@@ -1,0 +1,436 @@
+"""The caps hold, whatever is called in whatever order; more is asked for once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from decimal import Decimal
+from itertools import count
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bot.engine.agent.budget import (
+    LEAST,
+    Budget,
+    Caps,
+    Purse,
+    ask_for_more,
+    grant,
+    in_micros,
+)
+from bot.engine.agent.prices import Price, Prices
+from bot.engine.llm.base import BudgetReached, CapHit, Usage
+from storage.approvals import Approvals
+from storage.budgets import BudgetRepo, asked_for, granted
+from storage.db import Database
+from storage.errors import WrongState
+from storage.ids import Ids
+from storage.records.approvals import Approval, ApprovalKind
+from storage.records.money import Cap, Scope
+from storage.records.people import ChatId, PersonId
+from storage.records.tasks import TaskId
+from storage.usage import Bill, UsageRepo
+from tests.engine_world import BOSS, CHAT, GROUP, MATE, START, Clock, make_store
+
+SHANGHAI = ZoneInfo("Asia/Shanghai")
+PLAIN = Price(
+    input=Decimal(3), output=Decimal(15), cache_read=Decimal("0.3"), cache_write=Decimal("3.75")
+)
+MODELS = {
+    "plain": PLAIN,
+    "dear": Price(
+        input=Decimal(30), output=Decimal(150), cache_read=Decimal(3), cache_write=Decimal(60)
+    ),
+    "free": Price(
+        input=Decimal(0), output=Decimal(0), cache_read=Decimal(0), cache_write=Decimal(0)
+    ),
+}
+NOTHING = Usage(cost=None)
+
+
+@dataclass
+class Bank:
+    """A budget on a real store. Runs are charged to a person and a chat."""
+
+    db: Database
+    clock: Clock
+    caps: dict[Scope, Cap] = field(default_factory=dict)
+    names: Any = field(default_factory=count)
+
+    def __post_init__(self) -> None:
+        self.usage = UsageRepo(self.db)
+        self.budget = self.opened()
+
+    def opened(self, **own: Price) -> Budget:
+        return Budget(
+            caps=Caps(zone=SHANGHAI, of=self.caps),
+            prices=Prices(own=own or MODELS),
+            usage=self.usage,
+            grants=BudgetRepo(self.db),
+            now=self.clock,
+        )
+
+    def purse(self, person: str = BOSS.id, chat: str = CHAT.id, most: int = 16_000) -> Purse:
+        return self.budget.purse({Scope.PERSON: person, Scope.CHAT: chat}, "openai", most)
+
+    def bill(self, purse: Purse, used: Usage, model: str) -> Bill:
+        return Bill(
+            at=self.clock(),
+            purpose="step",
+            backend="openai",
+            model=model,
+            person_id=PersonId(purse.subjects[Scope.PERSON]),
+            chat_id=ChatId(purse.subjects[Scope.CHAT]),
+            task_id=None,
+            requests=used.requests,
+            input_tokens=used.input_tokens,
+            output_tokens=used.output_tokens,
+            cache_read_tokens=used.cache_read_tokens,
+            cache_write_tokens=used.cache_write_tokens,
+            cost_micros=in_micros(purse.cost(used, model)),
+        )
+
+    async def book(self, purse: Purse, used: Usage, model: str) -> None:
+        """As a desk does: the run ends, and the store is told a moment later."""
+        bill = self.bill(purse, used, model)
+        purse.end(used, bill.at)
+        async with self.db.write() as tx:
+            purse.booked = await self.usage.add(tx, bill)
+
+    async def ask(self, hit: CapHit, task: TaskId | None = None) -> Approval:
+        now = self.clock()
+        async with self.db.write() as tx:
+            return await ask_for_more(
+                tx,
+                hit,
+                task=task,
+                chat_id=CHAT.id,
+                title="Write a book",
+                ids=Ids(),
+                now=now,
+                expires_at=now + timedelta(days=7),
+            )
+
+    async def extend(self, hit: CapHit) -> None:
+        approval = await self.ask(hit)
+        approvals = Approvals(self.db, now=self.clock, consequences={ApprovalKind.BUDGET: grant})
+        # Runs that were stopped together ask together, and one answer is enough.
+        with suppress(WrongState):
+            await approvals.decide(approval, approve=True, by=BOSS, source=f"p{next(self.names)}")
+
+    async def allowed(self, limit: Scope, subject: str, day: str) -> Cap:
+        async with self.db.read() as view:
+            more = await granted(view, limit, subject, day)
+        cap = self.caps[limit]
+        return Cap(micros=cap.micros + more.micros, tokens=cap.tokens + more.tokens)
+
+
+@asynccontextmanager
+async def bank(folder: Path, **caps: Cap) -> AsyncGenerator[Bank, None]:
+    async with AsyncExitStack() as stack:
+        db = await make_store(folder / "shiftboss.db", stack)
+        yield Bank(db=db, clock=Clock(), caps={Scope(name): cap for name, cap in caps.items()})
+
+
+@dataclass
+class Running:
+    """A run under way, and what it has really used."""
+
+    purse: Purse
+    model: str
+    used: Usage = NOTHING
+
+
+_call = st.tuples(
+    st.just("call"),
+    st.integers(0, 3),
+    st.integers(0, 60_000),
+    st.floats(0, 1),
+    st.floats(0, 1),
+    st.floats(0, 1),
+)
+_moves = st.lists(
+    st.one_of(
+        _call,
+        _call,
+        _call,
+        st.tuples(st.just("ends"), st.integers(0, 3)),
+        st.tuples(st.just("breaks"), st.integers(0, 3)),
+        st.tuples(st.just("together"), st.integers(1, 40_000), st.floats(0, 1)),
+    ),
+    max_size=25,
+)
+_caps = st.fixed_dictionaries(
+    {
+        scope: st.builds(
+            Cap,
+            micros=st.one_of(st.just(0), st.integers(1_000, 3_000_000)),
+            tokens=st.one_of(st.just(0), st.integers(500, 300_000)),
+        )
+        for scope in (Scope.PERSON, Scope.CHAT, Scope.DAY)
+    }
+)
+_WHO = ((BOSS.id, CHAT.id), (MATE.id, GROUP.id), (BOSS.id, GROUP.id), (MATE.id, CHAT.id))
+
+
+class Story:
+    """One day at the bank: every run that was ever begun, and the truth about it."""
+
+    def __init__(self, bank: Bank, models: tuple[str, ...]) -> None:
+        self.bank = bank
+        self.all: list[Running] = []
+        self.here = [self.begun(n, models[n]) for n in range(len(_WHO))]
+
+    def begun(self, which: int, model: str) -> Running:
+        run = Running(purse=self.bank.purse(*_WHO[which]), model=model)
+        self.all.append(run)
+        return run
+
+    async def call(
+        self, run: Running, reads: int, truth: float, cached: float, written: float
+    ) -> None:
+        """The call reads no more than was feared, and writes no more than it may."""
+        try:
+            most = await run.purse(run.model, reads, run.used)
+        except BudgetReached as reached:
+            if truth > 0.8:
+                await self.bank.extend(reached.hit)
+            return
+        assert most >= LEAST
+        read = int(reads * truth)
+        from_cache = int(read * cached)
+        run.used = Usage(
+            requests=run.used.requests + 1,
+            input_tokens=run.used.input_tokens + read,
+            output_tokens=run.used.output_tokens + (most if written > 0.5 else int(most * written)),
+            cache_read_tokens=run.used.cache_read_tokens + from_cache,
+            cache_write_tokens=run.used.cache_write_tokens + read - from_cache,
+        )
+
+    async def move(self, move: tuple[Any, ...]) -> None:
+        match move:
+            case ("call", which, reads, *truth):
+                await self.call(self.here[which], reads, *truth)
+            case ("together", reads, truth):
+                await asyncio.gather(*(self.call(each, reads, truth, 0, 1) for each in self.here))
+            case ("ends", which):
+                run = self.here[which]
+                await self.bank.book(run.purse, run.used, run.model)
+                self.here[which] = self.begun(which, run.model)
+            case ("breaks", which):
+                run = self.here[which]
+                await self.bank.book(run.purse, run.used, run.model)
+                run.purse.close()
+                self.here[which] = self.begun(which, run.model)
+
+    def spent(self, scope: Scope, subject: str) -> Cap:
+        mine = [each for each in self.all if each.purse.subjects.get(scope) == subject]
+        costs = [each.purse.cost(each.used, each.model) or Decimal(0) for each in mine]
+        return Cap(
+            micros=sum(in_micros(cost) or 0 for cost in costs),
+            tokens=sum(each.used.input_tokens + each.used.output_tokens for each in mine),
+        )
+
+
+async def test_no_sequence_of_calls_ever_passes_a_cap(tmp_path: Path) -> None:
+    """On one store, a day for each example: yesterday's money does not count today."""
+    async with bank(tmp_path) as one:
+        loop = asyncio.get_running_loop()
+
+        async def play(
+            caps: Mapping[Scope, Cap], models: tuple[str, ...], moves: list[tuple[Any, ...]]
+        ) -> None:
+            one.clock.pass_by(days=3)
+            one.caps = {**caps}
+            one.budget = one.opened()
+            story = Story(one, models)
+            for move in moves:
+                await story.move(move)
+                for limit in one.budget._caps.on(  # the same day for all of them
+                    {Scope.DAY: "", Scope.PERSON: BOSS.id, Scope.CHAT: GROUP.id}, one.clock()
+                ):
+                    allowed = await one.allowed(limit.scope, limit.subject, limit.day)
+                    spent = story.spent(limit.scope, limit.subject)
+                    assert not limit.cap.micros or spent.micros <= allowed.micros
+                    assert not limit.cap.tokens or spent.tokens <= allowed.tokens
+
+        @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+        @given(_caps, st.tuples(*[st.sampled_from(sorted(MODELS))] * len(_WHO)), _moves)
+        def examples(
+            caps: Mapping[Scope, Cap], models: tuple[str, ...], moves: list[tuple[Any, ...]]
+        ) -> None:
+            asyncio.run_coroutine_threadsafe(play(caps, models, moves), loop).result()
+
+        await asyncio.to_thread(examples)
+
+
+async def test_a_call_may_write_no_more_than_fits_under_the_cap(tmp_path: Path) -> None:
+    async with bank(tmp_path, day=Cap(micros=100_000)) as one:
+        most = await one.purse()("plain", 10_000, NOTHING)
+
+    # All of what is read may have to be written to the cache, at 3.75 dollars a million.
+    assert most == (100_000 - 37_500) // 15
+
+
+async def test_a_call_that_could_pass_the_cap_is_not_made(tmp_path: Path) -> None:
+    async with bank(tmp_path, day=Cap(micros=50_000)) as one:
+        with pytest.raises(BudgetReached) as reached:
+            await one.purse()("plain", 10_000, NOTHING)
+
+    hit = reached.value.hit
+    assert (hit.scope, hit.subject, hit.day) == ("day", "", "2026-01-05")
+    assert (hit.cap_micros, hit.cap_tokens, hit.spent_micros) == (50_000, 0, 0)
+    assert hit.until is not None
+    assert hit.until.astimezone(SHANGHAI).isoformat() == "2026-01-06T00:00:00+08:00"
+
+
+async def test_an_answer_too_short_to_be_of_use_is_not_paid_for(tmp_path: Path) -> None:
+    async with bank(tmp_path, day=Cap(tokens=10_000 + LEAST)) as one:
+        assert await one.purse()("plain", 10_000, NOTHING) == LEAST
+        one.budget = one.opened()
+        with pytest.raises(BudgetReached):
+            await one.purse()("plain", 10_001, NOTHING)
+
+
+async def test_a_short_answer_is_enough_where_no_more_is_wanted(tmp_path: Path) -> None:
+    async with bank(tmp_path, day=Cap(tokens=1_100)) as one:
+        assert await one.purse(most=100)("plain", 1_000, NOTHING) == 100
+
+
+async def test_what_others_may_still_use_is_not_given_away_twice(tmp_path: Path) -> None:
+    async with bank(tmp_path, day=Cap(tokens=20_000)) as one:
+        first = await one.purse()("plain", 2_000, NOTHING)
+        second = await one.purse(MATE.id, GROUP.id)("plain", 900, NOTHING)
+
+    assert (first, second) == (16_000, 20_000 - 18_000 - 900)
+
+
+async def test_a_model_without_a_price_is_seen_by_caps_on_tokens_only(tmp_path: Path) -> None:
+    async with bank(tmp_path, day=Cap(micros=1)) as one:
+        assert await one.purse()("local-model", 5_000, NOTHING) == 16_000
+    async with bank(tmp_path, day=Cap(micros=1, tokens=8_000)) as one:
+        assert await one.purse()("local-model", 5_000, NOTHING) == 3_000
+
+
+async def test_without_caps_all_is_allowed(tmp_path: Path) -> None:
+    async with bank(tmp_path) as one:
+        assert await one.purse()("dear", 900_000, NOTHING) == 16_000
+
+
+async def test_a_day_ends_where_the_boss_lives(tmp_path: Path) -> None:
+    """09:00 UTC is 17:00 in Shanghai: seven hours later a new day has begun."""
+    async with bank(tmp_path, person=Cap(tokens=5_000)) as one:
+        purse = one.purse()
+        used = Usage(requests=1, input_tokens=4_500, output_tokens=400)
+        await one.book(purse, used, "plain")
+        with pytest.raises(BudgetReached):
+            await one.purse()("plain", 100, NOTHING)
+        assert await one.purse(MATE.id)("plain", 100, NOTHING) == 4_900
+        one.clock.pass_by(hours=7)
+        assert await one.purse()("plain", 100, NOTHING) == 4_900
+
+
+async def test_a_run_whose_bill_was_rolled_back_still_counts(tmp_path: Path) -> None:
+    async with bank(tmp_path, day=Cap(tokens=10_000)) as one:
+        purse = one.purse()
+        used = Usage(requests=1, input_tokens=9_000, output_tokens=500)
+        bill = one.bill(purse, used, "plain")
+        purse.end(used, bill.at)
+        with suppress(RuntimeError):
+            async with one.db.write() as tx:
+                purse.booked = await one.usage.add(tx, bill)
+                raise RuntimeError("the disk is full")
+        other = one.purse()
+        await one.book(other, Usage(requests=1, input_tokens=1), "plain")
+
+        with pytest.raises(BudgetReached) as reached:
+            await one.purse()("plain", 100, NOTHING)
+
+    assert reached.value.hit.spent_tokens == 9_501
+
+
+async def test_whoever_is_stopped_by_the_same_cap_joins_one_request(tmp_path: Path) -> None:
+    hit = _hit(cap_micros=5_000_000, spent_micros=4_900_000)
+    async with bank(tmp_path) as one:
+        first = await one.ask(hit)
+        again = await one.ask(hit, TaskId("k3m9qa"))
+        third = await one.ask(hit, TaskId("k3m9qa"))
+        async with one.db.read() as view:
+            stored = await asked_for(view, "day::2026-01-05", now=one.clock())
+        tomorrow = await one.ask(replace(hit, day="2026-01-06"))
+
+    assert first.id == again.id == third.id != tomorrow.id
+    assert stored is not None
+    assert stored.payload["tasks"] == ["k3m9qa"]
+    assert (stored.kind, stored.approvers, stored.command_hash != "") == (
+        ApprovalKind.BUDGET,
+        (),
+        True,
+    )
+
+
+async def test_a_grant_is_as_much_again_as_the_cap_itself_each_time(tmp_path: Path) -> None:
+    async with bank(tmp_path, day=Cap(tokens=5_000)) as one:
+        await one.book(one.purse(), Usage(requests=1, input_tokens=4_900), "plain")
+        for allowed in (10_000, 15_000):
+            with pytest.raises(BudgetReached) as reached:
+                await one.purse()("plain", allowed - 5_000, NOTHING)
+            await one.extend(reached.value.hit)
+            cap = await one.allowed(Scope.DAY, "", "2026-01-05")
+            assert (cap.tokens, cap.micros) == (allowed, 0)
+
+
+async def test_who_was_stopped_before_a_grant_and_asks_after_it_asks_for_as_much(
+    tmp_path: Path,
+) -> None:
+    hit = _hit(cap_micros=1_000_000, spent_micros=1_000_000)
+    async with bank(tmp_path, day=Cap(micros=1_000_000)) as one:
+        await one.extend(hit)
+        late = await one.ask(hit)
+
+    assert late.payload["more_micros"] == 1_000_000
+
+
+async def test_granting_the_same_request_again_changes_nothing(tmp_path: Path) -> None:
+    async with bank(tmp_path, day=Cap(micros=1_000_000)) as one:
+        approval = await one.ask(_hit(cap_micros=1_000_000, spent_micros=1_000_000))
+        for _ in range(2):
+            async with one.db.write() as tx:
+                await grant(tx, approval)
+
+        assert (await one.allowed(Scope.DAY, "", "2026-01-05")).micros == 2_000_000
+
+
+async def test_a_request_about_a_day_ends_soon_after_it(tmp_path: Path) -> None:
+    until = START + timedelta(hours=7)
+    async with bank(tmp_path) as one:
+        approval = await one.ask(replace(_hit(cap_micros=1, spent_micros=1), until=until))
+
+    assert until < approval.expires_at < until + timedelta(minutes=10)
+
+
+def test_many_small_sums_never_come_to_less_than_they_were() -> None:
+    assert in_micros(Decimal("0.0000001")) == 1
+    assert in_micros(Decimal(0)) == 0
+    assert in_micros(None) is None
+
+
+def _hit(*, cap_micros: int, spent_micros: int) -> CapHit:
+    return CapHit(
+        scope="day",
+        subject="",
+        day="2026-01-05",
+        cap_micros=cap_micros,
+        cap_tokens=0,
+        spent_micros=spent_micros,
+        spent_tokens=0,
+        until=None,
+    )
