@@ -25,6 +25,7 @@ from storage.records.tasks import Task
 log = logging.getLogger(__name__)
 
 _READY = "shiftboss-ready"
+_LOCKS = ("index.lock", "HEAD.lock")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +71,7 @@ class Worktrees:
         in the project now. GitFailed if that cannot be."""
         project = await _project(Path(task.project_dir))
         async with self._alone(project) as boss:
-            tree = await self._tree(project, task)
+            tree = await self._open(project, task)
             if tree.ready:
                 await asyncio.to_thread(_point_to, tree)
                 await abort_our_merge(_within(tree, boss), _entry(tree))
@@ -101,7 +102,7 @@ class Worktrees:
         try:
             project = await _project(Path(task.project_dir))
             async with self._alone(project) as boss:
-                tree = await self._tree(project, task)
+                tree = await self._open(project, task)
                 if tree.ready:
                     git = _within(tree, boss)
                     not_kept = await commit_all(git, _entry(tree), task, _inside(project, sent))
@@ -116,7 +117,7 @@ class Worktrees:
     async def _land(
         self, boss: Git, project: _Project, task: Task, sent: tuple[str, ...]
     ) -> Landed:
-        tree = await self._tree(project, task)
+        tree = await self._open(project, task)
         there = await boss.run("rev-parse", "--verify", "--quiet", f"refs/heads/{task.branch}")
         if not there.good:
             # Nothing was ever begun, or the Boss has brought it in and put the branch away.
@@ -139,6 +140,11 @@ class Worktrees:
         """Git in the Boss's checkout, nobody else of us being at work in that repository."""
         async with alone(self._work / ".locks", project.common) as guard:
             yield Git(project.top, guard=guard)
+
+    async def _open(self, project: _Project, task: Task) -> _Tree:
+        tree = await self._tree(project, task)
+        await asyncio.to_thread(_unlock, project, tree, task.branch)
+        return tree
 
     async def _tree(self, project: _Project, task: Task) -> _Tree:
         return await asyncio.to_thread(_found, project, self._work.resolve() / task.id)
@@ -192,6 +198,15 @@ def _found(project: _Project, folder: Path) -> _Tree:
         if named.parent.resolve() == folder:
             return _Tree(folder=folder, entry=pointer.parent)
     return _Tree(folder=folder, entry=None)
+
+
+def _unlock(project: _Project, tree: _Tree, branch: str) -> None:
+    """Take away the locks of a git that was killed in this tree or on its branch: no git of ours
+    is alive, as we are alone, and nobody else works there. The Boss's own locks stay."""
+    of_branch = project.common / "refs" / "heads" / f"{branch}.lock"
+    of_tree = [tree.entry / name for name in _LOCKS] if tree.entry else []
+    for lock in (of_branch, *of_tree):
+        lock.unlink(missing_ok=True)
 
 
 def _within(tree: _Tree, boss: Git) -> Git:
