@@ -12,7 +12,13 @@ from bot.app.engine import Engine, build_engine, settings_language
 from bot.app.lifecycle import Service
 from bot.app.projects import ProjectService
 from bot.app.returns import Returns
-from bot.app.services import ButtonService, CardService, SystemService
+from bot.app.services import (
+    ApprovalService,
+    ButtonService,
+    CardService,
+    SystemService,
+    copies_of,
+)
 from bot.app.store import Store, build_store
 from bot.app.supervisor import Supervised
 from bot.app.web import Overheard, WebHistory, WebSpeaker
@@ -90,6 +96,7 @@ async def build(settings: Settings, db: Database) -> Parts:
             core.delivery,
             engine.reporter,
             engine.dispatcher,
+            engine.timekeeper,
             intake,
             *map(Supervised, transports.values()),
         ),
@@ -98,7 +105,7 @@ async def build(settings: Settings, db: Database) -> Parts:
 
 async def build_core(settings: Settings, db: Database) -> Core:
     clock = SystemClock()
-    store = build_store(db, clock)
+    store = build_store(db, clock, settings_language(settings))
     await store.people.ensure_owners(settings.owner_ids, now=clock.now())
 
     alerts = Alerts(_channels(settings))
@@ -168,11 +175,22 @@ def _courier(store: Store, delivery: Delivery, clock: Clock) -> OutboxCourier:
 
 
 def _returns(settings: Settings, store: Store, courier: OutboxCourier) -> Returns:
+    language = settings_language(settings)
+    copies = copies_of(
+        settings,
+        language,
+        people=store.people,
+        chats=store.chats,
+        outbox=store.outbox,
+        courier=courier,
+    )
     return Returns(
         chats=store.chats,
         people=store.people,
         courier=courier,
-        language=settings_language(settings),
+        language=language,
+        approvals=store.approvals,
+        copies=copies,
     )
 
 
@@ -191,7 +209,7 @@ def _router(
         models=engine.models,
         people=store.people,
         pairings=store.pairings,
-        approvals=store.approvals,
+        approvals=ApprovalService(store.approvals, engine.dispatcher.wake),
         costs=CostService(store.usage, BudgetRepo(store.db), engine.caps, clock.now),
         system=SystemService(
             tasks=store.work.tasks,

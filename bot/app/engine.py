@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from socket import gethostname
 
-from bot.app.services import LanguageOfTask
+from bot.app.services import LanguageOfTask, copies_of
 from bot.app.store import Store
 from bot.config.settings import Settings
 from bot.engine.agent.budget import Budget, Caps, ask_for_more
@@ -27,7 +27,9 @@ from bot.engine.dispatch.method.clippings import Clippings
 from bot.engine.dispatch.method.ledger import Tools
 from bot.engine.dispatch.method.notebook import Notebook
 from bot.engine.dispatch.reporter import Reporter
+from bot.engine.dispatch.requests import Requests
 from bot.engine.dispatch.rights import Rights
+from bot.engine.dispatch.timekeeper import Timekeeper
 from bot.engine.llm.base import CapHit, Tool
 from bot.engine.llm.registry import Registry, registry
 from bot.engine.workflow.artifacts import Artifacts
@@ -56,6 +58,7 @@ class Engine:
     notebook: Notebook
     dispatcher: LocalDispatcher
     reporter: Reporter
+    timekeeper: Timekeeper
     caps: Caps
 
 
@@ -73,6 +76,23 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
     )
     language_of = LanguageOfTask(store.people, guessed, settings_language(settings))
     views = TaskViews(store.work, store.usage)
+    news = asyncio.Event()
+    requests = Requests(
+        db=store.db,
+        approvals=store.approvals,
+        tasks=store.work.tasks,
+        copies=copies_of(
+            settings,
+            settings_language(settings),
+            people=store.people,
+            chats=store.chats,
+            outbox=store.outbox,
+            courier=courier,
+        ),
+        language_of=language_of,
+        now=clock.now,
+        on_asked=news.set,
+    )
     reporter = Reporter(
         journal=store.work.journal,
         views=views,
@@ -81,6 +101,7 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         home=settings.home,
         zone=settings.zone,
         now=clock.now,
+        asking=requests,
     )
     kit = Kit(
         store=store.work,
@@ -136,6 +157,13 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         notebook=notebook,
         dispatcher=dispatcher,
         reporter=reporter,
+        timekeeper=Timekeeper(
+            approvals=store.approvals,
+            requests=requests,
+            now=clock.now,
+            news=news,
+            on_change=dispatcher.wake,
+        ),
         caps=caps,
     )
 

@@ -10,14 +10,18 @@ from pathlib import Path
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
+from bot.config.settings import Settings
 from cards.card_json import BadCard, load_card
+from cards.courier import Courier
 from cards.model import Card, Form
+from handlers.copies import Copies
 from handlers.ports import Refusal
 from storage.approvals import Approvals
 from storage.mail.actions import Actions, Claim
 from storage.mail.chats import Chats
 from storage.mail.outbox import Outbox
 from storage.people import People
+from storage.records.approvals import Approval
 from storage.records.messages import ActionRow, InboxId
 from storage.records.people import ChatId, Language, Person, PersonId, Role
 from storage.records.status import ChannelHealth, ModelChoice, SystemStatus
@@ -37,6 +41,30 @@ _REFUSALS: Mapping[Claim, Refusal | None] = {
     Claim.RETIRED: Refusal.RETIRED,
     Claim.USED: Refusal.USED,
 }
+
+
+class ApprovalService:
+    """Satisfies `handlers.ports.Approvals`. `on_decided` is called after the commit: tasks may
+    have been queued by it."""
+
+    def __init__(self, approvals: Approvals, on_decided: Callable[[], None]) -> None:
+        self._approvals = approvals
+        self._on_decided = on_decided
+
+    async def waiting(self, *, by: Person, chat: ChatId | None) -> Sequence[Approval]:
+        return await self._approvals.waiting(by=by, chat=chat)
+
+    async def find(self, prefix: str) -> Approval:
+        return await self._approvals.find(prefix)
+
+    async def decide(
+        self, approval: Approval, *, approve: bool, by: Person, source: str, reason: str = ""
+    ) -> Approval:
+        decided = await self._approvals.decide(
+            approval, approve=approve, by=by, source=source, reason=reason
+        )
+        self._on_decided()
+        return decided
 
 
 class ButtonService:
@@ -148,6 +176,24 @@ class LanguageOfTask:
             return chat.settings.language
         person = await self._people.get(task.created_by)
         return person.language or self._guess(task.instruction) or Language.ENGLISH
+
+
+def copies_of(
+    settings: Settings,
+    language: Language | None,
+    *,
+    people: People,
+    chats: Chats,
+    outbox: Outbox,
+    courier: Courier,
+) -> Copies:
+    return Copies(
+        people=people,
+        cards=CardService(outbox, chats),
+        courier=courier,
+        zone=settings.zone,
+        language=language,
+    )
 
 
 def _loaded(card: Mapping[str, object]) -> Card | None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bot.app.services import LanguageOfTask
+from bot.engine.agent.budget import grant
+from bot.engine.dispatch.decisions import Decisions
 from bot.engine.workflow.store import WorkStore
 from bot.transports.clock import Clock
-from storage.approvals import Approvals
+from handlers.language import guessed
+from storage.approvals import Approvals, Consequence
 from storage.db import Database
 from storage.ids import Ids
 from storage.mail.actions import Actions
@@ -17,6 +22,7 @@ from storage.marks import Marks
 from storage.pairings import Pairings
 from storage.people import People
 from storage.records.approvals import ApprovalKind
+from storage.records.people import Language, PersonId
 from storage.sessions import SessionRepo
 from storage.usage import UsageRepo
 from storage.work.graphs import GraphRepo
@@ -43,12 +49,22 @@ class Store:
     work: WorkStore
 
 
-def build_store(db: Database, clock: Clock) -> Store:
+def build_store(db: Database, clock: Clock, language: Language | None = None) -> Store:
+    """`language` is the one all cards are written in, None for that of whoever reads them."""
     ids = Ids()
     chats = Chats(db, ids)
     people = People(db, ids, chats)
     marks = Marks(db)
     pairings = Pairings(db, ids, people=people, chats=chats, marks=marks, now=clock.now)
+    work = WorkStore(
+        db=db,
+        tasks=TaskRepo(db),
+        queue=TaskQueue(db),
+        graphs=GraphRepo(db),
+        journal=Journal(db),
+        logs=LogRepo(db),
+    )
+    language_of = LanguageOfTask(people, guessed, language)
     return Store(
         db=db,
         ids=ids,
@@ -57,19 +73,29 @@ def build_store(db: Database, clock: Clock) -> Store:
         marks=marks,
         pairings=pairings,
         approvals=Approvals(
-            db, now=clock.now, consequences={ApprovalKind.PAIRING: pairings.settle}
+            db,
+            now=clock.now,
+            consequences={
+                ApprovalKind.PAIRING: pairings.settle,
+                **_for_tasks(work, people, language_of, clock),
+            },
         ),
         inbox=Inbox(db),
         outbox=Outbox(db),
         actions=Actions(db, ids),
         usage=UsageRepo(db),
         sessions=SessionRepo(db),
-        work=WorkStore(
-            db=db,
-            tasks=TaskRepo(db),
-            queue=TaskQueue(db),
-            graphs=GraphRepo(db),
-            journal=Journal(db),
-            logs=LogRepo(db),
-        ),
+        work=work,
     )
+
+
+def _for_tasks(
+    work: WorkStore, people: People, language_of: LanguageOfTask, clock: Clock
+) -> Mapping[ApprovalKind, Consequence]:
+    async def name_of(person: PersonId) -> str:
+        return (await people.get(person)).name
+
+    decisions = Decisions(
+        store=work, language_of=language_of, name_of=name_of, now=clock.now, grant=grant
+    )
+    return decisions.consequences

@@ -21,7 +21,8 @@ _STORE_REST = 5.0
 
 
 class Timekeeper:
-    """Sleeps until the next request expires. `on_change` is called when tasks were moved."""
+    """Sleeps until the next request expires, or until `news` says that another one may be the
+    next. `on_change` is called when tasks were moved."""
 
     name = "timekeeper"
 
@@ -31,21 +32,18 @@ class Timekeeper:
         approvals: Approvals,
         requests: Requests,
         now: Callable[[], datetime],
+        news: asyncio.Event,
         on_change: Callable[[], None],
     ) -> None:
         self._approvals = approvals
         self._requests = requests
         self._now = now
         self._on_change = on_change
-        self._changed = asyncio.Event()
+        self._news = news
         self._behind = True
 
     async def start(self, stack: AsyncExitStack) -> None:
-        self.wake()
-
-    def wake(self) -> None:
-        """Something new may expire."""
-        self._changed.set()
+        """Nothing to prepare."""
 
     async def run(self) -> None:
         while True:
@@ -57,8 +55,8 @@ class Timekeeper:
                 rest = _STORE_REST
             with suppress(TimeoutError):
                 async with asyncio.timeout(rest):
-                    await self._changed.wait()
-            self._changed.clear()
+                    await self._news.wait()
+            self._news.clear()
 
     async def turn(self) -> None:
         """Settle what is overdue. At first, and after trouble, also show what was settled while

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from bot.app.returns import Returns
+from bot.app.services import CardService
 from bot.transports.base import Unreachable
 from cards.render.text import render
 from cards.words import words_for
+from handlers.copies import Copies, key_of
+from storage.approvals import NewApproval, add_approval
+from storage.records.approvals import Approval, ApprovalKind
 from storage.records.people import Chat, ChatKind, Language, Role
 from tests.bot.transports.mail_fakes import Post, post_office
 from tests.storage.mail_room import place, sender
@@ -19,11 +25,30 @@ from tests.storage.mail_room import place, sender
 @pytest.fixture
 async def post(tmp_path: Path) -> AsyncIterator[Post]:
     async with post_office(tmp_path) as made:
-        room = made.room
-        made.delivery.closed = Returns(
-            chats=room.chats, people=room.people, courier=made.courier, language=None
-        )
+        made.delivery.closed = returns(made)
         yield made
+
+
+def returns(post: Post, language: Language | None = None) -> Returns:
+    room = post.room
+    return Returns(
+        chats=room.chats,
+        people=room.people,
+        courier=post.courier,
+        language=language,
+        approvals=room.approvals,
+        copies=copies_in(post, language),
+    )
+
+
+def copies_in(post: Post, language: Language | None = None) -> Copies:
+    return Copies(
+        people=post.room.people,
+        cards=CardService(post.room.outbox, post.room.chats),
+        courier=post.courier,
+        zone=ZoneInfo("UTC"),
+        language=language,
+    )
 
 
 async def owner(post: Post, number: str = "1") -> Chat:
@@ -50,12 +75,7 @@ async def test_the_end_of_a_task_goes_to_the_owner_where_its_group_is_closed(pos
 
 async def test_it_says_so_in_the_language_that_the_settings_ask_for(post: Post) -> None:
     await owner(post)
-    post.delivery.closed = Returns(
-        chats=post.room.chats,
-        people=post.room.people,
-        courier=post.courier,
-        language=Language.CHINESE,
-    )
+    post.delivery.closed = returns(post, Language.CHINESE)
     group = await post.room.chat(place("-5", kind=ChatKind.GROUP, title="Team"))
     post.telegram.script += [Unreachable("kicked")]
     post.run()
@@ -88,4 +108,51 @@ async def test_an_owner_who_blocked_the_bot_is_not_told_for_ever(post: Post) -> 
     await post.say(home, "Task finished", key="task:abc:end:1")
     await post.settled("task:abc:end:1", state="dead")
 
+    assert await post.room.outbox.queued() == 0
+
+
+async def asked(post: Post, chat: Chat) -> Approval:
+    room = post.room
+    new = NewApproval(
+        kind=ApprovalKind.HUMAN,
+        chat_id=chat.id,
+        title="Look at the sketch",
+        expires_at=room.now + timedelta(days=1),
+        approvers=(chat.person_id,) if chat.person_id else (),
+    )
+    async with room.db.write() as tx:
+        return await add_approval(tx, new, ids=room.ids, now=room.now)
+
+
+async def test_a_decision_that_cannot_be_asked_for_is_asked_of_the_owners_instead(
+    post: Post,
+) -> None:
+    home = await owner(post)
+    await post.room.person("5")
+    closed = await post.room.chat(place("5"), sender("5"))
+    approval = await asked(post, closed)
+    post.telegram.script += [Unreachable("blocked")]
+    post.run()
+
+    await post.say(closed, "Look?", key=key_of(approval, closed.id))
+    await post.settled(key_of(approval, closed.id), state="dead")
+    await post.telegram.sent(2)
+
+    letter = post.telegram.letters[-1]
+    assert letter.chat.id == home.id
+    assert "Look at the sketch" in render(letter.card).text
+
+
+async def test_an_owner_who_has_the_request_already_gets_no_second_one(post: Post) -> None:
+    home = await owner(post)
+    group = await post.room.chat(place("-5", kind=ChatKind.GROUP, title="Team"))
+    approval = await asked(post, group)
+    post.telegram.script += [Unreachable("kicked")]
+    post.run()
+
+    await copies_in(post).ask(approval, group.id, fallback=Language.ENGLISH)
+    await post.settled(key_of(approval, group.id), state="dead")
+    await post.settled(key_of(approval, home.id), state="shown")
+
+    assert [letter.chat.id for letter in post.telegram.letters].count(home.id) == 1
     assert await post.room.outbox.queued() == 0
