@@ -1,0 +1,19 @@
+"""Every implementation of the dispatcher port, one after the other."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.contracts.lives import LIVES, Life
+
+
+@pytest.fixture(params=list(LIVES))
+def life(request: pytest.FixtureRequest) -> Life:
+    return LIVES[request.param]
+
+
+@pytest.fixture(autouse=True)
+def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that dies loses nothing of what the system has: only power cuts need the disk."""
+    pragmas = ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=OFF", "PRAGMA foreign_keys=ON")
+    monkeypatch.setattr("storage.dialect._PRAGMAS", pragmas)
