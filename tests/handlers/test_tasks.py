@@ -254,7 +254,7 @@ async def test_an_answer_goes_with_the_resumption() -> None:
     assert desk.world.tasks.said == ["Paris, not  Lyon"]
 
 
-@pytest.mark.parametrize("word", ["pause", "resume", "retry", "get", "logs", "priority"])
+@pytest.mark.parametrize("word", ["pause", "retry", "get", "logs", "priority"])
 async def test_a_command_without_its_id_shows_how_it_is_used(word: str) -> None:
     desk = Desk(a_task())
 
