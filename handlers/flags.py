@@ -44,9 +44,9 @@ def flags_of(text: str, *, valued: Collection[str] = (), bare: Collection[str] =
         options[name], text = _meant(value), text[value.end() :]
 
 
-def quoted(value: str) -> str:
+def quoted(value: str, *, always: bool = False) -> str:
     """The value as `flags_of` reads it back unchanged, whatever is in it."""
-    if value and '"' not in value and not re.search(r"\s", value):
+    if not always and value and '"' not in value and not re.search(r"\s", value):
         return value
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 

@@ -20,7 +20,9 @@ commands = Commands("method")
 LISTED = 20
 FOUND = 15
 
-_FLAGS = ("phase", "attempt", "file")
+MOST_LISTED = 200
+
+_FLAGS = ("phase", "attempt", "file", "last")
 _SEARCH = {"search", "find", "搜索", "查找", "搜"}
 _WORD = 40
 
@@ -46,7 +48,8 @@ async def log(request: Request) -> Reply:
     options = {**before.options, **after.options}
     brought = bool(request.files or options.get("file"))
     if kind is None or not (after.text or brought):
-        page = await request.services.notebook.logs(task, kind, LISTED)
+        many = min(number_of(options.get("last", str(LISTED))) or LISTED, MOST_LISTED)
+        page = await request.services.notebook.logs(task, kind, many)
         data = {"id": task.id, "logs": [log_data(e) for e in page.entries], "total": page.total}
         return Reply(card=page_card(page, kind, request.words, zone=request.zone), data=data)
     jotting = Jotting(

@@ -9,7 +9,7 @@ from cards.views.task_steering import message_form
 from handlers.errors import Usage
 from handlers.registry import Commands
 from handlers.request import Reply, Request
-from handlers.work.tasks import moved
+from handlers.work.moved import moved
 from storage.records.tasks import Task
 
 commands = Commands("steering")

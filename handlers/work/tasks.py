@@ -17,17 +17,17 @@ from cards.views.task_lists import (
     detail_card,
     list_card,
     logs_card,
-    moved_card,
 )
 from cards.views.tasks import task_card
 from handlers.chat import cut_short
 from handlers.errors import Usage, UserError
 from handlers.flags import flags_of
 from handlers.parsing import Directives, directives_of, priority_in
-from handlers.plain import events_data, page_data, task_data, view_data
+from handlers.plain import events_data, page_data, view_data
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from handlers.work import agenda
+from handlers.work.moved import moved
 from handlers.work.projects import workplace
 from storage.records.messages import Urgency
 from storage.records.tasks import Control, NewTask, Priority, Task, TaskStatus, TaskView
@@ -229,13 +229,6 @@ async def prioritise_task(request: Request, task_id: str, wanted: Priority) -> s
     )
     name = request.words(f"priority.{wanted}")
     return request.words("moved.prioritised", mark=marks.PRIORITY[wanted], priority=name)
-
-
-async def moved(request: Request, task: Task, text: str) -> Reply:
-    """What became of a task, in words, and the task as it is now."""
-    view = await request.services.tasks.view(task.id)
-    data = {"told": text, **task_data(view.task)}
-    return Reply(card=moved_card(task, text, request.words), data=data)
 
 
 def _ordered(request: Request) -> _Ordered:
