@@ -103,6 +103,12 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         now=clock.now,
         asking=requests,
     )
+
+    async def recall(task: Task) -> Sequence[str]:
+        return [
+            f"- {found.entry.kind}: {found.entry.text}" for found in await notebook.recall(task)
+        ]
+
     kit = Kit(
         store=store.work,
         desk=desk,
@@ -112,7 +118,7 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         chat_of=store.people.chat,
         leaves=_asker(settings, store, clock),
         ask_for_more=_ask_for_more(settings, store, clock),
-        recall=_recall,
+        recall=recall,
         now=clock.now,
         sleep=asyncio.sleep,
         on_change=reporter.wake,
@@ -192,10 +198,6 @@ def _ask_for_more(settings: Settings, store: Store, clock: Clock) -> AskForMore:
         )
 
     return ask
-
-
-async def _recall(_task: Task) -> Sequence[str]:
-    return ()
 
 
 def caps_of(settings: Settings) -> Caps:

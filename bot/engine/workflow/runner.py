@@ -93,6 +93,7 @@ class _Errand:
             on_change=kit.on_change,
         )
         self._declined: set[int] = set()
+        self._heard = prompts.NOTHING
         self._lease = Lease(task_id=task.id, epoch=task.epoch)
         self._account = Account(person=task.created_by, chat=task.chat_id, task=task.id)
 
@@ -202,6 +203,9 @@ class _Errand:
         following = await self._kept(
             partial(self._boundary.settle, self._lease, attempt, session.id)
         )
+        if attempt.reply is not None:
+            steps = self._heard.steps | {step.node.id}
+            self._heard = prompts.Heard(task=True, steps=steps)
         if isinstance(following, Next) and verdict.replan:
             why = verdict.error or str(attempt.run.output.get("summary", ""))
             following = replace(following, replan=Replan(why=why))
@@ -248,6 +252,7 @@ class _Errand:
                 step.node,
                 trouble=trouble,
                 said=step.said,
+                heard=self._heard,
             ),
             system=prompts.step_system(self._language),
             language=self._language,

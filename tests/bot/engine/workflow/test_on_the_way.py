@@ -330,3 +330,14 @@ async def test_the_work_is_written_down_and_a_task_keeps_few_notes(tmp_path: Pat
     assert kinds.count(LogKind.PROGRESS) == 3
     assert kinds[-1] is LogKind.MILESTONE
     assert max(len(log.text) for log in logs if log.kind is LogKind.DECISION) == 100
+
+
+async def test_a_shared_session_is_not_told_again_what_it_holds(tmp_path: Path) -> None:
+    backend = FakeBackend()
+    async with engine(tmp_path, backend) as world:
+        await world.until(await world.add("Compare the three offers " + "in detail " * 50))
+
+    first, _, last = (r.prompt for r in backend.asked[1:])
+    assert "Compare the three offers" in last
+    assert "did two" not in last
+    assert len(last) < len(first)
