@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,7 +10,7 @@ import typer
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def told(*, as_json: bool = False) -> Iterator[None]:
     """Turn the failures a person can mend into a line and exit status 2."""
     from bot.app.failures import StartFailure
     from bot.config.settings import BadSettings
@@ -17,9 +18,13 @@ def told() -> Iterator[None]:
     try:
         yield
     except BadSettings as error:
-        for fault in error.faults:
-            typer.echo(f"shiftboss: {fault}", err=True)
-        raise typer.Exit(2) from None
+        faults = error.faults
     except StartFailure as error:
-        typer.echo(f"shiftboss: {error}", err=True)
-        raise typer.Exit(2) from None
+        faults = (str(error),)
+    else:
+        return
+    if as_json:
+        typer.echo(json.dumps({"error": "; ".join(faults)}, ensure_ascii=False, indent=2))
+    for fault in faults:
+        typer.echo(f"shiftboss: {fault}", err=True)
+    raise typer.Exit(2)

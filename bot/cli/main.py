@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bot.cli import run, say
+from bot.cli import log, run, say, subtask, task, top
 
 cli = typer.Typer(
     name="shiftboss",
@@ -20,6 +20,10 @@ cli = typer.Typer(
 cli.command("run")(run.run)
 cli.command("say")(say.say)
 cli.command("pair")(say.pair)
+top.add_to(cli)
+cli.add_typer(task.cli, name="task")
+cli.add_typer(subtask.cli, name="subtask")
+cli.add_typer(log.cli, name="log")
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,56 @@
+"""How a command typed on this machine is carried out: by the program that runs on the home, or,
+where none does, here and now."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from uuid import uuid4
+
+from bot.app.address import find_running
+from bot.app.calls import Answer, NobodyThere, call
+from bot.app.failures import StartFailure
+from bot.config.settings import Settings
+from storage.errors import HomeBusy, HomeUnusable
+from storage.home import Home
+
+_PATIENCE = 5.0
+_REST = 0.1
+
+
+def carry_out(settings: Settings, text: str) -> Answer:
+    """Say it as the local owner. Blocking. Raises StartFailure, and calls.Refused.
+
+    The home is held by one at a time: another command is waited for, a program that starts too.
+    """
+    message_id, until = uuid4().hex, time.monotonic() + _PATIENCE
+    while True:
+        try:
+            home = Home(settings.home)
+        except HomeBusy as error:
+            holder = error
+        except HomeUnusable as error:
+            raise StartFailure(f"{error.path} cannot be used ({error.reason})") from error
+        else:
+            with home:
+                return _here(settings, text)
+        try:
+            return call(find_running(settings), text, id=message_id, buttons=False)
+        except (NobodyThere, StartFailure) as error:
+            if time.monotonic() > until:
+                raise StartFailure(
+                    f"another Shiftboss (process {holder.pid}) holds {settings.home} and takes no"
+                    " commands: wait until it is done, or stop it and start `shiftboss run`"
+                ) from error
+        time.sleep(_REST)
+
+
+def _here(settings: Settings, text: str) -> Answer:
+    # The engine and the store are loaded only where no running program has them loaded already.
+    from bot.app.offline import answer
+    from bot.app.opening import explained, prepare
+
+    with explained(settings):
+        # One command is no diary: only what is wrong is worth a line.
+        prepare(settings, "ERROR" if settings.log_level == "ERROR" else "WARNING")
+        return asyncio.run(answer(settings, text))
