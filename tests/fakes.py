@@ -92,6 +92,7 @@ class FakeTasks:
                 backend=new.backend,
                 files=new.files,
                 reply_to=new.reply_to,
+                outside=new.outside,
             )
             self.tasks[made.id] = made
             self._by_source[new.source] = made.id

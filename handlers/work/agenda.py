@@ -14,8 +14,7 @@ from handlers.plain import log_data, task_data, view_data
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from handlers.work.logs import noted_reply
-from handlers.work.naming import found_task, id_and_rest
-from handlers.work.steering import steps_in
+from handlers.work.naming import found_task, id_and_rest, steps_in
 from storage.errors import NotFound
 from storage.records.notebook import Agenda, Found, Marked, Recap
 from storage.records.tasks import Task, TaskStatus

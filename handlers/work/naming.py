@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from cards import formats
 from handlers.errors import Usage, UserError
 from handlers.request import Request
 from storage.records.tasks import Task
+
+_BETWEEN = re.compile(r"\s*(?:→|->|\n)\s*")
+_MOST_STEPS = 10
+_TITLE = 200
 
 
 def id_and_rest(request: Request, command: str) -> tuple[str, str]:
@@ -26,3 +32,9 @@ def number_of(word: str) -> int:
     if not (plain.isascii() and plain.isdigit()):
         raise UserError("bad_number", word=formats.line(word, 40) or "–")
     return min(int(plain[:18]), 10**15)
+
+
+def steps_in(text: str) -> tuple[str, ...]:
+    """Titles as people write them: one a line, or with arrows between."""
+    titles = (part.strip()[:_TITLE] for part in _BETWEEN.split(text))
+    return tuple(title for title in titles if title)[:_MOST_STEPS]

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 from cards.model import Card
 from cards.views.task_steering import message_form
 from handlers.errors import Usage
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from handlers.work.moved import moved
+from handlers.work.naming import steps_in
 from storage.records.tasks import Task
 
 commands = Commands("steering")
-
-_BETWEEN = re.compile(r"\s*(?:→|->|\n)\s*")
-_MOST_STEPS = 10
-_TITLE = 200
 
 
 @commands("msg", usage="id text", aliases=("message", "留言", "发消息"), immediate=True)
@@ -84,12 +79,6 @@ async def message_sent(request: Request, task_id: str, text: str, meant_as: str)
     if meant_as == "step" and (titles := steps_in(text)):
         return await inject_steps(request, task_id, titles)
     return await tell_task(request, task_id, text)
-
-
-def steps_in(text: str) -> tuple[str, ...]:
-    """Titles as people write them: one a line, or with arrows between."""
-    titles = (part.strip()[:_TITLE] for part in _BETWEEN.split(text))
-    return tuple(title for title in titles if title)[:_MOST_STEPS]
 
 
 def _split(request: Request, command: str) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cards.actions import SendMessage
-from handlers.work.steering import steps_in
+from handlers.work.naming import steps_in
 
 
 @pytest.mark.parametrize(
