@@ -1,0 +1,100 @@
+"""Work in folders of the Boss's, on the real program: git projects and plain ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.bot.engine.workflow.git_world import Project
+from tests.emulators.telegram.chats import Message
+from tests.journeys.town import PATIENCE, Town, label, labels, town
+
+SLOW = 'write "one" to one.txt, then wait 4 seconds, then write "two" to two.txt'
+
+
+async def test_urgent_work_in_one_git_project_cuts_in_on_a_clean_tree_and_both_come_in(
+    tmp_path: Path,
+) -> None:
+    project = Project(tmp_path / "shop")
+    async with town(tmp_path / "home", SHIFTBOSS_SLOTS="2") as here:
+        assert "git project" in await here.ask(f"/project {project.path}")
+        slow = await here.live(f"/run -p normal {SLOW}")
+        await here.home.wait_until(lambda: "1/3" in slow.text, timeout=PATIENCE)
+        assert "🌿" in slow.text
+        await here.boss.says(here.home, '/run -p urgent write "now" to urgent.txt')
+        await here.home.wait_until(lambda: "Makes room" in slow.text, timeout=PATIENCE)
+        first = await _ended(here, "urgent.txt")
+        assert not (project.path / "one.txt").exists()
+        assert (project.path / "urgent.txt").read_text().strip() == "now"
+        second = await _ended(here, "two.txt")
+
+    assert first.id < second.id
+    assert (project.path / "one.txt").read_text().strip() == "one"
+    assert (project.path / "two.txt").read_text().strip() == "two"
+    assert project.git("status", "--porcelain") == ""
+    assert project.trees == 1
+    (urgent,) = project.git("log", "--format=%H", "--", "urgent.txt").splitlines()
+    assert project.git("show", "--format=", "--name-only", urgent) == "urgent.txt"
+
+
+async def test_work_that_cannot_come_in_says_where_it_is(tmp_path: Path) -> None:
+    project = Project(tmp_path / "shop")
+    project.write("notes.txt", "mine, unsaved")
+    async with town(tmp_path / "home") as here:
+        text = f'/run -p urgent -d {project.path} write "theirs" to notes.txt'
+        await here.boss.says(here.home, text)
+        ending = await _ended(here, "notes.txt")
+
+    assert "git merge shiftboss/" in ending.text
+    assert (project.path / "notes.txt").read_text() == "mine, unsaved"
+
+
+async def test_a_plain_folder_is_kept_until_the_button_lets_urgent_work_in(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    async with town(tmp_path / "home", SHIFTBOSS_SLOTS="2") as here:
+        assert "keeps the folder" in await here.ask(f"/project {folder}")
+        slow = await here.live(f"/run -p normal {SLOW}")
+        await here.home.wait_until(lambda: "1/3" in slow.text, timeout=PATIENCE)
+        urgent = await here.live('/run -p urgent write "now" to urgent.txt')
+        await here.home.wait_until(lambda: bool(labels(urgent, "Let it in")), timeout=PATIENCE)
+        assert "Waits for" in urgent.text
+        asked = await here.boss.presses(urgent, label(urgent, "Let it in"))
+        assert "sure" in asked.text
+        await here.home.wait_until(lambda: bool(labels(urgent, "Sure?")), timeout=PATIENCE)
+        await here.boss.presses(urgent, label(urgent, "Sure?"))
+        await here.home.wait_until(lambda: "Makes room" in slow.text, timeout=PATIENCE)
+        first = await _ended(here, "urgent.txt")
+        second = await _ended(here, "two.txt")
+
+    assert first.id < second.id
+    assert {each.name for each in folder.iterdir()} == {"one.txt", "two.txt", "urgent.txt"}
+
+
+async def test_landing_is_finished_after_a_kill(tmp_path: Path) -> None:
+    project = Project(tmp_path / "shop")
+    async with town(tmp_path / "home") as here:
+        text = f'/run -d {project.path} write "one" to one.txt, then wait 3 seconds'
+        slow = await here.live(text)
+        await here.home.wait_until(lambda: "1/2" in slow.text, timeout=PATIENCE)
+        await here.shiftboss.kill()
+        project.commit("boss.txt", "meanwhile")
+        await here.shiftboss.start()
+        await _ended(here, "one.txt")
+
+    assert (project.path / "one.txt").read_text().strip() == "one"
+    assert project.git("log", "--format=%s", "--", "one.txt").count("\n") == 0
+    assert project.trees == 1
+
+
+async def _ended(here: Town, name: str) -> Message:
+    return await here.home.wait_for(_ending(name), timeout=2 * PATIENCE)
+
+
+def _ending(name: str) -> Callable[[Message], bool]:
+    def holds(message: Message) -> bool:
+        return "Task finished" in message.text and name in message.text
+
+    return holds
