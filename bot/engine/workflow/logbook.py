@@ -8,12 +8,14 @@ from datetime import datetime
 from bot.engine.llm.answers import StepAnswer
 from bot.engine.workflow.graph import Workflow
 from bot.engine.workflow.steps import Attempt
+from cards import formats
+from cards.views.backends import without_note
 from storage.db import Transaction
 from storage.records.logs import LogKind, NewLog
 from storage.records.tasks import NodeStatus, Task
 from storage.work.logs import LogRepo
 
-_PROGRESS = 300
+_LINE = 300
 _NOTE = 100
 MOST_KEPT: Mapping[LogKind, int] = {
     LogKind.FINDING: 5,
@@ -34,7 +36,7 @@ class Logbook:
     ) -> None:
         steps = " → ".join(node.title for node in plan.nodes)
         text = "\n".join(part for part in (plan.plan, steps) if part)
-        await self._add(tx, task, f"plan:{version}", LogKind.PLAN, text[:_PROGRESS], now=now)
+        await self._add(tx, task, f"plan:{version}", LogKind.PLAN, text, now=now)
 
     async def replanning(
         self, tx: Transaction, task: Task, version: int, why: str, now: datetime
@@ -46,7 +48,7 @@ class Logbook:
         run = attempt.run
         source = f"{run.path}:{run.attempt}"
         if run.status is NodeStatus.DONE:
-            said = f"{attempt.title}: {run.output.get('summary', '')}"[:_PROGRESS]
+            said = f"{attempt.title}: {run.output.get('summary', '')}"
             await self._add(tx, task, source, LogKind.PROGRESS, said, now=now)
         elif run.error:
             await self._add(tx, task, source, LogKind.ERROR, run.error, now=now)
@@ -61,9 +63,7 @@ class Logbook:
     async def ended(
         self, tx: Transaction, task: Task, kind: LogKind, text: str, now: datetime
     ) -> None:
-        await self._add(
-            tx, task, f"end:{task.epoch}", kind, (text or task.title)[:_PROGRESS], now=now
-        )
+        await self._add(tx, task, f"end:{task.epoch}", kind, (text or task.title), now=now)
 
     async def _add(
         self,
@@ -75,7 +75,8 @@ class Logbook:
         *,
         now: datetime,
     ) -> None:
-        log = NewLog(task_id=task.id, source=f"task:{task.id}:{source}", kind=kind, text=text)
+        told = formats.cut(without_note(text) or task.title, _LINE)
+        log = NewLog(task_id=task.id, source=f"task:{task.id}:{source}", kind=kind, text=told)
         await self._logs.add(tx, log, now=now)
 
 
