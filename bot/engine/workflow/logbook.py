@@ -35,7 +35,7 @@ class Logbook:
         self, tx: Transaction, task: Task, plan: Workflow, version: int, now: datetime
     ) -> None:
         steps = " → ".join(node.title for node in plan.nodes)
-        text = "\n".join(part for part in (plan.plan, steps) if part)
+        text = "\n".join(filter(None, (without_note(plan.plan), steps)))
         await self._add(tx, task, f"plan:{version}", LogKind.PLAN, text, now=now)
 
     async def replanning(
@@ -63,7 +63,7 @@ class Logbook:
     async def ended(
         self, tx: Transaction, task: Task, kind: LogKind, text: str, now: datetime
     ) -> None:
-        await self._add(tx, task, f"end:{task.epoch}", kind, (text or task.title), now=now)
+        await self._add(tx, task, f"end:{task.epoch}", kind, text, now=now)
 
     async def _add(
         self,
