@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from bot.app.costs import CostService
 from bot.app.engine import Engine, build_engine, settings_language
 from bot.app.lifecycle import Service
-from bot.app.projects import ProjectService
 from bot.app.returns import Returns
 from bot.app.services import (
     ApprovalService,
     ButtonService,
     CardService,
+    ProjectService,
     SystemService,
     copies_of,
 )
@@ -94,9 +94,7 @@ async def build(settings: Settings, db: Database) -> Parts:
         models=engine.models,
         services=(
             core.delivery,
-            engine.reporter,
-            engine.dispatcher,
-            engine.timekeeper,
+            *engine.workers,
             intake,
             *map(Supervised, transports.values()),
         ),

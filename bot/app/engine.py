@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from socket import gethostname
 
+from bot.app.lifecycle import Service
 from bot.app.services import LanguageOfTask, copies_of
 from bot.app.store import Store
 from bot.config.settings import Settings
@@ -60,6 +61,12 @@ class Engine:
     reporter: Reporter
     timekeeper: Timekeeper
     caps: Caps
+    recall: Callable[[Task], Awaitable[Sequence[str]]]
+
+    @property
+    def workers(self) -> tuple[Service, ...]:
+        """What has to run for tasks to go on, in the order in which it starts."""
+        return self.reporter, self.dispatcher, self.timekeeper
 
 
 def build_engine(settings: Settings, store: Store, courier: Courier, clock: Clock) -> Engine:
@@ -171,6 +178,7 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
             on_change=dispatcher.wake,
         ),
         caps=caps,
+        recall=recall,
     )
 
 

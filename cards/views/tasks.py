@@ -23,7 +23,7 @@ from cards.model import (
 from cards.views import controls, marks
 from cards.views.backends import noted, without_note
 from cards.views.files import attached
-from cards.views.projects import folder_story, may_let_in, place
+from cards.views.work.projects import folder_story, may_let_in, place
 from cards.words import Words
 from storage.records.tasks import (
     Control,

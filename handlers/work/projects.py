@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cards import formats
-from cards.views.projects import project_card
+from cards.views.work.projects import project_card
 from handlers.errors import UserError
 from handlers.registry import Commands
 from handlers.request import Reply, Request

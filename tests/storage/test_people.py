@@ -102,7 +102,9 @@ async def test_an_owner_known_by_account_alone_gets_a_name_when_they_speak(room:
 
 async def test_settings_of_a_chat_are_kept_and_given_up(room: Room) -> None:
     chat = await room.chat()
-    chosen = ChatSettings(model="opus", backend="anthropic", language=Language.CHINESE)
+    chosen = ChatSettings(
+        model="opus", backend="anthropic", language=Language.CHINESE, project="/code/shop"
+    )
 
     assert (await room.people.adjust(chat, chosen)).settings == chosen
     assert (await room.chat()).settings == chosen

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.app.projects import ProjectService
+from bot.app.services import ProjectService
 from cards.words import words_for
 from handlers.services.projects import FolderRefused, WhyNot
 from storage.records.people import Language
