@@ -1,10 +1,12 @@
 """`shiftboss` with a death foreseen: run as a file, it starts the real program, unchanged on
 disk, and dies by SIGKILL at one exact point of its life.
 
-DEADLY_POINT is `KIND:WHEN:N`: before or after the N-th `commit`, platform `call` or migration
-`statement` of this process, or the N-th with a label: `boundary.settle` (the function that opened
-the transaction), `sendMessage` (the method called). DEADLY_WITNESS is a file to which every point
-passed is appended; it is written past all buffers, and so survives the death of the writer.
+DEADLY_POINTS are the points it may die at, the first that comes: `KIND:WHEN:N` is before or after
+the N-th `commit`, platform `call` or migration `statement` of this process, or the N-th with a
+label: `boundary.settle` (the function that opened the transaction), `task.pending>running` (a
+transition that the commit makes), `sendMessage` (what was called). DEADLY_WITNESS is a file to
+which every point passed is appended; it is written past all buffers, and so survives the death of
+the writer.
 """
 
 from __future__ import annotations
@@ -13,13 +15,24 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-_UNCOUNTED = ("getUpdates", "getMe", "deleteWebhook", "setMyCommands", "setChatMenuButton")
+# Not from the folder of this file, but from the tree that it is part of.
+sys.path[0] = str(Path(__file__).parents[2])
+
+_UNCOUNTED = (
+    "getUpdates",
+    "getMe",
+    "deleteWebhook",
+    "setMyCommands",
+    "setChatMenuButton",
+    "/bot/v3/info",
+)
+_NAMED = 3
 _PASSED_THROUGH = ("contextlib.py", "deadly.py")
 # Wrappers around the door of the store: whose errand it is, their callers tell.
 _DOORS = ("_write",)
@@ -28,43 +41,52 @@ _DOORS = ("_write",)
 class Fate:
     """Counts the points passed and dies at the one that is written."""
 
-    def __init__(self, point: str, witness: str) -> None:
-        self._point = point
+    def __init__(self, points: str, witness: str) -> None:
+        self._points = set(points.split())
         self._witness = os.open(witness, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._passed: Counter[str] = Counter()
 
-    def begin(self, kind: str, label: str) -> Sequence[str]:
-        """Something is about to happen; its two names, by kind and by label."""
+    def begin(self, kind: str, label: str, moves: Sequence[tuple[str, str]] = ()) -> Sequence[str]:
+        """Something is about to happen; its names: by kind, by label, by what changes."""
         names = []
-        for name in (kind, label):
+        for name in (kind, label, *dict.fromkeys(move for move, _ in moves)):
             self._passed[name] += 1
             names.append(f"{name}:{self._passed[name]}")
         self.note(f"{kind} {self._passed[kind]} {label}")
         return names
 
     def meet(self, when: str, names: Sequence[str]) -> None:
-        for name in names:
-            which, _, number = name.rpartition(":")
-            if f"{which}:{when}:{number}" == self._point:
-                self.note(f"died {self._point}")
-                os.kill(os.getpid(), signal.SIGKILL)
+        points = (f"{which}:{when}:{n}" for which, _, n in (name.rpartition(":") for name in names))
+        if died := [point for point in points if point in self._points]:
+            # One death for everything that this commit changes.
+            for point in died:
+                self.note(f"died {point}")
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def note(self, line: str) -> None:
         os.write(self._witness, f"{line}\n".encode())
 
 
 def arm_commits(fate: Fate) -> None:
+    from sqlalchemy import text
+
     from storage.db import Database
+    from tests.chaos.moves import SEEN, between, things
 
     written = Database.write
+    look = text(SEEN)
 
     @asynccontextmanager
     async def write(self: Database) -> AsyncGenerator[Any, None]:
         label = _caller(sys._getframe())
         async with written(self) as transaction:
+            before = things((await transaction.execute(look)).all())
             yield transaction
-            names = fate.begin("commit", label)
+            moves = between(before, things((await transaction.execute(look)).all()))
+            names = fate.begin("commit", label, moves)
             fate.meet("before", names)
+        for move, name in moves:
+            fate.note(f"moved {move} {name}")
         fate.meet("after", names)
 
     Database.write = write  # type: ignore[method-assign]  # the point of this file
@@ -82,21 +104,40 @@ def arm_statements(fate: Fate) -> None:
 
 
 def arm_calls(fate: Fate) -> None:
+    """Between the note that a letter is tried, the platform, and the note that it is shown."""
     from telegram.request import HTTPXRequest
 
-    asked = HTTPXRequest.do_request
+    from bot.transports.feishu.api import FeishuApi
+    from bot.transports.web.transport import WebTransport
+
+    asked, called, delivered = HTTPXRequest.do_request, FeishuApi.call, WebTransport.deliver
 
     async def do_request(self: HTTPXRequest, url: str, *args: Any, **kwargs: Any) -> Any:
         method = "file" if "/file/" in url else url.rpartition("/")[2]
         if method in _UNCOUNTED:
             return await asked(self, url, *args, **kwargs)
-        names = fate.begin("call", method)
+        return await around(method, asked(self, url, *args, **kwargs))
+
+    async def call(self: FeishuApi, method: str, path: str, **kwargs: Any) -> Any:
+        parts = path.split("/")
+        label = f"{method}/{parts[3]}" if len(parts) > _NAMED else path
+        if label in _UNCOUNTED:
+            return await called(self, method, path, **kwargs)
+        return await around(label, called(self, method, path, **kwargs))
+
+    async def deliver(self: WebTransport, letter: Any) -> Any:
+        return await around("page", delivered(self, letter))
+
+    async def around(label: str, work: Awaitable[Any]) -> Any:
+        names = fate.begin("call", label)
         fate.meet("before", names)
-        answer = await asked(self, url, *args, **kwargs)
+        answer = await work
         fate.meet("after", names)
         return answer
 
     HTTPXRequest.do_request = do_request  # type: ignore[method-assign]  # as above
+    FeishuApi.call = call  # type: ignore[method-assign]  # as above
+    WebTransport.deliver = deliver  # type: ignore[method-assign]  # as above
 
 
 def arm_steps(fate: Fate) -> None:
@@ -115,11 +156,13 @@ def arm_steps(fate: Fate) -> None:
 
 def make_haste() -> None:
     """No platform counts here: a telling shall take seconds, and be dense with points."""
+    from bot.engine.workflow import verdict
     from bot.transports.pacing import PACES, ChannelPace
 
     assert isinstance(PACES, dict)
     for channel in PACES:
         PACES[channel] = ChannelPace()
+    verdict._BASE_DELAY = 0.1
 
 
 def _caller(frame: FrameType | None) -> str:
@@ -134,15 +177,12 @@ def _caller(frame: FrameType | None) -> str:
 
 
 def main() -> None:
-    # Not from the folder of this file, but from the tree that it is part of.
-    sys.path[0] = str(Path(__file__).parents[3])
-    fate = Fate(os.environ.get("DEADLY_POINT", ""), os.environ["DEADLY_WITNESS"])
+    fate = Fate(os.environ.get("DEADLY_POINTS", ""), os.environ["DEADLY_WITNESS"])
     arm_statements(fate)
     arm_commits(fate)
+    arm_calls(fate)
     arm_steps(fate)
     make_haste()
-    if os.environ.get("TELEGRAM_BOT_TOKEN"):
-        arm_calls(fate)
     from bot.__main__ import main as shiftboss
 
     shiftboss()

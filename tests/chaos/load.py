@@ -1,0 +1,148 @@
+"""Several people at once, work that cuts in, a platform that is tired, and a program that is
+killed at random moments: what the same seed does again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage.records.tasks import Priority
+from tests.chaos.fronts import Front, Name, front
+from tests.chaos.promises import Ended, broken, repeats, shows_all, unsettled
+from tests.chaos.store import rows
+from tests.chaos.telling import Told, deadly, points_of
+from tests.journeys.program import Program
+
+_LOOK_EVERY = 0.05
+_PATIENCE = 120.0
+_FOR_EACH_KILL = 5.0
+_LONGEST_LIFE = 1.2
+_PAUSE = 0.4
+_CATCHING_UP = 15.0
+_SLOTS = "2"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """`tasks` orders by chance, while the program is killed `kills` times; `mischief` lets the
+    platform break connections, ask for patience, and deliver again."""
+
+    seed: int
+    tasks: int
+    kills: int
+    mischief: bool = True
+
+
+async def storm(home: Path, load: Load, name: Name, *, template: Path | None = None) -> Told:
+    """Live through it, then let everything come to its end, and look at what is left."""
+    if template is not None:
+        shutil.copytree(template, home)
+    told = Told(story=f"load {load.seed}", channel=name)
+    async with front(name) as channel:
+        program = deadly(home, channel, SHIFTBOSS_SLOTS=_SLOTS)
+        channel.meets(program)
+        ended = _ended(home, channel, load)
+        try:
+            try:
+                async with asyncio.timeout(_PATIENCE + _FOR_EACH_KILL * load.kills):
+                    await _rage(program, channel, load, told)
+                    await _calm_down(home, channel, ended)
+            except TimeoutError:
+                told.wrong.append(f"stuck: {'; '.join(unsettled(home, ended.ends))[:600]}")
+            if (status := await program.stop()) != 0:
+                told.wrong.append(f"it ended with status {status}")
+            told.points, told.output = points_of(home), program.text
+            told.repeats = repeats(channel)
+            told.wrong += broken(_ended(home, channel, load))
+        finally:
+            await program.end()
+    return told
+
+
+async def _rage(program: Program, channel: Front, load: Load, told: Told) -> None:
+    await program.start()
+    people = asyncio.create_task(_people(channel, program.home, load))
+    fate = random.Random(load.seed)
+    try:
+        while told.deaths < load.kills or not people.done():
+            if told.deaths >= load.kills:
+                await people
+                break
+            await asyncio.sleep(fate.uniform(0, _LONGEST_LIFE))
+            await program.kill()
+            told.deaths += 1
+            if fate.randrange(5):
+                await program.start()
+            else:
+                # The next death may come in the middle of the start.
+                starting = asyncio.create_task(program.start())
+                await asyncio.sleep(fate.uniform(0, 1))
+                await program.kill()
+                told.deaths += 1
+                with suppress(AssertionError):
+                    await starting
+                await program.start()
+    finally:
+        people.cancel()
+        await asyncio.gather(people, return_exceptions=True)
+
+
+async def _people(channel: Front, home: Path, load: Load) -> None:
+    chance = random.Random(-load.seed)
+    for number in range(load.tasks):
+        await channel.says(_task(number, chance), room=chance.randrange(channel.rooms))
+        await asyncio.sleep(chance.uniform(0, _PAUSE))
+        if number % 3 == 2:
+            await _steer(channel, home, chance)
+        if load.mischief and number % 2:
+            channel.misbehave(chance.randrange)
+
+
+async def _steer(channel: Front, home: Path, chance: random.Random) -> None:
+    tasks = [task_id for (task_id,) in rows(home, "SELECT id FROM tasks ORDER BY created_at")]
+    if not tasks:
+        return
+    task_id, priority = chance.choice(tasks), chance.choice(list(Priority))
+    order = chance.choice((f"/pause {task_id}", f"/priority {task_id} {priority}", "/list"))
+    await channel.says(order)
+
+
+def _task(number: int, chance: random.Random) -> str:
+    steps = [f'write "{number}" to {_file(number)}', "wait 0.3 seconds", "wait 0.2 seconds"]
+    chance.shuffle(steps)
+    return f"/run -p {chance.choice(list(Priority))} {', then '.join(steps)}"
+
+
+async def _calm_down(home: Path, channel: Front, ended: Ended) -> None:
+    """Who was paused is resumed, once each time; then everything ends by itself."""
+    resumed: set[tuple[str, int]] = set()
+    while unsettled(home, ended.ends) or channel.unheard():
+        for task_id, epoch in rows(home, "SELECT id, epoch FROM tasks WHERE status = 'paused'"):
+            if (task_id, epoch) not in resumed:
+                resumed.add((task_id, epoch))
+                await channel.says(f"/resume {task_id}")
+        await asyncio.sleep(_LOOK_EVERY)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_CATCHING_UP):
+            while not shows_all(ended):
+                await asyncio.sleep(_LOOK_EVERY)
+
+
+def _ended(home: Path, channel: Front, load: Load) -> Ended:
+    return Ended(
+        home=home,
+        front=channel,
+        points=points_of(home),
+        ends={f" {_file(number)}": ("completed",) for number in range(load.tasks)},
+        files={_file(number): str(number) for number in range(load.tasks)},
+        # kill -9 from outside leaves no line of its own.
+        troubled=True,
+    )
+
+
+def _file(number: int) -> str:
+    return f"file-{number}.txt"

@@ -1,0 +1,234 @@
+"""What has to be true at the end of any telling, and what was broken of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cards.card_json import load_card
+from cards.model import Card, Checklist, Text
+from cards.render.text import render
+from cards.views.marks import STATUS
+from storage.records.tasks import EventKind, TaskStatus
+from tests.chaos.fronts import Front
+from tests.chaos.moves import ALL
+from tests.chaos.store import rows
+
+REPEATED = "Sent again"
+_WORD = re.compile(r"\w{2,}")
+_ENDINGS = tuple(kind.value for kind in EventKind if kind.is_ending)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A telling that is over: its `home`, what stands on the `front`, and the `points` that its
+    lives passed through. `troubled` means that the platform itself lost answers."""
+
+    home: Path
+    front: Front
+    points: Sequence[str]
+    ends: Mapping[str, tuple[str, ...]]
+    files: Mapping[str, str]
+    troubled: bool = False
+
+    def rows(self, sql: str, *values: str) -> list[tuple[Any, ...]]:
+        return rows(self.home, sql, *values)
+
+
+def unsettled(home: Path, ends: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Everything in the store that is not at its end."""
+    questions = {
+        "inbox": "SELECT id, state FROM inbox WHERE state <> 'handled'",
+        "outbox": "SELECT key, state FROM outbox WHERE state <> 'shown' OR tried_revision <> 0"
+        " OR (revision > 0 AND shown_revision <> revision)",
+        "event": "SELECT id, kind FROM events WHERE told_at IS NULL",
+    }
+    left = [f"{noun} {row}" for noun, sql in questions.items() for row in rows(home, sql)]
+    tasks = rows(home, "SELECT instruction, status FROM tasks")
+    for words, statuses in ends.items():
+        found = [status for instruction, status in tasks if words in instruction]
+        if len(found) != 1 or found[0] not in statuses:
+            left.append(f"task {words}: {found}")
+    if len(tasks) != len(ends):
+        left.append(f"{len(tasks)} tasks")
+    return left
+
+
+def shows_all(told: Ended) -> bool:
+    """True if the chats have caught up with the store."""
+    return not [*_letters(told), *_cards(told)]
+
+
+def broken(told: Ended) -> list[str]:
+    checks = (_tasks, _steps, _files, _moves, _history, _answers, _letters, _cards, _decisions)
+    wrong = [f"left: {each}" for each in unsettled(told.home, told.ends)]
+    return wrong + [each for check in checks for each in check(told)]
+
+
+def _tasks(told: Ended) -> Iterator[str]:
+    columns = "id, status, ended_at, owner, lease_until, control"
+    for task_id, status, ended_at, owner, lease, control in told.rows(
+        f"SELECT {columns} FROM tasks"
+    ):
+        final = status in {"completed", "failed", "cancelled"}
+        if (ended_at is not None) != final or owner or lease is not None or control != "run":
+            yield f"task {task_id} is not put down properly: {status} {ended_at} {owner} {control}"
+        if status == "running":
+            yield f"task {task_id} runs, and nobody runs it"
+
+
+def _steps(told: Ended) -> Iterator[str]:
+    """A step that was finished is never begun again, and no call was made unannounced."""
+    attempts: dict[tuple[str, str], list[tuple[int, Any, str]]] = {}
+    for task_id, path, *attempt in told.rows(
+        "SELECT task_id, path, attempt, ended_at, error FROM node_attempts ORDER BY 1, 2, 3"
+    ):
+        attempts.setdefault((task_id, path), []).append((*attempt,))
+    for task_id, path, status, last in told.rows(
+        "SELECT task_id, path, status, attempt FROM node_runs"
+    ):
+        tried = attempts.get((task_id, path), [])
+        good = [number for number, ended, error in tried if ended is not None and not error]
+        if status == "done" and good != [last]:
+            yield f"{task_id} {path} is {status}: attempts {tried}"
+        open_tries = path != "@plan" and any(ended is None for _, ended, _ in tried)
+        if status == "running" or open_tries:
+            yield f"{task_id} {path} is {status} and still runs: {tried}"
+    announced = Counter(task_id for task_id, _ in attempts for _ in attempts[task_id, _])
+    asked = Counter(line.split(" ")[2] for line in told.points if line.startswith("asked"))
+    for task_id, number in announced.items():
+        if asked[task_id] > number:
+            yield f"{task_id}: {asked[task_id]} calls, {number} announced"
+
+
+def _files(told: Ended) -> Iterator[str]:
+    made = {path.name: path.read_text() for path in told.home.glob("work/*/*") if path.is_file()}
+    if made.keys() != told.files.keys():
+        yield f"files {sorted(made)}"
+    for name, text in told.files.items():
+        if text and made.get(name, "").strip() != text:
+            yield f"{name} says {made.get(name)!r}"
+
+
+def _moves(told: Ended) -> Iterator[str]:
+    """Only transitions that are on the list, and no finished step ever moves again."""
+    finished: set[str] = set()
+    for line in told.points:
+        if not line.startswith("moved "):
+            continue
+        _, move, name = line.split(" ", 2)
+        if move not in ALL and not move.startswith("order."):
+            yield f"unheard-of transition {move} of {name}"
+        if name in finished and not name.endswith("/@plan"):
+            yield f"{name} was finished, and then {move}"
+        if move == "node.running>done":
+            finished.add(name)
+
+
+def _history(told: Ended) -> Iterator[str]:
+    """Each thing happened once: made, planned, and each end told with a message of its own."""
+    for task_id, version in told.rows("SELECT id, graph_version FROM tasks"):
+        kinds = Counter(
+            kind for (kind,) in told.rows("SELECT kind FROM events WHERE task_id=?", task_id)
+        )
+        if kinds["created"] != 1 or kinds["completed"] > 1:
+            yield f"task {task_id}: events {dict(kinds)}"
+        if kinds["planned"] + kinds["injected"] != version:
+            yield f"task {task_id}: plan {version}, events {dict(kinds)}"
+    marks = ",".join("?" for _ in _ENDINGS)
+    sql = f"SELECT 'task:' || task_id || ':end:' || id FROM events WHERE kind IN ({marks})"
+    owed = Counter(told.rows(sql, *_ENDINGS))
+    sent = Counter(told.rows("SELECT key FROM outbox WHERE key LIKE 'task:%:end:%'"))
+    if owed != sent:
+        yield f"ends owed {owed - sent}, not owed {sent - owed}"
+
+
+def _answers(told: Ended) -> Iterator[str]:
+    """Every message is there once and has one answer: its own, or the card of its task."""
+    heard = [
+        (number, json.loads(incoming) if isinstance(incoming, str) else incoming, chat)
+        for number, incoming, chat in told.rows("SELECT id, incoming, chat_id FROM inbox")
+    ]
+    messages = [each for each in heard if each[1]["kind"] == "message"]
+    if len(messages) != told.front.said:
+        yield f"{told.front.said} messages said, {len(messages)} heard"
+    replies = {key for (key,) in told.rows("SELECT key FROM outbox")}
+    made = {source for (source,) in told.rows("SELECT source FROM tasks")}
+    for number, message, chat in messages:
+        answers = (f"reply:{number}" in replies) + (
+            f"message:{chat}:{message['message_id']}" in made
+        )
+        if answers != (1 if message["text"].strip() else 0):
+            yield f"{answers} answers to {message['text'][:40]!r}"
+
+
+def _letters(told: Ended) -> Iterator[str]:
+    """What stands in the chats is what the store has put there; more only where a death or a
+    lost answer excuses it, and marked."""
+    there = {shown.id: shown for shown in told.front.shown()}
+    placed = {message for each in _placed(told) for message in each[2]}
+    if lost := placed - there.keys():
+        yield f"not in the chat: {sorted(lost)}"
+    surplus = [there[message] for message in there.keys() - placed]
+    marked = sum(REPEATED in each.first for each in there.values())
+    files = sum(bool(each.file) for each in surplus)
+    if len(surplus) - files > marked or (files and not marked):
+        yield f"{len(surplus)} too many, {marked} marked: {[s.text[:60] for s in surplus]}"
+    if (marked or surplus) and not (told.troubled or excused(told.points)):
+        yield f"{marked} repeats without an excuse"
+
+
+def repeats(front: Front) -> int:
+    return sum(REPEATED in each.first for each in front.shown())
+
+
+def excused(points: Sequence[str]) -> bool:
+    """True if some life ended between the note that a letter is tried and the note of its end."""
+    under_way: set[str] = set()
+    for line in points:
+        if line.startswith("moved outbox."):
+            _, move, key = line.split(" ", 2)
+            (under_way.add if move.endswith(">tried") else under_way.discard)(key)
+        elif line.startswith("died") and under_way:
+            return True
+    return False
+
+
+def _cards(told: Ended) -> Iterator[str]:
+    """Every card shows what the store says it shows."""
+    there = {shown.id: shown for shown in told.front.shown()}
+    for key, card, messages in _placed(told):
+        seen = " ".join(there[each].text for each in messages if each in there)
+        if missing := _words_of(card) - set(_WORD.findall(seen)):
+            yield f"the card {key} lacks {sorted(missing)[:8]}: {seen[:120]!r}"
+    titles = {key: card.title for key, card, _ in _placed(told)}
+    for task_id, status in told.rows("SELECT id, status FROM tasks"):
+        title = titles.get(f"task:{task_id}", "")
+        if not title.startswith(STATUS[TaskStatus(status)]):
+            yield f"the card of {task_id}, which is {status}, says {title!r}"
+
+
+def _words_of(card: Card) -> set[str]:
+    kept = tuple(block for block in card.blocks if isinstance(block, Text | Checklist))
+    return set(_WORD.findall(render(replace(card, blocks=kept)).text))
+
+
+def _placed(told: Ended) -> Iterator[tuple[str, Card, Sequence[str]]]:
+    for key, card, placed in told.rows(
+        "SELECT key, card, placed FROM outbox WHERE placed IS NOT NULL AND revision > 0"
+    ):
+        where = json.loads(placed)
+        if where is not None:
+            yield key, load_card(json.loads(card)), where["message_ids"]
+
+
+def _decisions(told: Ended) -> Iterator[str]:
+    """What was asked is decided once, and by somebody; nothing is left to decide."""
+    for number, state, decided in told.rows("SELECT id, state, decided_at FROM approvals"):
+        if state == "waiting" or (state in {"approved", "rejected"} and decided is None):
+            yield f"approval {number} is {state}, decided {decided}"

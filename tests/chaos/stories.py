@@ -1,0 +1,264 @@
+"""What the Boss does in a telling, on whatever channel, and how it has to end.
+
+An act waits for what the store says, never for time: the story is the same however often the
+program dies on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.chaos.fronts import Front, Name
+from tests.chaos.store import rows
+
+_LOOK_EVERY = 0.02
+NOTES = b"The queue was long. The queue was kind. Nobody in the queue was in a hurry at all."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boss:
+    """`front` is where the Boss sits; `home` is only looked into, never touched."""
+
+    front: Front
+    home: Path
+
+    async def until(self, sql: str, *values: str) -> Any:
+        """Wait for a row, and give its first value."""
+        while not (found := rows(self.home, sql, *values)):
+            await asyncio.sleep(_LOOK_EVERY)
+        return found[0][0]
+
+    async def runs(self, text: str, *, status: str = "", named: str = "") -> str:
+        """Order a task; its id when it has that status, or exists."""
+        await self.front.says(f"/run {text}")
+        title = f"%{named or text}%"
+        task_id = str(await self.until("SELECT id FROM tasks WHERE instruction LIKE ?", title))
+        if status:
+            await self.is_now(task_id, status)
+        return task_id
+
+    async def is_now(self, task_id: str, *statuses: str) -> str:
+        known = ",".join(f"'{status}'" for status in statuses)
+        sql = f"SELECT status FROM tasks WHERE id = ? AND status IN ({known})"
+        return str(await self.until(sql, task_id))
+
+    async def orders(self, text: str) -> None:
+        """A command, and its answer is there."""
+        await self.front.says(text)
+        await self.until(
+            "SELECT id FROM inbox WHERE state <> 'new' AND json_extract(incoming, '$.text') = ?"
+            " AND (SELECT count(*) FROM inbox WHERE state = 'new') = 0",
+            text,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """`ends` says for each task, by words of its instruction, in which states it may end;
+    `files` which files there are in the end and what is in them, nothing for anything; `moves`
+    are the transitions that the story is told for."""
+
+    name: str
+    live: Callable[[Boss], Awaitable[None]]
+    ends: Mapping[str, tuple[str, ...]]
+    files: Mapping[str, str]
+    moves: tuple[str, ...]
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def moves_on(self, name: Name) -> tuple[str, ...]:
+        return tuple(move for move in self.moves if ONLY_ON.get(move, name) == name)
+
+
+ONLY_ON: Mapping[str, Name] = {"outbox.>shown": "telegram"}
+"""Only there an answer is streamed before it is a message."""
+
+_DONE = ("completed",)
+
+
+async def _two_tasks(boss: Boss) -> None:
+    """A task with a file by command, another one by plain words and a press."""
+    steps = 'write "one" to a.txt, then write "two" to b.txt, then summarise notes.txt'
+    await boss.front.says(f"/run {steps}", file=("notes.txt", NOTES))
+    await boss.front.says("Write a haiku about queues and save it to haiku.md")
+    await boss.front.presses("Start")
+    await boss.until("SELECT 1 WHERE (SELECT count(*) FROM tasks WHERE status='completed') = 2")
+
+
+async def _a_queue(boss: Boss) -> None:
+    """One slot: urgent work cuts in, what waits is paused, stopped, tried again and reordered."""
+    slow = 'wait 1 second, then write "slow" to slow.txt'
+    first = await boss.runs(f"-p normal {slow}", status="running", named=slow)
+    urgent = await boss.runs('-p urgent write "now" to now.txt', named="now.txt")
+    await boss.is_now(urgent, "completed")
+    await boss.is_now(first, "completed")
+    held = await boss.runs('wait 1 second, then write "held" to held.txt', status="running")
+    later = await boss.runs('write "later" to later.txt')
+    for order in ("pause", "resume", "stop", "retry"):
+        await boss.orders(f"/{order} {later}")
+    await boss.orders(f"/priority {later} urgent")
+    await boss.orders(f"/pause {held}")
+    await boss.is_now(held, "paused", "completed")
+    await boss.orders(f"/resume {held}")
+    await boss.is_now(held, "completed")
+    await boss.is_now(later, "completed")
+
+
+async def _bad_ends(boss: Boss) -> None:
+    """Tasks that are stopped and get stuck; each is tried again."""
+    running = await boss.runs("wait 30 seconds, then wait 31 seconds", status="running")
+    await boss.orders(f"/pause {running}")
+    await boss.orders(f"/resume {running}")
+    await boss.orders(f"/stop {running}")
+    stuck = await boss.runs("prove the Riemann hypothesis", status="blocked")
+    await boss.orders(f"/resume {stuck} by induction")
+    await boss.is_now(stuck, "blocked")
+    await boss.orders(f"/pause {stuck}")
+    await boss.orders(f"/stop {stuck}")
+    again = await boss.runs("prove the Goldbach conjecture", status="blocked")
+    await boss.orders(f"/stop {again}")
+
+
+async def _no_model(boss: Boss) -> None:
+    """Planning fails where no model can be reached, and is refused where there is no key."""
+    failing = await boss.runs("count the stars", status="failed")
+    await boss.orders(f"/retry {failing}")
+    await boss.is_now(failing, "failed")
+    await boss.front.says("/model claude")
+    denied = await boss.runs("count the sheep", status="blocked")
+    await boss.orders(f"/resume {denied}")
+    await boss.is_now(denied, "blocked")
+    await boss.orders(f"/stop {denied}")
+
+
+async def _asks(boss: Boss) -> None:
+    """Risky steps that are allowed, refused, taken back, put off, and decided by nobody."""
+    allowed = await boss.runs('write "yes" to deploy-yes.txt', status="waiting")
+    await boss.front.presses("Approve")
+    await boss.is_now(allowed, "completed")
+    refused = await boss.runs('write "no" to deploy-no.txt', status="waiting")
+    await boss.front.presses("Reject")
+    await boss.is_now(refused, "blocked")
+    await boss.orders(f"/stop {refused}")
+    taken_back = await boss.runs('write "back" to deploy-back.txt', status="waiting")
+    await boss.orders(f"/stop {taken_back}")
+    put_off = await boss.runs('write "later" to deploy-later.txt', status="waiting")
+    await boss.orders(f"/pause {put_off}")
+    await boss.orders(f"/resume {put_off}")
+    await boss.is_now(put_off, "waiting")
+    await boss.orders("ok")
+    await boss.is_now(put_off, "completed")
+
+
+STORIES = (
+    Story(
+        name="two tasks",
+        live=_two_tasks,
+        ends={"a.txt": _DONE, "haiku": _DONE},
+        files={"a.txt": "one", "b.txt": "two", "notes.txt": "", "haiku.md": ""},
+        moves=(
+            "inbox.>new",
+            "inbox.new>handled",
+            "outbox.>queued",
+            "outbox.>shown",
+            "outbox.queued>tried",
+            "outbox.tried>shown",
+            "outbox.shown>queued",
+            "button.>open",
+            "button.open>used",
+        ),
+    ),
+    Story(
+        name="a queue",
+        live=_a_queue,
+        ends={"slow.txt": _DONE, "now.txt": _DONE, "held.txt": _DONE, "later.txt": _DONE},
+        files={"slow.txt": "slow", "now.txt": "now", "held.txt": "held", "later.txt": "later"},
+        moves=(
+            "task.>pending",
+            "task.pending>running",
+            "task.pending>paused",
+            "task.pending>cancelled",
+            "task.running>pending",
+            "task.running>paused",
+            "task.running>completed",
+            "task.paused>pending",
+            "task.cancelled>pending",
+            "control.>run",
+            "control.run>yield",
+            "control.yield>run",
+            "control.yield>pause",
+            "node.running>done",
+            "outbox.tried>queued",
+        ),
+        settings={"SHIFTBOSS_SLOTS": "1"},
+    ),
+    Story(
+        name="bad ends",
+        live=_bad_ends,
+        ends={
+            "30 seconds": ("cancelled",),
+            "Riemann": ("cancelled",),
+            "Goldbach": ("cancelled",),
+        },
+        files={},
+        moves=(
+            "task.running>blocked",
+            "task.running>cancelled",
+            "task.paused>cancelled",
+            "task.blocked>pending",
+            "task.blocked>paused",
+            "task.blocked>cancelled",
+            "control.run>pause",
+            "control.pause>run",
+            "node.>running",
+            "node.running>pending",
+            "node.pending>running",
+            "plan.>there",
+            "event.>untold",
+            "event.untold>told",
+        ),
+    ),
+    Story(
+        name="no model",
+        live=_no_model,
+        ends={"stars": ("failed",), "sheep": ("cancelled",)},
+        files={},
+        moves=(
+            "task.running>failed",
+            "task.failed>pending",
+            "node.running>failed",
+            "node.failed>pending",
+            "node.failed>running",
+        ),
+        settings={
+            "SHIFTBOSS_MODEL": "openai:local-model",
+            "OPENAI_API_KEY": "none",
+            # Nobody listens there.
+            "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
+        },
+    ),
+    Story(
+        name="asks",
+        live=_asks,
+        ends={
+            "deploy-yes.txt": _DONE,
+            "deploy-no.txt": ("cancelled",),
+            "deploy-back.txt": ("cancelled",),
+            "deploy-later.txt": _DONE,
+        },
+        files={"deploy-yes.txt": "yes", "deploy-later.txt": "later"},
+        moves=(
+            "task.running>waiting",
+            "task.waiting>pending",
+            "task.waiting>paused",
+            "task.waiting>blocked",
+            "task.waiting>cancelled",
+            "approval.>waiting",
+            "approval.waiting>approved",
+            "approval.waiting>rejected",
+            "approval.waiting>expired",
+        ),
+    ),
+)

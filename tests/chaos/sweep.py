@@ -1,0 +1,56 @@
+"""Many tellings of one story: in each the program dies at a few of the points left to die at."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import ClassVar, Literal, TypeAlias
+
+from tests.chaos.fronts import Name
+from tests.chaos.stories import Story
+from tests.chaos.telling import Told, tell, witness_of
+
+When: TypeAlias = Literal["before", "after"]
+WHENS: Sequence[When] = ("before", "after")
+# A transition that depends on who is quicker may be missed: it is waited for by itself then.
+_TRIES = 6
+# The moments of a story fall differently each time: a few more than the first telling had.
+_MARGIN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """Homes are made in `folder` from the `template`, and deleted when nothing was broken."""
+
+    folder: Path
+    template: Path
+    _numbers: ClassVar[Iterator[int]] = count(1)
+
+    async def chain(self, story: Story, name: Name, when: When) -> list[Told]:
+        """Die at each transition of the story, as many in one telling as come to pass, until
+        each had its death."""
+        told: list[Told] = []
+        left = [f"{move}:{when}:1" for move in story.moves_on(name)]
+        while left and len(told) < _TRIES:
+            told.append(await self.once(story, name, left))
+            left = [point for point in left if point not in told[-1].died]
+        return told
+
+    async def once(self, story: Story, name: Name, points: Sequence[str]) -> Told:
+        home = self.folder / f"home{next(self._numbers)}"
+        told = await tell(home, story, name, points, template=self.template)
+        if not told.wrong:
+            shutil.rmtree(home)
+            witness_of(home).unlink()
+        return told
+
+
+def moments(calm: Told) -> Iterator[str]:
+    """Every commit and every call of a platform that a telling without a death came by."""
+    for kind in ("commit", "call"):
+        passed = sum(line.startswith(f"{kind} ") for line in calm.points)
+        for number in range(1, passed + _MARGIN + 1):
+            yield from (f"{kind}:{when}:{number}" for when in WHENS)

@@ -1,0 +1,170 @@
+"""One story, told to a program that dies on the way: what the Boss must find at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.chaos.fronts import Front, Name, front
+from tests.chaos.promises import Ended, broken, repeats, shows_all, unsettled
+from tests.chaos.stories import Boss, Story
+from tests.journeys.program import Program
+
+LAUNCHER = (sys.executable, str(Path(__file__).parent / "deadly.py"))
+_PATIENCE = 60.0
+_FOR_EACH_DEATH = 4.0
+_LOOK_EVERY = 0.05
+_CATCHING_UP = 3.0
+_KILLED = -9
+
+
+@dataclass(kw_only=True)
+class Told:
+    """How one telling went. `wrong` lists every promise that was broken; `points` is what the
+    lives passed through; `died` where they ended; `repeats` counts messages sent twice and
+    marked so."""
+
+    story: str
+    channel: Name
+    wrong: list[str] = field(default_factory=list)
+    points: list[str] = field(default_factory=list)
+    deaths: int = 0
+    repeats: int = 0
+    output: str = ""
+
+    @property
+    def died(self) -> list[str]:
+        return [line.removeprefix("died ") for line in self.points if line.startswith("died ")]
+
+    @property
+    def moved(self) -> set[str]:
+        """The transitions it made."""
+        return {line.split(" ", 2)[1] for line in self.points if line.startswith("moved ")}
+
+
+async def fresh_home(folder: Path, name: Name) -> Path:
+    """A home that the program has started on once: where most deaths happen."""
+    async with front(name) as channel:
+        program = deadly(folder, channel)
+        try:
+            await program.start()
+            await program.stop()
+        finally:
+            await program.end()
+    witness_of(folder).unlink()
+    return folder
+
+
+async def tell(
+    home: Path,
+    story: Story,
+    name: Name,
+    deaths: Sequence[str] = (),
+    *,
+    in_order: bool = False,
+    template: Path | None = None,
+) -> Told:
+    """Tell the story, dying once at each of these points, as they come or in this order."""
+    if template is not None:
+        shutil.copytree(template, home)
+    told = Told(story=story.name, channel=name)
+    async with front(name) as channel:
+        program = deadly(home, channel, **story.settings)
+        channel.meets(program)
+        keeper = asyncio.create_task(_keep_alive(program, deaths, told, in_order=in_order))
+        try:
+            try:
+                async with asyncio.timeout(_PATIENCE + _FOR_EACH_DEATH * len(deaths)):
+                    await _live_through(Boss(front=channel, home=home), story)
+            except TimeoutError:
+                left = "; ".join(unsettled(home, story.ends))[:400]
+                told.wrong.append(f"stuck: {left}; {[s.text[:60] for s in channel.shown()]}")
+            keeper.cancel()
+            with suppress(asyncio.CancelledError):
+                await keeper
+            await _end_politely(program, told)
+            _look(told, home, channel, story, program)
+        finally:
+            keeper.cancel()
+            await program.end()
+    return told
+
+
+def deadly(home: Path, channel: Front, **settings: str) -> Program:
+    witness = {"DEADLY_WITNESS": str(witness_of(home))}
+    return Program(
+        home=home, settings={**channel.settings, **witness, **settings}, command=LAUNCHER
+    )
+
+
+def witness_of(home: Path) -> Path:
+    return home.with_suffix(".witness")
+
+
+def points_of(home: Path) -> list[str]:
+    witness = witness_of(home)
+    return witness.read_text().splitlines() if witness.exists() else []
+
+
+async def _live_through(boss: Boss, story: Story) -> None:
+    await story.live(boss)
+    while unsettled(boss.home, story.ends) or boss.front.unheard():
+        await asyncio.sleep(_LOOK_EVERY)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_CATCHING_UP):
+            while not shows_all(_ended(boss.home, boss.front, story)):
+                await asyncio.sleep(_LOOK_EVERY)
+
+
+async def _keep_alive(
+    program: Program, deaths: Sequence[str], told: Told, *, in_order: bool
+) -> None:
+    """A service manager: start again at once whatever has died."""
+    base = dict(program.settings)
+    while True:
+        died = [line for line in points_of(program.home) if line.startswith("died ")]
+        left = [point for point in deaths if f"died {point}" not in died]
+        due = left[:1] if in_order else left
+        program.settings = {**base, "DEADLY_POINTS": " ".join(due)}
+        # A death before it says where its web chat is ends the wait for that.
+        with suppress(AssertionError):
+            await program.start()
+        status = await program.dies()
+        if status != _KILLED:
+            told.wrong.append(f"it ended by itself with status {status}")
+            await asyncio.sleep(1)
+        told.deaths += 1
+
+
+async def _end_politely(program: Program, told: Told) -> None:
+    status = await program.stop()
+    if status == _KILLED:
+        # The point was the story's very end: one more life must find nothing to do.
+        told.deaths += 1
+        program.settings = {**program.settings, "DEADLY_POINTS": ""}
+        await program.start()
+        status = await program.stop()
+    if status != 0:
+        told.wrong.append(f"it ended with status {status}")
+
+
+def _look(told: Told, home: Path, channel: Front, story: Story, program: Program) -> None:
+    told.points = points_of(home)
+    told.output = program.text
+    told.repeats = repeats(channel)
+    told.wrong += broken(_ended(home, channel, story))
+    if channel.unheard():
+        told.wrong.append(f"{channel.unheard()} messages unheard")
+    if "Traceback" in told.output:
+        told.wrong.append("a traceback in the log")
+
+
+def _ended(home: Path, channel: Front, story: Story) -> Ended:
+    return Ended(
+        home=home, front=channel, points=points_of(home), ends=story.ends, files=story.files
+    )
