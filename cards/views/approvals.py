@@ -134,7 +134,8 @@ def _subject(
         pairs.append((words("approval.deciders"), names or words("approval.owners")))
     pairs.append((words("approval.until"), formats.moment(approval.expires_at, zone)))
     blocks: list[Block] = [Text(markdown=f"**{_title(approval, words)}**")]
-    if said := formats.line(str(approval.payload.get("said", "")), _SAID):
+    said = formats.line(str(approval.payload.get("said", "")), _SAID)
+    if said and said != formats.line(approval.title, _SAID):
         blocks.append(Text(markdown=words("approval.said", said=formats.verbatim(said, _SAID))))
     blocks += _detail(approval, words)
     return [*blocks, Fields(pairs=tuple(pairs))]

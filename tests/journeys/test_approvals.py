@@ -1,0 +1,124 @@
+"""Risky steps ask first: by card, button and word, over deaths, expiry and from group to owner."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.emulators.telegram.chats import Message
+from tests.journeys.town import PATIENCE, Town, asked, code_in, label, labels, token, town
+
+RISKY = '/run write "shipped" to production.txt'
+
+
+async def test_a_risky_step_asks_and_its_button_works_once_over_a_kill(tmp_path: Path) -> None:
+    async with town(tmp_path) as here:
+        await here.boss.says(here.home, RISKY)
+        asks = await _request(here)
+        assert "production.txt" in asks.text, "the very words of what will be done"
+        assert "production" in await here.ask("/approvals")
+        approve = token(asks, "Approve")
+
+        # Dead while it asks: nothing was done, and the old card goes on asking.
+        await here.shiftboss.kill()
+        assert not _shipped(tmp_path)
+        presses = [here.boss.press(asks, "", approve) for _ in range(2)]
+        await here.shiftboss.start()
+        told = [(await each.answer(PATIENCE)).text for each in presses]
+
+        assert told.count("✅ Approved") == 1, told
+        await here.home.wait_for_text("Task finished", timeout=PATIENCE)
+        assert len(_shipped(tmp_path)) == 1
+        await here.home.wait_until(lambda: not asks.buttons, timeout=PATIENCE)
+        assert "Approved" in asks.text
+        assert "Boss" in asks.text, "the card says who"
+        assert len([m for m in here.home.from_bot if m.text.startswith("✅ Approved")]) == 1
+        late = await here.boss.presses(asks, "", data=approve)
+        assert "pressed this before" in late.text
+
+
+async def test_a_bare_no_blocks_and_going_on_asks_anew(tmp_path: Path) -> None:
+    async with town(tmp_path) as here:
+        await here.boss.says(here.home, RISKY)
+        first = await _request(here)
+
+        assert "Rejected" in await here.ask("reject not on Friday")
+        blocked = await here.home.wait_for(lambda m: "Boss said no" in m.text, timeout=PATIENCE)
+        assert "not on Friday" in blocked.text
+        await here.home.wait_until(lambda: "not on Friday" in first.text, timeout=PATIENCE)
+        stuck = await here.home.wait_for(lambda m: bool(labels(m, "Resume")), timeout=PATIENCE)
+        await here.boss.presses(stuck, label(stuck, "Resume"))
+        second = await _request(here, not_this=first)
+        assert "Approved" in await here.ask("通过")
+        await here.home.wait_for_text("Task finished", timeout=PATIENCE)
+
+        await here.home.wait_until(lambda: not labels(second, "Approve"), timeout=PATIENCE)
+        assert len(_shipped(tmp_path)) == 1
+
+
+async def test_what_nobody_decides_expires_and_asks_again_at_a_press(tmp_path: Path) -> None:
+    # Two and a half seconds.
+    async with town(tmp_path, SHIFTBOSS_APPROVAL_HOURS="0.0007") as here:
+        await here.boss.says(here.home, RISKY)
+        first = await here.home.wait_for(lambda m: bool(labels(m, "Approve")), timeout=PATIENCE)
+        old = token(first, "Approve")
+        await here.home.wait_until(lambda: bool(labels(first, "Retry")), timeout=PATIENCE)
+
+        assert "Expired" in first.text
+        assert not labels(first, "Approve")
+        assert "Approved" not in (await here.boss.presses(first, "", data=old)).text
+        await here.boss.presses(first, label(first, "Retry"))
+        second = await here.home.wait_for(
+            lambda m: m.id != first.id and bool(labels(m, "Approve")), timeout=PATIENCE
+        )
+
+        assert "production.txt" in second.text
+        assert not _shipped(tmp_path)
+
+
+async def test_a_groups_request_reaches_the_owners_and_no_member_can_answer_it(
+    tmp_path: Path,
+) -> None:
+    async with town(tmp_path) as here:
+        await here.ask("/start")
+        await here.ask_chief("/start")
+        team = here.telegram.group("Team")
+        eve = here.telegram.user(8, "Eve")
+        hers = here.telegram.private_chat(eve)
+        await here.ask(f"/pair {code_in(await asked(eve, hers, 'hello'))}")
+        await hers.wait_for_text("You are in", timeout=PATIENCE)
+
+        await eve.says(team, RISKY, mention=True)
+        shown = await team.wait_for(lambda m: bool(labels(m, "Approve")), timeout=PATIENCE)
+        mine = await _request(here)
+        chiefs = await here.office.wait_for(lambda m: bool(labels(m, "Approve")), timeout=PATIENCE)
+
+        # The member sees it, and may not decide it: not by button, command or word.
+        refused = await eve.presses(shown, label(shown, "Approve"))
+        assert "may not" in refused.text
+        assert "Approved" not in await asked(eve, team, "通过", mention=True)
+        assert labels(shown, "Approve"), "it still waits"
+        assert not [m for m in hers.from_bot if labels(m, "Approve")]
+
+        # The owner answers by word in private, where the copy is; every copy says who.
+        assert "Approved" in await here.ask("ok")
+        await team.wait_until(lambda: not shown.buttons, timeout=PATIENCE)
+        await here.home.wait_until(lambda: not mine.buttons, timeout=PATIENCE)
+        await here.office.wait_for(
+            lambda m: m.message_id == chiefs.message_id and not m.buttons, timeout=PATIENCE
+        )
+        for copy in (shown, mine, chiefs):
+            assert "Boss" in copy.text
+        await team.wait_for_text("Task finished", timeout=PATIENCE)
+        assert len(_shipped(tmp_path)) == 1
+
+
+async def _request(here: Town, not_this: Message | None = None) -> Message:
+    known = not_this.id if not_this else None
+    return await here.home.wait_for(
+        lambda m: m.id != known and bool(labels(m, "Approve")), timeout=PATIENCE
+    )
+
+
+def _shipped(home: Path) -> list[Path]:
+    """What the step makes, in whatever workspace."""
+    return [path for path in (home / "files").rglob("*production.txt") if path.is_file()]
