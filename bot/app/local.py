@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from bot.app.address import find_running
 from bot.app.calls import Answer, NobodyThere, call
-from bot.app.failures import StartFailure
+from bot.app.failures import StartFailure, unusable
 from bot.config.settings import Settings
 from storage.errors import HomeBusy, HomeUnusable
 from storage.home import Home
@@ -30,7 +30,7 @@ def carry_out(settings: Settings, text: str) -> Answer:
         except HomeBusy as error:
             holder = error
         except HomeUnusable as error:
-            raise StartFailure(f"{error.path} cannot be used ({error.reason})") from error
+            raise unusable(error) from error
         else:
             with home:
                 return _here(settings, text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bot.app.failures import StartFailure
+from bot.app.failures import StartFailure, unusable
 from bot.config.logs import set_up_logs
 from bot.config.settings import Settings
 from bot.transports.web.errors import WebStartError
@@ -47,9 +47,7 @@ def explained(settings: Settings) -> Iterator[None]:
             " SHIFTBOSS_HOME to another folder"
         ) from error
     except HomeUnusable as error:
-        raise StartFailure(
-            f"{error.path} cannot be used ({error.reason}): make it writable, or set SHIFTBOSS_HOME"
-        ) from error
+        raise unusable(error) from error
     except StoreTooNew as error:
         raise StartFailure(
             f"the database in {home} was made by a newer Shiftboss ({error.revision}) and has"

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bot.cli import log, run, say, subtask, task, top
+from bot.cli import dispatch, log, run, say, setup, subtask, task, top
 
 cli = typer.Typer(
     name="shiftboss",
@@ -20,6 +20,8 @@ cli = typer.Typer(
 cli.command("run")(run.run)
 cli.command("say")(say.say)
 cli.command("pair")(say.pair)
+cli.command("dispatch")(dispatch.dispatch)
+cli.command("setup")(setup.setup)
 top.add_to(cli)
 cli.add_typer(task.cli, name="task")
 cli.add_typer(subtask.cli, name="subtask")

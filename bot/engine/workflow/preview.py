@@ -1,0 +1,64 @@
+"""What a task's worker would be told next, without telling anybody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from bot.engine.workflow import prompts
+from bot.engine.workflow.advance import Start, advance
+from bot.engine.workflow.graph import HUMAN, load_workflow
+from bot.engine.workflow.store import WorkStore
+from storage.db import Transaction
+from storage.records.people import Language
+from storage.records.tasks import Control, Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """`kind` is what the call would be for: a plan, a new plan, one step; `ask` and `end` call
+    no model: a person is asked, or nothing is left to do. `step` is the step's title."""
+
+    task: Task
+    kind: Literal["plan", "replan", "step", "ask", "end"]
+    system: str = ""
+    prompt: str = ""
+    step: str = ""
+
+
+async def preview(
+    tx: Transaction,
+    store: WorkStore,
+    task: Task,
+    language: Language,
+    recalled: Sequence[str] = (),
+) -> Preview:
+    """For a task just claimed, as `runner` would go about it."""
+    orders = await store.journal.orders(tx, task.id)
+    graph = await store.graphs.latest(task.id, tx=tx)
+    if not task.graph_version or graph is None:
+        prompt = prompts.plan_prompt(task, said=orders.said, recalled=recalled)
+        return Preview(task=task, kind="plan", system=prompts.plan_system(language), prompt=prompt)
+    workflow = load_workflow(graph.body)
+    runs = await store.graphs.runs(task.id, tx=tx)
+    move = advance(workflow, runs, Control.RUN)
+    if not isinstance(move, Start):
+        return Preview(task=task, kind="end")
+    node = move.node
+    if orders.replan > workflow.served:
+        prompt = prompts.replan_prompt(task, workflow, runs, orders.replan_why, orders.said)
+        system = prompts.plan_system(language)
+        return Preview(task=task, kind="replan", system=system, prompt=prompt, step=node.title)
+    if node.type == HUMAN:
+        return Preview(task=task, kind="ask", step=node.title)
+    prompt = prompts.step_prompt(
+        task,
+        workflow,
+        runs,
+        node,
+        trouble=runs[node.id].error if node.id in runs else "",
+        said=orders.said,
+    )
+    system = prompts.step_system(language)
+    return Preview(task=task, kind="step", system=system, prompt=prompt, step=node.title)
