@@ -46,7 +46,7 @@ async def commit_all(git: Git, entry: Path, task: Task, sent: tuple[str, ...]) -
     await git.run("add", "--all", "--ignore-errors", "--", ":(top)", *left_out)
     await _leave_out_repositories(git)
     merging = await asyncio.to_thread((entry / "MERGE_HEAD").exists)
-    if merging or not (await git.run("diff", "--cached", "--quiet")).good:
+    if merging or not (await git.run("diff-index", "--cached", "--quiet", "HEAD", "--")).good:
         await git.out(
             *await _identity(git),
             "commit",
@@ -122,7 +122,7 @@ async def _untracked(git: Git, names: tuple[str, ...]) -> tuple[str, ...]:
 
 async def _leave_out_repositories(git: Git) -> None:
     """A repository made inside the tree would be committed as a name without its content."""
-    told = (await git.out("diff", "--cached", "--raw", "-z", "--no-renames")).split("\0")
+    told = (await git.out("diff-index", "--cached", "-z", "--no-renames", "HEAD")).split("\0")
     added = [
         f":(top,literal){name}"
         for facts, name in zip(told[::2], told[1::2], strict=False)

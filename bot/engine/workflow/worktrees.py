@@ -15,7 +15,7 @@ import shutil
 import stat
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bot.engine.workflow.git import Git, GitFailed, alone
@@ -43,11 +43,8 @@ class _Tree:
     """A task's folder; `entry` is what git keeps of it, None where git knows nothing of it."""
 
     folder: Path
-    entry: Path | None
-
-    @property
-    def ready(self) -> bool:
-        return self.entry is not None and (self.entry / _READY).is_file() and self.folder.is_dir()
+    entry: Path | None = None
+    ready: bool = False
 
 
 class Worktrees:
@@ -164,7 +161,7 @@ class Worktrees:
         if made.entry is None:
             raise GitFailed(f"git does not know the worktree it has just made at {tree.folder}")
         await asyncio.to_thread((made.entry / _READY).touch)
-        return made
+        return replace(made, ready=True)
 
     async def _remove(self, boss: Git, tree: _Tree) -> None:
         """The marker first: what is half removed must not look like work."""
@@ -196,8 +193,9 @@ def _found(project: _Project, folder: Path) -> _Tree:
     for pointer in (project.common / "worktrees").glob("*/gitdir"):
         named = pointer.parent / pointer.read_text(encoding="utf-8", errors="replace").strip()
         if named.parent.resolve() == folder:
-            return _Tree(folder=folder, entry=pointer.parent)
-    return _Tree(folder=folder, entry=None)
+            ready = (pointer.parent / _READY).is_file() and folder.is_dir()
+            return _Tree(folder=folder, entry=pointer.parent, ready=ready)
+    return _Tree(folder=folder)
 
 
 def _unlock(project: _Project, tree: _Tree, branch: str) -> None:

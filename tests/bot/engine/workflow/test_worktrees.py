@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
 from bot.engine.llm.base import BackendDenied
+from bot.engine.workflow import git as git_module
 from bot.engine.workflow.artifacts import Artifacts
 from bot.engine.workflow.landing import Landed
 from bot.engine.workflow.worktrees import Worktrees
@@ -360,3 +362,52 @@ async def test_a_deleted_task_leaves_no_tree_but_its_work_on_the_branch(
     assert project.trees == 1
     assert project.git("branch", "--list", "shiftboss/*").split() == ["shiftboss/busy"]
     assert project.git("show", "shiftboss/busy:made.txt") == "made"
+
+
+async def test_a_lock_of_the_bosss_own_git_is_respected(
+    project: Project, artifacts: Artifacts
+) -> None:
+    task = project.task()
+    (await artifacts.workspace(task) / "made.txt").write_text("made")
+    lock = project.path / ".git" / "index.lock"
+    lock.touch()
+
+    landed = await artifacts.land(task)
+
+    assert not landed.merged
+    assert "index.lock" in told(landed)
+    assert lock.exists()
+    lock.unlink()
+    assert (await artifacts.land(task)).merged
+
+
+async def test_steps_that_come_after_landing_go_on_from_there(
+    project: Project, artifacts: Artifacts
+) -> None:
+    task = project.task()
+    (await artifacts.workspace(task) / "one.txt").write_text("one")
+    await artifacts.land(task)
+
+    again = await artifacts.workspace(task)
+    assert (again / "one.txt").exists()
+    (again / "two.txt").write_text("two")
+
+    assert (await artifacts.land(task)).merged
+    assert (project.path / "two.txt").read_text() == "two"
+
+
+async def test_a_git_that_does_not_end_is_ended(
+    tmp_path: Path, project: Project, artifacts: Artifacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "bin" / "git"
+    slow.parent.mkdir()
+    slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec tail -f /dev/null\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(git_module, "LONGEST", 0.5)
+
+    landed = await artifacts.land(project.task())
+
+    assert "longer than" in told(landed)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
