@@ -47,6 +47,53 @@ async def test_it_starts_in_order_and_stops_in_reverse() -> None:
     ]
 
 
+class Draining(Part):
+    async def drain(self) -> None:
+        self.log.append(f"drain {self.name}")
+
+
+async def test_what_drains_does_so_in_reverse_while_all_still_run() -> None:
+    log: list[str] = []
+    until = asyncio.Event()
+    asyncio.get_running_loop().call_soon(until.set)
+
+    class Watched(Part):
+        async def run(self) -> None:
+            try:
+                await super().run()
+            finally:
+                log.append(f"end {self.name}")
+
+    parts = (Draining("delivery", log), Watched("plain", log), Draining("dispatcher", log))
+    async with App(parts) as app:
+        await app.run(until)
+
+    assert [line for line in log if line.startswith(("drain", "end", "stop"))] == [
+        "drain dispatcher",
+        "drain delivery",
+        "end plain",
+        "stop dispatcher",
+        "stop plain",
+        "stop delivery",
+    ]
+
+
+async def test_a_drain_that_fails_ends_the_program_all_the_same() -> None:
+    log: list[str] = []
+    until = asyncio.Event()
+    until.set()
+
+    class Stuck(Part):
+        async def drain(self) -> None:
+            raise RuntimeError("stuck")
+
+    with pytest.raises(ExceptionGroup):
+        async with App((Part("a", log), Stuck("b", log))) as app:
+            await app.run(until)
+
+    assert log[-2:] == ["stop b", "stop a"]
+
+
 async def test_a_failed_start_unwinds_what_had_started() -> None:
     log: list[str] = []
     with pytest.raises(RuntimeError, match="b"):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -77,6 +78,94 @@ async def test_asked_to_end_in_the_thick_of_it_it_ends_and_all_goes_on_at_the_ne
         assert (it.said("Task finished"), it.said("Tasks ("), it.said("Sent again")) == (1, 1, 0)
         assert "Traceback" not in it.shiftboss.text
         assert (next((tmp_path / "work").glob("*/a.txt"))).read_text().strip() == "x"
+
+
+async def test_a_stop_in_the_middle_of_a_step_is_told_on_its_card_which_then_goes_on(
+    tmp_path: Path,
+) -> None:
+    async with scene(tmp_path, SHIFTBOSS_STOP_GRACE_SECONDS="0.2") as it:
+        await it.boss.says(it.chat, '/run wait 3 seconds, then write "x" to a.txt')
+        await it.chat.wait_for(lambda m: "🔄" in m.text and "3" in m.text, timeout=_PATIENCE)
+        cards = len(it.chat.from_bot)
+        async with asyncio.timeout(_QUICK):
+            assert await it.shiftboss.stop() == 0
+        assert it.said("Paused while Shiftboss restarts") == 1, "told before it ended"
+        assert len(it.chat.from_bot) == cards, "on the same card"
+
+        await it.shiftboss.start()
+        await it.chat.wait_for_text("Task finished", timeout=_PATIENCE)
+
+        assert it.said("Paused while Shiftboss restarts") == 0
+        assert len(it.chat.from_bot) == cards + 1, "the card, and the message of the end"
+        assert "Traceback" not in it.shiftboss.text
+
+
+async def test_a_step_that_ends_in_time_is_not_run_again_after_the_restart(tmp_path: Path) -> None:
+    async with scene(tmp_path) as it:
+        await it.boss.says(it.chat, '/run wait 2 seconds, then write "x" to a.txt')
+        await it.chat.wait_for(lambda m: "🔄" in m.text and "2" in m.text, timeout=_PATIENCE)
+        async with asyncio.timeout(_QUICK):
+            assert await it.shiftboss.stop() == 0
+        assert it.said("Paused while Shiftboss restarts") == 1
+        with closing(sqlite3.connect(tmp_path / "shiftboss.db")) as store:
+            runs = "SELECT attempt FROM node_runs WHERE status='done' AND path <> '@plan'"
+            finished = store.execute(runs).fetchall()
+
+        await it.shiftboss.start()
+        await it.chat.wait_for_text("Task finished", timeout=_PATIENCE)
+        with closing(sqlite3.connect(tmp_path / "shiftboss.db")) as store:
+            attempts = store.execute(runs).fetchall()
+
+        assert finished == [(1,)]
+        assert set(attempts) == {(1,)}
+
+
+async def test_what_arrives_while_it_stops_is_answered_after_the_restart(tmp_path: Path) -> None:
+    async with scene(tmp_path) as it:
+        await it.boss.says(it.chat, '/run wait 3 seconds, then write "x" to a.txt')
+        await it.chat.wait_for(lambda m: "🔄" in m.text and "3" in m.text, timeout=_PATIENCE)
+        os.kill(it.shiftboss.pid, signal.SIGTERM)
+        await it.shiftboss.says("stopping")
+        await it.boss.says(it.chat, "/list")
+        async with asyncio.timeout(_QUICK):
+            assert await it.shiftboss.dies() == 0
+        assert it.said("Tasks (") == 0
+
+        await it.shiftboss.start()
+        await it.chat.wait_for_text("Tasks (", timeout=_PATIENCE)
+        await it.chat.wait_for_text("Task finished", timeout=_PATIENCE)
+        assert it.said("Tasks (") == 1
+
+
+async def test_a_second_program_on_one_home_says_so_and_ends_also_while_the_first_is_stopping(
+    tmp_path: Path,
+) -> None:
+    async with scene(tmp_path) as it:
+        running = await it.shiftboss.run_to_end("run")
+        await it.boss.says(it.chat, '/run wait 4 seconds, then write "x" to a.txt')
+        await it.chat.wait_for(lambda m: "🔄" in m.text and "4" in m.text, timeout=_PATIENCE)
+        os.kill(it.shiftboss.pid, signal.SIGTERM)
+        await it.shiftboss.says("stopping")
+        stopping = await it.shiftboss.run_to_end("run")
+        async with asyncio.timeout(_QUICK):
+            assert await it.shiftboss.dies() == 0
+
+    for status, printed in (running, stopping):
+        assert status == 2
+        assert "another Shiftboss" in printed
+        assert "Traceback" not in printed
+
+
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+async def test_a_second_signal_ends_it_at_once(tmp_path: Path, second: signal.Signals) -> None:
+    async with scene(tmp_path, SHIFTBOSS_STOP_GRACE_SECONDS="600") as it:
+        await it.boss.says(it.chat, '/run wait 60 seconds, then write "x" to a.txt')
+        await it.chat.wait_for(lambda m: "🔄" in m.text and "60" in m.text, timeout=_PATIENCE)
+        os.kill(it.shiftboss.pid, signal.SIGTERM)
+        await it.shiftboss.says("stopping")
+        os.kill(it.shiftboss.pid, second)
+        async with asyncio.timeout(_QUICK):
+            assert await it.shiftboss.dies() == -second
 
 
 async def test_an_answer_that_is_being_typed_is_given_whole_after_the_next_start(

@@ -1,0 +1,174 @@
+"""Ten thousand tasks wait: who is next is found by index, whatever they wait for."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event, insert
+
+from storage import schema
+from storage.db import Database
+from storage.records.tasks import Priority, TaskStatus
+from storage.work.queue import TaskQueue
+from storage.work.tasks import TaskRepo
+from tests.engine_world import BOSS, CHAT, START, make_store
+
+PATIENCE = timedelta(hours=12)
+LEASE = timedelta(seconds=90)
+MANY = 10_000
+TABLES = ("SCAN tasks", "SCAN busy", "SCAN held", "SCAN other")
+
+
+@pytest.fixture
+async def db(tmp_path: Path) -> AsyncGenerator[Database, None]:
+    async with AsyncExitStack() as stack:
+        yield await make_store(tmp_path / "shiftboss.db", stack)
+
+
+def row(n: int, **changes: Any) -> dict[str, Any]:
+    return {
+        "id": f"t{n:05}",
+        "source": f"s{n}",
+        "title": f"task {n}",
+        "instruction": "Do it.",
+        "priority": "normal",
+        "rank": 3,
+        "status": "pending",
+        "phase": "queued",
+        "control": "run",
+        "chat_id": CHAT.id,
+        "created_by": BOSS.id,
+        "project_dir": "",
+        "files": [],
+        "holds_dir": False,
+        "created_at": START + timedelta(seconds=n),
+        "waiting_since": START + timedelta(seconds=n),
+        **changes,
+    }
+
+
+async def fill(db: Database, *rows: dict[str, Any]) -> None:
+    async with db.write() as tx:
+        await tx.execute(insert(schema.tasks), list(rows))
+
+
+async def instructions(db: Database, path: Path, sql: list[tuple[str, Any]]) -> dict[str, int]:
+    """How many steps of SQLite's machine each statement takes now."""
+    taken: dict[str, int] = {}
+    with closing(sqlite3.connect(path)) as store:
+        store.execute("BEGIN")
+        for statement, values in sql:
+            count = 0
+
+            def tick() -> int:
+                nonlocal count
+                count += 1
+                return 0
+
+            store.set_progress_handler(tick, 10)
+            store.execute(statement, values).fetchall()
+            store.set_progress_handler(None, 10)
+            taken[statement] = count * 10
+        store.execute("ROLLBACK")
+    return taken
+
+
+async def spoken(db: Database) -> list[tuple[str, Any]]:
+    """The statements of a claim, and of looking who must make room."""
+    said: list[tuple[str, Any]] = []
+
+    def listen(_c: object, _cursor: object, statement: str, values: Any, *_: object) -> None:
+        if not statement.startswith("BEGIN"):
+            said.append((statement, values))
+
+    engine = db._writer.sync_engine
+    event.listen(engine, "before_cursor_execute", listen)
+    queue = TaskQueue(db)
+    now = START + timedelta(hours=6)
+    async with db.write() as tx:
+        await queue.claim(tx, owner="o", now=now, lease=LEASE, patience=PATIENCE)
+        running = await queue.running(tx)
+        await queue.waiting(tx, 3, beside=running)
+        await queue.due(tx, now)
+        await tx.rollback()
+    event.remove(engine, "before_cursor_execute", listen)
+    return said
+
+
+async def test_every_statement_of_a_claim_goes_by_an_index(db: Database, tmp_path: Path) -> None:
+    await fill(db, row(0), row(1, status="running", project_dir="/p", holds_dir=True))
+    with closing(sqlite3.connect(tmp_path / "shiftboss.db")) as store:
+        for statement, values in await spoken(db):
+            plan = store.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()
+            scans = {line[3] for line in plan if line[3].startswith(TABLES)}
+            # The holders are read whole, in their own small index.
+            assert scans <= {"SCAN held USING INDEX ix_tasks_holders"}, statement
+            if "rank > 1" in statement:
+                assert any("ix_tasks_aging" in line[3] for line in plan), plan
+
+
+@pytest.mark.parametrize("projects", ["none", "each its own"])
+async def test_ten_thousand_waiting_tasks_cost_no_more_than_ten(
+    db: Database, tmp_path: Path, projects: str
+) -> None:
+    def of(n: int) -> str:
+        return "" if projects == "none" else f"/p{n}"
+
+    path = tmp_path / "shiftboss.db"
+    await fill(db, *(row(n, project_dir=of(n)) for n in range(10)))
+    few = sum((await instructions(db, path, await spoken(db))).values())
+    await fill(db, *(row(n, project_dir=of(n)) for n in range(10, MANY)))
+    many = sum((await instructions(db, path, await spoken(db))).values())
+
+    assert many < 2 * few
+
+
+async def test_ten_thousand_tasks_of_one_busy_project_are_passed_over_in_one_sweep(
+    db: Database, tmp_path: Path
+) -> None:
+    path = tmp_path / "shiftboss.db"
+    busy = row(0, status="running", project_dir="/p", holds_dir=True, priority="urgent", rank=1)
+    await fill(db, busy, *(row(n, project_dir="/p") for n in range(1, MANY)))
+    taken = await instructions(db, path, await spoken(db))
+
+    # A few steps for each task that is passed over, and nothing looked up for it.
+    assert sum(taken.values()) < 25 * MANY
+
+
+async def test_those_who_wait_too_long_go_first_a_few_at_a_time(db: Database) -> None:
+    queue, tasks = TaskQueue(db), TaskRepo(db)
+    await fill(db, *(row(n) for n in range(50)), row(99, priority="urgent", rank=1))
+    late = START + timedelta(hours=13)
+
+    async def claim() -> str:
+        async with db.write() as tx:
+            task = await queue.claim(tx, owner="o", now=late, lease=LEASE, patience=PATIENCE)
+        assert task is not None
+        return task.title
+
+    assert [await claim() for _ in range(3)] == ["task 99", "task 0", "task 1"]
+    assert (await tasks.counts())[TaskStatus.PENDING] == 48
+
+
+async def test_nobody_makes_room_for_what_has_waited_long_but_is_no_more_important(
+    db: Database,
+) -> None:
+    queue = TaskQueue(db)
+    await fill(
+        db,
+        row(0, status="running"),
+        row(1, rank=1, resumed_first=0),
+        row(2, rank=1, resumed_first=0),
+        row(3, priority="urgent", rank=1),
+    )
+    async with db.write() as tx:
+        running = await queue.running(tx)
+        waiting = await queue.waiting(tx, 1, beside=running)
+
+    assert [task.priority for task in waiting] == [Priority.URGENT]
