@@ -10,6 +10,7 @@ from cards.model import Block, Button, Buttons, Card, Check, Checklist, CheckSta
 from cards.views import controls, marks
 from cards.views.backends import without_note
 from cards.views.logs import found_rows, kind_name
+from cards.views.tasks import reason_of
 from cards.words import Words
 from storage.records.logs import LogEntry
 from storage.records.notebook import Agenda, Found, Recap
@@ -139,14 +140,16 @@ def _advice(agenda: Agenda, first: Task, words: Words) -> str:
 
 
 def _where(recap: Recap, words: Words) -> str:
+    reason = formats.verbatim(reason_of(recap.task, words), _LINE)
     view, stage = recap.view, formats.verbatim(recap.task.stage, _LINE)
     steps = words("recap.steps", done=view.done, total=len(view.steps)) if view.steps else ""
-    return words(
+    where = words(
         "recap.where",
         status=marks.status(recap.task.status, words),
         stage=words("recap.stage", stage=stage) if stage else "",
         steps=steps,
     )
+    return f"{where}\n\n{words('task.reason', reason=reason)}" if reason else where
 
 
 def _going(recap: Recap, words: Words) -> str:

@@ -102,7 +102,7 @@ def kind_name(kind: LogKind, words: Words) -> str:
 
 def _line(entry: LogEntry, words: Words, zone: ZoneInfo) -> str:
     parts = [
-        formats.clock(entry.at, zone),
+        formats.moment(entry.at, zone),
         kind_name(entry.kind, words),
         f"[{formats.line(entry.stage, _WORDS)}]" if entry.stage else "",
         formats.line(entry.text, _LINE),

@@ -175,8 +175,10 @@ def _facts(
         ("status", marks.status(task.status, words)),
         ("priority", marks.priority(task.priority, words)),
         ("made", formats.moment(task.created_at, zone)),
-        ("by", by or words("detail.by_default")),
+        ("by", words("detail.by_self") if task.outside else by or words("detail.by_default")),
     ]
+    if task.stage:
+        facts.append(("stage", formats.line(task.stage, _TITLE)))
     if task.project_dir:
         facts.append(("project", f"`{task.project_dir}`"))
     if task.branch:

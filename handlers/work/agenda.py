@@ -26,6 +26,7 @@ _DONE = {"done", "finish", "完成"}
 _PHASE = {"phase", "stage", "阶段", "进展"}
 _SUMMARY = re.compile(r"(?:^|\s)[-–—]{1,2}(?:s|summary)(?:\s+|=)", re.IGNORECASE)
 _LISTED = 20
+_MOST_SUBTASKS = 50
 
 _T = TypeVar("_T")
 
@@ -116,7 +117,7 @@ def hit_data(hit: Found) -> dict[str, object]:
 
 
 async def _add(request: Request, task: Task, said: str) -> Reply:
-    titles = steps_in(said)
+    titles = steps_in(said, _MOST_SUBTASKS)
     if not titles:
         raise Usage("subtask")
     if any(title.casefold().removeprefix("task-") == task.id for title in titles):

@@ -29,7 +29,7 @@ _WORD = 40
 
 @commands(
     "log",
-    usage="id [kind] [--phase p] [--attempt n] [--file path] [text] | search words",
+    usage="id kind [--phase p] [--attempt n] [--file f] text | id [kind] [--last n] | search words",
     aliases=("note", "记录", "记"),
     verbatim=True,
 )

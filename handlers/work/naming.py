@@ -34,7 +34,7 @@ def number_of(word: str) -> int:
     return min(int(plain[:18]), 10**15)
 
 
-def steps_in(text: str) -> tuple[str, ...]:
+def steps_in(text: str, most: int = _MOST_STEPS) -> tuple[str, ...]:
     """Titles as people write them: one a line, or with arrows between."""
     titles = (part.strip()[:_TITLE] for part in _BETWEEN.split(text))
-    return tuple(title for title in titles if title)[:_MOST_STEPS]
+    return tuple(title for title in titles if title)[:most]

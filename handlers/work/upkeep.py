@@ -6,6 +6,7 @@ import re
 
 from cards import formats
 from cards.views.agenda import found_tasks_card, task_line
+from cards.views.errors import notice_card
 from cards.views.task_lists import moved_card
 from handlers.errors import Usage, UserError
 from handlers.flags import flags_of
@@ -145,8 +146,8 @@ async def delete(request: Request) -> Reply:
     first, _ = id_and_rest(request, "delete")
     task = await found_task(request, first)
     gone = await request.services.notebook.delete(task, by=request.person, source=request.source)
-    title = formats.verbatim(gone.title, _LINE)
-    return _moved(request, gone, "agenda.deleted", title=title)
+    text = request.words("agenda.deleted", title=formats.verbatim(gone.title, _LINE))
+    return Reply(card=notice_card("", text), data=task_data(gone))
 
 
 @commands("search", usage="words", aliases=("find", "搜索", "查找"), immediate=True)

@@ -145,3 +145,15 @@ async def test_logs_shows_what_happened_as_before() -> None:
 
     assert "Log k3m9qa" in text_of(await desk.say("/logs k3m"))
     assert "Log k3m9qa" in text_of(await desk.say("/日志 k3m", hint="en"))
+
+
+async def test_as_many_are_listed_as_are_asked_for() -> None:
+    desk = Desk(RUNNING)
+    for n in range(4):
+        await desk.say(f"/log k3m finding -- --last {n}")
+
+    reply = await desk.say("/log k3m finding --last 2")
+
+    assert reply.data is not None
+    assert [entry["text"] for entry in reply.data["logs"]] == ["--last 2", "--last 3"]
+    assert reply.data["total"] == 4
