@@ -110,7 +110,7 @@ async def ask_again(request: Request, approval_id: str) -> Reply:
     if approval.kind is ApprovalKind.PAIRING:
         return Reply(toast=request.words("approval.expired_pairing"), good=False)
     if approval.state is not ApprovalState.EXPIRED:
-        raise WrongState("approval", approval.id, approval.state)
+        return await too_late(request, approval.id)
     concerned = approval.payload.get("tasks") or ([approval.task_id] if approval.task_id else [])
     if not concerned:
         raise NotFound("approval", approval_id)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from cards.actions import Decide
+from cards.actions import AskAgain, Decide
 from cards.views.approvals import approval_card
 from cards.words import words_for
+from handlers.ports import BackendFailure
 from storage.records.approvals import ApprovalKind, ApprovalState
 from storage.records.messages import Urgency
 from storage.records.people import ChatId, Language, PersonId
+from storage.records.tasks import TaskStatus
 from tests.handlers.desk import Desk, text_of
-from tests.samples import an_approval
+from tests.samples import a_task, an_approval
 
 
 def desk_with(*ids: str, approvers: tuple[str, ...] = ("ann",), chat: str = "c1") -> Desk:
@@ -203,6 +206,110 @@ async def test_nothing_waiting_is_said_kindly() -> None:
     desk = Desk()
 
     assert "Nothing waits" in text_of(await desk.say("/approvals"))
+
+
+async def test_a_press_of_somebody_who_may_not_leaves_the_button_to_those_who_may() -> None:
+    desk = desk_with("ap7x2k", approvers=("olga",), chat="g1")
+    tokens = await _copies(desk, "ap7x2k", "g1")
+
+    refused = await desk.press(tokens["g1"], chat="g1")
+    decided = await desk.press(tokens["g1"], who="x-olga", chat="g1")
+
+    assert not refused.good
+    assert "may not" in refused.toast
+    assert "Approved" in decided.toast
+    assert [each[3] for each in desk.world.approvals.decisions] == [PersonId("olga")]
+
+
+async def test_who_comes_second_is_told_who_was_first() -> None:
+    desk = desk_with("ap7x2k", approvers=("ann", "olga"))
+    tokens = await _copies(desk, "ap7x2k", "c0", "c1")
+    await desk.press(tokens["c1"])
+
+    late = await desk.press(tokens["c0"], who="x-olga", chat="c0")
+
+    assert "Ann was first" in late.toast
+
+
+@pytest.mark.parametrize("kind", [each for each in ApprovalKind if each != ApprovalKind.PAIRING])
+async def test_a_bare_word_answers_the_copy_in_a_private_chat(kind: ApprovalKind) -> None:
+    desk = Desk()
+    desk.world.approvals.all["ap7x2k"] = an_approval(kind=kind, chat="g1", approvers=("ann",))
+    await _copies(desk, "ap7x2k", "c1")
+
+    await desk.say("ok")
+
+    assert [each[:2] for each in desk.world.approvals.decisions] == [("ap7x2k", True)]
+
+
+async def test_a_bare_word_never_answers_the_copy_of_a_pairing() -> None:
+    desk = Desk()
+    desk.world.approvals.all["p"] = an_approval("p", ApprovalKind.PAIRING, chat="s1")
+    await _copies(desk, "p", "c0")
+
+    await desk.say("ok", who="x-olga", chat="c0")
+    await desk.say("/approve", who="x-olga", chat="c0")
+
+    assert desk.world.approvals.decisions == []
+
+
+async def test_what_expired_is_asked_again_by_letting_its_task_go_on() -> None:
+    desk = Desk(a_task("k3m9qa", TaskStatus.PAUSED))
+    desk.world.approvals.all["ap7x2k"] = an_approval(state=ApprovalState.EXPIRED)
+
+    reply = await desk.press(desk.world.post.put(AskAgain(approval_id="ap7x2k")))
+
+    assert reply.good
+    assert [each[:2] for each in desk.world.tasks.moves] == [("resume", "k3m9qa")]
+
+
+async def test_only_who_may_move_a_task_has_it_ask_again() -> None:
+    theirs = replace(
+        a_task("k3m9qa", TaskStatus.PAUSED), created_by=PersonId("olga"), chat_id=ChatId("c0")
+    )
+    desk = Desk(theirs)
+    desk.world.approvals.all["ap7x2k"] = an_approval(state=ApprovalState.EXPIRED)
+
+    reply = await desk.press(desk.world.post.put(AskAgain(approval_id="ap7x2k")))
+
+    assert not reply.good
+    assert desk.world.tasks.moves == []
+
+
+async def test_money_asked_for_again_moves_all_that_wait_and_can_be_moved() -> None:
+    tasks = [a_task(id, TaskStatus.PAUSED) for id in ("k3m9qa", "b2cdef")]  # noqa: A001 - ids
+    desk = Desk(*tasks, a_task("r8nnng"))
+    expired = an_approval(kind=ApprovalKind.BUDGET, state=ApprovalState.EXPIRED)
+    waiting = ["k3m9qa", "r8nnng", "b2cdef", "n0where"]
+    desk.world.approvals.all["ap7x2k"] = replace(expired, payload={"tasks": waiting})
+
+    reply = await desk.press(desk.world.post.put(AskAgain(approval_id="ap7x2k")))
+
+    assert reply.good
+    assert [each[1] for each in desk.world.tasks.moves] == ["k3m9qa", "b2cdef"]
+
+
+async def test_nobody_is_let_in_again_without_knocking_again() -> None:
+    desk = Desk()
+    desk.world.approvals.all["p"] = an_approval(
+        "p", ApprovalKind.PAIRING, state=ApprovalState.EXPIRED
+    )
+
+    reply = await desk.press(
+        desk.world.post.put(AskAgain(approval_id="p"), chat="c0"), who="x-olga", chat="c0"
+    )
+
+    assert "write to me again" in reply.toast
+
+
+async def test_talk_that_a_cap_stops_asks_for_more_in_its_chat_and_of_the_owner() -> None:
+    asked = an_approval(kind=ApprovalKind.BUDGET)
+    desk = Desk()
+    desk.world.talk.answers.append(BackendFailure("backend.budget", approval=asked))
+
+    await desk.say("tell me everything")
+
+    assert {"approval:ap7x2k:c1", "approval:ap7x2k:c0"} <= set(desk.world.post.cards)
 
 
 async def _copies(desk: Desk, approval_id: str, *chats: str) -> dict[str, str]:
