@@ -1,0 +1,133 @@
+"""How a task moves within a boundary's transaction, with its event and its log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from bot.engine.agent.desk import Reply
+from bot.engine.workflow.graph import Node, Workflow, dump_workflow, linear, load_workflow
+from bot.engine.workflow.logbook import Logbook
+from bot.engine.workflow.steps import Attempt
+from bot.engine.workflow.store import LEASE, WorkStore
+from storage.db import Transaction
+from storage.records.approvals import Approval
+from storage.records.logs import LogKind
+from storage.records.tasks import (
+    Control,
+    EventKind,
+    Graph,
+    Lease,
+    NodeRun,
+    NodeStatus,
+    Phase,
+    Task,
+    TaskStatus,
+)
+
+
+class Moves:
+    """Everything here is part of a larger transaction that has fenced the task."""
+
+    def __init__(self, store: WorkStore, now: Callable[[], datetime]) -> None:
+        self._store = store
+        self._now = now
+        self.logbook = Logbook(store.logs)
+
+    async def fence(self, tx: Transaction, lease: Lease) -> Task:
+        return await self._store.queue.fence(tx, lease, until=self._now() + LEASE)
+
+    async def event(self, tx: Transaction, task: Task, kind: EventKind, text: str = "") -> None:
+        await self._store.journal.append(tx, task.id, kind, now=self._now(), text=text)
+
+    async def state(self, tx: Transaction, task: Task) -> tuple[Workflow, Mapping[str, NodeRun]]:
+        graph = await self._store.graphs.latest(task.id, tx=tx)
+        workflow = load_workflow(graph.body) if graph else linear("", ())
+        return workflow, await self._store.graphs.runs(task.id, tx=tx)
+
+    async def done_by_person(self, tx: Transaction, task: Task, node: Node, by: Approval) -> None:
+        """A person has done or decided it: what they said is the step's result."""
+        run = await self._store.graphs.start(tx, task.id, node.id, session_id="", now=self._now())
+        output = {"summary": by.reason or "✅", "decided_by": by.decided_by or ""}
+        done = replace(run, status=NodeStatus.DONE, output=output, ended_at=self._now())
+        await self._store.graphs.finish(tx, done)
+        await self.event(tx, task, EventKind.STEP_DONE, node.title)
+
+    async def count(self, tx: Transaction, task: Task, attempt: Attempt) -> Task:
+        """A model that could not be reached is no error of the worker's."""
+        if attempt.run.status is NodeStatus.DONE:
+            return await self._store.tasks.move(tx, task, failures_in_row=0)
+        errors = task.errors + (attempt.reply is not None)
+        failures = task.failures_in_row + 1
+        return await self._store.tasks.move(tx, task, failures_in_row=failures, errors=errors)
+
+    async def wait(
+        self, tx: Transaction, task: Task, approval: Approval, wake_at: datetime | None = None
+    ) -> None:
+        """Give the slot back until somebody has decided."""
+        await self._store.tasks.move(
+            tx,
+            task,
+            status=TaskStatus.WAITING,
+            status_reason="",
+            control=Control.RUN,
+            wake_at=wake_at,
+        )
+        await self.event(tx, task, EventKind.WAITING, approval.id)
+
+    async def park(self, tx: Transaction, task: Task, control: Control) -> None:
+        if control is Control.YIELD:
+            await self._store.tasks.move(tx, task, status=TaskStatus.PENDING, resumed_first=0)
+        else:
+            await self._store.tasks.move(
+                tx, task, status=TaskStatus.PAUSED, control=Control.RUN, resumed_first=0
+            )
+        await self.event(tx, task, EventKind.PAUSED, task.status_reason)
+        await self.logbook.parked(tx, task, self._now())
+
+    async def end(
+        self, tx: Transaction, task: Task, status: TaskStatus, reason: str, summary: str = ""
+    ) -> None:
+        final = status.is_final
+        await self._store.tasks.move(
+            tx,
+            task,
+            status=status,
+            status_reason=reason,
+            control=Control.RUN,
+            phase=Phase.ENDED if final else task.phase,
+            summary=summary or task.summary,
+            ended_at=self._now() if final else None,
+        )
+        await self.event(tx, task, EventKind(status.value), reason)
+        kind = LogKind.MILESTONE if status is TaskStatus.COMPLETED else LogKind.BLOCKED
+        await self.logbook.ended(tx, task, kind, reason or summary, self._now())
+
+    async def adopt(self, tx: Transaction, task: Task, plan: Workflow, reply: Reply) -> Task:
+        version = task.graph_version + 1
+        reason = "plan" if version == 1 else "replan"
+        await self.logbook.planned(tx, task, plan, version, self._now())
+        await self.store_graph(tx, task, plan, reason, reply.bill.backend)
+        await self.event(tx, task, EventKind.PLANNED, plan.plan)
+        return await self._store.tasks.move(
+            tx,
+            task,
+            graph_version=version,
+            failures_in_row=0,
+            errors=0,
+            phase=Phase.DOING,
+            summary=plan.answer,
+        )
+
+    async def store_graph(
+        self, tx: Transaction, task: Task, plan: Workflow, reason: str, author: str
+    ) -> None:
+        graph = Graph(
+            task_id=task.id,
+            version=task.graph_version + 1,
+            body=dump_workflow(plan),
+            reason=reason,
+            author=author,
+        )
+        await self._store.graphs.add(tx, graph, now=self._now())
