@@ -430,6 +430,7 @@ class FakeWorld:
         self.tasks = FakeTasks(*tasks)
         self.talk = FakeTalk()
         self.models = FakeModels()
+        self.costs = FakeCosts()
         self.approvals = FakeApprovals()
         self.pairings = FakePairings(self.approvals)
         self.post = FakePost()
@@ -445,7 +446,7 @@ class FakeWorld:
             people=self.people,
             pairings=self.pairings,
             approvals=self.approvals,
-            costs=FakeCosts(),
+            costs=self.costs,
             system=FakeSystem(),
             buttons=self.post,
             cards=self.post,

@@ -30,8 +30,8 @@ class CostService:
     ) -> CostReport:
         query = query or CostQuery()
         owner = by.role is Role.OWNER
-        models = await self._usage.by_model(self._span(query, by, chat))
         wanted = self._span(query, by, chat)
+        models = await self._usage.by_model(wanted)
         named = owner and query.named
         caps = await self._all_left(by, chat)
         periods = (Period.TODAY, Period.WEEK, Period.MONTH)

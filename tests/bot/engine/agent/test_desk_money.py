@@ -1,0 +1,187 @@
+"""What a desk books, keeps and tells the caps, however a run ends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from bot.engine.agent.budget import Budget, Caps
+from bot.engine.agent.desk import Account, Ask, Desk
+from bot.engine.agent.prices import Price, Prices
+from bot.engine.llm.base import (
+    MAX_ANSWER,
+    BackendUnavailable,
+    BudgetReached,
+    Chosen,
+    Limits,
+    Purpose,
+    RunRequest,
+    RunResult,
+    Usage,
+)
+from storage.budgets import BudgetRepo
+from storage.records.money import Cap, Scope
+from storage.records.people import Language
+from storage.sessions import SessionRepo
+from storage.usage import Span, UsageRepo
+from tests.engine_world import BOSS, CHAT, Engine, FakeBackend, engine
+
+USED = Usage(requests=1, input_tokens=1_000, output_tokens=100, cache_read_tokens=400)
+PRICE = Price(
+    input=Decimal(10), output=Decimal(100), cache_read=Decimal(1), cache_write=Decimal(10)
+)
+
+
+class Spender(FakeBackend):
+    """Asks before it works, as the model APIs do; then fails, if it is told to."""
+
+    fails: Exception | None = None
+    turns = 1
+    allowed: list[int]
+
+    async def settle(self, request: RunRequest) -> RunResult:
+        self.allowed = []
+        history: tuple[Any, ...] = ()
+        for turn in range(self.turns):
+            used = Usage(requests=turn, input_tokens=1_000 * turn, output_tokens=100 * turn)
+            assert request.gate is not None
+            try:
+                self.allowed.append(await request.gate("fake-1", 1_000, used))
+            except BudgetReached as reached:
+                raise BudgetReached(reached.hit, usage=used, new_history=history) from None
+            history = (*history, {"turn": turn})
+        if self.fails:
+            raise self.fails
+        return RunResult(text="done", value=None, model="fake-1", usage=USED, new_history=history)
+
+
+class Money:
+    """A desk with caps over a backend that spends."""
+
+    def __init__(self, world: Engine, worker: Spender, cap: Cap) -> None:
+        class One:
+            def choose(self, model: str, backend: str) -> Chosen:
+                return Chosen(backend=worker, model="fake-1")
+
+        self.db = world.db
+        self.usage = UsageRepo(world.db)
+        self.sessions = SessionRepo(world.db)
+        self.worker = worker
+        self.desk = Desk(
+            db=world.db,
+            sessions=self.sessions,
+            usage=self.usage,
+            backends=One(),
+            now=world.clock,
+            new_id=lambda: "s1",
+            budget=Budget(
+                caps=Caps(zone=ZoneInfo("UTC"), of={Scope.CHAT: cap}),
+                prices=Prices(own={"fake-*": PRICE}),
+                usage=self.usage,
+                grants=BudgetRepo(world.db),
+                now=world.clock,
+            ),
+        )
+
+    async def ask(self, *, book: bool = True, output_tokens: int = 32_000) -> None:
+        chosen = self.desk.choose("", "")
+        session = await self.desk.session("task:t", chosen)
+        ask = Ask(
+            purpose=Purpose.STEP,
+            prompt="work",
+            system="",
+            language=Language.ENGLISH,
+            account=Account(person=BOSS.id, chat=CHAT.id),
+            facts={},
+            limits=Limits(output_tokens=output_tokens),
+        )
+        reply = await self.desk.ask(ask, chosen, session)
+        if book:
+            async with self.db.write() as tx:
+                await self.desk.book(tx, reply)
+
+
+@asynccontextmanager
+async def money(home: Path, cap: Cap, **how: Any) -> AsyncGenerator[Money, None]:
+    async with engine(home, running=False) as world:
+        worker = Spender()
+        for name, value in how.items():
+            setattr(worker, name, value)
+        yield Money(world, worker, cap)
+
+
+async def test_own_prices_are_what_is_booked(tmp_path: Path) -> None:
+    async with money(tmp_path, Cap()) as one:
+        await one.ask()
+        spent = await one.usage.sum(Span())
+
+    assert spent.cost_micros == 600 * 10 + 400 * 1 + 100 * 100
+    assert (spent.cache_read_tokens, spent.unpriced) == (400, 0)
+
+
+async def test_no_answer_is_allowed_to_be_longer_than_the_run_may_write(tmp_path: Path) -> None:
+    async with money(tmp_path, Cap()) as one:
+        await one.ask()
+        assert one.worker.allowed == [MAX_ANSWER]
+        await one.ask(output_tokens=50)
+        assert one.worker.allowed == [50]
+
+
+async def test_what_is_booked_counts_once(tmp_path: Path) -> None:
+    async with money(tmp_path, Cap(tokens=5_000)) as one:
+        await one.ask()
+        await one.ask()
+
+    assert one.worker.allowed == [5_000 - 1_100 - 1_000]
+
+
+async def test_what_is_not_booked_yet_counts_too(tmp_path: Path) -> None:
+    async with money(tmp_path, Cap(tokens=5_000)) as one:
+        await one.ask(book=False)
+        await one.ask()
+
+    assert one.worker.allowed == [5_000 - 1_100 - 1_000]
+
+
+async def test_what_failed_is_booked_and_holds_nothing_back(tmp_path: Path) -> None:
+    async with money(tmp_path, Cap(tokens=6_000)) as one:
+        one.worker.fails = BackendUnavailable("gone", usage=USED)
+        with pytest.raises(BackendUnavailable):
+            await one.ask()
+        one.worker.fails = BackendUnavailable("gone before anything was said")
+        with pytest.raises(BackendUnavailable):
+            await one.ask()
+        one.worker.fails = None
+        await one.ask()
+
+    assert one.worker.allowed == [6_000 - 1_100 - 1_000]
+
+
+async def test_of_a_broken_run_what_it_says_it_has_used_is_all_that_counts(tmp_path: Path) -> None:
+    async with money(tmp_path, Cap(tokens=5_000)) as one:
+        one.worker.fails = RuntimeError("a tool of ours is broken")
+        with pytest.raises(RuntimeError):
+            await one.ask()
+        one.worker.fails = None
+        await one.ask()
+
+    # Ten tokens is what that run tells.
+    assert one.worker.allowed == [5_000 - 10 - 1_000]
+
+
+async def test_what_a_stopped_run_has_done_is_kept_with_what_it_has_cost(tmp_path: Path) -> None:
+    async with money(tmp_path, Cap(tokens=5_000), turns=4) as one:
+        with pytest.raises(BudgetReached) as reached:
+            await one.ask()
+        kept = await one.sessions.history("s1")
+        spent = await one.usage.sum(Span())
+
+    assert reached.value.hit.scope == "chat"
+    assert reached.value.hit.spent_tokens == spent.input_tokens + spent.output_tokens == 3_300
+    assert kept == ({"turn": 0}, {"turn": 1}, {"turn": 2})
