@@ -174,3 +174,6 @@ class FakeNotebook:
     async def delete(self, task: Task, *, by: Person, source: str) -> Task:
         self.told.append(("delete", task.id, ""))
         return task
+
+    async def moved_by(self, source: str) -> Task | None:
+        return None

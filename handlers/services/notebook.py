@@ -135,3 +135,7 @@ class Notebook(Protocol):
     async def delete(self, task: Task, *, by: Person, source: str) -> Task:
         """Out of sight for good. What is being worked on has to be stopped first."""
         ...
+
+    async def moved_by(self, source: str) -> Task | None:
+        """The task that this source has moved already, though it may be out of sight now."""
+        ...

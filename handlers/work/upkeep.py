@@ -144,8 +144,12 @@ async def update(request: Request) -> Reply:
 async def delete(request: Request) -> Reply:
     """Take a task that is not being worked on out of sight."""
     first, _ = id_and_rest(request, "delete")
-    task = await found_task(request, first)
-    gone = await request.services.notebook.delete(task, by=request.person, source=request.source)
+    notebook = request.services.notebook
+    # Handled again after a crash, it has taken the task out of sight already.
+    gone = await notebook.moved_by(request.source)
+    if gone is None:
+        task = await found_task(request, first)
+        gone = await notebook.delete(task, by=request.person, source=request.source)
     text = request.words("agenda.deleted", title=formats.verbatim(gone.title, _LINE))
     return Reply(card=notice_card("", text), data=task_data(gone))
 

@@ -112,6 +112,14 @@ class TaskRepo:
         async with self._db.read() as connection:
             return await self._one(connection, task_id)
 
+    async def ordered_by(self, source: str) -> Task | None:
+        """The task that this message has moved already, deleted or not."""
+        moved = select(schema.commands.c.task_id).where(schema.commands.c.source == source)
+        query = select(schema.tasks).where(_T.id.in_(moved))
+        async with self._db.read() as connection:
+            row = (await connection.execute(query)).one_or_none()
+        return None if row is None else task_of(row)
+
     async def lock(self, tx: Transaction, task_id: TaskId) -> Task:
         """Read it so that no other transaction moves it before this one ends."""
         return await self._one(tx, task_id, lock=True)

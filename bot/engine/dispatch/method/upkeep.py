@@ -105,6 +105,9 @@ class Upkeep(Ledger):
                 held.tx, gone, status=gone.status, deleted_at=held.now
             )
 
+    async def moved_by(self, source: str) -> Task | None:
+        return await self._store.tasks.ordered_by(source)
+
     async def _staged(self, held: Held, text: str) -> Task:
         await self._event(held, EventKind.NOTE, text[:_LINE])
         return await self._store.tasks.move(held.tx, held.task, stage=text[:_LINE])

@@ -444,9 +444,11 @@ async def test_what_is_deleted_is_never_run_nor_found(tmp_path: Path) -> None:
         with pytest.raises(NotFound):
             await it.world.foreman.find(mine.id, by=BOSS, chat=CHAT.id)
         found = await it.book.search_tasks(["ours"], by=BOSS, chat=CHAT.id, limit=5)
+        again, other = await it.book.moved_by("2"), await it.book.moved_by("3")
 
     assert claimed is None
     assert list(found) == []
+    assert (again and again.id, other) == (mine.id, None)
 
 
 async def test_what_to_do_comes_by_priority_then_progress_then_age(tmp_path: Path) -> None:
