@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from tests.bot.engine.workflow.git_world import Project
 from tests.emulators.telegram.chats import Message
@@ -73,7 +78,7 @@ async def test_a_plain_folder_is_kept_until_the_button_lets_urgent_work_in(
     assert {each.name for each in folder.iterdir()} == {"one.txt", "two.txt", "urgent.txt"}
 
 
-async def test_landing_is_finished_after_a_kill(tmp_path: Path) -> None:
+async def test_a_tree_is_taken_up_again_after_a_kill(tmp_path: Path) -> None:
     project = Project(tmp_path / "shop")
     async with town(tmp_path / "home") as here:
         text = f'/run -d {project.path} write "one" to one.txt, then wait 3 seconds'
@@ -87,6 +92,57 @@ async def test_landing_is_finished_after_a_kill(tmp_path: Path) -> None:
     assert (project.path / "one.txt").read_text().strip() == "one"
     assert project.git("log", "--format=%s", "--", "one.txt").count("\n") == 0
     assert project.trees == 1
+
+
+@pytest.mark.parametrize("point", [" commit ", " merge ", " worktree remove "], ids=str.strip)
+async def test_landing_is_finished_after_a_kill_in_the_middle_of_it(
+    tmp_path: Path, point: str
+) -> None:
+    project = Project(tmp_path / "shop")
+    git = SlowGit(tmp_path / "bin", point)
+    async with town(tmp_path / "home", PATH=git.path) as here:
+        await here.live(f'/run -d {project.path} write "one" to one.txt')
+        await git.reached()
+        await here.shiftboss.kill()
+        # The git that was left behind goes on only when the next Shiftboss waits for it.
+        await here.shiftboss.start()
+        git.go_on()
+        await _ended(here, "one.txt")
+
+    assert (project.path / "one.txt").read_text().strip() == "one"
+    assert len(project.git("log", "--format=%H", "--", "one.txt").splitlines()) == 1
+    assert project.git("status", "--porcelain") == ""
+    assert project.trees == 1
+
+
+class SlowGit:
+    """A `git` that stops once, before it does what `point` names."""
+
+    def __init__(self, folder: Path, point: str) -> None:
+        folder.mkdir()
+        self._folder = folder
+        self.path = f"{folder}:{os.environ['PATH']}"
+        script = folder / "git"
+        script.write_text(
+            f"""#!/bin/sh
+case " $* " in *"{point}"*)
+  if mkdir {folder}/once 2>/dev/null; then
+    touch {folder}/reached
+    while [ ! -e {folder}/go ]; do sleep 0.05; done
+  fi ;;
+esac
+exec {shutil.which("git")} "$@"
+"""
+        )
+        script.chmod(0o755)
+
+    async def reached(self) -> None:
+        async with asyncio.timeout(2 * PATIENCE):
+            while not (self._folder / "reached").exists():
+                await asyncio.sleep(0.02)
+
+    def go_on(self) -> None:
+        (self._folder / "go").touch()
 
 
 async def _ended(here: Town, name: str) -> Message:
