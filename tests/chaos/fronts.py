@@ -22,7 +22,7 @@ Name: TypeAlias = Literal["telegram", "feishu", "web"]
 NAMES: Sequence[Name] = ("telegram", "feishu", "web")
 File: TypeAlias = tuple[str, bytes]
 ROOMS = 4
-_PATIENCE = 60.0
+_PATIENCE = 200.0
 # The platform's own schedule begins with fifteen seconds.
 _AGAIN = (0.2,) * 400
 
@@ -42,8 +42,9 @@ class Front(Protocol):
 
     async def says(self, text: str, *, room: int = 0, file: File | None = None) -> None: ...
 
-    async def presses(self, word: str, *, room: int = 0) -> None:
-        """Wait for a button whose label has this word, and press it until it has been taken."""
+    async def presses(self, word: str, *, about: str = "", room: int = 0) -> None:
+        """Wait for a button whose label has this word, on a message that is about that, and
+        press it until it has been taken."""
         ...
 
     def shown(self) -> Sequence[Shown]:
@@ -93,9 +94,10 @@ class TelegramFront:
         else:
             await person.sends_document(chat, *file, text)
 
-    async def presses(self, word: str, *, room: int = 0) -> None:
-        chat = self._chats[room]
-        message = await chat.wait_for(lambda m: _has(m.buttons, word), timeout=_PATIENCE)
+    async def presses(self, word: str, *, about: str = "", room: int = 0) -> None:
+        message = await self._chats[room].wait_for(
+            lambda m: about in m.text and _has(m.buttons, word), timeout=_PATIENCE
+        )
         self._people[room].press(message, _first(message.buttons, word))
 
     def shown(self) -> Sequence[Shown]:
@@ -148,10 +150,11 @@ class FeishuFront:
         self.said += 1
         await person.says(chat, text)
 
-    async def presses(self, word: str, *, room: int = 0) -> None:
+    async def presses(self, word: str, *, about: str = "", room: int = 0) -> None:
         """A person presses again while the client shows an error and the button stands there."""
-        chat = self._chats[room]
-        message = await chat.wait_for(lambda m: _has(m.buttons, word), timeout=_PATIENCE)
+        message = await self._chats[room].wait_for(
+            lambda m: about in m.text and _has(m.buttons, word), timeout=_PATIENCE
+        )
         while _has(message.buttons, word):
             with suppress(CallbackFailed):
                 await self._people[room].presses(message, _first(message.buttons, word))

@@ -19,7 +19,7 @@ from tests.journeys.program import Program
 
 _LOOK_EVERY = 0.05
 _PATIENCE = 120.0
-_FOR_EACH_KILL = 5.0
+_FOR_EACH_KILL = 15.0
 _LONGEST_LIFE = 1.2
 _PAUSE = 0.4
 _CATCHING_UP = 15.0

@@ -23,7 +23,7 @@ from tests.journeys.program import Program
 _BUTTON = re.compile(r'data-token="(\w+)"[^>]*>(.*?)</button>', re.DOTALL)
 _TAG = re.compile(r"<[^>]+>")
 _REST = 0.05
-_PATIENCE = 60.0
+_PATIENCE = 200.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,10 +82,10 @@ class PageFront:
             frame["files"] = [await self._upload(*file)]
         await self._send(frame)
 
-    async def presses(self, word: str, *, room: int = 0) -> None:
+    async def presses(self, word: str, *, about: str = "", room: int = 0) -> None:
         assert room < self.rooms
         async with asyncio.timeout(_PATIENCE):
-            while (found := self._button(word)) is None:
+            while (found := self._button(word, about)) is None:
                 await self._change()
         card, token = found
         await self._send(
@@ -176,10 +176,10 @@ class PageFront:
         address, _, token = self._program.address.partition("/?token=")
         return address, token
 
-    def _button(self, word: str) -> tuple[str, str] | None:
+    def _button(self, word: str, about: str) -> tuple[str, str] | None:
         for item in self._items.values():
             for token, label in _BUTTON.findall(item["html"]):
-                if word in label:
+                if word in label and about in _text(item["html"]):
                     return item["id"], token
         return None
 

@@ -31,10 +31,10 @@ class Boss:
             await asyncio.sleep(_LOOK_EVERY)
         return found[0][0]
 
-    async def runs(self, text: str, *, status: str = "", named: str = "") -> str:
+    async def runs(self, text: str, *, status: str = "") -> str:
         """Order a task; its id when it has that status, or exists."""
         await self.front.says(f"/run {text}")
-        title = f"%{named or text}%"
+        title = f"%{text.removeprefix('-p normal ').removeprefix('-p urgent ')}%"
         task_id = str(await self.until("SELECT id FROM tasks WHERE instruction LIKE ?", title))
         if status:
             await self.is_now(task_id, status)
@@ -76,6 +76,10 @@ ONLY_ON: Mapping[str, Name] = {"outbox.>shown": "telegram"}
 """Only there an answer is streamed before it is a message."""
 
 _DONE = ("completed",)
+# The first to be cut in on dies as it is asked to make room, the second as it goes on, the third
+# is paused.
+_CUTS = 3
+_QUEUED = {f"{name}-{n}.txt": str(n) for name in ("slow", "now") for n in range(_CUTS)}
 
 
 async def _two_tasks(boss: Boss) -> None:
@@ -88,21 +92,24 @@ async def _two_tasks(boss: Boss) -> None:
 
 
 async def _a_queue(boss: Boss) -> None:
-    """One slot: urgent work cuts in, what waits is paused, stopped, tried again and reordered."""
-    slow = 'wait 1 second, then write "slow" to slow.txt'
-    first = await boss.runs(f"-p normal {slow}", status="running", named=slow)
-    urgent = await boss.runs('-p urgent write "now" to now.txt', named="now.txt")
-    await boss.is_now(urgent, "completed")
-    await boss.is_now(first, "completed")
-    held = await boss.runs('wait 1 second, then write "held" to held.txt', status="running")
+    """One slot: urgent work cuts in again and again, what makes room for it is paused once, and
+    what waits is paused, stopped, tried again and reordered."""
+    for n in range(_CUTS):
+        slow = await boss.runs(f'-p normal wait 1 second, then write "{n}" to slow-{n}.txt')
+        await boss.is_now(slow, "running")
+        urgent = await boss.runs(f'-p urgent write "{n}" to now-{n}.txt')
+        if n == _CUTS - 1:
+            await boss.orders(f"/pause {slow}")
+            await boss.is_now(slow, "paused", "completed")
+            await boss.orders(f"/resume {slow}")
+        await boss.is_now(urgent, "completed")
+        await boss.is_now(slow, "completed")
+    first = await boss.runs('wait 2 seconds, then write "first" to first.txt', status="running")
     later = await boss.runs('write "later" to later.txt')
     for order in ("pause", "resume", "stop", "retry"):
         await boss.orders(f"/{order} {later}")
     await boss.orders(f"/priority {later} urgent")
-    await boss.orders(f"/pause {held}")
-    await boss.is_now(held, "paused", "completed")
-    await boss.orders(f"/resume {held}")
-    await boss.is_now(held, "completed")
+    await boss.is_now(first, "completed")
     await boss.is_now(later, "completed")
 
 
@@ -136,10 +143,10 @@ async def _no_model(boss: Boss) -> None:
 async def _asks(boss: Boss) -> None:
     """Risky steps that are allowed, refused, taken back, put off, and decided by nobody."""
     allowed = await boss.runs('write "yes" to deploy-yes.txt', status="waiting")
-    await boss.front.presses("Approve")
+    await boss.front.presses("Approve", about="deploy-yes")
     await boss.is_now(allowed, "completed")
     refused = await boss.runs('write "no" to deploy-no.txt', status="waiting")
-    await boss.front.presses("Reject")
+    await boss.front.presses("Reject", about="deploy-no")
     await boss.is_now(refused, "blocked")
     await boss.orders(f"/stop {refused}")
     taken_back = await boss.runs('write "back" to deploy-back.txt', status="waiting")
@@ -173,8 +180,8 @@ STORIES = (
     Story(
         name="a queue",
         live=_a_queue,
-        ends={"slow.txt": _DONE, "now.txt": _DONE, "held.txt": _DONE, "later.txt": _DONE},
-        files={"slow.txt": "slow", "now.txt": "now", "held.txt": "held", "later.txt": "later"},
+        ends=dict.fromkeys((*_QUEUED, "first.txt", "later.txt"), _DONE),
+        files={**_QUEUED, "first.txt": "first", "later.txt": "later"},
         moves=(
             "task.>pending",
             "task.pending>running",

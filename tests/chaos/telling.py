@@ -16,8 +16,8 @@ from tests.chaos.stories import Boss, Story
 from tests.journeys.program import Program
 
 LAUNCHER = (sys.executable, str(Path(__file__).parent / "deadly.py"))
-_PATIENCE = 60.0
-_FOR_EACH_DEATH = 4.0
+_PATIENCE = 90.0
+_FOR_EACH_DEATH = 15.0
 _LOOK_EVERY = 0.05
 _CATCHING_UP = 3.0
 _KILLED = -9
