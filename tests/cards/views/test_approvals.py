@@ -1,0 +1,136 @@
+"""What a request for a decision shows: what it allows, who may allow it, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from cards.actions import Action, AskAgain, Decide, ShowTask
+from cards.model import Buttons, Card, Code, Collapsible, Tone
+from cards.render.text import render
+from cards.views.approvals import approval_card, waiting_card
+from cards.words import words_for
+from storage.records.approvals import Approval, ApprovalKind, ApprovalState
+from storage.records.people import Language
+from tests.samples import NOW, an_approval
+
+ZONE = ZoneInfo("UTC")
+EN = words_for(Language.ENGLISH)
+
+
+def shown(approval: Approval, **facts: object) -> Card:
+    return approval_card(approval, EN, zone=ZONE, **facts)  # type: ignore[arg-type] # names as declared
+
+
+def actions(card: Card) -> list[Action]:
+    blocks = [block for block in card.blocks if isinstance(block, Buttons)]
+    return [button.action for block in blocks for button in block.items]
+
+
+def text_of(card: Card) -> str:
+    return f"{card.title}\n{render(card).text}"
+
+
+def risk(**changes: object) -> Approval:
+    approval = an_approval(kind=ApprovalKind.RISK)
+    payload = {"task": "Ship the site", "said": "Ship it today, please", "word": "deploy"}
+    return replace(approval, payload=payload, **changes)  # type: ignore[arg-type] # fields of the record
+
+
+def test_a_risky_step_shows_its_exact_words_its_task_its_deciders_and_its_end() -> None:
+    card = shown(risk(title="Deploy", detail="Deploy\n`rm -rf` *all*"), deciders=("Olga", "Ann"))
+
+    said = text_of(card)
+    assert [block.text for block in card.blocks if isinstance(block, Code)] == [
+        "Deploy\n`rm -rf` *all*"
+    ]
+    for part in ("Ship the site", "k3m9qa", "Ship it today", "deploy", "Olga, Ann", "Open until"):
+        assert part in said
+    assert card.tone is Tone.WARN
+    assert {type(each) for each in actions(card)} == {Decide, ShowTask}
+
+
+def test_whatever_is_too_long_to_read_at_a_glance_is_there_in_full() -> None:
+    command = "echo harmless; " * 200 + "rm -rf /"
+
+    card = shown(risk(detail=command))
+
+    folded = [block for block in card.blocks if isinstance(block, Collapsible)]
+    assert folded[0].blocks == (Code(text=command),)
+
+
+def test_without_names_any_owner_decides() -> None:
+    assert "any owner" in text_of(shown(risk()))
+
+
+@pytest.mark.parametrize(
+    ("state", "tone"),
+    [
+        (ApprovalState.APPROVED, Tone.GOOD),
+        (ApprovalState.REJECTED, Tone.BAD),
+        (ApprovalState.EXPIRED, Tone.NEUTRAL),
+    ],
+)
+@pytest.mark.parametrize("kind", list(ApprovalKind))
+def test_what_is_settled_cannot_be_decided_on_its_card(
+    kind: ApprovalKind, state: ApprovalState, tone: Tone
+) -> None:
+    card = shown(an_approval(kind=kind, state=state), decider="Olga")
+
+    assert card.tone is tone
+    assert not [each for each in actions(card) if isinstance(each, Decide)]
+
+
+def test_who_decided_when_and_why_is_on_the_card() -> None:
+    said = text_of(shown(an_approval(state=ApprovalState.REJECTED), decider="Olga"))
+
+    assert "Olga" in said
+    assert "too early" in said
+    assert f"{NOW:%Y-%m-%d}" in said
+
+
+def test_a_reason_that_looks_like_one_of_our_keys_stays_what_it_is() -> None:
+    approval = replace(an_approval(state=ApprovalState.REJECTED), reason="approval.by")
+
+    assert "approval.by" in text_of(shown(approval, decider="Olga"))
+
+
+def test_what_expired_can_be_asked_again_unless_it_was_taken_back() -> None:
+    expired = risk(state=ApprovalState.EXPIRED)
+
+    assert actions(shown(expired)) == [AskAgain(approval_id="ap7x2k")]
+    withdrawn = shown(replace(expired, reason="approval.task_over"))
+    assert actions(withdrawn) == []
+    assert "task is over" in text_of(withdrawn)
+
+
+def test_money_says_what_is_spent_and_what_a_yes_allows() -> None:
+    facts = {
+        "scope": "day",
+        "cap_micros": 25_000_000,
+        "spent_micros": 24_900_000,
+        "more_micros": 25_000_000,
+        "more_tokens": 2_000_000,
+        "tasks": ["k3m9qa"],
+        "until": (NOW + timedelta(hours=1)).isoformat(),
+    }
+    approval = replace(an_approval(kind=ApprovalKind.BUDGET), payload=facts)
+
+    said = text_of(shown(approval))
+    for part in ("$24.90", "$25.00", "2.0M tokens", "cap is reached"):
+        assert part in said
+    opened = shown(replace(approval, state=ApprovalState.EXPIRED))
+    assert "new day" in text_of(opened)
+    assert actions(opened) == []
+
+
+def test_the_list_has_the_buttons_of_each_kind() -> None:
+    waiting = [an_approval(f"ap{n}", kind) for n, kind in enumerate(ApprovalKind)]
+
+    card = waiting_card(waiting[:5], EN, zone=ZONE)
+
+    decided = {each.approval_id for each in actions(card) if isinstance(each, Decide)}
+    assert decided == {each.id for each in waiting[:5]}
