@@ -182,6 +182,8 @@ class LocalDispatcher:
                         tx,
                         task,
                         status=TaskStatus.PENDING,
+                        status_reason="",
+                        priority=task.priority,
                         resumed_first=0,
                         waiting_since=now,
                         wake_at=None,
