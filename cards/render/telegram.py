@@ -47,6 +47,8 @@ CONFIRM_FIRST = "?"
 
 _ROW_BUTTONS = 3
 _ROW_WIDTH = 36
+# What Telegram counts as no label at all.
+_INVISIBLE = " \t\r\n\v\f\u00a0\u200b\u200c\u200d\u200e\u200f\u2060\ufeff\u2800"
 _LABEL = 60
 _BAR_CELLS = 10
 _RULE = "———"
@@ -304,7 +306,7 @@ def _key(label: str, token: str, suffix: str) -> Key | None:
     if not token or len(data.encode("utf-8", "replace")) > MAX_DATA:
         return None
     shown = _short(label, _LABEL)
-    return Key(label=shown or "•", data=data)
+    return Key(label=shown if shown.strip(_INVISIBLE) else "•", data=data)
 
 
 def _packed(keys: Iterable[Key]) -> Iterator[tuple[Key, ...]]:

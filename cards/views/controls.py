@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cards.actions import (
+    AskMessage,
     LetIn,
     PauseTask,
     ResumeTask,
@@ -21,16 +22,16 @@ from storage.records.tasks import Control, Priority, Task, TaskStatus
 def live_buttons(task: Task, words: Words, *, let_in: bool = False) -> list[Button]:
     """`let_in` offers to let it work where another has left work half done."""
     details = details_button(task, words)
-    stop = stop_button(task, words)
+    others = [message_button(task, words), stop_button(task, words), details]
     match task.status:
         case TaskStatus.PENDING if let_in:
-            return [let_in_button(task, words), pause_button(task, words), stop, details]
+            return [let_in_button(task, words), pause_button(task, words), *others]
         case TaskStatus.RUNNING if task.control is Control.PAUSE:
-            return [resume_button(task, words), stop, details]
+            return [resume_button(task, words), *others]
         case TaskStatus.PENDING | TaskStatus.RUNNING | TaskStatus.WAITING:
-            return [pause_button(task, words), stop, details]
+            return [pause_button(task, words), *others]
         case TaskStatus.PAUSED | TaskStatus.BLOCKED:
-            return [resume_button(task, words), stop, details]
+            return [resume_button(task, words), *others]
         case TaskStatus.FAILED | TaskStatus.CANCELLED:
             return [retry_button(task, words), details]
         case _:
@@ -105,6 +106,10 @@ def stop_button(task: Task, words: Words, label: str = "") -> Button:
         style=ButtonStyle.DANGER,
         confirm=Confirm(title=words("task.stop_title"), text=words("task.stop_text")),
     )
+
+
+def message_button(task: Task, words: Words) -> Button:
+    return Button(label=words("button.message"), action=AskMessage(task_id=task.id))
 
 
 def details_button(task: Task, words: Words, label: str = "") -> Button:

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from cards.actions import (
+    AskMessage,
     PauseTask,
     ResumeTask,
     RetryTask,
@@ -79,11 +80,11 @@ def test_every_state_has_its_card(status: TaskStatus, language: Language) -> Non
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        (TaskStatus.PENDING, [PauseTask, StopTask, ShowTask]),
-        (TaskStatus.RUNNING, [PauseTask, StopTask, ShowTask]),
-        (TaskStatus.WAITING, [PauseTask, StopTask, ShowTask]),
-        (TaskStatus.PAUSED, [ResumeTask, StopTask, ShowTask]),
-        (TaskStatus.BLOCKED, [ResumeTask, StopTask, ShowTask]),
+        (TaskStatus.PENDING, [PauseTask, AskMessage, StopTask, ShowTask]),
+        (TaskStatus.RUNNING, [PauseTask, AskMessage, StopTask, ShowTask]),
+        (TaskStatus.WAITING, [PauseTask, AskMessage, StopTask, ShowTask]),
+        (TaskStatus.PAUSED, [ResumeTask, AskMessage, StopTask, ShowTask]),
+        (TaskStatus.BLOCKED, [ResumeTask, AskMessage, StopTask, ShowTask]),
         (TaskStatus.COMPLETED, [ShowTask, ShowLogs]),
         (TaskStatus.FAILED, [RetryTask, ShowTask]),
         (TaskStatus.CANCELLED, [RetryTask, ShowTask]),
@@ -104,7 +105,7 @@ def test_the_priority_can_be_changed_until_the_end(status: TaskStatus) -> None:
 def test_a_pause_under_way_can_be_taken_back() -> None:
     pausing = live(a_task(status=TaskStatus.RUNNING, control=Control.PAUSE))
 
-    assert actions(pausing) == [ResumeTask, StopTask, ShowTask]
+    assert actions(pausing) == [ResumeTask, AskMessage, StopTask, ShowTask]
     assert "step under way" in render(pausing).text
 
 
