@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -30,7 +31,7 @@ from storage.records.tasks import (
     TaskStatus,
 )
 from storage.usage import UsageRepo
-from tests.engine_world import BOSS, CHAT, CHATS, GROUP, MATE, Engine, engine
+from tests.engine_world import BOSS, CHAT, CHATS, GROUP, MATE, Engine, FakeBackend, engine
 
 MATES_CHAT = replace(CHAT, id=ChatId("m1"), external_id="mate", person_id=MATE.id)
 
@@ -69,8 +70,9 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(home: Path) -> AsyncIterator[Desk]:
-    async with engine(home, running=False) as world:
+async def desk(home: Path, backend: FakeBackend | None = None) -> AsyncIterator[Desk]:
+    """Nobody works unless there is a backend to work with."""
+    async with engine(home, backend, running=backend is not None) as world:
         usage = UsageRepo(world.db)
 
         async def chat_of(chat: ChatId) -> Chat:
@@ -392,6 +394,26 @@ async def test_force_takes_a_running_task_from_its_worker(tmp_path: Path) -> Non
 
     assert closed.task.status is TaskStatus.COMPLETED
     assert closed.task.epoch > task.epoch
+
+
+async def test_force_cancels_the_step_under_way_and_frees_the_slot(tmp_path: Path) -> None:
+    stuck = asyncio.Event()
+    backend = FakeBackend(
+        steps=("only",), on_step=lambda _title: stuck if len(backend.done) == 1 else None
+    )
+    async with desk(tmp_path, backend) as it:
+        ours = await it.world.add("ours")
+        async with asyncio.timeout(20):
+            while not backend.done:
+                await asyncio.sleep(0.005)
+        running = await it.now(ours)
+        await it.book.finish(running, by=BOSS, source="d", summary="by hand", force=True)
+        after = await it.world.until(await it.world.add("next"))
+        view = await it.world.views.view(ours.id)
+
+    assert (view.task.status, view.task.summary) == (TaskStatus.COMPLETED, "by hand")
+    assert [step.status for step in view.steps] == [NodeStatus.PENDING]
+    assert after.task.status is TaskStatus.COMPLETED
 
 
 async def test_interrupting_keeps_a_checkpoint_and_pauses(tmp_path: Path) -> None:
