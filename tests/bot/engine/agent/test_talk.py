@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ import pytest
 
 from bot.engine.agent.talk import MOST_TURNS, Conversations
 from bot.engine.llm.answers import PROPOSE_TASK
-from bot.engine.llm.base import BackendUnavailable, RunRequest, RunResult
+from bot.engine.llm.base import BackendUnavailable, BudgetReached, CapHit, RunRequest, RunResult
 from bot.engine.llm.offline import OfflineBackend
 from handlers.ports import BackendFailure, Question
+from storage.records.approvals import Approval, ApprovalKind
 from storage.records.people import Language
 from storage.records.tasks import Priority
 from storage.sessions import SessionRepo
@@ -241,3 +243,33 @@ async def test_a_declined_proposal_is_not_made_again(tmp_path: Path) -> None:
 
         tools = [[tool.name for tool in request.tools] for request in world.backend.asked]
         assert tools == [[], [PROPOSE_TASK]]
+
+
+async def test_talk_that_would_pass_a_cap_asks_the_owners_for_more_once(tmp_path: Path) -> None:
+    worker = Talker()
+    worker.fails = BudgetReached(
+        CapHit(
+            scope="day",
+            subject="",
+            day="2026-01-05",
+            cap_micros=25_000_000,
+            cap_tokens=0,
+            spent_micros=24_990_000,
+            spent_tokens=5,
+            until=START + timedelta(hours=7),
+        )
+    )
+    async with talking(tmp_path, worker) as (_, talk):
+        asked = []
+        for text in ("what does it cost?", "hello?"):
+            with pytest.raises(BackendFailure) as failure:
+                await talk.answer(question(text), unseen)
+            asked.append(failure.value.facts["approval"])
+
+    first, second = asked
+    assert isinstance(first, Approval)
+    assert isinstance(second, Approval)
+    assert first.id == second.id
+    assert (first.kind, first.title) == (ApprovalKind.BUDGET, "what does it cost?")
+    assert (first.payload["more_micros"], first.payload["tasks"]) == (25_000_000, [])
+    assert failure.value.hint == "backend.budget"
