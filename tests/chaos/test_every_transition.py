@@ -47,7 +47,10 @@ def test_every_pair_of_states_is_either_told_or_forbidden(noun: str) -> None:
     assert not set(moves.ALL) & moves.FORBIDDEN
 
 
-@pytest.mark.parametrize(("story", "name"), zip(STORIES, (*NAMES, *NAMES), strict=False))
+_HERE = list(zip(STORIES, (*NAMES, *NAMES), strict=False))
+
+
+@pytest.mark.parametrize(("story", "name"), _HERE, ids=[story.name for story, _ in _HERE])
 async def test_died_at_every_transition_nothing_is_lost_or_done_twice(
     tmp_path: Path, story: Story, name: Name
 ) -> None:

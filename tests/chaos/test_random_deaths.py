@@ -16,7 +16,7 @@ from tests.chaos.load import Load, storm
 async def test_whenever_it_is_killed_all_is_done_once_and_said_once(
     tmp_path: Path, name: Name
 ) -> None:
-    load = Load(seed=random.randrange(1_000_000), tasks=10, kills=4)
+    load = Load(seed=random.randrange(1_000_000), tasks=10, kills=3)
 
     told = await storm(tmp_path / "home", load, name)
 
