@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from zoneinfo import ZoneInfo
 
@@ -12,15 +13,15 @@ from cards.views.approvals import approval_card, waiting_card
 from cards.views.errors import notice_card
 from cards.views.people import paired_card, refused_card
 from cards.words import Words, words_for
-from handlers.copies import Copies, prefix_of
 from handlers.errors import UserError
 from handlers.language import read_in
 from handlers.middleware import TOAST
 from handlers.parsing import Verdict
 from handlers.plain import approval_data, approvals_data
-from handlers.ports import Forbidden, Services
+from handlers.ports import BackendFailure, Forbidden, Services
 from handlers.registry import Commands
 from handlers.request import Reply, Request
+from handlers.work.copies import Copies, prefix_of
 from storage.errors import AmbiguousId, NotFound, WrongState
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.messages import Urgency
@@ -136,11 +137,17 @@ async def settle(
     return decided
 
 
-async def ask(request: Request, approval: Approval) -> None:
-    """Ask for this in the request's chat, and those who may decide. Asking again changes
-    nothing."""
-    fallback = request.words.language
-    await _copies(request).ask(approval, request.chat.id, fallback=fallback)
+@asynccontextmanager
+async def asking_for_money(request: Request) -> AsyncGenerator[None, None]:
+    """Where a cap stops what is done within, the request to extend it is shown here, and to those
+    who may allow it."""
+    try:
+        yield
+    except BackendFailure as error:
+        if isinstance(asked := error.facts.get("approval"), Approval):
+            fallback = request.words.language
+            await _copies(request).ask(asked, request.chat.id, fallback=fallback)
+        raise
 
 
 async def announce(

@@ -15,13 +15,11 @@ from cards.views.chat import (
     session_card,
 )
 from cards.views.errors import notice_card
-from handlers import approvals
 from handlers.errors import UserError
 from handlers.parsing import Directives, chosen_by
-from handlers.ports import Answered, BackendFailure, Question
+from handlers.ports import Answered, Question
 from handlers.registry import Commands
 from handlers.request import Reply, Request
-from storage.records.approvals import Approval
 from storage.records.messages import Urgency
 from storage.records.people import ChatSettings
 from storage.records.status import ModelChoice
@@ -46,12 +44,7 @@ async def talk(request: Request, *, settle: bool = False) -> Reply:
     async def show(text: str) -> None:
         await request.services.courier.stream(request.answer, text)
 
-    try:
-        answered = await request.services.talk.answer(question, show)
-    except BackendFailure as error:
-        if isinstance(asked := error.facts.get("approval"), Approval):
-            await approvals.ask(request, asked)
-        raise
+    answered = await request.services.talk.answer(question, show)
     return Reply(card=_answer(request, answered))
 
 

@@ -124,7 +124,8 @@ async def _act(  # noqa: C901, PLR0911, PLR0912 - one line for each action of th
         case StartTask():
             return await tasks.start_proposed(request, action, value, card_key)
         case JustTalk():
-            return await chat.just_talk(request, action, card_key)
+            async with approvals.asking_for_money(request):
+                return await chat.just_talk(request, action, card_key)
         case NewTask():
             priority = form.get("priority", "")
             return await tasks.submit_form(request, form["text"].strip(), priority, card_key)

@@ -126,7 +126,8 @@ class Router:
     async def _talk(self, request: Request, talker: str) -> Reply:
         self._talking[request.chat.id] = talker
         try:
-            return await chat.talk(request)
+            async with approvals.asking_for_money(request):
+                return await chat.talk(request)
         finally:
             self._talking.pop(request.chat.id, None)
 

@@ -84,22 +84,7 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
     language_of = LanguageOfTask(store.people, guessed, settings_language(settings))
     views = TaskViews(store.work, store.usage)
     news = asyncio.Event()
-    requests = Requests(
-        db=store.db,
-        approvals=store.approvals,
-        tasks=store.work.tasks,
-        copies=copies_of(
-            settings,
-            settings_language(settings),
-            people=store.people,
-            chats=store.chats,
-            outbox=store.outbox,
-            courier=courier,
-        ),
-        language_of=language_of,
-        now=clock.now,
-        on_asked=news.set,
-    )
+    requests = _requests(settings, store, courier, clock, news)
     reporter = Reporter(
         journal=store.work.journal,
         views=views,
@@ -179,6 +164,28 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         ),
         caps=caps,
         recall=recall,
+    )
+
+
+def _requests(
+    settings: Settings, store: Store, courier: Courier, clock: Clock, news: asyncio.Event
+) -> Requests:
+    spoken = settings_language(settings)
+    return Requests(
+        db=store.db,
+        approvals=store.approvals,
+        tasks=store.work.tasks,
+        copies=copies_of(
+            settings,
+            spoken,
+            people=store.people,
+            chats=store.chats,
+            outbox=store.outbox,
+            courier=courier,
+        ),
+        language_of=LanguageOfTask(store.people, guessed, spoken),
+        now=clock.now,
+        on_asked=news.set,
     )
 
 

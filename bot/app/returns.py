@@ -12,8 +12,8 @@ from cards.card_json import BadCard, load_card
 from cards.courier import Courier
 from cards.model import Card, Note
 from cards.words import Words, words_for
-from handlers.copies import Copies
 from handlers.language import read_in
+from handlers.work.copies import Copies
 from storage.approvals import Approvals
 from storage.errors import NotFound
 from storage.mail.chats import Chats

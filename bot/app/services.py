@@ -15,9 +15,9 @@ from bot.config.settings import Settings
 from cards.card_json import BadCard, load_card
 from cards.courier import Courier
 from cards.model import Card, Form
-from handlers.copies import Copies
 from handlers.ports import Refusal
 from handlers.services.projects import FolderRefused, WhyNot
+from handlers.work.copies import Copies
 from storage.approvals import Approvals
 from storage.mail.actions import Actions, Claim
 from storage.mail.chats import Chats

@@ -154,11 +154,10 @@ def _facts(approval: Approval, words: Words) -> tuple[tuple[str, str], ...]:
 def _detail(approval: Approval, words: Words) -> list[Block]:
     if approval.kind is ApprovalKind.BUDGET and "scope" in approval.payload:
         return [Text(markdown=_money(approval.payload, words))]
-    if not approval.detail:
-        return []
     detail = formats.cut(approval.detail, _DETAIL)
     if approval.kind not in _EXACT:
-        return [] if detail == approval.title else [Text(markdown=detail)]
+        detail = detail.removeprefix(approval.title).strip()
+        return [Text(markdown=detail)] if detail else []
     blocks: list[Block] = [Text(markdown=words("approval.exact")), Code(text=detail)]
     if word := str(approval.payload.get("word", "")):
         blocks.append(Note(markdown=words("approval.word", word=formats.verbatim(word, _WORD))))

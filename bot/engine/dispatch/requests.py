@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
 from bot.engine.workflow.asking import STEP_KINDS
-from handlers.copies import Copies
+from handlers.work.copies import Copies
 from storage.approvals import Approvals
 from storage.db import Database
 from storage.errors import NotFound, StoreUnavailable
@@ -87,7 +87,9 @@ class Requests:
         except NotFound:
             # It waits for something else than a person.
             return
-        if approval.state is ApprovalState.WAITING:
+        # What became too late before anybody was asked is owed its card too, with a way to go on.
+        too_late = approval.state is ApprovalState.EXPIRED and not approval.reason
+        if approval.state is ApprovalState.WAITING or too_late:
             spoken = await self._language_of(task)
             await self._copies.ask(approval, task.chat_id, fallback=spoken, reply_to=task.reply_to)
             self._on_asked()

@@ -14,7 +14,7 @@ from bot.app.services import CardService
 from bot.transports.base import Unreachable
 from cards.render.text import render
 from cards.words import words_for
-from handlers.copies import Copies, key_of
+from handlers.work.copies import Copies, key_of
 from storage.approvals import NewApproval, add_approval
 from storage.records.approvals import Approval, ApprovalKind
 from storage.records.people import Chat, ChatKind, Language, Role

@@ -23,7 +23,7 @@ from bot.transports.streams import Streams
 from cards.card_json import load_card
 from cards.model import Card
 from cards.render.text import render
-from handlers.copies import Copies
+from handlers.work.copies import Copies
 from storage.approvals import Approvals
 from storage.ids import Ids
 from storage.mail.actions import Actions

@@ -94,7 +94,7 @@ async def test_after_a_crash_between_decision_and_cards_the_cards_tell_the_truth
 ) -> None:
     async with office(tmp_path) as here:
         _, approval = await here.waiting(chat_id=GROUP.id)
-        await here.decide(approval, approve=approve)
+        await here.approvals.decide(approval, approve=approve, by=BOSS, source="d:1")
         assert [each.id for each in await here.approvals.outdated()] == [approval.id]
 
     async with office(tmp_path) as later:
