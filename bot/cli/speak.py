@@ -10,16 +10,27 @@ import typer
 
 from bot.cli.failures import told
 
+_IDLE = "nothing runs on this home now: `shiftboss run`, or `shiftboss dispatch`, does the work"
+
 
 def speak(
-    said: str, *, as_json: bool = False, show: Callable[[Any], tuple[str, Any]] | None = None
+    said: str,
+    *,
+    as_json: bool = False,
+    show: Callable[[Any], tuple[str, Any]] | None = None,
+    needs_worker: bool = False,
 ) -> None:
     """Status 1 if it is refused, 2 if it cannot be carried out. `show` makes of the answer's data
-    what is printed: as text, and as JSON."""
+    what is printed: as text, and as JSON. `needs_worker` says so where no program runs that would
+    go on with it."""
     answer = _answer(said, as_json=as_json)
     text, data = answer.text, answer.data
     if answer.good and show is not None and data is not None:
         text, data = show(data)
+    if needs_worker and answer.good:
+        if not answer.running:
+            typer.echo(f"shiftboss: {_IDLE}", err=True)
+        data = data if data is None else {**data, "running": answer.running}
     if as_json:
         plain = {"text": answer.text} if data is None else data
         if not answer.good and not (isinstance(plain, dict) and "error" in plain):

@@ -41,7 +41,7 @@ def add(
         fail("a subtask has a name only: leave out -i, -p, -d and --self", as_json=as_json)
     else:
         said = lines.steps("subtask add", parent, [name])
-    speak(said, as_json=as_json)
+    speak(said, as_json=as_json, needs_worker=not (own or parent))
 
 
 @cli.command("ls")
@@ -153,7 +153,7 @@ def delete(task: TaskId, as_json: Json = False) -> None:
 @cli.command("retry")
 def retry(task: TaskId, as_json: Json = False) -> None:
     """Try a failed or stopped task again, keeping finished steps."""
-    speak(lines.line("retry", task), as_json=as_json)
+    speak(lines.line("retry", task), as_json=as_json, needs_worker=True)
 
 
 @cli.command("pause", cls=TextCommand)
@@ -165,7 +165,7 @@ def pause(task: TaskId, reason: MaybeSaid = "", as_json: Json = False) -> None:
 @cli.command("resume", cls=TextCommand)
 def resume(task: MaybeTaskId = "", answer: MaybeSaid = "", as_json: Json = False) -> None:
     """Go on with a task; without an ID, say which one and where it stands."""
-    speak(lines.line("resume", task, answer), as_json=as_json)
+    speak(lines.line("resume", task, answer), as_json=as_json, needs_worker=bool(task))
 
 
 @cli.command("stop")

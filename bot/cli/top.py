@@ -7,23 +7,19 @@ from typing import Annotated
 import typer
 
 from bot.cli import lines
-from bot.cli.parameters import Json, MaybeSaid, MaybeTaskId, TextCommand, Word
+from bot.cli.parameters import Json, MaybeSaid, TextCommand, Word
 from bot.cli.speak import speak
 from bot.cli.task import next_task
+from bot.cli.task import resume as resume_task
 
 MaybeApproval = Annotated[
     str, typer.Argument(metavar="[ID]", help="The request; may be left out where one waits.")
 ]
 
 
-def resume(task: MaybeTaskId = "", answer: MaybeSaid = "", as_json: Json = False) -> None:
-    """Where am I, where to, why, what have I learned, what is done; with an ID, go on with it."""
-    speak(lines.line("resume", task, answer), as_json=as_json)
-
-
 def status(as_json: Json = False) -> None:
     """Show how the program, its channels and its tasks are doing."""
-    speak("/status", as_json=as_json)
+    speak("/status", as_json=as_json, needs_worker=True)
 
 
 def cost(
@@ -54,7 +50,7 @@ def reject(request: Word, reason: MaybeSaid = "", as_json: Json = False) -> None
 
 def add_to(cli: typer.Typer) -> None:
     cli.command("next")(next_task)
-    cli.command("resume", cls=TextCommand)(resume)
+    cli.command("resume", cls=TextCommand)(resume_task)
     cli.command("status")(status)
     cli.command("cost")(cost)
     cli.command("approvals")(approvals)
