@@ -141,15 +141,14 @@ class Budget:
         self._usage = usage
         self._grants = grants
         self._now = now
+        # Those that have asked; who never does costs nothing.
         self._purses: list[Purse] = []
         self._turn = asyncio.Lock()
 
     def purse(self, subjects: Mapping[Scope, str], backend: str, most: int) -> Purse:
         """For one run, whose answers may have `most` tokens each. `subjects` are whom it is
         charged to."""
-        purse = Purse(self, {**subjects, Scope.DAY: ""}, backend, most)
-        self._purses.append(purse)
-        return purse
+        return Purse(self, {**subjects, Scope.DAY: ""}, backend, most)
 
     def forget(self, purse: Purse) -> None:
         if purse in self._purses:
@@ -159,6 +158,8 @@ class Budget:
         """How many tokens the next call may write. Raises BudgetReached."""
         async with self._turn:
             await self._forget_booked()
+            if purse not in self._purses:
+                self._purses.append(purse)
             own_cost = self.prices.cost(purse.backend, model, spent)
             purse.spent = purse.held = _used(own_cost, spent)
             rates = self._rates(purse.backend, model, input_tokens)

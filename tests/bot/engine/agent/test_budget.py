@@ -341,6 +341,7 @@ async def test_a_day_ends_where_the_boss_lives(tmp_path: Path) -> None:
 async def test_a_run_whose_bill_was_rolled_back_still_counts(tmp_path: Path) -> None:
     async with bank(tmp_path, day=Cap(tokens=10_000)) as one:
         purse = one.purse()
+        await purse("plain", 9_000 - LEAST, NOTHING)
         used = Usage(requests=1, input_tokens=9_000, output_tokens=500)
         bill = one.bill(purse, used, "plain")
         purse.end(used, bill.at)
@@ -354,7 +355,7 @@ async def test_a_run_whose_bill_was_rolled_back_still_counts(tmp_path: Path) -> 
         with pytest.raises(BudgetReached) as reached:
             await one.purse()("plain", 100, NOTHING)
 
-    assert reached.value.hit.spent_tokens == 9_501
+    assert reached.value.hit.spent_tokens == 9_501, "and not the row that took its number"
 
 
 async def test_whoever_is_stopped_by_the_same_cap_joins_one_request(tmp_path: Path) -> None:

@@ -260,13 +260,12 @@ async def test_talk_that_would_pass_a_cap_asks_the_owners_for_more_once(tmp_path
         )
     )
     async with talking(tmp_path, worker) as (_, talk):
-        asked = []
-        for text in ("what does it cost?", "hello?"):
-            with pytest.raises(BackendFailure) as failure:
-                await talk.answer(question(text), unseen)
-            asked.append(failure.value.facts["approval"])
+        with pytest.raises(BackendFailure) as failure:
+            await talk.answer(question("what does it cost?"), unseen)
+        with pytest.raises(BackendFailure) as again:
+            await talk.answer(question("hello?"), unseen)
 
-    first, second = asked
+    first, second = (each.value.facts["approval"] for each in (failure, again))
     assert isinstance(first, Approval)
     assert isinstance(second, Approval)
     assert first.id == second.id
