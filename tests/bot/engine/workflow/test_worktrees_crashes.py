@@ -34,7 +34,8 @@ class Death:
         run, to_thread = Git.run, asyncio.to_thread
 
         async def mortal_run(git: Git, *args: str) -> Ran:
-            return await self._around(lambda: run(git, *args))
+            ran: Ran = await self._around(lambda: run(git, *args))
+            return ran
 
         async def mortal_thread(call: Callable[..., Any], *args: Any, **named: Any) -> Any:
             return await self._around(lambda: to_thread(call, *args, **named))
