@@ -29,6 +29,7 @@ metadata = MetaData(
     }
 )
 
+_QUEUE = ["status", "rank", "resumed_first", "created_at", "id", "project_dir", "let_in", "outside"]
 _IN_PROJECT = "status = 'running' AND project_dir <> ''"
 
 
@@ -196,7 +197,7 @@ tasks = Table(
     Column("stage", Text, nullable=False, server_default=""),
     Column("tokens_before", BigInteger),
     Column("deleted_at", Instant),
-    Index("ix_tasks_queue", "status", "rank", "resumed_first", "created_at"),
+    Index("ix_tasks_queue", *_QUEUE),
     _partial("ix_tasks_aging", "waiting_since", "status = 'pending' AND rank > 1"),
     _partial("ix_tasks_wake", "wake_at", "wake_at IS NOT NULL"),
     _partial("ix_tasks_holders", "project_dir", "holds_dir"),

@@ -57,10 +57,16 @@ class GraphRepo:
         return {row.path: _run(row) for row in rows}
 
     async def start(
-        self, tx: Transaction, task_id: TaskId, path: str, *, session_id: str, now: datetime
+        self,
+        tx: Transaction,
+        task_id: TaskId,
+        path: str,
+        *,
+        attempt: int,
+        session_id: str,
+        now: datetime,
     ) -> NodeRun:
-        """Mark a node running under its next attempt, with the session it will pay for."""
-        attempt = 1 + (await self._attempt(tx, task_id, path))
+        """Mark a node running under this attempt, with the session it will pay for."""
         run = NodeRun(
             task_id=task_id,
             path=path,
@@ -106,10 +112,6 @@ class GraphRepo:
         }
         key = ("task_id", "path")
         await tx.execute(upsert(self._db.dialect, schema.node_runs, values, key))
-
-    async def _attempt(self, tx: Transaction, task_id: TaskId, path: str) -> int:
-        query = select(_R.attempt).where(_R.task_id == task_id, _R.path == path)
-        return await tx.scalar(query) or 0
 
 
 def _graph(row: Row[Any]) -> Graph:

@@ -70,6 +70,7 @@ class Boundary:
         self._now = now
         self._on_change = on_change
         self._moves = Moves(store, now)
+        self._known = self._moves.known
 
     async def begin_planning(self, lease: Lease, session_id: str) -> tuple[NodeRun, Sequence[str]]:
         """The planning's run, and what people have told the worker so far."""
@@ -78,9 +79,7 @@ class Boundary:
             task = await self._moves.fence(tx, lease)
             await self._store.tasks.move(tx, task, phase=Phase.PLANNING)
             await self._moves.event(tx, task, EventKind.STARTED)
-            run = await self._store.graphs.start(
-                tx, task.id, PLANNING, session_id=session_id, now=now
-            )
+            run = await self._known.start(tx, task, PLANNING, session_id=session_id, now=now)
             said = (await self._store.journal.orders(tx, task.id)).said
             return replace(run, output={"heard": len(said)}), said
 
@@ -92,7 +91,7 @@ class Boundary:
             task = await self._moves.fence(tx, lease)
             await self._desk.book(tx, reply)
             ended = replace(run, status=NodeStatus.DONE, ended_at=self._now())
-            await self._store.graphs.finish(tx, ended)
+            await self._known.finish(tx, ended)
             orders = await self._store.journal.orders(tx, task.id)
             task = await self._moves.adopt(tx, task, replace(plan, served=orders.replan), reply)
             return await self._go_on(tx, task, session_id)
@@ -108,8 +107,8 @@ class Boundary:
             task = await self._moves.fence(tx, lease)
             await self._desk.book(tx, reply)
             shelved = replace(step.run, status=NodeStatus.PENDING, ended_at=self._now())
-            await self._store.graphs.finish(tx, shelved)
-            workflow, runs = await self._moves.state(tx, task)
+            await self._known.finish(tx, shelved)
+            workflow, runs = await self._known.state(tx, task)
             merged = keep_finished(workflow, runs, plan)
             if asked.order:
                 merged = replace(merged, served=asked.order)
@@ -128,14 +127,14 @@ class Boundary:
         async with self._write() as tx:
             task = await self._moves.fence(tx, lease)
             failed = replace(run, status=NodeStatus.FAILED, error=error, ended_at=self._now())
-            await self._store.graphs.finish(tx, failed)
+            await self._known.finish(tx, failed)
             await self._moves.end(tx, task, status, reason)
 
     async def wait_for_money(self, lease: Lease, run: NodeRun, hit: CapHit, why: str) -> None:
         """The next call would pass a cap: the step is free again, and people are asked."""
         async with self._write() as tx:
             task = await self._moves.fence(tx, lease)
-            await self._store.graphs.release(tx, run, why=why, now=self._now())
+            await self._known.release(tx, run, why=why, now=self._now())
             approval = await self._ask_for_more(tx, task, hit)
             await self._moves.wait(tx, task, approval, wake_at=hit.until)
 
@@ -155,10 +154,9 @@ class Boundary:
             task = await self._moves.fence(tx, lease)
             if attempt.reply is not None:
                 await self._desk.book(tx, attempt.reply)
-            await self._store.graphs.finish(tx, attempt.run)
-            if attempt.again or attempt.stop is not None:
-                # Free to run again, at once or when the Boss says so; the attempt keeps its error.
-                await self._store.graphs.put(tx, replace(attempt.run, status=NodeStatus.PENDING))
+            # Free to run again, at once or when the Boss says so, where it has not succeeded.
+            again = attempt.again or attempt.stop is not None
+            await self._known.finish(tx, attempt.run, again=again)
             good = attempt.run.status is NodeStatus.DONE
             kind = EventKind.STEP_DONE if good else EventKind.STEP_FAILED
             await self._moves.event(tx, task, kind, attempt.run.error)
@@ -174,7 +172,7 @@ class Boundary:
         somebody has put a step in meanwhile."""
         async with self._write() as tx:
             task = await self._moves.fence(tx, lease)
-            workflow, runs = await self._moves.state(tx, task)
+            workflow, runs = await self._known.state(tx, task)
             if not is_complete(workflow, runs):
                 return await self._go_on(tx, task, session_id)
             summary = "\n\n".join(filter(None, (_summary(task, workflow, runs), note)))
@@ -185,17 +183,21 @@ class Boundary:
         """End the run before a step that was started and was not tried."""
         async with self._write() as tx:
             task = await self._moves.fence(tx, lease)
-            await self._store.graphs.release(tx, step.run, why=reason, now=self._now())
+            await self._known.release(tx, step.run, why=reason, now=self._now())
             await self._moves.end(tx, task, status, reason)
 
     @asynccontextmanager
     async def _write(self) -> AsyncGenerator[Transaction, None]:
-        async with self._store.db.write() as tx:
-            yield tx
+        try:
+            async with self._store.db.write() as tx:
+                yield tx
+        except BaseException:
+            self._known.forget()
+            raise
         self._on_change()
 
     async def _go_on(self, tx: Transaction, task: Task, session_id: str) -> Following:
-        workflow, runs = await self._moves.state(tx, task)
+        workflow, runs = await self._known.state(tx, task)
         match advance(workflow, runs, task.control):
             case Start(node=node):
                 return await self._enter(tx, task, workflow, runs, node=node, session=session_id)
@@ -267,9 +269,7 @@ class Boundary:
         node: Node,
         session: str,
     ) -> Next:
-        run = await self._store.graphs.start(
-            tx, task.id, node.id, session_id=session, now=self._now()
-        )
+        run = await self._known.start(tx, task, node.id, session_id=session, now=self._now())
         await self._moves.event(tx, task, EventKind.STEP_STARTED, node.title)
         orders = await self._store.journal.orders(tx, task.id)
         replan = None

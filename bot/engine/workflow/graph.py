@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
@@ -70,10 +71,8 @@ def linear(plan: str, nodes: Iterable[Node]) -> Workflow:
 
 def checked(workflow: Workflow) -> Workflow:
     """The workflow itself, or BadGraph with all its faults."""
-    ids = [node.id for node in workflow.nodes]
-    faults = [
-        f"node {each!r} is there twice" for each in sorted({i for i in ids if ids.count(i) > 1})
-    ]
+    ids = Counter(node.id for node in workflow.nodes)
+    faults = [f"node {each!r} is there twice" for each, n in sorted(ids.items()) if n > 1]
     faults += [
         f"edge {edge.source!r} → {edge.target!r} names an unknown node"
         for edge in workflow.edges
@@ -94,11 +93,14 @@ def checked(workflow: Workflow) -> Workflow:
 
 def ready(workflow: Workflow, runs: Mapping[str, NodeRun]) -> tuple[Node, ...]:
     """The nodes that may start now: not run yet, and everything before them settled."""
+    before = defaultdict(list)
+    for edge in workflow.edges:
+        before[edge.target].append(edge.source)
     return tuple(
         node
         for node in workflow.nodes
         if _status(runs, node.id) is NodeStatus.PENDING
-        and all(_status(runs, source).is_settled for source in _sources(workflow, node.id))
+        and all(_status(runs, source).is_settled for source in before[node.id])
     )
 
 
@@ -150,18 +152,22 @@ def _status(runs: Mapping[str, NodeRun], path: str) -> NodeStatus:
     return runs[path].status if path in runs else NodeStatus.PENDING
 
 
-def _sources(workflow: Workflow, node_id: str) -> tuple[str, ...]:
-    return tuple(edge.source for edge in workflow.edges if edge.target == node_id)
-
-
 def _has_cycle(workflow: Workflow) -> bool:
-    waiting = {node.id: set(_sources(workflow, node.id)) for node in workflow.nodes}
-    while free := [each for each, sources in waiting.items() if not sources]:
-        for each in free:
-            del waiting[each]
-        for sources in waiting.values():
-            sources.difference_update(free)
-    return bool(waiting)
+    """Kahn's algorithm: who waits for nobody is taken away, until all left wait."""
+    after = defaultdict(list)
+    waits_for = dict.fromkeys((node.id for node in workflow.nodes), 0)
+    for edge in workflow.edges:
+        after[edge.source].append(edge.target)
+        waits_for[edge.target] += 1
+    free = [each for each, n in waits_for.items() if not n]
+    taken = 0
+    while free:
+        taken += 1
+        for each in after[free.pop()]:
+            waits_for[each] -= 1
+            if not waits_for[each]:
+                free.append(each)
+    return taken < len(waits_for)
 
 
 _ADAPTER = TypeAdapter(Workflow)

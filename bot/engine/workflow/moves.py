@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
 from bot.engine.agent.desk import Reply
-from bot.engine.workflow.graph import Node, Workflow, dump_workflow, linear, load_workflow
+from bot.engine.workflow.graph import Node, Workflow, dump_workflow
+from bot.engine.workflow.known import Known
 from bot.engine.workflow.logbook import Logbook
 from bot.engine.workflow.steps import Attempt
 from bot.engine.workflow.store import LEASE, WorkStore
@@ -19,7 +20,6 @@ from storage.records.tasks import (
     EventKind,
     Graph,
     Lease,
-    NodeRun,
     NodeStatus,
     Phase,
     Task,
@@ -33,6 +33,7 @@ class Moves:
     def __init__(self, store: WorkStore, now: Callable[[], datetime]) -> None:
         self._store = store
         self._now = now
+        self.known = Known(store.graphs)
         self.logbook = Logbook(store.logs)
 
     async def fence(self, tx: Transaction, lease: Lease) -> Task:
@@ -41,17 +42,12 @@ class Moves:
     async def event(self, tx: Transaction, task: Task, kind: EventKind, text: str = "") -> None:
         await self._store.journal.append(tx, task.id, kind, now=self._now(), text=text)
 
-    async def state(self, tx: Transaction, task: Task) -> tuple[Workflow, Mapping[str, NodeRun]]:
-        graph = await self._store.graphs.latest(task.id, tx=tx)
-        workflow = load_workflow(graph.body) if graph else linear("", ())
-        return workflow, await self._store.graphs.runs(task.id, tx=tx)
-
     async def done_by_person(self, tx: Transaction, task: Task, node: Node, by: Approval) -> None:
         """A person has done or decided it: what they said is the step's result."""
-        run = await self._store.graphs.start(tx, task.id, node.id, session_id="", now=self._now())
+        run = await self.known.start(tx, task, node.id, session_id="", now=self._now())
         output = {"summary": by.reason or "✅", "decided_by": by.decided_by or ""}
         done = replace(run, status=NodeStatus.DONE, output=output, ended_at=self._now())
-        await self._store.graphs.finish(tx, done)
+        await self.known.finish(tx, done)
         await self.event(tx, task, EventKind.STEP_DONE, node.title)
 
     async def count(self, tx: Transaction, task: Task, attempt: Attempt) -> Task:

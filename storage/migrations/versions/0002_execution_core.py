@@ -32,6 +32,9 @@ def _widen_tasks() -> None:
         table.add_column(sa.Column("tokens_before", sa.BigInteger(), nullable=True))
         table.add_column(sa.Column("deleted_at", Instant(), nullable=True))
     op.execute("UPDATE tasks SET waiting_since = created_at")
+    op.drop_index("ix_tasks_queue", "tasks")
+    queue = "status rank resumed_first created_at id project_dir let_in outside"
+    op.create_index("ix_tasks_queue", "tasks", queue.split())
     _partial("ix_tasks_aging", "waiting_since", "status = 'pending' AND rank > 1")
     _partial("ix_tasks_wake", "wake_at", "wake_at IS NOT NULL")
     _partial("ix_tasks_holders", "project_dir", "holds_dir")

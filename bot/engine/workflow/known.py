@@ -1,0 +1,68 @@
+"""A task's plan and runs as the store has them, read once for as long as a lease is held."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from bot.engine.workflow.graph import Workflow, linear, load_workflow
+from storage.db import Transaction
+from storage.records.tasks import NodeRun, NodeStatus, Task
+from storage.work.graphs import GraphRepo
+
+_UNREAD = -1
+
+
+class Known:
+    """Under the lease nobody else writes a task's runs, and a new plan has a new version: what
+    was read once stays true until a transaction fails, which is when to `forget`."""
+
+    def __init__(self, graphs: GraphRepo) -> None:
+        self._graphs = graphs
+        self._version = _UNREAD
+        self._workflow = linear("", ())
+        self._runs: dict[str, NodeRun] | None = None
+
+    def forget(self) -> None:
+        self._version, self._runs = _UNREAD, None
+
+    async def state(self, tx: Transaction, task: Task) -> tuple[Workflow, Mapping[str, NodeRun]]:
+        if self._version != task.graph_version:
+            graph = await self._graphs.latest(task.id, tx=tx)
+            self._workflow = load_workflow(graph.body) if graph else linear("", ())
+            self._version = task.graph_version
+        return self._workflow, dict(await self._read(tx, task))
+
+    async def start(
+        self, tx: Transaction, task: Task, path: str, *, session_id: str, now: datetime
+    ) -> NodeRun:
+        before = (await self._read(tx, task)).get(path)
+        attempt = 1 + (before.attempt if before else 0)
+        run = await self._graphs.start(
+            tx, task.id, path, attempt=attempt, session_id=session_id, now=now
+        )
+        return self._note(run)
+
+    async def finish(self, tx: Transaction, run: NodeRun, *, again: bool = False) -> None:
+        """Store how an attempt ended; `again` lets the step run once more, while the attempt
+        keeps its error."""
+        await self._graphs.finish(tx, run)
+        if again:
+            run = replace(run, status=NodeStatus.PENDING)
+            await self._graphs.put(tx, run)
+        self._note(run)
+
+    async def release(self, tx: Transaction, run: NodeRun, *, why: str, now: datetime) -> None:
+        """Close the attempt with its reason and let the step run again."""
+        await self.finish(tx, replace(run, error=why, ended_at=now), again=True)
+
+    async def _read(self, tx: Transaction, task: Task) -> dict[str, NodeRun]:
+        if self._runs is None:
+            self._runs = dict(await self._graphs.runs(task.id, tx=tx))
+        return self._runs
+
+    def _note(self, run: NodeRun) -> NodeRun:
+        if self._runs is not None:
+            self._runs[run.path] = run
+        return run
