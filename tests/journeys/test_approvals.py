@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 from tests.emulators.telegram.chats import Message
-from tests.journeys.town import PATIENCE, Town, asked, code_in, label, labels, token, town
+from tests.journeys.model_world import Page, web_page
+from tests.journeys.program import program
+from tests.journeys.town import (
+    PATIENCE,
+    Town,
+    asked,
+    code_in,
+    label,
+    labels,
+    over_the_socket,
+    token,
+    town,
+)
 
 RISKY = '/run write "shipped" to production.txt'
 
@@ -110,6 +124,47 @@ async def test_a_groups_request_reaches_the_owners_and_no_member_can_answer_it(
             assert "Boss" in copy.text
         await team.wait_for_text("Task finished", timeout=PATIENCE)
         assert len(_shipped(tmp_path)) == 1
+
+
+async def test_in_the_web_chat_an_old_button_works_once_after_a_kill(tmp_path: Path) -> None:
+    async with program(tmp_path, SHIFTBOSS_LANGUAGE="en") as shiftboss:
+        async with web_page(shiftboss) as page:
+            await page.says(RISKY)
+            asks = await page.frame("", "Approve and go on")
+        pressed = _button(asks["html"], "Approve and go on")
+        await shiftboss.kill()
+        await shiftboss.start()
+
+        async with web_page(shiftboss) as page:
+            first = await over_the_socket(shiftboss, _press(pressed, 1))
+            approved = await _shown(page, "✅ Approved", "Task finished")
+            again = await over_the_socket(shiftboss, _press(pressed, 2))
+
+    assert "Approved" in str(first)
+    assert "pressed this before" in str(again), again
+    assert "data-token" not in approved, "nothing is left to press"
+    assert "Owner" in approved
+    assert len(_shipped(tmp_path)) == 1
+
+
+async def _shown(page: Page, wanted: str, also: str) -> str:
+    """The card with the first text, once the second has been seen too."""
+    seen: dict[str, str] = {}
+    while len(seen) < len((wanted, also)):
+        html = (await page.frame("", "")).get("html", "")
+        seen |= {part: html for part in (wanted, also) if part in html and part not in seen}
+    return seen[wanted]
+
+
+def _button(html: str, label: str) -> str:
+    """The token of the button with that label."""
+    found = re.search(rf'data-token="([^"]+)"[^>]*><bdi>[^<]*{label}', html)
+    assert found, html
+    return found[1]
+
+
+def _press(token: str, number: int) -> str:
+    return json.dumps({"type": "press", "id": f"press-000{number}", "token": token})
 
 
 async def _request(here: Town, not_this: Message | None = None) -> Message:
