@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from cards import formats
 from cards.model import Card, Tone
+from cards.plain import approval_data, approvals_data
 from cards.views.approvals import approval_card, waiting_card
 from cards.views.errors import notice_card
 from cards.views.people import paired_card, refused_card
@@ -17,7 +18,6 @@ from handlers.errors import UserError
 from handlers.language import read_in
 from handlers.middleware import TOAST
 from handlers.parsing import Verdict
-from handlers.plain import approval_data, approvals_data
 from handlers.ports import BackendFailure, Forbidden, Services
 from handlers.registry import Commands
 from handlers.request import Reply, Request

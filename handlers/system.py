@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cards.plain import status_data
 from cards.views.system import status_card
-from handlers.plain import status_data
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from storage.records.people import ChatKind

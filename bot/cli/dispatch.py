@@ -50,7 +50,7 @@ def _print_view(view: Any, *, as_json: bool) -> None:
     if view is None:
         _print("Nothing waits that can start.", {"ran": None, "busy": False}, as_json=as_json)
         return
-    from handlers.plain import view_data
+    from cards.plain import view_data
 
     task = view.task
     said = task.summary if task.status == "completed" else task.status_reason
@@ -62,7 +62,7 @@ def _print_preview(found: Any, *, as_json: bool) -> None:
     if found is None:
         _print("Nothing waits that can start.", {"task": None}, as_json=as_json)
         return
-    from handlers.plain import task_data
+    from cards.plain import task_data
 
     head = "  ".join(filter(None, (found.task.id, found.kind, found.step, found.task.title)))
     parts = [head, *filter(None, (found.system, found.prompt))]

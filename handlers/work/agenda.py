@@ -6,11 +6,11 @@ import re
 from collections.abc import Awaitable
 from typing import TypeVar
 
+from cards.plain import log_data, task_data, view_data
 from cards.views.agenda import next_card, plan_card, recap_card
 from cards.views.task_lists import moved_card
 from handlers.errors import Usage, UserError
 from handlers.flags import flags_of
-from handlers.plain import log_data, task_data, view_data
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from handlers.work.logs import noted_reply

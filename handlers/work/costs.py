@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from cards.plain import cost_data, task_cost_data
 from cards.views.costs import cost_card, task_cost_card
-from handlers.plain import cost_data, task_cost_data
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from storage.records.people import ChatKind

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from cards import formats
+from cards.plain import log_data
 from cards.views.logs import found_card, noted_card, page_card, warnings
 from cards.words import Words
 from handlers.errors import Usage, UserError
 from handlers.flags import flags_of
-from handlers.plain import log_data
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from handlers.services.notebook import Jotting, NoSuchFile

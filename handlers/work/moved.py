@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from cards.plain import task_data
 from cards.views.task_lists import moved_card
-from handlers.plain import task_data
 from handlers.request import Reply, Request
 from storage.records.tasks import Task
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from cards import formats
 from cards.actions import StartTask
 from cards.model import Card
+from cards.plain import events_data, page_data, view_data
 from cards.views import marks
 from cards.views.agenda import outside_card
 from cards.views.chat import started_card
@@ -23,7 +24,6 @@ from handlers.chat import cut_short
 from handlers.errors import Usage, UserError
 from handlers.flags import flags_of
 from handlers.parsing import Directives, directives_of, priority_in
-from handlers.plain import events_data, page_data, view_data
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from handlers.work import agenda

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 from cards import formats
+from cards.plain import task_data
 from cards.views.agenda import found_tasks_card, task_line
 from cards.views.errors import notice_card
 from cards.views.task_lists import moved_card
 from handlers.errors import Usage, UserError
 from handlers.flags import flags_of
-from handlers.plain import task_data
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from handlers.services.notebook import BadValue, Field

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from handlers.plain import approval_data, task_data
+from cards.plain import approval_data, task_data
 from storage.records.tasks import TaskStatus
 from tests.handlers.desk import Desk
 from tests.samples import a_task, an_approval
