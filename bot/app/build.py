@@ -24,7 +24,7 @@ from bot.app.supervisor import Supervised
 from bot.app.web import Overheard, WebHistory, WebSpeaker
 from bot.config.settings import Settings
 from bot.engine.llm.registry import Registry
-from bot.engine.workflow.worktrees import Worktrees
+from bot.engine.workflow.places.worktrees import Worktrees
 from bot.transports.alerts import Alerts
 from bot.transports.base import Transport
 from bot.transports.clock import Clock, SystemClock

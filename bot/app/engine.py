@@ -33,9 +33,9 @@ from bot.engine.dispatch.rights import Rights
 from bot.engine.dispatch.timekeeper import Timekeeper
 from bot.engine.llm.base import CapHit, Tool
 from bot.engine.llm.registry import Registry, registry
-from bot.engine.workflow.artifacts import Artifacts
 from bot.engine.workflow.asking import Asker, risk_words
 from bot.engine.workflow.boundary import AskForMore
+from bot.engine.workflow.places.artifacts import Artifacts
 from bot.engine.workflow.runner import Kit, TaskRunner
 from bot.engine.workflow.view import TaskViews
 from bot.transports.clock import Clock

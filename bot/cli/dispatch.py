@@ -26,7 +26,7 @@ def dispatch(
     """Work the queue here: no channels, no web chat. Cards wait for the next `shiftboss run`."""
     with told(as_json=as_json):
         # Loaded here and not above, so that `--help` stays quick.
-        from bot.app import dispatch as work
+        from bot.app.terminal import dispatch as work
         from bot.config.settings import load_settings
         from storage.errors import HomeBusy
 

@@ -29,7 +29,7 @@ def setup(
     if language not in {"", "en", "zh"}:
         raise typer.BadParameter("must be en or zh", param_hint="--language")
     # Loaded here and not above, so that `--help` stays quick.
-    from bot.app.agents_file import AgentsFileFailure, agents_file, inject
+    from bot.app.terminal.agents_file import AgentsFileFailure, agents_file, inject
 
     try:
         typer.echo(inject(file or agents_file(), language))

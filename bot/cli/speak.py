@@ -45,8 +45,8 @@ def speak(
 def _answer(said: str, *, as_json: bool) -> Any:
     with told(as_json=as_json):
         # Loaded here and not above, so that `--help` stays quick.
-        from bot.app.calls import Refused
-        from bot.app.local import carry_out
+        from bot.app.terminal.calls import Refused
+        from bot.app.terminal.commands import carry_out
         from bot.config.settings import load_settings
 
         try:

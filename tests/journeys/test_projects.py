@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bot.engine.workflow.git_world import Project
+from tests.bot.engine.workflow.places.git_world import Project
 from tests.emulators.telegram.chats import Message
 from tests.journeys.town import PATIENCE, Town, label, labels, town
 

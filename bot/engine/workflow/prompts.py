@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.engine.workflow.artifacts import names_in_workspace
 from bot.engine.workflow.graph import Node, Workflow
+from bot.engine.workflow.places.artifacts import names_in_workspace
 from cards import formats
 from storage.records.people import Language
 from storage.records.tasks import NodeRun, NodeStatus, Task

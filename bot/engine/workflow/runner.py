@@ -21,9 +21,9 @@ from bot.engine.llm.base import (
     Tool,
 )
 from bot.engine.workflow import prompts
-from bot.engine.workflow.artifacts import Artifacts, Collected
 from bot.engine.workflow.boundary import AskForMore, Boundary, Leaves
 from bot.engine.workflow.graph import HUMAN, TASK, Node, Workflow, linear
+from bot.engine.workflow.places.artifacts import Artifacts, Collected
 from bot.engine.workflow.steps import Attempt, Following, Landing, Next, Replan
 from bot.engine.workflow.store import WorkStore
 from bot.engine.workflow.verdict import Record, Verdict, of_answer, of_error

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from bot.app import local
-from bot.app.calls import Answer
+from bot.app.terminal import commands
+from bot.app.terminal.calls import Answer
 from bot.cli import lines
 from bot.cli.main import cli
 from handlers.flags import flags_of
@@ -29,7 +29,7 @@ def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         heard.append(text)
         return Answer(text="Fine.", good=True, data={"tasks": [], "logs": [], "total": 0})
 
-    monkeypatch.setattr(local, "carry_out", carry_out)
+    monkeypatch.setattr(commands, "carry_out", carry_out)
     monkeypatch.setenv("SHIFTBOSS_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     return heard

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bot.engine.workflow.artifacts import MOST_BYTES
+from bot.engine.workflow.places.artifacts import MOST_BYTES
 from handlers.services.notebook import Jotting, NoSuchFile
 from storage.errors import StoreUnavailable
 from storage.records.logs import MOST_TEXT

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bot.engine.llm.base import Purpose
 from storage.records.tasks import EventKind, Priority, Task, TaskStatus
-from tests.bot.engine.workflow.git_world import Project
+from tests.bot.engine.workflow.places.git_world import Project
 from tests.engine_world import BOSS, Engine, FakeBackend, engine, plan_of
 
 

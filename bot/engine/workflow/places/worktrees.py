@@ -18,8 +18,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bot.engine.workflow.git import Git, GitFailed, alone
-from bot.engine.workflow.landing import Landed, abort_our_merge, bring_in, commit_all
+from bot.engine.workflow.places.git import Git, GitFailed, alone
+from bot.engine.workflow.places.landing import Landed, abort_our_merge, bring_in, commit_all
 from storage.records.tasks import Task
 
 log = logging.getLogger(__name__)

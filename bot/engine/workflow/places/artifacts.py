@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from bot.engine.llm.base import BackendDenied
-from bot.engine.workflow.git import GitFailed
-from bot.engine.workflow.landing import Landed
-from bot.engine.workflow.worktrees import Worktrees
+from bot.engine.workflow.places.git import GitFailed
+from bot.engine.workflow.places.landing import Landed
+from bot.engine.workflow.places.worktrees import Worktrees
 from storage.records.tasks import Task, TaskId
 
 MOST_FILES = 5

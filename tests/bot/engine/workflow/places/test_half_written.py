@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bot.engine.workflow.artifacts import Artifacts
+from bot.engine.workflow.places.artifacts import Artifacts
 from tests.engine_world import engine
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from bot.engine.workflow import git as git_module
-from bot.engine.workflow.artifacts import Artifacts
-from bot.engine.workflow.git import Git, Ran, alone
+from bot.engine.workflow.places import git as git_module
+from bot.engine.workflow.places.artifacts import Artifacts
+from bot.engine.workflow.places.git import Git, Ran, alone
 from storage.records.tasks import Task
-from tests.bot.engine.workflow.git_world import Project
+from tests.bot.engine.workflow.places.git_world import Project
 
 _MOST_POINTS = 60
 

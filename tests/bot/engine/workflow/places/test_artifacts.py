@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.engine.workflow.artifacts import names_in_workspace
+from bot.engine.workflow.places.artifacts import names_in_workspace
 
 
 @pytest.mark.parametrize(

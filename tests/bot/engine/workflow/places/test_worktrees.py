@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from bot.engine.llm.base import BackendDenied
-from bot.engine.workflow import git as git_module
-from bot.engine.workflow.artifacts import Artifacts
-from bot.engine.workflow.landing import Landed
-from bot.engine.workflow.worktrees import Worktrees
+from bot.engine.workflow.places import git as git_module
+from bot.engine.workflow.places.artifacts import Artifacts
+from bot.engine.workflow.places.landing import Landed
+from bot.engine.workflow.places.worktrees import Worktrees
 from cards.words import words_for
 from storage.records.people import Language
-from tests.bot.engine.workflow.git_world import Project
+from tests.bot.engine.workflow.places.git_world import Project
 
 
 @pytest.fixture

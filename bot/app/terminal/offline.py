@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from uuid import uuid4
 
 from bot.app.build import Core, build_core
-from bot.app.calls import Answer
+from bot.app.terminal.calls import Answer
 from bot.config.settings import Settings
 from bot.transports.cleaning import cleaned
 from bot.transports.web.ports import PLACE, SENDER

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bot.engine.workflow.git import Git, GitFailed
+from bot.engine.workflow.places.git import Git, GitFailed
 from storage.records.tasks import Task
 
 _MERGING = "shiftboss-merging"
