@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from cards import formats
@@ -23,6 +22,7 @@ from cards.model import (
     Text,
     Tone,
 )
+from cards.views.costs import budget_lines, extend_label
 from cards.words import Words
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 
@@ -152,8 +152,8 @@ def _facts(approval: Approval, words: Words) -> tuple[tuple[str, str], ...]:
 
 
 def _detail(approval: Approval, words: Words) -> list[Block]:
-    if approval.kind is ApprovalKind.BUDGET and "scope" in approval.payload:
-        return [Text(markdown=_money(approval.payload, words))]
+    if _is_money(approval):
+        return [Text(markdown="\n\n".join(budget_lines(approval.payload, words)))]
     detail = formats.cut(approval.detail, _DETAIL)
     if approval.kind not in _EXACT:
         detail = detail.removeprefix(approval.title).strip()
@@ -162,26 +162,6 @@ def _detail(approval: Approval, words: Words) -> list[Block]:
     if word := str(approval.payload.get("word", "")):
         blocks.append(Note(markdown=words("approval.word", word=formats.verbatim(word, _WORD))))
     return blocks
-
-
-def _money(facts: Mapping[str, Any], words: Words) -> str:
-    """Which cap it is, what is spent of it, and what consent allows."""
-
-    def amount(of: str) -> str:
-        parts = []
-        if micros := int(facts.get(f"{of}_micros", 0)):
-            parts.append(formats.money(micros))
-        if tokens := int(facts.get(f"{of}_tokens", 0)):
-            parts.append(words("format.tokens", count=formats.count(tokens)))
-        return " · ".join(parts) or formats.money(0)
-
-    return words(
-        "approval.money",
-        scope=words(f"approval.scope.{facts['scope']}"),
-        spent=amount("spent"),
-        cap=amount("cap"),
-        more=amount("more"),
-    )
 
 
 def _whole(approval: Approval, words: Words) -> list[Block]:
@@ -201,10 +181,20 @@ def _title(approval: Approval, words: Words) -> str:
     return words("approval.pairing_title", name=name)
 
 
+def _is_money(approval: Approval) -> bool:
+    return approval.kind is ApprovalKind.BUDGET and "scope" in approval.payload
+
+
+def _yes(approval: Approval, words: Words) -> str:
+    if _is_money(approval):
+        return extend_label(approval.payload, words)
+    return words(f"approval.yes.{approval.kind}")
+
+
 def _decision(approval: Approval, words: Words, *, details: bool = False) -> Buttons:
     items = [
         Button(
-            label=words(f"approval.yes.{approval.kind}"),
+            label=_yes(approval, words),
             action=Decide(approval_id=approval.id, approve=True),
             style=ButtonStyle.PRIMARY,
         ),

@@ -60,18 +60,15 @@ def task_cost_card(cost: TaskCost, words: Words) -> Card:
 def budget_lines(payload: Mapping[str, Any], words: Words) -> tuple[str, ...]:
     """What a request for more money is about: which cap, how much of it is used, what extending
     it allows, and when it opens by itself."""
-    allowed = Cap(micros=int(payload["cap_micros"]), tokens=int(payload["cap_tokens"]))
-    used = Cap(
-        micros=int(payload["spent_micros"]) if allowed.micros else 0,
-        tokens=int(payload["spent_tokens"]) if allowed.tokens else 0,
-    )
+    allowed = _cap(payload, "cap")
+    used = _cap(payload, "spent")
     lines = [
         words(
             f"budget.reached.{payload['scope']}",
             used=_used_amount(used, allowed, words),
             cap=_amount(allowed, words),
         ),
-        words("budget.extends", more=_amount(_more(payload), words)),
+        words("budget.extends", more=_amount(_cap(payload, "more"), words)),
     ]
     lines.append(words("budget.opens" if payload.get("until") else "budget.stays"))
     return tuple(lines)
@@ -79,11 +76,13 @@ def budget_lines(payload: Mapping[str, Any], words: Words) -> tuple[str, ...]:
 
 def extend_label(payload: Mapping[str, Any], words: Words) -> str:
     """What the button says."""
-    return words("budget.extend", more=_amount(_more(payload), words))
+    return words("budget.extend", more=_amount(_cap(payload, "more"), words))
 
 
-def _more(payload: Mapping[str, Any]) -> Cap:
-    return Cap(micros=int(payload["more_micros"]), tokens=int(payload["more_tokens"]))
+def _cap(payload: Mapping[str, Any], of: str) -> Cap:
+    return Cap(
+        micros=int(payload.get(f"{of}_micros", 0)), tokens=int(payload.get(f"{of}_tokens", 0))
+    )
 
 
 def _period(report: CostReport, words: Words) -> str:

@@ -55,7 +55,7 @@ async def test_a_task_pauses_before_the_call_that_would_pass_its_cap_and_goes_on
         assert len(place.stage.heard("money-cue")) == 2, "the third call is not made"
         assert "20.0k" in request.text
 
-        await boss.presses(request, label_with(request.buttons, "more"))
+        await boss.presses(request, label_with(request.buttons, "Extend"))
         await told(chat, "Task finished", "1/1")
 
         heard = place.stage.heard("money-cue")
@@ -76,7 +76,7 @@ async def test_talk_that_would_pass_the_cap_of_the_day_is_not_answered_until_mor
         request = await the_request(chat)
         assert not place.stage.heard("other-cue")
 
-        await boss.presses(request, label_with(request.buttons, "more"))
+        await boss.presses(request, label_with(request.buttons, "Extend"))
         await told(chat, "Approved")
         await boss.says(chat, "then about another-cue?")
         await place.until(lambda: place.stage.heard("another-cue"))
