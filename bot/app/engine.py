@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from socket import gethostname
+from typing import TypeAlias
 
 from bot.app.lifecycle import Service
 from bot.app.services import LanguageOfTask, copies_of
@@ -34,7 +35,6 @@ from bot.engine.dispatch.timekeeper import Timekeeper
 from bot.engine.llm.base import CapHit, Tool
 from bot.engine.llm.registry import Registry, registry
 from bot.engine.workflow.asking import Asker, risk_words
-from bot.engine.workflow.boundary import AskForMore
 from bot.engine.workflow.places.artifacts import Artifacts
 from bot.engine.workflow.runner import Kit, TaskRunner
 from bot.engine.workflow.view import TaskViews
@@ -50,6 +50,9 @@ from storage.records.tasks import Task
 
 _WORKER = f"{gethostname()}:{os.getpid()}"
 
+Recall: TypeAlias = Callable[[Task], Awaitable[Sequence[str]]]
+"""Finds what earlier tasks have left that may help, a line each."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
@@ -61,7 +64,7 @@ class Engine:
     reporter: Reporter
     timekeeper: Timekeeper
     caps: Caps
-    recall: Callable[[Task], Awaitable[Sequence[str]]]
+    recall: Recall
 
     @property
     def workers(self) -> tuple[Service, ...]:
@@ -70,88 +73,25 @@ class Engine:
 
 
 def build_engine(settings: Settings, store: Store, courier: Courier, clock: Clock) -> Engine:
+    parts = _Parts(settings=settings, store=store, courier=courier, clock=clock)
     models = _models(settings)
     caps = caps_of(settings)
-    desk = Desk(
-        db=store.db,
-        sessions=store.sessions,
-        usage=store.usage,
-        backends=models,
-        now=clock.now,
-        new_id=lambda: secrets.token_hex(8),
-        budget=_budget(settings, store, caps, clock),
-    )
-    language_of = LanguageOfTask(store.people, guessed, settings_language(settings))
-    views = TaskViews(store.work, store.usage)
+    desk = parts.desk(models, caps)
     news = asyncio.Event()
-    requests = _requests(settings, store, courier, clock, news)
-    reporter = Reporter(
-        journal=store.work.journal,
-        views=views,
-        courier=courier,
-        language_of=language_of,
-        home=settings.home,
-        zone=settings.zone,
-        now=clock.now,
-        asking=requests,
-    )
+    requests = parts.requests(news)
+    reporter = parts.reporter(requests)
 
     async def recall(task: Task) -> Sequence[str]:
-        return [
-            f"- {found.entry.kind}: {found.entry.text}" for found in await notebook.recall(task)
-        ]
+        found = await notebook.recall(task)
+        return [f"- {each.entry.kind}: {each.entry.text}" for each in found]
 
-    kit = Kit(
-        store=store.work,
-        desk=desk,
-        artifacts=Artifacts(settings.home),
-        tools=_tools,
-        language_of=language_of,
-        chat_of=store.people.chat,
-        leaves=_asker(settings, store, clock),
-        ask_for_more=_ask_for_more(settings, store, clock),
-        recall=recall,
-        now=clock.now,
-        sleep=asyncio.sleep,
-        on_change=reporter.wake,
-    )
-    dispatcher = LocalDispatcher(
-        store=store.work,
-        run=TaskRunner(kit).run,
-        language_of=language_of,
-        slots=settings.slots,
-        owner=_WORKER,
-        now=clock.now,
-        new_id=lambda: secrets.token_hex(4),
-        on_change=reporter.wake,
-        patience=timedelta(hours=settings.patience_hours),
-        offer_after=timedelta(hours=settings.offer_after_hours),
-        grace=settings.stop_grace_seconds,
-    )
-    foreman = Foreman(
-        store=store.work,
-        dispatcher=dispatcher,
-        views=views,
-        chat_of=store.people.chat,
-        now=clock.now,
-        new_id=store.ids.task,
-    )
-    notebook = Notebook(
-        Tools(
-            store=store.work,
-            usage=store.usage,
-            views=views,
-            rights=Rights(store.people.chat),
-            dispatcher=dispatcher,
-            clippings=Clippings(settings.home),
-            language_of=language_of,
-            now=clock.now,
-        )
-    )
+    runner = TaskRunner(parts.kit(desk, recall, reporter.wake))
+    dispatcher = parts.dispatcher(runner, reporter.wake)
+    notebook = parts.notebook(dispatcher)
     return Engine(
         models=models,
-        talk=_talk(settings, store, desk, clock),
-        foreman=foreman,
+        talk=parts.talk(desk),
+        foreman=parts.foreman(dispatcher),
         notebook=notebook,
         dispatcher=dispatcher,
         reporter=reporter,
@@ -167,52 +107,166 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
     )
 
 
-def _requests(
-    settings: Settings, store: Store, courier: Courier, clock: Clock, news: asyncio.Event
-) -> Requests:
-    spoken = settings_language(settings)
-    return Requests(
-        db=store.db,
-        approvals=store.approvals,
-        tasks=store.work.tasks,
-        copies=copies_of(
-            settings,
-            spoken,
-            people=store.people,
-            chats=store.chats,
-            outbox=store.outbox,
-            courier=courier,
-        ),
-        language_of=LanguageOfTask(store.people, guessed, spoken),
-        now=clock.now,
-        on_asked=news.set,
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """Makes each part of the engine from what all of them share."""
 
+    settings: Settings
+    store: Store
+    courier: Courier
+    clock: Clock
 
-def _asker(settings: Settings, store: Store, clock: Clock) -> Asker:
-    return Asker(
-        words=risk_words(settings.risk_words),
-        lifetime=timedelta(hours=settings.approval_hours),
-        ids=store.ids,
-        now=clock.now,
-    )
+    @property
+    def language_of(self) -> LanguageOfTask:
+        return LanguageOfTask(self.store.people, guessed, settings_language(self.settings))
 
+    @property
+    def views(self) -> TaskViews:
+        return TaskViews(self.store.work, self.store.usage)
 
-def _ask_for_more(settings: Settings, store: Store, clock: Clock) -> AskForMore:
-    async def ask(tx: Transaction, task: Task, hit: CapHit) -> Approval:
-        now = clock.now()
+    @property
+    def artifacts(self) -> Artifacts:
+        return Artifacts(self.settings.home)
+
+    @property
+    def lifetime(self) -> timedelta:
+        """How long a request for a decision stays open."""
+        return timedelta(hours=self.settings.approval_hours)
+
+    def desk(self, models: Registry, caps: Caps) -> Desk:
+        store = self.store
+        return Desk(
+            db=store.db,
+            sessions=store.sessions,
+            usage=store.usage,
+            backends=models,
+            now=self.clock.now,
+            new_id=lambda: secrets.token_hex(8),
+            budget=Budget(
+                caps=caps,
+                prices=_prices(self.settings),
+                usage=store.usage,
+                grants=BudgetRepo(store.db),
+                now=self.clock.now,
+            ),
+        )
+
+    def requests(self, news: asyncio.Event) -> Requests:
+        store = self.store
+        return Requests(
+            db=store.db,
+            approvals=store.approvals,
+            tasks=store.work.tasks,
+            copies=copies_of(
+                self.settings,
+                settings_language(self.settings),
+                people=store.people,
+                chats=store.chats,
+                outbox=store.outbox,
+                courier=self.courier,
+            ),
+            language_of=self.language_of,
+            now=self.clock.now,
+            on_asked=news.set,
+        )
+
+    def reporter(self, requests: Requests) -> Reporter:
+        return Reporter(
+            journal=self.store.work.journal,
+            views=self.views,
+            courier=self.courier,
+            language_of=self.language_of,
+            home=self.settings.home,
+            zone=self.settings.zone,
+            now=self.clock.now,
+            asking=requests,
+        )
+
+    def kit(self, desk: Desk, recall: Recall, on_change: Callable[[], None]) -> Kit:
+        return Kit(
+            store=self.store.work,
+            desk=desk,
+            artifacts=self.artifacts,
+            tools=_tools,
+            language_of=self.language_of,
+            chat_of=self.store.people.chat,
+            leaves=Asker(
+                words=risk_words(self.settings.risk_words),
+                lifetime=self.lifetime,
+                ids=self.store.ids,
+                now=self.clock.now,
+            ),
+            ask_for_more=self.ask_for_more,
+            recall=recall,
+            now=self.clock.now,
+            sleep=asyncio.sleep,
+            on_change=on_change,
+        )
+
+    async def ask_for_more(self, tx: Transaction, task: Task, hit: CapHit) -> Approval:
+        now = self.clock.now()
         return await ask_for_more(
             tx,
             hit,
             task=task.id,
             chat_id=task.chat_id,
             title=task.title,
-            ids=store.ids,
+            ids=self.store.ids,
             now=now,
-            expires_at=now + timedelta(hours=settings.approval_hours),
+            expires_at=now + self.lifetime,
         )
 
-    return ask
+    def dispatcher(self, runner: TaskRunner, on_change: Callable[[], None]) -> LocalDispatcher:
+        return LocalDispatcher(
+            store=self.store.work,
+            run=runner.run,
+            language_of=self.language_of,
+            slots=self.settings.slots,
+            owner=_WORKER,
+            now=self.clock.now,
+            new_id=lambda: secrets.token_hex(4),
+            on_change=on_change,
+            patience=timedelta(hours=self.settings.patience_hours),
+            offer_after=timedelta(hours=self.settings.offer_after_hours),
+            grace=self.settings.stop_grace_seconds,
+        )
+
+    def foreman(self, dispatcher: LocalDispatcher) -> Foreman:
+        return Foreman(
+            store=self.store.work,
+            dispatcher=dispatcher,
+            views=self.views,
+            chat_of=self.store.people.chat,
+            now=self.clock.now,
+            new_id=self.store.ids.task,
+        )
+
+    def notebook(self, dispatcher: LocalDispatcher) -> Notebook:
+        return Notebook(
+            Tools(
+                store=self.store.work,
+                usage=self.store.usage,
+                views=self.views,
+                rights=Rights(self.store.people.chat),
+                dispatcher=dispatcher,
+                clippings=Clippings(self.settings.home),
+                language_of=self.language_of,
+                drop=self.artifacts.drop,
+                now=self.clock.now,
+            )
+        )
+
+    def talk(self, desk: Desk) -> Conversations:
+        return Conversations(
+            db=self.store.db,
+            sessions=self.store.sessions,
+            desk=desk,
+            home=self.settings.home,
+            now=self.clock.now,
+            sleep=asyncio.sleep,
+            ids=self.store.ids,
+            patience=self.lifetime,
+        )
 
 
 def caps_of(settings: Settings) -> Caps:
@@ -225,16 +279,6 @@ def caps_of(settings: Settings) -> Caps:
     return Caps(zone=settings.zone, of={scope: cap_of(text) for scope, text in texts.items()})
 
 
-def _budget(settings: Settings, store: Store, caps: Caps, clock: Clock) -> Budget:
-    return Budget(
-        caps=caps,
-        prices=_prices(settings),
-        usage=store.usage,
-        grants=BudgetRepo(store.db),
-        now=clock.now,
-    )
-
-
 def _prices(settings: Settings) -> Prices:
     urls = {"anthropic": settings.anthropic_base_url, "openai": settings.openai_base_url}
     return read_prices(settings.home / PRICES_FILE, urls)
@@ -243,19 +287,6 @@ def _prices(settings: Settings) -> Prices:
 def settings_language(settings: Settings) -> Language | None:
     """The language everybody is spoken to in; None where each person's own is found out."""
     return None if settings.language == "auto" else Language(settings.language)
-
-
-def _talk(settings: Settings, store: Store, desk: Desk, clock: Clock) -> Conversations:
-    return Conversations(
-        db=store.db,
-        sessions=store.sessions,
-        desk=desk,
-        home=settings.home,
-        now=clock.now,
-        sleep=asyncio.sleep,
-        ids=store.ids,
-        patience=timedelta(hours=settings.approval_hours),
-    )
 
 
 def _models(settings: Settings) -> Registry:

@@ -15,7 +15,6 @@ from bot.engine.workflow.store import WorkStore
 from bot.engine.workflow.view import TaskViews
 from storage.db import Transaction
 from storage.errors import WrongState
-from storage.records.approvals import ApprovalKind
 from storage.records.people import Chat, ChatId, Person
 from storage.records.tasks import (
     EventKind,
@@ -30,7 +29,6 @@ from storage.records.tasks import (
     TaskStatus,
     TaskView,
 )
-from storage.work.asked import withdraw_of_task
 
 
 class Foreman:
@@ -179,9 +177,6 @@ class Foreman:
                 changes = {"priority": held.priority, **changes, "waiting_since": now}
             if changes:
                 held = await self._store.tasks.move(tx, held, **changes)
-            if held.status.is_final:
-                kinds = tuple(ApprovalKind)
-                await withdraw_of_task(tx, held.id, why="approval.task_over", now=now, kinds=kinds)
             await self._tell(tx, held, order.event, order.text)
         self._dispatcher.wake()
         return held

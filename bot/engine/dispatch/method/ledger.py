@@ -34,7 +34,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """What the working method writes with."""
+    """What the working method writes with; `drop` takes away where a deleted task worked."""
 
     store: WorkStore
     usage: UsageRepo
@@ -43,6 +43,7 @@ class Tools:
     dispatcher: Dispatcher
     clippings: Clippings
     language_of: Callable[[Task], Awaitable[Language]]
+    drop: Callable[[Task], Awaitable[None]]
     now: Callable[[], datetime]
 
 

@@ -93,20 +93,24 @@ class Upkeep(Ledger):
             return await self._amended(held, field, value.strip()) if held.fresh else held.task
 
     async def delete(self, task: Task, *, by: Person, source: str) -> Task:
+        """Its worktree goes after the commit; a crash in between has the order handled again."""
         async with self._held(task, "delete", by, source) as held:
-            if not held.fresh:
-                return held.task
-            if held.task.status is TaskStatus.RUNNING:
-                raise refuse(held.task)
             gone = held.task
-            if not gone.status.is_final:
-                gone = await self._carry_out(held, orders.stop(gone, held.now))
-            return await self._store.tasks.move(
-                held.tx, gone, status=gone.status, deleted_at=held.now
-            )
+            if held.fresh:
+                gone = await self._deleted(held)
+        await self._tools.drop(gone)
+        return gone
 
     async def moved_by(self, source: str) -> Task | None:
         return await self._store.tasks.ordered_by(source)
+
+    async def _deleted(self, held: Held) -> Task:
+        gone = held.task
+        if gone.status is TaskStatus.RUNNING:
+            raise refuse(gone)
+        if not gone.status.is_final:
+            gone = await self._carry_out(held, orders.stop(gone, held.now))
+        return await self._store.tasks.move(held.tx, gone, status=gone.status, deleted_at=held.now)
 
     async def _staged(self, held: Held, text: str) -> Task:
         await self._event(held, EventKind.NOTE, text[:_LINE])

@@ -36,6 +36,10 @@ from tests.engine_world import BOSS, CHAT, CHATS, GROUP, MATE, Engine, FakeBacke
 MATES_CHAT = replace(CHAT, id=ChatId("m1"), external_id="mate", person_id=MATE.id)
 
 
+async def nothing_to_drop(_task: Task) -> None:
+    pass
+
+
 @dataclass
 class Desk:
     """One engine and the notebook on it; `task` is work done outside."""
@@ -90,6 +94,7 @@ async def desk(home: Path, backend: FakeBackend | None = None) -> AsyncIterator[
                 dispatcher=world.dispatcher,
                 clippings=Clippings(home),
                 language_of=english,
+                drop=nothing_to_drop,
                 now=world.clock,
             )
         )

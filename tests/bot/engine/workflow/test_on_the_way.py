@@ -235,16 +235,6 @@ async def test_a_no_leaves_it_to_the_boss_who_is_asked_anew_on_resuming(tmp_path
     assert backend.done == ["build", "deploy it", "tidy"]
 
 
-async def test_stopping_a_task_withdraws_what_it_asked(tmp_path: Path) -> None:
-    async with engine(tmp_path, risky()) as world:
-        task = await world.add()
-        approval = await asked(world, task)
-        await world.foreman.stop(task, by=BOSS, source="m1")
-
-        with pytest.raises(WrongState):
-            await decided(world, approval, approve=True)
-
-
 async def test_a_persons_step_is_done_by_their_word(tmp_path: Path) -> None:
     plan = PlanAnswer(
         plan="",
