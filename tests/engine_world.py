@@ -29,8 +29,8 @@ from bot.engine.llm.base import (
     TextDelta,
     Usage,
 )
-from bot.engine.workflow.artifacts import Artifacts
 from bot.engine.workflow.asking import Asker
+from bot.engine.workflow.places.artifacts import Artifacts
 from bot.engine.workflow.runner import Kit, TaskRunner
 from bot.engine.workflow.store import WorkStore
 from bot.engine.workflow.view import TaskViews
@@ -122,13 +122,15 @@ def answered(value: Any = None, text: str = "") -> RunResult:
 @dataclass
 class FakeBackend:
     """Plans `steps`, does each at once, and remembers what it was asked. `on_step` may return
-    another answer, raise, or return an event to wait for first."""
+    another answer, raise, or return an event to wait for first. `context` is how long it says
+    that its session has become."""
 
     steps: tuple[str, ...] = ("one", "two", "three")
     repeatable: bool = True
     on_step: Callable[[str], Any] = field(default=lambda _title: None)
     on_plan: Callable[[], Any] = field(default=lambda: None)
     asked: list[RunRequest] = field(default_factory=list)
+    context: int = 0
     name: str = "fake"
     models: tuple[str, ...] = ("fake-1",)
 
@@ -160,7 +162,7 @@ class FakeBackend:
             return answered(text="hello there")
         if isinstance(value, BaseException):
             raise value
-        return answered(value)
+        return replace(answered(value), context=self.context)
 
 
 class _FakeRun:

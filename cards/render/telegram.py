@@ -32,7 +32,7 @@ from cards.model import (
     Tone,
 )
 from cards.plain_tables import aligned, display_width, fits
-from cards.rich_text import Mark, Rich, joined, one_line, plain, split, styled, wrapped
+from cards.rich_text import Mark, Rich, is_blank, joined, one_line, plain, split, styled, wrapped
 from cards.words import Words
 
 # Telegram counts 4096 after its own parsing; the rest is reserve for what the sender adds.
@@ -47,8 +47,6 @@ CONFIRM_FIRST = "?"
 
 _ROW_BUTTONS = 3
 _ROW_WIDTH = 36
-# What Telegram counts as no label at all.
-_INVISIBLE = " \t\r\n\v\f\u00a0\u200b\u200c\u200d\u200e\u200f\u2060\ufeff\u2800"
 _LABEL = 60
 _BAR_CELLS = 10
 _RULE = "———"
@@ -306,7 +304,7 @@ def _key(label: str, token: str, suffix: str) -> Key | None:
     if not token or len(data.encode("utf-8", "replace")) > MAX_DATA:
         return None
     shown = _short(label, _LABEL)
-    return Key(label=shown if shown.strip(_INVISIBLE) else "•", data=data)
+    return Key(label=shown or "•", data=data)
 
 
 def _packed(keys: Iterable[Key]) -> Iterator[tuple[Key, ...]]:
@@ -323,8 +321,8 @@ def _packed(keys: Iterable[Key]) -> Iterator[tuple[Key, ...]]:
 
 
 def _short(text: str, limit: int) -> str:
-    """One line of at most `limit` UTF-16 units."""
-    line = one_line(text)
+    """One line of at most `limit` UTF-16 units, empty where nothing of it can be seen."""
+    line = "" if is_blank(text) else one_line(text)
     if len(line) * 2 <= limit:
         return line
     pieces = split(plain(line), limit, 1)

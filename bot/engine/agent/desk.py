@@ -111,12 +111,13 @@ class Desk:
     def choose(self, model: str, backend: str) -> Chosen:
         return self._backends.choose(model, backend)
 
-    async def session(self, key: str, chosen: Chosen) -> Session:
-        """The session under way, or a new one: a backend cannot go on with another's."""
+    async def session(self, key: str, chosen: Chosen, *, most_tokens: int | None = None) -> Session:
+        """The session under way, or a new one: a backend cannot go on with another's, and one
+        that has grown beyond `most_tokens` costs more than it helps."""
         now = self._now()
         async with self._db.write() as tx:
             session = await self._sessions.open(key, tx=tx)
-            if session is not None and session.backend == chosen.backend.name:
+            if session is not None and _goes_on(session, chosen, most_tokens):
                 return session
             return await self._sessions.begin(
                 tx,
@@ -157,14 +158,16 @@ class Desk:
 
     async def book(self, tx: Transaction, reply: Reply) -> None:
         """Keep the turn and its cost, together with whatever else `tx` makes true."""
+        result = reply.result
+        used = result.usage.input_tokens + result.usage.output_tokens
         billed = await self._usage.add(tx, reply.bill)
         if reply.purse is not None:
             reply.purse.booked = billed
         await self._sessions.extend(
             tx,
             reply.session.id,
-            reply.result.new_history,
-            tokens=reply.result.usage.input_tokens + reply.result.usage.output_tokens,
+            result.new_history,
+            tokens=result.context or used,
             now=reply.bill.at,
         )
 
@@ -237,3 +240,8 @@ class _Call:
             cache_write_tokens=usage.cache_write_tokens,
             cost_micros=in_micros(cost),
         )
+
+
+def _goes_on(session: Session, chosen: Chosen, most_tokens: int | None) -> bool:
+    fits = most_tokens is None or session.tokens <= most_tokens
+    return fits and session.backend == chosen.backend.name

@@ -258,6 +258,7 @@ class ApiRun:
             usage=_usage(self._usage),
             new_history=api_history.dump(result.new_messages()),
             cut=cut,
+            context=result.response.usage.input_tokens + result.response.usage.output_tokens,
         )
 
 

@@ -145,7 +145,8 @@ class Usage:
 class RunResult:
     """How a run ended well. `value` is the validated answer if one was asked for, else None;
     `new_history` is what this run adds to the session. `cut` says that the longest allowed
-    ended a text answer: `text` is as far as it came."""
+    ended a text answer: `text` is as far as it came. `context` is how many tokens the session
+    now is long, 0 where that is not known."""
 
     text: str
     value: BaseModel | None
@@ -153,6 +154,7 @@ class RunResult:
     usage: Usage
     new_history: tuple[Any, ...]
     cut: bool = False
+    context: int = 0
 
 
 class BackendError(Exception):

@@ -36,6 +36,8 @@ from storage.sessions import Session
 log = logging.getLogger(__name__)
 
 _MOST_KEPT = 20_000
+_MOST_CONTEXT = 120_000
+_NONE = -1
 _STORE_REST = 5.0
 
 _T = TypeVar("_T")
@@ -79,6 +81,9 @@ class TaskRunner:
 class _Errand:
     """One task under way: its lease, and the session that its steps share."""
 
+    _chosen: Chosen
+    _session: Session
+
     def __init__(self, kit: Kit, task: Task, language: Language) -> None:
         self._kit = kit
         self._task = task
@@ -103,22 +108,34 @@ class _Errand:
         except BackendDenied as error:
             await self._block(error)
             return
-        session = await self._kit.desk.session(f"task:{self._task.id}", chosen)
+        self._chosen = chosen
+        self._session = await self._open_session(_MOST_CONTEXT)
         if self._task.graph_version:
-            step = await self._boundary.go_on(self._lease, session.id)
+            step = await self._boundary.go_on(self._lease, self._session.id)
         else:
-            step = await self._plan(chosen, session)
+            step = await self._plan()
         while step is not None:
-            step = await self._follow(step, chosen, session)
+            step = await self._follow(step)
 
-    async def _follow(self, step: Next | Landing, chosen: Chosen, session: Session) -> Following:
+    async def _open_session(self, most_tokens: int) -> Session:
+        """The one that the steps share, unless it is longer than that: then a new one."""
+        key = f"task:{self._task.id}"
+        return await self._kit.desk.session(key, self._chosen, most_tokens=most_tokens)
+
+    async def _make_room(self, reply: Reply) -> None:
+        """A session that has grown too long is left behind: the next step is told everything."""
+        if reply.result.context > _MOST_CONTEXT:
+            self._session = await self._open_session(_NONE)
+            self._heard = prompts.NOTHING
+
+    async def _follow(self, step: Next | Landing) -> Following:
         match step:
             case Landing(task=task):
-                return await self._land(task, session)
+                return await self._land(task)
             case Next(replan=Replan() as asked) if asked.order not in self._declined:
-                return await self._replan(step, asked, chosen, session)
+                return await self._replan(step, asked)
             case Next():
-                return await self._do(step, chosen, session)
+                return await self._do(step)
             case never:
                 assert_never(never)
 
@@ -137,15 +154,15 @@ class _Errand:
             self._lease, run, error=told, status=TaskStatus.BLOCKED, reason=told
         )
 
-    async def _plan(self, chosen: Chosen, session: Session) -> Following:
+    async def _plan(self) -> Following:
         """Ask for a plan until there is one or the tries run out."""
         failures = 0
         while True:
-            run, said = await self._boundary.begin_planning(self._lease, session.id)
+            run, said = await self._boundary.begin_planning(self._lease, self._session.id)
             recalled = await self._kit.recall(self._task)
             prompt = prompts.plan_prompt(self._task, said=said, recalled=recalled)
             try:
-                reply = await self._ask_for_plan(chosen, session, prompt)
+                reply = await self._ask_for_plan(prompt)
             except BudgetReached as reached:
                 await self._wait_for_money(run, reached)
                 return None
@@ -154,7 +171,9 @@ class _Errand:
             else:
                 plan = _workflow(reply)
                 return await self._kept(
-                    partial(self._boundary.adopt_plan, self._lease, run, reply, plan, session.id)
+                    partial(
+                        self._boundary.adopt_plan, self._lease, run, reply, plan, self._session.id
+                    )
                 )
             if verdict.stop is not None:
                 status, reason = verdict.stop
@@ -165,7 +184,7 @@ class _Errand:
             failures += 1
             await self._kit.sleep(verdict.wait)
 
-    async def _ask_for_plan(self, chosen: Chosen, session: Session, prompt: str) -> Reply:
+    async def _ask_for_plan(self, prompt: str) -> Reply:
         ask = Ask(
             purpose=Purpose.PLAN,
             prompt=prompt,
@@ -176,12 +195,12 @@ class _Errand:
             workspace=await self._kit.artifacts.workspace(self._task),
             result=PlanAnswer,
         )
-        return await self._kit.desk.ask(ask, chosen, session)
+        return await self._kit.desk.ask(ask, self._chosen, self._session)
 
-    async def _do(self, step: Next, chosen: Chosen, session: Session) -> Following:
+    async def _do(self, step: Next) -> Following:
         """Try one step once, store how it ended, and say what is next."""
         try:
-            reply, collected = await self._attempt(step, chosen, session)
+            reply, collected = await self._attempt(step)
         except BudgetReached as reached:
             await self._wait_for_money(step.run, reached)
             return None
@@ -200,12 +219,13 @@ class _Errand:
             )
             output = _output(answer, collected, heard=len(step.said))
             attempt = self._ended(step, verdict, reply, output, notes=answer)
-        following = await self._kept(
-            partial(self._boundary.settle, self._lease, attempt, session.id)
-        )
         if attempt.reply is not None:
             steps = self._heard.steps | {step.node.id}
             self._heard = prompts.Heard(task=True, steps=steps)
+            await self._make_room(attempt.reply)
+        following = await self._kept(
+            partial(self._boundary.settle, self._lease, attempt, self._session.id)
+        )
         if isinstance(following, Next) and verdict.replan:
             why = verdict.error or str(attempt.run.output.get("summary", ""))
             following = replace(following, replan=Replan(why=why))
@@ -238,9 +258,7 @@ class _Errand:
             stop=verdict.stop,
         )
 
-    async def _attempt(
-        self, step: Next, chosen: Chosen, session: Session
-    ) -> tuple[Reply, Collected]:
+    async def _attempt(self, step: Next) -> tuple[Reply, Collected]:
         workspace = await self._kit.artifacts.workspace(step.task)
         trouble = step.runs[step.node.id].error if step.node.id in step.runs else ""
         ask = Ask(
@@ -262,19 +280,17 @@ class _Errand:
             tools=self._kit.tools(workspace),
             result=StepAnswer,
         )
-        reply = await self._kit.desk.ask(ask, chosen, session)
+        reply = await self._kit.desk.ask(ask, self._chosen, self._session)
         answer = reply.result.value
         claimed = tuple(answer.files) if isinstance(answer, StepAnswer) else ()
         return reply, await self._kit.artifacts.collect(step.task.id, workspace, claimed)
 
-    async def _replan(
-        self, step: Next, asked: Replan, chosen: Chosen, session: Session
-    ) -> Following:
+    async def _replan(self, step: Next, asked: Replan) -> Following:
         """Ask for a new end of the plan. Where there is no answer the old plan stays, unless it
         is its failing that has asked: then a person is needed."""
         prompt = prompts.replan_prompt(step.task, step.workflow, step.runs, asked.why, step.said)
         try:
-            reply = await self._ask_for_plan(chosen, session, prompt)
+            reply = await self._ask_for_plan(prompt)
         except BudgetReached as reached:
             await self._wait_for_money(step.run, reached)
             return None
@@ -287,7 +303,7 @@ class _Errand:
             return step
         plan = _workflow(reply)
         return await self._kept(
-            partial(self._boundary.replace_plan, self._lease, step, reply, plan, session.id)
+            partial(self._boundary.replace_plan, self._lease, step, reply, plan, self._session.id)
         )
 
     async def _wait_for_money(self, run: NodeRun, reached: BudgetReached) -> None:
@@ -295,11 +311,11 @@ class _Errand:
             self._lease, run, reached.hit, self._words(reached.hint)
         )
 
-    async def _land(self, task: Task, session: Session) -> Following:
+    async def _land(self, task: Task) -> Following:
         """Done again after a crash it changes nothing."""
         landed = await self._kit.artifacts.land(task)
         note = "" if landed.merged else self._words(landed.why, **landed.facts)
-        return await self._kept(partial(self._boundary.landed, self._lease, note, session.id))
+        return await self._kept(partial(self._boundary.landed, self._lease, note, self._session.id))
 
     async def _kept(self, write: Callable[[], Awaitable[_T]]) -> _T:
         """What a call brought is paid for: a full disk is waited for, and nothing done twice."""

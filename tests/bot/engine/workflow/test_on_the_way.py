@@ -331,3 +331,15 @@ async def test_a_shared_session_is_not_told_again_what_it_holds(tmp_path: Path) 
     assert "Compare the three offers" in last
     assert "did two" not in last
     assert len(last) < len(first)
+
+
+async def test_a_session_grown_too_long_is_left_behind_and_the_next_is_told_everything(
+    tmp_path: Path,
+) -> None:
+    backend = FakeBackend(context=200_000)
+    async with engine(tmp_path, backend) as world:
+        await world.until(await world.add())
+
+    *_, last = backend.asked
+    assert last.history == ()
+    assert "did two" in last.prompt
