@@ -6,7 +6,7 @@ the N-th `commit`, platform `call` or migration `statement` of this process, or 
 label: `boundary.settle` (the function that opened the transaction), `task.pending>running` (a
 transition that the commit makes), `sendMessage` (what was called). DEADLY_WITNESS is a file to
 which every point passed is appended; it is written past all buffers, and so survives the death of
-the writer.
+the writer. DEADLY_CLOCK is by how many hours the clock goes wrong.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import FrameType
@@ -105,28 +105,6 @@ def arm_statements(fate: Fate) -> None:
 
 def arm_calls(fate: Fate) -> None:
     """Between the note that a letter is tried, the platform, and the note that it is shown."""
-    from telegram.request import HTTPXRequest
-
-    from bot.transports.feishu.api import FeishuApi
-    from bot.transports.web.transport import WebTransport
-
-    asked, called, delivered = HTTPXRequest.do_request, FeishuApi.call, WebTransport.deliver
-
-    async def do_request(self: HTTPXRequest, url: str, *args: Any, **kwargs: Any) -> Any:
-        method = "file" if "/file/" in url else url.rpartition("/")[2]
-        if method in _UNCOUNTED:
-            return await asked(self, url, *args, **kwargs)
-        return await around(method, asked(self, url, *args, **kwargs))
-
-    async def call(self: FeishuApi, method: str, path: str, **kwargs: Any) -> Any:
-        parts = path.split("/")
-        label = f"{method}/{parts[3]}" if len(parts) > _NAMED else path
-        if label in _UNCOUNTED:
-            return await called(self, method, path, **kwargs)
-        return await around(label, called(self, method, path, **kwargs))
-
-    async def deliver(self: WebTransport, letter: Any) -> Any:
-        return await around("page", delivered(self, letter))
 
     async def around(label: str, work: Awaitable[Any]) -> Any:
         names = fate.begin("call", label)
@@ -135,8 +113,50 @@ def arm_calls(fate: Fate) -> None:
         fate.meet("after", names)
         return answer
 
-    HTTPXRequest.do_request = do_request  # type: ignore[method-assign]  # as above
+    # Only what the program would load anyway: a telling starts it dozens of times.
+    if os.environ.get("TELEGRAM_BOT_TOKEN"):
+        _arm_telegram(around)
+    elif os.environ.get("FEISHU_APP_ID"):
+        _arm_feishu(around)
+    else:
+        _arm_web(around)
+
+
+def _arm_telegram(around: Callable[[str, Awaitable[Any]], Awaitable[Any]]) -> None:
+    from telegram.request import HTTPXRequest
+
+    asked = HTTPXRequest.do_request
+
+    async def do_request(self: HTTPXRequest, url: str, *args: Any, **kwargs: Any) -> Any:
+        method = "file" if "/file/" in url else url.rpartition("/")[2]
+        work = asked(self, url, *args, **kwargs)
+        return await (work if method in _UNCOUNTED else around(method, work))
+
+    HTTPXRequest.do_request = do_request  # type: ignore[method-assign]  # the point of this file
+
+
+def _arm_feishu(around: Callable[[str, Awaitable[Any]], Awaitable[Any]]) -> None:
+    from bot.transports.feishu.api import FeishuApi
+
+    called = FeishuApi.call
+
+    async def call(self: FeishuApi, method: str, path: str, **kwargs: Any) -> Any:
+        parts = path.split("/")
+        label = f"{method}/{parts[3]}" if len(parts) > _NAMED else path
+        work = called(self, method, path, **kwargs)
+        return await (work if label in _UNCOUNTED else around(label, work))
+
     FeishuApi.call = call  # type: ignore[method-assign]  # as above
+
+
+def _arm_web(around: Callable[[str, Awaitable[Any]], Awaitable[Any]]) -> None:
+    from bot.transports.web.transport import WebTransport
+
+    delivered = WebTransport.deliver
+
+    async def deliver(self: WebTransport, letter: Any) -> Any:
+        return await around("page", delivered(self, letter))
+
     WebTransport.deliver = deliver  # type: ignore[method-assign]  # as above
 
 
@@ -165,6 +185,18 @@ def make_haste() -> None:
     verdict._BASE_DELAY = 0.1
 
 
+def set_clock(hours: float) -> None:
+    """The machine's clock was wrong before, or is wrong now."""
+    from datetime import UTC, datetime, timedelta
+
+    from bot.transports.clock import SystemClock
+
+    def now(self: SystemClock) -> datetime:
+        return datetime.now(UTC) + timedelta(hours=hours)
+
+    SystemClock.now = now  # type: ignore[method-assign]  # as above
+
+
 def _caller(frame: FrameType | None) -> str:
     """`file.function` of whoever opened the transaction."""
     while frame is not None and (
@@ -183,6 +215,8 @@ def main() -> None:
     arm_calls(fate)
     arm_steps(fate)
     make_haste()
+    if hours := os.environ.get("DEADLY_CLOCK"):
+        set_clock(float(hours))
     from bot.__main__ import main as shiftboss
 
     shiftboss()
