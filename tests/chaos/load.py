@@ -14,7 +14,7 @@ from storage.records.tasks import Priority
 from tests.chaos.fronts import Front, Name, front
 from tests.chaos.promises import Ended, broken, repeats, shows_all, unsettled
 from tests.chaos.store import rows
-from tests.chaos.telling import Told, deadly, points_of
+from tests.chaos.telling import Told, deadly, points_of, tracebacks
 from tests.journeys.program import Program
 
 _LOOK_EVERY = 0.05
@@ -57,7 +57,7 @@ async def storm(home: Path, load: Load, name: Name, *, template: Path | None = N
                 told.wrong.append(f"it ended with status {status}")
             told.points, told.output = points_of(home), program.text
             told.repeats = repeats(channel)
-            told.wrong += broken(_ended(home, channel, load))
+            told.wrong += [*broken(_ended(home, channel, load)), *tracebacks(program.text)]
         finally:
             await program.end()
     return told

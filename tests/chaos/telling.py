@@ -160,11 +160,19 @@ def _look(told: Told, home: Path, channel: Front, story: Story, program: Program
     told.wrong += broken(_ended(home, channel, story))
     if channel.unheard():
         told.wrong.append(f"{channel.unheard()} messages unheard")
-    if "Traceback" in told.output:
-        told.wrong.append("a traceback in the log")
+    told.wrong += tracebacks(told.output)
 
 
 def _ended(home: Path, channel: Front, story: Story) -> Ended:
     return Ended(
         home=home, front=channel, points=points_of(home), ends=story.ends, files=story.files
     )
+
+
+def tracebacks(output: str) -> list[str]:
+    """The line that each traceback in the log ends with."""
+    found = []
+    for part in output.split("Traceback (most recent call last):")[1:]:
+        ends = (line for line in part.splitlines()[1:] if line and not line.startswith(" "))
+        found.append(f"a traceback in the log: {next(ends, '')[:300]}")
+    return found

@@ -49,6 +49,7 @@ class Worker:
 
     lease: Lease
     task: Task
+    boundary: Boundary
     session: str = ""
     planning: NodeRun | None = None
     step: Next | None = None
@@ -85,7 +86,12 @@ class Lives:
                 grant=grant,
             ).consequences,
         )
-        self.boundary = Boundary(
+        self.run(recover(self.world.store, _english, self.clock()))
+        self.run(offer_parked(self.world.store, _english, self.clock()))
+
+    def boundary(self) -> Boundary:
+        """A new one for each lease: it remembers what it has read under it."""
+        return Boundary(
             store=self.world.store,
             desk=self.world.desk,
             leaves=Asker(words=RISKY, lifetime=LIFETIME, ids=Ids(), now=self.clock),
@@ -93,8 +99,6 @@ class Lives:
             now=self.clock,
             on_change=lambda: None,
         )
-        self.run(recover(self.world.store, _english, self.clock()))
-        self.run(offer_parked(self.world.store, _english, self.clock()))
 
     def dies(self) -> None:
         self.zombies += self.workers.values()
@@ -134,7 +138,7 @@ class Lives:
             assert task.id not in self.workers or self.workers[task.id].lease != lease
             if old := self.workers.get(task.id):
                 self.zombies.append(old)
-            self.workers[task.id] = Worker(lease=lease, task=task)
+            self.workers[task.id] = Worker(lease=lease, task=task, boundary=self.boundary())
         return task
 
     async def plan(self, worker: Worker, plan: Workflow | None) -> None:
@@ -143,23 +147,23 @@ class Lives:
         session = await desk.session(f"task:{worker.task.id}", desk.choose("", ""))
         worker.session = session.id
         if worker.task.graph_version:
-            self.goes_on(worker, await self.boundary.go_on(worker.lease, session.id))
+            self.goes_on(worker, await worker.boundary.go_on(worker.lease, session.id))
             return
         if worker.planning is None:
-            worker.planning, _ = await self.boundary.begin_planning(worker.lease, session.id)
+            worker.planning, _ = await worker.boundary.begin_planning(worker.lease, session.id)
         if plan is None:
-            await self.boundary.give_up_planning(
+            await worker.boundary.give_up_planning(
                 worker.lease, worker.planning, error="no", status=TaskStatus.BLOCKED, reason="no"
             )
             self.goes_on(worker, None)
             return
-        following = await self.boundary.adopt_plan(
+        following = await worker.boundary.adopt_plan(
             worker.lease, worker.planning, await self.reply(worker), plan, session.id
         )
         self.goes_on(worker, following)
 
     async def begin(self, worker: Worker) -> None:
-        self.goes_on(worker, await self.boundary.go_on(worker.lease, "late"))
+        self.goes_on(worker, await worker.boundary.go_on(worker.lease, "late"))
 
     async def settle(self, worker: Worker, ends: str) -> None:
         step = worker.step
@@ -179,7 +183,7 @@ class Lives:
             again=ends == "again",
             stop=_STOPS.get(ends),
         )
-        self.goes_on(worker, await self.boundary.settle(worker.lease, attempt, worker.session))
+        self.goes_on(worker, await worker.boundary.settle(worker.lease, attempt, worker.session))
 
     async def replan(self, worker: Worker) -> None:
         assert worker.step is not None
@@ -187,7 +191,7 @@ class Lives:
         reply, plan = await self.reply(worker), plan_of(2)
         self.goes_on(
             worker,
-            await self.boundary.replace_plan(worker.lease, step, reply, plan, worker.session),
+            await worker.boundary.replace_plan(worker.lease, step, reply, plan, worker.session),
         )
 
     async def run_out_of_money(self, worker: Worker) -> None:
@@ -203,7 +207,7 @@ class Lives:
             spent_tokens=0,
             until=self.clock() + LIFETIME / 7,
         )
-        await self.boundary.wait_for_money(worker.lease, worker.step.run, hit, "no money")
+        await worker.boundary.wait_for_money(worker.lease, worker.step.run, hit, "no money")
         self.goes_on(worker, None)
 
     def give_back(self, worker: Worker) -> None:
