@@ -96,7 +96,8 @@ class FeishuTransport:
     async def start(self, stack: AsyncExitStack) -> None:
         # The first use loads the generated protobuf module: better now than under a message.
         await asyncio.to_thread(frame_class)
-        await stack.enter_async_context(self._client)
+        # Not entered: what was left by a death may have called the platform already.
+        stack.push_async_callback(self._client.aclose)
         stack.push_async_callback(self._streams.close)
 
     async def run(self) -> None:
