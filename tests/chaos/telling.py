@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -143,9 +144,10 @@ async def _keep_alive(
 
 async def _end_politely(program: Program, told: Told) -> None:
     status = await program.stop()
-    if status == _KILLED:
-        # The point was the story's very end: one more life must find nothing to do.
-        told.deaths += 1
+    if status in {_KILLED, -signal.SIGTERM}:
+        # The last point was the story's very end, and the next life was only just beginning: one
+        # more must find nothing to do.
+        told.deaths += status == _KILLED
         program.settings = {**program.settings, "DEADLY_POINTS": ""}
         await program.start()
         status = await program.stop()
