@@ -33,7 +33,8 @@ def cost_card(report: CostReport, words: Words) -> Card:
     for key, lines in (("model", report.models), ("purpose", report.purposes)):
         blocks += _breakdown(key, period, lines, report.whole, words)
     for key, lines in (("chat", report.chats), ("person", report.people)):
-        blocks += _breakdown(key, period, lines[:_LISTED], report.whole, words)
+        if len(lines) > 1:  # one alone is the whole, which stands above
+            blocks += _breakdown(key, period, lines[:_LISTED], report.whole, words)
     blocks += [*_caps(report.caps, words), *_unknown(report.whole, report.unseen, words)]
     title = words("cost.title")
     if query.model:

@@ -170,10 +170,12 @@ def _check(step: Step, task: Task) -> Check:
     detail = ""
     if step.status is NodeStatus.FAILED and task.status not in _ERRORS:
         detail = formats.line(without_note(step.error), _DETAIL)
-    return Check(label=formats.line(step.title, _DETAIL), state=_state(step, task), detail=detail)
+    return Check(
+        label=formats.line(step.title, _DETAIL), state=step_state(step, task), detail=detail
+    )
 
 
-def _state(step: Step, task: Task) -> CheckState:
+def step_state(step: Step, task: Task) -> CheckState:
     """A step of a task that nobody works on does not run: it was left, or is what went wrong."""
     if step.status is NodeStatus.RUNNING and task.status is not TaskStatus.RUNNING:
         return CheckState.PAUSED
@@ -221,6 +223,9 @@ def _files(view: TaskView, words: Words, sizes: Mapping[str, int]) -> list[Block
         key = "task.more_files" if shown else "task.file_names"
         names = formats.cut(", ".join(others), 300)
         blocks.append(Note(markdown=words(key, n=len(others), names=names)))
+    if left_out := list(dict.fromkeys(name for step in view.steps for name in step.left_out)):
+        names = formats.cut(", ".join(left_out), 300)
+        blocks.append(Note(markdown=words("task.left_out", names=names)))
     return blocks
 
 
@@ -250,7 +255,7 @@ def _timed(step: Step, task: Task, now: datetime, words: Words) -> Check:
     took = ""
     if step.started_at:
         took = f" ({formats.duration((step.ended_at or now) - step.started_at, words)})"
-    return Check(label=formats.line(step.title, _DETAIL) + took, state=_state(step, task))
+    return Check(label=formats.line(step.title, _DETAIL) + took, state=step_state(step, task))
 
 
 def _summary_line(task: Task, words: Words) -> str:

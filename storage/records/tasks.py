@@ -220,7 +220,7 @@ class TaskEvent:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One line of a task's plan with what became of it. `files` are relative to the data
-    directory."""
+    directory; `left_out` are those that stayed where the task worked, by the names it gave."""
 
     path: str
     title: str
@@ -228,6 +228,7 @@ class Step:
     summary: str = ""
     error: str = ""
     files: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     started_at: datetime | None = None
     ended_at: datetime | None = None
 

@@ -10,6 +10,9 @@ import pytest
 from storage.records.tasks import Priority, TaskStatus
 from tests.contracts.lives import Life, Named, add, all_done, reasoned, status
 from tests.engine_world import BOSS, Clock
+from tests.thorough import sampled
+
+MANY = sampled(100, 25)
 
 
 async def test_the_more_important_runs_first_and_of_equals_the_older(
@@ -53,13 +56,13 @@ async def test_interrupted_work_goes_before_new_work_of_its_priority(
     assert backend.done[2:] == ["old 1", "new 1", "new 2", "old 2", "newer 1", "newer 2"]
 
 
-async def test_a_hundred_paused_tasks_resume_before_what_waits_at_their_priority(
+async def test_paused_tasks_resume_before_what_waits_at_their_priority(
     life: Life, tmp_path: Path
 ) -> None:
     backend, clock = Named(), Clock()
-    paused = [f"p{n}" for n in range(100)]
+    paused = [f"p{n}" for n in range(MANY)]
     backend.hold(*(f"{name} 1" for name in paused))
-    async with life(tmp_path, backend, slots=100, clock=clock) as world:
+    async with life(tmp_path, backend, slots=MANY, clock=clock) as world:
         tasks = [await add(world, name) for name in paused]
         for task in tasks:
             await backend.begun(f"{task.title} 1")
@@ -70,7 +73,7 @@ async def test_a_hundred_paused_tasks_resume_before_what_waits_at_their_priority
     begun = len(backend.done)
     clock.pass_by(minutes=1)
     async with life(tmp_path, backend, running=False, clock=clock) as world:
-        others = [await add(world, f"new{n}*1") for n in range(20)]
+        others = [await add(world, f"new{n}*1") for n in range(10)]
         for task in tasks:
             await world.foreman.resume(task, by=BOSS, source=f"resume {task.id}")
     clock.pass_by(minutes=1)
@@ -78,8 +81,8 @@ async def test_a_hundred_paused_tasks_resume_before_what_waits_at_their_priority
         await all_done(world, *tasks, *others)
 
     order = backend.done[begun:]
-    assert order[:100] == [f"{name} 2" for name in paused]
-    assert all(name.startswith("new") for name in order[100:])
+    assert order[:MANY] == [f"{name} 2" for name in paused]
+    assert all(name.startswith("new") for name in order[MANY:])
 
 
 async def test_only_the_strictly_more_important_cuts_in(life: Life, tmp_path: Path) -> None:

@@ -12,10 +12,11 @@ from storage.errors import WrongState
 from storage.records.tasks import NodeStatus, Priority, Task, TaskStatus
 from tests.contracts.lives import Life, Named, add
 from tests.engine_world import BOSS, Engine
+from tests.thorough import sampled
 
 TASKS = 50
 AT_ONCE = 10
-ORDERS_EACH = 20
+ORDERS_EACH = sampled(20, 6)
 STEPS = 6
 KINDS = ("tell", "inject", "pause", "priority")
 
@@ -91,9 +92,7 @@ class Person:
         return await self.world.store.tasks.get(self.task.id)
 
 
-async def test_a_thousand_orders_at_random_moments_are_all_obeyed(
-    life: Life, tmp_path: Path
-) -> None:
+async def test_orders_at_random_moments_are_all_obeyed(life: Life, tmp_path: Path) -> None:
     backend, chance = Named(steps=STEPS), random.Random(7)
     given: Counter[str] = Counter()
     async with life(tmp_path, backend, slots=3) as world:

@@ -39,6 +39,7 @@ def _step(path: str, title: str, run: NodeRun | None) -> Step:
         summary=str(run.output.get("summary", "")),
         error=run.error,
         files=tuple(run.output.get("files", ())),
+        left_out=tuple(run.output.get("left_out", ())),
         started_at=run.started_at,
         ended_at=run.ended_at,
     )

@@ -1,0 +1,11 @@
+"""How much of a long proof the gate runs: a sample, or all of it with SHIFTBOSS_THOROUGH=1."""
+
+from __future__ import annotations
+
+import os
+
+THOROUGH = os.environ.get("SHIFTBOSS_THOROUGH") == "1"
+
+
+def sampled(whole: int, sample: int) -> int:
+    return whole if THOROUGH else sample
