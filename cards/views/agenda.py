@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from cards import formats
-from cards.model import Block, Button, Buttons, Card, Check, Checklist, CheckState, Text, Tone
+from cards.model import Block, Button, Buttons, Card, Check, Checklist, Text, Tone
 from cards.views import controls, marks
 from cards.views.backends import without_note
 from cards.views.logs import found_rows, kind_name
-from cards.views.tasks import reason_of
+from cards.views.tasks import reason_of, step_state
 from cards.words import Words
 from storage.records.logs import LogEntry
 from storage.records.notebook import Agenda, Found, Recap
-from storage.records.tasks import NodeStatus, Step, Task, TaskStatus, TaskView
+from storage.records.tasks import Step, Task, TaskStatus, TaskView
 
 _TITLE = 80
 _GOAL = 120
@@ -23,15 +23,6 @@ _LINE = 200
 _STEPS = 5
 _BUTTONS = 5
 _ROWS = 10
-
-_CHECKS = {
-    NodeStatus.PENDING: CheckState.PENDING,
-    NodeStatus.RUNNING: CheckState.RUNNING,
-    NodeStatus.WAITING: CheckState.WAITING,
-    NodeStatus.DONE: CheckState.DONE,
-    NodeStatus.FAILED: CheckState.FAILED,
-    NodeStatus.SKIPPED: CheckState.SKIPPED,
-}
 
 
 def next_card(agenda: Agenda, words: Words) -> Card:
@@ -73,7 +64,7 @@ def plan_card(view: TaskView, words: Words) -> Card:
         blocks.append(Text(markdown=formats.cut(without_note(view.plan), _PLAN)))
     if view.steps:
         checks = (
-            Check(label=f"{n}. {formats.line(step.title, _LINE)}", state=_CHECKS[step.status])
+            Check(label=f"{n}. {formats.line(step.title, _LINE)}", state=step_state(step, task))
             for n, step in enumerate(view.steps, 1)
         )
         blocks.append(Checklist(items=tuple(checks)))
@@ -140,7 +131,7 @@ def _advice(agenda: Agenda, first: Task, words: Words) -> str:
 
 
 def _where(recap: Recap, words: Words) -> str:
-    reason = formats.verbatim(reason_of(recap.task, words), _LINE)
+    reason = formats.cut(without_note(reason_of(recap.task, words)), _LINE)
     view, stage = recap.view, formats.verbatim(recap.task.stage, _LINE)
     steps = words("recap.steps", done=view.done, total=len(view.steps)) if view.steps else ""
     where = words(

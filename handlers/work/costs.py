@@ -8,6 +8,7 @@ from cards.plain import cost_data, task_cost_data
 from cards.views.costs import cost_card, task_cost_card
 from handlers.registry import Commands
 from handlers.request import Reply, Request
+from handlers.work.naming import found_task
 from storage.records.people import ChatKind
 from storage.records.status import CostQuery, Period
 
@@ -55,7 +56,7 @@ async def _of_word(request: Request, word: str, *, named: bool) -> Reply:
     report = await request.services.costs.report(by=by, chat=chat, query=query)
     if report.models:
         return Reply(card=cost_card(report, request.words), data=cost_data(report))
-    task = await request.services.tasks.find(word, by=by, chat=chat)
+    task = await found_task(request, word)
     spent = await request.services.costs.of_task(task)
     return Reply(card=task_cost_card(spent, request.words), data=task_cost_data(spent))
 

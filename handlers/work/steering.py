@@ -8,8 +8,7 @@ from handlers.errors import Usage
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from handlers.work.moved import moved
-from handlers.work.naming import steps_in
-from storage.records.tasks import Task
+from handlers.work.naming import found_task, id_and_rest, steps_in
 
 commands = Commands("steering")
 
@@ -17,8 +16,8 @@ commands = Commands("steering")
 @commands("msg", usage="id text", aliases=("message", "留言", "发消息"), immediate=True)
 async def message(request: Request) -> Reply:
     """Tell a task's worker something; it reaches the next step."""
-    task_id, text = _split(request, "msg")
-    task = await _found(request, task_id)
+    task_id, text = id_and_rest(request, "msg")
+    task = await found_task(request, task_id)
     if not text:
         return Reply(card=message_form(task, request.words))
     return await moved(request, task, await tell_task(request, task.id, text))
@@ -27,19 +26,19 @@ async def message(request: Request) -> Reply:
 @commands("inject", usage="id step → step", aliases=("插入", "加一步"), immediate=True)
 async def inject(request: Request) -> Reply:
     """Put steps in next: before those not begun yet."""
-    task_id, text = _split(request, "inject")
+    task_id, text = id_and_rest(request, "inject")
     titles = steps_in(text)
     if not titles:
         raise Usage("inject")
-    task = await _found(request, task_id)
+    task = await found_task(request, task_id)
     return await moved(request, task, await inject_steps(request, task.id, titles))
 
 
 @commands("replan", usage="id [why]", aliases=("重新规划",), immediate=True)
 async def replan(request: Request) -> Reply:
     """Make a new plan of what is left; finished steps are kept."""
-    task_id, why = _split(request, "replan")
-    task = await _found(request, task_id)
+    task_id, why = id_and_rest(request, "replan")
+    task = await found_task(request, task_id)
     await request.services.tasks.replan(task, why, by=request.person, source=request.source)
     return await moved(request, task, request.words("moved.replanning"))
 
@@ -47,31 +46,31 @@ async def replan(request: Request) -> Reply:
 @commands("letin", usage="id", aliases=("放行",), immediate=True)
 async def let_in(request: Request) -> Reply:
     """Let a task work where another has left work half done."""
-    task_id, _ = _split(request, "letin")
-    task = await _found(request, task_id)
+    task_id, _ = id_and_rest(request, "letin")
+    task = await found_task(request, task_id)
     return await moved(request, task, await let_in_task(request, task.id))
 
 
 async def tell_task(request: Request, task_id: str, text: str) -> str:
-    task = await _found(request, task_id)
+    task = await found_task(request, task_id)
     await request.services.tasks.tell(task, text, by=request.person, source=request.source)
     return request.words("moved.told")
 
 
 async def inject_steps(request: Request, task_id: str, titles: tuple[str, ...]) -> str:
-    task = await _found(request, task_id)
+    task = await found_task(request, task_id)
     await request.services.tasks.inject(task, titles, by=request.person, source=request.source)
     return request.words("moved.injected", n=len(titles))
 
 
 async def let_in_task(request: Request, task_id: str) -> str:
-    task = await _found(request, task_id)
+    task = await found_task(request, task_id)
     await request.services.tasks.let_in(task, by=request.person, source=request.source)
     return request.words("moved.let_in")
 
 
 async def show_message_form(request: Request, task_id: str) -> Card:
-    return message_form(await _found(request, task_id), request.words)
+    return message_form(await found_task(request, task_id), request.words)
 
 
 async def message_sent(request: Request, task_id: str, text: str, meant_as: str) -> str:
@@ -79,14 +78,3 @@ async def message_sent(request: Request, task_id: str, text: str, meant_as: str)
     if meant_as == "step" and (titles := steps_in(text)):
         return await inject_steps(request, task_id, titles)
     return await tell_task(request, task_id, text)
-
-
-def _split(request: Request, command: str) -> tuple[str, str]:
-    first, *rest = request.args.split(maxsplit=1) or [""]
-    if not first:
-        raise Usage(command)
-    return first, " ".join(rest).strip()
-
-
-async def _found(request: Request, prefix: str) -> Task:
-    return await request.services.tasks.find(prefix, by=request.person, chat=request.chat.id)

@@ -28,9 +28,10 @@ from handlers.registry import Commands
 from handlers.request import Reply, Request
 from handlers.work import agenda
 from handlers.work.moved import moved
+from handlers.work.naming import found_task, id_and_rest
 from handlers.work.projects import workplace
 from storage.records.messages import Urgency
-from storage.records.tasks import Control, NewTask, Priority, Task, TaskStatus, TaskView
+from storage.records.tasks import Control, NewTask, Priority, TaskStatus, TaskView
 
 commands = Commands("tasks")
 
@@ -83,20 +84,20 @@ async def list_tasks(request: Request) -> Reply:
 @commands("get", usage="id", aliases=("show", "详情", "查看"), immediate=True)
 async def get_task(request: Request) -> Reply:
     """Show one task in full."""
-    return await show_task(request, _first_word(request, "get"))
+    return await show_task(request, id_and_rest(request, "get")[0])
 
 
 @commands("logs", usage="id", aliases=("日志",), immediate=True)
 async def get_logs(request: Request) -> Reply:
     """Show what happened in a task."""
-    return await show_logs(request, _first_word(request, "logs"))
+    return await show_logs(request, id_and_rest(request, "logs")[0])
 
 
 @commands("pause", usage="id [reason]", aliases=("暂停",), immediate=True)
 async def pause(request: Request) -> Reply:
     """Pause a task at its next safe point."""
-    task = await _found(request, _first_word(request, "pause"))
-    reason = " ".join(request.args.split(maxsplit=1)[1:])
+    first, reason = id_and_rest(request, "pause")
+    task = await found_task(request, first)
     text = await pause_task(request, task.id, reason)
     lines = [text, request.words("moved.reason", reason=reason) if reason else ""]
     lines.append(request.words("moved.paused_hint", id=task.id))
@@ -108,15 +109,15 @@ async def resume(request: Request) -> Reply:
     """Go on with a task, an answer reaches its worker; without an id, see where you stand."""
     if not request.args:
         return await agenda.recap(request)
-    task = await _found(request, _first_word(request, "resume"))
-    said = " ".join(request.args.split(maxsplit=1)[1:])
+    first, said = id_and_rest(request, "resume")
+    task = await found_task(request, first)
     return await moved(request, task, await resume_task(request, task.id, said))
 
 
 @commands("retry", usage="id", aliases=("重试",), immediate=True)
 async def retry(request: Request) -> Reply:
     """Try a failed or stopped task again, keeping finished steps."""
-    task = await _found(request, _first_word(request, "retry"))
+    task = await found_task(request, id_and_rest(request, "retry")[0])
     return await moved(request, task, await retry_task(request, task.id))
 
 
@@ -133,7 +134,7 @@ async def priority(request: Request) -> Reply:
         raise Usage("priority")
     if wanted is None:
         raise UserError("unknown_priority", word=formats.line(request.args, 40))
-    task = await _found(request, rest.split()[0])
+    task = await found_task(request, rest.split()[0])
     return await moved(request, task, await prioritise_task(request, task.id, wanted))
 
 
@@ -142,7 +143,7 @@ async def stop(request: Request) -> Reply:
     """Stop a task or, without an id, the answer being written."""
     if not request.args:
         return cut_short(request)
-    task = await _found(request, _first_word(request, "stop"))
+    task = await found_task(request, id_and_rest(request, "stop")[0])
     return await moved(request, task, await stop_task(request, task.id))
 
 
@@ -182,14 +183,14 @@ async def list_page(request: Request, status: str, page: int) -> Card:
 
 
 async def show_task(request: Request, prefix: str) -> Reply:
-    task = await _found(request, prefix)
+    task = await found_task(request, prefix)
     view = await request.services.tasks.view(task.id)
     card = detail_card(view, request.words, now=request.now, zone=request.zone)
     return Reply(card=card, data=view_data(view))
 
 
 async def show_logs(request: Request, prefix: str) -> Reply:
-    task = await _found(request, prefix)
+    task = await found_task(request, prefix)
     events = await request.services.tasks.events(task.id, LOG_LINES)
     card = logs_card(task, events, request.words, zone=request.zone)
     return Reply(card=card, data=events_data(task, events))
@@ -198,32 +199,32 @@ async def show_logs(request: Request, prefix: str) -> Reply:
 async def pause_task(request: Request, task_id: str, reason: str = "") -> str:
     """Pause it and say what that means now."""
     task = await request.services.tasks.pause(
-        await _found(request, task_id), by=request.person, source=request.source, reason=reason
+        await found_task(request, task_id), by=request.person, source=request.source, reason=reason
     )
     pausing = task.status is TaskStatus.RUNNING and task.control is Control.PAUSE
     return request.words("moved.pausing" if pausing else "moved.paused")
 
 
 async def resume_task(request: Request, task_id: str, said: str = "") -> str:
-    task = await _found(request, task_id)
+    task = await found_task(request, task_id)
     await request.services.tasks.resume(task, by=request.person, source=request.source, said=said)
     return request.words("moved.resumed")
 
 
 async def stop_task(request: Request, task_id: str) -> str:
-    task = await _found(request, task_id)
+    task = await found_task(request, task_id)
     await request.services.tasks.stop(task, by=request.person, source=request.source)
     return request.words("moved.stopped")
 
 
 async def retry_task(request: Request, task_id: str) -> str:
-    task = await _found(request, task_id)
+    task = await found_task(request, task_id)
     await request.services.tasks.retry(task, by=request.person, source=request.source)
     return request.words("moved.retried")
 
 
 async def prioritise_task(request: Request, task_id: str, wanted: Priority) -> str:
-    task = await _found(request, task_id)
+    task = await found_task(request, task_id)
     await request.services.tasks.set_priority(
         task, wanted, by=request.person, source=request.source
     )
@@ -333,14 +334,3 @@ def _new(
         backend=chosen.backend,
         files=request.files,
     )
-
-
-async def _found(request: Request, prefix: str) -> Task:
-    return await request.services.tasks.find(prefix, by=request.person, chat=request.chat.id)
-
-
-def _first_word(request: Request, command: str) -> str:
-    words = request.args.split(maxsplit=1)
-    if not words:
-        raise Usage(command)
-    return words[0]
