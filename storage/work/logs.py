@@ -21,6 +21,8 @@ from storage.work.tasks import Sight
 _L = schema.task_logs.c
 _T = schema.tasks.c
 _MOST_WORDS = 8
+_LONGEST_WORD = 200
+"""SQLite refuses to look for a pattern of many thousands."""
 _KEPT = _T.deleted_at.is_(None)
 _PLACE = case((_T.status == TaskStatus.RUNNING, 0), (_T.status == TaskStatus.PAUSED, 1), else_=2)
 _PRIORITY = case(
@@ -83,7 +85,7 @@ class LogRepo:
         newest."""
         if not words:
             return ()
-        said = [_L.text.icontains(word, autoescape=True) for word in words]
+        said = [_has(_L.text, word) for word in words]
         how_many: ColumnElement[int] = literal(0)
         for each in said:
             how_many = how_many + case((each, 1), else_=0)
@@ -137,13 +139,17 @@ def _visible(sight: Sight) -> Select[Any]:
 
 
 def _says_all(column: ColumnElement[str], words: Sequence[str]) -> ColumnElement[bool]:
-    return and_(true(), *(column.icontains(word, autoescape=True) for word in words[:_MOST_WORDS]))
+    return and_(true(), *(_has(column, word) for word in words[:_MOST_WORDS]))
 
 
 def _mentions(word: str) -> ColumnElement[bool]:
-    logged = select(_L.task_id).where(_L.text.icontains(word, autoescape=True))
+    logged = select(_L.task_id).where(_has(_L.text, word))
     own = (_T.title, _T.instruction, _T.summary)
-    return or_(*(part.icontains(word, autoescape=True) for part in own), _T.id.in_(logged))
+    return or_(*(_has(part, word) for part in own), _T.id.in_(logged))
+
+
+def _has(column: ColumnElement[str], word: str) -> ColumnElement[bool]:
+    return column.icontains(word[:_LONGEST_WORD], autoescape=True)
 
 
 def _entry(row: Row[Any]) -> LogEntry:

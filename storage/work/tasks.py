@@ -41,6 +41,7 @@ _CHAT = schema.chats.c
 _HERE = schema.chats.alias("here")
 _PREFIX = "task-"
 _MOST_CANDIDATES = 5
+_LONGEST_ID = 64
 
 _FINAL = tuple(status for status in TaskStatus if status.is_final)
 _LIST_ORDER = (case((_T.status.in_(_FINAL), 1), else_=0), _T.created_at.desc(), _T.id)
@@ -127,7 +128,7 @@ class TaskRepo:
     async def find(self, prefix: str, sight: Sight) -> Task:
         """By id or its beginning, with or without `task-`, among what is visible."""
         wanted = prefix.strip().lower().removeprefix(_PREFIX)
-        if not wanted:
+        if not wanted or len(wanted) > _LONGEST_ID:
             raise NotFound("task", prefix)
         query = (
             select(schema.tasks)
