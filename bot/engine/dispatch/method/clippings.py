@@ -14,12 +14,17 @@ from storage.errors import StoreUnavailable
 from storage.records.logs import MOST_TEXT
 from storage.records.tasks import Task
 
+_LONGEST_NAME = 200
+_LONGEST_ENDING = 10
+
 
 class Clippings:
     """Everything under `home/files/tasks/<task>/logs/`, named by the log's number."""
 
     def __init__(self, home: Path) -> None:
         self._home = home.resolve()
+        # What Shiftboss keeps of itself and of other people is nobody's to attach.
+        self._closed = (self._home, Path("/proc"))
 
     async def keep(self, task: Task, number: int, jotting: Jotting, *, trusted: bool) -> str:
         """What the log is to have as its file, relative to the data directory, or nothing. Only
@@ -37,7 +42,7 @@ class Clippings:
         kept = list(jotting.sent)
         if jotting.file:
             source = self._source(task, jotting.file, trusted=trusted)
-            name = f"{number}-{source.name}"
+            name = f"{number}-{_short(source.name)}"
             kept.append(self._put(task, name, lambda part: shutil.copyfile(source, part)))
         if len(jotting.text) <= MOST_TEXT and len(kept) <= 1:
             return kept[0] if kept else ""
@@ -50,14 +55,17 @@ class Clippings:
         own = [self._home / "files" / "tasks" / task.id, self._home / "work" / task.id]
         if task.project_dir:
             own.append(Path(task.project_dir).resolve())
-        path = Path(named).expanduser() if trusted else Path(named)
-        tries = [path.resolve()] if path.is_absolute() else [(top / path).resolve() for top in own]
-        for source in tries:
-            inside = any(source.is_relative_to(top) for top in own)
-            # What Shiftboss keeps of itself and of other people is nobody's to attach.
-            foreign = trusted and not source.is_relative_to(self._home)
-            if (inside or foreign) and source.is_file() and source.stat().st_size <= MOST_BYTES:
-                return source
+        try:
+            path = Path(named).expanduser() if trusted else Path(named)
+            tries = [path] if path.is_absolute() else [top / path for top in own]
+            for source in [each.resolve() for each in tries]:
+                inside = any(source.is_relative_to(top) for top in own)
+                foreign = trusted and not any(source.is_relative_to(top) for top in self._closed)
+                if (inside or foreign) and _can_be_kept(source):
+                    return source
+        except (OSError, RuntimeError, ValueError) as error:
+            # No name of a file: too long, a NUL in it, a home of nobody, links in a circle.
+            raise NoSuchFile(named) from error
         raise NoSuchFile(named)
 
     def _put(self, task: Task, name: str, write: Callable[[Path], object]) -> str:
@@ -77,3 +85,17 @@ class Clippings:
     def _sizes(self, paths: Sequence[str]) -> dict[str, int]:
         found = ((path, self._home / path) for path in paths if path)
         return {path: file.stat().st_size for path, file in found if file.is_file()}
+
+
+def _can_be_kept(source: Path) -> bool:
+    return source.is_file() and os.access(source, os.R_OK) and source.stat().st_size <= MOST_BYTES
+
+
+def _short(name: str) -> str:
+    """With room for a number before it and an ending behind it."""
+    stem, dot, ending = name.rpartition(".")
+    if len(name.encode()) <= _LONGEST_NAME:
+        return name
+    ending = f".{ending}" if dot and len(ending) <= _LONGEST_ENDING else ""
+    room = _LONGEST_NAME - len(ending.encode())
+    return (stem or name).encode()[:room].decode(errors="ignore") + ending
