@@ -179,10 +179,21 @@ async def words_in(services: Services, chat_id: ChatId, fallback: Language) -> W
 async def _settled(
     request: Request, approval: Approval, *, approve: bool, reason: str = ""
 ) -> Reply:
+    await _belongs_here(request, approval)
     decided = await settle(request, approval, approve=approve, reason=reason)
     decider = await _copies(request).decider(decided)
     card = approval_card(decided, request.words, zone=request.zone, decider=decider)
     return Reply(card=card, data=approval_data(decided))
+
+
+async def _belongs_here(request: Request, approval: Approval) -> None:
+    """In a group others read along: what is asked elsewhere is neither shown nor decided there."""
+    if request.chat.kind is not ChatKind.GROUP:
+        return
+    asked = await request.services.people.chat(approval.chat_id)
+    here = (request.chat.channel, request.chat.external_id)
+    if (asked.channel, asked.external_id) != here:
+        raise NotFound("approval", approval.id)
 
 
 async def _go_on(request: Request, task_id: str, *, alone: bool) -> None:

@@ -70,7 +70,7 @@ async def press(request: Request, pressed: Press) -> Reply:
         return await _refused(request, Refusal.NOT_ALLOWED, row)
     if isinstance(action, Decide):
         await approvals.check(request, action.approval_id)
-    if isinstance(action, NewTask) and not pressed.form.get("text", "").strip():
+    if isinstance(action, NewTask | SendMessage) and not pressed.form.get("text", "").strip():
         return Reply(toast=request.words("press.nothing_to_do"), good=False)
     refusal = await request.services.buttons.claim(
         pressed.token,

@@ -124,6 +124,17 @@ async def test_commands_without_a_name_do_not_guess() -> None:
     assert several.world.approvals.decisions == []
 
 
+@pytest.mark.parametrize("text", ["/approve ap7x2k", "/reject ap7x2k too dear"])
+async def test_what_is_asked_elsewhere_is_neither_shown_nor_decided_in_a_group(text: str) -> None:
+    desk = desk_with("ap7x2k")
+
+    said = text_of(await desk.say(text, chat="g1"))
+
+    assert "No such request" in said
+    assert desk.world.approvals.all["ap7x2k"].title not in said
+    assert desk.world.approvals.decisions == []
+
+
 async def test_who_may_not_decide_is_told_so() -> None:
     desk = desk_with("ap7x2k", approvers=("olga",))
 

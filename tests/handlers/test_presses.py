@@ -13,6 +13,7 @@ from cards.actions import (
     PauseTask,
     ResumeTask,
     RetryTask,
+    SendMessage,
     SetPriority,
     ShowLogs,
     ShowTask,
@@ -271,3 +272,18 @@ FORM = Form(
 )
 def test_a_typed_answer_fills_the_form(typed: str, values: dict[str, str]) -> None:
     assert form_values(FORM, typed) == values
+
+
+@pytest.mark.parametrize("form", [{}, {"text": " "}, {"as": "step"}])
+async def test_a_message_without_a_word_is_not_sent_and_its_form_stays(
+    form: dict[str, str],
+) -> None:
+    desk = Desk(a_task())
+    token = desk.world.post.put(SendMessage(task_id="k3m9qa"))
+
+    empty = await desk.press(token, form=form)
+    written = await desk.press(token, form={"text": "mind the gap"})
+
+    assert (empty.good, written.good) == (False, True)
+    assert desk.incidents == 0
+    assert desk.world.tasks.said == ["mind the gap"]
