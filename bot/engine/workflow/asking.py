@@ -135,8 +135,13 @@ class Asker:
 
 
 def _plain(text: str) -> str:
-    """Full-width letters as letters, one blank between words, no capitals."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    """Full-width letters as letters, one blank between words, no capitals, nothing unseen."""
+    seen = (each for each in unicodedata.normalize("NFKC", text) if not _unseen(each))
+    return " ".join("".join(seen).casefold().split())
+
+
+def _unseen(character: str) -> bool:
+    return unicodedata.category(character) == "Cf"
 
 
 def _contains(text: str, word: str) -> bool:

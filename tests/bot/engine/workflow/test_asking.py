@@ -80,6 +80,8 @@ async def office(tmp_path: Path) -> AsyncIterator[Office]:
         ("Drop  Table users;", "drop table"),
         ("把网站部署到服务器", "部署"),
         ("先deploy再说", "deploy"),
+        ("de\u200bploy, with something unseen in it", "deploy"),
+        ("部\u2060署", "部署"),
         ("on production", "production"),
         ("reproduction of the bug", ""),
         ("redeploy later", ""),
