@@ -90,7 +90,9 @@ class Foreman:
         stopped = await self._give(
             task, "stop", by, source, lambda held: orders.stop(held, self._now())
         )
-        self._dispatcher.abort(task.id)
+        # An order handled again may meet a task that was retried since.
+        if stopped.status.is_final:
+            self._dispatcher.abort(task.id)
         return stopped
 
     async def retry(self, task: Task, *, by: Person, source: str) -> Task:

@@ -47,7 +47,12 @@ def pause(task: Task, reason: str) -> Order | None:
     if task.status not in _IDLE and not (task.outside and task.status is TaskStatus.RUNNING):
         raise WrongState("task", task.id, task.status)
     return Order(
-        changes={"status": TaskStatus.PAUSED, "status_reason": reason, "resumed_first": 0},
+        changes={
+            "status": TaskStatus.PAUSED,
+            "status_reason": reason,
+            "resumed_first": 0,
+            "wake_at": None,
+        },
         event=EventKind.PAUSED,
         text=reason,
     )

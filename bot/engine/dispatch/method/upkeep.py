@@ -72,6 +72,7 @@ class Upkeep(Ledger):
                 status=TaskStatus.BLOCKED,
                 status_reason=reason,
                 resumed_first=0,
+                wake_at=None,
             )
 
     async def interrupt(self, task: Task, note: str, *, by: Person, source: str) -> Task:

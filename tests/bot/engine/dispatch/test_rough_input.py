@@ -1,0 +1,125 @@
+"""What people may send to the working method without meaning well, or without looking."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from handlers.services.notebook import Jotting, NoSuchFile
+from storage.errors import NotFound
+from storage.records.logs import LogKind
+from storage.records.people import Person, Role
+from storage.records.tasks import Task, TaskStatus
+from tests.bot.engine.dispatch.test_notebook import Desk, desk
+from tests.engine_world import BOSS, CHAT, Engine, engine
+
+ENDLESS = "a" * 60_000
+
+
+async def test_a_word_without_end_is_looked_for_by_its_beginning(tmp_path: Path) -> None:
+    async with desk(tmp_path) as it:
+        await it.log(LogKind.FINDING, ENDLESS)
+        asked: dict[str, Any] = {"by": BOSS, "chat": CHAT.id, "limit": 5}
+
+        assert len(await it.book.search_logs([ENDLESS], **asked)) == 1
+        assert await it.book.search_tasks(["b" * 60_000], **asked) == ()
+
+
+async def test_an_instruction_of_one_endless_word_recalls_and_is_taken_up(tmp_path: Path) -> None:
+    async with desk(tmp_path) as it:
+        await it.log(LogKind.FINDING, ENDLESS)
+        task = await it.world.add(ENDLESS)
+
+        assert len(await it.book.recall(task)) == 1
+        assert await it.book.recap(by=BOSS, chat=CHAT.id) is not None
+
+
+async def test_an_id_without_end_is_no_tasks(tmp_path: Path) -> None:
+    async with desk(tmp_path) as it:
+        with pytest.raises(NotFound):
+            await it.world.foreman.find(ENDLESS, by=BOSS, chat=CHAT.id)
+
+
+@pytest.mark.parametrize(
+    "named", ["a\0b", "~nobody-here/x", "x" * 300, "/" + "x" * 300, "/proc/self/environ", "loop"]
+)
+@pytest.mark.parametrize("role", list(Role))
+async def test_a_name_that_no_file_can_have_is_refused_as_one(
+    tmp_path: Path, named: str, role: Role
+) -> None:
+    async with desk(tmp_path) as it:
+        work = tmp_path / "work" / it.task.id
+        work.mkdir(parents=True)
+        (work / "loop").symlink_to("loop")
+        by = replace(BOSS, role=role)
+
+        with pytest.raises(NoSuchFile):
+            await _attach(it, named, by)
+
+
+async def test_a_file_with_the_longest_name_is_kept_with_its_ending(tmp_path: Path) -> None:
+    async with desk(tmp_path) as it:
+        work = tmp_path / "work" / it.task.id
+        work.mkdir(parents=True)
+        name = "长" * 83 + ".txt"
+        (work / name).write_text("long", encoding="utf-8")
+
+        kept = await _attach(it, name)
+
+        assert kept.endswith(".txt")
+        assert (tmp_path / kept).read_text(encoding="utf-8") == "long"
+
+
+async def test_who_waited_and_was_paused_waits_for_no_time_any_more(tmp_path: Path) -> None:
+    async with engine(tmp_path, running=False) as world:
+        task = await _waiting(world)
+
+        held = await world.foreman.pause(task, by=BOSS, source="s1")
+        again = await world.foreman.resume(held, by=BOSS, source="s2")
+
+        assert (again.status, again.wake_at) == (TaskStatus.PENDING, None)
+
+
+async def test_who_waited_and_is_stuck_now_waits_for_no_time_any_more(tmp_path: Path) -> None:
+    async with desk(tmp_path) as it:
+        task = await _waiting(it.world)
+
+        stuck = await it.book.block(task, "no key", by=BOSS, source="s1")
+
+        assert (stuck.status, stuck.wake_at) == (TaskStatus.BLOCKED, None)
+
+
+async def test_a_stop_handled_again_leaves_alone_what_was_retried_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with engine(tmp_path, running=False) as world:
+        aborted: list[str] = []
+        monkeypatch.setattr(world.dispatcher, "abort", aborted.append)
+        task = await world.add()
+        await world.foreman.stop(task, by=BOSS, source="stop")
+        await world.foreman.retry(task, by=BOSS, source="retry")
+
+        again = await world.foreman.stop(task, by=BOSS, source="stop")
+
+        assert again.status is TaskStatus.PENDING
+        assert aborted == [task.id]
+
+
+async def _attach(it: Desk, named: str, by: Person = BOSS) -> str:
+    jotting = Jotting(kind=LogKind.RESOURCE, text="see the file", file=named)
+    return (await it.book.note(it.task, jotting, by=by, source=it.source())).entry.file
+
+
+async def _waiting(world: Engine) -> Task:
+    task = await world.add()
+    async with world.db.write() as tx:
+        return await world.store.tasks.move(
+            tx,
+            task,
+            status=TaskStatus.WAITING,
+            wake_at=world.clock() + timedelta(hours=1),
+        )
