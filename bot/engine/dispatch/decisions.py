@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import assert_never
 
+from bot.engine.dispatch.requeue import requeue
 from bot.engine.workflow.store import WorkStore
 from cards import formats
 from cards.words import words_for
@@ -59,7 +60,7 @@ class Decisions:
             return
         match approval.state:
             case ApprovalState.APPROVED:
-                await self._requeue(tx, task, told)
+                await requeue(self._store, tx, task, now=self._now(), told=told)
             case ApprovalState.REJECTED:
                 await remark(tx, approval, spent=True)
                 await self._park(tx, task, TaskStatus.BLOCKED, told)
@@ -80,12 +81,12 @@ class Decisions:
                 continue
             told = await self._told(task, approval)
             if approval.state is ApprovalState.APPROVED:
-                await self._requeue(tx, task, told)
+                await requeue(self._store, tx, task, now=self._now(), told=told)
             elif approval.state is ApprovalState.REJECTED:
                 await self._cancel(tx, task, told)
             elif task.wake_at is not None and task.wake_at <= self._now():
                 # The cap has opened by itself: nobody has to decide any more.
-                await self._requeue(tx, task, "")
+                await requeue(self._store, tx, task, now=self._now())
             else:
                 await self._park(tx, task, TaskStatus.PAUSED, told)
 
@@ -100,20 +101,6 @@ class Decisions:
         if task.status is not TaskStatus.WAITING:
             return False
         return await awaited_by(tx, task.id) == approval.id
-
-    async def _requeue(self, tx: Transaction, task: Task, told: str) -> None:
-        """It waits in the queue from now on, in its own priority's place, before new work."""
-        await self._store.tasks.move(
-            tx,
-            task,
-            status=TaskStatus.PENDING,
-            status_reason="",
-            priority=task.priority,
-            resumed_first=0,
-            waiting_since=self._now(),
-            wake_at=None,
-        )
-        await self._tell(tx, task, EventKind.RESUMED, told)
 
     async def _park(self, tx: Transaction, task: Task, status: TaskStatus, told: str) -> None:
         await self._store.tasks.move(
@@ -135,7 +122,9 @@ class Decisions:
 
     async def _told(self, task: Task, approval: Approval) -> str:
         words = words_for(await self._language_of(task))
-        step = formats.line(approval.title, _STEP)
+        # A cap stops many tasks at once: to each it is told by its own name.
+        own = approval.task_id == task.id
+        step = formats.line(approval.title if own else task.title, _STEP)
         if approval.decided_by is None:
             return words(f"approval.told.{approval.state}", step=step)
         name = formats.line(await self._name_of(approval.decided_by), _NAME)

@@ -15,6 +15,7 @@ from bot.engine.dispatch.parked import note_parked, offer_parked
 from bot.engine.dispatch.port import Run
 from bot.engine.dispatch.preempt import Yielding, yieldings
 from bot.engine.dispatch.recovery import OFFER_AFTER, break_off, put_back, recover
+from bot.engine.dispatch.requeue import requeue
 from bot.engine.workflow.store import LEASE, PATIENCE, WorkStore
 from cards.words import words_for
 from storage.db import Transaction
@@ -178,17 +179,7 @@ class LocalDispatcher:
             now = self._now()
             for task in await self._store.queue.due(tx, now):
                 if task.status is TaskStatus.WAITING:
-                    await self._store.tasks.move(
-                        tx,
-                        task,
-                        status=TaskStatus.PENDING,
-                        status_reason="",
-                        priority=task.priority,
-                        resumed_first=0,
-                        waiting_since=now,
-                        wake_at=None,
-                    )
-                    await self._store.journal.append(tx, task.id, EventKind.RESUMED, now=now)
+                    await requeue(self._store, tx, task, now=now)
 
     async def _make_room(self) -> None:
         """Ask less important work to pause at its next boundary for what waits."""
