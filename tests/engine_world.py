@@ -56,11 +56,6 @@ from storage.records.people import (
 from storage.records.tasks import NewTask, Priority, Task, TaskStatus, TaskView
 from storage.sessions import SessionRepo
 from storage.usage import UsageRepo
-from storage.work.graphs import GraphRepo
-from storage.work.journal import Journal
-from storage.work.logs import LogRepo
-from storage.work.queue import TaskQueue
-from storage.work.tasks import TaskRepo
 
 RISKY = ("deploy",)
 LIFETIME = timedelta(days=7)
@@ -300,14 +295,7 @@ async def engine(
     changed = asyncio.Event()
     async with AsyncExitStack() as stack:
         db = await make_store(home / "shiftboss.db", stack)
-        store = WorkStore(
-            db=db,
-            tasks=TaskRepo(db),
-            queue=TaskQueue(db),
-            graphs=GraphRepo(db),
-            journal=Journal(db),
-            logs=LogRepo(db),
-        )
+        store = WorkStore.on(db)
         sessions, usage = SessionRepo(db), UsageRepo(db)
 
         class OneBackend:

@@ -183,7 +183,9 @@ def a_cost_report(query: CostQuery | None = None) -> CostReport:
         models=lines,
         purposes=(CostLine(name="plan", spent=spent),),
         chats=(CostLine(name="telegram Team", spent=spent),) if query.named else (),
-        people=(CostLine(name="Olga", spent=spent),) if query.named else (),
+        people=tuple(CostLine(name=name, spent=spent) for name in ("Olga", "Ann"))
+        if query.named
+        else (),
         caps=(
             CapLeft(
                 scope=Scope.DAY,

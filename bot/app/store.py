@@ -25,11 +25,6 @@ from storage.records.approvals import ApprovalKind
 from storage.records.people import Language, PersonId
 from storage.sessions import SessionRepo
 from storage.usage import UsageRepo
-from storage.work.graphs import GraphRepo
-from storage.work.journal import Journal
-from storage.work.logs import LogRepo
-from storage.work.queue import TaskQueue
-from storage.work.tasks import TaskRepo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,14 +51,7 @@ def build_store(db: Database, clock: Clock, language: Language | None = None) ->
     people = People(db, ids, chats)
     marks = Marks(db)
     pairings = Pairings(db, ids, people=people, chats=chats, marks=marks, now=clock.now)
-    work = WorkStore(
-        db=db,
-        tasks=TaskRepo(db),
-        queue=TaskQueue(db),
-        graphs=GraphRepo(db),
-        journal=Journal(db),
-        logs=LogRepo(db),
-    )
+    work = WorkStore.on(db)
     language_of = LanguageOfTask(people, guessed, language)
     return Store(
         db=db,

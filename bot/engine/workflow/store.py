@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Self
 
 from storage.db import Database
 from storage.work.graphs import GraphRepo
@@ -27,3 +28,14 @@ class WorkStore:
     graphs: GraphRepo
     journal: Journal
     logs: LogRepo
+
+    @classmethod
+    def on(cls, db: Database) -> Self:
+        return cls(
+            db=db,
+            tasks=TaskRepo(db),
+            queue=TaskQueue(db),
+            graphs=GraphRepo(db),
+            journal=Journal(db),
+            logs=LogRepo(db),
+        )
