@@ -1,4 +1,4 @@
-"""How commands of the working method name what they mean."""
+"""How commands name a task and what goes with it."""
 
 from __future__ import annotations
 
