@@ -1,4 +1,4 @@
-"""Tasks on disk: the queue, and every status a task moves through."""
+"""Tasks on disk: made, found, listed, locked, and every change of one."""
 
 from __future__ import annotations
 
