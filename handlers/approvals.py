@@ -66,7 +66,9 @@ async def by_word(request: Request, verdict: Verdict) -> Reply | None:
     if not wanted:
         return None
     if len(wanted) > 1:
-        return Reply(card=waiting_card(wanted, request.words, zone=request.zone))
+        copies = _copies(request)
+        told = [await copies.as_told(each, request.chat.id, request.words) for each in wanted]
+        return Reply(card=waiting_card(told, request.words, zone=request.zone))
     return await _settled(request, wanted[0], approve=verdict.approve, reason=verdict.reason)
 
 
@@ -182,8 +184,9 @@ async def _settled(
     await _belongs_here(request, approval)
     decided = await settle(request, approval, approve=approve, reason=reason)
     decider = await _copies(request).decider(decided)
-    card = approval_card(decided, request.words, zone=request.zone, decider=decider)
-    return Reply(card=card, data=approval_data(decided))
+    told = await _copies(request).as_told(decided, request.chat.id, request.words)
+    card = approval_card(told, request.words, zone=request.zone, decider=decider)
+    return Reply(card=card, data=approval_data(told))
 
 
 async def _belongs_here(request: Request, approval: Approval) -> None:
@@ -192,7 +195,9 @@ async def _belongs_here(request: Request, approval: Approval) -> None:
         return
     asked = await request.services.people.chat(approval.chat_id)
     here = (request.chat.channel, request.chat.external_id)
-    if (asked.channel, asked.external_id) != here:
+    if (asked.channel, asked.external_id) == here:
+        return
+    if not await _copies(request).stands_in(approval, request.chat.id):
         raise NotFound("approval", approval.id)
 
 

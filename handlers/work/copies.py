@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from zoneinfo import ZoneInfo
 
 from cards.courier import Courier
@@ -11,7 +11,7 @@ from cards.views.approvals import approval_card
 from cards.words import Words, words_for
 from handlers.language import read_in
 from handlers.ports import Cards, People
-from storage.records.approvals import Approval
+from storage.records.approvals import Approval, ApprovalKind
 from storage.records.messages import Urgency
 from storage.records.people import Chat, ChatId, ChatKind, Language, Role
 
@@ -50,6 +50,13 @@ class Copies:
         """Whether this chat has a copy."""
         return await self.cards.card(key_of(approval, chat)) is not None
 
+    async def as_told(self, approval: Approval, chat: ChatId, words: Words) -> Approval:
+        """What may be told of it in this chat. One request extends a cap for all whom it stops:
+        whose words were first is for their own chat and the owners."""
+        if approval.kind is not ApprovalKind.BUDGET or await self._knows(chat, approval):
+            return approval
+        return replace(approval, title=words("approval.kinds.budget"), task_id=None)
+
     async def words(self, chat: ChatId, fallback: Language) -> Words:
         spoken = self.language or await read_in(self.people, await self.people.chat(chat))
         return words_for(spoken or fallback)
@@ -62,9 +69,10 @@ class Copies:
     async def _send(
         self, approval: Approval, chat: ChatId, key: str, fallback: Language, reply_to: str = ""
     ) -> None:
+        words = await self.words(chat, fallback)
         card = approval_card(
-            approval,
-            await self.words(chat, fallback),
+            await self.as_told(approval, chat, words),
+            words,
             zone=self.zone,
             decider=await self.decider(approval),
             deciders=[(await self.people.get(each)).name for each in approval.approvers],
@@ -81,6 +89,14 @@ class Copies:
             if (chat.channel, chat.external_id) != (asked.channel, asked.external_id)
             and await self._decides(chat, approval)
         ]
+
+    async def _knows(self, chat: ChatId, approval: Approval) -> bool:
+        here, asked = [await self.people.chat(each) for each in (chat, approval.chat_id)]
+        if (here.channel, here.external_id) == (asked.channel, asked.external_id):
+            return True
+        if here.kind is not ChatKind.PRIVATE or here.person_id is None:
+            return False
+        return (await self.people.get(here.person_id)).role is Role.OWNER
 
     async def _decides(self, chat: Chat, approval: Approval) -> bool:
         if chat.person_id is None:

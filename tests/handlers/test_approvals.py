@@ -323,6 +323,26 @@ async def test_talk_that_a_cap_stops_asks_for_more_in_its_chat_and_of_the_owner(
     assert {"approval:ap7x2k:c1", "approval:ap7x2k:c0"} <= set(desk.world.post.cards)
 
 
+async def test_a_cap_that_stops_a_group_too_is_asked_about_there_without_who_was_first() -> None:
+    desk = Desk()
+    approval = an_approval(kind=ApprovalKind.BUDGET, approvers=("ann",))
+    desk.world.approvals.all["ap7x2k"] = approval
+    await _copies(desk, "ap7x2k", "c1", "g1")
+
+    said = await desk.say("ok", chat="g1")
+
+    shown = [text_of(desk.world.post.cards[f"approval:ap7x2k:{chat}"]) for chat in ("c1", "g1")]
+    assert [each[:2] for each in desk.world.approvals.decisions] == [("ap7x2k", True)]
+    assert ["Delete the old logs" in each for each in (*shown, text_of(said))] == [
+        True,
+        False,
+        False,
+    ]
+    assert ["k3m9qa" in each for each in shown] == [True, False]
+    assert said.data is not None
+    assert said.data["title"] == "More money"
+
+
 async def _copies(desk: Desk, approval_id: str, *chats: str) -> dict[str, str]:
     """Tokens of the approve buttons on a copy of the request in each chat."""
     approval = desk.world.approvals.all[approval_id]

@@ -147,6 +147,23 @@ async def test_money_moves_every_task_that_waits_for_it_and_no_other(
     assert granted.micros == (5_000_000 if approve else 0)
 
 
+async def test_each_task_that_a_cap_stopped_is_told_of_by_its_own_name(tmp_path: Path) -> None:
+    async with office(tmp_path) as here:
+        first, _ = await here.waiting("Deploy the secret")
+        second, _ = await here.waiting("Deploy the rest", chat_id=GROUP.id)
+        approval = await _asked(here, first, ApprovalKind.BUDGET, tasks=(first, second))
+        async with here.world.db.write() as tx:
+            await here.world.store.journal.append(
+                tx, second.id, EventKind.WAITING, now=here.world.clock(), text=approval.id
+            )
+
+        await here.approvals.decide(approval, approve=False, by=BOSS, source="d:1")
+        told = (await here.view(second)).task.status_reason
+
+    assert "Deploy the rest" in told
+    assert approval.title not in told
+
+
 async def test_it_is_asked_in_the_thread_and_of_the_owner_in_private(tmp_path: Path) -> None:
     async with office(tmp_path) as here:
         _, approval = await here.waiting(chat_id=THREAD.id)
