@@ -22,6 +22,7 @@ Consequence: TypeAlias = Callable[[Transaction, Approval], Awaitable[None]]
 """What follows from a decision, in the transaction that takes it."""
 
 _CANDIDATES = 5
+_LONGEST_ID = 64
 
 _BY_ID = select(approvals).where(approvals.c.id == bindparam("id"))
 
@@ -130,7 +131,7 @@ class Approvals:
     async def find(self, prefix: str) -> Approval:
         """By id or its beginning. One that waits goes before those that are settled."""
         wanted = prefix.strip().lower()
-        if not wanted.isalnum():
+        if not wanted.isalnum() or len(wanted) > _LONGEST_ID:
             raise NotFound("approval", prefix)
         async with self._db.read() as view:
             rows = (await view.execute(_BY_PREFIX, {"prefix": wanted})).all()

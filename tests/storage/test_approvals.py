@@ -160,6 +160,13 @@ async def test_a_prefix_finds_none_one_or_several(room: Room) -> None:
             await room.approvals.find(nothing)
 
 
+async def test_an_id_without_end_is_no_requests(room: Room) -> None:
+    await add(room)
+
+    with pytest.raises(NotFound):
+        await room.approvals.find("a" * 60_000)
+
+
 async def test_a_prefix_means_what_waits_before_what_is_settled(room: Room) -> None:
     owner = await room.person("1", role=Role.OWNER)
     numbers = iter([0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1])
