@@ -150,7 +150,7 @@ async def _act(  # noqa: C901, PLR0911, PLR0912 - one line for each action of th
             return Reply(card=await steering.show_message_form(request, task_id))
         case SendMessage(task_id=task_id):
             text, meant_as = form["text"].strip(), form.get("as", "")
-            return _toast(await steering.message_sent(request, task_id, text, meant_as))
+            return _toast(await steering.message_sent(request, task_id, text, meant_as, card_key))
         case AskAgain(approval_id=approval_id):
             return await approvals.ask_again(request, approval_id)
         case ListTasks(page=page, status=status):

@@ -75,12 +75,15 @@ class People:
         async with self._db.write() as tx:
             await tx.execute(_SPEAK, {"who": person.id, "spoken": language.value})
 
-    async def ensure_owners(self, named: Iterable[tuple[Channel, str]], *, now: datetime) -> None:
-        """Make the accounts named in the settings, and the local web chat's, owners. Doing it
-        again changes nothing. An account no longer named stays what it is."""
+    async def ensure_owners(
+        self, named: Iterable[tuple[Channel, str]], *, now: datetime, local: str = "Owner"
+    ) -> None:
+        """Make the accounts named in the settings, and the local web chat's, owners; `local` is
+        the name of the latter. Doing it again changes nothing. An account no longer named stays
+        what it is."""
         async with self._db.write() as tx:
             for channel, external_id in dict.fromkeys((WEB_OWNER, *named)):
-                name = "Owner" if (channel, external_id) == WEB_OWNER else external_id
+                name = local if (channel, external_id) == WEB_OWNER else external_id
                 person = await self.admit(
                     tx, channel, external_id, name=name, role=Role.OWNER, now=now
                 )

@@ -34,6 +34,7 @@ class FakeNotebook:
         self.jottings: list[Jotting] = []
         self.subtasks: list[str] = ["build", "test"]
         self.tasks: list[Task] = []
+        self.held: list[Task] = []
         self.hits: list[Found] = []
         self.forced: list[bool] = []
 
@@ -87,6 +88,7 @@ class FakeNotebook:
             first=first,
             current=running[0] if running and running[0] is not first else None,
             queue=tuple(self.tasks[1:]),
+            held=tuple(self.held),
         )
 
     async def recap(self, *, by: Person, chat: ChatId) -> Recap | None:

@@ -32,12 +32,13 @@ from bot.transports.courier import OutboxCourier
 from bot.transports.delivery import Delivery
 from bot.transports.intake import Intake
 from bot.transports.quota import MonthlyQuota
+from cards.words import words_for
 from handlers.ports import Services
 from handlers.router import Router
 from handlers.table import menu
 from storage.budgets import BudgetRepo
 from storage.db import Database
-from storage.records.people import Channel
+from storage.records.people import Channel, Language
 
 if TYPE_CHECKING:
     from bot.transports.web.transport import WebTransport
@@ -103,8 +104,10 @@ async def build(settings: Settings, db: Database) -> Parts:
 
 async def build_core(settings: Settings, db: Database) -> Core:
     clock = SystemClock()
-    store = build_store(db, clock, settings_language(settings))
-    await store.people.ensure_owners(settings.owner_ids, now=clock.now())
+    language = settings_language(settings)
+    store = build_store(db, clock, language)
+    local = words_for(language or Language.ENGLISH)("welcome.local_owner")
+    await store.people.ensure_owners(settings.owner_ids, now=clock.now(), local=local)
 
     alerts = Alerts(_channels(settings))
     transports: dict[Channel, Transport] = {}

@@ -27,16 +27,19 @@ _ROWS = 10
 
 def next_card(agenda: Agenda, words: Words) -> Card:
     first = agenda.first
-    if first is None:
-        return _said(words("agenda.title"), words("agenda.nothing"))
-    blocks: list[Block] = [Text(markdown=_advice(agenda, first, words))]
+    advice = _advice(agenda, first, words) if first else words("agenda.nothing")
+    blocks: list[Block] = [Text(markdown=advice)]
     if agenda.queue:
         rows = [
             words("agenda.row", n=n, task=task_line(task, words))
             for n, task in enumerate(agenda.queue, 2)
         ]
         blocks.append(Text(markdown="\n\n".join([words("agenda.queue"), *rows])))
-    blocks.append(Buttons(items=_take_up(first, words)))
+    if agenda.held:
+        held = [task_line(task, words) for task in agenda.held]
+        blocks.append(Text(markdown="\n\n".join([words("agenda.held"), *held])))
+    if first:
+        blocks.append(Buttons(items=_take_up(first, words)))
     title = words("agenda.title")
     return Card(title=title, tone=Tone.INFO, blocks=tuple(blocks), summary=title)
 

@@ -26,7 +26,17 @@ from cards.model import (
 from cards.views import controls, marks
 from cards.views.backends import noted, without_note
 from cards.words import Words
-from storage.records.tasks import NodeStatus, Step, Task, TaskEvent, TaskPage, TaskStatus, TaskView
+from storage.records.tasks import (
+    EventKind,
+    NodeStatus,
+    Priority,
+    Step,
+    Task,
+    TaskEvent,
+    TaskPage,
+    TaskStatus,
+    TaskView,
+)
 
 PAGE = 5
 LOG_LINES = 50
@@ -221,4 +231,6 @@ def _moment(step: Step, words: Words, now: datetime) -> str:
 def _log_line(event: TaskEvent, words: Words, zone: ZoneInfo) -> str:
     kind = words(f"logs.kind.{event.kind}")
     text = formats.line(without_note(event.text), _LOG_LINE)
+    if event.kind is EventKind.REORDERED and text in list(Priority):
+        text = words(f"priority.{text}")
     return f"{formats.clock(event.at, zone)} {kind} {text}".rstrip()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from cards import formats
 from cards.actions import SendMessage
-from cards.model import Card, FieldKind, Form, FormField, Option, Tone
+from cards.model import Card, FieldKind, Form, FormField, Note, Option, Text, Tone
 from cards.words import Words
 from storage.records.tasks import Task
 
 _TITLE = 60
+_SENT = 500
 
 
 def message_form(task: Task, words: Words) -> Card:
@@ -36,3 +37,10 @@ def message_form(task: Task, words: Words) -> Card:
     )
     title = words("steer.title", title=formats.line(task.title, _TITLE))
     return Card(title=title, tone=Tone.INFO, blocks=(form,), summary=title)
+
+
+def sent_card(task: Task, text: str, told: str) -> Card:
+    """What becomes of the form once it was sent; `told` is what that led to."""
+    note = Note(markdown=f"`{task.id}` {formats.verbatim(task.title, _TITLE)}")
+    said = Text(markdown=f"{told}\n\n> {formats.verbatim(text, _SENT)}")
+    return Card(blocks=(said, note), summary=told)

@@ -145,12 +145,15 @@ def _situation(view: TaskView, words: Words) -> list[Block]:
             pass
     if task.status_reason and task.status not in _ERRORS:
         texts.append(words("task.reason", reason=formats.cut(reason_of(task, words), _ERROR)))
-    return [Text(markdown="\n\n".join(texts))] if texts else []
+    told = "\n\n".join(filter(None, texts))
+    return [Text(markdown=told)] if told else []
 
 
 def _queue(view: TaskView, words: Words) -> str:
     if view.ahead:
         return words("task.ahead", n=view.ahead)
+    if view.task.status_reason:
+        return ""  # the reason says what it waits for
     return words("task.queued_again" if view.done else "task.pending_first")
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from cards.model import Card
-from cards.views.task_steering import message_form
+from cards.views.task_steering import message_form, sent_card
 from handlers.errors import Usage
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from handlers.work.moved import moved
 from handlers.work.naming import found_task, id_and_rest, steps_in
+from storage.records.messages import Urgency
 
 commands = Commands("steering")
 
@@ -73,8 +74,15 @@ async def show_message_form(request: Request, task_id: str) -> Card:
     return message_form(await found_task(request, task_id), request.words)
 
 
-async def message_sent(request: Request, task_id: str, text: str, meant_as: str) -> str:
-    """The form was sent: as a word to the worker, or as steps of the plan."""
+async def message_sent(
+    request: Request, task_id: str, text: str, meant_as: str, card_key: str
+) -> str:
+    """The form was sent, as a word to the worker or as steps of the plan, and becomes the record
+    of that."""
     if meant_as == "step" and (titles := steps_in(text)):
-        return await inject_steps(request, task_id, titles)
-    return await tell_task(request, task_id, text)
+        told = await inject_steps(request, task_id, titles)
+    else:
+        told = await tell_task(request, task_id, text)
+    card = sent_card(await found_task(request, task_id), text, told)
+    await request.services.courier.send(request.chat.id, card, key=card_key, urgency=Urgency.ANSWER)
+    return told

@@ -31,7 +31,7 @@ from handlers.work.moved import moved
 from handlers.work.naming import found_task, id_and_rest
 from handlers.work.projects import workplace
 from storage.records.messages import Urgency
-from storage.records.tasks import Control, NewTask, Priority, TaskStatus, TaskView
+from storage.records.tasks import Control, NewTask, Priority, Task, TaskStatus, TaskView
 
 commands = Commands("tasks")
 
@@ -132,9 +132,12 @@ async def priority(request: Request) -> Reply:
     wanted, rest = priority_in(request.args)
     if not rest:
         raise Usage("priority")
+    first, *others = rest.split()
+    if wanted is None and not others:
+        raise Usage("priority")
+    task = await found_task(request, first)
     if wanted is None:
-        raise UserError("unknown_priority", word=formats.line(request.args, 40))
-    task = await found_task(request, rest.split()[0])
+        raise UserError("unknown_priority", word=formats.line(" ".join(others), 40))
     return await moved(request, task, await prioritise_task(request, task.id, wanted))
 
 
@@ -207,6 +210,8 @@ async def pause_task(request: Request, task_id: str, reason: str = "") -> str:
 
 async def resume_task(request: Request, task_id: str, said: str = "") -> str:
     task = await found_task(request, task_id)
+    if not said and _is_on_its_way(task):
+        return request.words("moved.on_its_way")
     await request.services.tasks.resume(task, by=request.person, source=request.source, said=said)
     return request.words("moved.resumed")
 
@@ -219,6 +224,8 @@ async def stop_task(request: Request, task_id: str) -> str:
 
 async def retry_task(request: Request, task_id: str) -> str:
     task = await found_task(request, task_id)
+    if _is_on_its_way(task):
+        return request.words("moved.on_its_way")
     await request.services.tasks.retry(task, by=request.person, source=request.source)
     return request.words("moved.retried")
 
@@ -230,6 +237,12 @@ async def prioritise_task(request: Request, task_id: str, wanted: Priority) -> s
     )
     name = request.words(f"priority.{wanted}")
     return request.words("moved.prioritised", mark=marks.PRIORITY[wanted], priority=name)
+
+
+def _is_on_its_way(task: Task) -> bool:
+    """Nothing keeps it from being worked on, so there is nothing to take up."""
+    going = task.status is TaskStatus.RUNNING and task.control is Control.RUN
+    return going or task.status is TaskStatus.PENDING
 
 
 def _ordered(request: Request) -> _Ordered:

@@ -58,11 +58,12 @@ class LogPage:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agenda:
     """What to do now: `first`, and behind it the queue. `current` is what is in progress where
-    that is something else."""
+    that is something else. `held` is what cannot go on without a person."""
 
     first: Task | None
     current: Task | None
     queue: tuple[Task, ...]
+    held: tuple[Task, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -287,3 +287,15 @@ async def test_a_message_without_a_word_is_not_sent_and_its_form_stays(
     assert (empty.good, written.good) == (False, True)
     assert desk.incidents == 0
     assert desk.world.tasks.said == ["mind the gap"]
+
+
+async def test_the_form_of_a_message_becomes_the_record_of_what_was_sent() -> None:
+    desk = Desk(a_task())
+    token = desk.world.post.put(SendMessage(task_id="k3m9qa"), key="form:1")
+
+    reply = await desk.press(token, form={"text": "mind *the* gap"})
+
+    (shown,) = desk.world.post.cards.values()
+    assert not any(isinstance(block, Form) for block in shown.blocks)
+    assert "mind *the* gap" in text_of(shown)
+    assert reply.toast

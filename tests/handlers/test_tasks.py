@@ -288,3 +288,20 @@ async def test_everything_about_tasks_is_said_in_chinese_too() -> None:
     assert "暂停" in text_of(await desk.say("/pause k3m"))
     assert "没有这个任务" in text_of(await desk.say("/get zz"))
     assert "新任务" in text_of(await desk.say("/run"))
+
+
+@pytest.mark.parametrize("text", ["/retry k3m", "/resume k3m"])
+@pytest.mark.parametrize("status", [TaskStatus.PENDING, TaskStatus.RUNNING])
+async def test_what_is_on_its_way_is_not_said_to_be_taken_up_again(
+    text: str, status: TaskStatus
+) -> None:
+    desk = Desk(a_task(status=status))
+
+    assert "in line already" in text_of(await desk.say(text))
+    assert desk.world.tasks.moves == []
+
+
+async def test_a_priority_that_is_none_is_named_without_the_id_before_it() -> None:
+    said = text_of(await Desk(a_task()).say("/priority k3m lala"))
+
+    assert "No such priority: lala" in said

@@ -18,6 +18,14 @@ async def test_owners_of_the_settings_and_of_the_web_chat_are_owners(room: Room)
         assert person.role is Role.OWNER
 
 
+async def test_the_web_chats_owner_has_a_name_in_the_language_spoken(room: Room) -> None:
+    await room.people.ensure_owners([], now=START, local="管理者")
+
+    person = await room.people.who(Channel.WEB, "local")
+    assert person is not None
+    assert person.name == "管理者"
+
+
 async def test_making_owners_at_every_start_changes_nothing(room: Room) -> None:
     await room.people.ensure_owners([(Channel.TELEGRAM, "42")], now=START)
     first = await room.people.who(Channel.TELEGRAM, "42")

@@ -39,7 +39,7 @@ from cards.views.task_lists import ask_card, detail_card, list_card, logs_card, 
 from cards.words import Words, words_for
 from storage.records.approvals import ApprovalKind, ApprovalState
 from storage.records.people import Channel, ChatId, Language, Pairing, PairingState
-from storage.records.tasks import EventKind, NodeStatus, TaskPage, TaskStatus
+from storage.records.tasks import EventKind, NodeStatus, Priority, TaskPage, TaskStatus
 from tests.samples import (
     GPT,
     NOW,
@@ -249,3 +249,12 @@ def test_a_stranger_s_name_is_shown_and_never_acts(name: str) -> None:
         said = [block.markdown for block in card.blocks if isinstance(block, Text | Note)]
         assert not any(name in markdown for markdown in said)
         assert name in to_rich("\n".join(said)).text
+
+
+def test_a_log_names_a_new_priority_in_the_readers_language() -> None:
+    events = [an_event(EventKind.REORDERED, Priority.URGENT)]
+
+    text = render(logs_card(a_task(), events, words_for(Language.CHINESE), zone=ZONE)).text
+
+    assert "紧急" in text
+    assert "urgent" not in text

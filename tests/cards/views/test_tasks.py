@@ -257,3 +257,12 @@ def test_titles_of_the_reference_are_kept() -> None:
 
     assert ending_card(done, zh, now=NOW, zone=ZONE).title == "✅ 任务完成"
     assert ending_card(failed, zh, now=NOW, zone=ZONE).title == "❌ 任务失败"
+
+
+def test_a_task_that_says_why_it_waits_is_not_also_said_to_be_next_in_line() -> None:
+    view = a_view(replace(a_task(), status_reason="Paused for now"))
+
+    text = render(task_card(view, EN, now=NOW)).text
+
+    assert "Paused for now" in text
+    assert "Next in line" not in text

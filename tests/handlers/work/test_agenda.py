@@ -6,13 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from cards.words import words_for
 from storage.records.notebook import Found
+from storage.records.people import Language
 from storage.records.tasks import NodeStatus, Priority, Spent, TaskStatus, TaskView
 from tests.handlers.desk import Desk, text_of
 from tests.samples import a_step, a_task
 
 RUNNING = a_task(status=TaskStatus.RUNNING)
 URGENT = a_task("u9", title="Fire", priority=Priority.URGENT)
+STUCK = a_task("stuck1", TaskStatus.BLOCKED, title="Roof")
 PAUSED = a_task("p4used", TaskStatus.PAUSED, title="Paint")
 
 
@@ -197,3 +200,25 @@ async def test_work_of_ones_own_is_kept_with_what_is_known_already() -> None:
     assert reply.data is not None
     assert reply.data["self"] is True
     assert [hit["title"] for hit in reply.data["recalled"]] == [RUNNING.title]
+
+
+async def test_next_names_what_waits_for_a_person_also_where_nothing_else_is_to_do() -> None:
+    desk = Desk(STUCK)
+    desk.world.notebook.held = [STUCK]
+
+    text = text_of(await desk.say("/next"))
+
+    assert "Waiting for you" in text
+    assert "Roof" in text
+
+
+async def test_why_a_task_is_stuck_is_told_without_the_backends_note_on_itself() -> None:
+    note = words_for(Language.ENGLISH)("offline.note")
+    desk = Desk(STUCK)
+    desk.world.notebook.tasks = [replace(STUCK, status_reason=f"Put it in `quotes`.\n\n{note}")]
+
+    text = text_of(await desk.say("/resume"))
+
+    assert "Put it in" in text
+    assert "Offline backend" not in text
+    assert "*" not in text

@@ -13,6 +13,7 @@ from storage.records.tasks import Task, TaskStatus
 from storage.work.tasks import Sight
 
 _TO_DO = (TaskStatus.RUNNING, TaskStatus.PAUSED, TaskStatus.PENDING)
+_HELD = (TaskStatus.WAITING, TaskStatus.BLOCKED)
 _TO_TAKE_UP = (
     TaskStatus.PAUSED,
     TaskStatus.RUNNING,
@@ -53,12 +54,14 @@ class Lookup(Ledger):
         running = await self._store.logs.to_do(
             sight, (TaskStatus.RUNNING,), _QUEUE + 1, outside=outside
         )
+        held = await self._store.logs.to_do(sight, _HELD, _QUEUE, outside=outside)
         first = to_do[0] if to_do else None
         going_on = first is not None and first.status is TaskStatus.RUNNING
         return Agenda(
             first=first,
             current=running[0] if running and not going_on else None,
             queue=tuple(to_do[1:]),
+            held=tuple(held),
         )
 
     async def recap(self, *, by: Person, chat: ChatId) -> Recap | None:
