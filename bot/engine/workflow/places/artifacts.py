@@ -107,13 +107,17 @@ class Artifacts:
         missing: list[str] = []
         left_out: list[str] = []
         for name in dict.fromkeys(claimed):
-            source = (workspace / name).resolve()
-            if not source.is_relative_to(workspace) or not source.is_file():
+            source = _file_in(workspace, name)
+            if source is None:
                 missing.append(name)
             elif len(copies) == MOST_FILES or source.stat().st_size > MOST_BYTES:
                 left_out.append(name)
             else:
-                copies.append(self._copy(task_id, workspace, source))
+                try:
+                    copies.append(self._copy(task_id, workspace, source))
+                except (FileExistsError, NotADirectoryError, IsADirectoryError):
+                    # It has the name of a folder that was sent before, or the other way round.
+                    left_out.append(name)
         return Collected(copies=tuple(copies), missing=tuple(missing), left_out=tuple(left_out))
 
     def _copy(self, task_id: TaskId, workspace: Path, source: Path) -> str:
@@ -121,6 +125,16 @@ class Artifacts:
         target.parent.mkdir(parents=True, exist_ok=True)
         _copy_whole(source, target)
         return target.relative_to(self._home).as_posix()
+
+
+def _file_in(workspace: Path, name: str) -> Path | None:
+    try:
+        source = (workspace / name).resolve()
+        there = source.is_relative_to(workspace) and source.is_file()
+    except (OSError, RuntimeError, ValueError):
+        # A worker may claim anything: a name too long, a NUL in it, links in a circle.
+        return None
+    return source if there else None
 
 
 def _copy_whole(source: Path, target: Path) -> None:
