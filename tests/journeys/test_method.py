@@ -45,7 +45,7 @@ async def test_an_agent_works_by_the_method_and_takes_its_work_up_after_a_crash(
         other = await said(running, "/run --self Back up the billing database")
 
     assert "500 characters" in cut
-    (whole,) = (tmp_path / "files" / "tasks" / task / "logs").iterdir()
+    (whole,) = (tmp_path / "files" / "logs" / task).iterdir()
     assert whole.read_text(encoding="utf-8").count("why") == 200
     for answer in ("Paused", "checking", "1/3", "Copy the tables", "Move the billing", "UTF-16"):
         assert answer in recap

@@ -19,7 +19,8 @@ _LONGEST_ENDING = 10
 
 
 class Clippings:
-    """Everything under `home/files/tasks/<task>/logs/`, named by the log's number."""
+    """Everything under `home/files/logs/<task>/`, named by the log's number: apart from what
+    the task's worker makes, which may have any name."""
 
     def __init__(self, home: Path) -> None:
         self._home = home.resolve()
@@ -52,7 +53,8 @@ class Clippings:
         )
 
     def _source(self, task: Task, named: str, *, trusted: bool) -> Path:
-        own = [self._home / "files" / "tasks" / task.id, self._home / "work" / task.id]
+        files = self._home / "files"
+        own = [files / "tasks" / task.id, self._home / "work" / task.id, files / "logs" / task.id]
         if task.project_dir:
             own.append(Path(task.project_dir).resolve())
         try:
@@ -70,7 +72,7 @@ class Clippings:
 
     def _put(self, task: Task, name: str, write: Callable[[Path], object]) -> str:
         """All of it or nothing, whenever the process dies or the disk is full."""
-        target = self._home / "files" / "tasks" / task.id / "logs" / name
+        target = self._home / "files" / "logs" / task.id / name
         target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(f".{name}.part")
         try:

@@ -140,7 +140,7 @@ async def test_a_long_log_is_cut_and_kept_whole_in_a_file(tmp_path: Path) -> Non
 
     assert noted.cut
     assert noted.entry.text == "字" * 500
-    assert noted.entry.file == f"files/tasks/{it.task.id}/logs/1.md"
+    assert noted.entry.file == f"files/logs/{it.task.id}/1.md"
     assert (tmp_path / noted.entry.file).read_text(encoding="utf-8") == text + "\n"
     assert page.sizes == {noted.entry.file: (tmp_path / noted.entry.file).stat().st_size}
     assert [p.name for p in (tmp_path / noted.entry.file).parent.iterdir()] == ["1.md"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bot.engine.workflow.places.artifacts import Artifacts
 from handlers.services.notebook import Jotting, NoSuchFile
 from storage.errors import NotFound
 from storage.records.logs import LogKind
@@ -72,6 +73,19 @@ async def test_a_file_with_the_longest_name_is_kept_with_its_ending(tmp_path: Pa
 
         assert kept.endswith(".txt")
         assert (tmp_path / kept).read_text(encoding="utf-8") == "long"
+
+
+async def test_what_a_worker_makes_never_takes_the_place_of_a_logs_file(tmp_path: Path) -> None:
+    async with desk(tmp_path) as it:
+        kept = (await it.log(LogKind.FINDING, "whole " * 200)).entry.file
+        work = (tmp_path / "work" / it.task.id).resolve()
+        (work / "logs").mkdir(parents=True)
+        (work / "logs" / "1.md").write_text("made", encoding="utf-8")
+
+        sent = await Artifacts(tmp_path).collect(it.task.id, work, ("logs/1.md",))
+
+        assert sent.copies != (kept,)
+        assert (tmp_path / kept).read_text(encoding="utf-8").startswith("whole whole")
 
 
 async def test_who_waited_and_was_paused_waits_for_no_time_any_more(tmp_path: Path) -> None:
