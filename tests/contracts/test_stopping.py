@@ -145,7 +145,9 @@ async def test_what_a_stop_parked_is_only_offered_if_the_next_start_comes_too_la
             await all_done(world, task)
 
 
-async def test_a_stop_without_running_steps_does_not_sit_out_its_grace(life: Life, tmp_path: Path) -> None:
+async def test_a_stop_without_running_steps_does_not_sit_out_its_grace(
+    life: Life, tmp_path: Path
+) -> None:
     async with life(tmp_path, Named(), grace=600.0) as world:
         async with asyncio.timeout(60):
             await world.dispatcher.drain()

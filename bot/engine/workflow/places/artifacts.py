@@ -93,6 +93,9 @@ class Artifacts:
         return await asyncio.to_thread(self._collect, task_id, workspace, claimed)
 
     def _prepare(self, task: Task, workspace: Path) -> Path:
+        if task.project_dir and task.graph_version and not workspace.is_dir():
+            # It was there when the plan was made: an empty one in its place would be a lie.
+            raise FolderTrouble(f"the folder of task {task.id} is gone")
         workspace.mkdir(parents=True, exist_ok=True)
         _sweep(workspace, deep=not task.project_dir)
         for sent, name in zip(task.files, names_in_workspace(task.files), strict=True):

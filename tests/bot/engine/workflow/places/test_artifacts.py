@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bot.engine.workflow.places.artifacts import Artifacts, names_in_workspace
+from bot.engine.workflow.places.artifacts import Artifacts, FolderTrouble, names_in_workspace
 from storage.records.tasks import TaskId
+from tests.samples import a_task
 
 TASK = TaskId("t")
 
@@ -60,3 +62,13 @@ def _work(home: Path) -> Path:
     work = home / "work" / TASK
     work.mkdir(parents=True)
     return work.resolve()
+
+
+async def test_a_project_folder_that_went_away_is_missed_not_made_anew(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    task = replace(a_task(), project_dir=str(project), graph_version=1)
+
+    with pytest.raises(FolderTrouble):
+        await Artifacts(tmp_path / "home").workspace(task)
+
+    assert not project.exists()
