@@ -120,6 +120,21 @@ MAIL = (
 )
 """Messages on their way. What is streamed before it is a card has a place with nothing to show."""
 
+ORDERS = tuple(
+    f"order.>{kind}"
+    for kind in (
+        "pause",
+        "resume",
+        "stop",
+        "retry",
+        "priority",
+        "message",
+        "inject",
+        "replan",
+    )
+)
+"""What people order of a task: noted once, with whatever follows from it."""
+
 
 def names(noun: str, moves: Mapping[Any, Iterable[Any]]) -> tuple[str, ...]:
     return tuple(f"{noun}.{old}>{new}" for old, news in moves.items() for new in news)
@@ -131,7 +146,7 @@ OF_WORK = (
     *names("control", CONTROL),
     *names("approval", APPROVAL),
 )
-ALL = (*OF_WORK, *NEW, *MAIL)
+ALL = (*OF_WORK, *ORDERS, *NEW, *MAIL)
 
 
 def unlisted(noun: str, states: Iterable[Any], moves: Mapping[Any, Iterable[Any]]) -> set[str]:

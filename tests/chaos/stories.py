@@ -159,6 +159,21 @@ async def _asks(boss: Boss) -> None:
     await boss.is_now(put_off, "completed")
 
 
+async def _steered(boss: Boss) -> None:
+    """A word to the worker, a step put in and another plan, each while a step is under way."""
+    order = 'wait 1 second, then wait 2 seconds, then write "end" to end.txt'
+    task = await boss.runs(order, status="running")
+    await boss.until("SELECT 1 FROM node_runs WHERE status = 'running' AND path <> '@plan'")
+    await boss.orders(f"/msg {task} mind the queue")
+    await boss.orders(f'/inject {task} write "more" to more.txt')
+    await boss.until(
+        "SELECT 1 FROM node_runs WHERE status = 'done'"
+        " AND json_extract(output, '$.summary') LIKE '%more.txt%'"
+    )
+    await boss.orders(f"/replan {task} it takes too long")
+    await boss.is_now(task, "completed")
+
+
 STORIES = (
     Story(
         name="two tasks",
@@ -198,6 +213,11 @@ STORIES = (
             "control.yield>pause",
             "node.running>done",
             "outbox.tried>queued",
+            "order.>pause",
+            "order.>resume",
+            "order.>stop",
+            "order.>retry",
+            "order.>priority",
         ),
         settings={"SHIFTBOSS_SLOTS": "1"},
     ),
@@ -267,5 +287,12 @@ STORIES = (
             "approval.waiting>rejected",
             "approval.waiting>expired",
         ),
+    ),
+    Story(
+        name="steered",
+        live=_steered,
+        ends={"end.txt": _DONE},
+        files={"end.txt": "end", "more.txt": "more"},
+        moves=("order.>message", "order.>inject", "order.>replan"),
     ),
 )
