@@ -113,6 +113,7 @@ async def test_a_form_takes_sense_once_and_nonsense_never(tmp_path: Path) -> Non
         huge = {"text": "wait 9 minutes", "priority": "z" * 100_000, **junk}
         first, second = await asyncio.gather(submit(huge), submit(huge))
         assert sorted(("Started" in first, "Started" in second)) == [False, True]
+        await here.office.wait_for(lambda m: "wait 9 minutes" in m.header, timeout=PATIENCE)
         assert "Tasks (1)" in await here.ask_chief("/list")
 
 
