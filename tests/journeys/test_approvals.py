@@ -29,7 +29,7 @@ async def test_a_risky_step_asks_and_its_button_works_once_over_a_kill(tmp_path:
         await here.boss.says(here.home, RISKY)
         asks = await _request(here)
         assert "production.txt" in asks.text, "the very words of what will be done"
-        assert "production" in await here.ask("/approvals")
+        await here.ask("/approvals", expects="production")
         approve = token(asks, "Approve")
 
         # Dead while it asks: nothing was done, and the old card goes on asking.
@@ -55,14 +55,14 @@ async def test_a_bare_no_blocks_and_going_on_asks_anew(tmp_path: Path) -> None:
         await here.boss.says(here.home, RISKY)
         first = await _request(here)
 
-        assert "Rejected" in await here.ask("reject not on Friday")
+        await here.ask("reject not on Friday", expects="Rejected")
         blocked = await here.home.wait_for(lambda m: "Boss said no" in m.text, timeout=PATIENCE)
         assert "not on Friday" in blocked.text
         await here.home.wait_until(lambda: "not on Friday" in first.text, timeout=PATIENCE)
         stuck = await here.home.wait_for(lambda m: bool(labels(m, "Resume")), timeout=PATIENCE)
         await here.boss.presses(stuck, label(stuck, "Resume"))
         second = await _request(here, not_this=first)
-        assert "Approved" in await here.ask("通过")
+        await here.ask("通过", expects="Approved")
         await here.home.wait_for_text("Task finished", timeout=PATIENCE)
 
         await here.home.wait_until(lambda: not labels(second, "Approve"), timeout=PATIENCE)
@@ -114,7 +114,7 @@ async def test_a_groups_request_reaches_the_owners_and_no_member_can_answer_it(
         assert not [m for m in hers.from_bot if labels(m, "Approve")]
 
         # The owner answers by word in private, where the copy is; every copy says who.
-        assert "Approved" in await here.ask("ok")
+        await here.ask("ok", expects="Approved")
         await team.wait_until(lambda: not shown.buttons, timeout=PATIENCE)
         await here.home.wait_until(lambda: not mine.buttons, timeout=PATIENCE)
         await here.office.wait_for(

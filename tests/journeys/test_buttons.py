@@ -37,7 +37,7 @@ async def test_a_press_acts_once_also_over_a_kill(tmp_path: Path) -> None:
         await here.home.wait_until(lambda: bool(labels(live, "Pause")), timeout=PATIENCE)
         shown = len(here.home.from_bot)
         here.telegram.redeliver()
-        assert "Tasks (1)" in await here.ask("/list")
+        await here.ask("/list", expects="Tasks (1)")
         assert len(here.home.from_bot) == shown + 1
         assert labels(live, "Pause")
 
@@ -114,7 +114,7 @@ async def test_a_form_takes_sense_once_and_nonsense_never(tmp_path: Path) -> Non
         first, second = await asyncio.gather(submit(huge), submit(huge))
         assert sorted(("Started" in first, "Started" in second)) == [False, True]
         await here.office.wait_for(lambda m: "wait 9 minutes" in m.header, timeout=PATIENCE)
-        assert "Tasks (1)" in await here.ask_chief("/list")
+        await here.ask_chief("/list", expects="Tasks (1)")
 
 
 async def test_two_people_pressing_at_once_do_it_once(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ async def test_urgent_work_in_one_git_project_cuts_in_on_a_clean_tree_and_both_c
 ) -> None:
     project = Project(tmp_path / "shop")
     async with town(tmp_path / "home", SHIFTBOSS_SLOTS="2") as here:
-        assert "git project" in await here.ask(f"/project {project.path}")
+        await here.ask(f"/project {project.path}", expects="git project")
         slow = await here.live(f"/run -p normal {SLOW}")
         await here.home.wait_until(lambda: "1/3" in slow.text, timeout=PATIENCE)
         assert "🌿" in slow.text
@@ -60,7 +60,7 @@ async def test_a_plain_folder_is_kept_until_the_button_lets_urgent_work_in(
     folder = tmp_path / "notes"
     folder.mkdir()
     async with town(tmp_path / "home", SHIFTBOSS_SLOTS="2") as here:
-        assert "keeps the folder" in await here.ask(f"/project {folder}")
+        await here.ask(f"/project {folder}", expects="keeps the folder")
         slow = await here.live(f"/run -p normal {SLOW}")
         await here.home.wait_until(lambda: "1/3" in slow.text, timeout=PATIENCE)
         urgent = await here.live('/run -p urgent write "now" to urgent.txt')

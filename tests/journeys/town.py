@@ -45,7 +45,11 @@ class Town:
         )
 
     async def ask(self, text: str, **how: Any) -> str:
-        """Ask as the boss, at home or where `chat` says: the next thing said there."""
+        """Ask as the boss, at home or where `chat` says: the next thing said there.
+
+        With `expects` it is the next thing said with these words in it: cards of tasks that live
+        meanwhile may come first.
+        """
         return await asked(self.boss, how.pop("chat", self.home), text, **how)
 
     async def ask_chief(self, text: str, **how: Any) -> str:
@@ -89,19 +93,40 @@ async def town(home: Path, **settings: str) -> AsyncGenerator[Town, None]:
             assert secret not in shiftboss.text, "secrets are not for logs"
 
 
-async def asked(who: telegram_people.User, chat: telegram_chats.Chat, text: str, **how: Any) -> str:
+async def asked(
+    who: telegram_people.User,
+    chat: telegram_chats.Chat,
+    text: str,
+    *,
+    expects: str = "",
+    **how: Any,
+) -> str:
     known = {message.id for message in chat.from_bot}
     await who.says(chat, text, **how)
-    return (await chat.wait_for(lambda m: m.id not in known, timeout=PATIENCE)).text
+    answer = await chat.wait_for(
+        lambda m: m.id not in known and expects in m.text, timeout=PATIENCE
+    )
+    return answer.text
 
 
 async def asked_on_feishu(
-    who: feishu_people.User, chat: feishu_world.Chat, text: str, **how: Any
+    who: feishu_people.User,
+    chat: feishu_world.Chat,
+    text: str,
+    *,
+    expects: str = "",
+    **how: Any,
 ) -> str:
     known = {message.message_id for message in chat.from_bot}
+
+    def shown(message: feishu_world.Message) -> str:
+        return f"{message.header}\n{message.text}"
+
     await who.says(chat, text, **how)
-    answer = await chat.wait_for(lambda m: m.message_id not in known, timeout=PATIENCE)
-    return f"{answer.header}\n{answer.text}"
+    answer = await chat.wait_for(
+        lambda m: m.message_id not in known and expects in shown(m), timeout=PATIENCE
+    )
+    return shown(answer)
 
 
 def labels(message: telegram_chats.Message | feishu_world.Message, word: str) -> list[str]:
