@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.emulators.models.script import Api, Asked, Reply
+from tests.emulators.models.script import Api, Asked, Call, Reply
 from tests.emulators.telegram.chats import Chat, Message
 from tests.journeys.model_world import (
     PATIENCE,
@@ -62,6 +62,31 @@ async def test_a_task_pauses_before_the_call_that_would_pass_its_cap_and_goes_on
         assert len(heard) == 3, "what was paid for is not asked for again"
         assert "some text" in str(heard[2].body["messages"]), "the file is not written again"
         assert place.models.refused == []
+
+
+async def test_an_answer_that_a_cap_cut_off_asks_for_more_and_is_no_failed_try(
+    tmp_path: Path,
+) -> None:
+    def as_long_as_allowed(asked: Asked) -> Reply:
+        """The answer needs 12,000 tokens."""
+        if int(asked.body["max_tokens"]) < 12_000:
+            return costing(Reply(calls=[Call(name="final_result", raw="{")], stop="cut"), 7_000)(
+                asked
+            )
+        return done("It is long.")(asked)
+
+    async with world(tmp_path, "anthropic", SHIFTBOSS_CAP_TASK="20k tokens") as place:
+        place.stage.on("long-cue", "plan", costing(steps("Write long"), 6_000))
+        place.stage.on("long-cue", "step", as_long_as_allowed)
+        boss, chat = place.boss()
+        await boss.says(chat, "/run write something long for long-cue")
+        request = await the_request(chat)
+        assert len(place.stage.heard("long-cue", "step")) == 1, "it is not tried again"
+
+        await boss.presses(request, label_with(request.buttons, "Extend"))
+        await told(chat, "Task finished", "1/1")
+
+        assert len(place.stage.heard("long-cue", "step")) == 2
 
 
 async def test_talk_that_would_pass_the_cap_of_the_day_is_not_answered_until_more_is_allowed(

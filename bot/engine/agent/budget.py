@@ -98,6 +98,7 @@ class Purse:
         self.model = ""
         self.spent = _Used()
         self.held = _Used()
+        self.lowered_by: Limit | None = None
         self.ended_at: datetime | None = None
         self.booked: BilledId | None = None
         self._budget = budget
@@ -109,6 +110,10 @@ class Purse:
     def cost(self, usage: Usage, model: str) -> Decimal | None:
         """`model` as it was asked for, which is what the gate was asked about."""
         return self._budget.prices.cost(self.backend, model, usage)
+
+    async def cut_by(self) -> CapHit | None:
+        """The cap that made the answer asked for last shorter than the longest, if one did."""
+        return await self._budget.hit(self.lowered_by) if self.lowered_by else None
 
     def end(self, usage: Usage, at: datetime) -> None:
         """The run is over; the store does not know of it yet."""
@@ -163,12 +168,14 @@ class Budget:
             own_cost = self.prices.cost(purse.backend, model, spent)
             purse.spent = purse.held = _used(own_cost, spent)
             rates = self._rates(purse.backend, model, input_tokens)
-            most = purse.most
+            most, purse.lowered_by = purse.most, None
             for limit in self._caps.on(purse.subjects, self._now()):
                 room = await self._room(limit, purse)
-                most = min(most, _tokens_in(room, own_cost, rates, input_tokens, spent))
+                fits = _tokens_in(room, own_cost, rates, input_tokens, spent)
+                if fits < most:
+                    most, purse.lowered_by = fits, limit
                 if most < min(LEAST, purse.most):
-                    raise BudgetReached(await self._hit(limit), usage=spent)
+                    raise BudgetReached(await self.hit(limit), usage=spent)
             tokens = _tokens(spent) + input_tokens + most
             purse.held = _Used(micros=_micros(own_cost, rates, most), tokens=tokens)
             return most
@@ -203,7 +210,8 @@ class Budget:
         tokens = spent.input_tokens + spent.output_tokens
         return _Used(micros=spent.cost_micros, tokens=tokens)
 
-    async def _hit(self, limit: Limit) -> CapHit:
+    async def hit(self, limit: Limit) -> CapHit:
+        """Where this cap stands now."""
         allowed = await self._allowed(limit)
         used = sum(
             (each.spent for each in self._purses if each.concerns(limit)),

@@ -17,7 +17,9 @@ from bot.engine.llm.base import (
     AgentEvent,
     BackendError,
     BudgetReached,
+    CapHit,
     Chosen,
+    CutShort,
     Limits,
     Picture,
     Purpose,
@@ -144,8 +146,10 @@ class Desk:
                 result = run.result
         except BackendError as error:
             log.warning("%s failed: %s", chosen.backend.name, error)
-            added = error.new_history if isinstance(error, BudgetReached) else ()
+            added = error.new_history if isinstance(error, BudgetReached | CutShort) else ()
             await self._charge_failure(call, error.usage, added)
+            if isinstance(error, CutShort) and (hit := await call.cut_by()):
+                raise BudgetReached(hit, usage=error.usage) from None
             raise
         except BaseException:
             # Cancelled, or a tool of ours is broken: paid for all the same.
@@ -219,6 +223,9 @@ class _Call:
             facts=ask.facts,
             gate=self.purse,
         )
+
+    async def cut_by(self) -> CapHit | None:
+        return await self.purse.cut_by() if self.purse else None
 
     def bill(self, model: str, usage: Usage, at: datetime) -> Bill:
         """`model` as the service called it, which a call that failed does not tell."""

@@ -34,7 +34,7 @@ from pydantic_ai.usage import RunUsage, UsageLimits
 from bot.engine.llm import api_history
 from bot.engine.llm.access import Access, Api
 from bot.engine.llm.api_errors import is_theirs, translated
-from bot.engine.llm.api_meter import MeteredModel
+from bot.engine.llm.api_meter import CUT, MeteredModel
 from bot.engine.llm.api_models import first_model
 from bot.engine.llm.arguments import problem
 from bot.engine.llm.base import (
@@ -58,9 +58,8 @@ MAX_PICTURE = 5_000_000
 CONNECT_SECONDS = 10.0
 NO_KEY = "no-key"
 _SUMMARY = 200
-_CUT = "length"
 _NO_ANSWER = {
-    _CUT: "the answer was cut off at the longest allowed",
+    CUT: "the answer was cut off at the longest allowed",
     "content_filter": "the model refused to answer",
 }
 
@@ -123,7 +122,13 @@ class ApiRun:
         self._usage = RunUsage()
         self._model = model
         if request.gate is not None:
-            self._model = MeteredModel(model, request.gate, spent=lambda: self.spent, prompt=prompt)
+            self._model = MeteredModel(
+                model,
+                request.gate,
+                spent=lambda: self.spent,
+                prompt=prompt,
+                whole=request.result is not None,
+            )
         self._texts: list[str] = []
         self._gap = False
         self._calls = 0
@@ -246,7 +251,7 @@ class ApiRun:
         value = result.output if isinstance(result.output, BaseModel) else None
         ended = result.response.finish_reason or ""
         # Half a text is worth reading and can be gone on with; half a form is nothing.
-        cut = ended == _CUT and self._request.result is None and bool(text.strip())
+        cut = ended == CUT and self._request.result is None and bool(text.strip())
         if value is None and ended in _NO_ANSWER and not cut:
             raise BadAnswer(_NO_ANSWER[ended], usage=_usage(self._usage))
         if value is None and not text.strip() and not self._calls:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic_ai.messages import (
@@ -24,10 +25,13 @@ from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext, ToolDefinition
+from pydantic_ai.usage import RequestUsage
 
 from bot.engine.llm import api_history
-from bot.engine.llm.base import BudgetReached, Gate, Usage
+from bot.engine.llm.base import MAX_ANSWER, BudgetReached, CutShort, Gate, Usage
 
+CUT = "length"
+"""Why an answer ended that reached the most tokens it was allowed."""
 PICTURE_TOKENS = 6_000
 """More than any service makes of one picture."""
 _BYTES_PER_TOKEN = 2
@@ -37,9 +41,19 @@ _PER_CALL = 1_000
 """What services add themselves, where there are tools above all."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Allowed:
+    """What a call may do; `spent` is what the run had used before it."""
+
+    settings: ModelSettings
+    spent: Usage
+    lowered: bool
+
+
 class MeteredModel(WrapperModel):
     """Asks `gate` before each call and lets it write no more than the answer allows. `spent` is
-    what the run has used so far, `prompt` what it began with."""
+    what the run has used so far, `prompt` what it began with. `whole` says that half an answer is
+    none: where the gate's answer is what cut it off, that is CutShort."""
 
     def __init__(
         self,
@@ -48,11 +62,13 @@ class MeteredModel(WrapperModel):
         *,
         spent: Callable[[], Usage],
         prompt: Sequence[UserContent],
+        whole: bool,
     ) -> None:
         super().__init__(wrapped)
         self._gate = gate
         self._spent = spent
         self._prompt = prompt
+        self._whole = whole
 
     async def request(
         self,
@@ -60,8 +76,10 @@ class MeteredModel(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        settings = await self._allowed(messages, model_settings, model_request_parameters, "")
-        return await self.wrapped.request(messages, settings, model_request_parameters)
+        allowed = await self._allowed(messages, model_settings, model_request_parameters, "")
+        response = await self.wrapped.request(messages, allowed.settings, model_request_parameters)
+        self._check(response, allowed, messages, "")
+        return response
 
     @asynccontextmanager
     async def request_stream(
@@ -72,11 +90,12 @@ class MeteredModel(WrapperModel):
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
         run_id = (run_context.run_id if run_context else None) or ""
-        settings = await self._allowed(messages, model_settings, model_request_parameters, run_id)
+        allowed = await self._allowed(messages, model_settings, model_request_parameters, run_id)
         async with self.wrapped.request_stream(
-            messages, settings, model_request_parameters, run_context
+            messages, allowed.settings, model_request_parameters, run_context
         ) as stream:
             yield stream
+            self._check(stream.get(), allowed, messages, run_id)
 
     async def _allowed(
         self,
@@ -84,7 +103,7 @@ class MeteredModel(WrapperModel):
         settings: ModelSettings | None,
         parameters: ModelRequestParameters,
         run_id: str,
-    ) -> ModelSettings:
+    ) -> _Allowed:
         """The settings with the tokens that may be written lowered to what is allowed."""
         spent = self._spent()
         reads = input_tokens(messages, parameters, self.model_name)
@@ -94,8 +113,26 @@ class MeteredModel(WrapperModel):
             added = self._added(messages, run_id)
             raise BudgetReached(reached.hit, usage=spent, new_history=added) from None
         lowered = ModelSettings(**settings) if settings else ModelSettings()
-        lowered["max_tokens"] = min(most, lowered.get("max_tokens") or most)
-        return lowered
+        wanted = lowered.get("max_tokens") or MAX_ANSWER
+        lowered["max_tokens"] = min(most, wanted)
+        return _Allowed(settings=lowered, spent=spent, lowered=most < wanted)
+
+    def _check(
+        self,
+        response: ModelResponse,
+        allowed: _Allowed,
+        messages: Sequence[ModelMessage],
+        run_id: str,
+    ) -> None:
+        """Half a text can be gone on with; half a form or half a call of a tool is nothing."""
+        if response.finish_reason != CUT or not allowed.lowered:
+            return
+        if self._whole or response.tool_calls:
+            raise CutShort(
+                "the answer was cut off at what a cap still allows",
+                usage=_with(allowed.spent, response.usage),
+                new_history=self._added(messages, run_id),
+            )
 
     def _added(self, messages: Sequence[ModelMessage], run_id: str) -> tuple[Any, ...]:
         """What the run has added to its session: nothing before the first answer. On the wire
@@ -173,3 +210,14 @@ def _pieces(part: object) -> Iterator[str | BinaryContent]:
 
 def _size(text: str) -> int:
     return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
+
+
+def _with(spent: Usage, call: RequestUsage) -> Usage:
+    return replace(
+        spent,
+        requests=spent.requests + 1,
+        input_tokens=spent.input_tokens + call.input_tokens,
+        output_tokens=spent.output_tokens + call.output_tokens,
+        cache_read_tokens=spent.cache_read_tokens + call.cache_read_tokens,
+        cache_write_tokens=spent.cache_write_tokens + call.cache_write_tokens,
+    )

@@ -194,6 +194,17 @@ class BadAnswer(BackendError):
     hint = "backend.bad_answer"
 
 
+class CutShort(BadAnswer):
+    """What was left under a cap ended it: a `Gate` had allowed less than the longest answer. What
+    was being written is lost; `new_history` is as of BudgetReached."""
+
+    def __init__(
+        self, message: str, *, usage: Usage | None = None, new_history: tuple[Any, ...] = ()
+    ) -> None:
+        self.new_history = new_history
+        super().__init__(message, usage=usage)
+
+
 class LimitReached(BackendError):
     """Turns, tokens or time ran out."""
 

@@ -22,7 +22,15 @@ from pydantic_ai.usage import RequestUsage
 from bot.engine.llm.access import Api
 from bot.engine.llm.answers import StepAnswer
 from bot.engine.llm.api_meter import PICTURE_TOKENS, input_tokens
-from bot.engine.llm.base import MAX_ANSWER, Backend, BudgetReached, CapHit, Usage
+from bot.engine.llm.base import (
+    MAX_ANSWER,
+    Backend,
+    BadAnswer,
+    BudgetReached,
+    CapHit,
+    CutShort,
+    Usage,
+)
 from tests.bot.engine.llm.world import request_to, run_to_end, tool_that
 from tests.emulators.models.emulator import Models
 from tests.emulators.models.script import Asked, Call, Reply, tokens
@@ -155,6 +163,48 @@ async def test_what_is_paid_is_not_paid_again_however_often_the_run_is_stopped(
     assert result.text == "All is written."
     assert heard[0].said[:2] == ("first, please", "then go on")
     assert str(heard[0].body).count("call_id" if api is Api.OPENAI else "tool_use_id") == 2
+
+
+async def test_a_form_that_the_lowered_length_cut_off_is_told_apart_and_not_asked_for_again(
+    models: Models, api: Api, backend: Backend
+) -> None:
+    broken = '{"status": "do'
+    half = Call(name="final_result", raw=broken)
+    models.replies(Reply(calls=[WRITE]), Reply(calls=[half], stop="cut"), Reply(text="never"))
+    door = Doorkeeper(most=2_000)
+
+    request = request_to(api, result=StepAnswer, tools=(tool_that("ok", []),), gate=door)
+
+    with pytest.raises(CutShort) as short:
+        await run_to_end(backend, request)
+
+    assert len(door.asked) == 2
+    assert short.value.usage.requests == 2
+    assert short.value.usage.input_tokens > door.asked[1][2].input_tokens
+    assert "write_file" in str(short.value.new_history), "what came before is kept"
+    assert broken not in str(short.value.new_history)
+
+
+async def test_a_form_that_is_cut_off_at_the_longest_answer_is_a_bad_one(
+    models: Models, api: Api, backend: Backend
+) -> None:
+    half = Reply(calls=[Call(name="final_result", raw='{"status": "do')], stop="cut")
+    models.replies(half, half, half)
+
+    with pytest.raises(BadAnswer) as bad:
+        await run_to_end(backend, request_to(api, result=StepAnswer, gate=Doorkeeper()))
+
+    assert not isinstance(bad.value, CutShort)
+
+
+async def test_half_a_text_is_kept_whatever_cut_it_off(
+    models: Models, api: Api, backend: Backend
+) -> None:
+    models.replies(Reply(text="half a", stop="cut"))
+
+    _, result = await run_to_end(backend, request_to(api, gate=Doorkeeper(most=2_000)))
+
+    assert (result.text, result.cut) == ("half a", True)
 
 
 async def test_forms_pass_the_door_too(models: Models, api: Api, backend: Backend) -> None:
