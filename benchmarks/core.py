@@ -14,12 +14,14 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from bot.app.store import build_store
+from bot.engine.dispatch.line import Line
 from bot.engine.dispatch.reporter import Reporter
 from bot.engine.llm.answers import PlanAnswer, PlanStep, StepAnswer
 from bot.engine.llm.base import Purpose, RunRequest, RunResult
 from bot.transports.clock import SystemClock
 from bot.transports.courier import OutboxCourier
 from bot.transports.streams import Streams
+from storage.marks import Marks
 from storage.records.people import Language
 from storage.records.tasks import Task
 from tests.engine_world import Clock, Engine, FakeBackend, answered, engine
@@ -104,12 +106,14 @@ async def _tell(world: Engine, home: Path) -> None:
         home=home,
         zone=ZoneInfo("UTC"),
         now=clock.now,
+        line=Line(queue=world.store.queue, marks=Marks(world.db)),
     )
-    while True:
-        await world.changed.wait()
-        world.changed.clear()
-        while await reporter.tell():
-            pass
+    async with asyncio.TaskGroup() as group:
+        group.create_task(reporter.run())
+        while True:
+            await world.changed.wait()
+            world.changed.clear()
+            reporter.wake()
 
 
 class RawCommits:

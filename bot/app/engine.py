@@ -24,6 +24,7 @@ from bot.engine.agent.tools.list_files import list_files
 from bot.engine.agent.tools.read_file import read_file
 from bot.engine.agent.tools.write_file import write_file
 from bot.engine.dispatch.foreman import Foreman
+from bot.engine.dispatch.line import Line
 from bot.engine.dispatch.local import LocalDispatcher
 from bot.engine.dispatch.method.clippings import Clippings
 from bot.engine.dispatch.method.ledger import Tools
@@ -179,6 +180,7 @@ class _Parts:
             home=self.settings.home,
             zone=self.settings.zone,
             now=self.clock.now,
+            line=Line(queue=self.store.work.queue, marks=self.store.marks),
             asking=requests,
         )
 

@@ -35,6 +35,10 @@ from storage.records.tasks import (
     TaskView,
 )
 
+MOST_AHEAD = 10
+"""How many tasks before a waiting one are counted: a card that counts is drawn again whenever the
+queue moves, and all others have to stay true without that."""
+
 _TITLE = 80
 _PLAN = 600
 _SUMMARY = 2000
@@ -150,6 +154,8 @@ def _situation(view: TaskView, words: Words) -> list[Block]:
 
 
 def _queue(view: TaskView, words: Words) -> str:
+    if view.ahead > MOST_AHEAD:
+        return words("task.far", n=MOST_AHEAD)
     if view.ahead:
         return words("task.ahead", n=view.ahead)
     if view.task.status_reason:

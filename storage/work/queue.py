@@ -20,7 +20,6 @@ from sqlalchemy import (
     select,
     text,
     true,
-    tuple_,
     update,
 )
 
@@ -187,16 +186,11 @@ class TaskQueue:
         rows = (await tx.execute(_RUNNING)).all()
         return tuple((task_of(row), row.lease_until) for row in rows)
 
-    async def ahead(self, task: Task) -> int:
-        """How many waiting tasks start before this pending one."""
-        before = tuple_(_T.rank, _T.resumed_first, _T.created_at) < (
-            select(_T.rank, _T.resumed_first, _T.created_at)
-            .where(_T.id == task.id)
-            .scalar_subquery()
-        )
-        query = select(func.count()).where(_IN_QUEUE, before)
+    async def first(self, limit: int) -> Sequence[Task]:
+        """The beginning of the queue, in order, whoever may start or not."""
+        query = select(schema.tasks).where(_IN_QUEUE).order_by(*_QUEUE_ORDER).limit(limit)
         async with self._db.read() as connection:
-            return await connection.scalar(query) or 0
+            return tuple(map(task_of, await connection.execute(query)))
 
 
 def _aging(dialect: str) -> tuple[Update, Update]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
+from bot.engine.dispatch.line import Line
 from cards.courier import Courier
 from cards.views.tasks import ending_card, result_paths, task_card
 from cards.words import words_for
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 _BATCH = 200
 _STORE_REST = 5.0
 _LAST_WORDS = 3.0
+# The queue may move many times a second; its cards follow this much later at most.
+_LINE_REST = 1.0
 
 
 class Views(Protocol):
@@ -39,7 +42,8 @@ class Asking(Protocol):
 
 class Reporter:
     """Tells what the journal holds and nobody has been told. `asking` is told of it too: a task
-    that waits for a decision is owed the card that asks for it.
+    that waits for a decision is owed the card that asks for it. `line` knows which cards of waiting
+    tasks an event of another has made wrong.
 
     Telling is repeated after a crash between telling and noting it, and harmless: each card has
     a key of its own, and the same card under the same key changes nothing.
@@ -57,6 +61,7 @@ class Reporter:
         home: Path,
         zone: ZoneInfo,
         now: Callable[[], datetime],
+        line: Line,
         asking: Asking | None = None,
     ) -> None:
         self._journal = journal
@@ -66,8 +71,10 @@ class Reporter:
         self._home = home
         self._zone = zone
         self._now = now
+        self._line = line
         self._asking = asking
         self._changed = asyncio.Event()
+        self._moved = asyncio.Event()
         self._turn = asyncio.Lock()
 
     async def start(self, stack: AsyncExitStack) -> None:
@@ -76,8 +83,24 @@ class Reporter:
     def wake(self) -> None:
         """Call it after a commit that wrote events."""
         self._changed.set()
+        self._moved.set()
 
     async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._tell_news(), name="news of tasks")
+            group.create_task(self._tell_places(), name="places in the queue")
+
+    async def drain(self) -> None:
+        """Tell what there is to tell now."""
+        try:
+            async with asyncio.timeout(_LAST_WORDS):
+                while await self.tell():
+                    pass
+                await self.tell_places()
+        except (StoreUnavailable, TimeoutError) as error:
+            log.warning("not all is told before the end: %s", error)
+
+    async def _tell_news(self) -> None:
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -89,21 +112,35 @@ class Reporter:
                 await asyncio.sleep(_STORE_REST)
                 self.wake()
 
-    async def drain(self) -> None:
-        """Tell what there is to tell now."""
-        try:
-            async with asyncio.timeout(_LAST_WORDS):
-                while await self.tell():
-                    pass
-        except (StoreUnavailable, TimeoutError) as error:
-            log.warning("not all is told before the end: %s", error)
+    async def _tell_places(self) -> None:
+        while True:
+            await self._moved.wait()
+            self._moved.clear()
+            try:
+                await self.tell_places()
+            except StoreUnavailable as error:
+                log.warning("no place in the queue can be told now: %s", error)
+                self._moved.set()
+            await asyncio.sleep(_LINE_REST)
 
     async def tell(self) -> bool:
         """Tell one batch; False if there was nothing to tell."""
         async with self._turn:
             return await self._tell()
 
+    async def tell_places(self) -> None:
+        """Draw the cards again that tell another place in the queue than their tasks have."""
+        async with self._turn:
+            await self._line.load()
+            try:
+                for task_id in await self._line.outdated():
+                    await self._tell_of(task_id, ())
+            except BaseException:
+                self._line.forget()
+                raise
+
     async def _tell(self) -> bool:
+        await self._line.load()
         events = await self._journal.untold(_BATCH)
         by_task: dict[TaskId, list[TaskEvent]] = {}
         for event in events:
@@ -111,6 +148,7 @@ class Reporter:
         for task_id, of_task in by_task.items():
             await self._tell_of(task_id, of_task)
         if events:
+            await self._line.keep()
             await self._journal.told([event.id for event in events], now=self._now())
         return bool(events)
 
@@ -135,6 +173,7 @@ class Reporter:
             urgency=Urgency.PROGRESS,
             reply_to=task.reply_to,
         )
+        self._line.told(view)
         for event in events:
             if event.kind.is_ending:
                 sizes = await asyncio.to_thread(self._sizes, result_paths(view.steps))

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from bot.engine.workflow.graph import Workflow, linear, load_workflow
 from bot.engine.workflow.store import WorkStore
-from storage.records.tasks import NodeRun, NodeStatus, Step, TaskId, TaskStatus, TaskView
+from cards.views.tasks import MOST_AHEAD
+from storage.records.tasks import (
+    NodeRun,
+    NodeStatus,
+    Step,
+    Task,
+    TaskId,
+    TaskStatus,
+    TaskView,
+)
 from storage.usage import UsageRepo
 
 
@@ -18,15 +27,21 @@ class TaskViews:
         graph = await self._store.graphs.latest(task_id)
         workflow: Workflow = load_workflow(graph.body) if graph else linear("", ())
         runs = await self._store.graphs.runs(task_id)
-        pending = task.status is TaskStatus.PENDING
+        ahead = await self._ahead(task) if task.status is TaskStatus.PENDING else 0
+        counted = task.status is TaskStatus.PENDING and ahead <= MOST_AHEAD
         return TaskView(
             task=task,
             plan=workflow.plan,
             steps=tuple(_step(node.id, node.title, runs.get(node.id)) for node in workflow.nodes),
             spent=await self._usage.of_task(task_id),
-            ahead=await self._store.queue.ahead(task) if pending else 0,
-            holder=await self._store.queue.holder(task) if pending else None,
+            ahead=ahead,
+            # Whom it waits for far back in the queue changes without its card being told.
+            holder=await self._store.queue.holder(task) if counted else None,
         )
+
+    async def _ahead(self, task: Task) -> int:
+        first = await self._store.queue.first(MOST_AHEAD + 1)
+        return next((n for n, each in enumerate(first) if each.id == task.id), MOST_AHEAD + 1)
 
 
 def _step(path: str, title: str, run: NodeRun | None) -> Step:

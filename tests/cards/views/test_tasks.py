@@ -131,7 +131,8 @@ def test_the_interrupted_step_of_a_paused_task_is_marked_paused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ahead", "text"), [(0, "Next in line"), (1, "One task goes"), (3, "3 tasks go")]
+    ("ahead", "text"),
+    [(0, "Next in line"), (1, "One task goes"), (3, "3 tasks go"), (11, "More than 10 tasks go")],
 )
 def test_a_waiting_task_says_how_many_go_before_it(ahead: int, text: str) -> None:
     view = a_view(a_task(), ahead=ahead)

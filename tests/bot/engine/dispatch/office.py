@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 from bot.app.services import CardService
 from bot.engine.agent.budget import grant
 from bot.engine.dispatch.decisions import Decisions
+from bot.engine.dispatch.line import Line
 from bot.engine.dispatch.reporter import Reporter
 from bot.engine.dispatch.requests import Requests
 from bot.engine.dispatch.timekeeper import Timekeeper
@@ -29,6 +30,7 @@ from storage.ids import Ids
 from storage.mail.actions import Actions
 from storage.mail.chats import Chats
 from storage.mail.outbox import Outbox
+from storage.marks import Marks
 from storage.people import People
 from storage.records.approvals import Approval
 from storage.records.people import Language, PersonId
@@ -156,6 +158,7 @@ async def office(home: Path, backend: FakeBackend | None = None) -> AsyncGenerat
             home=home,
             zone=ZoneInfo("UTC"),
             now=world.clock,
+            line=Line(queue=world.store.queue, marks=Marks(world.db)),
             asking=requests,
         )
         timekeeper = Timekeeper(

@@ -7,12 +7,16 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from bot.engine.dispatch.line import Line
 from bot.engine.dispatch.reporter import Reporter
 from bot.engine.llm.answers import StepAnswer
+from bot.engine.workflow.store import LEASE, PATIENCE
 from cards.model import Checklist, CheckState, File, Image
+from cards.render.text import render
+from storage.marks import Marks
 from storage.records.people import Language
-from storage.records.tasks import Graph, Task, TaskStatus
-from tests.engine_world import Engine, FakeBackend, FakeCourier, engine
+from storage.records.tasks import Graph, Priority, Task, TaskStatus
+from tests.engine_world import BOSS, Engine, FakeBackend, FakeCourier, engine
 
 
 def reporter(world: Engine, courier: FakeCourier, home: Path) -> Reporter:
@@ -27,6 +31,7 @@ def reporter(world: Engine, courier: FakeCourier, home: Path) -> Reporter:
         home=home,
         zone=ZoneInfo("UTC"),
         now=world.clock,
+        line=Line(queue=world.store.queue, marks=Marks(world.db)),
     )
 
 
@@ -78,6 +83,120 @@ async def test_a_task_that_cannot_be_shown_does_not_silence_the_others(
         assert list(courier.cards) == [f"task:{fine.id}"]
         assert broken.id in caplog.text
         assert not await teller.tell()
+
+
+def place_on(courier: FakeCourier, task: Task) -> str:
+    return render(courier.cards[f"task:{task.id}"]).text
+
+
+async def tell_all(teller: Reporter) -> None:
+    while await teller.tell():
+        pass
+    await teller.tell_places()
+
+
+async def test_a_waiting_tasks_card_follows_the_queue(tmp_path: Path) -> None:
+    courier = FakeCourier()
+    async with engine(tmp_path, running=False) as world:
+        teller = reporter(world, courier, tmp_path)
+        first, second, third = [await world.add(f"task {n}") for n in range(3)]
+        await tell_all(teller)
+        assert "2 tasks go before it" in place_on(courier, third)
+
+        await world.foreman.stop(first, by=BOSS, source="m1")
+        await tell_all(teller)
+        assert "Next in line" in place_on(courier, second)
+        assert "One task goes before it" in place_on(courier, third)
+
+        await world.foreman.set_priority(third, Priority.URGENT, by=BOSS, source="m2")
+        await tell_all(teller)
+        assert "Next in line" in place_on(courier, third)
+        assert "One task goes before it" in place_on(courier, second)
+
+        await world.add("more urgent", priority=Priority.URGENT)
+        await tell_all(teller)
+        assert "2 tasks go before it" in place_on(courier, second)
+
+
+async def test_far_back_a_card_tells_no_number_that_others_could_make_wrong(
+    tmp_path: Path,
+) -> None:
+    courier = FakeCourier()
+    async with engine(tmp_path, running=False) as world:
+        teller = reporter(world, courier, tmp_path)
+        tasks = [await world.add(f"task {n}") for n in range(30)]
+        await tell_all(teller)
+        assert "10 tasks go before it" in place_on(courier, tasks[10])
+        assert all("More than 10" in place_on(courier, task) for task in tasks[11:])
+
+        courier.sent.clear()
+        await world.add("cuts in", priority=Priority.URGENT)
+        await tell_all(teller)
+
+        assert "More than 10" in place_on(courier, tasks[10])
+        assert len(courier.sent) == 12, "the new one's card and those that count"
+
+
+async def test_the_same_queue_is_not_drawn_twice(tmp_path: Path) -> None:
+    courier = FakeCourier()
+    async with engine(tmp_path, running=False) as world:
+        teller = reporter(world, courier, tmp_path)
+        await world.add()
+        await world.add()
+        await tell_all(teller)
+        world.clock.pass_by(hours=1)
+        courier.sent.clear()
+
+        await teller.tell_places()
+
+    assert courier.sent == []
+
+
+async def test_a_place_that_a_crash_left_untold_is_told_at_the_next_start(tmp_path: Path) -> None:
+    """The card counted and its task is far back now, where nobody would look for it."""
+    courier = FakeCourier()
+    async with engine(tmp_path, running=False) as world:
+        tasks = [await world.add(f"task {n}") for n in range(11)]
+        teller = reporter(world, courier, tmp_path)
+        while await teller.tell():
+            pass
+        await world.add("cuts in", priority=Priority.URGENT)
+        while await teller.tell():
+            pass
+        assert "10 tasks go before it" in place_on(courier, tasks[10])
+    async with engine(tmp_path, running=False) as world:
+        await reporter(world, courier, tmp_path).tell_places()
+
+    assert "More than 10" in place_on(courier, tasks[10])
+
+
+async def test_a_waiting_tasks_card_names_whoever_holds_its_folder_now(tmp_path: Path) -> None:
+    courier = FakeCourier()
+    async with engine(tmp_path, running=False) as world:
+        teller = reporter(world, courier, tmp_path)
+        await _hold(world, "first")
+        waiting = await world.add("second", project_dir="/folder")
+        await tell_all(teller)
+        assert "first" in place_on(courier, waiting)
+
+        await _hold(world, "third", ends="first")
+        await tell_all(teller)
+
+        assert "third" in place_on(courier, waiting)
+
+
+async def _hold(world: Engine, title: str, *, ends: str = "") -> None:
+    """An urgent task takes the folder from the one that `ends`."""
+    if ends:
+        (held,) = [each for each in await world.store.tasks.recent(9) if each.title == ends]
+        await world.foreman.stop(held, by=BOSS, source=f"ends {ends}")
+    await world.add(title, project_dir="/folder", priority=Priority.URGENT)
+    async with world.db.write() as tx:
+        claimed = await world.store.queue.claim(
+            tx, owner="x", now=world.clock(), lease=LEASE, patience=PATIENCE
+        )
+    assert claimed is not None
+    assert claimed.title == title
 
 
 async def test_files_come_with_the_ending(tmp_path: Path) -> None:
