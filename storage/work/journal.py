@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -22,11 +22,13 @@ _E = schema.events.c
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
     """`said` is what people told the worker, oldest first; `replan` the number of the last order
-    for a new plan, 0 if there was none."""
+    for a new plan, 0 if there was none. `answers` says, by the index of what was said, which step
+    had asked for it: the word of somebody who may allow that step."""
 
     said: Sequence[str]
     replan: int
     replan_why: str
+    answers: Mapping[int, str] = field(default_factory=dict)
 
 
 class Journal:
@@ -61,14 +63,17 @@ class Journal:
         """What people have ordered of the task that concerns its worker."""
         query = select(_C.id, _C.kind, _C.payload).where(_C.task_id == task_id).order_by(_C.id)
         said: list[str] = []
+        answers: dict[int, str] = {}
         replan, why = 0, ""
         for row in await tx.execute(query):
             text = str(row.payload.get("said", ""))
             if row.kind == "replan":
                 replan, why = row.id, text
             elif text:
+                if asked_by := row.payload.get("answers"):
+                    answers[len(said)] = asked_by
                 said.append(text)
-        return Orders(said=tuple(said), replan=replan, replan_why=why)
+        return Orders(said=tuple(said), replan=replan, replan_why=why, answers=answers)
 
     async def append(
         self, tx: Transaction, task_id: TaskId, kind: EventKind, *, now: datetime, text: str = ""

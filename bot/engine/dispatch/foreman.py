@@ -15,11 +15,12 @@ from bot.engine.workflow.store import WorkStore
 from bot.engine.workflow.view import TaskViews
 from storage.db import Transaction
 from storage.errors import WrongState
-from storage.records.people import Chat, ChatId, Person
+from storage.records.people import Chat, ChatId, Person, Role
 from storage.records.tasks import (
     EventKind,
     Graph,
     NewTask,
+    NodeStatus,
     Phase,
     Priority,
     Task,
@@ -163,8 +164,12 @@ class Foreman:
         async with self._store.db.write() as tx:
             held = await self._store.tasks.lock(tx, task.id)
             now = self._now()
+            payload = {"said": said}
+            answers = kind == "resume" and said and held.status is TaskStatus.BLOCKED
+            if answers and by.role is Role.OWNER:
+                payload["answers"] = await self._asking_step(tx, held)
             noted = await self._store.journal.order(
-                tx, task.id, kind, source=source, by=by.id, now=now, payload={"said": said}
+                tx, task.id, kind, source=source, by=by.id, now=now, payload=payload
             )
             if not noted:
                 return held
@@ -182,6 +187,13 @@ class Foreman:
             await self._tell(tx, held, order.event, order.text)
         self._dispatcher.wake()
         return held
+
+    async def _asking_step(self, tx: Transaction, task: Task) -> str:
+        """The step that could not go on without a person; empty where none was tried."""
+        runs = (await self._store.graphs.runs(task.id, tx=tx)).values()
+        stuck = [run for run in runs if run.status is NodeStatus.PENDING and run.error]
+        last = max(stuck, key=lambda run: run.ended_at or task.created_at, default=None)
+        return last.path if last else ""
 
     async def _begin_outside(self, tx: Transaction, task: Task) -> Task:
         """Whoever keeps it here is at work on it already."""

@@ -6,19 +6,20 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from bot.engine.workflow.graph import Node
+from bot.engine.workflow.graph import PLANNING, Node
 from storage.approvals import NewApproval, add_approval, approval_of_step
 from storage.db import Transaction
 from storage.ids import Ids
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.people import PersonId
-from storage.records.tasks import Task
+from storage.records.tasks import NodeRun, NodeStatus, Task
 from storage.work.asked import owner_ids, remark, withdraw_of_task
+from storage.work.journal import Orders
 
 STEP_KINDS = (ApprovalKind.HUMAN, ApprovalKind.RISK, ApprovalKind.TOOL)
 """Kinds by which a task waits at one of its steps."""
@@ -75,6 +76,22 @@ def command_hash(node: Node) -> str:
     """The same for the same step only: consent to one command is none to another."""
     exact = json.dumps([node.type, node.title, node.detail], ensure_ascii=False)
     return hashlib.sha256(exact.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def as_heard(node: Node, orders: Orders, runs: Mapping[str, NodeRun]) -> Node:
+    """The step with what people have said since and no step has done yet: its worker hears that
+    too, so it is a part of what is allowed. The answer of somebody who may allow it to what this
+    very step has asked is allowed by that."""
+    if node.type != _TASK:
+        return node
+    done = (run for path, run in runs.items() if path != PLANNING and run.status is NodeStatus.DONE)
+    heard = max((int(run.output.get("heard", 0)) for run in done), default=0)
+    new = [
+        text
+        for n, text in enumerate(orders.said)
+        if n >= heard and orders.answers.get(n) != node.id and text not in node.title
+    ]
+    return replace(node, detail="\n".join((node.detail, *(f"💬 {text}" for text in new))).strip())
 
 
 class Asker:

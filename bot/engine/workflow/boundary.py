@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias, assert_never
 from bot.engine.agent.desk import Desk, Reply
 from bot.engine.llm.base import CapHit
 from bot.engine.workflow.advance import Complete, Park, Start, Stuck, advance
-from bot.engine.workflow.asking import Asked, Granted, Leave, Refused
+from bot.engine.workflow.asking import Asked, Granted, Leave, Refused, as_heard
 from bot.engine.workflow.graph import (
     HUMAN,
     PLANNING,
@@ -35,6 +35,7 @@ from storage.records.tasks import (
     Task,
     TaskStatus,
 )
+from storage.work.journal import Orders
 
 
 class Leaves(Protocol):
@@ -245,12 +246,15 @@ class Boundary:
         session: str,
     ) -> Following:
         """Take a step, unless somebody has to allow it first."""
-        match await self._leaves.leave(tx, task, node):
+        orders = await self._store.journal.orders(tx, task.id)
+        match await self._leaves.leave(tx, task, as_heard(node, orders, runs)):
             case Granted(by=by) if node.type == HUMAN and by is not None:
                 await self._moves.done_by_person(tx, task, node, by)
                 return await self._go_on(tx, task, session)
             case Granted():
-                return await self._start(tx, task, workflow, runs, node=node, session=session)
+                return await self._start(
+                    tx, task, workflow, runs, orders, node=node, session=session
+                )
             case Asked(approval=approval):
                 await self._moves.wait(tx, task, approval)
             case Refused(reason=reason):
@@ -265,13 +269,13 @@ class Boundary:
         task: Task,
         workflow: Workflow,
         runs: Mapping[str, NodeRun],
+        orders: Orders,
         *,
         node: Node,
         session: str,
     ) -> Next:
         run = await self._known.start(tx, task, node.id, session_id=session, now=self._now())
         await self._moves.event(tx, task, EventKind.STEP_STARTED, node.title)
-        orders = await self._store.journal.orders(tx, task.id)
         replan = None
         if orders.replan > workflow.served:
             replan = Replan(why=orders.replan_why, order=orders.replan)

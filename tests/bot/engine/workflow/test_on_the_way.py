@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,12 @@ from storage.approvals import Approvals
 from storage.errors import WrongState
 from storage.records.approvals import Approval, ApprovalKind
 from storage.records.logs import LogKind
-from storage.records.people import Language
+from storage.records.people import Language, Person
 from storage.records.tasks import NodeStatus, Task, TaskStatus, TaskView
-from tests.engine_world import BOSS, CHAT, Engine, FakeBackend, engine, plan_of
+from tests.engine_world import BOSS, CHAT, MATE, Engine, FakeBackend, engine, plan_of
+
+MATE_IN_CHAT = replace(MATE, id=BOSS.id)
+"""Somebody who may move the task, and allow nothing."""
 
 HIT = CapHit(
     scope="task",
@@ -343,3 +347,76 @@ async def test_a_session_grown_too_long_is_left_behind_and_the_next_is_told_ever
     *_, last = backend.asked
     assert last.history == ()
     assert "did two" in last.prompt
+
+
+async def test_a_word_on_the_way_that_is_risky_is_asked_about_before_a_step_hears_it(
+    tmp_path: Path,
+) -> None:
+    backend = Held(steps=("one", "two", "three"))
+    async with engine(tmp_path, backend) as world:
+        task = await world.add()
+        await backend.begun("one")
+        await world.foreman.tell(task, "and deploy it to production", by=BOSS, source="m1")
+        backend.gate.set()
+        approval = await asked(world, task)
+
+        assert backend.done == ["one"], "who is at work does not hear it"
+        assert (approval.kind, approval.title) == (ApprovalKind.RISK, "two")
+        assert "and deploy it to production" in approval.detail
+
+        await decided(world, approval, approve=True)
+        await world.until(task, TaskStatus.COMPLETED)
+
+        assert backend.done == ["one", "two", "three"], "the step after it does not ask again"
+        assert await approvals_of(world).waiting(by=BOSS, chat=CHAT.id) == ()
+
+
+async def test_more_said_while_one_word_waits_for_leave_is_asked_about_as_well(
+    tmp_path: Path,
+) -> None:
+    backend = Held(steps=("one", "two"))
+    async with engine(tmp_path, backend) as world:
+        task = await world.add()
+        await backend.begun("one")
+        await world.foreman.tell(task, "deploy the draft", by=BOSS, source="m1")
+        backend.gate.set()
+        first = await asked(world, task)
+        await world.foreman.tell(task, "no, deploy everything", by=MATE_IN_CHAT, source="m2")
+        await decided(world, first, approve=True)
+        async with asyncio.timeout(20):
+            while (second := await asked(world, task)).id == first.id:
+                await asyncio.sleep(0.005)
+
+        assert backend.done == ["one"]
+        assert "deploy everything" in second.detail
+
+
+@pytest.mark.parametrize(("by", "is_asked"), [(BOSS, False), (MATE_IN_CHAT, True)])
+async def test_the_answer_of_who_may_allow_it_to_the_steps_own_question_is_leave_enough(
+    tmp_path: Path, by: Person, is_asked: bool
+) -> None:
+    questions = [StepAnswer(status="blocked", summary="How shall it get there?")]
+    backend = FakeBackend(steps=("one",), on_step=lambda _: questions.pop() if questions else None)
+    async with engine(tmp_path, backend) as world:
+        task = await world.add()
+        await world.until(task, TaskStatus.BLOCKED)
+        await world.foreman.resume(task, by=by, source="m1", said="deploy it by hand")
+
+        if is_asked:
+            assert "deploy it by hand" in (await asked(world, task)).detail
+        else:
+            await world.until(task, TaskStatus.COMPLETED)
+            assert "deploy it by hand" in backend.asked[-1].prompt
+
+
+async def test_an_answer_to_a_pause_is_no_leave(tmp_path: Path) -> None:
+    backend = Held(steps=("one", "two"))
+    async with engine(tmp_path, backend) as world:
+        task = await world.add()
+        await backend.begun("one")
+        await world.foreman.pause(task, by=BOSS, source="m1")
+        backend.gate.set()
+        await world.until(task, TaskStatus.PAUSED)
+        await world.foreman.resume(task, by=BOSS, source="m2", said="deploy it")
+
+        assert "deploy it" in (await asked(world, task)).detail
