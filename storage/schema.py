@@ -197,6 +197,7 @@ tasks = Table(
     Column("stage", Text, nullable=False, server_default=""),
     Column("tokens_before", BigInteger),
     Column("deleted_at", Instant),
+    Column("persona", String(64), nullable=False, server_default=""),
     Index("ix_tasks_queue", *_QUEUE),
     _partial("ix_tasks_aging", "waiting_since", "status = 'pending' AND rank > 1"),
     _partial("ix_tasks_wake", "wake_at", "wake_at IS NOT NULL"),
@@ -285,15 +286,6 @@ events = Table(
     _partial("ix_events_untold", "id", "told_at IS NULL"),
 )
 
-workers = Table(
-    "workers",
-    metadata,
-    Column("id", String(64), primary_key=True),
-    Column("host", String(128), nullable=False),
-    Column("slots", Integer, nullable=False),
-    Column("seen_at", Instant, nullable=False),
-)
-
 approvals = Table(
     "approvals",
     metadata,
@@ -327,6 +319,8 @@ sessions = Table(
     Column("backend", String(64), nullable=False),
     Column("model", String(128), nullable=False),
     Column("external_id", String(128), nullable=False, server_default=""),
+    # Whose home a coding CLI keeps it in.
+    Column("persona", String(64), nullable=False, server_default=""),
     Column("turns", Integer, nullable=False, server_default="0"),
     Column("tokens", Integer, nullable=False, server_default="0"),
     Column("started_at", Instant, nullable=False),
@@ -341,21 +335,6 @@ messages = Table(
     Column("seq", Integer, primary_key=True),
     Column("content", JSON, nullable=False),
     Column("at", Instant, nullable=False),
-)
-
-spans = Table(
-    "spans",
-    metadata,
-    Column("span_id", String(16), primary_key=True),
-    Column("trace_id", String(32), nullable=False, index=True),
-    Column("parent_id", String(16), nullable=False, server_default=""),
-    Column("name", Text, nullable=False),
-    Column("kind", String(16), nullable=False),
-    Column("task_id", ForeignKey("tasks.id"), index=True),
-    Column("status", String(16), nullable=False, server_default=""),
-    Column("attributes", JSON, nullable=False),
-    Column("started_at", Instant, nullable=False),
-    Column("ended_at", Instant),
 )
 
 usage = Table(

@@ -18,8 +18,9 @@ _M = schema.messages.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """One conversation with a backend. `key` says whose it is (`chat:…`, `task:…`); `tokens` is
-    the size of the context at its last turn."""
+    """One conversation with a backend. `key` says whose it is (`chat:…`, `task:…`, `helper:…`);
+    `tokens` is the size of the context at its last turn. `external_id` is what a coding CLI calls
+    it, in the home of that `persona`."""
 
     id: str
     key: str
@@ -29,6 +30,8 @@ class Session:
     tokens: int
     started_at: datetime
     last_used_at: datetime
+    external_id: str = ""
+    persona: str = ""
 
 
 class SessionRepo:
@@ -48,7 +51,15 @@ class SessionRepo:
         return None if row is None else _session(row)
 
     async def begin(
-        self, tx: Transaction, *, id: str, key: str, backend: str, model: str, now: datetime
+        self,
+        tx: Transaction,
+        *,
+        id: str,
+        key: str,
+        backend: str,
+        model: str,
+        now: datetime,
+        persona: str = "",
     ) -> Session:
         """Start a session for this key and close the one before."""
         await self.close(tx, key, now=now)
@@ -61,13 +72,26 @@ class SessionRepo:
             tokens=0,
             started_at=now,
             last_used_at=now,
+            persona=persona,
         )
         await tx.execute(
             insert(schema.sessions).values(
-                id=id, key=key, backend=backend, model=model, started_at=now, last_used_at=now
+                id=id,
+                key=key,
+                backend=backend,
+                model=model,
+                started_at=now,
+                last_used_at=now,
+                persona=persona,
             )
         )
         return session
+
+    async def name_outside(self, tx: Transaction, session_id: str, external_id: str) -> None:
+        """Keep what a coding CLI calls this session, so that a later process goes on with it."""
+        await tx.execute(
+            update(schema.sessions).where(_S.id == session_id).values(external_id=external_id)
+        )
 
     async def close(self, tx: Transaction, key: str, *, now: datetime) -> bool:
         """False if there was none."""
@@ -116,4 +140,6 @@ def _session(row: Row[Any]) -> Session:
         tokens=row.tokens,
         started_at=row.started_at,
         last_used_at=row.last_used_at,
+        external_id=row.external_id,
+        persona=row.persona,
     )

@@ -15,20 +15,22 @@ from sqlalchemy import insert
 
 from bot.engine.agent.budget import ask_for_more
 from bot.engine.agent.desk import Desk
+from bot.engine.agent.workbench import Workbench
 from bot.engine.dispatch.foreman import Foreman
 from bot.engine.dispatch.local import LocalDispatcher
 from bot.engine.llm.answers import PlanAnswer, PlanStep, StepAnswer
 from bot.engine.llm.base import (
-    AgentEvent,
     BackendError,
     CapHit,
+    Caps,
     Chosen,
+    Health,
     Purpose,
     RunRequest,
     RunResult,
-    TextDelta,
     Usage,
 )
+from bot.engine.llm.events import AgentEvent, TextDelta
 from bot.engine.workflow.asking import Asker
 from bot.engine.workflow.places.artifacts import Artifacts
 from bot.engine.workflow.runner import Kit, TaskRunner
@@ -128,14 +130,15 @@ class FakeBackend:
     context: int = 0
     name: str = "fake"
     models: tuple[str, ...] = ("fake-1",)
+    caps: Caps = field(default_factory=Caps)
 
     @property
     def done(self) -> list[str]:
         """Titles of the steps that were begun, in order."""
         return [r.facts["step"]["title"] for r in self.asked if r.purpose is Purpose.STEP]
 
-    async def check(self) -> str:
-        return ""
+    async def check(self) -> Health:
+        return Health()
 
     @asynccontextmanager
     async def run(self, request: RunRequest) -> AsyncGenerator[_FakeRun, None]:
@@ -343,7 +346,7 @@ async def engine(
                 store=store,
                 desk=desk,
                 artifacts=Artifacts(home),
-                tools=lambda _workspace: (),
+                bench=Workbench(),
                 language_of=english,
                 chat_of=the_chat,
                 leaves=leaves,

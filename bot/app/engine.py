@@ -8,10 +8,10 @@ import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from socket import gethostname
 from typing import TypeAlias
 
+from bot.app.bench import build_bench
 from bot.app.lifecycle import Service
 from bot.app.services import LanguageOfTask, copies_of
 from bot.app.store import Store
@@ -20,9 +20,7 @@ from bot.engine.agent.budget import Budget, Caps, ask_for_more
 from bot.engine.agent.desk import Desk
 from bot.engine.agent.prices import PRICES_FILE, Prices, read_prices
 from bot.engine.agent.talk import Conversations
-from bot.engine.agent.tools.list_files import list_files
-from bot.engine.agent.tools.read_file import read_file
-from bot.engine.agent.tools.write_file import write_file
+from bot.engine.agent.workbench import Workbench
 from bot.engine.dispatch.foreman import Foreman
 from bot.engine.dispatch.line import Line
 from bot.engine.dispatch.local import LocalDispatcher
@@ -33,7 +31,7 @@ from bot.engine.dispatch.reporter import Reporter
 from bot.engine.dispatch.requests import Requests
 from bot.engine.dispatch.rights import Rights
 from bot.engine.dispatch.timekeeper import Timekeeper
-from bot.engine.llm.base import CapHit, Tool
+from bot.engine.llm.base import CapHit
 from bot.engine.llm.registry import Registry, registry
 from bot.engine.workflow.asking import Asker, risk_words
 from bot.engine.workflow.places.artifacts import Artifacts
@@ -74,7 +72,9 @@ class Engine:
 
 
 def build_engine(settings: Settings, store: Store, courier: Courier, clock: Clock) -> Engine:
-    parts = _Parts(settings=settings, store=store, courier=courier, clock=clock)
+    parts = _Parts(
+        settings=settings, store=store, courier=courier, clock=clock, bench=build_bench()
+    )
     models = _models(settings)
     caps = caps_of(settings)
     desk = parts.desk(models, caps)
@@ -116,6 +116,7 @@ class _Parts:
     store: Store
     courier: Courier
     clock: Clock
+    bench: Workbench
 
     @property
     def language_of(self) -> LanguageOfTask:
@@ -189,7 +190,7 @@ class _Parts:
             store=self.store.work,
             desk=desk,
             artifacts=self.artifacts,
-            tools=_tools,
+            bench=self.bench,
             language_of=self.language_of,
             chat_of=self.store.people.chat,
             leaves=Asker(
@@ -264,6 +265,7 @@ class _Parts:
             sessions=self.store.sessions,
             desk=desk,
             home=self.settings.home,
+            bench=self.bench,
             now=self.clock.now,
             sleep=asyncio.sleep,
             ids=self.store.ids,
@@ -299,7 +301,3 @@ def _models(settings: Settings) -> Registry:
         openai_key=settings.openai_api_key.get_secret_value(),
         openai_base_url=settings.openai_base_url,
     )
-
-
-def _tools(workspace: Path) -> tuple[Tool, ...]:
-    return read_file(workspace), write_file(workspace), list_files(workspace)

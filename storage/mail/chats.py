@@ -243,6 +243,8 @@ def _settings(value: dict[str, Any]) -> ChatSettings:
         backend=value.get("backend", ""),
         language=Language(language) if language else None,
         project=value.get("project", ""),
+        persona=value.get("persona", ""),
+        queue=value.get("queue", ""),
     )
 
 
@@ -252,4 +254,6 @@ def _dump(settings: ChatSettings) -> dict[str, Any]:
         "backend": settings.backend,
         "language": settings.language.value if settings.language else None,
         "project": settings.project,
+        "persona": settings.persona,
+        "queue": settings.queue,
     }

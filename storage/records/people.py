@@ -51,12 +51,15 @@ class Person:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatSettings:
     """What the chat overrides; empty means the program's own choice. `project` is the folder its
-    tasks work in."""
+    tasks work in, `persona` who does the work, `queue` what a message does to an answer in the
+    making: `cut` it short, or `wait` for its end."""
 
     model: str = ""
     backend: str = ""
     language: Language | None = None
     project: str = ""
+    persona: str = ""
+    queue: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

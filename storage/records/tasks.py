@@ -95,6 +95,7 @@ class NewTask:
     project_dir: str = ""
     model: str = ""
     backend: str = ""
+    persona: str = ""
     files: tuple[str, ...] = ()
     in_git: bool = False
     outside: bool = False
@@ -110,7 +111,7 @@ class Task:
     own; without one it holds its project directory from its first step to its end (`holds_dir`),
     and only who is `let_in` may work there meanwhile. `outside` work is done by somebody else
     and only kept here. `stage` is what people call where it stands; `tokens_before` what their
-    own session had used when it began."""
+    own session had used when it began. `persona` is who does it, empty for the chat's choice."""
 
     id: TaskId
     title: str
@@ -144,6 +145,7 @@ class Task:
     stage: str = ""
     tokens_before: int | None = None
     wake_at: datetime | None = None
+    persona: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

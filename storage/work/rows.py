@@ -36,6 +36,7 @@ def new_row(new: NewTask, id: TaskId, now: datetime) -> dict[str, Any]:
         "project_dir": new.project_dir,
         "model": new.model,
         "backend": new.backend,
+        "persona": new.persona,
         "files": list(new.files),
         "branch": f"shiftboss/{id}" if new.in_git else "",
         "outside": new.outside,
@@ -77,5 +78,6 @@ def task_of(row: Row[Any]) -> Task:
         outside=row.outside,
         stage=row.stage,
         tokens_before=row.tokens_before,
+        persona=row.persona,
         wake_at=row.wake_at,
     )

@@ -6,21 +6,24 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic import BaseModel
 
+from bot.engine.agent.account import Account
 from bot.engine.agent.budget import Budget, Purse, in_micros
 from bot.engine.llm.base import (
     MAX_ANSWER,
-    AgentEvent,
     BackendError,
     BudgetReached,
     CapHit,
     Chosen,
     CutShort,
     Limits,
+    McpServer,
+    Mode,
     Picture,
     Purpose,
     Run,
@@ -29,10 +32,10 @@ from bot.engine.llm.base import (
     Tool,
     Usage,
 )
+from bot.engine.llm.calls import Permission, Permit
+from bot.engine.llm.events import AgentEvent
 from storage.db import Database, Transaction
-from storage.records.money import Scope
-from storage.records.people import ChatId, Language, PersonId
-from storage.records.tasks import TaskId
+from storage.records.people import Language
 from storage.sessions import Session, SessionRepo
 from storage.usage import Bill, UsageRepo
 
@@ -45,21 +48,6 @@ class Backends(Protocol):
     def choose(self, model: str, backend: str) -> Chosen:
         """What these names mean; empty ones mean the default. Raises BackendDenied."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
-    """Whom a call is charged to."""
-
-    person: PersonId | None
-    chat: ChatId | None
-    task: TaskId | None = None
-
-    @property
-    def subjects(self) -> Mapping[Scope, str]:
-        """The same, by the caps that bind it."""
-        named = {Scope.TASK: self.task, Scope.PERSON: self.person, Scope.CHAT: self.chat}
-        return {scope: subject for scope, subject in named.items() if subject is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +65,10 @@ class Ask:
     tools: tuple[Tool, ...] = ()
     result: type[BaseModel] | None = None
     limits: Limits = field(default_factory=Limits)
+    mode: Mode = Mode.EXECUTE
+    permit: Permit | None = None
+    answers: Mapping[str, Permission] = field(default_factory=dict)
+    servers: tuple[McpServer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,13 +105,16 @@ class Desk:
     def choose(self, model: str, backend: str) -> Chosen:
         return self._backends.choose(model, backend)
 
-    async def session(self, key: str, chosen: Chosen, *, most_tokens: int | None = None) -> Session:
-        """The session under way, or a new one: a backend cannot go on with another's, and one
-        that has grown beyond `most_tokens` costs more than it helps."""
+    async def session(
+        self, key: str, chosen: Chosen, *, most_tokens: int | None = None, persona: str = ""
+    ) -> Session:
+        """The session under way, or a new one: a backend cannot go on with another's, nor a CLI
+        in another persona's home, and one that has grown beyond `most_tokens` costs more than it
+        helps."""
         now = self._now()
         async with self._db.write() as tx:
             session = await self._sessions.open(key, tx=tx)
-            if session is not None and _goes_on(session, chosen, most_tokens):
+            if session is not None and _goes_on(session, chosen, most_tokens, persona):
                 return session
             return await self._sessions.begin(
                 tx,
@@ -128,6 +123,7 @@ class Desk:
                 backend=chosen.backend.name,
                 model=chosen.model,
                 now=now,
+                persona=persona,
             )
 
     async def ask(
@@ -136,7 +132,13 @@ class Desk:
         """Run it to the end. Raises BackendError; what was spent is counted all the same, also
         where it is cancelled. BudgetReached leaves in the session what was done until then."""
         history = await self._sessions.history(session.id)
-        call = _Call(ask=ask, chosen=chosen, session=session, purse=self._purse(ask, chosen))
+        call = _Call(
+            ask=ask,
+            chosen=chosen,
+            session=session,
+            purse=self._purse(ask, chosen),
+            on_external=partial(self._name_outside, session.id),
+        )
         run: Run | None = None
         try:
             async with chosen.backend.run(call.request(history)) as run:
@@ -175,6 +177,10 @@ class Desk:
             now=reply.bill.at,
         )
 
+    async def _name_outside(self, session_id: str, external_id: str) -> None:
+        async with self._db.write() as tx:
+            await self._sessions.name_outside(tx, session_id, external_id)
+
     async def _charge_failure(self, call: _Call, usage: Usage, added: tuple[Any, ...] = ()) -> None:
         bill = call.bill("", usage, self._now())
         if call.purse is not None:
@@ -205,6 +211,7 @@ class _Call:
     chosen: Chosen
     session: Session
     purse: Purse | None
+    on_external: Callable[[str], Awaitable[None]]
 
     def request(self, history: Sequence[Any]) -> RunRequest:
         ask = self.ask
@@ -222,6 +229,13 @@ class _Call:
             limits=ask.limits,
             facts=ask.facts,
             gate=self.purse,
+            mode=ask.mode,
+            permit=ask.permit,
+            answers=ask.answers,
+            servers=ask.servers,
+            persona=self.session.persona,
+            external_id=self.session.external_id,
+            on_external=self.on_external,
         )
 
     async def cut_by(self) -> CapHit | None:
@@ -249,6 +263,8 @@ class _Call:
         )
 
 
-def _goes_on(session: Session, chosen: Chosen, most_tokens: int | None) -> bool:
+def _goes_on(session: Session, chosen: Chosen, most_tokens: int | None, persona: str) -> bool:
     fits = most_tokens is None or session.tokens <= most_tokens
-    return fits and session.backend == chosen.backend.name
+    # The model APIs keep nothing outside: there a change of persona is a change of tone.
+    at_home = not session.external_id or session.persona == persona
+    return fits and at_home and session.backend == chosen.backend.name

@@ -11,12 +11,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from bot.engine.agent.account import Account
 from bot.engine.agent.budget import ask_for_more
-from bot.engine.agent.desk import Account, Ask, Desk, Reply
+from bot.engine.agent.desk import Ask, Desk, Reply
 from bot.engine.agent.pictures import picture_kind
+from bot.engine.agent.workbench import Job, Workbench
 from bot.engine.llm.answers import PROPOSE_TASK
 from bot.engine.llm.base import (
-    AgentEvent,
     BackendError,
     BackendUnavailable,
     BudgetReached,
@@ -24,9 +25,9 @@ from bot.engine.llm.base import (
     Limits,
     Picture,
     Purpose,
-    TextDelta,
     Tool,
 )
+from bot.engine.llm.events import AgentEvent, TextDelta
 from cards.formats import cut
 from cards.words import words_for
 from handlers.ports import Answered, BackendFailure, Proposal, Question, Show, TalkState
@@ -97,6 +98,7 @@ class Conversations:
         sessions: SessionRepo,
         desk: Desk,
         home: Path,
+        bench: Workbench,
         now: Callable[[], datetime],
         sleep: Callable[[float], Awaitable[None]],
         ids: Ids | None = None,
@@ -107,6 +109,7 @@ class Conversations:
         self._sessions = sessions
         self._desk = desk
         self._home = home
+        self._bench = bench
         self._now = now
         self._sleep = sleep
         self._ids = ids or Ids()
@@ -150,7 +153,8 @@ class Conversations:
 
     async def _answer(self, question: Question, show: Show) -> Answered:
         chosen = self._choose(question)
-        session = await self._session(question.chat.id, chosen)
+        persona = self._bench.persona(question.chat.settings.persona)
+        session = await self._session(question.chat.id, chosen, persona.name)
         proposals: list[Proposal] = []
         shown: list[str] = []
 
@@ -172,7 +176,7 @@ class Conversations:
                 await self._sleep(wait)
             return await self._desk.ask(ask, chosen, session, watch)
 
-        ask = await self._ask(question, proposals)
+        ask = await self._ask(question, session, persona.name, proposals)
         work = asyncio.create_task(work_on(ask), name=f"answer in {question.chat.id}")
         answer = _Answer(work=work)
         self._answers[question.chat.id] = answer
@@ -221,29 +225,46 @@ class Conversations:
             return self._desk.choose(question.model, question.backend)
         return self._desk.choose(settings.model, settings.backend)
 
-    async def _session(self, chat_id: ChatId, chosen: Chosen) -> Session:
+    async def _session(self, chat_id: ChatId, chosen: Chosen, persona: str) -> Session:
         session = await self._sessions.open(_key(chat_id))
         if session is not None and _is_used_up(session, self._now()):
             async with self._db.write() as tx:
                 await self._sessions.close(tx, _key(chat_id), now=self._now())
-        return await self._desk.session(_key(chat_id), chosen)
+        return await self._desk.session(_key(chat_id), chosen, persona=persona)
 
-    async def _ask(self, question: Question, proposals: list[Proposal]) -> Ask:
+    async def _ask(
+        self, question: Question, session: Session, persona: str, proposals: list[Proposal]
+    ) -> Ask:
         paths = [self._home / name for name in question.files]
         mimes = await asyncio.to_thread(lambda: [picture_kind(path) for path in paths])
         kinds = list(zip(paths, mimes, strict=True))
         pictures = tuple(Picture(path=path, mime=mime) for path, mime in kinds if mime)
         named = "".join(f"\n[file: {path.name}]" for path, mime in kinds if not mime)
         before = self._unanswered.get(question.chat.id, "")
+        account = Account(person=question.person.id, chat=question.chat.id)
+        job = Job(
+            account=account,
+            session=session,
+            language=question.language,
+            workspace=self._home / "workspaces" / f"chat-{question.chat.id}",
+            persona=persona,
+            text=question.text,
+        )
+        equipment = await self._bench.equip(job)
+        proposing = () if question.settle else (_propose(question, proposals),)
         return Ask(
             purpose=Purpose.CHAT,
             prompt=(_UNANSWERED.format(text=before) if before else "") + question.text + named,
-            system=_SYSTEM.format(language=_LANGUAGE[question.language]),
+            system=_SYSTEM.format(language=_LANGUAGE[question.language])
+            + (f"\n\n{equipment.system}" if equipment.system else ""),
             language=question.language,
-            account=Account(person=question.person.id, chat=question.chat.id),
+            account=account,
+            workspace=job.workspace,
             facts={"text": question.text},
             pictures=pictures,
-            tools=() if question.settle else (_propose(question, proposals),),
+            tools=(*proposing, *equipment.tools),
+            permit=equipment.permit,
+            servers=equipment.servers,
             limits=Limits(turns=4),
         )
 

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from bot.engine.llm.access import Access
-from bot.engine.llm.base import BackendDenied, Run, RunRequest
+from bot.engine.llm.base import BackendDenied, Caps, Health, Run, RunRequest
 
 if TYPE_CHECKING:
     from bot.engine.llm.api_engine import Engine
@@ -36,20 +36,24 @@ class ApiBackend:
         return self._models
 
     @property
+    def caps(self) -> Caps:
+        return Caps()
+
+    @property
     def is_configured(self) -> bool:
         return self._access.is_configured
 
     @asynccontextmanager
     async def run(self, request: RunRequest) -> AsyncIterator[Run]:
-        missing = await self.check()
+        missing = (await self.check()).problem
         if missing:
             raise BackendDenied(f"{self.name} is not configured", hint=missing)
         engine = await self._built()
         async with engine.run(request) as run:
             yield run
 
-    async def check(self) -> str:
-        return "" if self._access.is_configured else self._access.api.missing
+    async def check(self) -> Health:
+        return Health(problem="" if self._access.is_configured else self._access.api.missing)
 
     async def aclose(self) -> None:
         if self._engine is not None:

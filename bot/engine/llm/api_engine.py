@@ -40,19 +40,16 @@ from bot.engine.llm.arguments import problem
 from bot.engine.llm.base import (
     ERROR,
     MAX_ANSWER,
-    AgentEvent,
     BackendError,
     BadAnswer,
     Picture,
     RunRequest,
     RunResult,
-    TextDelta,
     Tool,
-    ToolFinished,
-    ToolStarted,
     Usage,
     title_of,
 )
+from bot.engine.llm.events import AgentEvent, TextDelta, ToolFinished, ToolStarted
 
 MAX_PICTURE = 5_000_000
 CONNECT_SECONDS = 10.0

@@ -5,16 +5,19 @@ Only the types of this module leave a backend; a library's own never do.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from pydantic import BaseModel
+
+from bot.engine.llm.calls import CallKind, Permission, Permit, ToolCall
+from bot.engine.llm.events import AgentEvent
 
 ERROR = "Error: "
 MAX_ANSWER = 16_000
@@ -28,6 +31,15 @@ class Purpose(StrEnum):
     STEP = "step"
     CHAT = "chat"
     INTENT = "intent"
+    HELPER = "helper"
+
+
+class Mode(StrEnum):
+    """How much a worker may do: PLAN and REVIEW look and change nothing."""
+
+    PLAN = "plan"
+    EXECUTE = "execute"
+    REVIEW = "review"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,16 +54,29 @@ class Picture:
 class Tool:
     """Something the model may do. `schema` is the JSON schema of its arguments; `run` gets them
     checked against it, and returns text for the model. A text that begins with ERROR says that
-    it failed and why; raising is for what is broken, not for what the model got wrong."""
+    it failed and why; raising is for what is broken, not for what the model got wrong. `detail`
+    says what a person would decide about (see `ToolCall.detail`)."""
 
     name: str
     description: str
     schema: Mapping[str, Any]
     run: ToolRun
+    kind: CallKind = CallKind.OTHER
+    detail: Callable[[Mapping[str, Any]], Awaitable[str]] | None = None
 
 
 class ToolRun(Protocol):
     async def __call__(self, arguments: Mapping[str, Any]) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServer:
+    """An MCP server: a command over stdio, or a URL. `env` may hold secrets."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    url: str = ""
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +109,14 @@ class RunRequest:
     "detail"}, "done": [{"title", "summary", "files"}]}` for a step, `{"text"}` for the other
     purposes; the model APIs ignore them. `gate` keeps the caps on money; a backend that costs
     nothing need not ask it.
+
+    `permit` is asked before each call of a tool; without one every tool given may be used.
+    `answers` decide, by call id, the calls that the last run of this session left open: such a
+    run goes on where that one was suspended, and `prompt` may be empty.
+
+    For coding CLIs: `persona` names whose home it runs in, `external_id` the session to go on
+    with, and `on_external` must be awaited with a new session's id before the first paid call.
+    `servers` are MCP servers it may use.
     """
 
     purpose: Purpose
@@ -99,33 +132,13 @@ class RunRequest:
     limits: Limits = field(default_factory=Limits)
     facts: Mapping[str, Any] = field(default_factory=dict)
     gate: Gate | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextDelta:
-    """More of the answer's text."""
-
-    text: str
-    kind: Literal["text"] = "text"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolStarted:
-    call_id: str
-    name: str
-    title: str
-    kind: Literal["tool_started"] = "tool_started"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolFinished:
-    call_id: str
-    good: bool
-    summary: str
-    kind: Literal["tool_finished"] = "tool_finished"
-
-
-AgentEvent: TypeAlias = TextDelta | ToolStarted | ToolFinished
+    mode: Mode = Mode.EXECUTE
+    permit: Permit | None = None
+    answers: Mapping[str, Permission] = field(default_factory=dict)
+    persona: str = ""
+    external_id: str = ""
+    on_external: Callable[[str], Awaitable[None]] | None = None
+    servers: tuple[McpServer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +159,8 @@ class RunResult:
     """How a run ended well. `value` is the validated answer if one was asked for, else None;
     `new_history` is what this run adds to the session. `cut` says that the longest allowed
     ended a text answer: `text` is as far as it came. `context` is how many tokens the session
-    now is long, 0 where that is not known."""
+    now is long, 0 where that is not known. `suspended` are the calls that wait for a person: the
+    run is not over, and `value` is None; it goes on in a later run with `RunRequest.answers`."""
 
     text: str
     value: BaseModel | None
@@ -155,6 +169,7 @@ class RunResult:
     new_history: tuple[Any, ...]
     cut: bool = False
     context: int = 0
+    suspended: tuple[ToolCall, ...] = ()
 
 
 class BackendError(Exception):
@@ -261,6 +276,27 @@ class Run(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    """What a backend can do. `durable`: its suspended runs outlive the process. `tools`: it uses
+    the tools it is given; a coding CLI brings its own."""
+
+    durable: bool = True
+    tools: bool = True
+    resume: bool = True
+    money: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Empty `problem` if ready to work, else a catalogue key that says what is missing and what
+    to do, with its `facts`. `version` is what it says of itself, where it is asked."""
+
+    problem: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    version: str = ""
+
+
 class Backend(Protocol):
     """`name` is what people type after `/backend`; `models` are those known by name."""
 
@@ -270,12 +306,15 @@ class Backend(Protocol):
     @property
     def models(self) -> tuple[str, ...]: ...
 
+    @property
+    def caps(self) -> Caps: ...
+
     def run(self, request: RunRequest) -> AbstractAsyncContextManager[Run]:
         """Raises BackendError, here or from `events`; never a library's own exception."""
         ...
 
-    async def check(self) -> str:
-        """Empty if ready to work, else a catalogue key that says what is missing."""
+    async def check(self) -> Health:
+        """Look, without paying for anything, whether it can work."""
         ...
 
 

@@ -20,17 +20,16 @@ from bot.engine.llm.answers import (
     StepAnswer,
 )
 from bot.engine.llm.base import (
-    AgentEvent,
     BackendDenied,
+    Caps,
+    Health,
     Purpose,
     RunRequest,
     RunResult,
-    TextDelta,
-    ToolFinished,
-    ToolStarted,
     Usage,
     title_of,
 )
+from bot.engine.llm.events import AgentEvent, TextDelta, ToolFinished, ToolStarted
 from bot.engine.llm.rules.acts import (
     Act,
     Count,
@@ -62,6 +61,7 @@ class OfflineBackend:
 
     name = NAME
     models = (NAME,)
+    caps = Caps()
 
     def __init__(self, *, sleep: Sleep = asyncio.sleep) -> None:
         self._sleep = sleep
@@ -74,9 +74,9 @@ class OfflineBackend:
         finally:
             await run.aclose()
 
-    async def check(self) -> str:
+    async def check(self) -> Health:
         """Always ready."""
-        return ""
+        return Health()
 
 
 class _OfflineRun:

@@ -10,7 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar, assert_never
 
-from bot.engine.agent.desk import Account, Ask, Desk, Reply
+from bot.engine.agent.account import Account
+from bot.engine.agent.desk import Ask, Desk, Reply
+from bot.engine.agent.workbench import Equipment, Job, Workbench
 from bot.engine.llm.answers import PlanAnswer, StepAnswer
 from bot.engine.llm.base import (
     BackendDenied,
@@ -18,7 +20,6 @@ from bot.engine.llm.base import (
     BudgetReached,
     Chosen,
     Purpose,
-    Tool,
 )
 from bot.engine.workflow import prompts
 from bot.engine.workflow.boundary import AskForMore, Boundary, Leaves
@@ -45,7 +46,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
-    """What every errand needs. `tools` are what a worker may use in a workspace; `chat_of` finds
+    """What every errand needs. `bench` is where a worker finds its tools; `chat_of` finds
     the chat whose model does the work where the task names none; `leaves` says which steps a
     person is asked about; `recall` finds what earlier tasks have left that may help; `on_change`
     is called after each commit that wrote events."""
@@ -53,7 +54,7 @@ class Kit:
     store: WorkStore
     desk: Desk
     artifacts: Artifacts
-    tools: Callable[[Path], tuple[Tool, ...]]
+    bench: Workbench
     language_of: Callable[[Task], Awaitable[Language]]
     chat_of: Callable[[ChatId], Awaitable[Chat]]
     leaves: Leaves
@@ -82,6 +83,7 @@ class _Errand:
     """One task under way: its lease, and the session that its steps share."""
 
     _chosen: Chosen
+    _persona: str
     _session: Session
 
     def __init__(self, kit: Kit, task: Task, language: Language) -> None:
@@ -120,7 +122,9 @@ class _Errand:
     async def _open_session(self, most_tokens: int) -> Session:
         """The one that the steps share, unless it is longer than that: then a new one."""
         key = f"task:{self._task.id}"
-        return await self._kit.desk.session(key, self._chosen, most_tokens=most_tokens)
+        return await self._kit.desk.session(
+            key, self._chosen, most_tokens=most_tokens, persona=self._persona
+        )
 
     async def _make_room(self, reply: Reply) -> None:
         """A session that has grown too long is left behind: the next step is told everything."""
@@ -140,12 +144,15 @@ class _Errand:
                 assert_never(never)
 
     async def _choose(self) -> Chosen:
-        """The task's own choice before its chat's before the program's."""
+        """The task's own choice before its chat's before its persona's before the program's."""
         task = self._task
-        if task.model or task.backend:
-            return self._kit.desk.choose(task.model, task.backend)
         settings = (await self._kit.chat_of(task.chat_id)).settings
-        return self._kit.desk.choose(settings.model, settings.backend)
+        persona = self._kit.bench.persona(task.persona or settings.persona)
+        self._persona = persona.name
+        for choice in (task, settings, persona):
+            if choice.model or choice.backend:
+                return self._kit.desk.choose(choice.model, choice.backend)
+        return self._kit.desk.choose("", "")
 
     async def _block(self, error: BackendError) -> None:
         run, _ = await self._boundary.begin_planning(self._lease, "")
@@ -260,6 +267,7 @@ class _Errand:
 
     async def _attempt(self, step: Next) -> tuple[Reply, Collected]:
         workspace = await self._kit.artifacts.workspace(step.task)
+        equipment = await self._equip(step, workspace)
         trouble = step.runs[step.node.id].error if step.node.id in step.runs else ""
         ask = Ask(
             purpose=Purpose.STEP,
@@ -272,18 +280,32 @@ class _Errand:
                 said=step.said,
                 heard=self._heard,
             ),
-            system=prompts.step_system(self._language),
+            system=_joined(equipment.system, prompts.step_system(self._language)),
             language=self._language,
             account=self._account,
             facts=prompts.step_facts(step.task, step.workflow, step.runs, step.node),
             workspace=workspace,
-            tools=self._kit.tools(workspace),
+            tools=equipment.tools,
+            permit=equipment.permit,
+            servers=equipment.servers,
             result=StepAnswer,
         )
         reply = await self._kit.desk.ask(ask, self._chosen, self._session)
         answer = reply.result.value
         claimed = tuple(answer.files) if isinstance(answer, StepAnswer) else ()
         return reply, await self._kit.artifacts.collect(step.task.id, workspace, claimed)
+
+    async def _equip(self, step: Next, workspace: Path) -> Equipment:
+        job = Job(
+            account=self._account,
+            session=self._session,
+            language=self._language,
+            workspace=workspace,
+            persona=self._persona,
+            path=step.node.id,
+            text=f"{step.node.title}\n{step.node.detail}",
+        )
+        return await self._kit.bench.equip(job)
 
     async def _replan(self, step: Next, asked: Replan) -> Following:
         """Ask for a new end of the plan. Where there is no answer the old plan stays, unless it
@@ -325,6 +347,10 @@ class _Errand:
             except StoreUnavailable as error:
                 log.warning("what task %s did waits for the store: %s", self._task.id, error)
                 await self._kit.sleep(_STORE_REST)
+
+
+def _joined(*texts: str) -> str:
+    return "\n\n".join(text for text in texts if text)
 
 
 def _workflow(reply: Reply) -> Workflow:

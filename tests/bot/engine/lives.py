@@ -14,8 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bot.engine.agent.account import Account
 from bot.engine.agent.budget import ask_for_more, grant
-from bot.engine.agent.desk import Account, Ask, Reply
+from bot.engine.agent.desk import Ask, Reply
 from bot.engine.dispatch.decisions import Decisions
 from bot.engine.dispatch.parked import note_parked, offer_parked
 from bot.engine.dispatch.recovery import OFFER_AFTER, put_back, recover

@@ -11,8 +11,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from bot.engine.agent.account import Account
 from bot.engine.agent.budget import Budget, Caps
-from bot.engine.agent.desk import Account, Ask, Desk
+from bot.engine.agent.desk import Ask, Desk
 from bot.engine.agent.prices import Price, Prices
 from bot.engine.llm.base import (
     MAX_ANSWER,

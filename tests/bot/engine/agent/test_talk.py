@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from bot.engine.agent.talk import MOST_TURNS, Conversations
+from bot.engine.agent.workbench import Workbench
 from bot.engine.llm.answers import PROPOSE_TASK
 from bot.engine.llm.base import BackendUnavailable, BudgetReached, CapHit, RunRequest, RunResult
 from bot.engine.llm.offline import OfflineBackend
@@ -57,6 +58,7 @@ async def talking(
                 sessions=SessionRepo(world.db),
                 desk=world.desk,
                 home=home,
+                bench=Workbench(),
                 now=world.clock,
                 sleep=sleep,
             ),

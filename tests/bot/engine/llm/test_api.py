@@ -12,15 +12,8 @@ import pytest
 from bot.engine.llm.access import Access, Api
 from bot.engine.llm.answers import StepAnswer
 from bot.engine.llm.api import ApiBackend
-from bot.engine.llm.base import (
-    Backend,
-    BackendDenied,
-    BadAnswer,
-    Purpose,
-    TextDelta,
-    ToolFinished,
-    ToolStarted,
-)
+from bot.engine.llm.base import Backend, BackendDenied, BadAnswer, Purpose
+from bot.engine.llm.events import TextDelta, ToolFinished, ToolStarted
 from tests.bot.engine.llm.world import (
     MODELS,
     request_to,
@@ -200,7 +193,7 @@ async def test_a_form_never_filled_in_is_a_bad_answer(
 async def test_what_is_missing_is_said(access: Access, hint: str) -> None:
     backend = ApiBackend(access, ())
 
-    assert await backend.check() == hint
+    assert (await backend.check()).problem == hint
     if hint:
         with pytest.raises(BackendDenied):
             await run_to_end(backend, request_to(access.api))

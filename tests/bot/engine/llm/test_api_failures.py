@@ -17,8 +17,8 @@ from bot.engine.llm.base import (
     BadAnswer,
     LimitReached,
     Limits,
-    TextDelta,
 )
+from bot.engine.llm.events import TextDelta
 from tests.bot.engine.llm.world import (
     backend_of,
     request_to,

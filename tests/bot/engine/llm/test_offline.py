@@ -14,18 +14,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from bot.engine.llm.answers import PROPOSE_TASK, Intent, PlanAnswer, StepAnswer
-from bot.engine.llm.base import (
-    AgentEvent,
-    Backend,
-    BackendDenied,
-    Limits,
-    Purpose,
-    RunRequest,
-    RunResult,
-    TextDelta,
-    ToolFinished,
-    ToolStarted,
-)
+from bot.engine.llm.base import Backend, BackendDenied, Limits, Purpose, RunRequest, RunResult
+from bot.engine.llm.events import AgentEvent, TextDelta, ToolFinished, ToolStarted
 from bot.engine.llm.offline import OfflineBackend
 from cards.words import words_for
 from storage.records.people import Language
@@ -271,7 +261,7 @@ async def test_it_is_always_ready_and_costs_nothing() -> None:
 
     _, result = await _run(_request(Purpose.CHAT, {"text": "hello"}, None), backend)
 
-    assert await backend.check() == ""
+    assert (await backend.check()).problem == ""
     assert result.usage.cost == 0
     assert result.usage.requests == 0
 

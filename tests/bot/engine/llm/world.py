@@ -7,7 +7,8 @@ from typing import Any
 
 from bot.engine.llm.access import Access, Api
 from bot.engine.llm.api import ApiBackend
-from bot.engine.llm.base import AgentEvent, Backend, Purpose, RunRequest, RunResult, TextDelta, Tool
+from bot.engine.llm.base import Backend, Purpose, RunRequest, RunResult, Tool
+from bot.engine.llm.events import AgentEvent, TextDelta
 from tests.emulators.models.emulator import Models
 
 MODELS = {Api.ANTHROPIC: "claude-sonnet-5-5", Api.OPENAI: "gpt-5.2"}
