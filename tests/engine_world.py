@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from sqlalchemy import insert
 
@@ -281,6 +282,10 @@ async def make_store(path: Path, stack: AsyncExitStack) -> Database:
     return db
 
 
+async def no_wait(_seconds: float) -> None:
+    await asyncio.sleep(0)
+
+
 @asynccontextmanager
 async def engine(
     home: Path,
@@ -289,9 +294,11 @@ async def engine(
     slots: int = 1,
     clock: Clock | None = None,
     running: bool = True,
+    sleep: Callable[[float], Awaitable[None]] = no_wait,
     **timing: Any,
 ) -> AsyncGenerator[Engine, None]:
-    """`timing` is the dispatcher's: patience, offer_after, grace."""
+    """`sleep` is how a step waits for its next try; `timing` is the dispatcher's: patience,
+    offer_after, grace."""
     worker = backend or FakeBackend()
     clock = clock or Clock()
     ids = count(int(clock.time.timestamp() * 1000))
@@ -310,9 +317,6 @@ async def engine(
 
         async def the_chat(chat: ChatId) -> Chat:
             return CHATS.get(chat, CHAT)
-
-        async def no_wait(_seconds: float) -> None:
-            await asyncio.sleep(0)
 
         def new_id() -> str:
             return f"{next(ids):x}"
@@ -353,8 +357,9 @@ async def engine(
                 ask_for_more=ask_more,
                 recall=recall_nothing,
                 now=clock,
-                sleep=no_wait,
+                sleep=sleep,
                 on_change=changed.set,
+                zone=ZoneInfo("UTC"),
             )
         )
         dispatcher = LocalDispatcher(

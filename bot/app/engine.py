@@ -204,6 +204,7 @@ class _Parts:
             now=self.clock.now,
             sleep=asyncio.sleep,
             on_change=on_change,
+            zone=self.settings.zone,
         )
 
     async def ask_for_more(self, tx: Transaction, task: Task, hit: CapHit) -> Approval:

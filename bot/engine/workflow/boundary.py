@@ -168,6 +168,15 @@ class Boundary:
                 return None
             return await self._go_on(tx, task, session_id)
 
+    async def note(self, lease: Lease, reason: str, told: str, *, instead_of: str = "") -> None:
+        """Say on the card why the task stands still, or no more. What others have said there
+        since stays."""
+        async with self._write() as tx:
+            task = await self._moves.fence(tx, lease)
+            if task.status_reason == instead_of:
+                await self._store.tasks.move(tx, task, status_reason=reason)
+                await self._moves.event(tx, task, EventKind.NOTE, told)
+
     async def landed(self, lease: Lease, note: str, session_id: str) -> Following:
         """The work is where it belongs, or `note` says why not: the task is complete, unless
         somebody has put a step in meanwhile."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TypeVar, assert_never
+from zoneinfo import ZoneInfo
 
 from bot.engine.agent.account import Account
 from bot.engine.agent.desk import Ask, Desk, Reply
@@ -23,11 +24,19 @@ from bot.engine.llm.base import (
 )
 from bot.engine.workflow import prompts
 from bot.engine.workflow.boundary import AskForMore, Boundary, Leaves
-from bot.engine.workflow.graph import HUMAN, TASK, Node, Workflow, linear
 from bot.engine.workflow.places.artifacts import Artifacts, Collected
-from bot.engine.workflow.steps import Attempt, Following, Landing, Next, Replan
+from bot.engine.workflow.steps import (
+    Attempt,
+    Following,
+    Landing,
+    Next,
+    Replan,
+    output_of,
+    planned,
+)
 from bot.engine.workflow.store import WorkStore
 from bot.engine.workflow.verdict import Record, Verdict, of_answer, of_error
+from cards import formats
 from cards.words import Words, words_for
 from storage.errors import LostLease, StoreUnavailable
 from storage.records.people import Chat, ChatId, Language
@@ -36,7 +45,6 @@ from storage.sessions import Session
 
 log = logging.getLogger(__name__)
 
-_MOST_KEPT = 20_000
 _MOST_CONTEXT = 120_000
 _NONE = -1
 _STORE_REST = 5.0
@@ -49,7 +57,7 @@ class Kit:
     """What every errand needs. `bench` is where a worker finds its tools; `chat_of` finds
     the chat whose model does the work where the task names none; `leaves` says which steps a
     person is asked about; `recall` finds what earlier tasks have left that may help; `on_change`
-    is called after each commit that wrote events."""
+    is called after each commit that wrote events; `zone` is the one that people's clocks show."""
 
     store: WorkStore
     desk: Desk
@@ -63,6 +71,7 @@ class Kit:
     now: Callable[[], datetime]
     sleep: Callable[[float], Awaitable[None]]
     on_change: Callable[[], None]
+    zone: ZoneInfo
 
 
 class TaskRunner:
@@ -176,7 +185,7 @@ class _Errand:
             except BackendError as error:
                 verdict = of_error(error, failures=failures, words=self._words)
             else:
-                plan = _workflow(reply)
+                plan = planned(reply)
                 return await self._kept(
                     partial(
                         self._boundary.adopt_plan, self._lease, run, reply, plan, self._session.id
@@ -189,7 +198,7 @@ class _Errand:
                 )
                 return None
             failures += 1
-            await self._kit.sleep(verdict.wait)
+            await self._wait(verdict)
 
     async def _ask_for_plan(self, prompt: str) -> Reply:
         ask = Ask(
@@ -224,7 +233,7 @@ class _Errand:
                 before=Record.of(step.task),
                 words=self._words,
             )
-            output = _output(answer, collected, heard=len(step.said))
+            output = output_of(answer, collected, heard=len(step.said))
             attempt = self._ended(step, verdict, reply, output, notes=answer)
         if attempt.reply is not None:
             steps = self._heard.steps | {step.node.id}
@@ -237,8 +246,20 @@ class _Errand:
             why = verdict.error or str(attempt.run.output.get("summary", ""))
             following = replace(following, replan=Replan(why=why))
         if following is not None and verdict.wait:
-            await self._kit.sleep(verdict.wait)
+            await self._wait(verdict)
         return following
+
+    async def _wait(self, verdict: Verdict) -> None:
+        """Until the next try; the card says so where it is the model that is waited for."""
+        if not verdict.away:
+            await self._kit.sleep(verdict.wait)
+            return
+        at = self._kit.now() + timedelta(seconds=verdict.wait)
+        why = self._words("work.unreachable", at=formats.clock(at, self._kit.zone))
+        await self._kept(partial(self._boundary.note, self._lease, why, why))
+        await self._kit.sleep(verdict.wait)
+        told = self._words("work.tries_again")
+        await self._kept(partial(self._boundary.note, self._lease, "", told, instead_of=why))
 
     def _ended(
         self,
@@ -323,7 +344,7 @@ class _Errand:
                 return None
             self._declined.add(asked.order)
             return step
-        plan = _workflow(reply)
+        plan = planned(reply)
         return await self._kept(
             partial(self._boundary.replace_plan, self._lease, step, reply, plan, self._session.id)
         )
@@ -351,35 +372,3 @@ class _Errand:
 
 def _joined(*texts: str) -> str:
     return "\n\n".join(text for text in texts if text)
-
-
-def _workflow(reply: Reply) -> Workflow:
-    answer = reply.result.value
-    assert isinstance(answer, PlanAnswer)
-    if not answer.steps:
-        return Workflow(plan=answer.plan, answer=answer.answer)
-    return linear(
-        answer.plan,
-        (
-            Node(
-                id=f"s{n}",
-                title=step.title,
-                detail=step.detail,
-                repeatable=step.repeatable,
-                type=HUMAN if step.kind == "ask" else TASK,
-            )
-            for n, step in enumerate(answer.steps, start=1)
-        ),
-    )
-
-
-def _output(answer: StepAnswer, collected: Collected, *, heard: int) -> dict[str, object]:
-    """`made` as the worker knows them, `files` as the Boss gets them; `heard` is how much of
-    what people said the worker was told."""
-    return {
-        "summary": answer.summary[:_MOST_KEPT],
-        "made": list(answer.files),
-        "files": list(collected.copies),
-        "left_out": list(collected.left_out),
-        "heard": heard,
-    }

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from bot.engine.agent.desk import Reply
-from bot.engine.llm.answers import StepAnswer
-from bot.engine.workflow.graph import Node, Workflow
+from bot.engine.llm.answers import PlanAnswer, StepAnswer
+from bot.engine.workflow.graph import HUMAN, TASK, Node, Workflow, linear
+from bot.engine.workflow.places.artifacts import Collected
 from storage.records.tasks import NodeRun, Task, TaskStatus
+
+_MOST_KEPT = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,3 +61,36 @@ class Landing:
 
 Following: TypeAlias = Next | Landing | None
 """What comes after a boundary; None if the slot was given back."""
+
+
+def planned(reply: Reply) -> Workflow:
+    """The plan that was answered."""
+    answer = reply.result.value
+    assert isinstance(answer, PlanAnswer)
+    if not answer.steps:
+        return Workflow(plan=answer.plan, answer=answer.answer)
+    return linear(
+        answer.plan,
+        (
+            Node(
+                id=f"s{n}",
+                title=step.title,
+                detail=step.detail,
+                repeatable=step.repeatable,
+                type=HUMAN if step.kind == "ask" else TASK,
+            )
+            for n, step in enumerate(answer.steps, start=1)
+        ),
+    )
+
+
+def output_of(answer: StepAnswer, collected: Collected, *, heard: int) -> dict[str, object]:
+    """`made` as the worker knows them, `files` as the Boss gets them; `heard` is how much of
+    what people said the worker was told."""
+    return {
+        "summary": answer.summary[:_MOST_KEPT],
+        "made": list(answer.files),
+        "files": list(collected.copies),
+        "left_out": list(collected.left_out),
+        "heard": heard,
+    }

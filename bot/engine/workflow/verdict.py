@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from bot.engine.llm.answers import StepAnswer
@@ -34,7 +34,8 @@ _MOST_PATIENCE = 900.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """`wait` is seconds before the next try; `stop` ends the task's run with a status and a
-    reason for the Boss; `replan` asks for a new end of the plan."""
+    reason for the Boss; `replan` asks for a new end of the plan. `away` says that it is the model
+    that is waited for: it could not be reached."""
 
     status: NodeStatus
     error: str = ""
@@ -42,6 +43,7 @@ class Verdict:
     wait: float = 0.0
     stop: tuple[TaskStatus, str] | None = None
     replan: bool = False
+    away: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,8 @@ def of_error(error: BackendError, *, failures: int, words: Words) -> Verdict:
         return Verdict(status=NodeStatus.FAILED, error=told, stop=(TaskStatus.BLOCKED, told))
     if isinstance(error, BackendUnavailable):
         after = error.retry_after or 0.0
-        return _failed(told, failures, most=_MOST_TRIES_WHEN_UNAVAILABLE, after=after)
+        most = _MOST_TRIES_WHEN_UNAVAILABLE
+        return replace(_failed(told, failures, most=most, after=after), away=True)
     if isinstance(error, LimitReached):
         return _failed(told, failures, most=_MOST_TRIES_AT_A_LIMIT)
     return _failed(told, failures)

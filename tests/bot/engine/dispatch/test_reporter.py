@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -10,6 +11,7 @@ import pytest
 from bot.engine.dispatch.line import Line
 from bot.engine.dispatch.reporter import Reporter
 from bot.engine.llm.answers import StepAnswer
+from bot.engine.llm.base import BackendError, BackendUnavailable
 from bot.engine.workflow.store import LEASE, PATIENCE
 from cards.model import Checklist, CheckState, File, Image
 from cards.render.text import render
@@ -197,6 +199,34 @@ async def _hold(world: Engine, title: str, *, ends: str = "") -> None:
         )
     assert claimed is not None
     assert claimed.title == title
+
+
+async def test_a_card_says_that_the_model_cannot_be_reached_for_as_long_as_that_is_so(
+    tmp_path: Path,
+) -> None:
+    outages: list[BackendError] = [BackendUnavailable("gone", retry_after=300.0)]
+    backend = FakeBackend(steps=("one",), on_step=lambda _: outages.pop() if outages else None)
+    asleep, awake = asyncio.Event(), asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        assert seconds == 300.0
+        asleep.set()
+        await awake.wait()
+
+    courier = FakeCourier()
+    async with engine(tmp_path, backend, sleep=sleep) as world:
+        teller = reporter(world, courier, tmp_path)
+        task = await world.add()
+        async with asyncio.timeout(20):
+            await asleep.wait()
+        await tell_all(teller)
+        assert "The model cannot be reached; next try at 09:05:00." in place_on(courier, task)
+
+        awake.set()
+        await world.until(task, TaskStatus.COMPLETED)
+        await tell_all(teller)
+
+    assert not any("cannot be reached" in render(card).text for card in courier.cards.values())
 
 
 async def test_files_come_with_the_ending(tmp_path: Path) -> None:
