@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -28,6 +29,7 @@ from sqlalchemy.sql.dml import Insert
 from sqlalchemy.types import TypeDecorator
 
 from storage.errors import StoreUnavailable
+from storage.sqlite.driver import Connection
 
 _PRAGMAS = (
     "PRAGMA journal_mode=WAL",
@@ -67,11 +69,9 @@ def engines(url: str) -> tuple[AsyncEngine, AsyncEngine]:
     if parsed.get_backend_name() != "sqlite":
         engine = create_async_engine(_psycopg(parsed), pool_pre_ping=True)
         return engine, engine
-    writer = create_async_engine(_aiosqlite(parsed), pool_size=1, max_overflow=0)
-    reader = create_async_engine(_aiosqlite(parsed), pool_size=4, max_overflow=0)
     # Taking the write lock at once is what makes read-then-write safe.
-    _prepare(writer.sync_engine, _PRAGMAS, "BEGIN IMMEDIATE")
-    _prepare(reader.sync_engine, (*_PRAGMAS, "PRAGMA query_only=ON"), "BEGIN")
+    writer = _lite(parsed, _PRAGMAS, "BEGIN IMMEDIATE", connections=1)
+    reader = _lite(parsed, (*_PRAGMAS, "PRAGMA query_only=ON"), "BEGIN", connections=4, hasty=True)
     return writer, reader
 
 
@@ -153,11 +153,36 @@ def _is_about_the_disk(error: DBAPIError) -> bool:
     return any(sign in told for sign in _SIGNS)
 
 
-def _aiosqlite(url: URL) -> URL:
-    """A file that is there: one that has gone missing must not be made anew, and empty."""
-    path = Path(url.database or "").absolute()
-    query = {**url.query, "mode": "rw", "uri": "true"}
-    return url.set(drivername="sqlite+aiosqlite", database=path.as_uri(), query=query)
+def _lite(
+    url: URL, pragmas: Sequence[str], begin: str, *, connections: int, hasty: bool = False
+) -> AsyncEngine:
+    # A file that is there: one that has gone missing must not be made anew, and empty.
+    where = f"{Path(url.database or '').absolute().as_uri()}?mode=rw"
+
+    def connect() -> sqlite3.Connection:
+        # The driver must not open transactions behind our back.
+        connection = sqlite3.connect(where, uri=True, isolation_level=None, check_same_thread=False)
+        for pragma in pragmas:
+            connection.execute(pragma).close()
+        return connection
+
+    async def connected() -> Connection:
+        connection = Connection(connect, hasty=hasty)
+        await connection
+        return connection
+
+    engine = create_async_engine(
+        url.set(drivername="sqlite+aiosqlite"),
+        async_creator=connected,
+        pool_size=connections,
+        max_overflow=0,
+    )
+
+    @event.listens_for(engine.sync_engine, "begin")
+    def on_begin(connection: Any) -> None:
+        connection.connection.driver_connection.begin(begin)
+
+    return engine
 
 
 def _psycopg(url: URL) -> URL:
