@@ -37,6 +37,8 @@ from storage.records.tasks import (
 )
 from storage.work.journal import Orders
 
+_REPLANNED = "replanned"
+
 
 class Leaves(Protocol):
     """Who says whether a step may be taken."""
@@ -107,8 +109,9 @@ class Boundary:
         async with self._write() as tx:
             task = await self._moves.fence(tx, lease)
             await self._desk.book(tx, reply)
-            shelved = replace(step.run, status=NodeStatus.PENDING, ended_at=self._now())
-            await self._known.finish(tx, shelved)
+            before = step.runs.get(step.node.id)
+            why = asked.why or _REPLANNED
+            await self._known.shelve(tx, step.run, before, why=why, now=self._now())
             workflow, runs = await self._known.state(tx, task)
             merged = keep_finished(workflow, runs, plan)
             if asked.order:

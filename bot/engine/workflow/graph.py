@@ -32,13 +32,14 @@ class BadGraph(ValueError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One step. `repeatable` says that running it again after a crash does no harm; `type` is
-    TASK or HUMAN."""
+    TASK or HUMAN; `given` says that people have put it in, so that no planner may drop it."""
 
     id: str
     title: str
     detail: str = ""
     repeatable: bool = True
     type: str = TASK
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,10 +122,18 @@ def load_workflow(body: Mapping[str, Any]) -> Workflow:
 
 
 def keep_finished(old: Workflow, runs: Mapping[str, NodeRun], new: Workflow) -> Workflow:
-    """A new plan for what is left: settled nodes stay first, new ones follow under fresh ids."""
-    kept = [node for node in old.nodes if _status(runs, node.id).is_settled]
+    """A new plan for what is left: settled nodes stay first, then come those that people put in
+    and nobody has begun, then the new ones, under fresh ids."""
+    settled = [node for node in old.nodes if _status(runs, node.id).is_settled]
+    kept = [*settled, *still_given(old, runs)]
     renamed = [replace(node, id=name) for node, name in zip(new.nodes, _fresh(old), strict=False)]
     return _chained(replace(new, served=old.served), [*kept, *renamed])
+
+
+def still_given(workflow: Workflow, runs: Mapping[str, NodeRun]) -> tuple[Node, ...]:
+    """What people have put in and nobody has begun."""
+    begun = {path for path, run in runs.items() if run.started_at}
+    return tuple(node for node in workflow.nodes if node.given and node.id not in begun)
 
 
 def inserted(workflow: Workflow, runs: Mapping[str, NodeRun], titles: Iterable[str]) -> Workflow:
@@ -132,7 +141,8 @@ def inserted(workflow: Workflow, runs: Mapping[str, NodeRun], titles: Iterable[s
     begun = [node for node in workflow.nodes if _status(runs, node.id) is not NodeStatus.PENDING]
     others = [node for node in workflow.nodes if node not in begun]
     new = [
-        Node(id=name, title=title) for title, name in zip(titles, _fresh(workflow), strict=False)
+        Node(id=name, title=title, given=True)
+        for title, name in zip(titles, _fresh(workflow), strict=False)
     ]
     return _chained(workflow, [*begun, *new, *others])
 

@@ -57,6 +57,16 @@ class Known:
         """Close the attempt with its reason and let the step run again."""
         await self.finish(tx, replace(run, error=why, ended_at=now), again=True)
 
+    async def shelve(
+        self, tx: Transaction, run: NodeRun, before: NodeRun | None, *, why: str, now: datetime
+    ) -> None:
+        """Close an attempt that was never made: its step is as far as it was before."""
+        await self._graphs.finish(tx, replace(run, error=why, ended_at=now))
+        unbegun = replace(run, started_at=None, ended_at=None)
+        back = replace(before or unbegun, attempt=run.attempt, status=NodeStatus.PENDING)
+        await self._graphs.put(tx, back)
+        self._note(back)
+
     async def _read(self, tx: Transaction, task: Task) -> dict[str, NodeRun]:
         if self._runs is None:
             self._runs = dict(await self._graphs.runs(task.id, tx=tx))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.engine.workflow.graph import Node, Workflow
+from bot.engine.workflow.graph import Node, Workflow, still_given
 from bot.engine.workflow.places.artifacts import names_in_workspace
 from cards import formats
 from storage.records.people import Language
@@ -69,13 +69,18 @@ def replan_prompt(
     why: str,
     said: Sequence[str] = (),
 ) -> str:
-    """Ask for new steps in place of those not done."""
+    """Ask for new steps in place of those not done and not put in by people."""
+    given = "\n".join(f"- {node.title}" for node in still_given(workflow, runs))
     parts = [
         f"Task: {task.instruction}",
         f"The plan so far: {workflow.plan}\n{_list(workflow, runs, '')}",
         *_said(said),
         f"It does not fit any more: {why}".rstrip(": "),
         "Give new steps for what is left. Finished steps stay; do not repeat them.",
+        *(
+            [f"The Boss's own steps stay and come first; do not repeat them:\n{given}"]
+            * bool(given)
+        ),
     ]
     return "\n\n".join(parts)
 

@@ -19,7 +19,7 @@ def appended(workflow: Workflow, titles: Iterable[str]) -> Workflow:
     """The plan with new steps behind all it has."""
     taken = {node.id for node in workflow.nodes}
     fresh = (f"s{n}" for n in range(1, 10_000) if f"s{n}" not in taken)
-    new = [Node(id=next(fresh), title=title) for title in titles]
+    new = [Node(id=next(fresh), title=title, given=True) for title in titles]
     left = {edge.source for edge in workflow.edges}
     last = [node.id for node in workflow.nodes if node.id not in left]
     edges = list(workflow.edges)

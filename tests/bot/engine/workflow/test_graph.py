@@ -17,6 +17,7 @@ from bot.engine.workflow.graph import (
     Workflow,
     checked,
     dump_workflow,
+    inserted,
     is_complete,
     keep_finished,
     linear,
@@ -90,6 +91,17 @@ def test_a_replan_keeps_what_is_settled_first_and_reuses_no_id(
     assert not fresh & {node.id for node in workflow.nodes}
     first = next(iter(new.nodes[len(done) :]))
     assert ready(new, runs) == (first,)
+
+
+def test_a_replan_drops_a_step_that_people_put_in_once_it_was_begun() -> None:
+    workflow = inserted(linear("p", nodes(2)), {}, ["mine", "too"])
+    tried, other = (node.id for node in workflow.nodes[:2])
+    runs = {tried: run_of(tried, NodeStatus.PENDING)}
+
+    new = keep_finished(workflow, runs, linear("new", nodes(1)))
+
+    assert [node.id for node in new.nodes][:1] == [other]
+    assert [node.title for node in new.nodes][1:] == ["step 1"]
 
 
 def test_a_pause_parks_unless_all_is_done() -> None:

@@ -160,6 +160,40 @@ async def test_a_new_plan_is_made_when_ordered_and_once(tmp_path: Path) -> None:
     assert "cheaper please" in backend.asked[2].prompt
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_new_plan_keeps_the_steps_that_people_put_in(tmp_path: Path, when: str) -> None:
+    plans = iter([plan_of("one", "two"), plan_of("better")])
+    backend = Held(on_plan=lambda: next(plans))
+    async with engine(tmp_path, backend) as world:
+        task = await world.add()
+        await backend.begun("one")
+        if when == "after":
+            await world.foreman.replan(task, "cheaper", by=BOSS, source="m1")
+        await world.foreman.inject(task, ["ask Ann", "ask Bob"], by=BOSS, source="m2")
+        if when == "before":
+            await world.foreman.replan(task, "cheaper", by=BOSS, source="m1")
+        backend.gate.set()
+        view = await world.until(task)
+
+    assert backend.done == ["one", "ask Ann", "ask Bob", "better"]
+    assert [step.title for step in view.steps] == backend.done
+    assert "do not repeat them:\n- ask Ann\n- ask Bob" in backend.asked[2].prompt
+
+
+async def test_a_step_that_a_new_plan_puts_aside_was_never_begun(tmp_path: Path) -> None:
+    plans = iter([plan_of("one", "two"), plan_of("better")])
+    backend = Held(on_plan=lambda: next(plans))
+    async with engine(tmp_path, backend) as world:
+        task = await world.add()
+        await backend.begun("one")
+        await world.foreman.replan(task, "cheaper", by=BOSS, source="m1")
+        backend.gate.set()
+        await world.until(task)
+        aside = (await world.store.graphs.runs(task.id))["s2"]
+
+    assert (aside.status, aside.started_at, aside.ended_at) == (NodeStatus.PENDING, None, None)
+
+
 async def test_a_new_plan_that_nobody_can_make_leaves_the_old_one(tmp_path: Path) -> None:
     plans = iter([plan_of("one", "two"), BadAnswer("hm")])
     backend = Held(on_plan=lambda: next(plans))
