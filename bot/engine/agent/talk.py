@@ -153,7 +153,7 @@ class Conversations:
 
     async def _answer(self, question: Question, show: Show) -> Answered:
         chosen = self._choose(question)
-        persona = self._bench.persona(question.chat.settings.persona)
+        persona = await self._bench.persona(question.chat.settings.persona)
         session = await self._session(question.chat.id, chosen, persona.name)
         proposals: list[Proposal] = []
         shown: list[str] = []

@@ -57,8 +57,8 @@ Briefing: TypeAlias = Callable[[Job, Persona], Awaitable[str]]
 
 
 class Personas(Protocol):
-    def get(self, name: str) -> Persona:
-        """Unknown names and none mean the default."""
+    async def get(self, name: str) -> Persona:
+        """As it is now: files may have changed. Unknown names and none mean the default."""
         ...
 
 
@@ -84,11 +84,11 @@ class Workbench:
         self._briefings = tuple(briefings)
         self._permits = permits
 
-    def persona(self, name: str) -> Persona:
-        return self._personas.get(name) if self._personas is not None else PRAGMATIST
+    async def persona(self, name: str) -> Persona:
+        return PRAGMATIST if self._personas is None else await self._personas.get(name)
 
     async def equip(self, job: Job) -> Equipment:
-        persona = self.persona(job.persona)
+        persona = await self.persona(job.persona)
         tools = [tool for make in self._makers for tool in make(job, persona)]
         told = [await brief(job, persona) for brief in self._briefings]
         return Equipment(

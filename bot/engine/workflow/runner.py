@@ -156,7 +156,7 @@ class _Errand:
         """The task's own choice before its chat's before its persona's before the program's."""
         task = self._task
         settings = (await self._kit.chat_of(task.chat_id)).settings
-        persona = self._kit.bench.persona(task.persona or settings.persona)
+        persona = await self._kit.bench.persona(task.persona or settings.persona)
         self._persona = persona.name
         for choice in (task, settings, persona):
             if choice.model or choice.backend:
