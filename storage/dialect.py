@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from sqlalchemy.sql.dml import Insert
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.dml import Insert, UpdateBase
 from sqlalchemy.types import TypeDecorator
 
 from storage.errors import StoreUnavailable
@@ -100,6 +102,58 @@ class SameFile:
         return (found.st_dev, found.st_ino) if found else None
 
 
+class FixedWrite:
+    """A write that is always the same but for its values, and whose outcome nobody asks for: on
+    SQLite it goes along with the next statement of its transaction. `make` gets the dialect's
+    name; an insert needs its `columns`."""
+
+    def __init__(self, make: Callable[[str], UpdateBase], *columns: str) -> None:
+        self._make = make
+        self._columns = columns or None
+        self._made: UpdateBase | None = None
+        self._bound: tuple[str, Sequence[_Bound]] | None = None
+
+    async def send(self, tx: AsyncConnection, values: Mapping[str, Any]) -> None:
+        """A constraint that it breaks may be told with a later statement, or with the commit."""
+        if tx.dialect.name != "sqlite":
+            if self._made is None:
+                self._made = self._make(tx.dialect.name)
+            await tx.execute(self._made, values)
+            return
+        if self._bound is None:
+            self._bound = self._bind(tx.dialect)
+        assert tx.sync_connection is not None
+        driver: Any = tx.sync_connection.connection.driver_connection
+        sql, bound = self._bound
+        driver.later(sql, [each.of(values) for each in bound])
+
+    def _bind(self, dialect: Dialect) -> tuple[str, Sequence[_Bound]]:
+        compiled = self._make(dialect.name).compile(dialect=dialect, column_keys=self._columns)
+        assert isinstance(compiled, SQLCompiler)
+        names = compiled.positiontup or ()
+        return str(compiled), [
+            _Bound(
+                name=name,
+                fixed=compiled.params[name],
+                convert=compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect),
+            )
+            for name in names
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bound:
+    """One parameter in its place: what it is if nothing is given, and how SQLite gets it."""
+
+    name: str
+    fixed: Any
+    convert: Callable[[Any], Any] | None
+
+    def of(self, values: Mapping[str, Any]) -> Any:
+        value = values.get(self.name, self.fixed)
+        return value if self.convert is None else self.convert(value)
+
+
 def insert_or_ignore(bind_name: str, table: Table) -> Insert:
     """An insert that leaves an existing row alone, whichever unique key it meets."""
     if bind_name == "sqlite":
@@ -107,14 +161,16 @@ def insert_or_ignore(bind_name: str, table: Table) -> Insert:
     return postgresql.insert(table).on_conflict_do_nothing()
 
 
-def upsert(bind_name: str, table: Table, values: Mapping[str, Any], key: Sequence[str]) -> Insert:
-    """An insert that overwrites the row with the same `key`."""
-    changed = {name: value for name, value in values.items() if name not in key}
+def upsert(bind_name: str, table: Table, columns: Collection[str], key: Sequence[str]) -> Insert:
+    """An insert that overwrites these columns of the row with the same `key`."""
+    changed = [name for name in columns if name not in key]
     if bind_name == "sqlite":
-        lite = sqlite.insert(table).values(dict(values))
-        return lite.on_conflict_do_update(index_elements=key, set_=changed)
-    post = postgresql.insert(table).values(dict(values))
-    return post.on_conflict_do_update(index_elements=key, set_=changed)
+        lite = sqlite.insert(table)
+        given = {name: lite.excluded[name] for name in changed}
+        return lite.on_conflict_do_update(index_elements=key, set_=given)
+    post = postgresql.insert(table)
+    given = {name: post.excluded[name] for name in changed}
+    return post.on_conflict_do_update(index_elements=key, set_=given)
 
 
 def by_index(bind_name: str, table: Table, index: str) -> TextClause:

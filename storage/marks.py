@@ -32,4 +32,4 @@ class Marks:
 
     async def write(self, tx: Transaction, name: str, value: Any) -> None:
         values = {"name": name, "value": value}
-        await tx.execute(upsert(tx.dialect.name, marks, values, ("name",)))
+        await tx.execute(upsert(tx.dialect.name, marks, values, ("name",)), values)

@@ -7,13 +7,39 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, func, insert, select, update
+from sqlalchemy import Row, bindparam, func, insert, select, update
 
 from storage import schema
 from storage.db import Database, Transaction
+from storage.dialect import FixedWrite
 
 _S = schema.sessions.c
 _M = schema.messages.c
+_MOST_READ = 4
+
+_AT_THE_END = select(
+    bindparam("which", type_=_M.session_id.type),
+    func.coalesce(func.max(_M.seq), 0) + 1,
+    bindparam("message", type_=_M.content.type),
+    bindparam("now", type_=_M.at.type),
+).where(_M.session_id == bindparam("which"))
+_SAY = FixedWrite(
+    lambda _: insert(schema.messages).from_select(
+        ["session_id", "seq", "content", "at"], _AT_THE_END
+    )
+)
+_TURN = FixedWrite(
+    lambda _: (
+        update(schema.sessions)
+        .where(_S.id == bindparam("which"))
+        .values(turns=_S.turns + 1, tokens=bindparam("size"), last_used_at=bindparam("now"))
+    )
+)
+_SAID = (
+    select(_M.content)
+    .where(_M.session_id == bindparam("which"), _M.seq > bindparam("known"))
+    .order_by(_M.seq)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +63,7 @@ class Session:
 class SessionRepo:
     def __init__(self, db: Database) -> None:
         self._db = db
+        self._read: dict[str, tuple[Any, ...]] = {}
 
     async def open(self, key: str, *, tx: Transaction | None = None) -> Session | None:
         """The session under way for this key, if any."""
@@ -109,25 +136,20 @@ class SessionRepo:
         now: datetime,
     ) -> None:
         """Add one turn's messages at the end."""
-        seq = await tx.scalar(
-            select(func.coalesce(func.max(_M.seq), 0)).where(_M.session_id == session_id)
-        )
-        rows = [
-            {"session_id": session_id, "seq": (seq or 0) + n, "content": message, "at": now}
-            for n, message in enumerate(messages, start=1)
-        ]
-        if rows:
-            await tx.execute(insert(schema.messages), rows)
-        await tx.execute(
-            update(schema.sessions)
-            .where(_S.id == session_id)
-            .values(turns=_S.turns + 1, tokens=tokens, last_used_at=now)
-        )
+        for message in messages:
+            await _SAY.send(tx, {"which": session_id, "message": message, "now": now})
+        await _TURN.send(tx, {"which": session_id, "size": tokens, "now": now})
 
     async def history(self, session_id: str) -> Sequence[Any]:
-        query = select(_M.content).where(_M.session_id == session_id).order_by(_M.seq)
+        """All its messages. Those of the sessions used last are read once: none ever changes."""
+        known = self._read.pop(session_id, ())
         async with self._db.read() as connection:
-            return tuple((await connection.scalars(query)).all())
+            new = await connection.scalars(_SAID, {"which": session_id, "known": len(known)})
+            history = (*known, *new.all())
+        self._read[session_id] = history
+        if len(self._read) > _MOST_READ:
+            del self._read[next(iter(self._read))]
+        return history
 
 
 def _session(row: Row[Any]) -> Session:

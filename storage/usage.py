@@ -17,6 +17,7 @@ from storage.records.status import CostLine
 from storage.records.tasks import Spent, TaskId
 
 _U = schema.usage.c
+_ADD = insert(schema.usage).returning(_U.id)
 _SUMS = (
     func.coalesce(func.sum(_U.requests), 0).label("calls"),
     func.coalesce(func.sum(_U.input_tokens), 0).label("input_tokens"),
@@ -75,7 +76,7 @@ class UsageRepo:
 
     async def add(self, tx: Transaction, bill: Bill) -> BilledId:
         values = {name: getattr(bill, name) for name in bill.__dataclass_fields__}
-        added = await tx.execute(insert(schema.usage).values(values).returning(_U.id))
+        added = await tx.execute(_ADD, values)
         tokens = bill.input_tokens + bill.output_tokens
         return BilledId(id=added.scalar_one(), at=bill.at, tokens=tokens)
 

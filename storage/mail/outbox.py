@@ -286,9 +286,8 @@ class Outbox:
                     "message_id": message_id,
                     "outbox_id": tried.row.id,
                 }
-                await tx.execute(
-                    upsert(tx.dialect.name, placements, values, ("chat_id", "message_id"))
-                )
+                key = ("chat_id", "message_id")
+                await tx.execute(upsert(tx.dialect.name, placements, values, key), values)
 
     async def retry_later(
         self, tried: Try, *, now: datetime, due: datetime, error: str, may_have_arrived: bool

@@ -7,16 +7,43 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, insert, select, update
+from sqlalchemy import Row, bindparam, insert, select, update
 
 from storage import schema
 from storage.db import Database, Transaction
-from storage.dialect import upsert
+from storage.dialect import FixedWrite, upsert
 from storage.records.tasks import Graph, NodeRun, NodeStatus, TaskId
 
 _G = schema.task_graphs.c
 _R = schema.node_runs.c
 _A = schema.node_attempts.c
+
+_RUN = (
+    "task_id",
+    "path",
+    "status",
+    "attempt",
+    "output",
+    "error",
+    "started_at",
+    "ended_at",
+)
+_ATTEMPT = ("task_id", "path", "attempt", "session_id", "started_at")
+_PUT = FixedWrite(
+    lambda dialect: upsert(dialect, schema.node_runs, _RUN, ("task_id", "path")), *_RUN
+)
+_BEGIN = FixedWrite(lambda _: insert(schema.node_attempts), *_ATTEMPT)
+_END = FixedWrite(
+    lambda _: (
+        update(schema.node_attempts)
+        .where(
+            _A.task_id == bindparam("task"),
+            _A.path == bindparam("which"),
+            _A.attempt == bindparam("nth"),
+        )
+        .values(ended_at=bindparam("at"), error=bindparam("why"))
+    )
+)
 
 
 class GraphRepo:
@@ -78,26 +105,21 @@ class GraphRepo:
             ended_at=None,
         )
         await self.put(tx, run)
-        await tx.execute(
-            insert(schema.node_attempts).values(
-                task_id=task_id, path=path, attempt=attempt, session_id=session_id, started_at=now
-            )
-        )
+        attempted = (task_id, path, attempt, session_id, now)
+        await _BEGIN.send(tx, dict(zip(_ATTEMPT, attempted, strict=True)))
         return run
 
     async def finish(self, tx: Transaction, run: NodeRun) -> None:
-        """Store how an attempt ended."""
+        """Store how an attempt ended, and where that leaves its node."""
         await self.put(tx, run)
-        await tx.execute(
-            update(schema.node_attempts)
-            .where(_A.task_id == run.task_id, _A.path == run.path, _A.attempt == run.attempt)
-            .values(ended_at=run.ended_at, error=run.error)
-        )
+        ended = {"task": run.task_id, "which": run.path, "nth": run.attempt}
+        await _END.send(tx, {**ended, "at": run.ended_at, "why": run.error})
 
     async def release(self, tx: Transaction, run: NodeRun, *, why: str, now: datetime) -> None:
         """Close the attempt with its reason and let the step run again."""
-        await self.finish(tx, replace(run, error=why, ended_at=now))
-        await self.put(tx, replace(run, status=NodeStatus.PENDING, ended_at=now))
+        free = replace(run, status=NodeStatus.PENDING, ended_at=now)
+        await self.finish(tx, replace(free, error=why))
+        await self.put(tx, free)
 
     async def put(self, tx: Transaction, run: NodeRun) -> None:
         values = {
@@ -110,8 +132,7 @@ class GraphRepo:
             "started_at": run.started_at,
             "ended_at": run.ended_at,
         }
-        key = ("task_id", "path")
-        await tx.execute(upsert(self._db.dialect, schema.node_runs, values, key))
+        await _PUT.send(tx, values)
 
 
 def _graph(row: Row[Any]) -> Graph:

@@ -11,12 +11,14 @@ from sqlalchemy import Row, func, insert, select, update
 
 from storage import schema
 from storage.db import Database, Transaction
-from storage.dialect import insert_or_ignore
+from storage.dialect import FixedWrite, insert_or_ignore
 from storage.records.people import PersonId
 from storage.records.tasks import EventKind, TaskEvent, TaskId
 
 _C = schema.commands.c
 _E = schema.events.c
+
+_APPEND = FixedWrite(lambda _: insert(schema.events), "task_id", "kind", "text", "at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +80,7 @@ class Journal:
     async def append(
         self, tx: Transaction, task_id: TaskId, kind: EventKind, *, now: datetime, text: str = ""
     ) -> None:
-        await tx.execute(
-            insert(schema.events).values(task_id=task_id, kind=kind, text=text, at=now)
-        )
+        await _APPEND.send(tx, {"task_id": task_id, "kind": kind, "text": text, "at": now})
 
     async def latest(self, task_id: TaskId, limit: int) -> Sequence[TaskEvent]:
         """The newest `limit`, oldest of them first."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
@@ -10,7 +11,7 @@ from sqlalchemy import ColumnElement, Row, Select, and_, case, func, literal, or
 
 from storage import schema
 from storage.db import Database, Transaction
-from storage.dialect import insert_or_ignore
+from storage.dialect import FixedWrite, insert_or_ignore
 from storage.records.logs import MOST_TEXT, LogEntry, LogKind, NewLog
 from storage.records.notebook import Found
 from storage.records.people import PersonId
@@ -20,6 +21,8 @@ from storage.work.tasks import Sight
 
 _L = schema.task_logs.c
 _T = schema.tasks.c
+_NEW = (*(each.name for each in fields(NewLog)), "at")
+_NOTE = FixedWrite(lambda dialect: insert_or_ignore(dialect, schema.task_logs), *_NEW)
 _MOST_WORDS = 8
 _LONGEST_WORD = 200
 """SQLite refuses to look for a pattern of many thousands."""
@@ -38,10 +41,12 @@ class LogRepo:
 
     async def add(self, tx: Transaction, new: NewLog, *, now: datetime) -> bool:
         """Write it, cut to size; False if its source wrote it before."""
-        values = {name: getattr(new, name) for name in new.__dataclass_fields__}
-        values |= {"text": new.text[:MOST_TEXT], "at": now}
         ignoring = insert_or_ignore(self._db.dialect, schema.task_logs)
-        return (await tx.execute(ignoring.values(values))).rowcount == 1
+        return (await tx.execute(ignoring.values(_row(new, now)))).rowcount == 1
+
+    async def note(self, tx: Transaction, new: NewLog, *, now: datetime) -> None:
+        """Write it unless its source wrote it before, and ask no more."""
+        await _NOTE.send(tx, _row(new, now))
 
     async def by_source(self, source: str, *, tx: Transaction | None = None) -> LogEntry | None:
         query = select(schema.task_logs).where(_L.source == source)
@@ -131,6 +136,11 @@ class LogRepo:
             tasks = await connection.execute(select(schema.tasks).where(_T.id.in_(ids)))
             by_id = {row.id: task_of(row) for row in tasks}
         return tuple(Found(task=by_id[row.task_id], entry=_entry(row)) for row in rows)
+
+
+def _row(new: NewLog, now: datetime) -> Mapping[str, Any]:
+    values = {name: getattr(new, name) for name in new.__dataclass_fields__}
+    return values | {"text": new.text[:MOST_TEXT], "at": now}
 
 
 def _visible(sight: Sight) -> Select[Any]:

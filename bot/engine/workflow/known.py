@@ -47,11 +47,9 @@ class Known:
     async def finish(self, tx: Transaction, run: NodeRun, *, again: bool = False) -> None:
         """Store how an attempt ended; `again` lets the step run once more, while the attempt
         keeps its error."""
-        await self._graphs.finish(tx, run)
-        if again:
-            run = replace(run, status=NodeStatus.PENDING)
-            await self._graphs.put(tx, run)
-        self._note(run)
+        left = replace(run, status=NodeStatus.PENDING) if again else run
+        await self._graphs.finish(tx, left)
+        self._note(left)
 
     async def release(self, tx: Transaction, run: NodeRun, *, why: str, now: datetime) -> None:
         """Close the attempt with its reason and let the step run again."""

@@ -77,7 +77,7 @@ class Logbook:
     ) -> None:
         told = formats.cut(without_note(text) or task.title, _LINE)
         log = NewLog(task_id=task.id, source=f"task:{task.id}:{source}", kind=kind, text=told)
-        await self._logs.add(tx, log, now=now)
+        await self._logs.note(tx, log, now=now)
 
 
 def _kept(notes: StepAnswer | None) -> Iterator[tuple[LogKind, int, str]]:

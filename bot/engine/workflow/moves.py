@@ -53,6 +53,8 @@ class Moves:
     async def count(self, tx: Transaction, task: Task, attempt: Attempt) -> Task:
         """A model that could not be reached is no error of the worker's."""
         if attempt.run.status is NodeStatus.DONE:
+            if not task.failures_in_row:
+                return task
             return await self._store.tasks.move(tx, task, failures_in_row=0)
         errors = task.errors + (attempt.reply is not None)
         failures = task.failures_in_row + 1
