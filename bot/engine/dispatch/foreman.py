@@ -178,11 +178,7 @@ class Foreman:
                 return held
             if order.frees is not None:
                 await self._free(tx, task.id, order, kind, now)
-            changes = order.changes
-            if changes.get("status") is TaskStatus.PENDING or "priority" in changes:
-                # It waits from now on, and in its own priority's place.
-                changes = {"priority": held.priority, **changes, "waiting_since": now}
-            if changes:
+            if changes := orders.carried_out(held, order, now):
                 held = await self._store.tasks.move(tx, held, **changes)
             await self._tell(tx, held, order.event, order.text)
         self._dispatcher.wake()

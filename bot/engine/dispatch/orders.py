@@ -35,6 +35,15 @@ class Order:
     frees: NodeStatus | None = None
 
 
+def carried_out(task: Task, order: Order, now: datetime) -> TaskChanges:
+    """All that it changes: whatever enters the queue, or moves within it, waits from now on, and
+    in its own priority's place."""
+    changes = order.changes
+    if changes.get("status") is TaskStatus.PENDING or "priority" in changes:
+        return {"priority": task.priority, **changes, "waiting_since": now}
+    return changes
+
+
 def pause(task: Task, reason: str) -> Order | None:
     """A running task pauses at its next step boundary, a waiting one at once, and so does work
     that is only kept here."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from bot.engine.dispatch.method.clippings import Clippings
-from bot.engine.dispatch.orders import Order
+from bot.engine.dispatch.orders import Order, carried_out
 from bot.engine.dispatch.port import Dispatcher
 from bot.engine.dispatch.rights import Rights
 from bot.engine.workflow.graph import Workflow, dump_workflow, linear, load_workflow
@@ -87,8 +87,8 @@ class Ledger:
         if order is None:
             return held.task
         task = held.task
-        if order.changes:
-            task = await self._store.tasks.move(held.tx, task, **order.changes)
+        if changes := carried_out(task, order, held.now):
+            task = await self._store.tasks.move(held.tx, task, **changes)
         await self._event(held, order.event, order.text)
         return task
 

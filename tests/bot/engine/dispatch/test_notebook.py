@@ -430,6 +430,29 @@ async def test_interrupting_keeps_a_checkpoint_and_pauses(tmp_path: Path) -> Non
     assert (entry.kind, entry.text) == (LogKind.CHECKPOINT, "tables copied")
 
 
+@pytest.mark.parametrize("way", ["/priority", "/update"])
+async def test_another_priority_begins_the_wait_anew_whichever_way_it_is_given(
+    tmp_path: Path, way: str
+) -> None:
+    async with desk(tmp_path) as it:
+        waits = await it.world.add("waits", priority=Priority.NORMAL)
+        it.world.clock.pass_by(hours=13)
+        if way == "/update":
+            await it.book.amend(waits, Field.PRIORITY, "important", by=BOSS, source="u")
+        else:
+            await it.world.foreman.set_priority(waits, Priority.IMPORTANT, by=BOSS, source="u")
+        urgent = await it.world.add("urgent", priority=Priority.URGENT)
+
+        async with it.world.db.write() as tx:
+            claimed = await it.world.store.queue.claim(
+                tx, owner="w", now=it.world.clock(), lease=LEASE, patience=PATIENCE
+            )
+
+        assert claimed is not None
+        assert claimed.id == urgent.id
+        assert (await it.now(waits)).rank == Priority.IMPORTANT.rank, "nobody waits that long"
+
+
 async def test_blocking_tells_why_once(tmp_path: Path) -> None:
     async with desk(tmp_path) as it:
         blocked = await it.book.block(it.task, "no password", by=BOSS, source="b")
