@@ -156,6 +156,8 @@ class FakeNotebook:
         )
 
     async def block(self, task: Task, reason: str, *, by: Person, source: str) -> Task:
+        if task.status is TaskStatus.RUNNING and not task.outside:
+            raise WrongState("task", task.id, task.status)
         self.told.append(("block", task.id, reason))
         return replace(task, status=TaskStatus.BLOCKED)
 

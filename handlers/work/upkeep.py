@@ -93,9 +93,14 @@ async def phase(request: Request) -> Reply:
 async def block(request: Request) -> Reply:
     """Say that a task cannot go on without a person, and why."""
     task, reason = await _task_and_text(request, "block")
-    moved = await request.services.notebook.block(
-        task, reason, by=request.person, source=request.source
-    )
+    try:
+        moved = await request.services.notebook.block(
+            task, reason, by=request.person, source=request.source
+        )
+    except WrongState as wrong:
+        if wrong.state != TaskStatus.RUNNING:
+            raise
+        raise UserError("block_running", id=task.id) from wrong
     return _moved(request, moved, "agenda.blocked", reason=formats.verbatim(reason, _LINE))
 
 

@@ -76,8 +76,16 @@ async def test_a_phase_is_kept_and_says_what_is_more_important() -> None:
     assert (reply.data["stage"], reply.data["urgent"]["id"]) == ("nearly there", "u9")
 
 
+async def test_blocking_what_shiftboss_works_on_says_what_to_do_instead() -> None:
+    refused = await Desk(RUNNING).say("/block k3m no key")
+
+    assert not refused.good
+    assert "/pause k3m9qa" in text_of(refused)
+    assert "/block k3m9qa" in text_of(refused)
+
+
 async def test_blocking_interrupting_and_deleting_say_what_they_did() -> None:
-    desk = Desk(RUNNING)
+    desk = Desk(replace(RUNNING, outside=True))
 
     texts = [
         text_of(await desk.say(said))
