@@ -30,12 +30,18 @@ metadata = MetaData(
 )
 
 _QUEUE = ["status", "rank", "resumed_first", "created_at", "id", "project_dir", "let_in", "outside"]
+_HEADS = "project_dir let_in rank resumed_first created_at id"
+_QUEUED = "status = 'pending' AND NOT outside"
 _IN_PROJECT = "status = 'running' AND project_dir <> ''"
 
 
-def _partial(name: str, column: str, where: str, *, unique: bool = False) -> Index:
+def _partial(name: str, columns: str, where: str, *, unique: bool = False) -> Index:
     return Index(
-        name, column, unique=unique, sqlite_where=text(where), postgresql_where=text(where)
+        name,
+        *columns.split(),
+        unique=unique,
+        sqlite_where=text(where),
+        postgresql_where=text(where),
     )
 
 
@@ -202,6 +208,8 @@ tasks = Table(
     _partial("ix_tasks_aging", "waiting_since", "status = 'pending' AND rank > 1"),
     _partial("ix_tasks_wake", "wake_at", "wake_at IS NOT NULL"),
     _partial("ix_tasks_holders", "project_dir", "holds_dir"),
+    # The head of each project's queue, so that a busy one is skipped without being walked through.
+    _partial("ix_tasks_heads", _HEADS, _QUEUED),
     # One running task per project directory is a fact of the database, not of our code.
     _partial("uq_tasks_running_project", "project_dir", _IN_PROJECT, unique=True),
 )

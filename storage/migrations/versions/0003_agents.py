@@ -16,6 +16,14 @@ def upgrade() -> None:
         table.add_column(sa.Column("persona", sa.String(64), server_default="", nullable=False))
     with op.batch_alter_table("sessions") as table:
         table.add_column(sa.Column("persona", sa.String(64), server_default="", nullable=False))
+    queued = sa.text("status = 'pending' AND NOT outside")
+    op.create_index(
+        "ix_tasks_heads",
+        "tasks",
+        ["project_dir", "let_in", "rank", "resumed_first", "created_at", "id"],
+        sqlite_where=queued,
+        postgresql_where=queued,
+    )
     _add_tool_calls()
     _add_tool_grants()
     _add_helpers()
