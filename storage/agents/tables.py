@@ -14,6 +14,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
     text,
 )
 
@@ -45,7 +46,11 @@ tool_calls = Table(
     Column("command_hash", String(64), nullable=False),
     Column("verdict", String(16), nullable=False),
     Column("why", Text, nullable=False, server_default=""),
+    # What leave for more than this one call would cover; empty where that cannot be given.
+    Column("pattern", Text, nullable=False, server_default=""),
     Column("state", String(16), nullable=False),
+    # Its session's transcript ends with this wish: the next run there begins with its answer.
+    Column("suspended", Boolean, nullable=False, server_default=false()),
     Column("approval_id", ForeignKey("approvals.id")),
     # What a person said to it: an answer, or why not.
     Column("answer", Text, nullable=False, server_default=""),
@@ -56,10 +61,10 @@ tool_calls = Table(
     Column("ended_at", Instant),
     UniqueConstraint("session_id", "call_id"),
     Index(
-        "ix_tool_calls_open",
+        "ix_tool_calls_suspended",
         "session_id",
-        sqlite_where=text("state = 'open'"),
-        postgresql_where=text("state = 'open'"),
+        sqlite_where=text("suspended"),
+        postgresql_where=text("suspended"),
     ),
 )
 

@@ -31,7 +31,7 @@ def upgrade() -> None:
 
 
 def _add_tool_calls() -> None:
-    open_ones = sa.text("state = 'open'")
+    suspended_ones = sa.text("suspended")
     op.create_table(
         "tool_calls",
         sa.Column("id", RowNumber, autoincrement=True, nullable=False),
@@ -50,7 +50,9 @@ def _add_tool_calls() -> None:
         sa.Column("command_hash", sa.String(64), nullable=False),
         sa.Column("verdict", sa.String(16), nullable=False),
         sa.Column("why", sa.Text(), server_default="", nullable=False),
+        sa.Column("pattern", sa.Text(), server_default="", nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
+        sa.Column("suspended", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("approval_id", sa.String(16), nullable=True),
         sa.Column("answer", sa.Text(), server_default="", nullable=False),
         sa.Column("outcome", sa.Text(), server_default="", nullable=False),
@@ -64,11 +66,11 @@ def _add_tool_calls() -> None:
     )
     op.create_index("ix_tool_calls_task_id", "tool_calls", ["task_id"])
     op.create_index(
-        "ix_tool_calls_open",
+        "ix_tool_calls_suspended",
         "tool_calls",
         ["session_id"],
-        sqlite_where=open_ones,
-        postgresql_where=open_ones,
+        sqlite_where=suspended_ones,
+        postgresql_where=suspended_ones,
     )
 
 
