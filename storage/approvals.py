@@ -268,6 +268,11 @@ async def add_approval(tx: Transaction, new: NewApproval, *, ids: Ids, now: date
             return approval
 
 
+async def approval_by_id(view: Transaction, approval_id: str, *, now: datetime) -> Approval | None:
+    row = (await view.execute(_BY_ID, {"id": approval_id})).one_or_none()
+    return None if row is None else _approval(row, now)
+
+
 async def approval_of_step(
     view: Transaction, kind: ApprovalKind, task_id: TaskId, path: str, *, now: datetime
 ) -> Approval | None:

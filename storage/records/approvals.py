@@ -17,6 +17,7 @@ class ApprovalKind(StrEnum):
     HUMAN = "human"
     RISK = "risk"
     TOOL = "tool"
+    QUESTION = "question"
     BUDGET = "budget"
     MEMORY = "memory"
 
