@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from bot.app.failures import StartFailure, unusable
 from bot.config.logs import set_up_logs
 from bot.config.settings import Settings
+from bot.engine.agent.masking import Masking
 from bot.transports.web.errors import WebStartError
 from cards.words import words_for
 from storage.errors import HomeBusy, HomeUnusable, StoreTooNew, StoreUnavailable
@@ -22,7 +23,7 @@ def prepare(settings: Settings, level: str) -> None:
             "DATABASE_URL: this version stores in SQLite only; leave it empty, or give sqlite:///PATH"
         )
     with home_writable(settings):
-        set_up_logs(level, settings.secrets, settings.home / "logs")
+        set_up_logs(level, Masking(settings.secrets).mask, settings.home / "logs")
     migrate(settings.database)
 
 

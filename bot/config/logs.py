@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
-MASK = "••••"
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _LOUD = (
     "alembic",
@@ -25,29 +23,17 @@ _LOUD = (
 )
 _FILE_BYTES = 5_000_000
 _FILES = 3
-# Masking shorter values would garble every line and hide nothing.
-_SHORTEST = 4
-
-# Shapes of secrets that nobody configured here: a Telegram token, model API keys.
-_SHAPES = re.compile(r"(?<!\d)\d{8,10}:[\w-]{35}|\bsk-[\w-]{16,}\b")
 
 
-class Masking(logging.Formatter):
-    """Formats a record, traceback included, and takes every secret out of the result."""
+class Masked(logging.Formatter):
+    """Formats a record, traceback included, and masks the result."""
 
-    def __init__(self, secrets: Iterable[str]) -> None:
+    def __init__(self, mask: Callable[[str], str]) -> None:
         super().__init__(_FORMAT)
-        self._secrets = sorted(
-            {each for each in secrets if len(each) >= _SHORTEST}, key=len, reverse=True
-        )
+        self._mask = mask
 
     def format(self, record: logging.LogRecord) -> str:
-        return self.mask(super().format(record))
-
-    def mask(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, MASK)
-        return _SHAPES.sub(MASK, text)
+        return self._mask(super().format(record))
 
 
 class _LogFile(RotatingFileHandler):
@@ -57,9 +43,9 @@ class _LogFile(RotatingFileHandler):
         pass
 
 
-def set_up_logs(level: str, secrets: Iterable[str], folder: Path) -> Masking:
-    """Log to standard error and to `shiftboss.log` in the folder."""
-    masking = Masking(secrets)
+def set_up_logs(level: str, mask: Callable[[str], str], folder: Path) -> None:
+    """Log to standard error and to `shiftboss.log` in the folder; `mask` takes secrets out."""
+    formatter = Masked(mask)
     folder.mkdir(parents=True, exist_ok=True)
     to_file = _LogFile(
         folder / "shiftboss.log", maxBytes=_FILE_BYTES, backupCount=_FILES, encoding="utf-8"
@@ -68,8 +54,7 @@ def set_up_logs(level: str, secrets: Iterable[str], folder: Path) -> Masking:
     root.setLevel(level)
     root.handlers.clear()
     for handler in (logging.StreamHandler(sys.stderr), to_file):
-        handler.setFormatter(masking)
+        handler.setFormatter(formatter)
         root.addHandler(handler)
     for name in _LOUD:
         logging.getLogger(name).setLevel(logging.WARNING)
-    return masking
