@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import httpx2
 from pydantic import BaseModel
-from pydantic_ai import Agent, BinaryContent, ToolOutput
-from pydantic_ai import Tool as LibraryTool
+from pydantic_ai import Agent, BinaryContent, DeferredToolRequests, ToolOutput
 from pydantic_ai.messages import (
     FunctionToolCallEvent,
     FunctionToolResultEvent,
@@ -20,6 +18,8 @@ from pydantic_ai.messages import (
     PartStartEvent,
     TextPart,
     TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
     UserContent,
 )
 from pydantic_ai.models import Model
@@ -36,31 +36,27 @@ from bot.engine.llm.access import Access, Api
 from bot.engine.llm.api_errors import is_theirs, translated
 from bot.engine.llm.api_meter import CUT, MeteredModel
 from bot.engine.llm.api_models import first_model
-from bot.engine.llm.arguments import problem
 from bot.engine.llm.base import (
-    ERROR,
     MAX_ANSWER,
     BackendError,
     BadAnswer,
     Picture,
     RunRequest,
     RunResult,
-    Tool,
     Usage,
-    title_of,
 )
-from bot.engine.llm.events import AgentEvent, TextDelta, ToolFinished, ToolStarted
+from bot.engine.llm.events import AgentEvent, TextDelta, ThoughtDelta
+from bot.engine.llm.loop.toolbox import Toolbox
 
 MAX_PICTURE = 5_000_000
 CONNECT_SECONDS = 10.0
 NO_KEY = "no-key"
-_SUMMARY = 200
 _NO_ANSWER = {
     CUT: "the answer was cut off at the longest allowed",
     "content_filter": "the model refused to answer",
 }
 
-Output: TypeAlias = str | BaseModel | None
+Output: TypeAlias = str | BaseModel | DeferredToolRequests | None
 
 
 class Engine:
@@ -124,12 +120,12 @@ class ApiRun:
                 request.gate,
                 spent=lambda: self.spent,
                 prompt=prompt,
+                answered=frozenset(request.answers),
                 whole=request.result is not None,
             )
         self._texts: list[str] = []
         self._gap = False
-        self._calls = 0
-        self._in_tools = 0
+        self._tools = Toolbox(request)
         self._result: RunResult | None = None
         self._events = self._translated()
 
@@ -158,16 +154,18 @@ class ApiRun:
         except BackendError:
             raise
         except Exception as error:  # the border: no library's exception may leave a backend
-            if self._in_tools and not is_theirs(error):
+            if self._tools.busy and not is_theirs(error):
                 raise  # a tool of ours is broken
             # Without its cause: that may quote the request, key and all.
             raise translated(error, _usage(self._usage), self._access.key) from None
 
     async def _work(self) -> AsyncGenerator[AgentEvent, None]:
         request = self._request
+        history = await asyncio.to_thread(api_history.load, request.history)
         stream = self._agent().run_stream_events(
-            self._prompt,
-            message_history=await asyncio.to_thread(api_history.load, request.history),
+            self._prompt or None,
+            message_history=history,
+            deferred_tool_results=self._tools.results() if history else None,
             usage=self._usage,
             usage_limits=UsageLimits(
                 request_limit=request.limits.turns,
@@ -191,27 +189,15 @@ class ApiRun:
         if self._access.api is Api.ANTHROPIC:
             settings["cache"] = True
         # None is a good answer where the tools have already said everything.
-        form: Any = ToolOutput(request.result) if request.result else [str, type(None)]
+        form: Any = [ToolOutput(request.result)] if request.result else [str, type(None)]
         return Agent(
             self._model,
-            output_type=form,
+            output_type=[*form, DeferredToolRequests],
             instructions=_clean(request.system) or None,
-            tools=[self._tool(tool) for tool in request.tools],
+            tools=self._tools.for_library(),
             retries={"tools": 2, "output": 1},
             model_settings=settings,
         )
-
-    def _tool(self, tool: Tool) -> LibraryTool[None]:
-        async def call(**arguments: Any) -> str:
-            wrong = problem(tool.schema, arguments)
-            if wrong:
-                return f"{ERROR}{wrong}"
-            self._in_tools += 1
-            answer = await tool.run(arguments)
-            self._in_tools -= 1  # not reached if it raised: then the error is the tool's
-            return answer
-
-        return LibraryTool.from_schema(call, tool.name, tool.description, dict(tool.schema))
 
     def _events_of(self, event: object) -> list[AgentEvent]:
         """Kinds of events we do not know are none of our business."""
@@ -222,15 +208,13 @@ class ApiRun:
                 return self._said(text)
             case PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
                 return self._said(text)
-            case FunctionToolCallEvent(part=part):
-                self._calls += 1
-                title = title_of(part.tool_name, _arguments(part.args))
-                return [ToolStarted(call_id=part.tool_call_id, name=part.tool_name, title=title)]
-            case FunctionToolResultEvent(part=part):
-                text = part.model_response_str()
-                good = part.outcome == "success" and not text.startswith(ERROR)
-                summary = text.split("\n", 1)[0][:_SUMMARY]
-                return [ToolFinished(call_id=part.tool_call_id, good=good, summary=summary)]
+            case (
+                PartStartEvent(part=ThinkingPart(content=str(text)))
+                | PartDeltaEvent(delta=ThinkingPartDelta(content_delta=str(text)))
+            ):
+                return [ThoughtDelta(text=text)] if text else []
+            case FunctionToolCallEvent() | FunctionToolResultEvent():
+                return self._tools.events_of(event)
             case _:
                 return []
 
@@ -246,12 +230,13 @@ class ApiRun:
     def _ended(self, result: AgentRunResult[Output]) -> RunResult:
         text = "".join(self._texts)
         value = result.output if isinstance(result.output, BaseModel) else None
+        put_off = self._tools.put_off(result.output)
         ended = result.response.finish_reason or ""
         # Half a text is worth reading and can be gone on with; half a form is nothing.
         cut = ended == CUT and self._request.result is None and bool(text.strip())
-        if value is None and ended in _NO_ANSWER and not cut:
+        if value is None and ended in _NO_ANSWER and not (cut or put_off):
             raise BadAnswer(_NO_ANSWER[ended], usage=_usage(self._usage))
-        if value is None and not text.strip() and not self._calls:
+        if value is None and not text.strip() and not self._tools.calls:
             raise BadAnswer("the answer was empty", usage=_usage(self._usage))
         return RunResult(
             text=text,
@@ -261,13 +246,16 @@ class ApiRun:
             new_history=api_history.dump(result.new_messages()),
             cut=cut,
             context=result.response.usage.input_tokens + result.response.usage.output_tokens,
+            suspended=put_off,
         )
 
 
 async def _prompt(request: RunRequest) -> list[UserContent]:
     pictures = [await asyncio.to_thread(_picture, picture) for picture in request.pictures]
     text = _clean(request.prompt)
-    return [text, *pictures] if text.strip() or not pictures else pictures
+    if text.strip() or not (pictures or request.answers):
+        return [text, *pictures]
+    return pictures
 
 
 def _picture(picture: Picture) -> UserContent:
@@ -283,16 +271,6 @@ def _bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
-
-
-def _arguments(args: object) -> Mapping[str, Any]:
-    """The call's arguments, if they are such; broken ones have no title."""
-    if isinstance(args, dict):
-        return args
-    try:
-        return parsed if isinstance(parsed := json.loads(str(args)), dict) else {}
-    except ValueError:
-        return {}
 
 
 def _clean(text: str) -> str:

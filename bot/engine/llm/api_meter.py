@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +12,7 @@ from pydantic_ai.messages import (
     BinaryContent,
     ModelMessage,
     ModelRequest,
+    ModelRequestPart,
     ModelResponse,
     RetryPromptPart,
     TextPart,
@@ -52,7 +53,8 @@ class _Allowed:
 
 class MeteredModel(WrapperModel):
     """Asks `gate` before each call and lets it write no more than the answer allows. `spent` is
-    what the run has used so far, `prompt` what it began with. `whole` says that half an answer is
+    what the run has used so far, `prompt` and the results of the calls `answered` what it began
+    with. `whole` says that half an answer is
     none: where the gate's answer is what cut it off, that is CutShort."""
 
     def __init__(
@@ -63,11 +65,13 @@ class MeteredModel(WrapperModel):
         spent: Callable[[], Usage],
         prompt: Sequence[UserContent],
         whole: bool,
+        answered: Collection[str] = (),
     ) -> None:
         super().__init__(wrapped)
         self._gate = gate
         self._spent = spent
         self._prompt = prompt
+        self._answered = answered
         self._whole = whole
 
     async def request(
@@ -140,9 +144,22 @@ class MeteredModel(WrapperModel):
         anew."""
         for at, message in enumerate(messages):
             if isinstance(message, ModelResponse) and run_id and message.run_id == run_id:
-                asked = ModelRequest(parts=[UserPromptPart(content=list(self._prompt))])
+                asked = ModelRequest(parts=self._asked(messages[:at]))
                 return api_history.dump([asked, *messages[at:]])
         return ()
+
+    def _asked(self, before: Sequence[ModelMessage]) -> list[ModelRequestPart]:
+        """What the run began with."""
+        last = before[-1] if before else None
+        parts: list[ModelRequestPart] = [
+            part
+            for part in (last.parts if isinstance(last, ModelRequest) else ())
+            if isinstance(part, ToolReturnPart | RetryPromptPart)
+            and part.tool_call_id in self._answered
+        ]
+        if self._prompt:
+            parts.append(UserPromptPart(content=list(self._prompt)))
+        return parts
 
 
 def input_tokens(

@@ -330,3 +330,15 @@ def title_of(name: str, arguments: Mapping[str, Any]) -> str:
     """One short line for a card about a tool call."""
     first = next((str(value) for value in arguments.values() if isinstance(value, str)), "")
     return f"{name} {first[:60]}".rstrip()
+
+
+async def wish_of(tool: Tool, call_id: str, arguments: Mapping[str, Any]) -> ToolCall:
+    """The call as those see it who may allow it."""
+    return ToolCall(
+        call_id=call_id,
+        name=tool.name,
+        arguments=arguments,
+        kind=tool.kind,
+        title=title_of(tool.name, arguments),
+        detail="" if tool.detail is None else await tool.detail(arguments),
+    )
