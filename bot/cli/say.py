@@ -33,7 +33,8 @@ def _speak(text: str) -> None:
 
         running = find_running(load_settings())
     try:
-        answer = call(running, text)
+        # Commands are a program's business; plain words are a part of the conversation.
+        answer = call(running, text, quiet=text.lstrip().startswith(("/", "／")))
     except NobodyThere as error:
         fail(f"{error}. Is `shiftboss run` running?")
     except Refused as error:

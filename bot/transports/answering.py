@@ -113,7 +113,8 @@ class Answering:
 
     async def _attempt(self, row: InboxRow, rows: Sequence[InboxRow]) -> Reply:
         key = f"reply:{row.id}"
-        self._courier.expect(key, row.chat_id, reply_to=_reply_to(row))
+        if not _is_quiet(row):
+            self._courier.expect(key, row.chat_id, reply_to=_reply_to(row))
         try:
             async with self._typing(row):
                 fetched = await self._fetched(row, rows)
@@ -137,8 +138,11 @@ class Answering:
     async def _settle(
         self, row: InboxRow, rows: Sequence[InboxRow], reply: Reply, *, error: str = ""
     ) -> None:
-        """The reply is stored, and what it replies to is done with, or neither is."""
-        card = await self._courier.prepared(reply.card) if reply.card is not None else None
+        """The reply is stored, and what it replies to is done with, or neither is. Who asked
+        quietly is not told here."""
+        card = None
+        if reply.card is not None and not _is_quiet(row):
+            card = await self._courier.prepared(reply.card)
         key = reply.key or f"reply:{row.id}"
         async with self._db.write() as tx:
             # A card with a key of its own belongs to somebody who keeps it true, and may have
@@ -188,7 +192,7 @@ class Answering:
     @asynccontextmanager
     async def _typing(self, row: InboxRow) -> AsyncIterator[None]:
         """Show that work is going on, if it takes long enough to be noticed."""
-        if not isinstance(row.incoming, MessageIn):
+        if not isinstance(row.incoming, MessageIn) or row.incoming.quiet:
             yield
             return
         task = asyncio.create_task(self._show_typing(_chat(row)), name=f"typing {row.id}")
@@ -215,6 +219,10 @@ class Answering:
             except StoreUnavailable as error:
                 log.error("The store cannot be written: %s", error)  # noqa: TRY400 - a known state, not a bug
                 await self._clock.sleep(next(pauses, _STORE_PAUSES[-1]))
+
+
+def _is_quiet(row: InboxRow) -> bool:
+    return isinstance(row.incoming, MessageIn) and row.incoming.quiet
 
 
 def _text(row: InboxRow) -> str:

@@ -1,4 +1,4 @@
-"""What was said in a chat, both ways, in order."""
+"""What was said in a chat, both ways, in order; what programs asked quietly is no part of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import TypeAlias
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, select, true
 
 from storage.db import Database
 from storage.mail.inbox import inbox_row
@@ -22,6 +22,7 @@ _HEARD = (
     .where(
         inbox.c.chat_id == bindparam("chat"),
         inbox.c.incoming["kind"].as_string() == "message",
+        inbox.c.incoming["quiet"].as_boolean().is_not(true()),
     )
     .order_by(inbox.c.id.desc())
     .limit(bindparam("most"))

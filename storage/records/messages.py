@@ -55,7 +55,8 @@ class Sender:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageIn:
     """Someone wrote. `message_id` is the platform's; `addressed` says that in a group the bot
-    itself was mentioned or replied to; `edited` marks a correction of an earlier message."""
+    itself was mentioned or replied to; `edited` marks a correction of an earlier message; `quiet`
+    is a program's: whoever asked gets the answer, and neither is a part of the conversation."""
 
     place: Place
     sender: Sender
@@ -66,6 +67,7 @@ class MessageIn:
     attachments: tuple[RemoteFile, ...] = ()
     reply_to: str = ""
     edited: bool = False
+    quiet: bool = False
     kind: Literal["message"] = "message"
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from storage.home import Home
+from tests.journeys.model_world import web_page
 from tests.journeys.program import Program, program
 
 _QUIET = {"SHIFTBOSS_LOG_LEVEL": "ERROR"}
@@ -117,6 +118,39 @@ async def test_what_is_queued_without_a_program_is_done_and_told_by_the_next(
                 await asyncio.sleep(0.1)
     finally:
         await shiftboss.end()
+
+
+@pytest.mark.parametrize("running", [True, False])
+async def test_what_a_script_asks_is_not_in_the_web_chat_and_what_it_begins_is(
+    tmp_path: Path, running: bool
+) -> None:
+    shiftboss = alone(tmp_path / "home")
+    if running:
+        await shiftboss.start()
+    try:
+        await told(shiftboss, "task", "ls")
+        await told(shiftboss, "next")
+        made = await told(shiftboss, "task", "add", _TASK)
+        if running:
+            assert (await shiftboss.run_to_end("say", "/list"))[0] == 0
+        else:
+            await shiftboss.start()
+        async with asyncio.timeout(30):
+            while f"task:{made['id']}:end" not in str(rows(shiftboss.home)["outbox"]):
+                await asyncio.sleep(0.05)
+        async with web_page(shiftboss) as page:
+            await page.says("/help")
+            await page.frame("item", "/help")
+        async with web_page(shiftboss) as page:
+            past = await page.frame("past")
+        seen = [item.get("text", "") or item.get("html", "") for item in past["items"]]
+    finally:
+        await shiftboss.end()
+
+    assert made["id"] in "".join(seen)
+    ours = [each for each in seen if made["id"] not in each]
+    assert ours[0] == "/help", "the first that was said here"
+    assert len(ours) == 2
 
 
 async def test_a_home_held_by_something_that_takes_no_commands_is_one_line(

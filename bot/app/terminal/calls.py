@@ -33,11 +33,14 @@ class Refused(Exception):
     """The program did not take it. The text is what it said."""
 
 
-def call(running: Running, text: str, *, id: str = "", buttons: bool = True) -> Answer:
-    """Say something and wait for the answer. The same `id` again is the same message."""
+def call(
+    running: Running, text: str, *, id: str = "", buttons: bool = True, quiet: bool = False
+) -> Answer:
+    """Say something and wait for the answer. The same `id` again is the same message. What is
+    `quiet` is not seen in the web chat."""
     request = Request(  # noqa: S310 - the address is our own, written by the running program
         f"{running.url}/api/say",
-        data=json.dumps({"text": text, "id": id, "buttons": buttons}).encode(),
+        data=json.dumps({"text": text, "id": id, "buttons": buttons, "quiet": quiet}).encode(),
         headers={
             "Authorization": f"Bearer {running.token}",
             "Content-Type": "application/json",

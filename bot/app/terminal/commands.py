@@ -35,7 +35,7 @@ def carry_out(settings: Settings, text: str) -> Answer:
             with home:
                 return _here(settings, text)
         try:
-            return call(find_running(settings), text, id=message_id, buttons=False)
+            return call(find_running(settings), text, id=message_id, buttons=False, quiet=True)
         except (NobodyThere, StartFailure) as error:
             if time.monotonic() > until:
                 raise StartFailure(

@@ -31,17 +31,7 @@ async def answer(settings: Settings, text: str) -> Answer:
 
 async def _handled(core: Core, text: str) -> Reply:
     row = await _stored(core, text)
-    if row is None:
-        return Reply()
-    reply = await core.router.handle(row, ())
-    if reply.card is not None:
-        card = await core.courier.prepared(reply.card)
-        async with core.store.db.write() as tx:
-            # A card with a key of its own belongs to somebody who keeps it true.
-            if not (reply.key and await core.courier.is_there(tx, reply.key)):
-                key = reply.key or f"reply:{row.id}"
-                await core.courier.post(tx, row.chat_id, card, key=key, urgency=reply.urgency)
-    return reply
+    return Reply() if row is None else await core.router.handle(row, ())
 
 
 async def _stored(core: Core, text: str) -> InboxRow | None:
@@ -55,6 +45,7 @@ async def _stored(core: Core, text: str) -> InboxRow | None:
             text=text,
             addressed=True,
             sent_at=now,
+            quiet=True,
         )
     )
     async with core.store.db.write() as tx:

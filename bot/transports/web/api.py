@@ -29,11 +29,13 @@ _FILE_HEADERS = {
 
 
 class _SayBody(BaseModel):
-    """`buttons` False leaves out of the cards' text what stands in for buttons."""
+    """`buttons` False leaves out of the cards' text what stands in for buttons; `quiet` keeps
+    question and answer out of the web chat."""
 
     text: str = Field(min_length=1, max_length=LONGEST_TEXT)
     id: str = Field(default="", pattern=r"^[A-Za-z0-9-]{8,64}$|^$")
     buttons: bool = True
+    quiet: bool = False
 
 
 class Api:
@@ -104,8 +106,10 @@ class Api:
             text=said.text,
             addressed=True,
             sent_at=self._now(),
+            quiet=said.quiet,
         )
-        self._tabs.show_said(message)
+        if not said.quiet:
+            self._tabs.show_said(message)
         spoken = await self._speaker.say(message, dedupe=message.message_id)
         shown = [
             {"title": card.title, "text": text.render(card, pressable=said.buttons).text}

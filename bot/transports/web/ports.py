@@ -53,7 +53,7 @@ class Spoken:
 class Speaker(Protocol):
     async def say(self, incoming: MessageIn, *, dedupe: str) -> Spoken:
         """Take the message in as `Intake.accept` does, wait until it is handled, and return what
-        answered it. That also goes to the open pages, by the outbox."""
+        answered it. Unless it is quiet that also goes to the open pages, by the outbox."""
         ...
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from storage.mail.history import Heard, recent_turns
 from storage.mail.outbox import Outgoing
 from storage.records.messages import Incoming, PressIn, Urgency
@@ -32,6 +34,13 @@ async def test_a_conversation_reads_in_the_order_it_was_held(room: Room) -> None
 
     assert await told(room) == ["ask 0", "answer 0", "ask 1", "answer 1", "ask 2", "answer 2"]
     assert await told(room, 3) == ["answer 1", "ask 2", "answer 2"]
+
+
+async def test_what_programs_ask_quietly_is_no_part_of_it(room: Room) -> None:
+    await say(room, message("aloud"), "m1")
+    await say(room, replace(message("quietly"), quiet=True), "m2")
+
+    assert await told(room, 1) == ["aloud"]
 
 
 async def test_presses_other_chats_dead_letters_and_empty_rows_are_no_part_of_it(

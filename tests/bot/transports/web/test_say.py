@@ -59,6 +59,18 @@ async def test_what_a_program_says_is_seen_on_open_pages(world: World) -> None:
         assert (await tab.next("item"))["text"] == "from outside"
 
 
+async def test_what_is_asked_quietly_is_answered_and_not_seen_on_open_pages(world: World) -> None:
+    world.speaker.cards = (Card(title="Tasks"),)
+    async with world.tab() as tab, world.stranger(headers=BEARER) as program:
+        await tab.next("past")
+        answer = await program.post("/api/say", json={"text": "/list", "quiet": True})
+        await program.post("/api/say", json={"text": "aloud"})
+
+        assert answer.json()["cards"][0]["title"] == "Tasks"
+        assert (await tab.next("item"))["text"] == "aloud"
+    assert [each.quiet for each in world.speaker.heard] == [True, False]
+
+
 @pytest.mark.parametrize("authorization", ["", "Bearer", "Bearer wrong", f"Basic {TOKEN}", TOKEN])
 async def test_saying_needs_the_token(world: World, authorization: str) -> None:
     headers = {"authorization": authorization, "origin": world.url}
