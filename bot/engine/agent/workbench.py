@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from bot.engine.agent.account import Account
-from bot.engine.agent.personas.persona import PRAGMATIST, Persona
+from bot.engine.agent.personas.builtin import PRAGMATIST
+from bot.engine.agent.personas.persona import Persona
 from bot.engine.llm.base import McpServer, Mode, Tool
 from bot.engine.llm.calls import Permit
 from storage.records.people import Language
@@ -94,7 +95,7 @@ class Workbench:
         return Equipment(
             persona=persona,
             tools=tuple(tool for tool in tools if may_use(persona, tool.name)),
-            system="\n\n".join(block for block in (persona.prompt, *told) if block),
+            system="\n\n".join(block for block in (persona.charter, *told) if block),
             permit=self._permits.permit(job, persona) if self._permits is not None else None,
             servers=persona.servers,
         )
