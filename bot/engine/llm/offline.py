@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -29,6 +30,7 @@ from bot.engine.llm.base import (
     Usage,
     title_of,
 )
+from bot.engine.llm.calls import CallKind, Leave, Permission, ToolCall
 from bot.engine.llm.events import AgentEvent, TextDelta, ToolFinished, ToolStarted
 from bot.engine.llm.rules.acts import (
     Act,
@@ -51,6 +53,7 @@ from storage.records.people import Language
 
 NAME = "offline"
 MAX_DELTAS = 200
+_CALL = "offline-1"
 _DELTA = re.compile(r"[^\s\u4e00-\u9fff]+\s*|[\u4e00-\u9fff]{1,4}|\s+")
 
 Sleep = Callable[[float], Awaitable[None]]
@@ -110,11 +113,15 @@ class _OfflineRun:
             act = await asyncio.to_thread(_step_act, request)
             call = _call_of(act)
             if call:
-                yield ToolStarted(call_id="offline-1", name=call[0], title=title_of(*call))
-            outcome = await perform(act, self._site())
+                yield ToolStarted(call_id=_CALL, name=call.name, title=call.title, does=call.kind)
+            outcome = await self._done(act, call)
+            if outcome is None and call:
+                self._result = replace(self._ended("", None), new_history=(), suspended=(call,))
+                return
+            assert outcome is not None
             if call:
                 good = outcome.status == "done"
-                yield ToolFinished(call_id="offline-1", good=good, summary=_line(outcome.text))
+                yield ToolFinished(call_id=_CALL, good=good, summary=_line(outcome.text))
             text, value = self._step(outcome)
         else:
             text, value = await self._answer()
@@ -122,6 +129,27 @@ class _OfflineRun:
             yield TextDelta(text=delta)
             await asyncio.sleep(0)
         self._result = self._ended(text, value)
+
+    async def _done(self, act: Act, call: ToolCall | None) -> Outcome | None:
+        """None where somebody has to allow it first."""
+        permit = self._request.permit
+        if call is None or permit is None:
+            return await perform(act, self._site())
+        given = self._request.answers.get(_CALL, Permission(leave=Leave.ALLOW))
+        if given.leave is Leave.ALLOW:
+            given = await permit(call)
+        match given.leave:
+            case Leave.LATER:
+                return None
+            case Leave.DENY:
+                return Outcome(status="blocked", text=given.text)
+            case Leave.ANSWER:
+                return Outcome(status="done", text=given.text)
+            case Leave.ALLOW:
+                outcome = await perform(act, self._site())
+                good = outcome.status == "done"
+                await permit.ended(_CALL, good=good, outcome=outcome.text)
+                return outcome
 
     async def _answer(self) -> tuple[str, BaseModel | None]:
         text = str(self._request.facts.get("text") or self._request.prompt)
@@ -229,19 +257,25 @@ def _plan_step(piece: str) -> PlanStep:
     return PlanStep(title=title, detail="" if whole else piece[:MAX_TEXT])
 
 
-def _call_of(act: Act) -> tuple[str, Mapping[str, Any]] | None:
+def _call_of(act: Act) -> ToolCall | None:
     """The act as the tool call a model would have made for it."""
     match act:
         case Write(path=path):
-            return "write_file", {"path": path}
+            return _wish("write_file", CallKind.EDIT, path)
         case ListFolder(path=path):
-            return "list_files", {"path": path}
+            return _wish("list_files", CallKind.READ, path)
         case Show(source=InFile(path=path)):
-            return "read_file", {"path": path}
+            return _wish("read_file", CallKind.READ, path)
         case Summarise(source=InFile(path=path)) | Count(source=InFile(path=path)):
-            return "read_file", {"path": path}
+            return _wish("read_file", CallKind.READ, path)
         case _:
             return None
+
+
+def _wish(name: str, kind: CallKind, path: str) -> ToolCall:
+    arguments = {"path": path}
+    title = title_of(name, arguments)
+    return ToolCall(call_id=_CALL, name=name, arguments=arguments, kind=kind, title=title)
 
 
 def _deltas(text: str) -> list[str]:
