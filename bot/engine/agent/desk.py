@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from bot.engine.agent.account import Account
 from bot.engine.agent.budget import Budget, Purse, in_micros
+from bot.engine.agent.leave.pending import Pending
 from bot.engine.llm.base import (
     MAX_ANSWER,
     BackendError,
@@ -92,8 +93,10 @@ class Desk:
         now: Callable[[], datetime],
         new_id: Callable[[], str],
         budget: Budget | None = None,
+        pending: Pending | None = None,
     ) -> None:
-        """Without a `budget` there are no caps."""
+        """Without a `budget` there are no caps. `pending` knows the calls at which sessions
+        stopped: without it none may stop."""
         self._db = db
         self._sessions = sessions
         self._usage = usage
@@ -101,6 +104,7 @@ class Desk:
         self._now = now
         self._new_id = new_id
         self._budget = budget
+        self._pending = pending
 
     def choose(self, model: str, backend: str) -> Chosen:
         return self._backends.choose(model, backend)
@@ -116,6 +120,8 @@ class Desk:
             session = await self._sessions.open(key, tx=tx)
             if session is not None and _goes_on(session, chosen, most_tokens, persona):
                 return session
+            if session is not None and self._pending is not None:
+                await self._pending.drop(tx, session.id)
             return await self._sessions.begin(
                 tx,
                 id=self._new_id(),
@@ -130,8 +136,12 @@ class Desk:
         self, ask: Ask, chosen: Chosen, session: Session, watch: Watch | None = None
     ) -> Reply:
         """Run it to the end. Raises BackendError; what was spent is counted all the same, also
-        where it is cancelled. BudgetReached leaves in the session what was done until then."""
+        where it is cancelled. BudgetReached leaves in the session what was done until then. A
+        session that stopped at calls of tools goes on from what became of them."""
         history = await self._sessions.history(session.id)
+        if self._pending is not None:
+            answers = {**await self._pending.answers(session.id), **ask.answers}
+            ask = replace(ask, answers=answers)
         call = _Call(
             ask=ask,
             chosen=chosen,
@@ -176,6 +186,8 @@ class Desk:
             tokens=result.context or used,
             now=reply.bill.at,
         )
+        if self._pending is not None:
+            await self._pending.settle(tx, reply.session.id, result.suspended)
 
     async def _name_outside(self, session_id: str, external_id: str) -> None:
         async with self._db.write() as tx:
@@ -193,6 +205,8 @@ class Desk:
                     await self._sessions.extend(
                         tx, call.session.id, added, tokens=tokens, now=bill.at
                     )
+                    if self._pending is not None:
+                        await self._pending.settle(tx, call.session.id)
         if call.purse is not None:
             call.purse.close()
 

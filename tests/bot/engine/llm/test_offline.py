@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from bot.engine.llm.answers import PROPOSE_TASK, Intent, PlanAnswer, StepAnswer
 from bot.engine.llm.base import Backend, BackendDenied, Limits, Purpose, RunRequest, RunResult
+from bot.engine.llm.calls import CallKind
 from bot.engine.llm.events import AgentEvent, TextDelta, ToolFinished, ToolStarted
 from bot.engine.llm.offline import OfflineBackend
 from cards.words import words_for
@@ -213,7 +214,7 @@ async def test_work_on_files_shows_as_a_tool_call(tmp_path: Path) -> None:
     events, _ = await _run(_request(Purpose.STEP, facts, StepAnswer, workspace=tmp_path))
 
     assert events[0] == ToolStarted(
-        call_id="offline-1", name="write_file", title="write_file a.txt"
+        call_id="offline-1", name="write_file", title="write_file a.txt", does=CallKind.EDIT
     )
     assert isinstance(events[1], ToolFinished)
     assert events[1].good
