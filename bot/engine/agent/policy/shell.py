@@ -1,0 +1,290 @@
+"""A shell command taken apart: every command in it that may run, and every file redirected to.
+
+What is not understood for certain is said to be unclear, never guessed: each kind of node that
+may occur is named here, and all others are unclear.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from bot.engine.agent.policy.rules import HOLE
+from bot.engine.agent.policy.words import UnclearWord, assigns_safely, word_text
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+LONGEST = 20_000
+_DEEPEST = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simple:
+    """One command with its arguments, quotes taken off. `assigned` are the `NAME=value` before
+    it."""
+
+    words: tuple[str, ...]
+    assigned: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Script:
+    """All that a command line may run, read and write. `unclear` says what was not understood."""
+
+    commands: list[Simple] = field(default_factory=list)
+    writes: list[str] = field(default_factory=list)
+    reads: list[str] = field(default_factory=list)
+    fed: list[str] = field(default_factory=list)
+    """What stands in here-documents and here-strings: a script, where a shell reads it."""
+    unclear: str = ""
+
+
+def parse(source: str) -> Script:
+    script = Script()
+    if problem := _problem(source):
+        script.unclear = problem
+        return script
+    data = source.encode("utf-8", "replace")
+    root = _parser().parse(data).root_node
+    if root.has_error or not _is_covered(root, data):
+        script.unclear = "it cannot be parsed"
+    _Reader(script).visit(root, 0)
+    return script
+
+
+def _problem(source: str) -> str:
+    if len(source) > LONGEST:
+        return "it is too long to be judged"
+    if not source.strip():
+        return "it is empty"
+    if re.search(r"[^ \t\n]\\\n[^ \t\n]", source):
+        return "a word in it is broken over two lines"
+    if "\\`" in source:
+        return "it has backticks within backticks"
+    hidden = (one for one in source if one not in "\n\t" and unicodedata.category(one)[0] == "C")
+    found = next(hidden, "")
+    return f"it contains the invisible character U+{ord(found):04X}" if found else ""
+
+
+@cache
+def _parser() -> Parser:
+    # Compiled libraries, wanted only once a command is judged.
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def _is_covered(root: Node, data: bytes) -> bool:
+    """Nothing but blanks lies between the leaves: the parser has skipped nothing."""
+    at = 0
+    for leaf in _leaves(root):
+        if not _is_blank(data[at : leaf.start_byte]):
+            return False
+        at = max(at, leaf.end_byte)
+    return _is_blank(data[at:])
+
+
+def _is_blank(gap: bytes) -> bool:
+    return not gap.replace(b"\\\n", b"").strip(b" \t\n")
+
+
+def _leaves(node: Node) -> Iterator[Node]:
+    todo = [node]
+    while todo:
+        one = todo.pop()
+        if one.children and one.type not in _OPAQUE:
+            todo.extend(reversed(one.children))
+        else:
+            yield one
+
+
+_OPAQUE = {"string", "heredoc_body", "raw_string"}
+"""Their text is taken as a whole, with the gaps between its parts."""
+
+_THROUGH = {
+    "program", "list", "pipeline", "redirected_statement", "subshell", "if_statement",
+    "elif_clause", "else_clause", "while_statement", "do_group", "case_statement", "case_item",
+    "negated_command", "function_definition", "heredoc_body", "command_substitution",
+    "process_substitution", "string", "expansion", "concatenation", "compound_statement",
+    "for_statement", "command_name", "array",
+}  # fmt: skip
+_LEAVES = {
+    "word", "raw_string", "ansi_c_string", "number", "string_content", "variable_name",
+    "special_variable_name", "simple_expansion", "comment", "heredoc_start", "heredoc_end",
+    "heredoc_content", "file_descriptor", "extglob_pattern", "test_operator", "translated_string",
+    "regex",
+}  # fmt: skip
+_WORDS = {
+    "word", "raw_string", "ansi_c_string", "number", "string", "concatenation", "simple_expansion",
+    "expansion", "command_substitution", "arithmetic_expansion", "brace_expression",
+    "translated_string",
+}  # fmt: skip
+_DOLLARS = {"simple_expansion", "expansion", "string"}
+_BLANK_BETWEEN = _WORDS | {"command_name", "variable_assignment"}
+_JOINED = {"concatenation", "string", "expansion", "heredoc_body", "case_item"}
+_TESTED = {"binary_expression", "unary_expression", "negation_expression", "test_command"}
+_TESTED |= {"parenthesized_expression"}
+
+# These evaluate a variable's content as arithmetic, and arithmetic may run commands.
+_ARITHMETIC = re.compile(r"(?<!\S)-(?:eq|ne|lt|le|gt|ge|v|R)(?!\S)|\[\w*\$|\(\(")
+_EXPANSION = re.compile(
+    r"\$\{#?[A-Za-z_]\w*(?:\}|(?::?[-+?]|##?|%%?|//?|\^\^?|,,?)[^@!]*)", re.DOTALL
+)
+
+
+class _Reader:
+    def __init__(self, script: Script) -> None:
+        self._script = script
+
+    def visit(self, node: Node, depth: int) -> None:
+        if depth > _DEEPEST:
+            self._unclear("it is nested too deeply")
+            return
+        match node.type:
+            case "command":
+                self._command(node)
+            case "declaration_command" | "unset_command":
+                self._declaration(node)
+            case "variable_assignment":
+                self._assignment(node)
+            case "file_redirect":
+                self._redirect(node)
+            case "herestring_redirect" | "heredoc_redirect":
+                self._fed(node)
+            case _:
+                self._check(node)
+        if _is_odd(node):
+            self._unclear("a sign in it stands where it means nothing certain")
+        if node.type not in _JOINED and _run_together(node.named_children):
+            self._unclear("where a word in it ends is not certain")
+        for child in node.named_children:
+            self.visit(child, depth + 1)
+
+    def _check(self, node: Node) -> None:
+        """Kinds of nodes that hold others, or nothing."""
+        text = _text(node).strip()
+        match node.type:
+            case "expansion" if not _EXPANSION.fullmatch(text):
+                self._unclear(f"what {text[:40]} becomes cannot be known")
+            case "compound_statement" if text.startswith("(("):
+                self._unclear("it computes")
+            case "arithmetic_expansion":
+                if re.search(r"[A-Za-z_$`]", text.lstrip("$")):
+                    self._unclear("it computes with what cannot be known")
+            case "for_statement":
+                variable = node.child_by_field_name("variable")
+                if variable is None or not assigns_safely(_text(variable)):
+                    self._unclear("its loop sets a variable that programs obey")
+            case kind if kind in _TESTED:
+                if _ARITHMETIC.search(text) and re.search(r"[$`]", text):
+                    self._unclear("it computes with what cannot be known")
+            case kind if kind not in _THROUGH | _LEAVES:
+                self._unclear(f"it uses {kind.replace('_', ' ').lower()}")
+            case _:
+                pass
+
+    def _command(self, node: Node) -> None:
+        words, assigned = [], []
+        for child in node.named_children:
+            match child.type:
+                case "variable_assignment":
+                    assigned.append(self._pair(child))
+                case "file_redirect" | "herestring_redirect" | "heredoc_redirect" | "comment":
+                    pass
+                case "command_name":
+                    words.append(self._word(child.named_children[0]))
+                case _:
+                    words.append(self._word(child))
+        if words and (HOLE in words[0] or re.search(r"[*?\[]", words[0].removeprefix("["))):
+            self._unclear("which program it runs is known only when it runs")
+        self._script.commands.append(Simple(words=tuple(words), assigned=tuple(assigned)))
+
+    def _declaration(self, node: Node) -> None:
+        words = [_text(node.children[0])]
+        for child in node.named_children:
+            pair = child.type == "variable_assignment"
+            words.append(self._pair(child) if pair else self._word(child))
+        self._script.commands.append(Simple(words=tuple(words)))
+
+    def _assignment(self, node: Node) -> None:
+        """One on its own; those before a command or in a declaration are read with it."""
+        parent = node.parent
+        if parent is not None and parent.type in {"command", "declaration_command"}:
+            return
+        pair = self._pair(node)
+        if not assigns_safely(pair.split("=", 1)[0]):
+            self._script.commands.append(Simple(words=(pair,)))
+
+    def _pair(self, node: Node) -> str:
+        name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+        if name is None or name.type != "variable_name":
+            self._unclear("it sets part of a list")
+            return HOLE
+        if value is not None and value.type == "array":
+            return f"{_text(name)}={HOLE}"
+        return f"{_text(name)}={self._word(value) if value is not None else ''}"
+
+    def _redirect(self, node: Node) -> None:
+        targets = node.children_by_field_name("destination")
+        if len(targets) > 1:
+            self._unclear("arguments follow where it redirects to")
+        target = targets[0] if targets else None
+        sign = next((child.type for child in node.children if not child.is_named), "")
+        if target is None:
+            if not sign.endswith("&-"):
+                self._unclear("it redirects to nowhere")
+            return
+        text = self._word(target)
+        if sign in {">&", "<&"} and re.fullmatch(r"\d+-?|-", text):
+            return
+        (self._script.reads if sign == "<" else self._script.writes).append(text)
+
+    def _fed(self, node: Node) -> None:
+        for child in node.named_children:
+            if child.type == "heredoc_body":
+                self._script.fed.append(_text(child))
+            elif node.type == "herestring_redirect":
+                self._script.fed.append(self._word(child))
+            elif child.type not in {"heredoc_start", "heredoc_end", "file_redirect"}:
+                # `cat <<A | sh` hangs the rest of the line below the document: it is visited too.
+                self._check_hanging(child)
+
+    def _check_hanging(self, node: Node) -> None:
+        if node.type not in _THROUGH | _LEAVES | {"command"}:
+            self._unclear("what follows its here-document is not understood")
+
+    def _word(self, node: Node) -> str:
+        try:
+            return word_text(node)
+        except UnclearWord as error:
+            self._unclear(str(error))
+            return HOLE
+
+    def _unclear(self, why: str) -> None:
+        self._script.unclear = self._script.unclear or why
+
+
+def _run_together(children: list[Node]) -> bool:
+    """The parser ends some words early, where the shell reads on."""
+    return any(
+        left.end_byte == right.start_byte and {left.type, right.type} <= _BLANK_BETWEEN
+        for left, right in pairwise(children)
+    )
+
+
+def _is_odd(node: Node) -> bool:
+    """A lone dollar sign, and a `!` that belongs to the word it touches."""
+    if node.type == "negated_command":
+        return node.children[0].end_byte == node.children[1].start_byte
+    return node.type not in _DOLLARS and any(child.type == "$" for child in node.children)
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode("utf-8", "replace")
