@@ -1,0 +1,136 @@
+"""Leave for the calls of one run: asked of whoever decides, waited for, and remembered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from bot.engine.llm.acp.memory import Wish, WishBook, exact
+from bot.engine.llm.acp.said.updates import Calls
+from bot.engine.llm.acp.said.wishes import is_change_of_mode, outcome
+from bot.engine.llm.base import Mode, RunRequest
+from bot.engine.llm.calls import CallKind, Leave, Permission, ToolCall
+from bot.engine.llm.events import AgentEvent, ToolFinished
+
+_LOOKING = {CallKind.READ, CallKind.SEARCH, CallKind.FETCH, CallKind.THINK}
+_ALLOWED = Permission(leave=Leave.ALLOW)
+_LATER = Permission(leave=Leave.LATER)
+
+
+class Asking:
+    """`tell` gets an event, or None when something has changed here."""
+
+    def __init__(
+        self,
+        request: RunRequest,
+        mode: Mode,
+        calls: Calls,
+        *,
+        patience: float,
+        tell: Callable[[AgentEvent | None], Awaitable[None]],
+    ) -> None:
+        self._request = request
+        self._mode = mode
+        self._calls = calls
+        self._patience = patience
+        self._tell = tell
+        self._book: WishBook | None = None
+        self._once: dict[str, Wish] = {}
+        self._given: dict[str, str] = {}
+        self._over = asyncio.Event()
+        self.under_way = 0
+        self.suspended: list[ToolCall] = []
+        self.denied: list[tuple[ToolCall, str]] = []
+        self.broken: BaseException | None = None
+
+    async def begin(self, book: WishBook) -> list[tuple[Wish | None, str, Permission]]:
+        """The session is known. Gives what was decided about calls of earlier runs; those that
+        were allowed are allowed once, to the letter."""
+        self._book = book
+        known = await asyncio.to_thread(book.all)
+        decided = [
+            (known.get(call_id), call_id, said) for call_id, said in self._request.answers.items()
+        ]
+        for wish, _, said in decided:
+            if wish is not None and said.leave is Leave.ALLOW:
+                self._once[wish.exact] = wish
+        return decided
+
+    async def wish(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The protocol's answer to one request for permission."""
+        told = params.get("toolCall")
+        told = told if isinstance(told, dict) else {}
+        options = params.get("options")
+        if is_change_of_mode(told):
+            return outcome(options, allow=False)
+        call = self._calls.wish(told)
+        for event in self._calls.started(call):
+            await self._tell(event)
+        said = await self._leave(call)
+        return outcome(options, allow=said.leave is Leave.ALLOW)
+
+    async def ended(self, event: ToolFinished) -> None:
+        """For the audit of what was allowed."""
+        call_id = self._given.pop(event.call_id, None)
+        if call_id is not None and self._request.permit is not None:
+            size = len(event.summary.encode("utf-8", "replace"))
+            await self._request.permit.ended(
+                call_id, good=event.good, outcome=event.summary, size=size
+            )
+
+    async def _leave(self, call: ToolCall) -> Permission:
+        if wish := self._once.pop(exact(call), None):
+            self._given[call.call_id] = wish.call_id
+            await self._forget(wish.call_id)
+            return _ALLOWED
+        if self._request.permit is None:
+            looks = self._mode is Mode.EXECUTE or call.kind in _LOOKING
+            return _ALLOWED if looks else Permission(leave=Leave.DENY)
+        self.under_way += 1
+        await self._tell(None)
+        try:
+            said = await self._decided(call)
+        finally:
+            self.under_way -= 1
+        if said.leave is Leave.ALLOW:
+            self._given[call.call_id] = call.call_id
+        elif said.leave is not Leave.LATER:
+            self.denied.append((call, said.text))
+        await self._tell(None)
+        return said
+
+    async def _decided(self, call: ToolCall) -> Permission:
+        """LATER as well where another call of this run has become one for later: the process
+        ends, and whoever decides finds this call open."""
+        permit = self._request.permit
+        assert permit is not None
+        if self._book is not None:
+            await asyncio.to_thread(self._book.add, call)
+        asked = asyncio.ensure_future(permit(call, patience=self._patience))
+        over = asyncio.ensure_future(self._over.wait())
+        try:
+            await asyncio.wait({asked, over}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            over.cancel()
+            if not asked.done():
+                asked.cancel()
+        said = self._said(asked)
+        if said.leave is Leave.LATER:
+            self.suspended.append(call)
+            self._over.set()
+        else:
+            await self._forget(call.call_id)
+        return said
+
+    def _said(self, asked: asyncio.Future[Permission]) -> Permission:
+        if not asked.done() or asked.cancelled():
+            return _LATER
+        if (broken := asked.exception()) is not None:
+            self.broken = self.broken or broken
+            return Permission(leave=Leave.DENY)
+        return asked.result()
+
+    async def _forget(self, call_id: str) -> None:
+        if self._book is not None:
+            await asyncio.to_thread(self._book.forget, [call_id])
