@@ -186,6 +186,8 @@ class _Errand:
                 verdict = of_error(error, failures=failures, words=self._words)
             else:
                 plan = planned(reply)
+                # Its steps share the session in which the task was told and the plan was made.
+                self._heard = prompts.Heard(task=True)
                 return await self._kept(
                     partial(
                         self._boundary.adopt_plan, self._lease, run, reply, plan, self._session.id

@@ -365,10 +365,10 @@ async def test_a_shared_session_is_not_told_again_what_it_holds(tmp_path: Path) 
     async with engine(tmp_path, backend) as world:
         await world.until(await world.add("Compare the three offers " + "in detail " * 50))
 
-    first, _, last = (r.prompt for r in backend.asked[1:])
+    plan, first, _, last = (request.prompt for request in backend.asked)
     assert "Compare the three offers" in last
     assert "did two" not in last
-    assert len(last) < len(first)
+    assert max(len(first), len(last)) < len(plan)
 
 
 async def test_a_session_grown_too_long_is_left_behind_and_the_next_is_told_everything(
@@ -454,3 +454,21 @@ async def test_an_answer_to_a_pause_is_no_leave(tmp_path: Path) -> None:
         await world.foreman.resume(task, by=BOSS, source="m2", said="deploy it")
 
         assert "deploy it" in (await asked(world, task)).detail
+
+
+async def test_a_long_task_is_told_whole_once_a_session(tmp_path: Path) -> None:
+    """Planning and all steps share one; whoever goes on after a pause is told anew."""
+    whole = "Make the handbook. " * 40 + "And mind the gap."
+    backend = Held(steps=("one", "two", "three"))
+    async with engine(tmp_path, backend) as world:
+        task = await world.add(whole)
+        await backend.begun("one")
+        await world.foreman.pause(task, by=BOSS, source="m1")
+        backend.gate.set()
+        await world.until(task, TaskStatus.PAUSED)
+        await world.foreman.resume(task, by=BOSS, source="m2")
+        await world.until(task)
+
+    told = ["And mind the gap." in request.prompt for request in backend.asked]
+    assert told == [True, False, True, False]
+    assert all("Make the handbook." in request.prompt for request in backend.asked)
