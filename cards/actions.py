@@ -187,15 +187,18 @@ class ListTasks(_Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decide(_Action):
-    """Settle one approval request, and no other."""
+    """Settle one approval request, and no other. `scope` is how far a yes to the use of a tool
+    reaches: empty for this once, else `task`, `chat` or `always`."""
 
     approval_id: str
     approve: bool
+    scope: str = ""
     kind: Literal["decide"] = "decide"
 
     @property
     def command(self) -> str:
-        return f"/{'approve' if self.approve else 'reject'} {self.approval_id}"
+        word = "approve" if self.approve else "reject"
+        return f"/{word} {self.approval_id} {self.scope}".rstrip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,11 +211,16 @@ class PickModel(_Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer(_Action):
-    """Answer a question the worker asked; the press carries the option, or `value` does."""
+    """Answer a question the worker asked, by the id of its request; a form's press carries
+    `text`, a button has `value`."""
 
     question_id: str
     value: str = ""
     kind: Literal["answer"] = "answer"
+
+    @property
+    def command(self) -> str:
+        return f"/approve {self.question_id} {self.value}".rstrip()
 
 
 Action: TypeAlias = (

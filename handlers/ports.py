@@ -232,10 +232,18 @@ class Approvals(Protocol):
     async def find(self, prefix: str) -> Approval: ...
 
     async def decide(
-        self, approval: Approval, *, approve: bool, by: Person, source: str, reason: str = ""
+        self,
+        approval: Approval,
+        *,
+        approve: bool,
+        by: Person,
+        source: str,
+        reason: str = "",
+        scope: str = "",
     ) -> Approval:
         """Settle it and do what follows from it, in one transaction. The first decision wins:
-        WrongState tells of an earlier one. Forbidden if `by` is not an approver."""
+        WrongState tells of an earlier one. Forbidden if `by` is not an approver, or allows for
+        always what only an owner may. `scope` is how far a yes to the use of a tool reaches."""
         ...
 
 

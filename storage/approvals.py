@@ -14,12 +14,14 @@ from storage.dialect import insert_or_ignore
 from storage.errors import AmbiguousId, NotAllowed, NotFound, WrongState
 from storage.ids import Ids
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
-from storage.records.people import ChatId, Person, PersonId
+from storage.records.people import ChatId, Person, PersonId, Role
 from storage.records.tasks import TaskId
 from storage.schema import actions, approvals
 
 Consequence: TypeAlias = Callable[[Transaction, Approval], Awaitable[None]]
 """What follows from a decision, in the transaction that takes it."""
+
+ALWAYS = "always"
 
 _CANDIDATES = 5
 _LONGEST_ID = 64
@@ -76,6 +78,7 @@ _SETTLE = (
         decided_at=bindparam("at"),
         decided_for=bindparam("source"),
         reason=bindparam("why"),
+        payload=bindparam("facts"),
     )
 )
 
@@ -141,12 +144,20 @@ class Approvals:
         return _only(exact or waiting or found, prefix)
 
     async def decide(
-        self, approval: Approval, *, approve: bool, by: Person, source: str, reason: str = ""
+        self,
+        approval: Approval,
+        *,
+        approve: bool,
+        by: Person,
+        source: str,
+        reason: str = "",
+        scope: str = "",
     ) -> Approval:
         """Settle it and do what follows from it, in one transaction.
 
         The first decision wins: WrongState tells of an earlier one, or that it is too late. The
-        same `source` again gets what it decided. NotAllowed if `by` is not an approver.
+        same `source` again gets what it decided. NotAllowed if `by` is not an approver; `scope`
+        is how far a yes reaches, and what is allowed for always is allowed by an owner.
         """
         async with self._db.write() as tx:
             row = (await tx.execute(_BY_ID, {"id": approval.id})).one_or_none()
@@ -156,7 +167,8 @@ class Approvals:
             current = _approval(row, now)
             if source and row.decided_for == source and row.decided_by == by.id:
                 return current
-            if not current.may_be_decided_by(by):
+            beyond = scope == ALWAYS and by.role is not Role.OWNER
+            if beyond or not current.may_be_decided_by(by):
                 raise NotAllowed("approval", current.id)
             if current.state is not ApprovalState.WAITING:
                 raise WrongState("approval", current.id, current.state.value)
@@ -166,6 +178,7 @@ class Approvals:
                 decided_by=by.id,
                 decided_at=now,
                 reason=reason,
+                payload={**current.payload, "reach": scope} if scope else current.payload,
             )
             await self._settle(tx, settled, source)
         return settled
@@ -197,9 +210,9 @@ class Approvals:
         now = self._now()
         async with self._db.read() as view:
             shown = {
-                each.get("approval_id")
+                each.get("approval_id") if each.get("kind") == "decide" else each.get("question_id")
                 for each in await view.scalars(_SHOWN_OPEN)
-                if each.get("kind") == "decide"
+                if each.get("kind") in {"decide", "answer"}
             }
             rows = [
                 (await view.execute(_BY_ID, {"id": each})).one_or_none()
@@ -231,6 +244,7 @@ class Approvals:
             "at": settled.decided_at,
             "source": source,
             "why": settled.reason,
+            "facts": dict(settled.payload),
         }
         await tx.execute(_SETTLE, verdict)
         consequence = self._consequences.get(settled.kind)

@@ -308,7 +308,14 @@ class FakeApprovals:
         return found[0]
 
     async def decide(
-        self, approval: Approval, *, approve: bool, by: Person, source: str, reason: str = ""
+        self,
+        approval: Approval,
+        *,
+        approve: bool,
+        by: Person,
+        source: str,
+        reason: str = "",
+        scope: str = "",
     ) -> Approval:
         current = self.all[approval.id]
         if not self._may(by, current):
@@ -322,6 +329,7 @@ class FakeApprovals:
             decided_by=by.id,
             decided_at=NOW,
             reason=reason,
+            payload={**current.payload, "reach": scope} if scope else current.payload,
         )
         return self.all[approval.id]
 

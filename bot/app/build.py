@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from bot.app.costs import CostService
@@ -105,7 +106,8 @@ async def build(settings: Settings, db: Database) -> Parts:
 async def build_core(settings: Settings, db: Database) -> Core:
     clock = SystemClock()
     language = settings_language(settings)
-    store = build_store(db, clock, language)
+    lifetime = timedelta(hours=settings.approval_hours)
+    store = build_store(db, clock, language, lifetime)
     local = words_for(language or Language.ENGLISH)("welcome.local_owner")
     await store.people.ensure_owners(settings.owner_ids, now=clock.now(), local=local)
 

@@ -60,10 +60,17 @@ class ApprovalService:
         return await self._approvals.find(prefix)
 
     async def decide(
-        self, approval: Approval, *, approve: bool, by: Person, source: str, reason: str = ""
+        self,
+        approval: Approval,
+        *,
+        approve: bool,
+        by: Person,
+        source: str,
+        reason: str = "",
+        scope: str = "",
     ) -> Approval:
         decided = await self._approvals.decide(
-            approval, approve=approve, by=by, source=source, reason=reason
+            approval, approve=approve, by=by, source=source, reason=reason, scope=scope
         )
         self._on_decided()
         return decided

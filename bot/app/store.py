@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 
 from bot.app.services import LanguageOfTask
 from bot.engine.agent.budget import grant
+from bot.engine.agent.leave.asking import Asker
+from bot.engine.agent.leave.decided import Decided
 from bot.engine.dispatch.decisions import Decisions
 from bot.engine.workflow.store import WorkStore
 from bot.transports.clock import Clock
 from handlers.language import guessed
+from storage.agents.calls import CallRepo
+from storage.agents.grants import GrantRepo
 from storage.approvals import Approvals, Consequence
 from storage.db import Database
 from storage.ids import Ids
@@ -42,10 +47,19 @@ class Store:
     usage: UsageRepo
     sessions: SessionRepo
     work: WorkStore
+    calls: CallRepo
+    grants: GrantRepo
+    asker: Asker
 
 
-def build_store(db: Database, clock: Clock, language: Language | None = None) -> Store:
-    """`language` is the one all cards are written in, None for that of whoever reads them."""
+def build_store(
+    db: Database,
+    clock: Clock,
+    language: Language | None = None,
+    lifetime: timedelta = timedelta(days=7),
+) -> Store:
+    """`language` is the one all cards are written in, None for that of whoever reads them;
+    `lifetime` is how long workers' requests stay open."""
     ids = Ids()
     chats = Chats(db, ids)
     people = People(db, ids, chats)
@@ -53,6 +67,9 @@ def build_store(db: Database, clock: Clock, language: Language | None = None) ->
     pairings = Pairings(db, ids, people=people, chats=chats, marks=marks, now=clock.now)
     work = WorkStore.on(db)
     language_of = LanguageOfTask(people, guessed, language)
+    calls, grants = CallRepo(db), GrantRepo(db)
+    asker = Asker(calls=calls, lifetime=lifetime, ids=ids, now=clock.now)
+    decided = Decided(calls=calls, grants=grants, asker=asker, now=clock.now)
     return Store(
         db=db,
         ids=ids,
@@ -65,7 +82,7 @@ def build_store(db: Database, clock: Clock, language: Language | None = None) ->
             now=clock.now,
             consequences={
                 ApprovalKind.PAIRING: pairings.settle,
-                **_for_tasks(work, people, language_of, clock),
+                **_for_tasks(work, people, language_of, clock, decided),
             },
         ),
         inbox=Inbox(db),
@@ -74,16 +91,28 @@ def build_store(db: Database, clock: Clock, language: Language | None = None) ->
         usage=UsageRepo(db),
         sessions=SessionRepo(db),
         work=work,
+        calls=calls,
+        grants=grants,
+        asker=asker,
     )
 
 
 def _for_tasks(
-    work: WorkStore, people: People, language_of: LanguageOfTask, clock: Clock
+    work: WorkStore,
+    people: People,
+    language_of: LanguageOfTask,
+    clock: Clock,
+    decided: Decided,
 ) -> Mapping[ApprovalKind, Consequence]:
     async def name_of(person: PersonId) -> str:
         return (await people.get(person)).name
 
     decisions = Decisions(
-        store=work, language_of=language_of, name_of=name_of, now=clock.now, grant=grant
+        store=work,
+        language_of=language_of,
+        name_of=name_of,
+        now=clock.now,
+        grant=grant,
+        decided=decided,
     )
     return decisions.consequences

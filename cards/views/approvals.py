@@ -23,6 +23,12 @@ from cards.model import (
     Tone,
 )
 from cards.views.costs import budget_lines, extend_label
+from cards.views.workers.leave import (
+    question_blocks,
+    question_controls,
+    tool_buttons,
+    tool_notes,
+)
 from cards.words import Words
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 
@@ -56,15 +62,14 @@ def approval_card(
     name of who settled it, `deciders` those of who may, empty for any owner."""
     if approval.state is not ApprovalState.WAITING:
         return _decided_card(approval, words, zone, decider)
-    note = "approval.note_pairing" if approval.kind is ApprovalKind.PAIRING else "approval.note"
     return Card(
         title=words(f"approval.title.{approval.kind}"),
         tone=Tone.WARN,
         blocks=(
             *_subject(approval, words, zone, deciders),
             *_whole(approval, words),
-            _decision(approval, words, details=True),
-            Note(markdown=words(note, id=approval.id)),
+            *_controls(approval, words, details=True),
+            Note(markdown=_note(approval, words)),
         ),
         summary=words("approval.summary", title=formats.line(approval.title, _TITLE)),
     )
@@ -80,7 +85,7 @@ def waiting_card(
         return Card(title=title, tone=Tone.GOOD, blocks=(text,), summary=title)
     blocks: list[Block] = []
     for approval in approvals[:_LISTED]:
-        blocks += [*_subject(approval, words, zone), _decision(approval, words), Divider()]
+        blocks += [*_subject(approval, words, zone), *_controls(approval, words), Divider()]
     if len(approvals) > _LISTED:
         blocks.append(Note(markdown=words("approval.more", n=len(approvals) - _LISTED)))
     title = words("approval.list_title", n=len(approvals))
@@ -97,7 +102,11 @@ def _decided_card(approval: Approval, words: Words, zone: ZoneInfo, decider: str
         blocks.append(Text(markdown=words.or_own(approval.reason)))
     elif approval.reason:
         reason = formats.cut(approval.reason, _DETAIL)
-        blocks.append(Text(markdown=words("approval.reason", reason=reason)))
+        answers = approval.kind is ApprovalKind.QUESTION
+        said = words("tools.answered", answer=reason)
+        blocks.append(Text(markdown=said if answers else words("approval.reason", reason=reason)))
+    if reach := str(approval.payload.get("reach", "")):
+        blocks.append(Text(markdown=words(f"tools.scope_for_{reach}")))
     if decider and approval.decided_at:
         at = formats.moment(approval.decided_at, zone)
         name = formats.verbatim(decider, _NAME)
@@ -155,6 +164,11 @@ def _detail(approval: Approval, words: Words) -> list[Block]:
     if _is_money(approval):
         return [Text(markdown="\n\n".join(budget_lines(approval.payload, words)))]
     detail = formats.cut(approval.detail, _DETAIL)
+    if approval.kind is ApprovalKind.QUESTION:
+        return [Text(markdown=formats.verbatim(detail, _DETAIL)), *question_blocks(approval)]
+    if approval.kind is ApprovalKind.TOOL:
+        code = Code(text=detail, language=_language(approval))
+        return [Text(markdown=words("approval.exact")), code, *tool_notes(approval, words)]
     if approval.kind not in _EXACT:
         detail = detail.removeprefix(approval.title).strip()
         return [Text(markdown=detail)] if detail else []
@@ -169,7 +183,12 @@ def _whole(approval: Approval, words: Words) -> list[Block]:
     if approval.kind not in _EXACT or len(approval.detail) <= _DETAIL:
         return []
     title = words("approval.whole", n=len(approval.detail))
-    return [Collapsible(title=title, blocks=(Code(text=approval.detail),))]
+    whole = Code(text=approval.detail, language=_language(approval))
+    return [Collapsible(title=title, blocks=(whole,))]
+
+
+def _language(approval: Approval) -> str:
+    return "diff" if approval.detail.startswith(("--- ", "diff ")) else ""
 
 
 def _title(approval: Approval, words: Words) -> str:
@@ -191,19 +210,44 @@ def _yes(approval: Approval, words: Words) -> str:
     return words(f"approval.yes.{approval.kind}")
 
 
+def _note(approval: Approval, words: Words) -> str:
+    match approval.kind:
+        case ApprovalKind.PAIRING:
+            return words("approval.note_pairing", id=approval.id)
+        case ApprovalKind.QUESTION:
+            return words("tools.note_question", id=approval.id)
+        case ApprovalKind.TOOL if approval.payload.get("pattern"):
+            scope = "task" if approval.task_id else "chat"
+            return words("tools.note", id=approval.id, scope=scope)
+        case ApprovalKind.TOOL:
+            return words("tools.note_once", id=approval.id)
+        case _:
+            return words("approval.note", id=approval.id)
+
+
+def _controls(approval: Approval, words: Words, *, details: bool = False) -> list[Block]:
+    if approval.kind is ApprovalKind.QUESTION:
+        shown = question_controls(approval, words)
+        # A list has no room for forms.
+        return shown if details else [each for each in shown if isinstance(each, Buttons)]
+    return [_decision(approval, words, details=details)]
+
+
 def _decision(approval: Approval, words: Words, *, details: bool = False) -> Buttons:
-    items = [
-        Button(
-            label=_yes(approval, words),
-            action=Decide(approval_id=approval.id, approve=True),
-            style=ButtonStyle.PRIMARY,
-        ),
-        Button(
-            label=words(f"approval.no.{approval.kind}"),
-            action=Decide(approval_id=approval.id, approve=False),
-            style=ButtonStyle.DANGER,
-        ),
-    ]
+    yes = Button(
+        label=_yes(approval, words),
+        action=Decide(approval_id=approval.id, approve=True),
+        style=ButtonStyle.PRIMARY,
+    )
+    no = Button(
+        label=words(f"approval.no.{approval.kind}"),
+        action=Decide(approval_id=approval.id, approve=False),
+        style=ButtonStyle.DANGER,
+    )
+    items = [yes]
+    if approval.kind is ApprovalKind.TOOL:
+        items = tool_buttons(approval, words)
+    items.append(no)
     if details and approval.task_id:
         shown = Button(label=words("button.details"), action=ShowTask(task_id=approval.task_id))
         items.append(shown)

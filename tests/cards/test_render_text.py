@@ -113,9 +113,9 @@ def test_a_button_without_a_command_is_left_out_and_named() -> None:
     assert shown.degraded == ("button without a command left out: just_talk",)
 
 
-def test_an_answer_can_be_typed_so_its_button_is_listed() -> None:
+def test_an_answer_is_listed_with_what_to_type_for_it() -> None:
     answer = Button(label="Blue", action=Answer(question_id="q", value="blue"))
-    assert render(Card(blocks=(Buttons(items=(answer,)),))).text == "• Blue"
+    assert render(Card(blocks=(Buttons(items=(answer,)),))).text == "Blue: /approve q blue"
 
 
 def test_a_sealed_card_never_shows_its_tokens() -> None:

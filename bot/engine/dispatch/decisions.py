@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import assert_never
 
+from bot.engine.agent.leave.decided import Decided
 from bot.engine.dispatch.requeue import requeue
 from bot.engine.workflow.store import WorkStore
 from cards import formats
@@ -25,7 +27,8 @@ _WHY = 300
 class Decisions:
     """Moves a task only if it waits for this very decision; one that is paused stays paused.
 
-    `grant` books what an approved budget allows; `name_of` is what a person is called."""
+    `grant` books what an approved budget allows, `decided` what a decision means for a call of a
+    tool, where workers ask for leave; `name_of` is what a person is called."""
 
     def __init__(
         self,
@@ -35,12 +38,14 @@ class Decisions:
         name_of: Callable[[PersonId], Awaitable[str]],
         now: Callable[[], datetime],
         grant: Consequence,
+        decided: Decided | None = None,
     ) -> None:
         self._store = store
         self._language_of = language_of
         self._name_of = name_of
         self._now = now
         self._grant = grant
+        self._decided = decided
 
     @property
     def consequences(self) -> Mapping[ApprovalKind, Consequence]:
@@ -48,6 +53,7 @@ class Decisions:
             ApprovalKind.HUMAN: self.of_step,
             ApprovalKind.RISK: self.of_step,
             ApprovalKind.BUDGET: self.of_budget,
+            **({} if self._decided is None else self._of_calls(self._decided)),
         }
 
     async def of_step(self, tx: Transaction, approval: Approval) -> None:
@@ -70,6 +76,30 @@ class Decisions:
                 raise ValueError(f"approval {approval.id} is not settled")
             case _:
                 assert_never(approval.state)
+
+    def _of_calls(self, decided: Decided) -> Mapping[ApprovalKind, Consequence]:
+        consequence = partial(self.of_call, decided)
+        return {ApprovalKind.TOOL: consequence, ApprovalKind.QUESTION: consequence}
+
+    async def of_call(self, decided: Decided, tx: Transaction, approval: Approval) -> None:
+        """A no reaches the worker as well: its step goes on either way, once nothing of what it
+        asked is open."""
+        by = approval.decided_by
+        await decided.settle(tx, approval, "" if by is None else await self._name_of(by))
+        if approval.task_id is None:
+            return
+        task = await self._store.tasks.lock(tx, approval.task_id)
+        told = await self._told(task, approval)
+        if not await self._waits(tx, task, approval):
+            if not task.status.is_final:
+                await self._tell(tx, task, EventKind.NOTE, told)
+        elif approval.state is ApprovalState.EXPIRED:
+            await self._park(tx, task, TaskStatus.PAUSED, told)
+        elif asked := await decided.next(tx, approval, task):
+            await self._tell(tx, task, EventKind.NOTE, told)
+            await self._tell(tx, task, EventKind.WAITING, asked.id)
+        else:
+            await requeue(self._store, tx, task, now=self._now(), told=told)
 
     async def of_budget(self, tx: Transaction, approval: Approval) -> None:
         """No means stop: the tasks that wait for the money end, and can be retried."""

@@ -21,7 +21,12 @@ from storage.records.tasks import NodeRun, NodeStatus, Task
 from storage.work.asked import owner_ids, remark, withdraw_of_task
 from storage.work.journal import Orders
 
-STEP_KINDS = (ApprovalKind.HUMAN, ApprovalKind.RISK, ApprovalKind.TOOL)
+STEP_KINDS = (
+    ApprovalKind.HUMAN,
+    ApprovalKind.RISK,
+    ApprovalKind.TOOL,
+    ApprovalKind.QUESTION,
+)
 """Kinds by which a task waits at one of its steps."""
 
 _HUMAN = "human"
