@@ -295,6 +295,7 @@ async def engine(
     clock: Clock | None = None,
     running: bool = True,
     sleep: Callable[[float], Awaitable[None]] = no_wait,
+    bench: Workbench | None = None,
     **timing: Any,
 ) -> AsyncGenerator[Engine, None]:
     """`sleep` is how a step waits for its next try; `timing` is the dispatcher's: patience,
@@ -350,7 +351,7 @@ async def engine(
                 store=store,
                 desk=desk,
                 artifacts=Artifacts(home),
-                bench=Workbench(),
+                bench=bench or Workbench(),
                 language_of=english,
                 chat_of=the_chat,
                 leaves=leaves,

@@ -222,7 +222,8 @@ class TaskEvent:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One line of a task's plan with what became of it. `files` are relative to the data
-    directory; `left_out` are those that stayed where the task worked, by the names it gave."""
+    directory; `left_out` are those that stayed where the task worked, by the names it gave.
+    `persona` is who does it, empty for the task's own worker."""
 
     path: str
     title: str
@@ -231,6 +232,7 @@ class Step:
     error: str = ""
     files: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    persona: str = ""
     started_at: datetime | None = None
     ended_at: datetime | None = None
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from bot.engine.agent.account import Account
-from bot.engine.agent.personas.builtin import PRAGMATIST
+from bot.engine.agent.personas.builtin import BUILT_IN, PRAGMATIST
 from bot.engine.agent.personas.persona import Persona
 from bot.engine.llm.base import McpServer, Mode, Tool
 from bot.engine.llm.calls import Permit
@@ -62,6 +62,10 @@ class Personas(Protocol):
         """As it is now: files may have changed. Unknown names and none mean the default."""
         ...
 
+    async def known(self) -> Mapping[str, Persona]:
+        """Everybody there is, by name, the default first."""
+        ...
+
 
 class Permits(Protocol):
     def permit(self, job: Job, persona: Persona) -> Permit:
@@ -87,6 +91,9 @@ class Workbench:
 
     async def persona(self, name: str) -> Persona:
         return PRAGMATIST if self._personas is None else await self._personas.get(name)
+
+    async def known(self) -> Mapping[str, Persona]:
+        return BUILT_IN if self._personas is None else await self._personas.known()
 
     async def equip(self, job: Job) -> Equipment:
         persona = await self.persona(job.persona)

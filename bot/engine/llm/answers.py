@@ -36,6 +36,12 @@ class PlanStep(BaseModel):
         default=True,
         description="False if doing the step twice does harm: sending, paying, deleting.",
     )
+    persona: Annotated[
+        str, StringConstraints(strip_whitespace=True, to_lower=True, max_length=64)
+    ] = Field(
+        default="",
+        description="Who does the step, by name, if somebody else than usual fits it better.",
+    )
 
 
 class PlanAnswer(BaseModel):

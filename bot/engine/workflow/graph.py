@@ -32,7 +32,8 @@ class BadGraph(ValueError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One step. `repeatable` says that running it again after a crash does no harm; `type` is
-    TASK or HUMAN; `given` says that people have put it in, so that no planner may drop it."""
+    TASK or HUMAN; `given` says that people have put it in, so that no planner may drop it;
+    `persona` is who does it, empty for the task's own worker."""
 
     id: str
     title: str
@@ -40,6 +41,7 @@ class Node:
     repeatable: bool = True
     type: str = TASK
     given: bool = False
+    persona: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

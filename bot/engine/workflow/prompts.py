@@ -25,6 +25,10 @@ needs and which files it leaves. Mark a step not repeatable only if doing it twi
 Make a step of kind "ask" only where a person really has to do or decide something first.
 If the task is only a question, answer it and give no steps. {language}"""
 
+_TEAM = """\
+A step may name in `persona` who does it. Do so only where one of these clearly fits better than
+the task's own worker:"""
+
 _STEP = """\
 You are a worker of a foreman that runs work for its Boss. You do one step of a plan, and only
 that step. Use the tools for files; paths are relative to your workspace. Report honestly: done
@@ -50,8 +54,11 @@ class Heard:
 NOTHING = Heard()
 
 
-def plan_system(language: Language) -> str:
-    return _PLAN.format(language=_LANGUAGE[language])
+def plan_system(language: Language, team: Mapping[str, str] | None = None) -> str:
+    """`team` says whom a step may name, and what each is for."""
+    system = _PLAN.format(language=_LANGUAGE[language])
+    lines = [f"- {name}: {purpose}" for name, purpose in (team or {}).items()]
+    return "\n".join([system, _TEAM, *lines]) if lines else system
 
 
 def plan_prompt(task: Task, *, said: Sequence[str] = (), recalled: Sequence[str] = ()) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,13 +13,13 @@ from zoneinfo import ZoneInfo
 
 from bot.engine.agent.account import Account
 from bot.engine.agent.desk import Ask, Desk, Reply
+from bot.engine.agent.team import Team, Worker
 from bot.engine.agent.workbench import Equipment, Job, Workbench
 from bot.engine.llm.answers import PlanAnswer, StepAnswer
 from bot.engine.llm.base import (
     BackendDenied,
     BackendError,
     BudgetReached,
-    Chosen,
     Purpose,
 )
 from bot.engine.workflow import prompts
@@ -41,12 +41,10 @@ from cards.words import Words, words_for
 from storage.errors import LostLease, StoreUnavailable
 from storage.records.people import Chat, ChatId, Language
 from storage.records.tasks import Lease, NodeRun, Task, TaskStatus
-from storage.sessions import Session
 
 log = logging.getLogger(__name__)
 
 _MOST_CONTEXT = 120_000
-_NONE = -1
 _STORE_REST = 5.0
 
 _T = TypeVar("_T")
@@ -91,9 +89,8 @@ class TaskRunner:
 class _Errand:
     """One task under way: its lease, and the session that its steps share."""
 
-    _chosen: Chosen
-    _persona: str
-    _session: Session
+    _team: Team
+    _lead: Worker
 
     def __init__(self, kit: Kit, task: Task, language: Language) -> None:
         self._kit = kit
@@ -109,37 +106,46 @@ class _Errand:
             on_change=kit.on_change,
         )
         self._declined: set[int] = set()
-        self._heard = prompts.NOTHING
+        self._heard: dict[str, prompts.Heard] = {}
         self._lease = Lease(task_id=task.id, epoch=task.epoch)
         self._account = Account(person=task.created_by, chat=task.chat_id, task=task.id)
 
     async def run(self) -> None:
         try:
-            chosen = await self._choose()
+            await self._gather()
         except BackendDenied as error:
             await self._block(error)
             return
-        self._chosen = chosen
-        self._session = await self._open_session(_MOST_CONTEXT)
         if self._task.graph_version:
-            step = await self._boundary.go_on(self._lease, self._session.id)
+            step = await self._boundary.go_on(self._lease, self._session_id)
         else:
             step = await self._plan()
         while step is not None:
             step = await self._follow(step)
 
-    async def _open_session(self, most_tokens: int) -> Session:
-        """The one that the steps share, unless it is longer than that: then a new one."""
-        key = f"task:{self._task.id}"
-        return await self._kit.desk.session(
-            key, self._chosen, most_tokens=most_tokens, persona=self._persona
+    async def _gather(self) -> None:
+        """The task's own choices come before its chat's, those before its persona's, and that
+        before the program's."""
+        task = self._task
+        settings = (await self._kit.chat_of(task.chat_id)).settings
+        self._team = Team(
+            self._kit.desk,
+            self._kit.bench,
+            key=f"task:{task.id}",
+            choices=(task, settings),
+            most_tokens=_MOST_CONTEXT,
         )
+        self._lead = await self._team.lead(task.persona or settings.persona)
+
+    @property
+    def _session_id(self) -> str:
+        return self._lead.session.id
 
     async def _make_room(self, reply: Reply) -> None:
         """A session that has grown too long is left behind: the next step is told everything."""
         if reply.result.context > _MOST_CONTEXT:
-            self._session = await self._open_session(_NONE)
-            self._heard = prompts.NOTHING
+            self._team.leave(reply.session)
+            self._lead = await self._team.member("")
 
     async def _follow(self, step: Next | Landing) -> Following:
         match step:
@@ -152,17 +158,6 @@ class _Errand:
             case never:
                 assert_never(never)
 
-    async def _choose(self) -> Chosen:
-        """The task's own choice before its chat's before its persona's before the program's."""
-        task = self._task
-        settings = (await self._kit.chat_of(task.chat_id)).settings
-        persona = await self._kit.bench.persona(task.persona or settings.persona)
-        self._persona = persona.name
-        for choice in (task, settings, persona):
-            if choice.model or choice.backend:
-                return self._kit.desk.choose(choice.model, choice.backend)
-        return self._kit.desk.choose("", "")
-
     async def _block(self, error: BackendError) -> None:
         run, _ = await self._boundary.begin_planning(self._lease, "")
         told = self._words(error.hint)
@@ -174,7 +169,7 @@ class _Errand:
         """Ask for a plan until there is one or the tries run out."""
         failures = 0
         while True:
-            run, said = await self._boundary.begin_planning(self._lease, self._session.id)
+            run, said = await self._boundary.begin_planning(self._lease, self._session_id)
             recalled = await self._kit.recall(self._task)
             prompt = prompts.plan_prompt(self._task, said=said, recalled=recalled)
             try:
@@ -187,10 +182,10 @@ class _Errand:
             else:
                 plan = planned(reply)
                 # Its steps share the session in which the task was told and the plan was made.
-                self._heard = prompts.Heard(task=True)
+                self._heard[self._session_id] = prompts.Heard(task=True)
                 return await self._kept(
                     partial(
-                        self._boundary.adopt_plan, self._lease, run, reply, plan, self._session.id
+                        self._boundary.adopt_plan, self._lease, run, reply, plan, self._session_id
                     )
                 )
             if verdict.stop is not None:
@@ -206,14 +201,19 @@ class _Errand:
         ask = Ask(
             purpose=Purpose.PLAN,
             prompt=prompt,
-            system=prompts.plan_system(self._language),
+            system=prompts.plan_system(self._language, await self._purposes()),
             language=self._language,
             account=self._account,
             facts={"text": self._task.instruction, "files": self._task.files},
             workspace=await self._kit.artifacts.workspace(self._task),
             result=PlanAnswer,
         )
-        return await self._kit.desk.ask(ask, self._chosen, self._session)
+        return await self._kit.desk.ask(ask, self._lead.chosen, self._lead.session)
+
+    async def _purposes(self) -> Mapping[str, str]:
+        """Whom a step may name, and what for."""
+        known = await self._kit.bench.known()
+        return {name: each.purpose for name, each in known.items() if each.charter}
 
     async def _do(self, step: Next) -> Following:
         """Try one step once, store how it ended, and say what is next."""
@@ -238,11 +238,12 @@ class _Errand:
             output = output_of(answer, collected, heard=len(step.said))
             attempt = self._ended(step, verdict, reply, output, notes=answer)
         if attempt.reply is not None:
-            steps = self._heard.steps | {step.node.id}
-            self._heard = prompts.Heard(task=True, steps=steps)
+            session = attempt.reply.session.id
+            steps = self._heard.get(session, prompts.NOTHING).steps | {step.node.id}
+            self._heard[session] = prompts.Heard(task=True, steps=steps)
             await self._make_room(attempt.reply)
         following = await self._kept(
-            partial(self._boundary.settle, self._lease, attempt, self._session.id)
+            partial(self._boundary.settle, self._lease, attempt, self._session_id)
         )
         if isinstance(following, Next) and verdict.replan:
             why = verdict.error or str(attempt.run.output.get("summary", ""))
@@ -290,7 +291,8 @@ class _Errand:
 
     async def _attempt(self, step: Next) -> tuple[Reply, Collected]:
         workspace = await self._kit.artifacts.workspace(step.task)
-        equipment = await self._equip(step, workspace)
+        worker = await self._team.member(step.node.persona)
+        equipment = await self._equip(step, worker, workspace)
         trouble = step.runs[step.node.id].error if step.node.id in step.runs else ""
         ask = Ask(
             purpose=Purpose.STEP,
@@ -301,7 +303,7 @@ class _Errand:
                 step.node,
                 trouble=trouble,
                 said=step.said,
-                heard=self._heard,
+                heard=self._heard.get(worker.session.id, prompts.NOTHING),
             ),
             system=_joined(equipment.system, prompts.step_system(self._language)),
             language=self._language,
@@ -312,19 +314,21 @@ class _Errand:
             permit=equipment.permit,
             servers=equipment.servers,
             result=StepAnswer,
+            mode=equipment.persona.works_in,
         )
-        reply = await self._kit.desk.ask(ask, self._chosen, self._session)
+        reply = await self._kit.desk.ask(ask, worker.chosen, worker.session)
         answer = reply.result.value
         claimed = tuple(answer.files) if isinstance(answer, StepAnswer) else ()
         return reply, await self._kit.artifacts.collect(step.task.id, workspace, claimed)
 
-    async def _equip(self, step: Next, workspace: Path) -> Equipment:
+    async def _equip(self, step: Next, worker: Worker, workspace: Path) -> Equipment:
         job = Job(
             account=self._account,
-            session=self._session,
+            session=worker.session,
             language=self._language,
             workspace=workspace,
-            persona=self._persona,
+            persona=worker.persona.name,
+            mode=worker.persona.works_in,
             path=step.node.id,
             text=f"{step.node.title}\n{step.node.detail}",
         )
@@ -348,7 +352,7 @@ class _Errand:
             return step
         plan = planned(reply)
         return await self._kept(
-            partial(self._boundary.replace_plan, self._lease, step, reply, plan, self._session.id)
+            partial(self._boundary.replace_plan, self._lease, step, reply, plan, self._session_id)
         )
 
     async def _wait_for_money(self, run: NodeRun, reached: BudgetReached) -> None:
@@ -360,7 +364,7 @@ class _Errand:
         """Done again after a crash it changes nothing."""
         landed = await self._kit.artifacts.land(task)
         note = "" if landed.merged else self._words(landed.why, **landed.facts)
-        return await self._kept(partial(self._boundary.landed, self._lease, note, self._session.id))
+        return await self._kept(partial(self._boundary.landed, self._lease, note, self._session_id))
 
     async def _kept(self, write: Callable[[], Awaitable[_T]]) -> _T:
         """What a call brought is paid for: a full disk is waited for, and nothing done twice."""

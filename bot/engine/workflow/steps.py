@@ -78,6 +78,7 @@ def planned(reply: Reply) -> Workflow:
                 detail=step.detail,
                 repeatable=step.repeatable,
                 type=HUMAN if step.kind == "ask" else TASK,
+                persona=step.persona,
             )
             for n, step in enumerate(answer.steps, start=1)
         ),

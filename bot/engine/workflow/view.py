@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.engine.workflow.graph import Workflow, linear, load_workflow
+from bot.engine.workflow.graph import Node, Workflow, linear, load_workflow
 from bot.engine.workflow.store import WorkStore
 from cards.views.tasks import MOST_AHEAD
 from storage.records.tasks import (
@@ -32,7 +32,7 @@ class TaskViews:
         return TaskView(
             task=task,
             plan=workflow.plan,
-            steps=tuple(_step(node.id, node.title, runs.get(node.id)) for node in workflow.nodes),
+            steps=tuple(_step(node, runs.get(node.id)) for node in workflow.nodes),
             spent=await self._usage.of_task(task_id),
             ahead=ahead,
             # Whom it waits for far back in the queue changes without its card being told.
@@ -44,17 +44,18 @@ class TaskViews:
         return next((n for n, each in enumerate(first) if each.id == task.id), MOST_AHEAD + 1)
 
 
-def _step(path: str, title: str, run: NodeRun | None) -> Step:
+def _step(node: Node, run: NodeRun | None) -> Step:
     if run is None:
-        return Step(path=path, title=title, status=NodeStatus.PENDING)
+        return Step(path=node.id, title=node.title, status=NodeStatus.PENDING, persona=node.persona)
     return Step(
-        path=path,
-        title=title,
+        path=node.id,
+        title=node.title,
         status=run.status,
         summary=str(run.output.get("summary", "")),
         error=run.error,
         files=tuple(run.output.get("files", ())),
         left_out=tuple(run.output.get("left_out", ())),
+        persona=node.persona,
         started_at=run.started_at,
         ended_at=run.ended_at,
     )
