@@ -99,8 +99,12 @@ def is_binary(data: bytes) -> bool:
 
 def write_text(workspace: Path, path: str, text: str) -> str:
     """Write a whole file, old or new, all or nothing; returns its path within the workspace."""
-    data = text.encode("utf-8", "replace")
-    if len(data) > MAX_WRITE:
+    return write_bytes(workspace, path, text.encode("utf-8", "replace"))
+
+
+def write_bytes(workspace: Path, path: str, data: bytes, *, limit: int = MAX_WRITE) -> str:
+    """The same for what is no text."""
+    if len(data) > limit:
         raise PathRefused(Refusal.TOO_LARGE, path)
     place = relative(workspace, path)
     if not place.name:
