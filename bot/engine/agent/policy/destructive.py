@@ -67,7 +67,7 @@ def writes_ground(path: str) -> bool:
 
 def is_fork_bomb(source: str) -> bool:
     """A function that calls itself twice at once, which no rule of commands would see."""
-    return bool(re.search(r"([\w:.]+)\s*\(\)\s*\{\s*\1\s*\|\s*\1\s*&", source))
+    return bool(re.search(r"(?<![\w:.])([\w:.]{1,99})\s*\(\)\s*\{\s*\1\s*\|\s*\1\s*&", source))
 
 
 def _is_ground(word: str) -> bool:

@@ -18,6 +18,8 @@ HOLE = "\ue000"
 
 _TOOL = re.compile(r"[\w.*?\-]+")
 _MOST = 500
+_LARGEST = 100_000
+"""Beyond so many comparisons it may as well be hit."""
 
 
 class BadRule(ValueError):
@@ -70,6 +72,7 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
     return tuple(_rule(piece) for piece in _pieces(text) if piece)
 
 
+@lru_cache(maxsize=2048)
 def folded(text: str) -> str:
     """The same for texts that look or work alike: case, width and invisible characters apart."""
     plain = unicodedata.normalize("NFKC", text)
@@ -119,20 +122,24 @@ def _glob(pattern: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=512)
 def _strict_glob(pattern: str) -> re.Pattern[str]:
-    """Only a star reaches over a hole: one character or a set of them is not anything at all."""
-    kept = rf"[^{HOLE}]"
-    parts = re.split(r"(\*+|\?)", pattern)
-    made = (
-        ".*" if part.startswith("*") else kept if part == "?" else re.escape(part)
-        for part in parts
-        if part
-    )
-    return re.compile("".join(made), re.DOTALL)
+    """Only a star reaches over a hole: one character or a set of them is not anything at all.
+    Each star takes the first that fits and never tries again, so that no text takes for ever."""
+    first, *rest = (_fixed(part) for part in re.split(r"\*+", pattern))
+    if not rest:
+        return re.compile(first, re.DOTALL)
+    between = "".join(f"(?>.*?{part})" for part in rest[:-1])
+    return re.compile(f"{first}{between}.*{rest[-1]}", re.DOTALL)
+
+
+def _fixed(part: str) -> str:
+    return re.escape(part).replace(r"\?", f"[^{HOLE}]")
 
 
 def _meet(one: str, other: str) -> bool:
     """Whether two globs have a text in common. A set in brackets counts as any character."""
     left, right = _units(one), _units(other)
+    if len(left) * len(right) > _LARGEST:
+        return True
     reach = {(0, 0)}
     todo = [(0, 0)]
     while todo:

@@ -20,7 +20,8 @@ from bot.engine.agent.policy.words import UnclearWord, assigns_safely, word_text
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-LONGEST = 20_000
+LONGEST = 10_000
+MOST_COMMANDS = 100
 _DEEPEST = 60
 
 
@@ -55,6 +56,9 @@ def parse(source: str) -> Script:
     if root.has_error or not _is_covered(root, data):
         script.unclear = "it cannot be parsed"
     _Reader(script).visit(root, 0)
+    if len(script.commands) > MOST_COMMANDS:
+        script.unclear = f"it runs more than {MOST_COMMANDS} commands"
+        del script.commands[MOST_COMMANDS:]
     return script
 
 
@@ -134,6 +138,8 @@ _TESTED |= {"parenthesized_expression"}
 
 # These evaluate a variable's content as arithmetic, and arithmetic may run commands.
 _ARITHMETIC = re.compile(r"(?<!\S)-(?:eq|ne|lt|le|gt|ge|v|R)(?!\S)|\[\w*\$|\(\(")
+_TEST = re.compile(r"\[\s.*\s\]|\[\[\s.*\s\]\]", re.DOTALL)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _EXPANSION = re.compile(
     r"\$\{#?[A-Za-z_]\w*(?:\}|(?::?[-+?]|##?|%%?|//?|\^\^?|,,?)[^@!]*)", re.DOTALL
 )
@@ -173,7 +179,7 @@ class _Reader:
         match node.type:
             case "expansion" if not _EXPANSION.fullmatch(text):
                 self._unclear(f"what {text[:40]} becomes cannot be known")
-            case "compound_statement" if text.startswith("(("):
+            case "compound_statement" if not re.match(r"\{\s", text):
                 self._unclear("it computes")
             case "arithmetic_expansion":
                 if re.search(r"[A-Za-z_$`]", text.lstrip("$")):
@@ -183,15 +189,22 @@ class _Reader:
                 if variable is None or not assigns_safely(_text(variable)):
                     self._unclear("its loop sets a variable that programs obey")
             case kind if kind in _TESTED:
-                if _ARITHMETIC.search(text) and re.search(r"[$`]", text):
-                    self._unclear("it computes with what cannot be known")
+                self._test(node, text)
             case kind if kind not in _THROUGH | _LEAVES:
                 self._unclear(f"it uses {kind.replace('_', ' ').lower()}")
             case _:
                 pass
 
+    def _test(self, node: Node, text: str) -> None:
+        if node.type == "test_command" and not _TEST.fullmatch(text):
+            self._unclear("a test in it is not certain")
+        if _ARITHMETIC.search(text) and re.search(r"[$`]", text):
+            self._unclear("it computes with what cannot be known")
+
     def _command(self, node: Node) -> None:
         words, assigned = [], []
+        if any(not child.is_named for child in node.children):
+            self._unclear("a sign in it stands where it means nothing certain")
         for child in node.named_children:
             match child.type:
                 case "variable_assignment":
@@ -224,7 +237,7 @@ class _Reader:
 
     def _pair(self, node: Node) -> str:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
-        if name is None or name.type != "variable_name":
+        if name is None or not _NAME.fullmatch(_text(name)):
             self._unclear("it sets part of a list")
             return HOLE
         if value is not None and value.type == "array":

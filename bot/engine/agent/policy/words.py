@@ -21,8 +21,20 @@ _ANSI = re.compile(
     r"|(?P<oct>[0-7]{1,3})|(?P<one>.))",
     re.DOTALL,
 )
-_ONES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b"}
+_ONES = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "v": "\v",
+    "e": "\x1b",
+    "E": "\x1b",
+}
+_ONES |= {one: one for one in "\\'\"?"}
 _BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*|\{.*\{", re.DOTALL)
+_META = re.compile(r"[\s;&|<>()'\"`$]")
 _OBEYED = re.compile(r".*_proxy|_|fpath|path|prompt")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED_IN_QUOTES = re.compile(r"\\([\n$`\"\\])")
@@ -49,13 +61,11 @@ def _read(node: Node) -> str:  # noqa: PLR0911 - one for each kind of word
     text = _text(node)
     match node.type:
         case "word":
-            return _ESCAPED.sub(_unescaped, text)
+            return _plain(text)
         case "raw_string":
             return text[1:-1]
         case "string":
             return _string(node)
-        case "translated_string":
-            return "".join(_read(child) for child in node.named_children)
         case "ansi_c_string":
             return _ANSI.sub(_ansi, text[2:-1])
         case "concatenation":
@@ -68,6 +78,12 @@ def _read(node: Node) -> str:  # noqa: PLR0911 - one for each kind of word
             return text
         case kind:
             raise UnclearWord(f"it uses {kind.replace('_', ' ').lower()} as a word")
+
+
+def _plain(text: str) -> str:
+    if _META.search(_ESCAPED.sub("", text)):
+        raise UnclearWord("where a word in it ends is not certain")
+    return _ESCAPED.sub(_unescaped, text)
 
 
 def _pieces(node: Node) -> list[Node]:
@@ -106,7 +122,7 @@ def _ansi(found: re.Match[str]) -> str:
         return chr(code)
     if found["one"] == "c":
         raise UnclearWord("a character in it cannot be read")
-    return _ONES.get(found["one"], found["one"])
+    return _ONES.get(found["one"], found[0])
 
 
 def _bare(node: Node) -> str:

@@ -24,6 +24,7 @@ _C_OPTION = re.compile(r"-[eux]*c")
 _XARGS_ALONE = re.compile(r"-0|-r|-t|--null|--no-run-if-empty|-[nPL]\d+|-I\S+")
 _XARGS_WITH = {"-n", "-P", "-L", "-I"}
 _DEEPEST = 6
+_MOST_WORDS = 40
 _READS_IT = "its script comes from where nobody can look before it runs"
 
 
@@ -113,13 +114,14 @@ def _guessed(command: Simple, depth: int, *, certain: bool) -> Inside:
     be a script."""
     parts = [Part(command=command, certain=certain)]
     scripts: list[Script] = []
-    for at, word in enumerate(command.words[1:], 1):
+    for at, word in enumerate(command.words[1:_MOST_WORDS], 1):
         parts.append(Part(command=Simple(words=command.words[at:]), certain=False))
         if re.search(r"[\s;&|`$]", word) and HOLE not in word:
             found = all_parts(parse(word), depth + 1, certain=False)
             parts += found.parts
             scripts += found.scripts
-    return Inside(parts=tuple(parts), scripts=tuple(scripts), unclear="")
+    unclear = "it has too many words" if len(command.words) > _MOST_WORDS else ""
+    return Inside(parts=tuple(parts), scripts=tuple(scripts), unclear=unclear)
 
 
 def _unwrapped(name: str, command: Simple) -> Simple | None:
