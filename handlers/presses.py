@@ -37,7 +37,7 @@ from handlers.middleware import TOAST
 from handlers.parsing import priority_of
 from handlers.ports import Refusal
 from handlers.request import Reply, Request
-from handlers.work import steering, tasks
+from handlers.work import create, steering, tasks
 from storage.records.messages import ActionRow, InboxId
 from storage.records.tasks import Priority
 
@@ -69,8 +69,10 @@ async def press(request: Request, pressed: Press) -> Reply:
     if not request.person.role.allows(action.needs):
         return await _refused(request, Refusal.NOT_ALLOWED, row)
     if isinstance(action, Decide):
-        await approvals.check(request, action.approval_id)
-    if isinstance(action, NewTask | SendMessage) and not pressed.form.get("text", "").strip():
+        await approvals.check(request, action.approval_id, action.scope)
+    if isinstance(action, Answer):
+        await approvals.check(request, action.question_id)
+    if _is_empty(action, pressed.form):
         return Reply(toast=request.words("press.nothing_to_do"), good=False)
     refusal = await request.services.buttons.claim(
         pressed.token,
@@ -122,13 +124,13 @@ async def _act(  # noqa: C901, PLR0911, PLR0912 - one line for each action of th
 ) -> Reply:
     match action:
         case StartTask():
-            return await tasks.start_proposed(request, action, value, card_key)
+            return await create.start_proposed(request, action, value, card_key)
         case JustTalk():
             async with approvals.asking_for_money(request):
                 return await chat.just_talk(request, action, card_key)
         case NewTask():
             priority = form.get("priority", "")
-            return await tasks.submit_form(request, form["text"].strip(), priority, card_key)
+            return await create.submit_form(request, form["text"].strip(), priority, card_key)
         case ShowTask(task_id=task_id):
             return await tasks.show_task(request, task_id)
         case ShowLogs(task_id=task_id):
@@ -156,24 +158,26 @@ async def _act(  # noqa: C901, PLR0911, PLR0912 - one line for each action of th
         case ListTasks(page=page, status=status):
             card = await tasks.list_page(request, status, page)
             return Reply(card=card, key=card_key, in_place=True)
-        case Decide(approval_id=approval_id, approve=approve):
+        case Decide(approval_id=approval_id, approve=approve, scope=scope):
             return await approvals.by_button(
-                request, approval_id, approve=approve, card_key=card_key
+                request, approval_id, approve=approve, card_key=card_key, scope=scope
             )
         case PickModel():
             card = await chat.pick_model(request, value)
             return Reply(card=card, key=card_key, in_place=True)
-        case Answer():
-            # Nothing asks questions yet: whoever holds such a button is too late.
-            return Reply(toast=request.words("press.answered"), good=False)
+        case Answer(question_id=question_id):
+            answer = action.value or form.get("text", "") or value
+            return await approvals.by_button(
+                request, question_id, approve=True, card_key=card_key, answer=answer
+            )
         case _:
             assert_never(action)
 
 
 async def _refused(request: Request, refusal: Refusal, row: ActionRow | None) -> Reply:
     words = request.words
-    if refusal is Refusal.RETIRED and row is not None and row.action.get("kind") == "decide":
-        return await approvals.too_late(request, str(row.action.get("approval_id", "")))
+    if refusal is Refusal.RETIRED and row is not None and (asked := _request_of(row)):
+        return await approvals.too_late(request, asked)
     if refusal is Refusal.USED and row is not None:
         # Read again: it may have been used up between our look and our claim.
         used = await request.services.buttons.look(row.token) or row
@@ -181,6 +185,25 @@ async def _refused(request: Request, refusal: Refusal, row: ActionRow | None) ->
     else:
         text = words(f"press.{refusal}")
     return Reply(toast=formats.line(text, TOAST), good=False)
+
+
+def _request_of(row: ActionRow) -> str:
+    """The request for a decision that this button belongs to."""
+    match row.action:
+        case {"kind": "decide", "approval_id": str(asked)}:
+            return asked
+        case {"kind": "answer", "question_id": str(asked)}:
+            return asked
+        case _:
+            return ""
+
+
+def _is_empty(action: Action, form: Mapping[str, str]) -> bool:
+    """Whether a form was sent with nothing in it."""
+    asks = isinstance(action, NewTask | SendMessage) or (
+        isinstance(action, Answer) and not action.value and "text" in form
+    )
+    return asks and not form.get("text", "").strip()
 
 
 async def _used_text(request: Request, row: ActionRow) -> str:

@@ -7,7 +7,7 @@ from cards.words import Words, words_for
 from handlers import approvals, chat, people, system
 from handlers.registry import Commands
 from handlers.request import Reply, Request
-from handlers.work import agenda, costs, logs, projects, steering, tasks, upkeep
+from handlers.work import agenda, costs, create, logs, projects, steering, tasks, upkeep
 from storage.records.people import Language
 
 _about = Commands("system")
@@ -20,6 +20,7 @@ async def show_help(request: Request) -> Reply:
 
 
 COMMANDS = Commands.joined(
+    create.commands,
     tasks.commands,
     projects.commands,
     steering.commands,
