@@ -22,7 +22,7 @@ from cards.model import (
     Text,
     Tone,
 )
-from cards.views.costs import budget_lines, extend_label
+from cards.views.work.costs import budget_lines, extend_label
 from cards.views.workers.leave import (
     question_blocks,
     question_controls,

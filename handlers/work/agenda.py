@@ -7,8 +7,8 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 from cards.plain import log_data, task_data, view_data
-from cards.views.agenda import next_card, plan_card, recap_card
-from cards.views.task_lists import moved_card
+from cards.views.work.agenda import next_card, plan_card, recap_card
+from cards.views.work.task_lists import moved_card
 from handlers.errors import Usage, UserError
 from handlers.flags import flags_of
 from handlers.registry import Commands

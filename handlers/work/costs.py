@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from cards.plain import cost_data, task_cost_data
-from cards.views.costs import cost_card, task_cost_card
+from cards.views.work.costs import cost_card, task_cost_card
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from handlers.work.naming import found_task

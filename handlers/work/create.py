@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from cards import formats
 from cards.actions import StartTask
 from cards.plain import view_data
-from cards.views.agenda import outside_card
 from cards.views.chat import started_card
-from cards.views.task_lists import ask_card
 from cards.views.tasks import task_card
+from cards.views.work.agenda import outside_card
+from cards.views.work.task_lists import ask_card
 from handlers.errors import UserError
 from handlers.flags import flags_of
 from handlers.parsing import Directives, directives_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cards import formats
 from cards.plain import log_data
-from cards.views.logs import found_card, noted_card, page_card, warnings
+from cards.views.work.logs import found_card, noted_card, page_card, warnings
 from cards.words import Words
 from handlers.errors import Usage, UserError
 from handlers.flags import flags_of

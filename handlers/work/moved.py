@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cards.plain import task_data
-from cards.views.task_lists import moved_card
+from cards.views.work.task_lists import moved_card
 from handlers.request import Reply, Request
 from storage.records.tasks import Task
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cards.model import Card
-from cards.views.task_steering import message_form, sent_card
+from cards.views.work.task_steering import message_form, sent_card
 from handlers.errors import Usage
 from handlers.registry import Commands
 from handlers.request import Reply, Request

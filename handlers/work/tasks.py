@@ -8,7 +8,7 @@ from cards import formats
 from cards.model import Card
 from cards.plain import events_data, page_data, view_data
 from cards.views import marks
-from cards.views.task_lists import (
+from cards.views.work.task_lists import (
     LOG_LINES,
     PAGE,
     detail_card,

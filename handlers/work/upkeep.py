@@ -6,9 +6,9 @@ import re
 
 from cards import formats
 from cards.plain import task_data
-from cards.views.agenda import found_tasks_card, task_line
 from cards.views.errors import notice_card
-from cards.views.task_lists import moved_card
+from cards.views.work.agenda import found_tasks_card, task_line
+from cards.views.work.task_lists import moved_card
 from handlers.errors import Usage, UserError
 from handlers.flags import flags_of
 from handlers.registry import Commands

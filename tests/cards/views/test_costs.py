@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cards.views.costs import budget_lines, extend_label, task_cost_card
+from cards.views.work.costs import budget_lines, extend_label, task_cost_card
 from cards.words import words_for
 from storage.records.people import Language
 from storage.records.status import CostLine, TaskCost

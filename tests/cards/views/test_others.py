@@ -24,7 +24,6 @@ from cards.views.chat import (
     session_card,
     started_card,
 )
-from cards.views.costs import cost_card
 from cards.views.errors import error_card, notice_card
 from cards.views.people import (
     let_in_card,
@@ -35,7 +34,8 @@ from cards.views.people import (
     welcome_card,
 )
 from cards.views.system import HelpLine, help_card, status_card
-from cards.views.task_lists import ask_card, detail_card, list_card, logs_card, moved_card
+from cards.views.work.costs import cost_card
+from cards.views.work.task_lists import ask_card, detail_card, list_card, logs_card, moved_card
 from cards.words import Words, words_for
 from storage.records.approvals import ApprovalKind, ApprovalState
 from storage.records.people import Channel, ChatId, Language, Pairing, PairingState
