@@ -13,6 +13,7 @@ from cards.plain import approval_data, approvals_data
 from cards.views.approvals import approval_card, waiting_card
 from cards.views.errors import notice_card
 from cards.views.people import paired_card, refused_card
+from cards.views.workers.leave import options_of
 from cards.words import Words, words_for
 from handlers.errors import UserError
 from handlers.language import read_in
@@ -29,16 +30,28 @@ from storage.records.people import ChatId, ChatKind, Language, Role
 
 commands = Commands("approvals")
 
+_ALWAYS = "always"
+_SCOPES = {
+    "task": ("task", "任务", "本任务"),
+    "chat": ("chat", "会话", "本会话"),
+    _ALWAYS: (_ALWAYS, "始终", "总是"),
+}
 
-@commands("approve", usage="[id]", aliases=("通过", "批准"), immediate=True)
+
+@commands(
+    "approve", usage="[id] [task|chat|always|answer]", aliases=("通过", "批准"), immediate=True
+)
 async def approve(request: Request) -> Reply:
     """Approve what waits in this chat, or the request named."""
-    target = request.args.split(maxsplit=1)[0] if request.args else ""
+    target, rest = [*request.args.split(maxsplit=1), "", ""][:2]
     if target:
         approval = await request.services.approvals.find(target)
     else:
         approval = await _only_one(request)
-    return await _settled(request, approval, approve=True)
+    if approval.kind is ApprovalKind.QUESTION:
+        answer = _answer_of(approval, rest) or request.words("approval.yes_word")
+        return await _settled(request, approval, approve=True, reason=answer)
+    return await _settled(request, approval, approve=True, scope=_scope_of(approval, rest))
 
 
 @commands("reject", usage="[id] [reason]", aliases=("拒绝", "否决"), immediate=True)
@@ -69,23 +82,36 @@ async def by_word(request: Request, verdict: Verdict) -> Reply | None:
         copies = _copies(request)
         told = [await copies.as_told(each, request.chat.id, request.words) for each in wanted]
         return Reply(card=waiting_card(told, request.words, zone=request.zone))
+    if wanted[0].kind is ApprovalKind.QUESTION:
+        # “ok” and “no” answer a question as they are.
+        return await _settled(request, wanted[0], approve=True, reason=request.args)
     return await _settled(request, wanted[0], approve=verdict.approve, reason=verdict.reason)
 
 
-async def check(request: Request, approval_id: str) -> None:
+async def check(request: Request, approval_id: str, scope: str = "") -> None:
     """Raises Forbidden where somebody else has to decide: their press must not use up the button
     of those who may."""
     approval = await request.services.approvals.find(approval_id)
     waits = approval.state is ApprovalState.WAITING
-    if waits and not approval.may_be_decided_by(request.person):
+    beyond = scope == _ALWAYS and request.person.role is not Role.OWNER
+    if waits and (beyond or not approval.may_be_decided_by(request.person)):
         raise Forbidden
 
 
-async def by_button(request: Request, approval_id: str, *, approve: bool, card_key: str) -> Reply:
+async def by_button(
+    request: Request,
+    approval_id: str,
+    *,
+    approve: bool,
+    card_key: str,
+    scope: str = "",
+    answer: str = "",
+) -> Reply:
     """A button on a card about one request, or on a list of several."""
     approval = await request.services.approvals.find(approval_id)
+    answer = _answer_of(approval, answer)
     try:
-        decided = await settle(request, approval, approve=approve)
+        decided = await settle(request, approval, approve=approve, reason=answer, scope=scope)
     except WrongState:
         return await too_late(request, approval.id)
     toast = request.words(f"approval.decided.{decided.state}")
@@ -123,12 +149,17 @@ async def ask_again(request: Request, approval_id: str) -> Reply:
 
 
 async def settle(
-    request: Request, approval: Approval, *, approve: bool, reason: str = ""
+    request: Request, approval: Approval, *, approve: bool, reason: str = "", scope: str = ""
 ) -> Approval:
     """Decide, show it on every copy of the card, and tell whom it concerns."""
     try:
         decided = await request.services.approvals.decide(
-            approval, approve=approve, by=request.person, source=request.source, reason=reason
+            approval,
+            approve=approve,
+            by=request.person,
+            source=request.source,
+            reason=reason,
+            scope=scope,
         )
     except WrongState:
         await _show_everywhere(request, await request.services.approvals.find(approval.id))
@@ -179,14 +210,34 @@ async def words_in(services: Services, chat_id: ChatId, fallback: Language) -> W
 
 
 async def _settled(
-    request: Request, approval: Approval, *, approve: bool, reason: str = ""
+    request: Request, approval: Approval, *, approve: bool, reason: str = "", scope: str = ""
 ) -> Reply:
     await _belongs_here(request, approval)
-    decided = await settle(request, approval, approve=approve, reason=reason)
+    decided = await settle(request, approval, approve=approve, reason=reason, scope=scope)
     decider = await _copies(request).decider(decided)
     told = await _copies(request).as_told(decided, request.chat.id, request.words)
     card = approval_card(told, request.words, zone=request.zone, decider=decider)
     return Reply(card=card, data=approval_data(told))
+
+
+def _scope_of(approval: Approval, word: str) -> str:
+    """How far a yes to the use of a tool reaches. A word that is none is a mistake: it must not
+    pass for a yes to anything."""
+    if not word:
+        return ""
+    scope = next((each for each, words in _SCOPES.items() if word.casefold() in words), "")
+    if approval.kind is not ApprovalKind.TOOL or not scope:
+        raise UserError("approve_how", word=word[:60])
+    return scope
+
+
+def _answer_of(approval: Approval, text: str) -> str:
+    """An option by its number, or the words themselves."""
+    options = options_of(approval)
+    number = text.strip().rstrip(".)）。")
+    if number.isdecimal() and 0 < int(number) <= len(options):
+        return options[int(number) - 1]
+    return text.strip()
 
 
 async def _belongs_here(request: Request, approval: Approval) -> None:

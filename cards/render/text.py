@@ -12,7 +12,6 @@ from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 
 from cards import formats
-from cards.actions import Answer
 from cards.model import (
     Block,
     Button,
@@ -129,8 +128,6 @@ def _inputs(block: Buttons | Select | Form, degraded: list[str]) -> list[str]:
 def _button(button: Button, degraded: list[str]) -> list[str]:
     if button.action.command:
         return [f"{in_line(button.label)}: {button.action.command}"]
-    if isinstance(button.action, Answer):
-        return [f"• {in_line(button.label)}"]
     degraded.append(f"button without a command left out: {button.action.kind}")
     return []
 
