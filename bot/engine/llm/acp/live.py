@@ -84,12 +84,11 @@ async def live(
     agent: Agent, request: RunRequest, house: House, home: Home, *, mode: Mode, ears: Ears
 ) -> AsyncIterator[Live]:
     """Raises BackendError, also for what goes wrong within the context."""
-    cwd = request.workspace or home.scratch
-    process = await _start(agent, request, house, home, cwd)
+    process = await _start(agent, request, house, home, mode)
     wire = Wire(process.reader, process.writer, on_update=ears.update, on_wish=ears.wish)
     alive = Live(agent, process, wire, house.farewell)
     try:
-        await alive.open(request, mode, cwd, house)
+        await alive.open(request, mode, _folder(request, home), house)
         yield alive
     except Refused as refused:
         failed = of_refusal(refused.code, str(refused), refused.data)
@@ -114,14 +113,24 @@ async def _ended(alive: Live, house: House) -> None:
 
 
 async def _start(
-    agent: Agent, request: RunRequest, house: House, home: Home, cwd: Path
+    agent: Agent, request: RunRequest, house: House, home: Home, mode: Mode
 ) -> CliProcess:
     await asyncio.to_thread(furnish, home, agent)
     found = await asyncio.to_thread(program, agent, home, house.around, request.model)
-    launch = house.launch(
-        found.argv, workspace=cwd, home=home.path, env=found.env, readable=found.readable
+    launch = await house.launch(
+        found.argv,
+        workspace=_folder(request, home),
+        home=home.path,
+        env=found.env,
+        readable=found.readable,
+        writable=mode is Mode.EXECUTE,
     )
     try:
-        return await CliProcess.start(launch, cwd=cwd, log=home.log, mark=house.new_id(), line=LINE)
+        return await CliProcess.start(launch, log=home.log, mark=house.new_id(), line=LINE)
     except OSError as error:
         raise failure(Failed.MISSING, agent.name, error.strerror or "") from None
+
+
+def _folder(request: RunRequest, home: Home) -> Path:
+    """Always the same for the same session: it is bound to it."""
+    return request.workspace or home.scratch

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -27,17 +27,21 @@ _BASE = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """How to start it, after all. `preexec` runs in the child before the program."""
+class Launch(Protocol):
+    """How to start it, after all: in `cwd`, in a session of its own."""
 
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    preexec: Callable[[], None] | None = None
+    @property
+    def argv(self) -> tuple[str, ...]: ...
+
+    @property
+    def env(self) -> Mapping[str, str]: ...
+
+    @property
+    def cwd(self) -> Path: ...
 
 
 class Launcher(Protocol):
-    def __call__(
+    async def __call__(
         self,
         argv: Sequence[str],
         *,
@@ -45,22 +49,31 @@ class Launcher(Protocol):
         home: Path,
         env: Mapping[str, str],
         readable: Sequence[Path],
+        writable: bool,
     ) -> Launch:
-        """Hold the program in: it may write in `workspace` and `home`, use the network, and must
-        be able to read `readable`, where it is installed."""
+        """Hold the program in: it may write in `home`, and in `workspace` if `writable`, use the
+        network, and must be able to read `readable`, where it is installed."""
         ...
 
 
-def plain_launcher(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainLaunch:
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(repr=False)
+    cwd: Path
+
+
+async def plain_launcher(
     argv: Sequence[str],
     *,
-    workspace: Path,  # noqa: ARG001 - the protocol's
+    workspace: Path,
     home: Path,  # noqa: ARG001 - the protocol's
     env: Mapping[str, str],
     readable: Sequence[Path],  # noqa: ARG001 - the protocol's
+    writable: bool,  # noqa: ARG001 - the protocol's
 ) -> Launch:
     """Holds nothing in."""
-    return Launch(argv=tuple(argv), env=env)
+    return PlainLaunch(argv=tuple(argv), env=env, cwd=workspace)
 
 
 def environment(
@@ -81,9 +94,7 @@ class CliProcess:
         self._draining = asyncio.create_task(errors.drain(process.stderr))
 
     @classmethod
-    async def start(
-        cls, launch: Launch, *, cwd: Path, log: Path, mark: str, line: int
-    ) -> CliProcess:
+    async def start(cls, launch: Launch, *, log: Path, mark: str, line: int) -> CliProcess:
         """Raises OSError where it cannot be started. `line` is the longest it may write."""
         env = {**launch.env, MARK: mark}
         process = await asyncio.create_subprocess_exec(
@@ -91,11 +102,10 @@ class CliProcess:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            cwd=cwd,
+            cwd=launch.cwd,
             env=env,
             limit=line,
             start_new_session=True,
-            preexec_fn=launch.preexec,
         )
         return cls(process, mark, _Errors(log, tuple(_secrets(env))))
 
