@@ -8,9 +8,9 @@ from cards import formats
 from cards.actions import StartTask
 from cards.plain import view_data
 from cards.views.chat import started_card
-from cards.views.tasks import task_card
 from cards.views.work.agenda import outside_card
 from cards.views.work.task_lists import ask_card
+from cards.views.work.tasks import task_card
 from handlers.errors import UserError
 from handlers.flags import flags_of
 from handlers.parsing import Directives, directives_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cards.views.tasks import MOST_AHEAD
+from cards.views.work.tasks import MOST_AHEAD
 from storage.marks import Marks
 from storage.records.tasks import TaskId, TaskStatus, TaskView
 from storage.work.queue import TaskQueue

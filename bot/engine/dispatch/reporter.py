@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from bot.engine.dispatch.line import Line
 from cards.courier import Courier
-from cards.views.tasks import ending_card, result_paths, task_card
+from cards.views.work.tasks import ending_card, result_paths, task_card
 from cards.words import words_for
 from storage.errors import StoreUnavailable
 from storage.records.messages import Urgency

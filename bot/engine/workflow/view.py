@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bot.engine.workflow.graph import Node, Workflow, linear, load_workflow
 from bot.engine.workflow.store import WorkStore
-from cards.views.tasks import MOST_AHEAD
+from cards.views.work.tasks import MOST_AHEAD
 from storage.records.tasks import (
     NodeRun,
     NodeStatus,

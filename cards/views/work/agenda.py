@@ -9,8 +9,8 @@ from cards import formats
 from cards.model import Block, Button, Buttons, Card, Check, Checklist, Text, Tone
 from cards.views import controls, marks
 from cards.views.backends import without_note
-from cards.views.tasks import reason_of, step_state
 from cards.views.work.logs import found_rows, kind_name
+from cards.views.work.tasks import reason_of, step_state
 from cards.words import Words
 from storage.records.logs import LogEntry
 from storage.records.notebook import Agenda, Found, Recap

@@ -9,9 +9,9 @@ import pytest
 from cards.actions import LetIn
 from cards.model import Button, Buttons, Card
 from cards.render.text import render
-from cards.views.tasks import task_card
 from cards.views.work.projects import project_card
 from cards.views.work.task_lists import detail_card
+from cards.views.work.tasks import task_card
 from cards.words import words_for
 from storage.records.people import ChatId, Language
 from storage.records.tasks import Task, TaskStatus, TaskView

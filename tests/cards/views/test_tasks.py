@@ -31,8 +31,8 @@ from cards.model import (
 )
 from cards.render.text import render
 from cards.views.chat import answer_card
-from cards.views.tasks import ending_card, task_card
 from cards.views.work.task_lists import detail_card
+from cards.views.work.tasks import ending_card, task_card
 from cards.words import words_for
 from storage.records.people import Language
 from storage.records.tasks import Control, NodeStatus, Task, TaskStatus
