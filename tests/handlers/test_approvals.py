@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from cards.actions import AskAgain, Decide
+from cards.actions import Answer, AskAgain, Decide
 from cards.views.approvals import approval_card
 from cards.words import words_for
 from handlers.ports import BackendFailure
-from storage.records.approvals import ApprovalKind, ApprovalState
+from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.messages import Urgency
 from storage.records.people import ChatId, Language, PersonId
 from storage.records.tasks import TaskStatus
@@ -351,5 +352,89 @@ async def _copies(desk: Desk, approval_id: str, *chats: str) -> dict[str, str]:
     for chat in chats:
         key = f"approval:{approval_id}:{chat}"
         await desk.world.post.send(ChatId(chat), card, key=key, urgency=Urgency.APPROVAL)
-        tokens[chat] = desk.world.post.token(key, Decide)
+        question = approval.kind is ApprovalKind.QUESTION
+        tokens[chat] = desk.world.post.token(key, Answer if question else Decide)
     return tokens
+
+
+def a_tool_request(**changes: Any) -> Approval:
+    payload = {"tool": "exec", "why": "No rule allows it.", "pattern": "make deploy"}
+    return replace(an_approval(kind=ApprovalKind.TOOL), payload=payload, **changes)
+
+
+def a_question(**changes: Any) -> Approval:
+    payload = {"options": ["red", "blue"]}
+    asked = an_approval(kind=ApprovalKind.QUESTION, approvers=("ann",))
+    return replace(asked, payload=payload, **changes)
+
+
+@pytest.mark.parametrize(
+    ("typed", "reach"), [("", None), ("task", "task"), ("始终", "always"), ("ALWAYS", "always")]
+)
+async def test_a_yes_to_a_tool_reaches_as_far_as_it_says(typed: str, reach: str | None) -> None:
+    desk = Desk()
+    desk.world.approvals.all["ap7x2k"] = a_tool_request()
+
+    await desk.say(f"/approve ap7x2k {typed}", who="x-olga", chat="c0")
+
+    decided = desk.world.approvals.all["ap7x2k"]
+    assert decided.state is ApprovalState.APPROVED
+    assert decided.payload.get("reach") == reach
+
+
+async def test_a_word_that_is_no_reach_is_no_yes() -> None:
+    desk = Desk()
+    desk.world.approvals.all["ap7x2k"] = a_tool_request()
+
+    reply = await desk.say("/approve ap7x2k not yet", who="x-olga", chat="c0")
+
+    assert "Nothing was decided" in text_of(reply)
+    assert desk.world.approvals.decisions == []
+
+
+async def test_always_is_an_owners_word_even_for_who_may_allow_it_once() -> None:
+    desk = Desk()
+    desk.world.approvals.all["ap7x2k"] = a_tool_request(approvers=(PersonId("ann"),))
+    always = desk.world.post.put(Decide(approval_id="ap7x2k", approve=True, scope="always"))
+
+    refused = await desk.press(always)
+
+    assert not refused.good
+    assert desk.world.approvals.decisions == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [("2", "blue"), ("1.", "red"), ("3", "3"), ("green?", "green?")],
+)
+async def test_a_question_is_answered_by_number_or_by_words(typed: str, answer: str) -> None:
+    desk = Desk()
+    desk.world.approvals.all["ap7x2k"] = a_question()
+    form = desk.world.post.put(Answer(question_id="ap7x2k"))
+
+    await desk.press(form, form={"text": typed})
+
+    assert [each[1:3] for each in desk.world.approvals.decisions] == [(True, answer)]
+
+
+async def test_a_question_is_answered_by_a_button_by_a_command_and_by_a_bare_word() -> None:
+    for say in ("press", "/approve ap7x2k 2", "ok"):
+        desk = Desk()
+        desk.world.approvals.all["ap7x2k"] = a_question()
+        if say == "press":
+            await desk.press(desk.world.post.put(Answer(question_id="ap7x2k", value="blue")))
+        else:
+            await desk.say(say)
+
+        told = desk.world.approvals.decisions[0][2]
+        assert told == ("ok" if say == "ok" else "blue")
+
+
+async def test_an_empty_answer_is_none() -> None:
+    desk = Desk()
+    desk.world.approvals.all["ap7x2k"] = a_question()
+
+    reply = await desk.press(desk.world.post.put(Answer(question_id="ap7x2k")), form={"text": " "})
+
+    assert not reply.good
+    assert desk.world.approvals.decisions == []

@@ -63,7 +63,7 @@ EXAMPLES: dict[type, Action] = {
         ListTasks(),
         Decide(approval_id="ap7x2k", approve=True),
         PickModel(),
-        Answer(question_id="q"),
+        Answer(question_id="ap7x2k"),
     )
 }
 
