@@ -14,7 +14,6 @@ from zoneinfo import ZoneInfo
 
 from sqlalchemy import insert
 
-from bot.engine.agent.budget import ask_for_more
 from bot.engine.agent.desk import Desk
 from bot.engine.agent.workbench import Workbench
 from bot.engine.dispatch.foreman import Foreman
@@ -22,7 +21,6 @@ from bot.engine.dispatch.local import LocalDispatcher
 from bot.engine.llm.answers import PlanAnswer, PlanStep, StepAnswer
 from bot.engine.llm.base import (
     BackendError,
-    CapHit,
     Caps,
     Chosen,
     Health,
@@ -32,7 +30,7 @@ from bot.engine.llm.base import (
     Usage,
 )
 from bot.engine.llm.events import AgentEvent, TextDelta
-from bot.engine.workflow.asking import Asker
+from bot.engine.workflow.asking import Asker, MoneyAsker
 from bot.engine.workflow.places.artifacts import Artifacts
 from bot.engine.workflow.runner import Kit, TaskRunner
 from bot.engine.workflow.store import WorkStore
@@ -40,10 +38,9 @@ from bot.engine.workflow.view import TaskViews
 from cards.courier import CardRef
 from cards.model import Card
 from storage import schema
-from storage.db import Database, Transaction
+from storage.db import Database
 from storage.ids import Ids
 from storage.migrate import migrate
-from storage.records.approvals import Approval
 from storage.records.messages import Urgency
 from storage.records.people import (
     Channel,
@@ -325,18 +322,6 @@ async def engine(
         async def recall_nothing(_task: Task) -> tuple[str, ...]:
             return ()
 
-        async def ask_more(tx: Transaction, task: Task, hit: CapHit) -> Approval:
-            return await ask_for_more(
-                tx,
-                hit,
-                task=task.id,
-                chat_id=task.chat_id,
-                title=task.title,
-                ids=Ids(),
-                now=clock(),
-                expires_at=clock() + LIFETIME,
-            )
-
         leaves = Asker(words=RISKY, lifetime=LIFETIME, ids=Ids(), now=clock)
         desk = Desk(
             db=db,
@@ -355,7 +340,7 @@ async def engine(
                 language_of=english,
                 chat_of=the_chat,
                 leaves=leaves,
-                ask_for_more=ask_more,
+                ask_for_more=MoneyAsker(lifetime=LIFETIME, ids=Ids(), now=clock),
                 recall=recall_nothing,
                 now=clock,
                 sleep=sleep,

@@ -16,7 +16,7 @@ from bot.app.lifecycle import Service
 from bot.app.services import LanguageOfTask, copies_of
 from bot.app.store import Store
 from bot.config.settings import Settings
-from bot.engine.agent.budget import Budget, Caps, ask_for_more
+from bot.engine.agent.budget import Budget, Caps
 from bot.engine.agent.desk import Desk
 from bot.engine.agent.prices import PRICES_FILE, Prices, read_prices
 from bot.engine.agent.talk import Conversations
@@ -31,9 +31,8 @@ from bot.engine.dispatch.reporter import Reporter
 from bot.engine.dispatch.requests import Requests
 from bot.engine.dispatch.rights import Rights
 from bot.engine.dispatch.timekeeper import Timekeeper
-from bot.engine.llm.base import CapHit
 from bot.engine.llm.registry import Registry, registry
-from bot.engine.workflow.asking import Asker, risk_words
+from bot.engine.workflow.asking import Asker, MoneyAsker, risk_words
 from bot.engine.workflow.places.artifacts import Artifacts
 from bot.engine.workflow.runner import Kit, TaskRunner
 from bot.engine.workflow.view import TaskViews
@@ -41,8 +40,6 @@ from bot.transports.clock import Clock
 from cards.courier import Courier
 from handlers.language import guessed
 from storage.budgets import BudgetRepo
-from storage.db import Transaction
-from storage.records.approvals import Approval
 from storage.records.money import Scope, cap_of
 from storage.records.people import Language
 from storage.records.tasks import Task
@@ -199,25 +196,12 @@ class _Parts:
                 ids=self.store.ids,
                 now=self.clock.now,
             ),
-            ask_for_more=self.ask_for_more,
+            ask_for_more=MoneyAsker(lifetime=self.lifetime, ids=self.store.ids, now=self.clock.now),
             recall=recall,
             now=self.clock.now,
             sleep=asyncio.sleep,
             on_change=on_change,
             zone=self.settings.zone,
-        )
-
-    async def ask_for_more(self, tx: Transaction, task: Task, hit: CapHit) -> Approval:
-        now = self.clock.now()
-        return await ask_for_more(
-            tx,
-            hit,
-            task=task.id,
-            chat_id=task.chat_id,
-            title=task.title,
-            ids=self.store.ids,
-            now=now,
-            expires_at=now + self.lifetime,
         )
 
     def dispatcher(self, runner: TaskRunner, on_change: Callable[[], None]) -> LocalDispatcher:

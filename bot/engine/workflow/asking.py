@@ -1,4 +1,4 @@
-"""Leave to take a step: which steps need a person's word, and what that word was."""
+"""What people are asked before a task goes on: leave to take a step, and more money."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
+from bot.engine.agent.budget import ask_for_more
+from bot.engine.llm.base import CapHit
 from bot.engine.workflow.graph import PLANNING, Node
 from storage.approvals import NewApproval, add_approval, approval_of_step
 from storage.db import Transaction
@@ -154,6 +156,29 @@ class Asker:
             payload={"task": task.title, "said": task.instruction[:_SAID], "word": word},
         )
         return await add_approval(tx, new, ids=self._ids, now=now)
+
+
+class MoneyAsker:
+    """Asks for more where a task has reached a cap; what nobody decides within `lifetime`
+    expires."""
+
+    def __init__(self, *, lifetime: timedelta, ids: Ids, now: Callable[[], datetime]) -> None:
+        self._lifetime = lifetime
+        self._ids = ids
+        self._now = now
+
+    async def __call__(self, tx: Transaction, task: Task, hit: CapHit) -> Approval:
+        now = self._now()
+        return await ask_for_more(
+            tx,
+            hit,
+            task=task.id,
+            chat_id=task.chat_id,
+            title=task.title,
+            ids=self._ids,
+            now=now,
+            expires_at=now + self._lifetime,
+        )
 
 
 def _plain(text: str) -> str:

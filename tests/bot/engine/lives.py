@@ -15,23 +15,21 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bot.engine.agent.account import Account
-from bot.engine.agent.budget import ask_for_more, grant
+from bot.engine.agent.budget import grant
 from bot.engine.agent.desk import Ask, Reply
 from bot.engine.dispatch.decisions import Decisions
 from bot.engine.dispatch.parked import note_parked, offer_parked
 from bot.engine.dispatch.recovery import OFFER_AFTER, put_back, recover
 from bot.engine.llm.answers import PlanAnswer
 from bot.engine.llm.base import CapHit, Purpose
-from bot.engine.workflow.asking import Asker
+from bot.engine.workflow.asking import Asker, MoneyAsker
 from bot.engine.workflow.boundary import Boundary
 from bot.engine.workflow.graph import HUMAN, TASK, Node, Workflow, linear
 from bot.engine.workflow.steps import Attempt, Next, Replan
 from bot.engine.workflow.store import LEASE, PATIENCE
 from storage.approvals import Approvals
-from storage.db import Transaction
 from storage.errors import LostLease
 from storage.ids import Ids
-from storage.records.approvals import Approval
 from storage.records.people import Language, PersonId
 from storage.records.tasks import Lease, NodeRun, NodeStatus, Task, TaskId, TaskStatus
 from tests.chaos.moves import SEEN, Things, between, things
@@ -96,7 +94,7 @@ class Lives:
             store=self.world.store,
             desk=self.world.desk,
             leaves=Asker(words=RISKY, lifetime=LIFETIME, ids=Ids(), now=self.clock),
-            ask_for_more=self._ask_for_more,
+            ask_for_more=MoneyAsker(lifetime=LIFETIME, ids=Ids(), now=self.clock),
             now=self.clock,
             on_change=lambda: None,
         )
@@ -289,18 +287,6 @@ class Lives:
             return await work
 
         return self.loop.run(do())
-
-    async def _ask_for_more(self, tx: Transaction, task: Task, hit: CapHit) -> Approval:
-        return await ask_for_more(
-            tx,
-            hit,
-            task=task.id,
-            chat_id=task.chat_id,
-            title=task.title,
-            ids=Ids(),
-            now=self.clock(),
-            expires_at=self.clock() + LIFETIME,
-        )
 
 
 def plan_of(steps: int, *, repeatable: bool = True, kind: str = "") -> Workflow:
