@@ -12,9 +12,12 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    ClauseElement,
     Dialect,
     Engine,
     Integer,
+    Row,
+    Select,
     Table,
     TextClause,
     create_engine,
@@ -111,7 +114,7 @@ class FixedWrite:
         self._make = make
         self._columns = columns or None
         self._made: UpdateBase | None = None
-        self._bound: tuple[str, Sequence[_Bound]] | None = None
+        self._bound: _Sentence | None = None
 
     async def send(self, tx: AsyncConnection, values: Mapping[str, Any]) -> None:
         """A constraint that it breaks may be told with a later statement, or with the commit."""
@@ -121,24 +124,58 @@ class FixedWrite:
             await tx.execute(self._made, values)
             return
         if self._bound is None:
-            self._bound = self._bind(tx.dialect)
+            made = self._make(tx.dialect.name)
+            self._bound = _Sentence.of(made, tx.dialect, self._columns)
         assert tx.sync_connection is not None
         driver: Any = tx.sync_connection.connection.driver_connection
-        sql, bound = self._bound
-        driver.later(sql, [each.of(values) for each in bound])
+        driver.later(self._bound.sql, self._bound.parameters(values))
 
-    def _bind(self, dialect: Dialect) -> tuple[str, Sequence[_Bound]]:
-        compiled = self._make(dialect.name).compile(dialect=dialect, column_keys=self._columns)
+
+class FixedRead:
+    """A query that is always the same but for its values; what it gives are plain numbers and
+    strings. It may hold no list of values."""
+
+    def __init__(self, query: Select[Any]) -> None:
+        self._query = query
+        self._bound: _Sentence | None = None
+
+    async def rows(
+        self, tx: AsyncConnection, values: Mapping[str, Any] | None = None
+    ) -> Sequence[Row[Any]]:
+        if tx.dialect.name != "sqlite":
+            told: Sequence[Row[Any]] = (await tx.execute(self._query, values)).all()
+            return told
+        if self._bound is None:
+            self._bound = _Sentence.of(self._query, tx.dialect)
+        parameters = tuple(self._bound.parameters(values or {}))
+        return (await tx.exec_driver_sql(self._bound.sql, parameters)).all()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sentence:
+    """A statement as SQLite gets it. Making one takes long."""
+
+    sql: str
+    bound: Sequence[_Bound]
+
+    @classmethod
+    def of(
+        cls, made: ClauseElement, dialect: Dialect, columns: Sequence[str] | None = None
+    ) -> _Sentence:
+        compiled = made.compile(dialect=dialect, column_keys=columns)
         assert isinstance(compiled, SQLCompiler)
-        names = compiled.positiontup or ()
-        return str(compiled), [
+        bound = [
             _Bound(
                 name=name,
                 fixed=compiled.params[name],
                 convert=compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect),
             )
-            for name in names
+            for name in compiled.positiontup or ()
         ]
+        return cls(sql=str(compiled), bound=bound)
+
+    def parameters(self, values: Mapping[str, Any]) -> Sequence[Any]:
+        return [each.of(values) for each in self.bound]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,10 +210,11 @@ def upsert(bind_name: str, table: Table, columns: Collection[str], key: Sequence
     return post.on_conflict_do_update(index_elements=key, set_=given)
 
 
-def by_index(bind_name: str, table: Table, index: str) -> TextClause:
+def by_index(bind_name: str, table: Table, index: str, alias: str = "") -> TextClause:
     """The table as a source, read by this index: left to itself, SQLite takes one that looks
     better and may walk through all of it. Name its columns by `literal_column`."""
-    return text(f"{table.name} INDEXED BY {index}" if bind_name == "sqlite" else table.name)
+    named = f"{table.name} AS {alias}" if alias else table.name
+    return text(f"{named} INDEXED BY {index}" if bind_name == "sqlite" else named)
 
 
 def migration_engine(url: str) -> Engine:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import (
-    ColumnElement,
+    Integer,
     Select,
-    Update,
     and_,
     bindparam,
     case,
-    exists,
     func,
-    literal,
     literal_column,
     or_,
     select,
@@ -22,49 +20,44 @@ from sqlalchemy import (
     true,
     update,
 )
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from storage import schema
 from storage.db import Database, Transaction
-from storage.dialect import by_index
+from storage.dialect import FixedWrite, by_index
 from storage.errors import LostLease
 from storage.records.tasks import Control, Lease, Priority, Task, TaskStatus
+from storage.work.heads import IN_QUEUE, QUEUE_ORDER, Beside, first_ids
 from storage.work.rows import task_of
 
 _T = schema.tasks.c
-_BUSY = schema.tasks.alias("busy")
-_HELD = schema.tasks.alias("held")
-_OTHER = schema.tasks.alias("other")
 _MOST_AGED = 20
 
-# Conditions that a partial index has are spelled out: SQLite knows it again only by the literal
-# words. Each set of directories is small and read once, not once for each task of the queue.
-_NOT_IN_USE = _T.project_dir.not_in(
-    select(_BUSY.c.project_dir).where(text("busy.status = 'running' AND busy.project_dir <> ''"))
-)
-_HELD_BY_ANOTHER = exists().where(
-    _OTHER.c.project_dir == _T.project_dir, text("other.holds_dir"), _OTHER.c.id != _T.id
-)
-_NOT_HELD = or_(
-    _T.let_in,
-    _T.project_dir.not_in(select(_HELD.c.project_dir).where(text("held.holds_dir"))),
-    and_(_T.holds_dir, ~_HELD_BY_ANOTHER),
-)
-_IN_QUEUE = and_(_T.status == TaskStatus.PENDING, ~_T.outside)
-_QUEUE_ORDER = (_T.rank, _T.resumed_first, _T.created_at, _T.id)
-_NEXT = (
-    select(_T.id)
-    .where(_IN_QUEUE, _NOT_IN_USE, _NOT_HELD)
-    .order_by(*_QUEUE_ORDER)
-    .limit(1)
-    .with_for_update(skip_locked=True)
-)
 _RUNNING = select(schema.tasks).where(_T.status == TaskStatus.RUNNING, ~_T.outside).order_by(_T.id)
+
+_CLAIM = (
+    update(schema.tasks)
+    .where(_T.id == bindparam("which"), _T.status == TaskStatus.PENDING)
+    .values(
+        status=TaskStatus.RUNNING,
+        status_reason="",
+        control=Control.RUN,
+        epoch=_T.epoch + 1,
+        owner=bindparam("who"),
+        lease_until=bindparam("until"),
+        wake_at=None,
+        holds_dir=and_(_T.project_dir != "", _T.branch == ""),
+        started_at=func.coalesce(_T.started_at, bindparam("now", type_=_T.started_at.type)),
+    )
+    .returning(schema.tasks)
+)
 
 
 class TaskQueue:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._aged, self._redated = _aging(db.dialect)
+        self._renewed = _renewed(db.dialect)
 
     async def claim(
         self,
@@ -85,28 +78,14 @@ class TaskQueue:
 
         What waits since a moment yet to come was queued by a clock that has been set back since,
         and waits from now on."""
-        task_id = await tx.scalar(_NEXT)
-        await tx.execute(self._aged, {"long_ago": now - patience})
-        await tx.execute(self._redated, {"present": now})
-        if task_id is None:
+        ids = await first_ids(tx, 1, in_use=False)
+        await self._aged.send(tx, {"long_ago": now - patience})
+        await self._redated.send(tx, {"present": now})
+        if not ids:
             return None
-        claimed = (
-            update(schema.tasks)
-            .where(_T.id == task_id)
-            .values(
-                status=TaskStatus.RUNNING,
-                status_reason="",
-                control=Control.RUN,
-                epoch=_T.epoch + 1,
-                owner=owner,
-                lease_until=now + lease,
-                wake_at=None,
-                holds_dir=and_(_T.project_dir != "", _T.branch == ""),
-                started_at=func.coalesce(_T.started_at, literal(now, _T.started_at.type)),
-            )
-            .returning(schema.tasks)
-        )
-        return task_of((await tx.execute(claimed)).one())
+        claim = {"which": ids[0], "who": owner, "now": now, "until": now + lease}
+        row = (await tx.execute(_CLAIM, claim)).one_or_none()
+        return None if row is None else task_of(row)
 
     async def waiting(
         self, tx: Transaction, limit: int, *, beside: Sequence[Task] | None = None
@@ -115,10 +94,13 @@ class TaskQueue:
         their project made room. With `beside`, the tasks that run, only those for which one of
         them would make room: of a higher priority than some, and than the one in their project.
         """
-        query = select(schema.tasks).where(_IN_QUEUE, _NOT_HELD)
+        room = None
         if beside is not None:
-            query = query.where(_cuts_in(beside))
-        query = query.order_by(*_QUEUE_ORDER).limit(limit)
+            room = Beside(running=frozenset((t.priority.rank, t.project_dir) for t in beside))
+        ids = await first_ids(tx, limit, in_use=True, beside=room)
+        if not ids:
+            return ()
+        query = select(schema.tasks).where(_T.id.in_(ids)).order_by(*QUEUE_ORDER)
         return tuple(map(task_of, await tx.execute(query)))
 
     async def running(self, tx: Transaction) -> Sequence[Task]:
@@ -165,16 +147,19 @@ class TaskQueue:
 
     async def fence(self, tx: Transaction, lease: Lease, *, until: datetime) -> Task:
         """Lock the task and renew the lease; LostLease if it is not ours any more."""
-        held = and_(
-            _T.id == lease.task_id,
-            _T.epoch == lease.epoch,
-            _T.status == TaskStatus.RUNNING,
-        )
-        renewed = update(schema.tasks).where(held).values(lease_until=until).returning(schema.tasks)
-        row = (await tx.execute(renewed)).one_or_none()
+        task, _ = await self.hold(tx, lease, until=until)
+        return task
+
+    async def hold(
+        self, tx: Transaction, lease: Lease, *, until: datetime
+    ) -> tuple[Task, int | None]:
+        """The same, with the number of the last order that people have given of it: 0 for none,
+        None where the database cannot say in one go."""
+        wanted = {"which": lease.task_id, "life": lease.epoch, "until": until}
+        row = (await tx.execute(self._renewed, wanted)).one_or_none()
         if row is None:
             raise LostLease(lease.task_id)
-        return task_of(row)
+        return task_of(row), row.ordered
 
     async def renew(self, tx: Transaction, owner: str, *, until: datetime) -> None:
         """Keep every lease of this owner alive."""
@@ -188,12 +173,26 @@ class TaskQueue:
 
     async def first(self, limit: int) -> Sequence[Task]:
         """The beginning of the queue, in order, whoever may start or not."""
-        query = select(schema.tasks).where(_IN_QUEUE).order_by(*_QUEUE_ORDER).limit(limit)
+        query = select(schema.tasks).where(IN_QUEUE).order_by(*QUEUE_ORDER).limit(limit)
         async with self._db.read() as connection:
             return tuple(map(task_of, await connection.execute(query)))
 
 
-def _aging(dialect: str) -> tuple[Update, Update]:
+def _renewed(dialect: str) -> ReturningUpdate[Any]:
+    held = and_(
+        _T.id == bindparam("which"),
+        _T.epoch == bindparam("life"),
+        _T.status == TaskStatus.RUNNING,
+    )
+    # Spelled out: what is returned is named without its table otherwise.
+    last = "(SELECT coalesce(max(c.id), 0) FROM commands AS c WHERE c.task_id = tasks.id)"
+    # PostgreSQL would answer as of before it got the lock.
+    ordered = literal_column(last if dialect == "sqlite" else "NULL", Integer())
+    renewed = update(schema.tasks).where(held).values(lease_until=bindparam("until"))
+    return renewed.returning(schema.tasks, ordered.label("ordered"))
+
+
+def _aging(dialect: str) -> tuple[FixedWrite, FixedWrite]:
     """Who has waited too long goes first; who waits since a moment to come waits from now on."""
     since = literal_column("waiting_since", _T.waiting_since.type)
     aging: Select[tuple[str]] = (
@@ -213,19 +212,4 @@ def _aging(dialect: str) -> tuple[Update, Update]:
         .where(_T.id.in_(aging.where(since > bindparam("present"))))
         .values(waiting_since=bindparam("present"))
     )
-    return aged, redated
-
-
-def _cuts_in(running: Sequence[Task]) -> ColumnElement[bool]:
-    """By real priorities, not by ranks: long waiting goes first, but cuts in on nobody."""
-    least = max((task.priority.rank for task in running), default=0)
-    better = [each for each in Priority if each.rank < least]
-    kept = {
-        each: [t.project_dir for t in running if t.project_dir and t.priority.rank <= each.rank]
-        for each in better
-    }
-    return and_(
-        _T.rank < least,
-        _T.priority.in_(better),
-        *(~and_(_T.priority == each, _T.project_dir.in_(kept[each])) for each in better),
-    )
+    return FixedWrite(lambda _: aged), FixedWrite(lambda _: redated)

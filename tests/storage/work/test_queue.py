@@ -47,6 +47,8 @@ def row(n: int, **changes: Any) -> dict[str, Any]:
         "project_dir": "",
         "files": [],
         "holds_dir": False,
+        "let_in": False,
+        "outside": False,
         "created_at": START + timedelta(seconds=n),
         "waiting_since": START + timedelta(seconds=n),
         **changes,
@@ -129,16 +131,54 @@ async def test_ten_thousand_waiting_tasks_cost_no_more_than_ten(
     assert many < 2 * few
 
 
-async def test_ten_thousand_tasks_of_one_busy_project_are_passed_over_in_one_sweep(
-    db: Database, tmp_path: Path
+@pytest.mark.parametrize("victim", ["urgent", "normal"])
+async def test_ten_thousand_tasks_of_one_busy_project_cost_no_more_than_fifty(
+    db: Database, tmp_path: Path, victim: str
 ) -> None:
     path = tmp_path / "shiftboss.db"
-    busy = row(0, status="running", project_dir="/p", holds_dir=True, priority="urgent", rank=1)
-    await fill(db, busy, *(row(n, project_dir="/p") for n in range(1, MANY)))
-    taken = await instructions(db, path, await spoken(db))
+    rank = Priority(victim).rank
+    await fill(
+        db,
+        row(0, status="running", project_dir="/p", holds_dir=True, priority="urgent", rank=1),
+        row(1, status="running", priority=victim, rank=rank),
+        *(row(n, project_dir="/p", priority="urgent", rank=1) for n in range(2, 50)),
+    )
+    few = sum((await instructions(db, path, await spoken(db))).values())
+    await fill(db, *(row(n, project_dir="/p", priority="urgent", rank=1) for n in range(50, MANY)))
+    many = sum((await instructions(db, path, await spoken(db))).values())
 
-    # A few steps for each task that is passed over, and nothing looked up for it.
-    assert sum(taken.values()) < 25 * MANY
+    assert many < 1.2 * few
+
+
+async def test_who_may_start_is_found_behind_any_number_of_those_who_may_not(db: Database) -> None:
+    queue = TaskQueue(db)
+    await fill(
+        db,
+        row(0, status="running", project_dir="/busy", holds_dir=True),
+        row(1, project_dir="/left", holds_dir=True, status="paused"),
+        *(row(n, project_dir="/busy") for n in range(2, 100)),
+        *(row(n, project_dir="/left") for n in range(100, 200)),
+        row(200, project_dir="/left", let_in=True),
+        row(201, project_dir="/own", holds_dir=True),
+        row(202, project_dir="/own"),
+        row(203, project_dir="/free"),
+        row(204, project_dir="/free"),
+        row(205),
+        row(206),
+        row(207, project_dir="/far", priority="urgent", rank=1, outside=True),
+    )
+
+    async def claim() -> str:
+        async with db.write() as tx:
+            task = await queue.claim(tx, owner="o", now=START, lease=LEASE, patience=PATIENCE)
+        return "nobody" if task is None else task.title.removeprefix("task ")
+
+    async with db.write() as tx:
+        waiting = await queue.waiting(tx, 4)
+    claimed = [await claim() for _ in range(6)]
+
+    assert [task.title for task in waiting] == ["task 200", "task 201", "task 203", "task 204"]
+    assert claimed == ["200", "201", "203", "205", "206", "nobody"]
 
 
 async def test_those_who_wait_too_long_go_first_a_few_at_a_time(db: Database) -> None:
