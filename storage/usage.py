@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -11,13 +11,13 @@ from sqlalchemy import ColumnElement, FromClause, case, func, insert, literal, o
 
 from storage import schema
 from storage.db import Database, Transaction
+from storage.dialect import FixedWrite
 from storage.records.money import Scope
 from storage.records.people import ChatId, PersonId
 from storage.records.status import CostLine
 from storage.records.tasks import Spent, TaskId
 
 _U = schema.usage.c
-_ADD = insert(schema.usage).returning(_U.id)
 _SUMS = (
     func.coalesce(func.sum(_U.requests), 0).label("calls"),
     func.coalesce(func.sum(_U.input_tokens), 0).label("input_tokens"),
@@ -49,13 +49,20 @@ class Bill:
     cost_micros: int | None
 
 
+_BILL = tuple(each.name for each in fields(Bill))
+_ADD = FixedWrite(lambda _: insert(schema.usage), *_BILL)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BilledId:
-    """A bill's row, told from another that took its number after it was rolled back."""
+    """A bill as its row tells it from all others: no two calls of one account end in the same
+    microsecond with the same use."""
 
-    id: int
     at: datetime
     tokens: int
+    task_id: str | None
+    person_id: str | None
+    chat_id: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,21 +82,25 @@ class UsageRepo:
         self._db = db
 
     async def add(self, tx: Transaction, bill: Bill) -> BilledId:
-        values = {name: getattr(bill, name) for name in bill.__dataclass_fields__}
-        added = await tx.execute(_ADD, values)
-        tokens = bill.input_tokens + bill.output_tokens
-        return BilledId(id=added.scalar_one(), at=bill.at, tokens=tokens)
+        await _ADD.send(tx, {name: getattr(bill, name) for name in _BILL})
+        return BilledId(
+            at=bill.at,
+            tokens=bill.input_tokens + bill.output_tokens,
+            task_id=bill.task_id,
+            person_id=bill.person_id,
+            chat_id=bill.chat_id,
+        )
 
     async def stored(self, bills: Sequence[BilledId]) -> frozenset[BilledId]:
         """Those of them that are in the store by now."""
         if not bills:
             return frozenset()
         tokens = (_U.input_tokens + _U.output_tokens).label("tokens")
-        query = select(_U.id, _U.at, tokens).where(_U.id.in_([each.id for each in bills]))
+        query = select(_U.at, tokens, _U.task_id, _U.person_id, _U.chat_id)
+        query = query.where(_U.at.in_([each.at for each in bills]))
         async with self._db.read() as connection:
             rows = (await connection.execute(query)).all()
-        found = {BilledId(id=row.id, at=row.at, tokens=row.tokens) for row in rows}
-        return frozenset(each for each in bills if each in found)
+        return frozenset(bills) & {BilledId(**row._asdict()) for row in rows}
 
     async def charged(self, scope: Scope, subject: str, since: datetime | None) -> Spent:
         """All that counts against a cap of that scope; without `since`, ever."""

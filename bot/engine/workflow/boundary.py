@@ -83,7 +83,7 @@ class Boundary:
             await self._store.tasks.move(tx, task, phase=Phase.PLANNING)
             await self._moves.event(tx, task, EventKind.STARTED)
             run = await self._known.start(tx, task, PLANNING, session_id=session_id, now=now)
-            said = (await self._store.journal.orders(tx, task.id)).said
+            said = (await self._known.orders(tx, task)).said
             return replace(run, output={"heard": len(said)}), said
 
     async def adopt_plan(
@@ -95,7 +95,7 @@ class Boundary:
             await self._desk.book(tx, reply)
             ended = replace(run, status=NodeStatus.DONE, ended_at=self._now())
             await self._known.finish(tx, ended)
-            orders = await self._store.journal.orders(tx, task.id)
+            orders = await self._known.orders(tx, task)
             task = await self._moves.adopt(tx, task, replace(plan, served=orders.replan), reply)
             return await self._go_on(tx, task, session_id)
 
@@ -234,7 +234,7 @@ class Boundary:
         session_id: str,
     ) -> Following:
         """Nothing is left to do, unless somebody said something that no step has heard."""
-        said = (await self._store.journal.orders(tx, task.id)).said
+        said = (await self._known.orders(tx, task)).said
         if unheard := said[_heard(runs, len(said)) :]:
             changed = inserted(workflow, runs, [f"💬 {text}" for text in unheard])
             await self._moves.store_graph(tx, task, changed, "inject", str(task.created_by))
@@ -258,7 +258,7 @@ class Boundary:
         session: str,
     ) -> Following:
         """Take a step, unless somebody has to allow it first."""
-        orders = await self._store.journal.orders(tx, task.id)
+        orders = await self._known.orders(tx, task)
         match await self._leaves.leave(tx, task, as_heard(node, orders, runs)):
             case Granted(by=by) if node.type == HUMAN and by is not None:
                 await self._moves.done_by_person(tx, task, node, by)

@@ -10,22 +10,42 @@ from bot.engine.workflow.graph import Workflow, linear, load_workflow
 from storage.db import Transaction
 from storage.records.tasks import NodeRun, NodeStatus, Task
 from storage.work.graphs import GraphRepo
+from storage.work.journal import Journal, Orders
 
 _UNREAD = -1
+_NO_ORDERS = Orders(said=(), replan=0, replan_why="")
 
 
 class Known:
     """Under the lease nobody else writes a task's runs, and a new plan has a new version: what
     was read once stays true until a transaction fails, which is when to `forget`."""
 
-    def __init__(self, graphs: GraphRepo) -> None:
+    def __init__(self, graphs: GraphRepo, journal: Journal) -> None:
         self._graphs = graphs
+        self._journal = journal
+        self._orders = _NO_ORDERS
+        self._ordered: int | None = 0
         self._version = _UNREAD
         self._workflow = linear("", ())
         self._runs: dict[str, NodeRun] | None = None
+        self._unheard = False
 
     def forget(self) -> None:
         self._version, self._runs = _UNREAD, None
+        self._orders, self._ordered, self._unheard = _NO_ORDERS, 0, False
+
+    def ordered(self, last: int | None) -> None:
+        """`last` is the number of the newest order, None if nobody knows."""
+        if last is None or last != self._ordered:
+            self._unheard = True
+        self._ordered = last
+
+    async def orders(self, tx: Transaction, task: Task) -> Orders:
+        """What people have ordered, as it was when the task was locked."""
+        if self._unheard:
+            self._orders = await self._journal.orders(tx, task.id)
+            self._unheard = self._ordered is None
+        return self._orders
 
     async def state(self, tx: Transaction, task: Task) -> tuple[Workflow, Mapping[str, NodeRun]]:
         if self._version != task.graph_version:

@@ -33,11 +33,13 @@ class Moves:
     def __init__(self, store: WorkStore, now: Callable[[], datetime]) -> None:
         self._store = store
         self._now = now
-        self.known = Known(store.graphs)
+        self.known = Known(store.graphs, store.journal)
         self.logbook = Logbook(store.logs)
 
     async def fence(self, tx: Transaction, lease: Lease) -> Task:
-        return await self._store.queue.fence(tx, lease, until=self._now() + LEASE)
+        task, ordered = await self._store.queue.hold(tx, lease, until=self._now() + LEASE)
+        self.known.ordered(ordered)
+        return task
 
     async def event(self, tx: Transaction, task: Task, kind: EventKind, text: str = "") -> None:
         await self._store.journal.append(tx, task.id, kind, now=self._now(), text=text)
