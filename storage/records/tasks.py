@@ -255,7 +255,8 @@ class Spent:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskView:
     """All that a card about a task shows. `plan` is the plan in one line; `ahead` is how many
-    tasks run before it while it is pending; `holder` is the task in whose directory it waits."""
+    tasks run before it while it is pending, counted as far as a card shows it; `holder` is the
+    task in whose directory it waits, if it waits near the head of the queue."""
 
     task: Task
     plan: str

@@ -43,6 +43,7 @@ async def work_once(settings: Settings) -> TaskView | None:
             task = await _one(core, stop)
             while await core.engine.reporter.tell():
                 pass
+            await core.engine.reporter.tell_places()
             return None if task is None else await core.engine.foreman.view(task.id)
 
 
