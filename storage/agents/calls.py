@@ -98,6 +98,12 @@ class CallRepo:
         """The calls with which the session's transcript ends, oldest first."""
         return await self._where(_C.session_id == session_id, _C.suspended, tx=tx)
 
+    async def suspended_at(
+        self, task_id: TaskId, path: str, *, tx: Transaction | None = None
+    ) -> Sequence[CallRecord]:
+        """The same of a task's step, whoever does it."""
+        return await self._where(_C.task_id == task_id, _C.path == path, _C.suspended, tx=tx)
+
     async def suspended_talks(self) -> Sequence[CallRecord]:
         """The same of all talk."""
         return await self._where(_C.suspended, _C.task_id.is_(None))

@@ -70,16 +70,20 @@ class Ask:
     permit: Permit | None = None
     answers: Mapping[str, Permission] = field(default_factory=dict)
     servers: tuple[McpServer, ...] = ()
+    goes_on: str | None = None
+    """Said instead of `prompt` where the session stopped in the middle of this very thing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What came of it. Nothing of a reply is kept until it is booked."""
+    """What came of it. Nothing of a reply is kept until it is booked. `answered` says that its
+    run began with the answers its session waited for."""
 
     result: RunResult
     session: Session
     bill: Bill
     purse: Purse | None = None
+    answered: bool = False
 
 
 class Desk:
@@ -141,7 +145,9 @@ class Desk:
         history = await self._sessions.history(session.id)
         if self._pending is not None:
             answers = {**await self._pending.answers(session.id), **ask.answers}
-            ask = replace(ask, answers=answers)
+            goes_on = ask.goes_on if answers else None
+            prompt = ask.prompt if goes_on is None else goes_on
+            ask = replace(ask, answers=answers, prompt=prompt)
         call = _Call(
             ask=ask,
             chosen=chosen,
@@ -170,7 +176,13 @@ class Desk:
         bill = call.bill(result.model, result.usage, self._now())
         if call.purse is not None:
             call.purse.end(result.usage, bill.at)
-        return Reply(result=result, session=session, bill=bill, purse=call.purse)
+        return Reply(
+            result=result,
+            session=session,
+            bill=bill,
+            purse=call.purse,
+            answered=bool(ask.answers),
+        )
 
     async def book(self, tx: Transaction, reply: Reply) -> None:
         """Keep the turn and its cost, together with whatever else `tx` makes true."""
@@ -186,7 +198,7 @@ class Desk:
             tokens=result.context or used,
             now=reply.bill.at,
         )
-        if self._pending is not None:
+        if self._pending is not None and (reply.answered or result.suspended):
             await self._pending.settle(tx, reply.session.id, result.suspended)
 
     async def _name_outside(self, session_id: str, external_id: str) -> None:

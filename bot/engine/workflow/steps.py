@@ -41,7 +41,8 @@ class Replan:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Next:
     """The step that has been marked running, with what it may look at; `said` is what people
-    told the worker since the task was made. `replan` asks for a new plan before it is tried."""
+    told the worker since the task was made. `replan` asks for a new plan before it is tried.
+    `resumes` says that its session ends with calls of tools that somebody has decided about."""
 
     task: Task
     workflow: Workflow
@@ -50,6 +51,7 @@ class Next:
     run: NodeRun
     said: Sequence[str]
     replan: Replan | None = None
+    resumes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -33,12 +33,21 @@ class Asker:
         self._ids = ids
         self._now = now
 
-    async def next(self, tx: Transaction, session_id: str, task: Task | None) -> Approval | None:
-        """The request that this session waits for now; None if all has been decided."""
-        for call in await self._calls.suspended(session_id, tx=tx):
-            if call.state is CallState.OPEN:
-                return await self.ask(tx, call, task)
-        return None
+    async def next(
+        self, tx: Transaction, calls: Sequence[CallRecord], task: Task | None
+    ) -> Approval | None:
+        """The request that these wait for now; None if all has been decided."""
+        waiting = (call for call in calls if call.state is CallState.OPEN)
+        first = next(waiting, None)
+        return None if first is None else await self.ask(tx, first, task)
+
+    async def next_at(self, tx: Transaction, task: Task, path: str) -> Approval | None:
+        """The same of a task's step."""
+        return await self.next(tx, await self._calls.suspended_at(task.id, path, tx=tx), task)
+
+    async def stopped_at(self, tx: Transaction, task: Task, path: str) -> bool:
+        """Whether the step's session ends with a wish of it."""
+        return bool(await self._calls.suspended_at(task.id, path, tx=tx))
 
     async def ask(self, tx: Transaction, call: CallRecord, task: Task | None) -> Approval:
         """The request about this call: the one that waits, or a new one."""

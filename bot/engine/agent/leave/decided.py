@@ -44,10 +44,7 @@ class Decided:
 
     async def next(self, tx: Transaction, approval: Approval, task: Task) -> Approval | None:
         """What the same worker waits for after this; None if all has been decided."""
-        for call in await self._calls.of_approval(tx, approval.id):
-            if call.suspended:
-                return await self._asker.next(tx, call.session_id, task)
-        return None
+        return await self._asker.next_at(tx, task, approval.path)
 
     async def _allow_more(self, tx: Transaction, approval: Approval, call: CallRecord) -> None:
         word, by = str(approval.payload.get("reach", "")), approval.decided_by
