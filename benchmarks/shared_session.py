@@ -16,8 +16,8 @@ from pathlib import Path
 
 from benchmarks.core import RealClock
 from benchmarks.figures import held
-from bot.engine.agent.tools.read_file import read_file
-from bot.engine.agent.tools.write_file import write_file
+from bot.engine.agent.tools.read import read as reading
+from bot.engine.agent.tools.write import write as writing
 from bot.engine.llm.access import Access, Api
 from bot.engine.llm.api import ApiBackend
 from bot.engine.llm.base import Purpose, Run, RunRequest, Usage
@@ -57,7 +57,7 @@ class Sessions(FakeBackend):
     async def run(self, request: RunRequest) -> AsyncGenerator[Run, None]:
         assert self.real is not None
         assert request.workspace is not None
-        tools = (read_file(request.workspace), write_file(request.workspace))
+        tools = (reading(request.workspace), writing(request.workspace))
         request = replace(request, model=self.model)
         if request.purpose is Purpose.STEP:
             request = replace(request, tools=tools)
@@ -158,7 +158,7 @@ def _bill(spent: list[Usage], read: float, write: float) -> float:
 
 def _answer(asked: Asked) -> Reply:
     """The model of both sides: it reads what it needs and cannot see yet, writes, reports."""
-    form = next(name for name in asked.tools if name not in {"read_file", "write_file"})
+    form = next(name for name in asked.tools if name not in {"read", "write"})
     if "steps" in (asked.tools[form].get("properties") or {}):
         return Reply(calls=[Call(name=form, arguments=_plan())])
     found = _CHAPTER.search(asked.last)
@@ -170,11 +170,11 @@ def _answer(asked: Asked) -> Reply:
     seen = _seen(asked)
     missing = [name for name in needed if name not in seen]
     if missing:
-        return Reply(calls=[Call(name="read_file", arguments={"path": each}) for each in missing])
+        return Reply(calls=[Call(name="read", arguments={"path": each}) for each in missing])
     mine = _PER_CHAPTER.format(chapter)
     if mine not in seen:
         content = f"# Chapter {chapter}\n" + _SENTENCE * (_REPORT // len(_SENTENCE))
-        return Reply(calls=[Call(name="write_file", arguments={"path": mine, "content": content})])
+        return Reply(calls=[Call(name="write", arguments={"path": mine, "content": content})])
     summary = f"Chapter {chapter} is written. " + _SENTENCE * 4
     value = {"status": "done", "summary": summary, "files": [mine], "needs_replan": False}
     return Reply(calls=[Call(name=form, arguments=value)])

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot.engine.agent.personas.persona import Persona
-from bot.engine.agent.tools.list_files import list_files
-from bot.engine.agent.tools.read_file import read_file
-from bot.engine.agent.tools.write_file import write_file
+from bot.engine.agent.tools.edit import edit
+from bot.engine.agent.tools.grep import grep
+from bot.engine.agent.tools.list import list_files
+from bot.engine.agent.tools.read import read
+from bot.engine.agent.tools.write import write
 from bot.engine.agent.workbench import Job, Workbench
 from bot.engine.llm.base import Tool
 
@@ -17,6 +19,4 @@ def build_bench() -> Workbench:
 
 
 def _files(job: Job, _persona: Persona) -> Sequence[Tool]:
-    if job.is_talk:
-        return ()
-    return read_file(job.workspace), write_file(job.workspace), list_files(job.workspace)
+    return tuple(make(job.workspace) for make in (read, write, edit, list_files, grep))

@@ -16,15 +16,15 @@ from tests.emulators.models.script import Asked, Call, Failure, Reply
 CLAUDE = "claude-sonnet-5"
 GPT = "gpt-5.2"
 TOOL: dict[str, Any] = {
-    "name": "write_file",
+    "name": "write",
     "description": "",
     "input_schema": {"type": "object", "properties": {"path": {"type": "string"}}},
 }
 FUNCTION: dict[str, Any] = {
     "type": "function",
-    "function": {"name": "write_file", "parameters": TOOL["input_schema"]},
+    "function": {"name": "write", "parameters": TOOL["input_schema"]},
 }
-CALL = Call(name="write_file", arguments={"path": "a.md", "content": "你好 " * 20})
+CALL = Call(name="write", arguments={"path": "a.md", "content": "你好 " * 20})
 
 
 @pytest.fixture
@@ -415,7 +415,7 @@ async def test_the_worker_writes_the_file_it_is_asked_for_and_then_reports(
     ]
     second = await _claude(claude, **asked, messages=answered)
 
-    assert call["name"] == "write_file"
+    assert call["name"] == "write"
     assert second.content[0].to_dict()["input"] == {
         "status": "done",
         "summary": "Wrote haiku.md.",

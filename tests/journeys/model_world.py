@@ -55,7 +55,7 @@ def done(summary: str, *files: str) -> Callable[[Asked], Reply]:
 
 
 def writes(path: str, content: str = "some text") -> Reply:
-    return Reply(calls=[Call(name="write_file", arguments={"path": path, "content": content})])
+    return Reply(calls=[Call(name="write", arguments={"path": path, "content": content})])
 
 
 class Stage:

@@ -59,8 +59,8 @@ PASSING: Mapping[str, Script] = {
         Reply(text="I begin to work on it", failure=Failure(status=529), fail_after=4)
     ),
     "no-form-at-first": {"plan": (Reply(text="A fine plan."), steps("one")), "step": (GOOD,)},
-    "wrong-arguments": once(Reply(calls=[Call(name="write_file", arguments={"path": 5})])),
-    "broken-arguments": once(Reply(calls=[Call(name="write_file", raw='{"path": "a.md", "co')])),
+    "wrong-arguments": once(Reply(calls=[Call(name="write", arguments={"path": 5})])),
+    "broken-arguments": once(Reply(calls=[Call(name="write", raw='{"path": "a.md", "co')])),
     "unknown-tool": once(Reply(calls=[Call(name="rm_rf", arguments={})])),
     "outside-the-folder": once(writes("../../outside.md")),
     "ghost-at-first": {"step": (done("made it", "ghost.md"), writes("real.md"), GOOD)},
@@ -74,7 +74,7 @@ FAILING: Mapping[str, tuple[Script, str]] = {
     "never-a-form": ({"plan": (always(Reply(text="A fine plan.")),)}, BAD_ANSWER),
     "not-the-form": ({"plan": (fill(plan="x", steps="none"),)}, BAD_ANSWER),
     "ghost": ({"step": (done("made it", "ghost.md"),)}, "ghost.md"),
-    "endless": ({"step": (always(Reply(calls=[Call(name="list_files")])),)}, "limit for one run"),
+    "endless": ({"step": (always(Reply(calls=[Call(name="list")])),)}, "limit for one run"),
     "gives-up": ({"step": (fill(status="error", summary="no luck here"),)}, "no luck here"),
 }
 

@@ -261,13 +261,13 @@ def _call_of(act: Act) -> ToolCall | None:
     """The act as the tool call a model would have made for it."""
     match act:
         case Write(path=path):
-            return _wish("write_file", CallKind.EDIT, path)
+            return _wish("write", CallKind.EDIT, path)
         case ListFolder(path=path):
-            return _wish("list_files", CallKind.READ, path)
+            return _wish("list", CallKind.READ, path)
         case Show(source=InFile(path=path)):
-            return _wish("read_file", CallKind.READ, path)
+            return _wish("read", CallKind.READ, path)
         case Summarise(source=InFile(path=path)) | Count(source=InFile(path=path)):
-            return _wish("read_file", CallKind.READ, path)
+            return _wish("read", CallKind.READ, path)
         case _:
             return None
 

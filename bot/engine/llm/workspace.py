@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -81,9 +81,18 @@ def read_text(workspace: Path, path: str, *, limit: int) -> str:
     data, size = read_bytes(workspace, path, limit=limit)
     if size > limit:
         raise PathRefused(Refusal.TOO_LARGE, path)
-    if is_binary(data):
+    return decoded(data, path).removeprefix("\ufeff")
+
+
+def decoded(data: bytes, path: str) -> str:
+    """A whole file's text, with the byte order mark it may have; raises PathRefused."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise PathRefused(Refusal.BINARY, path) from error
+    if "\0" in text:
         raise PathRefused(Refusal.BINARY, path)
-    return data.decode("utf-8-sig")
+    return text
 
 
 def is_binary(data: bytes) -> bool:
@@ -123,6 +132,30 @@ def list_folder(workspace: Path, path: str) -> tuple[tuple[Entry, ...], int]:
         return tuple(_entry(one) for one in there[:MAX_ENTRIES]), len(there)
 
 
+def walk(workspace: Path, path: str, *, skip: Collection[str] = ()) -> Iterator[Entry]:
+    """All regular files and folders below, by name; `Entry.name` is relative to the workspace.
+    Links are neither followed nor told. Folders called as one of `skip` are left out."""
+    place = relative(workspace, path)
+    with _disk_errors(path), _folder(workspace, place) as top:
+        for at, folders, files, folder in os.fwalk(".", dir_fd=top, follow_symlinks=False):
+            here = place / at
+            folders[:] = sorted(name for name in folders if name not in skip)
+            for name in sorted([*folders, *files]):
+                with suppress(FileNotFoundError):
+                    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                    if (entry := _found(here / name, found)) and not _is_temporary(name):
+                        yield entry
+
+
+def _found(path: Path, found: os.stat_result) -> Entry | None:
+    name = path.as_posix().encode("utf-8", "replace").decode()
+    if stat.S_ISDIR(found.st_mode):
+        return Entry(name=name, is_folder=True, size=0)
+    if stat.S_ISREG(found.st_mode):
+        return Entry(name=name, is_folder=False, size=found.st_size)
+    return None
+
+
 def _check_name(path: str) -> None:
     if len(path) > MAX_PATH or any(not character.isprintable() for character in path):
         raise PathRefused(Refusal.BAD_NAME, path.encode("utf-8", "replace").decode())
@@ -133,6 +166,8 @@ def _check_name(path: str) -> None:
 @contextmanager
 def _folder(workspace: Path, place: Path, *, make: bool = False) -> Iterator[int]:
     """A descriptor of the folder at `place`, each step taken without following a link."""
+    if make:
+        workspace.mkdir(parents=True, exist_ok=True)
     at = os.open(workspace.resolve(), os.O_RDONLY | os.O_DIRECTORY)
     try:
         for part in place.parts:

@@ -68,10 +68,10 @@ def _step(asked: Asked, tool: str) -> Reply:
     found = _STEP.search(asked.last)
     step = (found[1] if found else asked.last).strip()
     named = _FILE.search(step)
-    written = [result for name, result in asked.results if name == "write_file"]
-    if named and "write_file" in asked.tools and not written:
+    written = [result for name, result in asked.results if name == "write"]
+    if named and "write" in asked.tools and not written:
         content = f"# {named[0]}\n\nWritten for: {step.splitlines()[0]}\n"
-        call = Call(name="write_file", arguments={"path": named[0], "content": content})
+        call = Call(name="write", arguments={"path": named[0], "content": content})
         return Reply(text="I will write the file.", calls=[call])
     failed = any(result.startswith("Error") for result in written)
     value = {

@@ -21,18 +21,7 @@ _ANSI = re.compile(
     r"|(?P<oct>[0-7]{1,3})|(?P<one>.))",
     re.DOTALL,
 )
-_ONES = {
-    "n": "\n",
-    "t": "\t",
-    "r": "\r",
-    "a": "\a",
-    "b": "\b",
-    "f": "\f",
-    "v": "\v",
-    "e": "\x1b",
-    "E": "\x1b",
-}
-_ONES |= {one: one for one in "\\'\"?"}
+_ONES = dict(zip("ntrabfveE\\'\"?", "\n\t\r\a\b\f\v\x1b\x1b\\'\"?", strict=True))
 _BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*|\{.*\{", re.DOTALL)
 _META = re.compile(r"[\s;&|<>()'\"`$]")
 _OBEYED = re.compile(r".*_proxy|_|fpath|path|prompt")

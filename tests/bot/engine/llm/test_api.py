@@ -30,7 +30,7 @@ STEP: dict[str, Any] = {
     "files": ["a.md"],
     "needs_replan": False,
 }
-WRITE = Call(name="write_file", arguments={"path": "a.md", "content": "x"})
+WRITE = Call(name="write", arguments={"path": "a.md", "content": "x"})
 FINAL = Call(name="final_result", arguments=STEP)
 
 
@@ -65,17 +65,17 @@ async def test_tools_are_called_and_the_form_is_filled_in(
     assert text_of(events) == result.text == "I write.\n\nNow."
     shown = [event for event in events if not isinstance(event, TextDelta)]
     assert isinstance(shown[0], ToolStarted)
-    assert (shown[0].name, shown[0].title) == ("write_file", "write_file a.md")
+    assert (shown[0].name, shown[0].title) == ("write", "write a.md")
     assert shown[1:] == [ToolFinished(call_id=shown[0].call_id, good=True, summary="Wrote a.md")]
-    assert models.requests[1].results == (("write_file", "Wrote a.md\nand more"),)
+    assert models.requests[1].results == (("write", "Wrote a.md\nand more"),)
 
 
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (Call(name="write_file", arguments={"content": "x"}), "missing: path"),
-        (Call(name="write_file", arguments={"path": "a", "mode": 1}), "unknown: mode"),
-        (Call(name="write_file", arguments={"path": 7}), "path must be of type string"),
+        (Call(name="write", arguments={"content": "x"}), "missing: path"),
+        (Call(name="write", arguments={"path": "a", "mode": 1}), "unknown: mode"),
+        (Call(name="write", arguments={"path": 7}), "path must be of type string"),
     ],
 )
 async def test_wrong_arguments_are_told_to_the_model_and_never_reach_the_tool(

@@ -28,7 +28,7 @@ from tests.bot.engine.llm.world import (
 from tests.emulators.models.emulator import Models
 from tests.emulators.models.script import Call, Failure, Reply
 
-WRITE = Call(name="write_file", arguments={"path": "a.md", "content": "x"})
+WRITE = Call(name="write", arguments={"path": "a.md", "content": "x"})
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ async def test_what_was_cut_off_is_known_to_have_cost_something(
     models: Models, api: Api, backend: Backend
 ) -> None:
     calls: list[Mapping[str, Any]] = []
-    wanted = Call(name="write_file", arguments={"path": "a"})
+    wanted = Call(name="write", arguments={"path": "a"})
     models.replies(Reply(calls=[wanted]), Reply(text="a b c", hold=asyncio.Event(), hold_after=4))
     async with backend.run(request_to(api, tools=(tool_that("", calls),))) as run:
         async for event in run.events:

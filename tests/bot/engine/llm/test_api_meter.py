@@ -35,7 +35,7 @@ from tests.bot.engine.llm.world import request_to, run_to_end, tool_that
 from tests.emulators.models.emulator import Models
 from tests.emulators.models.script import Asked, Call, Reply, tokens
 
-WRITE = Call(name="write_file", arguments={"path": "a.md", "content": "x"})
+WRITE = Call(name="write", arguments={"path": "a.md", "content": "x"})
 HIT = CapHit(
     scope="task",
     subject="k3m9qa",
@@ -181,7 +181,7 @@ async def test_a_form_that_the_lowered_length_cut_off_is_told_apart_and_not_aske
     assert len(door.asked) == 2
     assert short.value.usage.requests == 2
     assert short.value.usage.input_tokens > door.asked[1][2].input_tokens
-    assert "write_file" in str(short.value.new_history), "what came before is kept"
+    assert "write" in str(short.value.new_history), "what came before is kept"
     assert broken not in str(short.value.new_history)
 
 

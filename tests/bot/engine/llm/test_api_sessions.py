@@ -31,7 +31,7 @@ STEP: dict[str, Any] = {
     "files": ["a.md"],
     "needs_replan": False,
 }
-WRITE = Call(name="write_file", arguments={"path": "a.md", "content": "x"})
+WRITE = Call(name="write", arguments={"path": "a.md", "content": "x"})
 FINAL = Call(name="final_result", arguments=STEP)
 
 

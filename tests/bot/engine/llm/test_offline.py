@@ -214,7 +214,7 @@ async def test_work_on_files_shows_as_a_tool_call(tmp_path: Path) -> None:
     events, _ = await _run(_request(Purpose.STEP, facts, StepAnswer, workspace=tmp_path))
 
     assert events[0] == ToolStarted(
-        call_id="offline-1", name="write_file", title="write_file a.txt", does=CallKind.EDIT
+        call_id="offline-1", name="write", title="write a.txt", does=CallKind.EDIT
     )
     assert isinstance(events[1], ToolFinished)
     assert events[1].good

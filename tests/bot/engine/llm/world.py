@@ -41,7 +41,7 @@ def text_of(events: list[AgentEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
-def tool_that(answer: str, calls: list[Mapping[str, Any]], name: str = "write_file") -> Tool:
+def tool_that(answer: str, calls: list[Mapping[str, Any]], name: str = "write") -> Tool:
     """A tool that records its calls and always answers the same."""
 
     async def run(arguments: Mapping[str, Any]) -> str:

@@ -1,0 +1,90 @@
+"""Lines are found by a regular expression, and no pattern and no file can hold the search up."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from bot.engine.agent.searching import MOST_HITS, Search, search
+from bot.engine.agent.tools.grep import grep
+from bot.engine.llm.base import ERROR
+
+
+async def test_hits_are_told_with_path_and_line(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "a.py").write_text("one\ndef two():\r\n")
+    (tmp_path / "b.md").write_text("def three")
+    tool = grep(tmp_path)
+
+    assert await tool.run({"pattern": r"def \w+"}) == "b.md:1: def three\nsrc/a.py:2: def two():"
+    assert await tool.run({"pattern": "def", "glob": "*.py"}) == "src/a.py:2: def two():"
+    assert await tool.run({"pattern": "def", "path": "b.md"}) == "b.md:1: def three"
+    assert await tool.run({"pattern": "nothing"}) == "[no line fits]"
+
+
+async def test_what_is_no_text_or_lies_behind_a_link_is_passed_over(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (tmp_path / "secret").write_text("word")
+    (work / "link").symlink_to(tmp_path / "secret")
+    (work / "b.bin").write_bytes(b"word\0")
+    (work / "latin.txt").write_bytes("word é".encode("latin-1"))
+    (work / ".git").mkdir()
+    (work / ".git" / "config").write_text("word")
+    (work / "a.txt").write_text("word")
+    os.mkfifo(work / "pipe")
+
+    assert await grep(work).run({"pattern": "word"}) == "a.txt:1: word"
+
+
+async def test_more_hits_than_are_shown_are_said_to_be_there(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x\n" * 500)
+
+    lines = (await grep(tmp_path).run({"pattern": "x"})).split("\n")
+
+    assert len(lines) == MOST_HITS + 1
+    assert lines[-1] == "[more than 100 lines fit; the others are not shown]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"pattern": "("}, "no regular expression"),
+        ({"pattern": "(" * 5_000}, "no regular expression"),
+        ({"pattern": "x", "path": "../.."}, "outside the workspace"),
+        ({"pattern": "x", "path": "none"}, "no such file"),
+    ],
+)
+async def test_what_cannot_be_searched_is_an_error_text(
+    tmp_path: Path, arguments: dict[str, str], says: str
+) -> None:
+    answer = await grep(tmp_path).run(arguments)
+
+    assert answer.startswith(ERROR)
+    assert says in answer
+
+
+async def test_a_pattern_that_never_ends_is_ended_and_keeps_what_was_found(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("aab\n")
+    (tmp_path / "b.txt").write_text("a" * 60 + "\n")
+
+    found = await search(Search(workspace=str(tmp_path), pattern="(a+)+b"), seconds=1.5)
+
+    assert found.lines == ("a.txt:1: aab",)
+    assert "ended after" in found.cut
+
+
+async def test_a_search_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
+    (tmp_path / "b.txt").write_text("a" * 60 + "\n")
+    wanted = Search(workspace=str(tmp_path), pattern="(a+)+b")
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await search(wanted)
+
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    commands = [Path(f"/proc/{child}/cmdline").read_bytes() for child in children]
+    assert not [command for command in commands if b"searching" in command]
