@@ -24,6 +24,7 @@ from bot.engine.workflow.graph import (
 from bot.engine.workflow.moves import Moves
 from bot.engine.workflow.steps import Attempt, Following, Landing, Next, Replan
 from bot.engine.workflow.store import WorkStore
+from bot.engine.workflow.suspension import Suspensions, stopped_output
 from storage.db import Transaction
 from storage.records.approvals import Approval
 from storage.records.tasks import (
@@ -65,7 +66,9 @@ class Boundary:
         ask_for_more: AskForMore,
         now: Callable[[], datetime],
         on_change: Callable[[], None],
+        suspensions: Suspensions | None = None,
     ) -> None:
+        self._suspensions = suspensions or Suspensions(None)
         self._store = store
         self._desk = desk
         self._leaves = leaves
@@ -171,6 +174,22 @@ class Boundary:
                 return None
             return await self._go_on(tx, task, session_id)
 
+    async def suspend(self, lease: Lease, step: Next, reply: Reply, why: str) -> Following:
+        """The step has stopped at calls of tools: people are asked, one at a time. Where all was
+        decided in the meantime, it goes on."""
+        async with self._write() as tx:
+            task = await self._moves.fence(tx, lease)
+            await self._desk.book(tx, reply)
+            output = stopped_output(step.node, heard=len(step.said))
+            run = replace(step.run, output=output)
+            approval = await self._suspensions.ask(tx, task, step.node)
+            if approval is None:
+                runs = {**step.runs, step.node.id: run}
+                return replace(step, task=task, runs=runs, replan=None, resumes=True)
+            await self._known.release(tx, run, why=why, now=self._now())
+            await self._moves.wait(tx, task, approval)
+            return None
+
     async def note(self, lease: Lease, reason: str, told: str, *, instead_of: str = "") -> None:
         """Say on the card why the task stands still, or no more. What others have said there
         since stays."""
@@ -263,6 +282,8 @@ class Boundary:
             case Granted(by=by) if node.type == HUMAN and by is not None:
                 await self._moves.done_by_person(tx, task, node, by)
                 return await self._go_on(tx, task, session)
+            case Granted() if asked := await self._suspensions.waits_for(tx, task, node, runs):
+                await self._moves.wait(tx, task, asked)
             case Granted():
                 return await self._start(
                     tx, task, workflow, runs, orders, node=node, session=session
@@ -299,6 +320,7 @@ class Boundary:
             run=run,
             said=orders.said,
             replan=replan,
+            resumes=await self._suspensions.resumes(tx, task, node, runs),
         )
 
 

@@ -63,7 +63,7 @@ def plan_system(language: Language, team: Mapping[str, str] | None = None) -> st
 
 def plan_prompt(task: Task, *, said: Sequence[str] = (), recalled: Sequence[str] = ()) -> str:
     """`recalled` is what earlier tasks have left that may help."""
-    parts = [f"Task: {task.instruction}", *_sent(task), *_said(said)]
+    parts = [f"Task: {task.instruction}", *_sent(task), *said_since(said)]
     if recalled:
         parts.append("Earlier tasks left these notes; they may help:\n" + "\n".join(recalled))
     return "\n\n".join(parts)
@@ -81,7 +81,7 @@ def replan_prompt(
     parts = [
         f"Task: {task.instruction}",
         f"The plan so far: {workflow.plan}\n{_list(workflow, runs, '')}",
-        *_said(said),
+        *said_since(said),
         f"It does not fit any more: {why}".rstrip(": "),
         "Give new steps for what is left. Finished steps stay; do not repeat them.",
         *(
@@ -117,7 +117,7 @@ def step_prompt(
         f"The plan: {'' if heard.task else workflow.plan}\n{_list(workflow, runs, node.id)}",
         *_outputs(new, runs),
         f"Your step now: {node.title}\n{node.detail}".strip(),
-        *_said(said),
+        *said_since(said),
     ]
     if trouble:
         parts.append(
@@ -146,7 +146,7 @@ def step_facts(
     }
 
 
-def _said(said: Sequence[str]) -> list[str]:
+def said_since(said: Sequence[str]) -> list[str]:
     return ["The Boss has said since: " + "\n".join(said)] if said else []
 
 

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 from bot.engine.agent.account import Account
 from bot.engine.agent.desk import Ask, Desk, Reply
+from bot.engine.agent.leave.asking import Asker
 from bot.engine.agent.team import Team, Worker
 from bot.engine.agent.workbench import Equipment, Job, Workbench
 from bot.engine.llm.answers import PlanAnswer, StepAnswer
@@ -35,6 +36,7 @@ from bot.engine.workflow.steps import (
     planned,
 )
 from bot.engine.workflow.store import WorkStore
+from bot.engine.workflow.suspension import Suspensions, news
 from bot.engine.workflow.verdict import Record, Verdict, of_answer, of_error
 from cards import formats
 from cards.words import Words, words_for
@@ -55,7 +57,8 @@ class Kit:
     """What every errand needs. `bench` is where a worker finds its tools; `chat_of` finds
     the chat whose model does the work where the task names none; `leaves` says which steps a
     person is asked about; `recall` finds what earlier tasks have left that may help; `on_change`
-    is called after each commit that wrote events; `zone` is the one that people's clocks show."""
+    is called after each commit that wrote events; `zone` is the one that people's clocks show.
+    `asker` asks for leave to use tools: without one no step stops for that."""
 
     store: WorkStore
     desk: Desk
@@ -70,6 +73,7 @@ class Kit:
     sleep: Callable[[float], Awaitable[None]]
     on_change: Callable[[], None]
     zone: ZoneInfo
+    asker: Asker | None = None
 
 
 class TaskRunner:
@@ -104,6 +108,7 @@ class _Errand:
             ask_for_more=kit.ask_for_more,
             now=kit.now,
             on_change=kit.on_change,
+            suspensions=Suspensions(kit.asker),
         )
         self._declined: set[int] = set()
         self._heard: dict[str, prompts.Heard] = {}
@@ -227,6 +232,8 @@ class _Errand:
             verdict = of_error(error, failures=failures, words=self._words)
             attempt = self._ended(step, verdict, None, {})
         else:
+            if reply.result.suspended:
+                return await self._suspended(step, reply)
             answer = reply.result.value
             assert isinstance(answer, StepAnswer)
             verdict = of_answer(
@@ -251,6 +258,14 @@ class _Errand:
         if following is not None and verdict.wait:
             await self._wait(verdict)
         return following
+
+    async def _suspended(self, step: Next, reply: Reply) -> Following:
+        """What it has used is kept; it goes on when people have decided."""
+        session = reply.session.id
+        steps = self._heard.get(session, prompts.NOTHING).steps | {step.node.id}
+        self._heard[session] = prompts.Heard(task=True, steps=steps)
+        why = self._words("tools.waits")
+        return await self._kept(partial(self._boundary.suspend, self._lease, step, reply, why))
 
     async def _wait(self, verdict: Verdict) -> None:
         """Until the next try; the card says so where it is the model that is waited for."""
@@ -315,6 +330,7 @@ class _Errand:
             servers=equipment.servers,
             result=StepAnswer,
             mode=equipment.persona.works_in,
+            goes_on=news(step) if step.resumes else None,
         )
         reply = await self._kit.desk.ask(ask, worker.chosen, worker.session)
         answer = reply.result.value

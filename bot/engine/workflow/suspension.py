@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from bot.engine.agent.leave.asking import Asker
 from bot.engine.workflow.asking import command_hash
 from bot.engine.workflow.graph import Node
+from bot.engine.workflow.prompts import said_since
+from bot.engine.workflow.steps import Next
 from storage.db import Transaction
 from storage.records.approvals import Approval
 from storage.records.tasks import NodeRun, Task
@@ -48,8 +50,11 @@ def stopped_output(node: Node, *, heard: int) -> Mapping[str, object]:
     return {_ASKED: command_hash(node), _HEARD: heard}
 
 
-def heard_before(run: NodeRun | None) -> int:
-    return int(run.output.get(_HEARD, 0)) if run is not None else 0
+def news(step: Next) -> str:
+    """What people have said since the step stopped, for its worker."""
+    run = step.runs.get(step.node.id)
+    heard = int(run.output.get(_HEARD, 0)) if run is not None else 0
+    return "\n\n".join(said_since(step.said[heard:]))
 
 
 def _stopped(node: Node, runs: Mapping[str, NodeRun]) -> bool:
