@@ -210,6 +210,19 @@ class PickModel(_Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PickPersona(_Action):
+    """Choose who works in this chat: `name`, or what the press carries; `auto` clears it."""
+
+    single_use: ClassVar[bool] = False
+    name: str = ""
+    kind: Literal["pick_persona"] = "pick_persona"
+
+    @property
+    def command(self) -> str:
+        return f"/persona {self.name}".rstrip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer(_Action):
     """Answer a question the worker asked, by the id of its request; a form's press carries
     `text`, a button has `value`."""
@@ -241,5 +254,6 @@ Action: TypeAlias = (
     | ListTasks
     | Decide
     | PickModel
+    | PickPersona
     | Answer
 )

@@ -11,6 +11,7 @@ from typing import Protocol, TypeAlias
 from cards.courier import Courier
 from cards.model import Card, Form
 from handlers.services.notebook import Notebook
+from handlers.services.personas import Personas
 from handlers.services.projects import Projects
 from storage.records.approvals import Approval
 from storage.records.messages import ActionRow, InboxId
@@ -328,3 +329,4 @@ class Services:
     courier: Courier
     notebook: Notebook
     projects: Projects
+    personas: Personas

@@ -20,6 +20,7 @@ from cards.actions import (
     NewTask,
     PauseTask,
     PickModel,
+    PickPersona,
     ResumeTask,
     RetryTask,
     SendMessage,
@@ -38,6 +39,7 @@ from handlers.parsing import priority_of
 from handlers.ports import Refusal
 from handlers.request import Reply, Request
 from handlers.work import create, steering, tasks
+from handlers.workers import personas
 from storage.records.messages import ActionRow, InboxId
 from storage.records.tasks import Priority
 
@@ -164,6 +166,9 @@ async def _act(  # noqa: C901, PLR0911, PLR0912 - one line for each action of th
             )
         case PickModel():
             card = await chat.pick_model(request, value)
+            return Reply(card=card, key=card_key, in_place=True)
+        case PickPersona(name=name):
+            card = await personas.pick_persona(request, value or name)
             return Reply(card=card, key=card_key, in_place=True)
         case Answer(question_id=question_id):
             answer = action.value or form.get("text", "") or value

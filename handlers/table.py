@@ -8,6 +8,7 @@ from handlers import approvals, chat, people, system
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from handlers.work import agenda, costs, create, logs, projects, steering, tasks, upkeep
+from handlers.workers import personas
 from storage.records.people import Language
 
 _about = Commands("system")
@@ -28,6 +29,7 @@ COMMANDS = Commands.joined(
     logs.commands,
     upkeep.commands,
     chat.commands,
+    personas.commands,
     approvals.commands,
     people.commands,
     system.commands,

@@ -30,6 +30,7 @@ from storage.records.people import (
     PersonId,
     Role,
 )
+from storage.records.personas import Roster
 from storage.records.status import (
     CostQuery,
     CostReport,
@@ -60,6 +61,7 @@ from tests.samples import (
     a_chat,
     a_cost_report,
     a_person,
+    a_roster,
     a_system_status,
     a_task,
     an_approval,
@@ -90,6 +92,7 @@ class FakeTasks:
                 created_by=new.created_by,
                 model=new.model,
                 backend=new.backend,
+                persona=new.persona,
                 files=new.files,
                 reply_to=new.reply_to,
                 outside=new.outside,
@@ -423,6 +426,16 @@ class FakeProjects:
         return self.folders[folder]
 
 
+class FakePersonas:
+    """`everybody` is who there is."""
+
+    def __init__(self) -> None:
+        self.everybody = a_roster()
+
+    async def roster(self) -> Roster:
+        return self.everybody
+
+
 class FakeWorld:
     """All services at once: an owner Olga, a member Ann, each with a private chat, a group, and
     a stranger's private chat."""
@@ -443,6 +456,7 @@ class FakeWorld:
         self.pairings = FakePairings(self.approvals)
         self.post = FakePost()
         self.projects = FakeProjects()
+        self.personas = FakePersonas()
         self.notebook = FakeNotebook()
 
     @property
@@ -460,5 +474,6 @@ class FakeWorld:
             cards=self.post,
             courier=self.post,
             projects=self.projects,
+            personas=self.personas,
             notebook=self.notebook,
         )

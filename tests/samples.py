@@ -17,6 +17,7 @@ from storage.records.people import (
     PersonId,
     Role,
 )
+from storage.records.personas import PersonaFault, Portrait, Roster
 from storage.records.status import (
     ChannelHealth,
     CostLine,
@@ -160,6 +161,25 @@ def an_approval(
 
 def an_event(kind: EventKind, text: str = "") -> TaskEvent:
     return TaskEvent(id=1, task_id=TaskId("k3m9qa"), kind=kind, text=text, at=NOW)
+
+
+def a_roster() -> Roster:
+    """Two built in, and one in a file that takes another's place; one file is bad."""
+    names = ("pragmatist", "reviewer")
+    built_in = tuple(
+        Portrait(
+            name=name,
+            title={"en": name.title(), "zh": f"角色{n}"},
+            about={"en": f"About {name}.", "zh": f"关于{n}"},
+            prompt=f"You work as a {name}.",
+            traits={"naming": "short"},
+            mode="review" if name == "reviewer" else "",
+        )
+        for n, name in enumerate(names)
+    )
+    own = Portrait(name="poet", prompt="Verse.", source="poet.md", servers=("tracker",))
+    fault = PersonaFault(file="bad.md", why="yaml", detail="line 3")
+    return Roster(personas=(*built_in, own), faults=(fault,))
 
 
 def a_cost_report(query: CostQuery | None = None) -> CostReport:

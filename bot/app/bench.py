@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bot.engine.agent.personas.library import PersonaLibrary
 from bot.engine.agent.personas.persona import Persona
 from bot.engine.agent.tools.edit import edit
 from bot.engine.agent.tools.grep import grep
@@ -14,8 +15,8 @@ from bot.engine.agent.workbench import Job, Workbench
 from bot.engine.llm.base import Tool
 
 
-def build_bench() -> Workbench:
-    return Workbench(makers=(_files,))
+def build_bench(*, personas: PersonaLibrary) -> Workbench:
+    return Workbench(personas=personas, makers=(_files,))
 
 
 def _files(job: Job, _persona: Persona) -> Sequence[Tool]:

@@ -228,6 +228,7 @@ def _router(
         cards=CardService(store.outbox, store.chats),
         courier=courier,
         notebook=engine.notebook,
+        personas=engine.personas,
         projects=ProjectService(settings.home, Worktrees(settings.home).is_repository),
     )
     return Router(

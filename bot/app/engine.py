@@ -18,6 +18,7 @@ from bot.app.store import Store
 from bot.config.settings import Settings
 from bot.engine.agent.budget import Budget, Caps
 from bot.engine.agent.desk import Desk
+from bot.engine.agent.personas.library import PersonaLibrary
 from bot.engine.agent.prices import PRICES_FILE, Prices, read_prices
 from bot.engine.agent.talk import Conversations
 from bot.engine.agent.workbench import Workbench
@@ -61,6 +62,7 @@ class Engine:
     timekeeper: Timekeeper
     caps: Caps
     recall: Recall
+    personas: PersonaLibrary
 
     @property
     def workers(self) -> tuple[Service, ...]:
@@ -69,9 +71,9 @@ class Engine:
 
 
 def build_engine(settings: Settings, store: Store, courier: Courier, clock: Clock) -> Engine:
-    parts = _Parts(
-        settings=settings, store=store, courier=courier, clock=clock, bench=build_bench()
-    )
+    personas = PersonaLibrary(settings.home)
+    bench = build_bench(personas=personas)
+    parts = _Parts(settings=settings, store=store, courier=courier, clock=clock, bench=bench)
     models = _models(settings)
     caps = caps_of(settings)
     desk = parts.desk(models, caps)
@@ -102,6 +104,7 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         ),
         caps=caps,
         recall=recall,
+        personas=personas,
     )
 
 

@@ -19,7 +19,7 @@ def flag(name: str, value: str | int | None) -> str:
     return "" if value is None or value == "" else f"{name} {quoted(str(value))}"
 
 
-def run(name: str, *, told: str, priority: str, own: bool, folder: str) -> str:
+def run(name: str, *, told: str, priority: str, own: bool, folder: str, persona: str = "") -> str:
     """`told` is the instruction where `name` is only the title; `own` work is done by whoever
     queues it."""
     return line(
@@ -27,6 +27,7 @@ def run(name: str, *, told: str, priority: str, own: bool, folder: str) -> str:
         flag("-p", priority),
         "--self" if own else "",
         flag("-d", folder and here(folder)),
+        flag("--persona", persona),
         flag("--title", name if told else ""),
         "--",
         told or name,

@@ -32,13 +32,19 @@ def add(
         bool, typer.Option("--self", help="You do the work; Shiftboss only keeps it.")
     ] = False,
     folder: Annotated[str, typer.Option("-d", "--dir", help="The folder to work in.")] = "",
+    persona: Annotated[
+        str, typer.Option("--persona", help="Who does it; `shiftboss persona` lists them.")
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Queue a task."""
     if not parent:
-        said = lines.run(name, told=told, priority=priority, own=own, folder=folder)
-    elif told or own or folder or priority != "normal":
-        fail("a subtask has a name only: leave out -i, -p, -d and --self", as_json=as_json)
+        said = lines.run(
+            name, told=told, priority=priority, own=own, folder=folder, persona=persona
+        )
+    elif told or own or folder or persona or priority != "normal":
+        told_why = "a subtask has a name only: leave out -i, -p, -d, --persona and --self"
+        fail(told_why, as_json=as_json)
     else:
         said = lines.steps("subtask add", parent, [name])
     speak(said, as_json=as_json, needs_worker=not (own or parent))

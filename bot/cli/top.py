@@ -33,6 +33,14 @@ def cost(
     speak(lines.line("cost", what, model), as_json=as_json)
 
 
+def persona(
+    words: Annotated[list[str] | None, typer.Argument(metavar="[NAME|show NAME|auto]")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show who there is to do the work, or choose who does it."""
+    speak(lines.line("persona", *(words or ())), as_json=as_json)
+
+
 def approvals(as_json: Json = False) -> None:
     """List what waits for your decision."""
     speak("/approvals", as_json=as_json)
@@ -53,6 +61,7 @@ def add_to(cli: typer.Typer) -> None:
     cli.command("resume", cls=TextCommand)(resume_task)
     cli.command("status")(status)
     cli.command("cost")(cost)
+    cli.command("persona")(persona)
     cli.command("approvals")(approvals)
     cli.command("approve")(approve)
     cli.command("reject", cls=TextCommand)(reject)

@@ -17,6 +17,7 @@ from handlers.parsing import Directives, directives_of
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from handlers.work import agenda
+from handlers.work.persons import chosen_for_task
 from handlers.work.projects import workplace
 from storage.records.messages import Urgency
 from storage.records.tasks import NewTask, Priority, TaskView
@@ -25,12 +26,13 @@ commands = Commands("tasks")
 
 _TITLE = 80
 _SELF = "self"
-_RUN_FLAGS = ("p", "priority", "title", "d", "dir")
+_RUN_FLAGS = ("p", "priority", "title", "d", "dir", "persona")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ordered:
-    """What /run was given. `folder` is the one it is to work in, if it names one."""
+    """What /run was given. `folder` is the one it is to work in, `persona` who is to do it, if it
+    names them."""
 
     text: str
     title: str
@@ -38,11 +40,12 @@ class _Ordered:
     chosen: Directives
     folder: str = ""
     outside: bool = False
+    persona: str = ""
 
 
 @commands(
     "run",
-    usage="[-p urgent|important|normal] [-d folder] [--title name] [--self] text",
+    usage="[-p urgent|important|normal] [-d folder] [--persona name] [--title name] [--self] text",
     aliases=("task", "新任务", "任务", "执行", "运行"),
     verbatim=True,
 )
@@ -101,6 +104,7 @@ def _ordered(request: Request) -> _Ordered:
         priority=wanted,
         chosen=next((each for each in (after, before) if each != Directives()), outside),
         outside=_SELF in given.options,
+        persona=given.options.get("persona", ""),
     )
 
 
@@ -116,6 +120,7 @@ async def _made(request: Request, ordered: _Ordered) -> Reply:
             title=ordered.title,
         ),
         ordered.folder,
+        ordered.persona,
     )
     if ordered.outside:
         # Nobody works on it here: it holds no folder.
@@ -139,10 +144,11 @@ async def _kept_here(request: Request, view: TaskView) -> Reply:
     return Reply(card=card, data={**view_data(view), "recalled": recalled})
 
 
-async def _placed(request: Request, new: NewTask, folder: str = "") -> NewTask:
-    """With the folder it works in."""
+async def _placed(request: Request, new: NewTask, folder: str = "", persona: str = "") -> NewTask:
+    """With the folder it works in, and who does it."""
     project_dir, in_git = await workplace(request, folder)
-    return replace(new, project_dir=project_dir, in_git=in_git)
+    who = await chosen_for_task(request, persona)
+    return replace(new, project_dir=project_dir, in_git=in_git, persona=who)
 
 
 async def _started(request: Request, new: NewTask, card_key: str) -> Reply:

@@ -20,6 +20,7 @@ from cards.actions import (
     NewTask,
     PauseTask,
     PickModel,
+    PickPersona,
     ResumeTask,
     RetryTask,
     SendMessage,
@@ -63,6 +64,7 @@ EXAMPLES: dict[type, Action] = {
         ListTasks(),
         Decide(approval_id="ap7x2k", approve=True),
         PickModel(),
+        PickPersona(name="tester"),
         Answer(question_id="ap7x2k"),
     )
 }

@@ -25,6 +25,7 @@ from cards.model import (
 )
 from cards.views import controls, marks
 from cards.views.backends import noted, without_note
+from cards.views.workers.personas import named
 from cards.words import Words
 from storage.records.tasks import (
     EventKind,
@@ -187,6 +188,8 @@ def _facts(
         ("made", formats.moment(task.created_at, zone)),
         ("by", words("detail.by_self") if task.outside else by or words("detail.by_default")),
     ]
+    if who := named(task.persona, words):
+        facts.append(("persona", who))
     if task.stage:
         facts.append(("stage", formats.line(task.stage, _TITLE)))
     if task.project_dir:

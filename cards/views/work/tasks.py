@@ -24,6 +24,7 @@ from cards.views import controls, marks
 from cards.views.backends import noted, without_note
 from cards.views.files import attached
 from cards.views.work.projects import folder_story, may_let_in, place
+from cards.views.workers.personas import named
 from cards.words import Words
 from storage.records.tasks import (
     Control,
@@ -171,12 +172,12 @@ def _plan(view: TaskView, words: Words) -> list[Block]:
     if view.steps:
         label = words("task.steps", done=view.done, total=len(view.steps))
         blocks.append(Progress(percent=view.percent, label=label))
-        blocks.append(Checklist(items=tuple(_check(step, view.task) for step in view.steps)))
+        blocks.append(Checklist(items=tuple(_check(step, view.task, words) for step in view.steps)))
     return blocks
 
 
-def _check(step: Step, task: Task) -> Check:
-    detail = ""
+def _check(step: Step, task: Task, words: Words) -> Check:
+    detail = named(step.persona, words) if step.persona != task.persona else ""
     if step.status is NodeStatus.FAILED and task.status not in _ERRORS:
         detail = formats.line(without_note(step.error), _DETAIL)
     return Check(
@@ -245,7 +246,7 @@ def _stats(view: TaskView, words: Words, now: datetime) -> str:
         parts.append(f"⏱️ {formats.duration((task.ended_at or now) - task.started_at, words)}")
     if view.spent.calls:
         parts += [f"💰 {formats.cost(view.spent, words)}", formats.tokens(view.spent, words)]
-    return " · ".join([*parts, *filter(None, (place(task),))])
+    return " · ".join([*parts, *filter(None, (named(task.persona, words), place(task)))])
 
 
 def _ending_stats(view: TaskView, words: Words, now: datetime) -> str:
