@@ -236,6 +236,59 @@ class Answer(_Action):
         return f"/approve {self.question_id} {self.value}".rstrip()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowSkill(_Action):
+    single_use: ClassVar[bool] = False
+    name: str
+    kind: Literal["show_skill"] = "show_skill"
+
+    @property
+    def command(self) -> str:
+        return f"/skill show {self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnableSkill(_Action):
+    """Let in the skill whose folder has exactly this hash, or, with `enable` False, leave it."""
+
+    needs: ClassVar[Role] = Role.OWNER
+    name: str
+    hash: str
+    enable: bool = True
+    kind: Literal["enable_skill"] = "enable_skill"
+
+    @property
+    def command(self) -> str:
+        if not self.enable:
+            return f"/skill disable {self.name}"
+        return f"/skill enable {self.name} {self.hash[:12]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UseSkill(_Action):
+    """Consent to the use of a skill that was proposed for these words."""
+
+    name: str
+    text: str
+    model: str = ""
+    backend: str = ""
+    files: tuple[str, ...] = ()
+    kind: Literal["use_skill"] = "use_skill"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveSkill(_Action):
+    """Keep a draft exactly as its card shows it; with `save` False, throw it away."""
+
+    needs: ClassVar[Role] = Role.OWNER
+    name: str
+    text: str
+    save: bool = True
+    kind: Literal["save_skill"] = "save_skill"
+
+
+SkillAction: TypeAlias = ShowSkill | EnableSkill | UseSkill | SaveSkill
+
 Action: TypeAlias = (
     StartTask
     | JustTalk
@@ -256,4 +309,8 @@ Action: TypeAlias = (
     | PickModel
     | PickPersona
     | Answer
+    | ShowSkill
+    | EnableSkill
+    | UseSkill
+    | SaveSkill
 )

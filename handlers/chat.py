@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cards.actions import JustTalk, StartTask
+from cards.actions import JustTalk, StartTask, UseSkill
 from cards.model import Card
 from cards.views.chat import (
     AUTO,
@@ -15,6 +15,7 @@ from cards.views.chat import (
     session_card,
 )
 from cards.views.errors import notice_card
+from cards.views.workers.skills import suggestion_card
 from handlers.errors import UserError
 from handlers.parsing import Directives, chosen_by
 from handlers.ports import Answered, Question
@@ -27,8 +28,11 @@ from storage.records.status import ModelChoice
 commands = Commands("talk")
 
 
-async def talk(request: Request, *, settle: bool = False) -> Reply:
-    """Answer what was said, or propose a task where it amounts to work."""
+async def talk(request: Request, *, settle: bool = False, brief: str = "") -> Reply:
+    """Answer what was said, or propose a skill, or a task where it amounts to work. `brief` is what
+    the worker is told first."""
+    if not settle and (proposed := await _skill_for(request)):
+        return proposed
     question = Question(
         person=request.person,
         chat=request.chat,
@@ -39,6 +43,7 @@ async def talk(request: Request, *, settle: bool = False) -> Reply:
         model=request.model,
         backend=request.backend,
         settle=settle,
+        brief=brief,
     )
 
     async def show(text: str) -> None:
@@ -120,6 +125,18 @@ def cut_short(request: Request) -> Reply:
 def said_card(text: str) -> Card:
     """A short answer without a title."""
     return notice_card("", text)
+
+
+async def _skill_for(request: Request) -> Reply | None:
+    """Words that call for a skill propose it: it is used after consent only."""
+    project = request.chat.settings.project
+    skill = await request.services.skills.triggered(request.args, project=project)
+    if skill is None:
+        return None
+    model, backend, files = request.model, request.backend, request.files
+    use = UseSkill(name=skill.name, text=request.args, model=model, backend=backend, files=files)
+    talk = JustTalk(text=request.args, model=model, backend=backend, files=files)
+    return Reply(card=suggestion_card(skill, use, talk, request.words))
 
 
 def _answer(request: Request, answered: Answered) -> Card:

@@ -13,6 +13,7 @@ from cards.model import Card, Form
 from handlers.services.notebook import Notebook
 from handlers.services.personas import Personas
 from handlers.services.projects import Projects
+from handlers.services.skills import Skills, SkillWriter
 from storage.records.approvals import Approval
 from storage.records.messages import ActionRow, InboxId
 from storage.records.people import (
@@ -111,7 +112,8 @@ class Tasks(Protocol):
 class Question:
     """Something said in a chat that wants an answer. `model` and `backend` are this message's
     own choice, empty for the chat's: a model comes with its backend, a backend without a model
-    means its default one. `settle` True forbids proposing a task."""
+    means its default one. `settle` True forbids proposing a task. `brief` is what the worker is
+    told before these words: how they are to be worked on."""
 
     person: Person
     chat: Chat
@@ -122,6 +124,7 @@ class Question:
     model: str = ""
     backend: str = ""
     settle: bool = False
+    brief: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,3 +333,5 @@ class Services:
     notebook: Notebook
     projects: Projects
     personas: Personas
+    skills: Skills
+    skill_writer: SkillWriter

@@ -14,6 +14,7 @@ from cards.actions import (
     AskAgain,
     AskMessage,
     Decide,
+    EnableSkill,
     JustTalk,
     LetIn,
     ListTasks,
@@ -23,12 +24,15 @@ from cards.actions import (
     PickPersona,
     ResumeTask,
     RetryTask,
+    SaveSkill,
     SendMessage,
     SetPriority,
     ShowLogs,
+    ShowSkill,
     ShowTask,
     StartTask,
     StopTask,
+    UseSkill,
 )
 from cards.card_json import BadCard, load_action
 from cards.model import FieldKind, Form, FormField, Select
@@ -39,7 +43,7 @@ from handlers.parsing import priority_of
 from handlers.ports import Refusal
 from handlers.request import Reply, Request
 from handlers.work import create, steering, tasks
-from handlers.workers import personas
+from handlers.workers import personas, skills
 from storage.records.messages import ActionRow, InboxId
 from storage.records.tasks import Priority
 
@@ -175,6 +179,9 @@ async def _act(  # noqa: C901, PLR0911, PLR0912 - one line for each action of th
             return await approvals.by_button(
                 request, question_id, approve=True, card_key=card_key, answer=answer
             )
+        case ShowSkill() | EnableSkill() | UseSkill() | SaveSkill():
+            async with approvals.asking_for_money(request):
+                return await skills.pressed(request, action, card_key)
         case _:
             assert_never(action)
 

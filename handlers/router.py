@@ -17,6 +17,8 @@ from handlers.ports import Clock, Services
 from handlers.presses import Press
 from handlers.request import Reply, Request
 from handlers.table import COMMANDS
+from handlers.work import create
+from handlers.workers import skills
 from storage.records.messages import EntryIn, InboxRow, MessageIn, PressIn
 from storage.records.people import Channel, ChatId, ChatKind, Language, Person
 
@@ -112,6 +114,9 @@ class Router:
             ordered = _with(request, meaning.args, meaning.directives)
             return await meaning.command.handler(ordered)
         said = _with(request, meaning.text, meaning.directives)
+        async with approvals.asking_for_money(said):
+            if by_name := await skills.by_slash(said, create.run):
+                return by_name
         verdict = verdict_of(incoming.text)
         if verdict and (decided := await approvals.by_word(said, verdict)):
             return decided

@@ -8,10 +8,23 @@ from handlers import approvals, chat, people, system
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from handlers.work import agenda, costs, create, logs, projects, steering, tasks, upkeep
-from handlers.workers import personas
+from handlers.workers import personas, skills
 from storage.records.people import Language
 
+_skills = Commands("system")
 _about = Commands("system")
+
+
+@_skills(
+    "skill",
+    usage="[name [text] | show|enable|disable name | new text | reload]",
+    aliases=("skills", "技能"),
+    verbatim=True,
+)
+async def skill(request: Request) -> Reply:
+    """List skills, use one, or see and decide which are let in."""
+    async with approvals.asking_for_money(request):
+        return await skills.ordered(request, create.run)
 
 
 @_about("help", aliases=("帮助", "commands", "指令"), immediate=True)
@@ -34,6 +47,7 @@ COMMANDS = Commands.joined(
     people.commands,
     system.commands,
     costs.commands,
+    _skills,
     _about,
 )
 

@@ -52,6 +52,7 @@ from storage.records.tasks import (
 )
 from tests.fake_notebook import FakeNotebook
 from tests.fake_post import FakePost
+from tests.fake_skills import FakeSkills
 from tests.samples import (
     GPT,
     HAIKU,
@@ -458,6 +459,7 @@ class FakeWorld:
         self.projects = FakeProjects()
         self.personas = FakePersonas()
         self.notebook = FakeNotebook()
+        self.skills = FakeSkills()
 
     @property
     def services(self) -> Services:
@@ -476,4 +478,6 @@ class FakeWorld:
             projects=self.projects,
             personas=self.personas,
             notebook=self.notebook,
+            skills=self.skills,
+            skill_writer=self.skills,
         )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from bot.engine.agent.personas.library import PersonaLibrary
 from bot.engine.agent.personas.persona import Persona
+from bot.engine.agent.skill_briefing import skill_briefing, skill_tools
 from bot.engine.agent.tools.edit import edit
 from bot.engine.agent.tools.grep import grep
 from bot.engine.agent.tools.list import list_files
@@ -13,10 +14,27 @@ from bot.engine.agent.tools.read import read
 from bot.engine.agent.tools.write import write
 from bot.engine.agent.workbench import Job, Workbench
 from bot.engine.llm.base import Tool
+from bot.engine.skills.library import Library
+from storage.records.people import Chat, ChatId
 
 
-def build_bench(*, personas: PersonaLibrary) -> Workbench:
-    return Workbench(personas=personas, makers=(_files,))
+def build_bench(
+    *,
+    personas: PersonaLibrary,
+    library: Library,
+    chat_of: Callable[[ChatId], Awaitable[Chat]],
+) -> Workbench:
+    async def project_of(job: Job) -> str:
+        """A task works in its project; a chat has one or none."""
+        if not job.is_talk:
+            return str(job.workspace)
+        return (await chat_of(job.account.chat)).settings.project if job.account.chat else ""
+
+    return Workbench(
+        personas=personas,
+        makers=(_files, skill_tools(library, project_of)),
+        briefings=(skill_briefing(library, project_of),),
+    )
 
 
 def _files(job: Job, _persona: Persona) -> Sequence[Tool]:

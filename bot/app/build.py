@@ -230,6 +230,8 @@ def _router(
         notebook=engine.notebook,
         personas=engine.personas,
         projects=ProjectService(settings.home, Worktrees(settings.home).is_repository),
+        skills=engine.skills,
+        skill_writer=engine.skill_writer,
     )
     return Router(
         services,

@@ -8,11 +8,13 @@ import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from socket import gethostname
 from typing import TypeAlias
 
 from bot.app.bench import build_bench
 from bot.app.lifecycle import Service
+from bot.app.models import build_models
 from bot.app.services import LanguageOfTask, copies_of
 from bot.app.store import Store
 from bot.config.settings import Settings
@@ -20,6 +22,7 @@ from bot.engine.agent.budget import Budget, Caps
 from bot.engine.agent.desk import Desk
 from bot.engine.agent.personas.library import PersonaLibrary
 from bot.engine.agent.prices import PRICES_FILE, Prices, read_prices
+from bot.engine.agent.skill_writer import SkillWriter
 from bot.engine.agent.talk import Conversations
 from bot.engine.agent.workbench import Workbench
 from bot.engine.dispatch.foreman import Foreman
@@ -32,7 +35,9 @@ from bot.engine.dispatch.reporter import Reporter
 from bot.engine.dispatch.requests import Requests
 from bot.engine.dispatch.rights import Rights
 from bot.engine.dispatch.timekeeper import Timekeeper
-from bot.engine.llm.registry import Registry, registry
+from bot.engine.llm.registry import Registry
+from bot.engine.skills.library import Library
+from bot.engine.skills.shelves import Shelves
 from bot.engine.workflow.asking import Asker, MoneyAsker, risk_words
 from bot.engine.workflow.places.artifacts import Artifacts
 from bot.engine.workflow.runner import Kit, TaskRunner
@@ -40,6 +45,7 @@ from bot.engine.workflow.view import TaskViews
 from bot.transports.clock import Clock
 from cards.courier import Courier
 from handlers.language import guessed
+from storage.agents.skills import SkillRepo
 from storage.budgets import BudgetRepo
 from storage.records.money import Scope, cap_of
 from storage.records.people import Language
@@ -63,6 +69,8 @@ class Engine:
     caps: Caps
     recall: Recall
     personas: PersonaLibrary
+    skills: Library
+    skill_writer: SkillWriter
 
     @property
     def workers(self) -> tuple[Service, ...]:
@@ -71,10 +79,11 @@ class Engine:
 
 
 def build_engine(settings: Settings, store: Store, courier: Courier, clock: Clock) -> Engine:
+    library = _library(settings, store, clock)
     personas = PersonaLibrary(settings.home)
-    bench = build_bench(personas=personas)
+    bench = build_bench(personas=personas, library=library, chat_of=store.people.chat)
     parts = _Parts(settings=settings, store=store, courier=courier, clock=clock, bench=bench)
-    models = _models(settings)
+    models = build_models(settings)
     caps = caps_of(settings)
     desk = parts.desk(models, caps)
     news = asyncio.Event()
@@ -105,6 +114,8 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         caps=caps,
         recall=recall,
         personas=personas,
+        skills=library,
+        skill_writer=SkillWriter(db=store.db, desk=desk, library=library),
     )
 
 
@@ -261,6 +272,11 @@ class _Parts:
         )
 
 
+def _library(settings: Settings, store: Store, clock: Clock) -> Library:
+    shelves = Shelves(home=settings.home, user=Path.home())
+    return Library(shelves=shelves, repo=SkillRepo(store.db), now=clock.now)
+
+
 def caps_of(settings: Settings) -> Caps:
     texts = {
         Scope.TASK: settings.cap_task,
@@ -279,13 +295,3 @@ def _prices(settings: Settings) -> Prices:
 def settings_language(settings: Settings) -> Language | None:
     """The language everybody is spoken to in; None where each person's own is found out."""
     return None if settings.language == "auto" else Language(settings.language)
-
-
-def _models(settings: Settings) -> Registry:
-    return registry(
-        model=settings.model,
-        anthropic_key=settings.anthropic_api_key.get_secret_value(),
-        anthropic_base_url=settings.anthropic_base_url,
-        openai_key=settings.openai_api_key.get_secret_value(),
-        openai_base_url=settings.openai_base_url,
-    )

@@ -184,7 +184,6 @@ class SkillDraft:
     """A skill yet to be saved: its whole SKILL.md, as it was shown."""
 
     name: str
-    description: str
     text: str
 
 

@@ -14,6 +14,7 @@ from cards.actions import (
     AskAgain,
     AskMessage,
     Decide,
+    EnableSkill,
     JustTalk,
     LetIn,
     ListTasks,
@@ -23,12 +24,15 @@ from cards.actions import (
     PickPersona,
     ResumeTask,
     RetryTask,
+    SaveSkill,
     SendMessage,
     SetPriority,
     ShowLogs,
+    ShowSkill,
     ShowTask,
     StartTask,
     StopTask,
+    UseSkill,
 )
 from cards.render.text import render
 from cards.words import words_for
@@ -41,6 +45,7 @@ from storage import errors
 from storage.errors import StorageError
 from storage.records.people import Language
 from storage.records.tasks import Priority, TaskStatus
+from tests.fake_skills import a_listed
 from tests.handlers.desk import Desk, text_of
 from tests.samples import a_task, an_approval
 
@@ -63,6 +68,10 @@ EXAMPLES: dict[type, Action] = {
         SetPriority(task_id="k3m9qa", priority=Priority.URGENT),
         ListTasks(),
         Decide(approval_id="ap7x2k", approve=True),
+        ShowSkill(name="weekly-report"),
+        EnableSkill(name="weekly-report", hash="abcdef012345"),
+        UseSkill(name="weekly-report", text="write"),
+        SaveSkill(name="weekly-report", text="---"),
         PickModel(),
         PickPersona(name="tester"),
         Answer(question_id="ap7x2k"),
@@ -145,6 +154,7 @@ async def test_every_action_has_a_place_in_the_router(kind: type) -> None:
         a_task("f4iled", TaskStatus.FAILED),
     )
     desk.world.approvals.all["ap7x2k"] = an_approval(approvers=("ann",))
+    desk.world.skills.listed = [a_listed("weekly-report")]
     token = desk.world.post.put(EXAMPLES[kind])
 
     reply = await desk.press(token, value="auto", form={"text": "write", "priority": "urgent"})

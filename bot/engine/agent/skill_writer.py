@@ -89,9 +89,7 @@ class SkillWriter:
         return self._checked(answer)
 
     def _checked(self, answer: DraftAnswer) -> SkillDraft:
-        draft = SkillDraft(
-            name=answer.name, description=answer.description, text=skill_text(answer)
-        )
+        draft = SkillDraft(name=answer.name, text=skill_text(answer))
         if self._library.check(draft.text, draft.name).faults:
             raise SkillRefused(WhyNoSkill.DRAFT, draft.name)
         return draft

@@ -254,7 +254,10 @@ class Conversations:
         proposing = () if question.settle else (_propose(question, proposals),)
         return Ask(
             purpose=Purpose.CHAT,
-            prompt=(_UNANSWERED.format(text=before) if before else "") + question.text + named,
+            prompt=(f"{question.brief}\n\n" if question.brief else "")
+            + (_UNANSWERED.format(text=before) if before else "")
+            + question.text
+            + named,
             system=_SYSTEM.format(language=_LANGUAGE[question.language])
             + (f"\n\n{equipment.system}" if equipment.system else ""),
             language=question.language,

@@ -22,6 +22,7 @@ MAX_TRIGGER = 60
 
 _MOST_BRACKETS = 100
 _NAME = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
+_HIDDEN = re.compile(r"[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\U000e0000-\U000e007f]")
 _OPENCLAW = ("openclaw", "clawdbot", "clawdis")
 _OURS = ("boss", "shiftboss")
 _USED = frozenset(
@@ -90,6 +91,8 @@ def read_skill(text: str, folder: str) -> Written:
     )
     if not front.body.strip():
         told.fault("no_body")
+    if hidden := len(_HIDDEN.findall(text)):
+        told.note("hidden", str(hidden))
     if (lines := front.body.count("\n") + 1) > MAX_LINES:
         told.note("long_body", str(lines))
     return told.of(written)

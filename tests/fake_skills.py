@@ -1,0 +1,96 @@
+"""Skills without a disk: what is listed is there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from storage.records.people import PersonId
+from storage.records.skills import (
+    BadSkill,
+    Listed,
+    LoadedSkill,
+    Skill,
+    SkillDraft,
+    SkillFile,
+    SkillRefused,
+    SkillShelf,
+    SkillSource,
+    SkillState,
+    WhyNoSkill,
+)
+
+
+def a_listed(
+    name: str = "weekly-report", state: SkillState = SkillState.ENABLED, **facts: Any
+) -> Listed:
+    script = SkillFile(name="scripts/run.sh", size=9, digest="d" * 64, script=True)
+    skill = Skill(
+        name=name,
+        description="Writes the weekly report.",
+        source=SkillSource.USER,
+        path=f"/home/boss/.shiftboss/skills/{name}",
+        hash="abcdef0123456789" * 4,
+        files=(SkillFile(name="SKILL.md", size=40, digest="a" * 64), script),
+        text=f"---\nname: {name}\n---\nList what was done.",
+        body="List what was done.",
+        **facts,
+    )
+    return Listed(skill=skill, state=state)
+
+
+class FakeSkills:
+    """Keeps what it is given; `decided` records who let in or refused what."""
+
+    def __init__(self, *listed: Listed) -> None:
+        self.listed = list(listed)
+        self.bad: list[BadSkill] = []
+        self.decided: list[tuple[str, str, bool]] = []
+        self.saved: list[SkillDraft] = []
+        self.called: dict[str, str] = {}
+        self.drafted: list[str] = []
+
+    async def shelf(self, project: str = "") -> SkillShelf:
+        return SkillShelf(skills=tuple(self.listed), bad=tuple(self.bad))
+
+    async def reload(self, project: str = "") -> SkillShelf:
+        return await self.shelf(project)
+
+    async def load(self, name: str, *, project: str = "", arguments: str = "") -> LoadedSkill:
+        listed = (await self.shelf()).find(name)
+        if listed is None:
+            raise SkillRefused(WhyNoSkill.UNKNOWN, name)
+        if not listed.usable:
+            raise SkillRefused(WhyNoSkill.NOT_ENABLED, name)
+        return LoadedSkill(name=name, text=f"<{name}>{listed.skill.body}</{name}>")
+
+    async def triggered(self, text: str, *, project: str = "") -> Skill | None:
+        return next(
+            (each.skill for each in self.listed if each.skill.name == self.called.get(text)), None
+        )
+
+    async def enable(self, name: str, hash: str, *, by: PersonId, project: str = "") -> Listed:
+        return self._decide(name, hash, enabled=True)
+
+    async def disable(self, name: str, *, by: PersonId, project: str = "") -> Listed:
+        return self._decide(name, "", enabled=False)
+
+    async def put_off(self, name: str, hash: str, *, by: PersonId, project: str = "") -> Listed:
+        return self._decide(name, hash, enabled=False)
+
+    async def save(self, draft: SkillDraft, *, by: PersonId) -> Listed:
+        self.saved.append(draft)
+        return a_listed(draft.name)
+
+    async def draft(self, text: str, **facts: Any) -> SkillDraft:
+        self.drafted.append(text)
+        return SkillDraft(name="weekly-report", text="---\nname: weekly-report\n---\nDo.")
+
+    def _decide(self, name: str, hash: str, *, enabled: bool) -> Listed:
+        for index, each in enumerate(self.listed):
+            if each.skill.name == name and each.skill.hash.startswith(hash):
+                state = SkillState.ENABLED if enabled else SkillState.DISABLED
+                self.listed[index] = replace(each, state=state)
+                self.decided.append((name, each.skill.hash, enabled))
+                return self.listed[index]
+        raise SkillRefused(WhyNoSkill.CHANGED, name)
