@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from bot.engine.agent.personas.library import PersonaLibrary
 from bot.engine.agent.personas.persona import Persona
 from bot.engine.agent.skill_briefing import skill_briefing, skill_tools
+from bot.engine.agent.tools.ask_user import ask_user
 from bot.engine.agent.tools.edit import edit
 from bot.engine.agent.tools.grep import grep
 from bot.engine.agent.tools.list import list_files
 from bot.engine.agent.tools.read import read
 from bot.engine.agent.tools.write import write
-from bot.engine.agent.workbench import Job, Workbench
+from bot.engine.agent.workbench import Job, Permits, Workbench
 from bot.engine.llm.base import Tool
 from bot.engine.skills.library import Library
 from storage.records.people import Chat, ChatId
@@ -23,6 +24,7 @@ def build_bench(
     personas: PersonaLibrary,
     library: Library,
     chat_of: Callable[[ChatId], Awaitable[Chat]],
+    permits: Permits,
 ) -> Workbench:
     async def project_of(job: Job) -> str:
         """A task works in its project; a chat has one or none."""
@@ -32,9 +34,15 @@ def build_bench(
 
     return Workbench(
         personas=personas,
-        makers=(_files, skill_tools(library, project_of)),
+        makers=(_files, _asking, skill_tools(library, project_of)),
         briefings=(skill_briefing(library, project_of),),
+        permits=permits,
     )
+
+
+def _asking(job: Job, _persona: Persona) -> Sequence[Tool]:
+    """Helpers work unseen: they have nobody to ask."""
+    return () if job.depth else (ask_user(),)
 
 
 def _files(job: Job, _persona: Persona) -> Sequence[Tool]:

@@ -212,7 +212,7 @@ def _router(
         models=engine.models,
         people=store.people,
         pairings=store.pairings,
-        approvals=ApprovalService(store.approvals, engine.dispatcher.wake),
+        approvals=ApprovalService(store.approvals, engine.on_decided),
         costs=CostService(store.usage, BudgetRepo(store.db), engine.caps, clock.now),
         system=SystemService(
             tasks=store.work.tasks,

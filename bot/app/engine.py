@@ -13,6 +13,7 @@ from socket import gethostname
 from typing import TypeAlias
 
 from bot.app.bench import build_bench
+from bot.app.leave import build_leaves
 from bot.app.lifecycle import Service
 from bot.app.models import build_models
 from bot.app.services import LanguageOfTask, copies_of
@@ -20,6 +21,8 @@ from bot.app.store import Store
 from bot.config.settings import Settings
 from bot.engine.agent.budget import Budget, Caps
 from bot.engine.agent.desk import Desk
+from bot.engine.agent.leave.bell import Bell
+from bot.engine.agent.leave.pending import Pending
 from bot.engine.agent.personas.library import PersonaLibrary
 from bot.engine.agent.prices import PRICES_FILE, Prices, read_prices
 from bot.engine.agent.skill_writer import SkillWriter
@@ -47,6 +50,7 @@ from cards.courier import Courier
 from handlers.language import guessed
 from storage.agents.skills import SkillRepo
 from storage.budgets import BudgetRepo
+from storage.records.approvals import Approval
 from storage.records.money import Scope, cap_of
 from storage.records.people import Language
 from storage.records.tasks import Task
@@ -66,6 +70,7 @@ class Engine:
     dispatcher: LocalDispatcher
     reporter: Reporter
     timekeeper: Timekeeper
+    on_decided: Callable[[], None]
     caps: Caps
     recall: Recall
     personas: PersonaLibrary
@@ -81,7 +86,17 @@ class Engine:
 def build_engine(settings: Settings, store: Store, courier: Courier, clock: Clock) -> Engine:
     library = _library(settings, store, clock)
     personas = PersonaLibrary(settings.home)
-    bench = build_bench(personas=personas, library=library, chat_of=store.people.chat)
+    bell = Bell()
+
+    async def show(approval: Approval) -> None:
+        await requests.put(approval)
+
+    bench = build_bench(
+        personas=personas,
+        library=library,
+        chat_of=store.people.chat,
+        permits=build_leaves(settings, store, clock, bell, show, sandboxed=False),
+    )
     parts = _Parts(settings=settings, store=store, courier=courier, clock=clock, bench=bench)
     models = build_models(settings)
     caps = caps_of(settings)
@@ -96,6 +111,11 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
 
     runner = TaskRunner(parts.kit(desk, recall, reporter.wake))
     dispatcher = parts.dispatcher(runner, reporter.wake)
+
+    def on_decided() -> None:
+        bell.ring()
+        dispatcher.wake()
+
     notebook = parts.notebook(dispatcher)
     return Engine(
         models=models,
@@ -109,8 +129,9 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
             requests=requests,
             now=clock.now,
             news=news,
-            on_change=dispatcher.wake,
+            on_change=on_decided,
         ),
+        on_decided=on_decided,
         caps=caps,
         recall=recall,
         personas=personas,
@@ -162,6 +183,7 @@ class _Parts:
                 grants=BudgetRepo(store.db),
                 now=self.clock.now,
             ),
+            pending=Pending(store.calls, self.clock.now),
         )
 
     def requests(self, news: asyncio.Event) -> Requests:
@@ -216,6 +238,7 @@ class _Parts:
             sleep=asyncio.sleep,
             on_change=on_change,
             zone=self.settings.zone,
+            asker=self.store.asker,
         )
 
     def dispatcher(self, runner: TaskRunner, on_change: Callable[[], None]) -> LocalDispatcher:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from bot.engine.workflow.graph import Node, load_workflow
 from bot.engine.workflow.store import WorkStore
 from cards.words import Words, words_for
+from storage.agents.calls import cut_off
 from storage.db import Transaction
 from storage.records.people import Language
 from storage.records.tasks import (
@@ -100,6 +101,7 @@ async def _take_up(
     elif stale:
         reason = words("work.interrupted_long_ago")
         status, kind = TaskStatus.PAUSED, EventKind.PAUSED
+    await cut_off(tx, task.id, now=now)
     await store.tasks.move(
         tx, task, status=status, status_reason=reason, control=Control.RUN, resumed_first=0
     )

@@ -77,6 +77,12 @@ class Requests:
         for approval in settled:
             await self._show(approval)
 
+    async def put(self, approval: Approval) -> None:
+        """Show one for which somebody waits live."""
+        fallback = await self._language(approval)
+        await self._copies.ask(approval, approval.chat_id, fallback=fallback)
+        self._on_asked()
+
     async def catch_up(self) -> None:
         """Show what was settled without anybody being told: a crash came between."""
         await self.show_all(await self._approvals.outdated())
