@@ -13,7 +13,7 @@ from pathlib import Path
 from bot.engine.skills.eligibility import Machine
 from bot.engine.skills.folder import NAMES, Contents, Trace, read_folder, trace
 from bot.engine.skills.reading import Written, read_skill
-from storage.records.skills import BadSkill, Skill, SkillNote, SkillSource
+from storage.records.skills import BadSkill, Lack, Skill, SkillNote, SkillSource
 
 log = logging.getLogger(__name__)
 
@@ -107,48 +107,12 @@ class Shelves:
             seen = ()
         known = self._known.get(place)
         if known is None or not seen or known[0] != seen or known[1].source is not root.source:
-            self._known[place] = known = (seen, self._read_anew(root, folder.name, place))
+            self._known[place] = known = (seen, _read_anew(root, folder.name, place, self._machine))
+            _log(known[1])
         self._known.move_to_end(place)
         while len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
         return known[1]
-
-    def _read_anew(self, root: Root, name: str, place: Path) -> Skill | BadSkill:
-        contents = read_folder(place)
-        text = contents.data.get(contents.skill_md, b"").decode("utf-8", "replace")
-        written = read_skill(text, name)
-        # A text that could not be read has no faults of its own.
-        unread = any(each.key in _UNREAD for each in contents.faults)
-        faults = (*contents.faults, *(() if unread else written.faults))
-        if faults:
-            told = ", ".join(f"{each.key} {each.detail}".strip() for each in faults)
-            log.warning("skill %s is not used: %s", place, told)
-            return _bad(place, root.source, *faults)
-        return self._skill(root, place, contents, written, text)
-
-    def _skill(
-        self, root: Root, place: Path, contents: Contents, written: Written, text: str
-    ) -> Skill:
-        return Skill(
-            name=written.name,
-            description=written.description,
-            source=root.source,
-            path=str(place),
-            hash=contents.hash,
-            files=contents.files,
-            text=text,
-            body=written.body,
-            triggers=written.triggers,
-            argument_hint=written.argument_hint,
-            emoji=written.emoji,
-            license=written.license,
-            compatibility=written.compatibility,
-            by_model=written.by_model,
-            by_person=written.by_person,
-            lacks=self._machine.lacks(written.requires),
-            ignored=written.ignored,
-            notes=written.notes,
-        )
 
 
 _UNREAD = frozenset(("no_skill_md", "large_skill_md", "not_utf8"))
@@ -156,9 +120,8 @@ _UNREAD = frozenset(("no_skill_md", "large_skill_md", "not_utf8"))
 
 def read_one(folder: Path) -> Skill | BadSkill:
     """One folder as a skill of its own, for who is writing it."""
-    return Shelves(home=folder)._read_anew(  # noqa: SLF001 - our own
-        Root(path=folder.parent, source=SkillSource.USER), folder.name, folder
-    )
+    root = Root(path=folder.parent, source=SkillSource.USER)
+    return _read_anew(root, folder.name, folder, Machine())
 
 
 def _folders(root: Root) -> list[Path]:
@@ -183,3 +146,49 @@ def _may_be_skill(entry: os.DirEntry[str]) -> bool:
 
 def _bad(place: Path, source: SkillSource, *faults: SkillNote) -> BadSkill:
     return BadSkill(name=place.name, source=source, path=str(place), faults=faults)
+
+
+def _read_anew(root: Root, name: str, place: Path, machine: Machine) -> Skill | BadSkill:
+    contents = read_folder(place)
+    written = read_skill(_text(contents), name)
+    # A text that could not be read has no faults of its own.
+    unread = any(each.key in _UNREAD for each in contents.faults)
+    faults = (*contents.faults, *(() if unread else written.faults))
+    if faults:
+        return _bad(place, root.source, *faults)
+    return _skill(root, place, contents, written, machine.lacks(written.requires))
+
+
+def _skill(
+    root: Root, place: Path, contents: Contents, written: Written, lacks: tuple[Lack, ...]
+) -> Skill:
+    return Skill(
+        name=written.name,
+        description=written.description,
+        source=root.source,
+        path=str(place),
+        hash=contents.hash,
+        files=contents.files,
+        text=_text(contents),
+        body=written.body,
+        triggers=written.triggers,
+        argument_hint=written.argument_hint,
+        emoji=written.emoji,
+        license=written.license,
+        compatibility=written.compatibility,
+        by_model=written.by_model,
+        by_person=written.by_person,
+        lacks=lacks,
+        ignored=written.ignored,
+        notes=written.notes,
+    )
+
+
+def _text(contents: Contents) -> str:
+    return contents.data.get(contents.skill_md, b"").decode("utf-8", "replace")
+
+
+def _log(found: Skill | BadSkill) -> None:
+    if isinstance(found, BadSkill):
+        told = ", ".join(f"{each.key} {each.detail}".strip() for each in found.faults)
+        log.warning("skill %s is not used: %s", found.path, told)
