@@ -5,14 +5,21 @@ Times are ISO 8601 in UTC, money is US dollars in millionths, names are those of
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from storage.records.approvals import Approval
 from storage.records.logs import LogEntry
 from storage.records.money import CapLeft
-from storage.records.status import CostLine, CostReport, ModelChoice, SystemStatus, TaskCost
+from storage.records.status import (
+    BackendReport,
+    CostLine,
+    CostReport,
+    ModelChoice,
+    SystemStatus,
+    TaskCost,
+)
 from storage.records.tasks import Spent, Step, Task, TaskEvent, TaskPage, TaskView
 
 Plain: TypeAlias = dict[str, Any]
@@ -196,6 +203,25 @@ def status_data(status: SystemStatus) -> Plain:
         "waiting_approvals": status.waiting_approvals,
         "queued_messages": status.queued_messages,
         "recent": [task_data(task) for task in status.recent],
+    }
+
+
+def backends_data(report: BackendReport, told: Mapping[str, str]) -> Plain:
+    """`told` says by name what each one lacks and how to get it."""
+    return {
+        "default": report.default,
+        "fallback": report.fallback,
+        "faults": list(report.faults),
+        "backends": [
+            {
+                "name": backend.name,
+                "ready": not backend.problem,
+                "problem": backend.problem,
+                "told": told.get(backend.name, ""),
+                "version": backend.version,
+            }
+            for backend in report.backends
+        ],
     }
 
 

@@ -104,12 +104,6 @@ async def choose_model(request: Request) -> Reply:
     return Reply(card=_models(request, await _adjusted(request, request.args), changed=True))
 
 
-@commands("backend", usage="[name|auto]", aliases=("后端",), immediate=True, verbatim=True)
-async def choose_backend(request: Request) -> Reply:
-    """Show or choose what runs the model of this chat."""
-    return await choose_model(request)
-
-
 async def pick_model(request: Request, name: str) -> Card:
     """A model was picked on the card."""
     return _models(request, await _adjusted(request, name), changed=True)

@@ -28,6 +28,7 @@ from storage.records.people import (
     Role,
 )
 from storage.records.status import (
+    BackendReport,
     CostQuery,
     CostReport,
     ModelChoice,
@@ -192,6 +193,11 @@ class Models(Protocol):
 
     def pick(self, name: str) -> ModelChoice | None:
         """What a person means by `opus`, `offline`, `openai` or `anthropic:claude-…`."""
+        ...
+
+    async def report(self, name: str = "") -> BackendReport | None:
+        """How all backends are doing; or this one, tried out. None if there is none of that
+        name."""
         ...
 
 

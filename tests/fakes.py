@@ -32,6 +32,8 @@ from storage.records.people import (
 )
 from storage.records.personas import Roster
 from storage.records.status import (
+    BackendHealth,
+    BackendReport,
     CostQuery,
     CostReport,
     ModelChoice,
@@ -236,6 +238,14 @@ class FakeModels:
             if wanted in {choice.name, choice.model, choice.backend} - {""}:
                 return choice
         return names.get(wanted) if names.get(wanted) in self._choices else None
+
+    async def report(self, name: str = "") -> BackendReport | None:
+        choice = self.pick(name) if name else None
+        if name and choice is None:
+            return None
+        names = dict.fromkeys(each.backend for each in ((choice,) if choice else self._choices))
+        backends = tuple(BackendHealth(name=each) for each in names)
+        return BackendReport(backends=backends, default=self._choices[0].name)
 
 
 class FakePeople:

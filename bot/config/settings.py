@@ -67,7 +67,7 @@ def _model(name: str) -> str:
     backend, _, model = name.partition(":")
     if name and name != "offline" and not (backend in {"anthropic", "openai", "acp"} and model):
         raise ValueError(
-            f"{name!r} is not of the form anthropic:<model>, openai:<model> or offline"
+            f"{name!r} is not of the form anthropic:<model>, openai:<model>, acp:<name> or offline"
         )
     return name
 
@@ -115,6 +115,12 @@ class Settings(BaseSettings):
     timezone: Annotated[str, AfterValidator(_zone)] = Field(default="", alias="SHIFTBOSS_TIMEZONE")
     language: Literal["zh", "en", "auto"] = Field(default="auto", alias="SHIFTBOSS_LANGUAGE")
     model: Annotated[str, AfterValidator(_model)] = Field(default="", alias="SHIFTBOSS_MODEL")
+    fallback: Annotated[str, AfterValidator(_model)] = Field(default="", alias="SHIFTBOSS_FALLBACK")
+    cli_slots: int = Field(default=2, ge=1, le=32, alias="SHIFTBOSS_CLI_SLOTS")
+    cli_patience_minutes: float = Field(
+        default=15, ge=0, le=1440, alias="SHIFTBOSS_CLI_PATIENCE_MINUTES"
+    )
+    cli_hours: float = Field(default=1, gt=0, le=48, alias="SHIFTBOSS_CLI_HOURS")
     web_host: str = Field(default="127.0.0.1", alias="SHIFTBOSS_WEB_HOST")
     web_port: int = Field(default=8321, ge=0, le=65535, alias="SHIFTBOSS_WEB_PORT")
     web_token: SecretStr = Field(default=SecretStr(""), alias="SHIFTBOSS_WEB_TOKEN")

@@ -1,4 +1,4 @@
-"""What a backend says of itself, set apart from what it says."""
+"""Backends: how they are doing, and what one says of itself, set apart from what it says."""
 
 from __future__ import annotations
 
@@ -6,11 +6,44 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
-from cards.model import Block, Note
+from cards.model import Block, Card, Note, Text, Tone
 from cards.words import Words, words_for
 from storage.records.people import Language
+from storage.records.status import BackendHealth, BackendReport
 
+_FAULTS = 5
 _GAP = re.compile(r"\n{3,}")
+
+
+def backends_card(report: BackendReport, words: Words) -> Card:
+    """All that can do the work here: ready, or what is missing and how to get it."""
+    ready = sum(not backend.problem for backend in report.backends)
+    notes = [words("backends.default", name=report.default)]
+    if report.fallback:
+        notes.append(words("backends.fallback", name=report.fallback))
+    notes.append(words("backends.note"))
+    blocks: list[Block] = [
+        Text(markdown="\n".join(_line(backend, words) for backend in report.backends)),
+        *(Text(markdown=f"⚠️ {fault}") for fault in report.faults[:_FAULTS]),
+        Note(markdown="\n".join(notes)),
+    ]
+    title = words("backends.title")
+    return Card(
+        title=title,
+        tone=Tone.INFO if ready and not report.faults else Tone.WARN,
+        blocks=tuple(blocks),
+        summary=f"{title}: {words('backends.ready', n=ready)}",
+    )
+
+
+def how(backend: BackendHealth, words: Words) -> str:
+    """What is missing and how to get it, in a sentence or two; empty where it can work."""
+    if not backend.problem:
+        return ""
+    name = backend.problem.removeprefix("backend.")
+    if backend.facts and words.has(f"backend.how.{name}"):
+        return words(f"backend.how.{name}", **backend.facts)
+    return words.or_own(backend.problem)
 
 
 def without_note(text: str) -> str:
@@ -25,6 +58,14 @@ def noted(texts: Sequence[str], words: Words) -> list[Block]:
     if any(note in text for note in _notes() for text in texts):
         return [Note(markdown=words("offline.note"))]
     return []
+
+
+def _line(backend: BackendHealth, words: Words) -> str:
+    version = f" {backend.version}" if backend.version else ""
+    mark = "⚠️" if backend.problem else "✅"
+    note = words(backend.note) if backend.note else ""
+    told = " ".join(filter(None, (how(backend, words), note)))
+    return f"- {mark} `{backend.name}`{version}" + (f": {told}" if told else "")
 
 
 @cache

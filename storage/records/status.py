@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -32,6 +32,30 @@ class ModelChoice:
     @property
     def name(self) -> str:
         return f"{self.backend}:{self.model}" if self.model else self.backend
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendHealth:
+    """How one backend is doing. `problem` is a catalogue key, empty if it can work; `facts` say
+    how to put it right. `version` is what it says of itself, where it was asked; `note` is a
+    catalogue key for what to know of it all the same."""
+
+    name: str
+    problem: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    version: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendReport:
+    """All of them, or the one asked about, which was then also started. `faults` are what is
+    wrong with the file of coding CLIs; `fallback` stands in for a CLI that cannot work."""
+
+    backends: tuple[BackendHealth, ...]
+    default: str
+    fallback: str = ""
+    faults: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

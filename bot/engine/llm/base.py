@@ -320,10 +320,14 @@ class Backend(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """Who does the work, and with which model. An empty model leaves it to the backend."""
+    """Who does the work, and with which model. An empty model leaves it to the backend.
+    `instead_of` was chosen and cannot work now: `why` is the catalogue key that says what it
+    lacks."""
 
     backend: Backend
     model: str
+    instead_of: str = ""
+    why: str = ""
 
 
 def title_of(name: str, arguments: Mapping[str, Any]) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from bot.engine.llm.access import Access, Api
+from bot.engine.llm.acp.backend import AcpBackend
+from bot.engine.llm.acp.clis import Clis
 from bot.engine.llm.api import ApiBackend
 from bot.engine.llm.base import BackendDenied, Chosen
 from bot.engine.llm.offline import NAME as OFFLINE
 from bot.engine.llm.offline import OfflineBackend
-from storage.records.status import ModelChoice
+from storage.records.status import BackendHealth, BackendReport, ModelChoice
 
 # Each backend's models by the names people use; the first is its default.
 _KNOWN: Mapping[Api, Mapping[str, str]] = {
@@ -30,15 +33,29 @@ _MODEL_NAME = re.compile(r"[\w.:/@+-]{1,120}")
 class Registry:
     """Satisfies `handlers.ports.Models` and what the engine's desk needs."""
 
-    def __init__(self, backends: Sequence[ApiBackend], offline: OfflineBackend, model: str) -> None:
+    def __init__(
+        self,
+        backends: Sequence[ApiBackend],
+        offline: OfflineBackend,
+        model: str,
+        *,
+        clis: Clis | None = None,
+        fallback: str = "",
+    ) -> None:
         """`model` is the program's own choice, `backend:model`; empty takes the first backend
-        that is ready."""
+        that is ready. `fallback` stands in for a coding CLI that cannot work."""
         self._apis = {backend.name: backend for backend in backends}
         self._offline = offline
+        self._clis = clis
+        self._setting = model
+        self._fallback = fallback
         self._default = self._meant_by(model) if model else self._first_ready()
 
     @property
     def default(self) -> ModelChoice:
+        """What was set; how a coding CLI is doing changes."""
+        if self._setting and self._cli(self._default.backend) is not None:
+            return self._meant_by(self._setting)
         return self._default
 
     def choices(self) -> Sequence[ModelChoice]:
@@ -49,8 +66,11 @@ class Registry:
             if backend.is_configured
             for model in backend.models or ("",)
         ]
+        clis = [self._cli_choice(name) for name in (self._clis.names if self._clis else ())]
+        ready += [choice for choice in clis if not choice.problem]
         rest = [*ready, ModelChoice(backend=OFFLINE, model="")]
-        return (self._default, *(choice for choice in rest if choice != self._default))
+        default = self.default
+        return (default, *(choice for choice in rest if choice != default))
 
     def pick(self, name: str) -> ModelChoice | None:
         """What a person means by `opus`, `offline`, `openai` or `anthropic:claude-…`; None if
@@ -62,6 +82,8 @@ class Registry:
             return ModelChoice(backend=OFFLINE, model="")
         if short in self._apis:
             return self._choice(short, self._first_model(short))
+        if cli := self._cli_named(name):
+            return cli
         backend, colon, model = name.partition(":")
         if colon and backend.casefold() in self._apis and _MODEL_NAME.fullmatch(model):
             return self._choice(backend.casefold(), model)
@@ -73,11 +95,28 @@ class Registry:
         choice = self._chosen(model, backend)
         if choice is None:
             raise BackendDenied(f"no such model: {backend}:{model}", hint="backend.unknown")
+        if choice.problem and self._fallback and self._cli(choice.backend) is not None:
+            instead = self.pick(self._fallback)
+            if instead is not None and not instead.problem:
+                chosen = self._of(instead)
+                return replace(chosen, instead_of=choice.name, why=choice.problem)
         if choice.problem:
             raise BackendDenied(f"{choice.name} cannot be used", hint=choice.problem)
-        if choice.backend == OFFLINE:
-            return Chosen(backend=self._offline, model=OFFLINE)
-        return Chosen(backend=self._apis[choice.backend], model=choice.model)
+        return self._of(choice)
+
+    async def report(self, name: str = "") -> BackendReport | None:
+        """How all are doing; or this one, which is started where that costs nothing. None if
+        there is none of that name."""
+        choice = self.pick(name) if name else None
+        if name and choice is None:
+            return None
+        named = [choice.backend] if choice else [*self._apis, OFFLINE, *self._cli_names]
+        return BackendReport(
+            backends=tuple([await self._health(each, thorough=bool(name)) for each in named]),
+            default=self.default.name,
+            fallback=self._fallback,
+            faults=self._clis.faults if self._clis else (),
+        )
 
     async def aclose(self) -> None:
         for backend in self._apis.values():
@@ -90,14 +129,55 @@ class Registry:
             return self.pick(model or backend)
         return self.pick(backend) if backend == OFFLINE else self.pick(f"{backend}:{model}")
 
+    def _of(self, choice: ModelChoice) -> Chosen:
+        if choice.backend == OFFLINE:
+            return Chosen(backend=self._offline, model=OFFLINE)
+        cli = self._cli(choice.backend)
+        return Chosen(backend=cli or self._apis[choice.backend], model=choice.model)
+
+    @property
+    def _cli_names(self) -> Sequence[str]:
+        return self._clis.names if self._clis else ()
+
+    def _cli(self, name: str) -> AcpBackend | None:
+        return self._clis.backend(name) if self._clis else None
+
+    def _cli_named(self, name: str) -> ModelChoice | None:
+        """`codex`, `codex:model`, and both with `acp:` before."""
+        name = name.removeprefix(f"{_ACP}:")
+        backend, colon, model = name.partition(":")
+        if self._cli(backend.casefold()) is None or bool(colon) != bool(model):
+            return None
+        if model and not _MODEL_NAME.fullmatch(model):
+            return None
+        return self._cli_choice(backend.casefold(), model)
+
+    def _cli_choice(self, name: str, model: str = "") -> ModelChoice:
+        cli = self._cli(name)
+        return ModelChoice(backend=name, model=model, problem=cli.seen().problem if cli else "")
+
+    async def _health(self, name: str, *, thorough: bool) -> BackendHealth:
+        if cli := self._cli(name):
+            health = await (cli.try_out() if thorough else cli.check())
+            note = self._clis.agent(name).limited if self._clis else ""
+        else:
+            backend = self._offline if name == OFFLINE else self._apis[name]
+            health, note = await backend.check(), ""
+        return BackendHealth(
+            name=name,
+            problem=health.problem,
+            facts=health.facts,
+            version=health.version,
+            note=note,
+        )
+
     def _meant_by(self, setting: str) -> ModelChoice:
         """The setting's choice; one that cannot be used keeps its name and has a problem."""
         choice = self.pick(setting)
         if choice is not None:
             return choice
         backend, _, model = setting.partition(":")
-        problem = "backend.not_yet" if backend == _ACP else "backend.unknown"
-        return ModelChoice(backend=backend, model=model, problem=problem)
+        return ModelChoice(backend=backend, model=model, problem="backend.unknown")
 
     def _first_ready(self) -> ModelChoice:
         for name, backend in self._apis.items():
@@ -130,6 +210,8 @@ def registry(
     anthropic_base_url: str = "",
     openai_key: str = "",
     openai_base_url: str = "",
+    clis: Clis | None = None,
+    fallback: str = "",
 ) -> Registry:
     """The backends as the settings want them. Loads no library and opens no connection."""
     claude = Access(api=Api.ANTHROPIC, key=anthropic_key, base_url=anthropic_base_url)
@@ -139,4 +221,4 @@ def registry(
         # A compatible service has models of its own: ask it, when one is needed.
         ApiBackend(gpt, () if openai_base_url else tuple(_KNOWN[Api.OPENAI].values())),
     )
-    return Registry(backends, OfflineBackend(), model)
+    return Registry(backends, OfflineBackend(), model, clis=clis, fallback=fallback)

@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+)
 
 from bot.engine.llm.acp.table import BUILT_IN, Agent, Resume
 from bot.engine.llm.base import Mode
@@ -22,10 +29,17 @@ RESERVED = frozenset({"anthropic", "openai", "offline", "acp", "auto", "claude",
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _MOST = 100_000
 
+
+def _inside(path: str) -> str:
+    if path.startswith("/") or ".." in path.split("/") or "\0" in path:
+        raise ValueError("must be a path within its home")
+    return path
+
+
 Word = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
-Inside = Annotated[str, StringConstraints(pattern=r"^(?!/)(?!.*\.\.)[^\0]{1,200}$")]
-Folder = Annotated[str, StringConstraints(pattern=r"^/[^\0:]*$")]
+Inside = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_inside)]
+Folder = Annotated[str, StringConstraints(pattern=r"^/[^:]*$")]
 
 
 class _Entry(BaseModel):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from bot.engine.llm.acp.failures import of_health
 from bot.engine.llm.acp.house import House
 from bot.engine.llm.acp.machine import health
 from bot.engine.llm.acp.table import Agent, Resume
-from bot.engine.llm.base import Caps, Health, Run, RunRequest
+from bot.engine.llm.base import BackendError, Caps, Health, Purpose, Run, RunRequest
 
 if TYPE_CHECKING:
     from bot.engine.llm.acp.run import AcpRun
@@ -36,7 +38,10 @@ class AcpBackend:
 
     @asynccontextmanager
     async def run(self, request: RunRequest) -> AsyncIterator[Run]:
-        make = await asyncio.to_thread(_loaded)
+        found = await self.check()
+        if found.problem:
+            raise of_health(found, self.name)
+        make = await asyncio.to_thread(_run)
         run = make(self._agent(), request, self._house)
         try:
             yield run
@@ -44,12 +49,36 @@ class AcpBackend:
             await run.aclose()
 
     async def check(self) -> Health:
-        return await asyncio.to_thread(
-            health.look, self._agent(), self._house.root, self._house.around
-        )
+        return await asyncio.to_thread(self._look, ask=True)
+
+    def seen(self) -> Health:
+        """As far as it can be told without running anything."""
+        return self._look(ask=False)
+
+    async def try_out(self) -> Health:
+        """Start it, open a session and end it: what no look from outside can tell. Nothing is
+        asked of a model."""
+        found = await self.check()
+        if found.problem:
+            return found
+        agent, house = self._agent(), self._house
+        from bot.engine.llm.acp.run import version_of  # heavy, as `_run` says
+
+        request = RunRequest(purpose=Purpose.CHAT, prompt="", system="", model="", language="en")
+        try:
+            async with house.slots:
+                version = await version_of(agent, request, house)
+        except BackendError as error:
+            return replace(found, problem=error.hint)
+        return replace(found, version=version)
+
+    def _look(self, *, ask: bool) -> Health:
+        house = self._house
+        node = house.nodes.ask if ask else house.nodes.known
+        return health.look(self._agent(), house.root, house.around, node)
 
 
-def _loaded() -> Callable[[Agent, RunRequest, House], AcpRun]:
+def _run() -> Callable[[Agent, RunRequest, House], AcpRun]:
     # A second of CPU, for those who really use a CLI, and not on the loop.
     from bot.engine.llm.acp.run import AcpRun
 

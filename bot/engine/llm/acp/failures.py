@@ -10,6 +10,7 @@ from bot.engine.llm.base import (
     BackendDenied,
     BackendError,
     BackendUnavailable,
+    Health,
     LimitReached,
     Usage,
 )
@@ -74,6 +75,11 @@ def failure(failed: Failed, name: str, said: str = "", *, usage: Usage | None = 
         error.hint = failed.hint
         return error
     return BackendError(message, usage=usage, hint=failed.hint)
+
+
+def of_health(health: Health, name: str) -> BackendDenied:
+    """It cannot even be started."""
+    return BackendDenied(f"{name} cannot work: {health.problem}", hint=health.problem)
 
 
 def of_death(last_words: str) -> Failed:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bot.engine.llm.acp.machine.health import Nodes
 from bot.engine.llm.acp.machine.process import Launcher, plain_launcher
 from bot.engine.llm.base import Limits
 
@@ -30,6 +31,7 @@ class House:
     longest: float = 3600.0
     farewell: float = 3.0
     launch: Launcher = plain_launcher
+    nodes: Nodes = field(default_factory=Nodes)
     endings: set[asyncio.Task[None]] = field(default_factory=set)
 
     def seconds(self, limits: Limits) -> float:

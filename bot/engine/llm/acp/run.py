@@ -282,5 +282,18 @@ class AcpRun:
         )
 
 
+async def version_of(agent: Agent, request: RunRequest, house: House) -> str:
+    """What it says of itself once a session is open. Raises BackendError."""
+    home = home_of(house.root, agent.name, request.persona)
+    asking = Asking(request, Mode.PLAN, Calls(), patience=0, tell=_unheard)
+    ears = Ears(update=_unheard, wish=asking.wish)
+    async with live(agent, request, house, home, mode=Mode.PLAN, ears=ears) as alive:
+        return alive.session.version
+
+
+async def _unheard(_told: object) -> None:
+    pass
+
+
 def _now() -> float:
     return asyncio.get_running_loop().time()

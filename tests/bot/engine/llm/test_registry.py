@@ -50,7 +50,7 @@ def test_the_default_is_what_is_set_or_else_what_is_ready(
     [
         ({"model": "anthropic:opus"}, "backend.no_anthropic_key"),
         ({"model": "openai:gpt-4o", "anthropic_key": "a"}, "backend.no_openai_key"),
-        ({"model": "acp:claude"}, "backend.not_yet"),
+        ({"model": "acp:claude"}, "backend.unknown"),
         ({"model": "nonsense:x"}, "backend.unknown"),
         ({"model": "anthropic:"}, "backend.unknown"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from bot.engine.llm.acp.failures import Failed
@@ -17,30 +17,58 @@ _VERSION = re.compile(r"v?(\d+)\.")
 _SECONDS = 10.0
 
 
-def look(agent: Agent, root: Path, around: Mapping[str, str]) -> Health:
-    """The first thing that is missing, and how to get it. Blocks."""
+def look(
+    agent: Agent, root: Path, around: Mapping[str, str], node: Callable[[str], int | None]
+) -> Health:
+    """The first thing that is missing, and how to get it; `node` tells the major version on a
+    path. Looks at a handful of files."""
     facts = {"name": agent.name, "command": agent.command[0], "get": agent.get}
     try:
         found = program(agent, home_of(root, agent.name, ""), around)
     except BackendError as error:
         return Health(problem=error.hint, facts=facts)
-    if agent.node:
-        version = _node(found.env["PATH"])
-        if version is not None and version < agent.node:
-            facts |= {"found": str(version), "needed": str(agent.node)}
-            return Health(problem=Failed.OLD_NODE.hint, facts=facts)
+    version = node(found.env["PATH"]) if agent.node else None
+    if version is not None and version < agent.node:
+        facts |= {"found": str(version), "needed": str(agent.node)}
+        return Health(problem=Failed.OLD_NODE.hint, facts=facts)
     if not is_logged_in(root, agent, around):
-        facts["keys"] = ", ".join(agent.keys)
+        facts["keys"] = " / ".join(agent.keys)
         facts["home"] = str(home_of(root, agent.name, "").path.parent)
         return Health(problem=Failed.LOGIN.hint, facts=facts)
-    return Health()
+    return Health(facts=facts)
 
 
-def _node(path: str) -> int | None:
-    """The major version on that path; None where there is none: it may bring its own."""
+class Nodes:
+    """Which Node.js is where, asked of each once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], int | None] = {}
+
+    def known(self, path: str) -> int | None:
+        """None too where nobody has asked yet. Runs nothing."""
+        place = _place(path)
+        return None if place is None else self._known.get(place)
+
+    def ask(self, path: str) -> int | None:
+        """Blocks the first time."""
+        place = _place(path)
+        if place is None:
+            return None
+        if place not in self._known:
+            self._known[place] = _version(place[0])
+        return self._known[place]
+
+
+def _place(path: str) -> tuple[str, int] | None:
     node = shutil.which("node", path=path)
-    if node is None:
+    try:
+        return None if node is None else (node, Path(node).stat().st_mtime_ns)
+    except OSError:
         return None
+
+
+def _version(node: str) -> int | None:
+    """The major version; None where it does not tell: the CLI may bring its own."""
     try:
         told = subprocess.run(  # noqa: S603 - a found program, and no words of others
             (node, "--version"), capture_output=True, text=True, timeout=_SECONDS, check=False

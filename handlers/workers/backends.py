@@ -1,0 +1,44 @@
+"""Who runs the model of a chat, and how all that could are doing."""
+
+from __future__ import annotations
+
+from cards.plain import backends_data
+from cards.views.backends import backends_card, how
+from handlers.chat import choose_model
+from handlers.errors import UserError
+from handlers.registry import Commands
+from handlers.request import Reply, Request
+
+commands = Commands("talk")
+
+_LIST = {"list", "ls", "列表"}
+_CHECK = {"check", "检查"}
+_NAME = 60
+
+
+@commands(
+    "backend",
+    usage="[name|auto|check name]",
+    aliases=("后端",),
+    immediate=True,
+    verbatim=True,
+)
+async def backend(request: Request) -> Reply:
+    """Show who can do the work, or choose who does it in this chat."""
+    word, _, rest = request.args.strip().partition(" ")
+    if not word or (word.casefold() in _LIST and not rest):
+        return await _report(request, "")
+    if word.casefold() in _CHECK:
+        return await _report(request, rest.strip())
+    return await choose_model(request)
+
+
+async def _report(request: Request, name: str) -> Reply:
+    report = await request.services.models.report(name)
+    if report is None:
+        names = [f"`{each.name}`" for each in request.services.models.choices()]
+        raise UserError("unknown_model", name=name[:_NAME], names=" · ".join(names))
+    told = {each.name: how(each, request.words) for each in report.backends}
+    good = not name or not any(each.problem for each in report.backends)
+    card = backends_card(report, request.words)
+    return Reply(card=card, good=good, data=backends_data(report, told))
