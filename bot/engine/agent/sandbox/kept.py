@@ -46,7 +46,9 @@ class Kept:
             spec |= {
                 "network": network,
                 "readable": [str(path) for path in (*seen, *(() if writable else (workspace,)))],
-                "writable": [str(path) for path in (home, *((workspace,) if writable else ()))],
+                "writable": [
+                    str(path) for path in (home, temporary, *((workspace,) if writable else ()))
+                ],
             }
         return Launch(
             argv=(sys.executable, "-I", "-S", str(keeper.__file__), json.dumps(spec), *argv),

@@ -106,7 +106,7 @@ async def run(
             end = next(each.result() for each in both if each.done())
         except TimeoutError:
             end = End.TIME
-            await _asked_to_end(process)
+            await _asked_to_end(process, ending)
         finally:
             for each in both:
                 each.cancel()
@@ -162,26 +162,27 @@ async def _watch(pid: int, most: int) -> End:
         await asyncio.sleep(_LOOK)
 
 
-async def _asked_to_end(process: asyncio.subprocess.Process) -> None:
+async def _asked_to_end(process: asyncio.subprocess.Process, ending: asyncio.Task[End]) -> None:
     """TERM goes to the command and its children: what holds them in ends after them."""
     for pid in await asyncio.to_thread(keeper.descendants, process.pid):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGTERM)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_GRACE):
-            await process.wait()
+    await asyncio.wait((ending,), timeout=_GRACE)
 
 
 async def _killed(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
+    assert process.stdout is not None
+    if process.returncode is None or not process.stdout.at_eof():
         # In a thread that a second cancellation does not stop.
         await asyncio.shield(asyncio.to_thread(_kill, process.pid))
-    await process.wait()
-    assert process.stdout is not None
+    # First, or the pipe that nobody reads keeps asyncio from noticing the end.
     with suppress(TimeoutError):
         async with asyncio.timeout(_GRACE):
             while await process.stdout.read(_CHUNK):
                 pass
+            await process.wait()
+    # Where what got away without a sandbox still holds the pipe: there is no public way.
+    process._transport.close()  # type: ignore[attr-defined] # noqa: SLF001 - as just said
 
 
 def _kill(pid: int) -> None:
