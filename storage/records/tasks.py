@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NewType
 
+from storage.records.live import Live
 from storage.records.people import ChatId, PersonId
 
 TaskId = NewType("TaskId", str)
@@ -264,6 +265,7 @@ class TaskView:
     spent: Spent
     ahead: int = 0
     holder: Task | None = None
+    live: Live | None = None
 
     @property
     def done(self) -> int:

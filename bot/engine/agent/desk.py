@@ -34,7 +34,7 @@ from bot.engine.llm.base import (
     Usage,
 )
 from bot.engine.llm.calls import Permission, Permit
-from bot.engine.llm.events import AgentEvent
+from bot.engine.llm.events import AgentEvent, Noted
 from storage.db import Database, Transaction
 from storage.records.people import Language
 from storage.sessions import Session, SessionRepo
@@ -142,6 +142,9 @@ class Desk:
         """Run it to the end. Raises BackendError; what was spent is counted all the same, also
         where it is cancelled. BudgetReached leaves in the session what was done until then. A
         session that stopped at calls of tools goes on from what became of them."""
+        if watch is not None and chosen.instead_of:
+            facts = {"name": chosen.instead_of, "instead": chosen.backend.name, "why": chosen.why}
+            await watch(Noted(key="backend.fell_back", facts=facts))
         history = await self._sessions.history(session.id)
         if self._pending is not None:
             answers = {**await self._pending.answers(session.id), **ask.answers}

@@ -128,6 +128,11 @@ class Reporter:
         async with self._turn:
             return await self._tell()
 
+    async def redraw(self, task_id: TaskId) -> None:
+        """Show the task's card as it is now, where nothing has happened that is told."""
+        async with self._turn:
+            await self._tell_of(task_id, ())
+
     async def tell_places(self) -> None:
         """Draw the cards again that tell another place in the queue than their tasks have."""
         async with self._turn:

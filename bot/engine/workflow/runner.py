@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,9 @@ from bot.engine.llm.base import (
 )
 from bot.engine.workflow import prompts
 from bot.engine.workflow.boundary import AskForMore, Boundary, Leaves
+from bot.engine.workflow.graph import PLANNING
 from bot.engine.workflow.places.artifacts import Artifacts, Collected
+from bot.engine.workflow.progress import Progress
 from bot.engine.workflow.steps import (
     Attempt,
     Following,
@@ -58,7 +60,8 @@ class Kit:
     the chat whose model does the work where the task names none; `leaves` says which steps a
     person is asked about; `recall` finds what earlier tasks have left that may help; `on_change`
     is called after each commit that wrote events; `zone` is the one that people's clocks show.
-    `asker` asks for leave to use tools: without one no step stops for that."""
+    `asker` asks for leave to use tools: without one no step stops for that. `progress` is told
+    what the running step does."""
 
     store: WorkStore
     desk: Desk
@@ -74,6 +77,7 @@ class Kit:
     on_change: Callable[[], None]
     zone: ZoneInfo
     asker: Asker | None = None
+    progress: Progress = field(default_factory=Progress)
 
 
 class TaskRunner:
@@ -88,6 +92,8 @@ class TaskRunner:
             await _Errand(self._kit, task, await self._kit.language_of(task)).run()
         except LostLease:
             log.info("task %s is not ours any more", task.id)
+        finally:
+            self._kit.progress.forget(task.id)
 
 
 class _Errand:
@@ -213,7 +219,8 @@ class _Errand:
             workspace=await self._kit.artifacts.workspace(self._task),
             result=PlanAnswer,
         )
-        return await self._kit.desk.ask(ask, self._lead.chosen, self._lead.session)
+        watch = self._kit.progress.watch(self._task.id, PLANNING)
+        return await self._kit.desk.ask(ask, self._lead.chosen, self._lead.session, watch)
 
     async def _purposes(self) -> Mapping[str, str]:
         """Whom a step may name, and what for."""
@@ -332,7 +339,8 @@ class _Errand:
             mode=equipment.persona.works_in,
             goes_on=news(step) if step.resumes else None,
         )
-        reply = await self._kit.desk.ask(ask, worker.chosen, worker.session)
+        watch = self._kit.progress.watch(step.task.id, step.node.id)
+        reply = await self._kit.desk.ask(ask, worker.chosen, worker.session, watch)
         answer = reply.result.value
         claimed = tuple(answer.files) if isinstance(answer, StepAnswer) else ()
         return reply, await self._kit.artifacts.collect(step.task.id, workspace, claimed)

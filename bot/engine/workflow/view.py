@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bot.engine.workflow.graph import Node, Workflow, linear, load_workflow
+from bot.engine.workflow.progress import Progress
 from bot.engine.workflow.store import WorkStore
 from cards.views.work.tasks import MOST_AHEAD
+from storage.records.live import Live
 from storage.records.tasks import (
     NodeRun,
     NodeStatus,
@@ -18,9 +22,12 @@ from storage.usage import UsageRepo
 
 
 class TaskViews:
-    def __init__(self, store: WorkStore, usage: UsageRepo) -> None:
+    def __init__(
+        self, store: WorkStore, usage: UsageRepo, progress: Progress | None = None
+    ) -> None:
         self._store = store
         self._usage = usage
+        self._progress = progress
 
     async def view(self, task_id: TaskId) -> TaskView:
         task = await self._store.tasks.get(task_id)
@@ -37,7 +44,15 @@ class TaskViews:
             ahead=ahead,
             # Whom it waits for far back in the queue changes without its card being told.
             holder=await self._store.queue.holder(task) if counted else None,
+            live=self._live(task, runs),
         )
+
+    def _live(self, task: Task, runs: Mapping[str, NodeRun]) -> Live | None:
+        if self._progress is None or task.status is not TaskStatus.RUNNING:
+            return None
+        running = [path for path, run in runs.items() if run.status is NodeStatus.RUNNING]
+        shown = (self._progress.of(task.id, path) for path in running)
+        return next((live for live in shown if live is not None), None)
 
     async def _ahead(self, task: Task) -> int:
         first = await self._store.queue.first(MOST_AHEAD + 1)
