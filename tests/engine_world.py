@@ -15,6 +15,8 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import insert
 
 from bot.engine.agent.desk import Desk
+from bot.engine.agent.leave.asking import Asker as ToolAsker
+from bot.engine.agent.leave.pending import Pending
 from bot.engine.agent.workbench import Workbench
 from bot.engine.dispatch.foreman import Foreman
 from bot.engine.dispatch.local import LocalDispatcher
@@ -38,6 +40,7 @@ from bot.engine.workflow.view import TaskViews
 from cards.courier import CardRef
 from cards.model import Card
 from storage import schema
+from storage.agents.calls import CallRepo
 from storage.db import Database
 from storage.ids import Ids
 from storage.migrate import migrate
@@ -279,6 +282,10 @@ async def make_store(path: Path, stack: AsyncExitStack) -> Database:
     return db
 
 
+def tool_asker(db: Database, clock: Clock) -> ToolAsker:
+    return ToolAsker(calls=CallRepo(db), lifetime=LIFETIME, ids=Ids(), now=clock)
+
+
 async def no_wait(_seconds: float) -> None:
     await asyncio.sleep(0)
 
@@ -292,11 +299,11 @@ async def engine(
     clock: Clock | None = None,
     running: bool = True,
     sleep: Callable[[float], Awaitable[None]] = no_wait,
-    bench: Workbench | None = None,
+    bench: Workbench | Callable[[Database, Clock], Workbench] | None = None,
     **timing: Any,
 ) -> AsyncGenerator[Engine, None]:
-    """`sleep` is how a step waits for its next try; `timing` is the dispatcher's: patience,
-    offer_after, grace."""
+    """`sleep` is how a step waits for its next try; `bench` may be made on the store; `timing` is
+    the dispatcher's: patience, offer_after, grace."""
     worker = backend or FakeBackend()
     clock = clock or Clock()
     ids = count(int(clock.time.timestamp() * 1000))
@@ -308,7 +315,7 @@ async def engine(
 
         class OneBackend:
             def choose(self, model: str, backend_name: str) -> Chosen:
-                return Chosen(backend=worker, model="fake-1")
+                return Chosen(backend=worker, model=worker.models[0])
 
         async def english(_task: Task) -> Language:
             return Language.ENGLISH
@@ -330,13 +337,14 @@ async def engine(
             backends=OneBackend(),
             now=clock,
             new_id=new_id,
+            pending=Pending(CallRepo(db), clock),
         )
         runner = TaskRunner(
             Kit(
                 store=store,
                 desk=desk,
                 artifacts=Artifacts(home),
-                bench=bench or Workbench(),
+                bench=bench(db, clock) if callable(bench) else bench or Workbench(),
                 language_of=english,
                 chat_of=the_chat,
                 leaves=leaves,
@@ -346,6 +354,7 @@ async def engine(
                 sleep=sleep,
                 on_change=changed.set,
                 zone=ZoneInfo("UTC"),
+                asker=tool_asker(db, clock),
             )
         )
         dispatcher = LocalDispatcher(
