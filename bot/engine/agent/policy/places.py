@@ -17,7 +17,8 @@ from bot.engine.agent.policy.findings import (
     strictest,
 )
 from bot.engine.agent.policy.rules import HOLE, Rule, Rules, folded
-from bot.engine.agent.policy.subjects import Url, is_outside
+from bot.engine.agent.policy.subjects import is_outside
+from bot.engine.agent.web.urls import Url
 
 # Programs and agents obey these: whoever writes them writes what runs later, outside a sandbox.
 OBEYED = (
@@ -71,7 +72,7 @@ def judge_url(rules: Rules, url: Url | None) -> Finding:
         return denied("It is no plain http or https URL.")
     place = f"{url.site}{url.path}"
     full = f"{url.scheme}://{place}"
-    if said := forbidden(rules, "web_fetch", (url.host, url.site, place, full, url.text)):
+    if said := forbidden(rules, "web_fetch", (url.host, url.site, place, full)):
         return said
     for rule in rules.allow:
         if rule.is_for("web_fetch") and _reaches(rule, url):

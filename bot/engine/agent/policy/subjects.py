@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from bot.engine.agent.policy.rules import folded
+from bot.engine.agent.web.urls import Url, url_of
 from bot.engine.llm.calls import CallKind, ToolCall
 
 
@@ -75,23 +75,6 @@ class Subject:
     pattern: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Url:
-    """An http or https URL in parts; `place` is host, port and path."""
-
-    text: str
-    scheme: str
-    host: str
-    port: int | None
-    path: str
-
-    @property
-    def site(self) -> str:
-        """The host, and the port where it is not the usual one."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port is None else f"{host}:{self.port}"
-
-
 def subject_of(call: ToolCall, workspace: Path) -> Subject:
     tool = tool_of(call)
     does = _DOES.get(tool, Does.ELSE)
@@ -131,33 +114,6 @@ def within(workspace: Path, path: str) -> str:
 
 def is_outside(path: str) -> bool:
     return path.startswith(("/", "~"))
-
-
-def url_of(text: str) -> Url | None:
-    """None if it is no plain http or https URL."""
-    if not text.isprintable() or any(one in text for one in ' \\"<>'):
-        return None
-    try:
-        parts = urlsplit(text)
-        host, port = parts.hostname or "", parts.port
-        name = host.rstrip(".").encode("idna").decode() if not _is_plain(host) else host.rstrip(".")
-    except (ValueError, UnicodeError):
-        return None
-    if parts.scheme not in {"http", "https"} or not name or "@" in parts.netloc:
-        return None
-    usual = {"http": 80, "https": 443}[parts.scheme]
-    path = parts.path + (f"?{parts.query}" if parts.query else "")
-    return Url(
-        text=text,
-        scheme=parts.scheme,
-        host=name.lower(),
-        port=None if port == usual else port,
-        path=path or "/",
-    )
-
-
-def _is_plain(host: str) -> bool:
-    return host.isascii()
 
 
 def _command(call: ToolCall) -> str:
