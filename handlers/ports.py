@@ -10,6 +10,7 @@ from typing import Protocol, TypeAlias
 
 from cards.courier import Courier
 from cards.model import Card, Form
+from handlers.services.context import Contexts
 from handlers.services.notebook import Notebook
 from handlers.services.personas import Personas
 from handlers.services.projects import Projects
@@ -339,5 +340,6 @@ class Services:
     notebook: Notebook
     projects: Projects
     personas: Personas
+    contexts: Contexts
     skills: Skills
     skill_writer: SkillWriter

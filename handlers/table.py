@@ -8,7 +8,7 @@ from handlers import approvals, chat, people, system
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from handlers.work import agenda, costs, create, logs, projects, steering, tasks, upkeep
-from handlers.workers import backends, personas, skills
+from handlers.workers import backends, context, personas, skills
 from storage.records.people import Language
 
 _skills = Commands("system")
@@ -44,6 +44,7 @@ COMMANDS = Commands.joined(
     chat.commands,
     backends.commands,
     personas.commands,
+    context.commands,
     approvals.commands,
     people.commands,
     system.commands,

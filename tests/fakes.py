@@ -17,6 +17,7 @@ from handlers.ports import (
 from handlers.services.projects import FolderRefused, WhyNot
 from storage.errors import AmbiguousId, NotFound, WrongState
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
+from storage.records.context import ContextPart, PartState
 from storage.records.people import (
     Channel,
     Chat,
@@ -447,6 +448,17 @@ class FakePersonas:
         return self.everybody
 
 
+class FakeContexts:
+    """A long file, one that is missing, and a project."""
+
+    async def parts(self, chat: Chat, person: Person) -> Sequence[ContextPart]:
+        return (
+            ContextPart(name="AGENTS.md", state=PartState.CUT, size=30_000, used=14_000),
+            ContextPart(name="TOOLS.md", state=PartState.MISSING),
+            ContextPart(name="project", state=PartState.LOADED, size=1_200, used=1_200),
+        )
+
+
 class FakeWorld:
     """All services at once: an owner Olga, a member Ann, each with a private chat, a group, and
     a stranger's private chat."""
@@ -468,6 +480,7 @@ class FakeWorld:
         self.post = FakePost()
         self.projects = FakeProjects()
         self.personas = FakePersonas()
+        self.contexts = FakeContexts()
         self.notebook = FakeNotebook()
         self.skills = FakeSkills()
 
@@ -487,6 +500,7 @@ class FakeWorld:
             courier=self.post,
             projects=self.projects,
             personas=self.personas,
+            contexts=self.contexts,
             notebook=self.notebook,
             skills=self.skills,
             skill_writer=self.skills,

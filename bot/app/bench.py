@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from bot.engine.agent.context.briefing import Context
 from bot.engine.agent.personas.library import PersonaLibrary
 from bot.engine.agent.personas.persona import Persona
 from bot.engine.agent.skill_briefing import skill_briefing, skill_tools
@@ -22,6 +23,7 @@ from storage.records.people import Chat, ChatId
 def build_bench(
     *,
     personas: PersonaLibrary,
+    context: Context,
     library: Library,
     chat_of: Callable[[ChatId], Awaitable[Chat]],
     permits: Permits,
@@ -35,7 +37,12 @@ def build_bench(
     return Workbench(
         personas=personas,
         makers=(_files, _asking, skill_tools(library, project_of)),
-        briefings=(skill_briefing(library, project_of),),
+        briefings=(
+            context.boss,
+            skill_briefing(library, project_of),
+            context.notes,
+            context.brief,
+        ),
         permits=permits,
     )
 

@@ -229,6 +229,7 @@ def _router(
         courier=courier,
         notebook=engine.notebook,
         personas=engine.personas,
+        contexts=engine.context,
         projects=ProjectService(settings.home, Worktrees(settings.home).is_repository),
         skills=engine.skills,
         skill_writer=engine.skill_writer,

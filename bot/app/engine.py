@@ -20,6 +20,7 @@ from bot.app.services import LanguageOfTask, copies_of
 from bot.app.store import Store
 from bot.config.settings import Settings
 from bot.engine.agent.budget import Budget, Caps
+from bot.engine.agent.context.briefing import Context
 from bot.engine.agent.desk import Desk
 from bot.engine.agent.leave.bell import Bell
 from bot.engine.agent.leave.pending import Pending
@@ -74,6 +75,7 @@ class Engine:
     caps: Caps
     recall: Recall
     personas: PersonaLibrary
+    context: Context
     skills: Library
     skill_writer: SkillWriter
 
@@ -86,6 +88,7 @@ class Engine:
 def build_engine(settings: Settings, store: Store, courier: Courier, clock: Clock) -> Engine:
     library = _library(settings, store, clock)
     personas = PersonaLibrary(settings.home)
+    context = Context(settings.home, chat_of=store.people.chat, person_of=store.people.get)
     bell = Bell()
 
     async def show(approval: Approval) -> None:
@@ -93,6 +96,7 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
 
     bench = build_bench(
         personas=personas,
+        context=context,
         library=library,
         chat_of=store.people.chat,
         permits=build_leaves(settings, store, clock, bell, show, sandboxed=False),
@@ -135,6 +139,7 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         caps=caps,
         recall=recall,
         personas=personas,
+        context=context,
         skills=library,
         skill_writer=SkillWriter(db=store.db, desk=desk, library=library),
     )

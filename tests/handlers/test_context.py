@@ -1,0 +1,35 @@
+"""/context says what a worker is told first, how much it is, and what is left out."""
+
+from __future__ import annotations
+
+from storage.records.people import Language
+from tests.handlers.desk import Desk, text_of
+
+
+async def test_parts_are_listed_with_sizes_and_what_became_of_them() -> None:
+    shown = text_of(await Desk().say("/context"))
+
+    assert "15,200 characters, about 3,800 tokens" in shown
+    assert "14,000 of 30,000" in shown
+    assert "head and tail" in shown
+    assert "the project in brief" in shown
+    assert "Not there: TOOLS.md." in shown
+
+
+async def test_it_is_told_in_chinese_too() -> None:
+    shown = text_of(await Desk(language=Language.CHINESE).say("/上下文"))
+
+    assert "保留首尾" in shown
+    assert "项目概况" in shown
+
+
+async def test_a_program_is_told_the_same_as_data() -> None:
+    reply = await Desk().say("/context")
+
+    assert reply.data is not None
+    assert reply.data["parts"][0] == {
+        "name": "AGENTS.md",
+        "state": "cut",
+        "size": 30_000,
+        "used": 14_000,
+    }
