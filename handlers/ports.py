@@ -15,6 +15,7 @@ from handlers.services.notebook import Notebook
 from handlers.services.personas import Personas
 from handlers.services.projects import Projects
 from handlers.services.skills import Skills, SkillWriter
+from handlers.services.toolbook import ToolBook
 from storage.records.approvals import Approval
 from storage.records.messages import ActionRow, InboxId
 from storage.records.people import (
@@ -338,6 +339,7 @@ class Services:
     cards: Cards
     courier: Courier
     notebook: Notebook
+    toolbook: ToolBook
     projects: Projects
     personas: Personas
     contexts: Contexts

@@ -53,6 +53,7 @@ from storage.records.tasks import (
     TaskStatus,
     TaskView,
 )
+from storage.records.tools import CallRecord, GrantRecord
 from tests.fake_notebook import FakeNotebook
 from tests.fake_post import FakePost
 from tests.fake_skills import FakeSkills
@@ -352,6 +353,23 @@ class FakeApprovals:
         return by.id in approval.approvers if approval.approvers else by.role is Role.OWNER
 
 
+class FakeToolBook:
+    def __init__(self) -> None:
+        self.held: list[GrantRecord] = []
+        self.made: list[CallRecord] = []
+
+    async def grants(self) -> Sequence[GrantRecord]:
+        return self.held
+
+    async def revoke(self, number: int) -> bool:
+        before = len(self.held)
+        self.held = [each for each in self.held if each.id != number]
+        return len(self.held) < before
+
+    async def calls(self, task_id: TaskId, limit: int) -> Sequence[CallRecord]:
+        return [each for each in self.made if each.task_id == task_id][-limit:]
+
+
 class FakePairings:
     """Codes are `CODE1`, `CODE2`, … in the order of asking."""
 
@@ -483,6 +501,7 @@ class FakeWorld:
         self.contexts = FakeContexts()
         self.notebook = FakeNotebook()
         self.skills = FakeSkills()
+        self.toolbook = FakeToolBook()
 
     @property
     def services(self) -> Services:
@@ -502,6 +521,7 @@ class FakeWorld:
             personas=self.personas,
             contexts=self.contexts,
             notebook=self.notebook,
+            toolbook=self.toolbook,
             skills=self.skills,
             skill_writer=self.skills,
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bot.app.costs import CostService
 from bot.app.engine import Engine, build_engine, settings_language
+from bot.app.leave import ToolBookService
 from bot.app.lifecycle import Service
 from bot.app.returns import Returns
 from bot.app.services import (
@@ -228,6 +229,7 @@ def _router(
         cards=CardService(store.outbox, store.chats),
         courier=courier,
         notebook=engine.notebook,
+        toolbook=ToolBookService(settings, store, clock),
         personas=engine.personas,
         contexts=engine.context,
         projects=ProjectService(settings.home, Worktrees(settings.home).is_repository),

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from bot.app.store import Store
 from bot.config.settings import Settings
 from bot.engine.agent.leave.bell import Bell
 from bot.engine.agent.leave.permits import Leaves
-from bot.engine.agent.masking import Masking
 from bot.engine.agent.policy.policy import Policy
 from bot.transports.clock import Clock
 from storage.records.approvals import Approval
+from storage.records.tasks import TaskId
+from storage.records.tools import CallRecord, GrantRecord
 
 
 def build_leaves(
@@ -22,7 +24,8 @@ def build_leaves(
     bell: Bell,
     show: Callable[[Approval], Awaitable[None]],
     *,
-    sandboxed: bool,
+    mask: Callable[[str], str],
+    sandboxed: Callable[[], Awaitable[bool]],
 ) -> Leaves:
     return Leaves(
         db=store.db,
@@ -31,10 +34,29 @@ def build_leaves(
         tasks=store.work.tasks,
         asker=store.asker,
         judge=Policy(),
-        mask=Masking(settings.secrets).mask,
+        mask=mask,
         sandboxed=sandboxed,
         bell=bell,
         show=show,
         now=clock.now,
         sleep=asyncio.sleep,
     )
+
+
+class ToolBookService:
+    """Satisfies `handlers.services.toolbook.ToolBook`."""
+
+    def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
+        self._mask = Masking(settings.secrets).mask
+        self._store = store
+        self._clock = clock
+
+    async def grants(self) -> Sequence[GrantRecord]:
+        held = await self._store.grants.all()
+        return tuple(replace(each, pattern=self._mask(each.pattern)) for each in held)
+
+    async def revoke(self, number: int) -> bool:
+        return await self._store.grants.revoke(number, now=self._clock.now())
+
+    async def calls(self, task_id: TaskId, limit: int) -> Sequence[CallRecord]:
+        return await self._store.calls.of_task(task_id, limit)
