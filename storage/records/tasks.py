@@ -257,7 +257,8 @@ class Spent:
 class TaskView:
     """All that a card about a task shows. `plan` is the plan in one line; `ahead` is how many
     tasks run before it while it is pending, counted as far as a card shows it; `holder` is the
-    task in whose directory it waits, if it waits near the head of the queue."""
+    task in whose directory it waits, if it waits near the head of the queue; `live` is what its
+    running step shows of itself."""
 
     task: Task
     plan: str

@@ -23,6 +23,7 @@ from cards.model import (
 from cards.views import controls, marks
 from cards.views.backends import noted, without_note
 from cards.views.files import attached
+from cards.views.work.live import live_blocks
 from cards.views.work.projects import folder_story, may_let_in, place
 from cards.views.workers.personas import named
 from cards.words import Words
@@ -66,6 +67,7 @@ def task_card(view: TaskView, words: Words, *, now: datetime) -> Card:
     blocks: list[Block] = [
         *_situation(view, words),
         *_plan(view, words),
+        *live_blocks(view.live, words),
         *([Text(markdown=_explained(task, trouble, words))] if trouble else []),
         *noted((view.plan, trouble), words),
         Note(markdown=_stats(view, words, now)),
