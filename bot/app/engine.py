@@ -24,6 +24,7 @@ from bot.engine.agent.context.briefing import Context
 from bot.engine.agent.desk import Desk
 from bot.engine.agent.leave.bell import Bell
 from bot.engine.agent.leave.pending import Pending
+from bot.engine.agent.masking import Masking
 from bot.engine.agent.personas.library import PersonaLibrary
 from bot.engine.agent.prices import PRICES_FILE, Prices, read_prices
 from bot.engine.agent.skill_writer import SkillWriter
@@ -31,6 +32,7 @@ from bot.engine.agent.talk import Conversations
 from bot.engine.agent.workbench import Workbench
 from bot.engine.dispatch.foreman import Foreman
 from bot.engine.dispatch.line import Line
+from bot.engine.dispatch.live import LiveCards
 from bot.engine.dispatch.local import LocalDispatcher
 from bot.engine.dispatch.method.clippings import Clippings
 from bot.engine.dispatch.method.ledger import Tools
@@ -44,6 +46,7 @@ from bot.engine.skills.library import Library
 from bot.engine.skills.shelves import Shelves
 from bot.engine.workflow.asking import Asker, MoneyAsker, risk_words
 from bot.engine.workflow.places.artifacts import Artifacts
+from bot.engine.workflow.progress import Progress
 from bot.engine.workflow.runner import Kit, TaskRunner
 from bot.engine.workflow.view import TaskViews
 from bot.transports.clock import Clock
@@ -71,6 +74,7 @@ class Engine:
     dispatcher: LocalDispatcher
     reporter: Reporter
     timekeeper: Timekeeper
+    live: LiveCards
     on_decided: Callable[[], None]
     caps: Caps
     recall: Recall
@@ -82,7 +86,7 @@ class Engine:
     @property
     def workers(self) -> tuple[Service, ...]:
         """What has to run for tasks to go on, in the order in which it starts."""
-        return self.reporter, self.dispatcher, self.timekeeper
+        return self.reporter, self.dispatcher, self.timekeeper, self.live
 
 
 def build_engine(settings: Settings, store: Store, courier: Courier, clock: Clock) -> Engine:
@@ -101,7 +105,15 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         chat_of=store.people.chat,
         permits=build_leaves(settings, store, clock, bell, show, sandboxed=False),
     )
-    parts = _Parts(settings=settings, store=store, courier=courier, clock=clock, bench=bench)
+    progress = Progress(Masking(settings.secrets).mask)
+    parts = _Parts(
+        settings=settings,
+        store=store,
+        courier=courier,
+        clock=clock,
+        bench=bench,
+        progress=progress,
+    )
     models = build_models(settings)
     caps = caps_of(settings)
     desk = parts.desk(models, caps)
@@ -135,6 +147,7 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
             news=news,
             on_change=on_decided,
         ),
+        live=LiveCards(progress=progress, redraw=reporter.redraw, sleep=asyncio.sleep),
         on_decided=on_decided,
         caps=caps,
         recall=recall,
@@ -154,6 +167,7 @@ class _Parts:
     courier: Courier
     clock: Clock
     bench: Workbench
+    progress: Progress
 
     @property
     def language_of(self) -> LanguageOfTask:
@@ -161,7 +175,7 @@ class _Parts:
 
     @property
     def views(self) -> TaskViews:
-        return TaskViews(self.store.work, self.store.usage)
+        return TaskViews(self.store.work, self.store.usage, self.progress)
 
     @property
     def artifacts(self) -> Artifacts:
@@ -243,6 +257,7 @@ class _Parts:
             sleep=asyncio.sleep,
             on_change=on_change,
             zone=self.settings.zone,
+            progress=self.progress,
             asker=self.store.asker,
         )
 
