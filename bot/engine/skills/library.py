@@ -149,7 +149,8 @@ class Library:
 
     def _write(self, folder: Path, draft: SkillDraft) -> Contents:
         data = draft.text.encode("utf-8", "replace")
-        if len(data) > MAX_SKILL_MD or self.check(draft.text, draft.name).faults:
+        written = self.check(draft.text, draft.name)
+        if len(data) > MAX_SKILL_MD or written.faults or written.name != draft.name:
             raise SkillRefused(WhyNoSkill.DRAFT, draft.name)
         if not (folder / "SKILL.md").exists():
             folder.parent.mkdir(parents=True, exist_ok=True)

@@ -7,13 +7,13 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bot.engine.skills.eligibility import Machine
 from bot.engine.skills.folder import NAMES, Contents, Trace, read_folder, trace
-from bot.engine.skills.reading import Written, read_skill
-from storage.records.skills import BadSkill, Lack, Skill, SkillNote, SkillSource
+from bot.engine.skills.reading import Requires, Written, read_skill
+from storage.records.skills import BadSkill, Skill, SkillNote, SkillSource
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Shelves:
         self._user = user
         self._builtin = builtin
         self._machine = machine or Machine()
-        self._known: OrderedDict[Path, tuple[Trace, Skill | BadSkill]] = OrderedDict()
+        self._known: OrderedDict[Path, tuple[Trace, _Reading]] = OrderedDict()
         self._turn = threading.Lock()
 
     @property
@@ -106,13 +106,32 @@ class Shelves:
         except OSError:
             seen = ()
         known = self._known.get(place)
-        if known is None or not seen or known[0] != seen or known[1].source is not root.source:
-            self._known[place] = known = (seen, _read_anew(root, folder.name, place, self._machine))
-            _log(known[1])
+        if (
+            known is None
+            or not seen
+            or known[0] != seen
+            or known[1].found.source is not root.source
+        ):
+            self._known[place] = known = (seen, _read_anew(root, folder.name, place))
+            _log(known[1].found)
         self._known.move_to_end(place)
         while len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
-        return known[1]
+        # Looked at each time: what was missing may be there by now.
+        return known[1].on(self._machine)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    """What a folder is, apart from what the machine has."""
+
+    found: Skill | BadSkill
+    requires: Requires = field(default_factory=Requires)
+
+    def on(self, machine: Machine) -> Skill | BadSkill:
+        if isinstance(self.found, BadSkill):
+            return self.found
+        return replace(self.found, lacks=machine.lacks(self.requires))
 
 
 _UNREAD = frozenset(("no_skill_md", "large_skill_md", "not_utf8"))
@@ -121,7 +140,7 @@ _UNREAD = frozenset(("no_skill_md", "large_skill_md", "not_utf8"))
 def read_one(folder: Path) -> Skill | BadSkill:
     """One folder as a skill of its own, for who is writing it."""
     root = Root(path=folder.parent, source=SkillSource.USER)
-    return _read_anew(root, folder.name, folder, Machine())
+    return _read_anew(root, folder.name, folder).on(Machine())
 
 
 def _folders(root: Root) -> list[Path]:
@@ -139,6 +158,8 @@ def _folders(root: Root) -> list[Path]:
 def _may_be_skill(entry: os.DirEntry[str]) -> bool:
     try:
         entry.name.encode()
+        if entry.name.startswith("."):
+            return False
         return entry.is_dir() and any(os.path.lexists(f"{entry.path}/{name}") for name in NAMES)
     except (OSError, UnicodeEncodeError):
         return False
@@ -148,20 +169,18 @@ def _bad(place: Path, source: SkillSource, *faults: SkillNote) -> BadSkill:
     return BadSkill(name=place.name, source=source, path=str(place), faults=faults)
 
 
-def _read_anew(root: Root, name: str, place: Path, machine: Machine) -> Skill | BadSkill:
+def _read_anew(root: Root, name: str, place: Path) -> _Reading:
     contents = read_folder(place)
     written = read_skill(_text(contents), name)
     # A text that could not be read has no faults of its own.
     unread = any(each.key in _UNREAD for each in contents.faults)
     faults = (*contents.faults, *(() if unread else written.faults))
     if faults:
-        return _bad(place, root.source, *faults)
-    return _skill(root, place, contents, written, machine.lacks(written.requires))
+        return _Reading(found=_bad(place, root.source, *faults))
+    return _Reading(found=_skill(root, place, contents, written), requires=written.requires)
 
 
-def _skill(
-    root: Root, place: Path, contents: Contents, written: Written, lacks: tuple[Lack, ...]
-) -> Skill:
+def _skill(root: Root, place: Path, contents: Contents, written: Written) -> Skill:
     return Skill(
         name=written.name,
         description=written.description,
@@ -178,7 +197,6 @@ def _skill(
         compatibility=written.compatibility,
         by_model=written.by_model,
         by_person=written.by_person,
-        lacks=lacks,
         ignored=written.ignored,
         notes=written.notes,
     )
