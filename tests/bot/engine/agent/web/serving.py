@@ -45,18 +45,29 @@ async def serving(**answers: Answer) -> AsyncIterator[Site]:
     """`home` answers `/`, any other name its own path."""
     site = Site({f"/{name}" if name != "home" else "/": each for name, each in answers.items()})
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            head = (await reader.readuntil(b"\r\n\r\n")).decode()
-            site.heard.append(head)
-            answer = site.answers[head.split()[1]]
-            if isinstance(answer, bytes):
-                writer.write(answer)
-                await writer.drain()
-            else:
-                await answer(writer)
-        writer.close()
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        site.heard.append(head)
+        said = site.answers[head.split()[1]]
+        if isinstance(said, bytes):
+            writer.write(said)
+            await writer.drain()
+        else:
+            await said(writer)
 
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving = asyncio.current_task()
+        assert serving is not None
+        open_ones.add(serving)
+        with contextlib.suppress(
+            ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError
+        ):
+            await answer(reader, writer)
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+    open_ones: set[asyncio.Task[object]] = set()
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     site.port = server.sockets[0].getsockname()[1]
     try:
@@ -64,6 +75,9 @@ async def serving(**answers: Answer) -> AsyncIterator[Site]:
     finally:
         server.close()
         await server.wait_closed()
+        for each in open_ones:
+            each.cancel()
+        await asyncio.gather(*open_ones)
 
 
 @dataclass(slots=True)
