@@ -14,8 +14,8 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from bot.app.store import build_store
-from bot.engine.dispatch.line import Line
-from bot.engine.dispatch.reporter import Reporter
+from bot.engine.dispatch.telling.line import Line
+from bot.engine.dispatch.telling.reporter import Reporter
 from bot.engine.llm.answers import PlanAnswer, PlanStep, StepAnswer
 from bot.engine.llm.base import Purpose, RunRequest, RunResult
 from bot.transports.clock import SystemClock

@@ -35,8 +35,8 @@ from bot.engine.llm.events import AgentEvent, TextDelta
 from bot.engine.workflow.asking import Asker, MoneyAsker
 from bot.engine.workflow.places.artifacts import Artifacts
 from bot.engine.workflow.runner import Kit, TaskRunner
+from bot.engine.workflow.shown.view import TaskViews
 from bot.engine.workflow.store import WorkStore
-from bot.engine.workflow.view import TaskViews
 from cards.courier import CardRef
 from cards.model import Card
 from storage import schema

@@ -18,28 +18,29 @@ from bot.app.lifecycle import Service
 from bot.app.models import build_models
 from bot.app.services import LanguageOfTask, copies_of
 from bot.app.store import Store
+from bot.app.workers.commands import build_masking, build_sandbox, build_shell
 from bot.config.settings import Settings
 from bot.engine.agent.budget import Budget, Caps
 from bot.engine.agent.context.briefing import Context
 from bot.engine.agent.desk import Desk
 from bot.engine.agent.leave.bell import Bell
 from bot.engine.agent.leave.pending import Pending
-from bot.engine.agent.masking import Masking
 from bot.engine.agent.personas.library import PersonaLibrary
 from bot.engine.agent.prices import PRICES_FILE, Prices, read_prices
+from bot.engine.agent.sandbox.probe import SandboxHere
 from bot.engine.agent.skill_writer import SkillWriter
 from bot.engine.agent.talk import Conversations
 from bot.engine.agent.workbench import Workbench
 from bot.engine.dispatch.foreman import Foreman
-from bot.engine.dispatch.line import Line
 from bot.engine.dispatch.live import LiveCards
 from bot.engine.dispatch.local import LocalDispatcher
 from bot.engine.dispatch.method.clippings import Clippings
 from bot.engine.dispatch.method.ledger import Tools
 from bot.engine.dispatch.method.notebook import Notebook
-from bot.engine.dispatch.reporter import Reporter
 from bot.engine.dispatch.requests import Requests
 from bot.engine.dispatch.rights import Rights
+from bot.engine.dispatch.telling.line import Line
+from bot.engine.dispatch.telling.reporter import Reporter
 from bot.engine.dispatch.timekeeper import Timekeeper
 from bot.engine.llm.registry import Registry
 from bot.engine.skills.library import Library
@@ -48,7 +49,7 @@ from bot.engine.workflow.asking import Asker, MoneyAsker, risk_words
 from bot.engine.workflow.places.artifacts import Artifacts
 from bot.engine.workflow.progress import Progress
 from bot.engine.workflow.runner import Kit, TaskRunner
-from bot.engine.workflow.view import TaskViews
+from bot.engine.workflow.shown.view import TaskViews
 from bot.transports.clock import Clock
 from cards.courier import Courier
 from handlers.language import guessed
@@ -78,6 +79,7 @@ class Engine:
     on_decided: Callable[[], None]
     caps: Caps
     recall: Recall
+    sandbox: SandboxHere
     personas: PersonaLibrary
     context: Context
     skills: Library
@@ -98,14 +100,22 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
     async def show(approval: Approval) -> None:
         await requests.put(approval)
 
+    sandbox = build_sandbox(settings)
+    masking = build_masking(settings)
+
+    async def sandboxed() -> bool:
+        return (await sandbox()).kind.confines
+
     bench = build_bench(
         personas=personas,
         context=context,
         library=library,
         chat_of=store.people.chat,
-        permits=build_leaves(settings, store, clock, bell, show, sandboxed=False),
+        permits=build_leaves(store, clock, bell, show, masking.mask, sandboxed),
+        shell=build_shell(settings, sandbox, masking),
+        mask=masking.mask,
     )
-    progress = Progress(Masking(settings.secrets).mask)
+    progress = Progress(masking.mask)
     parts = _Parts(
         settings=settings,
         store=store,
@@ -114,7 +124,7 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         bench=bench,
         progress=progress,
     )
-    models = build_models(settings)
+    models = build_models(settings, sandbox)
     caps = caps_of(settings)
     desk = parts.desk(models, caps)
     news = asyncio.Event()
@@ -151,6 +161,7 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         on_decided=on_decided,
         caps=caps,
         recall=recall,
+        sandbox=sandbox,
         personas=personas,
         context=context,
         skills=library,

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 
-from bot.app.address import note_address
 from bot.app.build import build
 from bot.app.lifecycle import App, stop_on_signals
-from bot.app.opening import explained, home_writable, prepare
+from bot.app.terminal.address import note_address
+from bot.app.terminal.opening import explained, home_writable, prepare
 from bot.config.settings import Settings
 from storage.db import Database
 from storage.home import Home

@@ -27,7 +27,7 @@ def pair(
 def _speak(text: str) -> None:
     with told():
         # Loaded here and not above, so that `--help` stays quick.
-        from bot.app.address import find_running
+        from bot.app.terminal.address import find_running
         from bot.app.terminal.calls import NobodyThere, Refused, call
         from bot.config.settings import load_settings
 

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import ProxyHandler, Request, build_opener
 
-from bot.app.address import Running
+from bot.app.terminal.address import Running
 
 _PATIENCE = 120.0
 _NOT_OURS = frozenset({400, 401, 403, 404})

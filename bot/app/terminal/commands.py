@@ -7,8 +7,8 @@ import asyncio
 import time
 from uuid import uuid4
 
-from bot.app.address import find_running
 from bot.app.failures import StartFailure, unusable
+from bot.app.terminal.address import find_running
 from bot.app.terminal.calls import Answer, NobodyThere, call
 from bot.config.settings import Settings
 from storage.errors import HomeBusy, HomeUnusable
@@ -47,8 +47,8 @@ def carry_out(settings: Settings, text: str) -> Answer:
 
 def _here(settings: Settings, text: str) -> Answer:
     # The engine and the store are loaded only where no running program has them loaded already.
-    from bot.app.opening import explained, prepare
     from bot.app.terminal.offline import answer
+    from bot.app.terminal.opening import explained, prepare
 
     with explained(settings):
         # One command is no diary: only what is wrong is worth a line.

@@ -11,11 +11,11 @@ from bot.app.build import Core, build_core
 from bot.app.engine import settings_language
 from bot.app.failures import unusable
 from bot.app.lifecycle import App, stop_on_signals
-from bot.app.opening import explained, prepare
 from bot.app.services import LanguageOfTask
+from bot.app.terminal.opening import explained, prepare
 from bot.config.settings import Settings
 from bot.engine.dispatch.dry_run import next_prompt
-from bot.engine.workflow.preview import Preview
+from bot.engine.workflow.shown.preview import Preview
 from handlers.language import guessed
 from storage.db import Database
 from storage.errors import HomeBusy, HomeUnusable

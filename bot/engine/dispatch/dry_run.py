@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 
-from bot.engine.workflow.preview import Preview, preview
+from bot.engine.workflow.shown.preview import Preview, preview
 from bot.engine.workflow.store import LEASE, WorkStore
 from storage.db import Transaction
 from storage.records.people import Language

@@ -12,8 +12,8 @@ from bot.engine.dispatch.orders import Order, carried_out
 from bot.engine.dispatch.port import Dispatcher
 from bot.engine.dispatch.rights import Rights
 from bot.engine.workflow.graph import Workflow, dump_workflow, linear, load_workflow
+from bot.engine.workflow.shown.view import TaskViews
 from bot.engine.workflow.store import WorkStore
-from bot.engine.workflow.view import TaskViews
 from storage.db import Transaction
 from storage.errors import WrongState
 from storage.records.people import Language, Person

@@ -14,9 +14,9 @@ from zoneinfo import ZoneInfo
 from bot.app.services import CardService
 from bot.engine.agent.budget import grant
 from bot.engine.dispatch.decisions import Decisions
-from bot.engine.dispatch.line import Line
-from bot.engine.dispatch.reporter import Reporter
 from bot.engine.dispatch.requests import Requests
+from bot.engine.dispatch.telling.line import Line
+from bot.engine.dispatch.telling.reporter import Reporter
 from bot.engine.dispatch.timekeeper import Timekeeper
 from bot.transports.clock import SystemClock
 from bot.transports.courier import OutboxCourier

@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bot.engine.dispatch.line import Line
-from bot.engine.dispatch.reporter import Reporter
+from bot.engine.dispatch.telling.line import Line
+from bot.engine.dispatch.telling.reporter import Reporter
 from bot.engine.llm.answers import StepAnswer
 from bot.engine.llm.base import BackendError, BackendUnavailable
 from bot.engine.workflow.store import LEASE, PATIENCE

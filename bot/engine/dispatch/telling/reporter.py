@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
-from bot.engine.dispatch.line import Line
+from bot.engine.dispatch.telling.line import Line
 from cards.courier import Courier
 from cards.views.work.tasks import ending_card, result_paths, task_card
 from cards.words import words_for
