@@ -10,6 +10,7 @@ from bot.engine.agent.personas.persona import Persona
 from bot.engine.agent.skill_briefing import skill_briefing, skill_tools
 from bot.engine.agent.tools.ask_user import ask_user
 from bot.engine.agent.tools.edit import edit
+from bot.engine.agent.tools.exec import Shell, exec_command
 from bot.engine.agent.tools.grep import grep
 from bot.engine.agent.tools.list import list_files
 from bot.engine.agent.tools.read import read
@@ -27,6 +28,8 @@ def build_bench(
     library: Library,
     chat_of: Callable[[ChatId], Awaitable[Chat]],
     permits: Permits,
+    shell: Shell,
+    mask: Callable[[str], str],
 ) -> Workbench:
     async def project_of(job: Job) -> str:
         """A task works in its project; a chat has one or none."""
@@ -34,9 +37,12 @@ def build_bench(
             return str(job.workspace)
         return (await chat_of(job.account.chat)).settings.project if job.account.chat else ""
 
+    def commands(job: Job, _persona: Persona) -> Sequence[Tool]:
+        return () if job.is_talk else (exec_command(job.workspace, shell, job.mode),)
+
     return Workbench(
         personas=personas,
-        makers=(_files, _asking, skill_tools(library, project_of)),
+        makers=(_files, commands, _asking, skill_tools(library, project_of)),
         briefings=(
             context.boss,
             skill_briefing(library, project_of),
@@ -44,6 +50,7 @@ def build_bench(
             context.brief,
         ),
         permits=permits,
+        mask=mask,
     )
 
 

@@ -111,7 +111,9 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         context=context,
         library=library,
         chat_of=store.people.chat,
-        permits=build_leaves(store, clock, bell, show, masking.mask, sandboxed),
+        permits=build_leaves(
+            settings, store, clock, bell, show, mask=masking.mask, sandboxed=sandboxed
+        ),
         shell=build_shell(settings, sandbox, masking),
         mask=masking.mask,
     )

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
+from bot.app.guards import build_policy
 from bot.app.store import Store
 from bot.config.settings import Settings
 from bot.engine.agent.leave.bell import Bell
 from bot.engine.agent.leave.permits import Leaves
-from bot.engine.agent.policy.policy import Policy
+from bot.engine.agent.masking import Masking
 from bot.transports.clock import Clock
 from storage.records.approvals import Approval
 from storage.records.tasks import TaskId
@@ -33,7 +34,7 @@ def build_leaves(
         grants=store.grants,
         tasks=store.work.tasks,
         asker=store.asker,
-        judge=Policy(),
+        judge=build_policy(settings),
         mask=mask,
         sandboxed=sandboxed,
         bell=bell,

@@ -72,6 +72,33 @@ def _model(name: str) -> str:
     return name
 
 
+def _env_names(text: str) -> str:
+    for name in _listed(text):
+        if not re.fullmatch(r"[A-Za-z_]\w*", name):
+            raise ValueError(f"{name!r} is not the name of a variable")
+        if name in _own_secrets():
+            raise ValueError(f"{name} is a secret of Shiftboss itself: commands do not get it")
+    return text
+
+
+def _folders(text: str) -> str:
+    for each in _listed(text):
+        if not each.startswith(("/", "~/")):
+            raise ValueError(f"{each!r} is not an absolute path")
+    return text
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (part.strip() for part in text.split(","))))
+
+
+def _own_secrets() -> frozenset[str]:
+    fields = Settings.model_fields.values()
+    return frozenset(
+        {str(each.alias) for each in fields if each.annotation is SecretStr} | {"DATABASE_URL"}
+    )
+
+
 def _url(text: str) -> str:
     if text and not text.startswith(("http://", "https://")):
         raise ValueError("must begin with http:// or https://")
@@ -108,6 +135,16 @@ class Settings(BaseSettings):
     )
     approval_hours: float = Field(default=168, gt=0, alias="SHIFTBOSS_APPROVAL_HOURS")
     risk_words: str = Field(default=RISK_WORDS, alias="SHIFTBOSS_RISK_WORDS")
+    tools_security: Literal["deny", "allowlist", "full"] = Field(
+        default="allowlist", alias="SHIFTBOSS_TOOLS_SECURITY"
+    )
+    tools_ask: Literal["off", "on-miss", "always"] = Field(
+        default="on-miss", alias="SHIFTBOSS_TOOLS_ASK"
+    )
+    tools_allow: str = Field(default="", alias="SHIFTBOSS_TOOLS_ALLOW")
+    tools_ask_for: str = Field(default="", alias="SHIFTBOSS_TOOLS_ASK_FOR")
+    tools_deny: str = Field(default="", alias="SHIFTBOSS_TOOLS_DENY")
+    fetch_private: str = Field(default="", alias="SHIFTBOSS_FETCH_PRIVATE")
     cap_task: CapText = Field(default="5 USD", alias="SHIFTBOSS_CAP_TASK")
     cap_person: CapText = Field(default="", alias="SHIFTBOSS_CAP_PERSON")
     cap_chat: CapText = Field(default="", alias="SHIFTBOSS_CAP_CHAT")
@@ -121,6 +158,13 @@ class Settings(BaseSettings):
         default=15, ge=0, le=1440, alias="SHIFTBOSS_CLI_PATIENCE_MINUTES"
     )
     cli_hours: float = Field(default=1, gt=0, le=48, alias="SHIFTBOSS_CLI_HOURS")
+    tools_network: bool = Field(default=False, alias="SHIFTBOSS_TOOLS_NETWORK")
+    tools_env: Annotated[str, AfterValidator(_env_names)] = Field(
+        default="", alias="SHIFTBOSS_TOOLS_ENV"
+    )
+    tools_folders: Annotated[str, AfterValidator(_folders)] = Field(
+        default="", alias="SHIFTBOSS_TOOLS_FOLDERS"
+    )
     web_host: str = Field(default="127.0.0.1", alias="SHIFTBOSS_WEB_HOST")
     web_port: int = Field(default=8321, ge=0, le=65535, alias="SHIFTBOSS_WEB_PORT")
     web_token: SecretStr = Field(default=SecretStr(""), alias="SHIFTBOSS_WEB_TOKEN")
@@ -178,6 +222,16 @@ class Settings(BaseSettings):
     def zone(self) -> ZoneInfo:
         """The Boss's time zone; without a setting the machine's own, at worst UTC."""
         return ZoneInfo(self.timezone or _machine_zone())
+
+    @property
+    def tools_passed(self) -> tuple[str, ...]:
+        """Names of variables that reach commands."""
+        return _listed(self.tools_env)
+
+    @property
+    def tools_seen(self) -> tuple[Path, ...]:
+        """Folders that commands may read."""
+        return tuple(Path(each).expanduser() for each in _listed(self.tools_folders))
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from bot.engine.agent.account import Account
+from bot.engine.agent.outputs import guarded
 from bot.engine.agent.personas.builtin import BUILT_IN, PRAGMATIST
 from bot.engine.agent.personas.persona import Persona
 from bot.engine.llm.base import McpServer, Mode, Tool
@@ -74,7 +75,8 @@ class Permits(Protocol):
 
 
 class Workbench:
-    """Put together once, in the order in which things are to appear."""
+    """Put together once, in the order in which things are to appear. What any tool says passes
+    `mask`, which takes secrets out of it, and is cut to a readable length."""
 
     def __init__(
         self,
@@ -83,11 +85,13 @@ class Workbench:
         makers: Sequence[ToolMaker] = (),
         briefings: Sequence[Briefing] = (),
         permits: Permits | None = None,
+        mask: Callable[[str], str] = str,
     ) -> None:
         self._personas = personas
         self._makers = tuple(makers)
         self._briefings = tuple(briefings)
         self._permits = permits
+        self._mask = mask
 
     async def persona(self, name: str) -> Persona:
         return PRAGMATIST if self._personas is None else await self._personas.get(name)
@@ -97,11 +101,15 @@ class Workbench:
 
     async def equip(self, job: Job) -> Equipment:
         persona = await self.persona(job.persona)
-        tools = [tool for make in self._makers for tool in make(job, persona)]
+        made = [tool for make in self._makers for tool in make(job, persona)]
         told = [await brief(job, persona) for brief in self._briefings]
         return Equipment(
             persona=persona,
-            tools=tuple(tool for tool in tools if may_use(persona, tool.name)),
+            tools=tuple(
+                guarded(tool, job.workspace, self._mask)
+                for tool in made
+                if may_use(persona, tool.name)
+            ),
             system="\n\n".join(block for block in (persona.charter, *told) if block),
             permit=self._permits.permit(job, persona) if self._permits is not None else None,
             servers=persona.servers,

@@ -41,7 +41,7 @@ _T = TypeVar("_T")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaves:
     """Satisfies `workbench.Permits`. `mask` takes secrets out of what is kept and shown;
-    `sandboxed` is whether commands are held in; `show` puts a request before those who decide,
+    `sandboxed` tells whether commands are held in; `show` puts a request before those who decide,
     and `bell` rings when one of them has."""
 
     db: Database
@@ -51,7 +51,7 @@ class Leaves:
     asker: Asker
     judge: Judge
     mask: Callable[[str], str]
-    sandboxed: bool
+    sandboxed: Callable[[], Awaitable[bool]]
     bell: Bell
     show: Callable[[Approval], Awaitable[None]]
     now: Callable[[], datetime]
@@ -152,7 +152,7 @@ class _JobPermit:
                 for each in held
             ],
             mode=job.mode,
-            sandboxed=self._house.sandboxed,
+            sandboxed=await self._house.sandboxed(),
             persona=self._persona,
         )
 

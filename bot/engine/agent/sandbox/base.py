@@ -8,6 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from bot.engine.agent.sandbox.view import View
+
 
 class SandboxKind(StrEnum):
     """From strong to none. Where there is none, every command needs a person's consent."""
@@ -34,6 +36,11 @@ class Launch:
 class Sandbox(Protocol):
     @property
     def kind(self) -> SandboxKind: ...
+
+    @property
+    def view(self) -> View:
+        """What can be seen in it besides the workspace."""
+        ...
 
     def wrap(
         self,

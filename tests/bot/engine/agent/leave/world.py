@@ -45,6 +45,10 @@ SCHEMA = {
 SECRET = "s3cret-of-the-house"
 
 
+async def no_sandbox() -> bool:
+    return False
+
+
 class AskAboutDeploys:
     """Looking is free, deploying is asked about, wiping is denied."""
 
@@ -191,7 +195,7 @@ def leaves_on(db: Database, clock: Clock, shown: list[Approval]) -> Leaves:
         asker=tool_asker(db, clock),
         judge=AskAboutDeploys(),
         mask=lambda text: text.replace(SECRET, "••••"),
-        sandboxed=False,
+        sandboxed=no_sandbox,
         bell=Bell(),
         show=show,
         now=clock,
