@@ -14,7 +14,9 @@ from bot.engine.agent.tools.exec import Shell, exec_command
 from bot.engine.agent.tools.grep import grep
 from bot.engine.agent.tools.list import list_files
 from bot.engine.agent.tools.read import read
+from bot.engine.agent.tools.web_fetch import web_fetch
 from bot.engine.agent.tools.write import write
+from bot.engine.agent.web.fetching import Fetcher
 from bot.engine.agent.workbench import Job, Permits, Workbench
 from bot.engine.llm.base import Tool
 from bot.engine.skills.library import Library
@@ -28,6 +30,7 @@ def build_bench(
     library: Library,
     chat_of: Callable[[ChatId], Awaitable[Chat]],
     permits: Permits,
+    fetcher: Fetcher,
     shell: Shell,
     mask: Callable[[str], str],
 ) -> Workbench:
@@ -40,9 +43,12 @@ def build_bench(
     def commands(job: Job, _persona: Persona) -> Sequence[Tool]:
         return () if job.is_talk else (exec_command(job.workspace, shell, job.mode),)
 
+    def web(job: Job, _persona: Persona) -> Sequence[Tool]:
+        return (web_fetch(job.workspace, fetcher),)
+
     return Workbench(
         personas=personas,
-        makers=(_files, commands, _asking, skill_tools(library, project_of)),
+        makers=(_files, web, commands, _asking, skill_tools(library, project_of)),
         briefings=(
             context.boss,
             skill_briefing(library, project_of),

@@ -19,6 +19,7 @@ from bot.app.models import build_models
 from bot.app.services import LanguageOfTask, copies_of
 from bot.app.store import Store
 from bot.app.workers.commands import build_masking, build_sandbox, build_shell
+from bot.app.workers.guards import build_fetcher
 from bot.config.settings import Settings
 from bot.engine.agent.budget import Budget, Caps
 from bot.engine.agent.context.briefing import Context
@@ -111,6 +112,7 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         context=context,
         library=library,
         chat_of=store.people.chat,
+        fetcher=build_fetcher(settings),
         permits=build_leaves(
             settings, store, clock, bell, show, mask=masking.mask, sandboxed=sandboxed
         ),

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from bot.app.guards import build_policy
 from bot.app.store import Store
+from bot.app.workers.guards import build_policy
 from bot.config.settings import Settings
 from bot.engine.agent.leave.bell import Bell
 from bot.engine.agent.leave.permits import Leaves
