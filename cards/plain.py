@@ -203,6 +203,7 @@ def status_data(status: SystemStatus) -> Plain:
         "waiting_approvals": status.waiting_approvals,
         "queued_messages": status.queued_messages,
         "recent": [task_data(task) for task in status.recent],
+        "sandbox": status.sandbox,
     }
 
 

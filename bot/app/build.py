@@ -73,6 +73,8 @@ class Core:
 
 async def build(settings: Settings, db: Database) -> Parts:
     core = await build_core(settings, db)
+    # Known before the first command, and told in the log.
+    await core.engine.sandbox()
     store, engine, alerts, transports = core.store, core.engine, core.alerts, core.transports
     router = Overheard(core.router)
     intake = Intake(
@@ -224,6 +226,7 @@ def _router(
             slots=settings.slots,
             zone=settings.zone,
             now=clock.now,
+            sandbox=engine.sandbox,
         ),
         buttons=ButtonService(store.actions),
         cards=CardService(store.outbox, store.chats),

@@ -12,6 +12,7 @@ from typing import Protocol
 from zoneinfo import ZoneInfo
 
 from bot.config.settings import Settings
+from bot.engine.agent.sandbox.base import Sandbox
 from cards.card_json import BadCard, load_card
 from cards.courier import Courier
 from cards.model import Card, Form
@@ -134,7 +135,9 @@ class SystemService:
         slots: int,
         zone: ZoneInfo,
         now: Callable[[], datetime],
+        sandbox: Callable[[], Awaitable[Sandbox]],
     ) -> None:
+        self._sandbox = sandbox
         self._tasks = tasks
         self._approvals = approvals
         self._outbox = outbox
@@ -163,6 +166,7 @@ class SystemService:
             waiting_approvals=len(waiting),
             queued_messages=await self._outbox.queued(),
             recent=tuple(recent),
+            sandbox=(await self._sandbox()).kind.value,
         )
 
 

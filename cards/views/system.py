@@ -47,6 +47,7 @@ def status_card(status: SystemStatus, words: Words, *, now: datetime, zone: Zone
         Fields(pairs=_work(status, words)),
         Text(markdown="\n".join(_channel(health, words) for health in status.channels)),
     ]
+    blocks.append(Text(markdown=words(f"system.sandbox.{status.sandbox}")))
     if status.model.problem:
         blocks.append(Text(markdown=f"⚠️ {words.or_own(status.model.problem)}"))
     if status.recent:

@@ -60,7 +60,8 @@ class BackendReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemStatus:
-    """`memory_bytes` is the resident set; `waiting_approvals` counts all chats."""
+    """`memory_bytes` is the resident set; `waiting_approvals` counts all chats. `sandbox` is what
+    holds workers' commands in: bwrap, landlock or none."""
 
     version: str
     pid: int
@@ -74,6 +75,7 @@ class SystemStatus:
     waiting_approvals: int
     queued_messages: int
     recent: tuple[Task, ...]
+    sandbox: str = "none"
 
 
 class Period(StrEnum):

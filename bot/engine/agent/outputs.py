@@ -15,9 +15,6 @@ from bot.engine.llm.base import Tool
 MOST = 30_000
 """Characters of one output that a model reads."""
 
-OURS = ".shiftboss"
-"""The folder in a workspace where the rest is kept. Git and reports leave it out."""
-
 _HEAD = MOST // 3
 # A tool that keeps to the limit by itself adds a line or two of its own.
 _SPARE = 2_000
@@ -60,8 +57,10 @@ def _kept(text: str, workspace: Path, name: str) -> str:
     data = text.encode("utf-8", "replace")
     digest = hashlib.sha256(data).hexdigest()[:10]
     try:
-        folder.write_text(workspace, f"{OURS}/.gitignore", "*\n")
-        path = folder.write_bytes(workspace, f"{OURS}/{name}-{digest}.txt", data, limit=_LARGEST)
+        folder.write_text(workspace, f"{folder.OURS}/.gitignore", "*\n")
+        path = folder.write_bytes(
+            workspace, f"{folder.OURS}/{name}-{digest}.txt", data, limit=_LARGEST
+        )
     except (folder.PathRefused, OSError):
         return "they could not be kept"
     return f"the whole of it is in {path}"

@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+OURS = ".shiftboss"
+"""The folder in it where tools keep what is too long to be read. Git and reports leave it out."""
+
 MAX_PATH = 1_000
 MAX_SHOWN = 100
 MAX_WRITE = 1_000_000

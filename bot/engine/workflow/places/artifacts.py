@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from bot.engine.llm.base import BackendDenied
+from bot.engine.llm.workspace import OURS
 from bot.engine.workflow.places.git import GitFailed
 from bot.engine.workflow.places.landing import Landed
 from bot.engine.workflow.places.worktrees import Worktrees
@@ -110,6 +111,9 @@ class Artifacts:
         missing: list[str] = []
         left_out: list[str] = []
         for name in dict.fromkeys(claimed):
+            if OURS in PurePosixPath(name).parts:
+                # What tools keep there was printed, not made.
+                continue
             source = _file_in(workspace, name)
             if source is None:
                 missing.append(name)
