@@ -17,7 +17,7 @@ from bot.engine.agent.tools.read import read
 from bot.engine.agent.tools.web_fetch import web_fetch
 from bot.engine.agent.tools.write import write
 from bot.engine.agent.web.fetching import Fetcher
-from bot.engine.agent.workbench import Job, Permits, Workbench
+from bot.engine.agent.workbench import Job, Permits, ToolMaker, Workbench
 from bot.engine.llm.base import Tool
 from bot.engine.skills.library import Library
 from storage.records.people import Chat, ChatId
@@ -33,6 +33,7 @@ def build_bench(
     fetcher: Fetcher,
     shell: Shell,
     mask: Callable[[str], str],
+    more: Sequence[ToolMaker] = (),
 ) -> Workbench:
     async def project_of(job: Job) -> str:
         """A task works in its project; a chat has one or none."""
@@ -48,7 +49,7 @@ def build_bench(
 
     return Workbench(
         personas=personas,
-        makers=(_files, web, commands, _asking, skill_tools(library, project_of)),
+        makers=(_files, web, commands, _asking, *more, skill_tools(library, project_of)),
         briefings=(
             context.boss,
             skill_briefing(library, project_of),

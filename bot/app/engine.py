@@ -20,6 +20,7 @@ from bot.app.services import LanguageOfTask, copies_of
 from bot.app.store import Store
 from bot.app.workers.commands import build_masking, build_sandbox, build_shell
 from bot.app.workers.guards import build_fetcher
+from bot.app.workers.memory import build_memories, memory_tools
 from bot.config.settings import Settings
 from bot.engine.agent.budget import Budget, Caps
 from bot.engine.agent.context.briefing import Context
@@ -118,6 +119,7 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         ),
         shell=build_shell(settings, sandbox, masking),
         mask=masking.mask,
+        more=(memory_tools(build_memories(settings.home, store)),),
     )
     progress = Progress(masking.mask)
     parts = _Parts(

@@ -79,6 +79,11 @@ class LogRepo:
         async with self._db.read(tx) as connection:
             return await connection.scalar(query) or 0
 
+    async def one(self, sight: Sight, log_id: int) -> Found | None:
+        """None if it is none of a visible task."""
+        found = await self._found(_visible(sight).where(_L.id == log_id), 1)
+        return found[0] if found else None
+
     async def with_all(self, sight: Sight, words: Sequence[str], limit: int) -> Sequence[Found]:
         """The newest logs of visible tasks that have every one of these words, newest first."""
         return await self._found(_visible(sight).where(_says_all(_L.text, words)), limit)
