@@ -1,0 +1,128 @@
+"""Real coding CLIs with a model of ours behind them: an emulated service on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bot.engine.llm.acp.backend import AcpBackend
+from bot.engine.llm.acp.house import House
+from bot.engine.llm.acp.table import BUILT_IN, Agent
+from bot.engine.llm.answers import StepAnswer
+from bot.engine.llm.base import Purpose, RunRequest
+from tests.emulators.models.emulator import Models
+from tests.emulators.models.script import Asked, Call, Reply
+
+FOLDER = os.environ.get("SHIFTBOSS_REAL_CLI", "")
+"""Where `npm install --prefix` has put them; `bin/node` there goes before the one on PATH."""
+
+NAMES = ("claude-code", "opencode", "qwen")
+MADE = "made.txt"
+DONE = {"status": "done", "summary": "The file is made.", "files": [MADE]}
+# Our service takes no more than this.
+_GIVEN = {"claude-code": {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "32000"}}
+_SHELLS = ("Bash", "bash", "run_shell_command")
+
+
+class Whatever:
+    """Each CLI has models of its own by name: all are known."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("local-model",))
+
+
+def is_here(name: str) -> bool:
+    return bool(FOLDER) and shutil.which(BUILT_IN[name].command[0], path=_path()) is not None
+
+
+def _path() -> str:
+    root = Path(FOLDER)
+    return f"{root / 'bin'}:{root / 'node_modules' / '.bin'}:{os.environ['PATH']}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Real:
+    """One CLI in a home of its own."""
+
+    agent: Agent
+    models: Models
+    root: Path
+    workspace: Path
+
+    def backend(self, **house: Any) -> AcpBackend:
+        around = {
+            "PATH": _path(),
+            "LANG": "C.UTF-8",
+            "TERM": "dumb",
+            "ANTHROPIC_BASE_URL": self.models.url,
+            "ANTHROPIC_API_KEY": self.models.key,
+            "OPENAI_BASE_URL": self.models.openai_url,
+            "OPENAI_API_KEY": self.models.key,
+            "OPENAI_MODEL": "local-model",
+        }
+        given: dict[str, Any] = {
+            "root": self.root,
+            "around": around,
+            "slots": asyncio.Semaphore(1),
+            "new_id": lambda: os.urandom(4).hex(),
+            "idle": 120.0,
+        }
+        return AcpBackend(lambda: self.agent, House(**(given | house)))
+
+    def step(self, prompt: str, **more: Any) -> RunRequest:
+        asked: dict[str, Any] = {
+            "purpose": Purpose.STEP,
+            "prompt": prompt,
+            "system": "You work on one step of a task.",
+            "model": "",
+            "language": "en",
+            "workspace": self.workspace,
+            "result": StepAnswer,
+            "persona": "pragmatist",
+        }
+        return RunRequest(**(asked | more))
+
+
+def real(name: str, models: Models, root: Path) -> Real:
+    given = {**BUILT_IN[name].given, **_GIVEN.get(name, {})}
+    agent = replace(BUILT_IN[name], files=_files(name, models), given=given)
+    workspace = root / "workspace"
+    workspace.mkdir(parents=True)
+    models.known = Whatever()  # type: ignore[assignment] # stands in for a set of names
+    return Real(agent=agent, models=models, root=root, workspace=workspace)
+
+
+def _files(name: str, models: Models) -> Mapping[str, str]:
+    if name != "opencode":
+        return {}
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "Local",
+        "options": {"baseURL": models.openai_url, "apiKey": models.key},
+        "models": {"local-model": {"name": "Local"}},
+    }
+    told = {"model": "local/local-model", "provider": {"local": provider}}
+    return {".config/opencode/opencode.json": json.dumps(told)}
+
+
+def makes_a_file(asked: Asked) -> Reply:
+    """Runs one command, then hands in its result; whatever else a CLI asks gets a word."""
+    shell = next((name for name in _SHELLS if name in asked.tools), "")
+    if not shell:
+        return Reply(text="A title")
+    if any(tool == shell for tool, _ in asked.results):
+        return Reply(text=f"I have tried.\n```json\n{json.dumps(DONE)}\n```")
+    arguments = {"command": f"touch {MADE}", "description": "Make a file"}
+    extra = asked.tools[shell].get("required", [])
+    if "is_background" in extra:
+        arguments["is_background"] = False  # type: ignore[assignment] # JSON
+    return Reply(text="I make it.", calls=(Call(name=shell, arguments=arguments),))
