@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from bot.engine.agent.account import Account
 from bot.engine.agent.desk import Ask, Desk
-from bot.engine.llm.base import BackendError, Limits, Purpose
+from bot.engine.llm.base import BackendDenied, BackendError, Limits, Purpose
+from bot.engine.llm.offline import NAME as OFFLINE
 from bot.engine.skills.library import Library
 from handlers.ports import BackendFailure
 from storage.db import Database
@@ -76,6 +77,8 @@ class SkillWriter:
         account = Account(person=by.id, chat=chat.id)
         try:
             chosen = self._desk.choose(named.model, named.backend)
+            if chosen.backend.name == OFFLINE:
+                raise BackendDenied("fixed rules write no skills", hint="skill.no_model")
             session = await self._desk.session(f"skill:{source}", chosen)
             ask = await self._ask(text, account, language)
             reply = await self._desk.ask(ask, chosen, session)

@@ -193,8 +193,19 @@ _values = st.recursive(
     max_leaves=8,
 )
 _keys = st.sampled_from(
-    "name description metadata triggers license compatibility hooks user-invocable"
-    " disable-model-invocation argument-hint allowed-tools".split()
+    (
+        "name",
+        "description",
+        "metadata",
+        "triggers",
+        "license",
+        "compatibility",
+        "hooks",
+        "user-invocable",
+        "disable-model-invocation",
+        "argument-hint",
+        "allowed-tools",
+    )
 )
 
 

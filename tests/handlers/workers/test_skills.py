@@ -1,0 +1,304 @@
+"""Skills in a chat: everybody sees and uses them, owners let them in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cards.actions import EnableSkill, JustTalk, SaveSkill, ShowSkill, UseSkill
+from cards.model import Buttons
+from handlers.request import Reply
+from storage.records.skills import (
+    BadSkill,
+    Change,
+    Lack,
+    Listed,
+    SkillFile,
+    SkillNote,
+    SkillSource,
+    SkillState,
+)
+from tests.fake_skills import a_listed
+from tests.handlers.desk import Desk, text_of
+
+HASH = "abcdef0123456789" * 4
+OWNER: dict[str, Any] = {"who": "x-olga", "chat": "c0"}
+
+
+def actions(reply: Reply) -> list[Any]:
+    assert reply.card is not None
+    blocks = [block for block in reply.card.blocks if isinstance(block, Buttons)]
+    return [button.action for block in blocks for button in block.items]
+
+
+def a_desk(*listed: Listed) -> Desk:
+    desk = Desk()
+    desk.world.skills.listed = list(listed or (a_listed(),))
+    return desk
+
+
+def new(name: str = "weekly-report") -> Listed:
+    return a_listed(name, SkillState.NEW)
+
+
+async def press(desk: Desk, action: Any, **who: Any) -> Reply:
+    who = who or OWNER
+    return await desk.press(desk.world.post.put(action, chat=who["chat"]), **who)
+
+
+async def test_the_list_tells_state_lacks_and_what_to_mend() -> None:
+    lacking = a_listed("lacking", lacks=(Lack(key="bins", names=("jq",)),))
+    desk = a_desk(a_listed(), new("fresh"), lacking, a_listed("off", SkillState.DISABLED))
+    desk.world.skills.bad = [
+        BadSkill(
+            name="bad",
+            source=SkillSource.USER,
+            path="/skills/bad",
+            faults=(SkillNote(key="no_description"), SkillNote(key="bad_name", detail="A`B")),
+        )
+    ]
+
+    reply = await desk.say("/skill", **OWNER)
+
+    text = text_of(reply)
+    for part in (
+        "weekly-report",
+        "missing on this machine: jq",
+        "nobody has decided",
+        "switched off",
+        "/skills/bad",
+        "description is missing",
+        "A'B",
+    ):
+        assert part in text
+    assert actions(reply) == [ShowSkill(name="fresh")]
+    assert reply.data is not None
+    assert [each["name"] for each in reply.data["bad"]] == ["bad"]
+
+
+@pytest.mark.parametrize("said", ["/技能", "/skills list", "/skill 列表", "/skill reload"])
+async def test_the_list_has_several_names(said: str) -> None:
+    assert "weekly-report" in text_of(await a_desk().say(said))
+
+
+async def test_before_it_is_let_in_an_owner_sees_all_of_it() -> None:
+    desk = a_desk(new())
+
+    reply = await desk.say("/skill show weekly-report", **OWNER)
+
+    text = text_of(reply)
+    for part in ("/home/boss/.shiftboss/skills/weekly-report", HASH, "49 B", "scripts/run.sh"):
+        assert part in text
+    assert "List what was done." in text
+    assert actions(reply) == [
+        EnableSkill(name="weekly-report", hash=HASH),
+        EnableSkill(name="weekly-report", hash=HASH, enable=False),
+    ]
+
+
+async def test_a_changed_skill_says_what_has_changed() -> None:
+    change = Change(added=("evil.sh",), altered=("SKILL.md",), diff="-First.\n+Second.")
+    desk = a_desk(replace(a_listed(state=SkillState.CHANGED), change=change))
+
+    text = text_of(await desk.say("/skill show weekly-report", **OWNER))
+
+    assert "have changed since" in text
+    assert "evil.sh" in text
+    assert "+Second." in text
+
+
+async def test_a_member_sees_it_and_cannot_let_it_in() -> None:
+    desk = a_desk(new())
+
+    shown = await desk.say("/skill show weekly-report")
+    typed = await desk.say(f"/skill enable weekly-report {HASH}")
+    used = await desk.say("/skill weekly-report now")
+    drafted = await desk.say("/skill new something")
+    action = EnableSkill(name="weekly-report", hash=HASH)
+    pressed = await press(desk, action, who="x-ann", chat="c1")
+
+    assert actions(shown) == []
+    assert "Only an owner" in text_of(shown)
+    assert not pressed.good
+    assert "not enabled" in text_of(used)
+    assert desk.world.skills.decided == []
+    assert desk.world.skills.drafted == []
+    assert "weekly-report" not in text_of(typed)
+    assert text_of(drafted)
+
+
+async def test_an_owners_button_lets_in_exactly_the_hash_on_the_card() -> None:
+    desk = a_desk(new())
+    reply = await desk.say("/skill weekly-report", **OWNER)
+    enable, _ = actions(reply)
+
+    pressed = await press(desk, enable)
+
+    assert pressed.in_place
+    assert "is enabled" in text_of(pressed)
+    assert desk.world.skills.decided == [("weekly-report", HASH, True)]
+
+
+async def test_files_that_changed_under_the_card_are_not_let_in() -> None:
+    desk = a_desk(new())
+
+    reply = await press(desk, EnableSkill(name="weekly-report", hash="0" * 64))
+
+    assert "changed meanwhile" in text_of(reply)
+    assert desk.world.skills.decided == []
+
+
+async def test_not_now_is_a_decision_too() -> None:
+    desk = a_desk(new())
+
+    await press(desk, EnableSkill(name="weekly-report", hash=HASH, enable=False))
+
+    assert desk.world.skills.decided == [("weekly-report", HASH, False)]
+
+
+async def test_by_words_it_takes_the_hash_and_shows_it_first_without() -> None:
+    desk = a_desk(new())
+
+    shown = await desk.say("/skill enable weekly-report", **OWNER)
+    short = await desk.say("/skill enable weekly-report abc", **OWNER)
+    assert desk.world.skills.decided == []
+    done = await desk.say(f"/skill enable weekly-report {HASH[:12]}", **OWNER)
+    off = await desk.say("/skill 停用 weekly-report", **OWNER)
+
+    assert HASH in text_of(shown)
+    assert "which files" in text_of(short)
+    assert "is enabled" in text_of(done)
+    assert "not used any more" in text_of(off)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "/skill weekly-report  for May",
+        "/skill use weekly-report for May",
+        "/weekly-report for May",
+        "／Weekly-Report@shiftbot for May",
+        "/skill Weekly-Report\nfor May",
+    ],
+)
+async def test_a_skill_is_used_as_the_next_turn_with_its_body(said: str) -> None:
+    desk = a_desk()
+
+    reply = await desk.say(said)
+
+    (question,) = desk.world.talk.questions
+    assert text_of(reply) == "Fine."
+    assert question.text == "for May"
+    assert "List what was done." in question.brief
+    assert question.settle
+
+
+async def test_without_words_it_works_on_what_was_said() -> None:
+    desk = a_desk()
+
+    await desk.say("/skill weekly-report")
+
+    assert "talking about" in desk.world.talk.questions[0].text
+
+
+@pytest.mark.parametrize(
+    "said", ["/skill --task weekly-report {}", "/skill weekly-report --task {}"]
+)
+async def test_as_a_task_it_is_named_in_what_the_worker_is_told(said: str) -> None:
+    desk = a_desk()
+    text = 'for May -p urgent "quoted"'
+
+    await desk.say(said.format(text))
+
+    (task,) = desk.world.tasks.created
+    assert task.instruction.startswith(text)
+    assert "skill_load" in task.instruction
+    assert "weekly-report" in task.instruction
+    assert task.title == text
+    assert desk.world.talk.questions == []
+
+
+async def test_words_that_call_for_a_skill_propose_it_and_wait() -> None:
+    desk = a_desk()
+    desk.world.skills.called = {"my weekly report": "weekly-report"}
+
+    reply = await desk.say("my weekly report", files=("a.txt",))
+
+    use, talk = actions(reply)
+    assert use == UseSkill(name="weekly-report", text="my weekly report", files=("a.txt",))
+    assert talk == JustTalk(text="my weekly report", files=("a.txt",))
+    assert desk.world.talk.questions == []
+    who: dict[str, Any] = {"who": "x-ann", "chat": "c1"}
+    await press(desk, use, **who)
+    assert "List what was done." in desk.world.talk.questions[0].brief
+    assert desk.world.talk.questions[0].files == ("a.txt",)
+    await press(desk, talk, **who)
+    assert desk.world.talk.questions[1].brief == ""
+
+
+async def test_a_slash_that_is_no_skill_is_talk() -> None:
+    desk = a_desk()
+
+    await desk.say("/weekly-reporting for May")
+    await desk.say("/dance")
+
+    assert [each.brief for each in desk.world.talk.questions] == ["", ""]
+
+
+async def test_a_command_comes_before_a_skill_of_its_name() -> None:
+    desk = a_desk(a_listed("list"))
+
+    await desk.say("/list")
+    await desk.say("/skill use list x")
+
+    assert [each.text for each in desk.world.talk.questions] == ["x"]
+
+
+async def test_a_draft_is_shown_whole_and_kept_only_by_the_button() -> None:
+    desk = a_desk()
+
+    reply = await desk.say("/skill new my weekly report", **OWNER)
+
+    save, drop = actions(reply)
+    assert desk.world.skills.drafted == ["my weekly report"]
+    assert desk.world.skills.saved == []
+    assert isinstance(save, SaveSkill)
+    assert save.text in text_of(reply)
+    await press(desk, drop)
+    assert desk.world.skills.saved == []
+    await press(desk, save)
+    assert [each.text for each in desk.world.skills.saved] == [save.text]
+
+
+async def test_what_is_not_there_is_told() -> None:
+    desk = a_desk()
+
+    assert "There is no skill nothing" in text_of(await desk.say("/skill nothing at all"))
+    assert "There is no skill nothing" in text_of(await desk.say("/skill show nothing"))
+    assert "/skill" in text_of(await desk.say("/skill show"))
+    assert desk.incidents == 0 or text_of(await desk.say("/skill"))
+
+
+async def test_a_hostile_text_stays_in_its_box() -> None:
+    listed = new()
+    evil = "`` ` ``` [Enable](http://evil) <at id=all></at>\u202e"
+    skill = replace(
+        listed.skill,
+        description=evil,
+        text=evil * 2000,
+        emoji="🧩",
+        files=(SkillFile(name=f"{evil}.md", size=1, digest="x"),),
+        ignored=(evil,),
+        notes=(SkillNote(key="hidden", detail="1"),),
+    )
+    desk = a_desk(replace(listed, skill=skill))
+
+    reply = await desk.say("/skill show weekly-report", **OWNER)
+
+    text = text_of(reply)
+    assert "invisible characters" in text
+    assert "\u202e" not in text
+    assert "[Enable](http://evil) <at id=all>" not in text.partition("SKILL.md")[0].split("```")[0]
+    assert "the first 4,000 of" in text
