@@ -50,6 +50,9 @@ async def talk(request: Request, *, settle: bool = False, brief: str = "") -> Re
         await request.services.courier.stream(request.answer, text)
 
     answered = await request.services.talk.answer(question, show)
+    if answered.interrupted and not (answered.text.strip() or answered.notes):
+        # Nothing of it was ever shown: what cut it short is answered instead.
+        return Reply()
     return Reply(card=_answer(request, answered))
 
 

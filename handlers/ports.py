@@ -171,6 +171,19 @@ class Talk(Protocol):
         """Cut the answer being made in this chat short, if there is one."""
         ...
 
+    def arrived(self, chat_id: ChatId) -> bool:
+        """A newer message came: the answer being made is cut short, or where the chat wants that
+        the message has to wait for its end. True if it has to wait."""
+        ...
+
+    def queue(self, chat_id: ChatId, queue: str) -> None:
+        """What the chat has chosen newer messages to do, empty for nothing: it counts at once."""
+        ...
+
+    def waits(self, chat_id: ChatId) -> bool:
+        """Whether newer messages wait here."""
+        ...
+
     async def reset(self, chat_id: ChatId) -> bool:
         """Begin a new session; False if there was none."""
         ...

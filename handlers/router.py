@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from cards.courier import CardRef
 from cards.rich_text import is_blank
-from cards.words import words_for
+from cards.words import Words, words_for
 from handlers import approvals, chat, people, presses
 from handlers.language import guessed, hinted
 from handlers.middleware import Arrival, Next, RateLimit, error_boundary, recognise, wrapped
@@ -19,7 +19,8 @@ from handlers.request import Reply, Request
 from handlers.table import COMMANDS
 from handlers.work import create
 from handlers.workers import skills
-from storage.records.messages import EntryIn, InboxRow, MessageIn, PressIn
+from handlers.workers.waiting import Line
+from storage.records.messages import EntryIn, InboxRow, Incoming, MessageIn, PressIn
 from storage.records.people import Channel, ChatId, ChatKind, Language, Person
 
 
@@ -46,6 +47,7 @@ class Router:
         self._fallback = fallback
         self._door = people.Door(services, zone=zone, fallback=language or fallback)
         self._talking: dict[ChatId, str] = {}
+        self._line = Line()
         boundary = error_boundary(new_incident)
         # Twice: the outer one answers when recognising itself fails, the inner one knows the
         # person's language.
@@ -63,8 +65,9 @@ class Router:
         return isinstance(meaning, Ordered) and meaning.command.immediate
 
     def arriving(self, row: InboxRow) -> None:
-        """A message waits for its turn: cut the answer being made in its chat short, unless it
-        is only a decision, or in a group somebody else's."""
+        """A message waits for its turn: cut the answer being made in its chat short, or line up
+        behind it, as the chat wants; unless it is only a decision, or in a group somebody
+        else's."""
         incoming = row.incoming
         if not isinstance(incoming, MessageIn):
             return
@@ -72,7 +75,17 @@ class Router:
             return
         asked = self._talking.get(row.chat_id) == incoming.sender.external_id
         if asked or incoming.place.kind is ChatKind.PRIVATE:
-            self._services.talk.interrupt(row.chat_id)
+            waits = self._services.talk.arrived(row.chat_id)
+            if waits or self._line.waiting(row.chat_id):
+                self._line.join(row)
+
+    async def waiting(self, row: InboxRow) -> None:
+        """Show that a message waits for the answer before it, if it does."""
+        incoming = row.incoming
+        if not self._line.waiting(row.chat_id) or not isinstance(incoming, MessageIn):
+            return
+        if await self.knows(incoming):
+            await self._line.show(row, self._services.courier, self._words(incoming))
 
     async def knows(self, incoming: MessageIn) -> bool:
         """True if whoever wrote this is paired."""
@@ -85,11 +98,21 @@ class Router:
         if incoming.sender.is_bot:
             # Two bots that answer each other never end.
             return Reply()
+        if self._has_turn(incoming) and not self._line.begins(row):
+            return Reply()
+        words = self._words(incoming)
+        arrival = Arrival(row=row, files=files, now=self._clock(), words=words)
+        reply = await self._answer(arrival)
+        await self._line.close(row, reply, self._services.courier, words)
+        return reply
+
+    def _has_turn(self, incoming: Incoming) -> bool:
+        return isinstance(incoming, MessageIn) and not self.is_immediate(incoming)
+
+    def _words(self, incoming: Incoming) -> Words:
         text = incoming.text if isinstance(incoming, MessageIn) else ""
         hint = guessed(text) or hinted(incoming.sender.language)
-        language = self._fixed or hint or self._fallback
-        arrival = Arrival(row=row, files=files, now=self._clock(), words=words_for(language))
-        return await self._answer(arrival)
+        return words_for(self._fixed or hint or self._fallback)
 
     async def _route(self, arrival: Arrival) -> Reply:
         if arrival.person is None:

@@ -8,7 +8,7 @@ from handlers import approvals, chat, people, system
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from handlers.work import agenda, costs, create, logs, projects, steering, tasks, upkeep
-from handlers.workers import backends, context, personas, skills, tools
+from handlers.workers import backends, context, personas, skills, tools, waiting
 from storage.records.people import Language
 
 _skills = Commands("system")
@@ -42,6 +42,7 @@ COMMANDS = Commands.joined(
     logs.commands,
     upkeep.commands,
     chat.commands,
+    waiting.commands,
     backends.commands,
     personas.commands,
     context.commands,

@@ -202,6 +202,7 @@ class FakeTalk:
         self.busy = False
         self.during: Callable[[], None] = lambda: None
         self.states: dict[ChatId, TalkState] = {}
+        self.queues: dict[ChatId, str] = {}
 
     async def answer(self, question: Question, show: Show) -> Answered:
         self.questions.append(question)
@@ -218,6 +219,18 @@ class FakeTalk:
     def interrupt(self, chat_id: ChatId) -> bool:
         self.interrupted.append(chat_id)
         return self.busy
+
+    def arrived(self, chat_id: ChatId) -> bool:
+        if self.waits(chat_id):
+            return self.busy
+        self.interrupt(chat_id)
+        return False
+
+    def queue(self, chat_id: ChatId, queue: str) -> None:
+        self.queues[chat_id] = queue
+
+    def waits(self, chat_id: ChatId) -> bool:
+        return self.queues.get(chat_id) == "wait"
 
     async def reset(self, chat_id: ChatId) -> bool:
         return self.states.pop(chat_id, None) is not None

@@ -43,6 +43,9 @@ class Overheard:
     def arriving(self, row: InboxRow) -> None:
         self._router.arriving(row)
 
+    async def waiting(self, row: InboxRow) -> None:
+        await self._router.waiting(row)
+
     async def knows(self, incoming: MessageIn) -> bool:
         return await self._router.knows(incoming)
 

@@ -137,6 +137,7 @@ class Intake:
             return row.id
         self._router.arriving(row)
         self._dispatch(row)
+        await self._router.waiting(row)
         return row.id
 
     async def press(self, incoming: PressIn, *, dedupe: str, patience: float) -> Toast:

@@ -17,6 +17,10 @@ class Router(Protocol):
         """A new message came: an answer being made in its chat may be cut short. Never raises."""
         ...
 
+    async def waiting(self, row: InboxRow) -> None:
+        """It is in its chat's lane now: if it has to wait there for an answer's end, show so."""
+        ...
+
     async def knows(self, incoming: MessageIn) -> bool:
         """True if whoever wrote this is paired: nothing of a stranger's is fetched."""
         ...

@@ -6,13 +6,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from bot.engine.agent.account import Account
 from bot.engine.agent.budget import ask_for_more
+from bot.engine.agent.chat.turns import Turns
 from bot.engine.agent.desk import Ask, Desk, Reply
 from bot.engine.agent.pictures import picture_kind
 from bot.engine.agent.workbench import Job, Workbench
@@ -80,14 +80,6 @@ _PROPOSAL_SCHEMA: Mapping[str, Any] = {
 }
 
 
-@dataclass(slots=True)
-class _Answer:
-    """An answer in the making."""
-
-    work: asyncio.Task[Reply]
-    cut: bool = False
-
-
 class Conversations:
     """Satisfies `handlers.ports.Talk`."""
 
@@ -103,8 +95,10 @@ class Conversations:
         sleep: Callable[[float], Awaitable[None]],
         ids: Ids | None = None,
         patience: timedelta = timedelta(days=7),
+        turns: Turns | None = None,
     ) -> None:
-        """`patience` is how long a request for more money stays open."""
+        """`patience` is how long a request for more money stays open; `turns` says what a newer
+        message does to an answer."""
         self._db = db
         self._sessions = sessions
         self._desk = desk
@@ -114,12 +108,14 @@ class Conversations:
         self._sleep = sleep
         self._ids = ids or Ids()
         self._patience = patience
-        self._answers: dict[ChatId, _Answer] = {}
+        self._turns = turns or Turns()
         self._unanswered: dict[ChatId, str] = {}
 
     async def answer(self, question: Question, show: Show) -> Answered:
+        self._turns.choose(question.chat.id, question.chat.settings.queue)
         try:
-            return await self._answer(question, show)
+            async with self._turns.one(question.chat.id):
+                return await self._answer(question, show)
         except BudgetReached as error:
             approval = await self._ask_for_more(question, error)
             raise BackendFailure(error.hint, approval=approval) from error
@@ -127,12 +123,16 @@ class Conversations:
             raise BackendFailure(error.hint) from error
 
     def interrupt(self, chat_id: ChatId) -> bool:
-        answer = self._answers.get(chat_id)
-        if answer is None or answer.cut:
-            return False
-        answer.cut = True
-        answer.work.cancel()
-        return True
+        return self._turns.interrupt(chat_id)
+
+    def arrived(self, chat_id: ChatId) -> bool:
+        return self._turns.arrived(chat_id)
+
+    def queue(self, chat_id: ChatId, queue: str) -> None:
+        self._turns.choose(chat_id, queue)
+
+    def waits(self, chat_id: ChatId) -> bool:
+        return self._turns.waits(chat_id)
 
     async def reset(self, chat_id: ChatId) -> bool:
         self.interrupt(chat_id)
@@ -178,22 +178,18 @@ class Conversations:
 
         ask = await self._ask(question, session, persona.name, proposals)
         work = asyncio.create_task(work_on(ask), name=f"answer in {question.chat.id}")
-        answer = _Answer(work=work)
-        self._answers[question.chat.id] = answer
-        try:
-            reply = await work
-        except asyncio.CancelledError:
-            if not answer.cut:
-                # It is we who are stopped, not the answer that was cut short.
-                work.cancel()
-                with suppress(asyncio.CancelledError, BackendError):
-                    await work
-                raise
-            self._unanswered[question.chat.id] = ask.prompt[-_LONGEST_UNANSWERED:]
-            return Answered(text="".join(shown), interrupted=True)
-        finally:
-            if self._answers.get(question.chat.id) is answer:
-                del self._answers[question.chat.id]
+        async with self._turns.taken(question.chat.id, work) as turn:
+            try:
+                reply = await work
+            except asyncio.CancelledError:
+                if not turn.cut:
+                    # It is we who are stopped, not the answer that was cut short.
+                    work.cancel()
+                    with suppress(asyncio.CancelledError, BackendError):
+                        await work
+                    raise
+                self._unanswered[question.chat.id] = ask.prompt[-_LONGEST_UNANSWERED:]
+                return Answered(text="".join(shown), interrupted=True)
         async with self._db.write() as tx:
             await self._desk.book(tx, reply)
         self._unanswered.pop(question.chat.id, None)

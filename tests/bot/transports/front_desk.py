@@ -48,6 +48,9 @@ class FakeRouter:
     def arriving(self, row: InboxRow) -> None:
         self.arrived.append(row)
 
+    async def waiting(self, row: InboxRow) -> None:
+        pass
+
     async def knows(self, incoming: MessageIn) -> bool:
         return incoming.text not in self.strangers
 

@@ -1,0 +1,113 @@
+"""Whether a newer message cuts an answer short or waits, and what those who wait are shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from cards.model import Card
+from cards.render.text import render
+from handlers.ports import Answered
+from handlers.workers.waiting import MOST_WAITING
+from storage.records.messages import InboxRow
+from tests.handlers.desk import Desk
+
+
+def text_of(card: Card) -> str:
+    return render(card).text
+
+
+def busy() -> Desk:
+    desk = Desk()
+    desk.world.talk.busy = True
+    desk.world.talk.queue(desk.row(desk.message("x")).chat_id, "wait")
+    return desk
+
+
+async def arrives(desk: Desk, text: str) -> InboxRow:
+    row = desk.row(desk.message(text))
+    desk.router.arriving(row)
+    await desk.router.waiting(row)
+    return row
+
+
+def shown(desk: Desk, row: InboxRow) -> str:
+    return text_of(desk.world.post.cards[f"reply:{row.id}"])
+
+
+async def test_where_messages_wait_nothing_is_cut_and_each_is_told_its_place() -> None:
+    desk = busy()
+
+    first, second = await arrives(desk, "and this"), await arrives(desk, "and that")
+
+    assert desk.world.talk.interrupted == []
+    assert "Waits for the answer before it" in shown(desk, first)
+    assert "Number 2" in shown(desk, second)
+
+
+async def test_whose_turn_has_come_counts_no_more() -> None:
+    desk = busy()
+    first = await arrives(desk, "and this")
+
+    await desk.deliver(first)
+    later = await arrives(desk, "and that")
+
+    assert shown(desk, first) == "Fine."
+    assert "Waits for the answer before it" in shown(desk, later)
+
+
+async def test_what_waited_and_has_no_answer_of_its_own_does_not_seem_to_wait_for_ever() -> None:
+    desk = busy()
+    row = await arrives(desk, "tell me")
+    desk.world.talk.answers = [Answered(text="", interrupted=True)]
+
+    await desk.deliver(row)
+
+    assert "Its turn has come" in shown(desk, row)
+
+
+async def test_one_too_many_is_told_so_and_not_answered() -> None:
+    desk = busy()
+    for number in range(MOST_WAITING):
+        await arrives(desk, f"message {number}")
+
+    row = await arrives(desk, "one more")
+    reply = await desk.deliver(row)
+
+    assert "I will not answer this one" in shown(desk, row)
+    assert (reply.card, desk.world.talk.questions) == (None, [])
+
+
+async def test_a_stranger_is_not_told_about_the_line() -> None:
+    desk = busy()
+    row = desk.row(desk.message("hello", who="x-nobody"))
+    desk.router.arriving(row)
+
+    await desk.router.waiting(row)
+
+    assert f"reply:{row.id}" not in desk.world.post.cards
+
+
+@pytest.mark.parametrize(("word", "told"), [("wait", "waits until"), ("打断", "cuts that")])
+async def test_the_chat_chooses_by_a_word(word: str, told: str) -> None:
+    desk = Desk()
+
+    reply = await desk.say(f"/queue {word}")
+
+    assert reply.card is not None
+    assert told in text_of(reply.card)
+
+
+async def test_an_unknown_word_is_answered_with_those_there_are() -> None:
+    desk = Desk()
+
+    reply = await desk.say("/queue sometimes")
+
+    assert reply.card is not None
+    assert "/queue wait" in text_of(reply.card)
+
+
+async def test_an_answer_cut_short_before_any_of_it_was_shown_leaves_nothing_behind() -> None:
+    desk = Desk()
+    desk.world.talk.answers = [Answered(text=" ", interrupted=True)]
+
+    assert (await desk.say("tell me")).card is None
