@@ -44,10 +44,15 @@ _USABLE = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _LOOKED_AT = ("/proc",)
 
 _ARCHES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
+# chmod, chown, setxattr and their kin, of which Landlock knows nothing: root could do harm by them.
+_CHANGES = {
+    "x86_64": (*range(90, 95), *range(188, 191), *range(197, 200), 260, 268, 452, 463, 466, 469),
+    "aarch64": (5, 6, 7, 14, 15, 16, 52, 53, 54, 55, 452, 463, 466, 469),
+}
 _IO_URING, _X32 = 425, 0x40000000
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | 13
-_UNKNOWN = 0x00050000 | 38
+_ARCH, _NUMBER, _FAMILY = 4, 0, 16
+_ALLOW, _REFUSE, _UNKNOWN = 0x7FFF0000, 0x00050000 | 13, 0x00050000 | 38
 
 
 def landlock_abi() -> int:
@@ -185,7 +190,7 @@ def _confine(spec: dict[str, Any]) -> None:
         _allow(rules, path, _READ_FILE | _WRITE_FILE)
     _checked(_LIBC.syscall(_RESTRICT, rules, 0))
     os.close(rules)
-    _without_sockets(network=spec["network"])
+    _filter(network=spec["network"])
 
 
 def _allow(rules: int, path: str, rights: int) -> None:
@@ -200,25 +205,30 @@ def _allow(rules: int, path: str, rights: int) -> None:
     os.close(place)
 
 
-def _without_sockets(*, network: bool) -> None:
+def _filter(*, network: bool) -> None:
     """No sockets at all; with a network all but those that files lead to, as a daemon behind one
     may do anything. No io_uring, which makes sockets unseen, and no other machine's calls."""
-    arch, make_socket = _ARCHES[platform.machine()]
-    refuse, unknown, allow = 10, 11, 9
-    program = [
-        (_LOAD, 0, 0, 4),
-        (_EQUAL, 0, refuse - 2, arch),
-        (_LOAD, 0, 0, 0),
-        (_AT_LEAST, refuse - 4, 0, _X32),
-        (_EQUAL, unknown - 5, 0, _IO_URING),
-        (_EQUAL, 0, allow - 6, make_socket),
-        (_LOAD, 0, 0, 16),
-        (_EQUAL, refuse - 8, 0 if network else refuse - 8, 1),
-        (_RETURN, 0, 0, _ALLOW),
-        (_RETURN, 0, 0, _ALLOW),
-        (_RETURN, 0, 0, _REFUSE),
-        (_RETURN, 0, 0, _UNKNOWN),
+    machine = platform.machine()
+    arch, make_socket = _ARCHES[machine]
+    changes = _CHANGES[machine] if os.geteuid() == 0 else ()
+    # What a test that holds, or else one that does not, leads to: 0 to the next line.
+    tests = [
+        (_LOAD, 0, 0, _ARCH),
+        (_EQUAL, 0, _REFUSE, arch),
+        (_LOAD, 0, 0, _NUMBER),
+        (_AT_LEAST, _REFUSE, 0, _X32),
+        (_EQUAL, _UNKNOWN, 0, _IO_URING),
+        *((_EQUAL, _REFUSE, 0, number) for number in changes),
+        (_EQUAL, 0, _ALLOW, make_socket),
+        (_LOAD, 0, 0, _FAMILY),
+        (_EQUAL, _REFUSE, _ALLOW if network else _REFUSE, 1),
     ]
+    ends = {end: len(tests) + at for at, end in enumerate((_ALLOW, _REFUSE, _UNKNOWN))}
+    program = [
+        (code, *(ends[to] - at - 1 if to else 0 for to in (yes, no)), value)
+        for at, (code, yes, no, value) in enumerate(tests)
+    ]
+    program += [(_RETURN, 0, 0, end) for end in ends]
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in program))
     filter_ = struct.pack("@HP", len(program), ctypes.addressof(code))
     _checked(_LIBC.prctl(_SET_SECCOMP, 2, filter_, 0, 0))
