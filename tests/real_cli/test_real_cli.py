@@ -62,7 +62,6 @@ async def test_an_allowed_command_is_run_and_the_result_handed_in(cli: Real) -> 
     assert [good for _, good, _ in permit.outcomes] == [True]
     assert isinstance(ended.value, StepAnswer)
     assert any(isinstance(event, ToolStarted) for event in events)
-    assert cli.models.refused == []
 
 
 async def test_a_refused_command_is_not_run(cli: Real) -> None:

@@ -119,7 +119,8 @@ def makes_a_file(asked: Asked) -> Reply:
     shell = next((name for name in _SHELLS if name in asked.tools), "")
     if not shell:
         return Reply(text="A title")
-    if any(tool == shell for tool, _ in asked.results):
+    refused = any(word in asked.last for word in ("Not allowed", "could not be read"))
+    if refused or any(tool == shell for tool, _ in asked.results):
         return Reply(text=f"I have tried.\n```json\n{json.dumps(DONE)}\n```")
     arguments = {"command": f"touch {MADE}", "description": "Make a file"}
     extra = asked.tools[shell].get("required", [])

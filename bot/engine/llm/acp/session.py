@@ -40,9 +40,9 @@ async def open_session(
     """Ready for the first prompt; the new session's id is stored before. Raises BackendError,
     Refused and Ended."""
     hello = await _hello(link, agent)
-    for key, method in agent.auth.items():
-        if env.get(key):
-            await link.ask("authenticate", {"methodId": method}, seconds=_SECONDS)
+    method = next((method for key, method in agent.auth.items() if env.get(key)), "")
+    if method:
+        await link.ask("authenticate", {"methodId": method}, seconds=_SECONDS)
     place = {"cwd": cwd, "mcpServers": [_server(server) for server in request.servers]}
     told = await _gone_on(link, agent, request.external_id, place)
     gone_on = told is not None

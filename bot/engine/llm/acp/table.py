@@ -89,6 +89,7 @@ BUILT_IN: Mapping[str, Agent] = {
             env=(*_OPENAI, "CODEX_API_KEY"),
             keys=("OPENAI_API_KEY", "CODEX_API_KEY"),
             logins=(".codex/auth.json", ".codex/config.toml"),
+            auth={"CODEX_API_KEY": "api-key", "OPENAI_API_KEY": "api-key"},
             # In its own `agent` mode it runs commands within the folder without asking.
             modes=_modes("read-only", "read-only"),
             node=NODE,
