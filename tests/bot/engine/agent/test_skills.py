@@ -173,7 +173,7 @@ async def test_a_draft_is_a_whole_skill_and_nothing_is_kept(shop: Shop, tmp_path
 async def test_without_a_model_there_is_no_draft_and_that_is_said(
     shop: Shop, tmp_path: Path
 ) -> None:
-    with pytest.raises(BackendFailure, match="skill.no_model"):
+    with pytest.raises(BackendFailure, match=r"skill\.no_model"):
         await drafted(tmp_path / "engine", OfflineBackend(), shop)
 
 
