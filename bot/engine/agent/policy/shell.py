@@ -69,6 +69,8 @@ def _problem(source: str) -> str:
         return "it is empty"
     if re.search(r"[^ \t\n]\\\n[^ \t\n]", source):
         return "a word in it is broken over two lines"
+    if re.search(r"(?:^|\n)[ \t]*\\\n", source):
+        return "a line in it is continued by nothing"
     if "\\`" in source:
         return "it has backticks within backticks"
     hidden = (one for one in source if one not in "\n\t" and unicodedata.category(one)[0] == "C")
@@ -86,10 +88,11 @@ def _parser() -> Parser:
 
 
 def _is_covered(root: Node, data: bytes) -> bool:
-    """Nothing but blanks lies between the leaves: the parser has skipped nothing."""
+    """Nothing but blanks lies between the leaves, and signs are what they are taken for."""
     at = 0
     for leaf in _leaves(root):
-        if not _is_blank(data[at : leaf.start_byte]):
+        is_itself = leaf.is_named or _text(leaf).strip(" \t\n\\") == leaf.type.strip()
+        if not is_itself or not _is_blank(data[at : leaf.start_byte]):
             return False
         at = max(at, leaf.end_byte)
     return _is_blank(data[at:])
@@ -129,6 +132,11 @@ _WORDS = {
     "word", "raw_string", "ansi_c_string", "number", "string", "concatenation", "simple_expansion",
     "expansion", "command_substitution", "arithmetic_expansion", "brace_expression",
     "translated_string",
+}  # fmt: skip
+_REDIRECTED = {"redirected_statement", "command"}
+RESERVED = {
+    "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "in",
+    "select", "function", "{", "}", "[[", "]]", "!", "coproc",
 }  # fmt: skip
 _DOLLARS = {"simple_expansion", "expansion", "string"}
 _BLANK_BETWEEN = _WORDS | {"command_name", "variable_assignment"}
@@ -215,6 +223,10 @@ class _Reader:
                     words.append(self._word(child.named_children[0]))
                 case _:
                     words.append(self._word(child))
+        if words and words[0] in RESERVED:
+            self._unclear(f"{words[0]} stands where a command should")
+        if any(re.match(r"[A-Za-z_]\w*\[[^\]]*$", word) for word in words):
+            self._unclear("where a word in it ends is not certain")
         if words and (HOLE in words[0] or re.search(r"[*?\[]", words[0].removeprefix("["))):
             self._unclear("which program it runs is known only when it runs")
         self._script.commands.append(Simple(words=tuple(words), assigned=tuple(assigned)))
@@ -260,18 +272,15 @@ class _Reader:
         (self._script.reads if sign == "<" else self._script.writes).append(text)
 
     def _fed(self, node: Node) -> None:
-        for child in node.named_children:
-            if child.type == "heredoc_body":
-                self._script.fed.append(_text(child))
-            elif node.type == "herestring_redirect":
-                self._script.fed.append(self._word(child))
-            elif child.type not in {"heredoc_start", "heredoc_end", "file_redirect"}:
-                # `cat <<A | sh` hangs the rest of the line below the document: it is visited too.
-                self._check_hanging(child)
-
-    def _check_hanging(self, node: Node) -> None:
-        if node.type not in _THROUGH | _LEAVES | {"command"}:
-            self._unclear("what follows its here-document is not understood")
+        if node.type == "herestring_redirect":
+            self._script.fed += [self._word(child) for child in node.named_children]
+            return
+        body = "".join(_text(one) for one in node.named_children if one.type == "heredoc_body")
+        if not _ends_well(node, body):
+            self._unclear("where its here-document ends is not certain")
+        if any(child.type in _WORDS for child in node.named_children):
+            self._unclear("words follow its here-document")
+        self._script.fed.append(body)
 
     def _word(self, node: Node) -> str:
         try:
@@ -284,6 +293,14 @@ class _Reader:
         self._script.unclear = self._script.unclear or why
 
 
+def _ends_well(node: Node, body: str) -> bool:
+    """The here-document ends at its own mark, and at the first of them."""
+    texts = {one.type: _text(one) for one in node.named_children}
+    mark = re.sub(r"[\\'\"]", "", texts.get("heredoc_start", ""))
+    lines = [line.strip("\t") for line in body.split("\n")]
+    return bool(mark) and texts.get("heredoc_end", "").strip() == mark and mark not in lines
+
+
 def _run_together(children: list[Node]) -> bool:
     """The parser ends some words early, where the shell reads on."""
     return any(
@@ -292,8 +309,32 @@ def _run_together(children: list[Node]) -> bool:
     )
 
 
+def _stands_alone(node: Node, around: Node) -> bool:
+    data, at = around.text or b"", node.start_byte - around.start_byte
+    return at <= 0 or data[at - 1 : at] in {b" ", b"\t", b"\n", b";", b"&", b"|", b"("}
+
+
+def _takes_number(node: Node) -> bool:
+    """A word that touches the sign of a redirect may be its number."""
+    children = node.named_children
+    return any(
+        left.end_byte == right.start_byte
+        and right.type.endswith("_redirect")
+        and not _text(left)[-1:].isalpha()
+        for left, right in pairwise(children)
+    )
+
+
 def _is_odd(node: Node) -> bool:
-    """A lone dollar sign, and a `!` that belongs to the word it touches."""
+    """A lone dollar sign, a `!` that belongs to the word it touches, and the like."""
+    text = _text(node)
+    if node.type == "file_descriptor":
+        before = (node.parent.parent or node.parent) if node.parent else None
+        return not text.isdecimal() or before is None or not _stands_alone(node, before)
+    if node.type == "simple_expansion":
+        return bool(re.search(r"\s", text.strip()))
+    if node.type in _REDIRECTED:
+        return _takes_number(node)
     if node.type == "negated_command":
         return node.children[0].end_byte == node.children[1].start_byte
     return node.type not in _DOLLARS and any(child.type == "$" for child in node.children)

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bot.engine.agent.policy.rules import HOLE
-from bot.engine.agent.policy.shell import Script, Simple, parse
+from bot.engine.agent.policy.shell import RESERVED, Script, Simple, parse
 
 _SHELLS = {"sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "fish"}
-_SIMPLE = {"nohup", "time", "command", "builtin", "exec", "setsid", "coproc", "nice", "!"}
+_SIMPLE = {"nohup", "time", "command", "builtin", "exec", "setsid", "nice", "env"}
 _OPAQUE = {
     "sudo", "doas", "su", "pkexec", "runuser", "chroot", "unshare", "nsenter", "strace", "ltrace",
     "parallel", "watch", "find", "fd", "stdbuf", "ionice", "chrt", "taskset", "flock", "script",
     "busybox", "toybox", "ssh", "docker", "podman", "kubectl", "entr", "npx", "bwrap", "setpriv",
-    "env", "xargs", "timeout", "trap", "systemd-run", "at", "batch", "crontab", "start-stop-daemon",
+    "xargs", "timeout", "trap", "systemd-run", "at", "batch", "crontab", "start-stop-daemon",
 }  # fmt: skip
 _BRINGS_IN = {"source", ".", "alias", "enable"}
 _DURATION = re.compile(r"\d+(?:\.\d+)?[smhd]?")
@@ -127,17 +127,16 @@ def _guessed(command: Simple, depth: int, *, certain: bool) -> Inside:
 def _unwrapped(name: str, command: Simple) -> Simple | None:
     """The command inside, where it is certain which it is."""
     words, assigned = list(command.words[1:]), list(command.assigned)
-    if name == "env":
-        while words and _ASSIGNED.fullmatch(words[0]):
-            assigned.append(words.pop(0))
-    elif name == "timeout":
+    if name == "timeout":
         if not words or not _DURATION.fullmatch(words.pop(0)):
             return None
     elif name == "xargs":
         words = _xargs(words)
     elif name not in _SIMPLE:
         return None
-    if not words or words[0].startswith("-") or HOLE in words[0]:
+    while words and name in {"env", "time"} and _ASSIGNED.fullmatch(words[0]):
+        assigned.append(words.pop(0))
+    if not words or words[0].startswith("-") or HOLE in words[0] or words[0] in RESERVED:
         return None
     return Simple(words=tuple(words), assigned=tuple(assigned))
 
