@@ -21,7 +21,8 @@ _PIECES = (
     "case a in a) p b;; esac", "<<E\np h\nE\n", "<<'E'\np k\nE\n", "${a:-b}", "${a:-$(p d)}",
     "a=b ", "# c\n", "\\\n", "'s t'", '"u v"', "\\;", "! ", "time ", "eval p l", "[[ a == b ]]",
     "2>&1", ")", "}", "fi", "done", "$", '"', "'", "<<<x", "\\", "#", "~", "=", "$'p'", "p{1,2}",
-    "-x", ">", "<", "0", "-", "[", "]", "a[0]=b ", "a=(p q) ", "é", "*", "|&", "&>", "coproc p", "until p; ",
+    "-x", ">", "<", "0", "-", "[", "]", "a[0]=b ", "a=(p q) ", "é", "*", "|&", "&>", "coproc p",
+    "until p; ",
 )  # fmt: skip
 # Each command that is run is written down instead; nothing of this machine is found.
 _NOTED = """exec 7>>noted
