@@ -9,8 +9,8 @@ from tests.handlers.desk import Desk, text_of
 async def test_parts_are_listed_with_sizes_and_what_became_of_them() -> None:
     shown = text_of(await Desk().say("/context"))
 
-    assert "15,200 characters, about 3,800 tokens" in shown
-    assert "14,000 of 30,000" in shown
+    assert "15.2k characters, about 3.8k tokens" in shown
+    assert "14.0k of 30.0k" in shown
     assert "head and tail" in shown
     assert "the project in brief" in shown
     assert "Not there: TOOLS.md." in shown

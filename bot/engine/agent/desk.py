@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from bot.engine.agent.account import Account
 from bot.engine.agent.budget import Budget, Purse, in_micros
+from bot.engine.agent.context.pruning import pruned
 from bot.engine.agent.leave.pending import Pending
 from bot.engine.llm.base import (
     MAX_ANSWER,
@@ -158,9 +159,10 @@ class Desk:
             purse=self._purse(ask, chosen),
             on_external=partial(self._name_outside, session.id),
         )
+        told = pruned(history, open_calls=bool(ask.answers))
         run: Run | None = None
         try:
-            async with chosen.backend.run(call.request(history)) as run:
+            async with chosen.backend.run(call.request(told)) as run:
                 async for event in run.events:
                     if watch is not None:
                         await watch(event)
