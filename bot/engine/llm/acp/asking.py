@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from bot.engine.llm.acp.memory import Wish, WishBook, exact
@@ -13,6 +14,8 @@ from bot.engine.llm.base import Mode, RunRequest
 from bot.engine.llm.calls import CallKind, Leave, Permission, ToolCall
 from bot.engine.llm.events import AgentEvent, ToolFinished
 
+_NUMBER = 100
+_HASH = 12
 _LOOKING = {CallKind.READ, CallKind.SEARCH, CallKind.FETCH, CallKind.THINK}
 _ALLOWED = Permission(leave=Leave.ALLOW)
 _LATER = Permission(leave=Leave.LATER)
@@ -67,7 +70,7 @@ class Asking:
         call = self._calls.wish(told)
         for event in self._calls.started(call):
             await self._tell(event)
-        said = await self._leave(call)
+        said = await self._leave(call.call_id, _bound(call))
         return outcome(options, allow=said.leave is Leave.ALLOW)
 
     async def ended(self, event: ToolFinished) -> None:
@@ -79,9 +82,10 @@ class Asking:
                 call_id, good=event.good, outcome=event.summary, size=size
             )
 
-    async def _leave(self, call: ToolCall) -> Permission:
+    async def _leave(self, number: str, call: ToolCall) -> Permission:
+        """`number` is what the CLI calls the call."""
         if wish := self._once.pop(exact(call), None):
-            self._given[call.call_id] = wish.call_id
+            self._given[number] = wish.call_id
             await self._forget(wish.call_id)
             return _ALLOWED
         if self._request.permit is None:
@@ -94,7 +98,7 @@ class Asking:
         finally:
             self.under_way -= 1
         if said.leave is Leave.ALLOW:
-            self._given[call.call_id] = call.call_id
+            self._given[number] = call.call_id
         elif said.leave is not Leave.LATER:
             self.denied.append((call, said.text))
         await self._tell(None)
@@ -134,3 +138,8 @@ class Asking:
     async def _forget(self, call_id: str) -> None:
         if self._book is not None:
             await asyncio.to_thread(self._book.forget, [call_id])
+
+
+def _bound(call: ToolCall) -> ToolCall:
+    """Its number with what it does: a number used again for another call is another."""
+    return replace(call, call_id=f"{call.call_id[:_NUMBER]}:{exact(call)[:_HASH]}")

@@ -51,10 +51,7 @@ class Wish:
 
 
 def exact(call: ToolCall) -> str:
-    """What a model says about a call changes from one asking to the next; what it does must
-    not."""
-    meant = {key: value for key, value in call.arguments.items() if key != "description"}
-    return exact_hash(call.name, meant)
+    return exact_hash(call.name, call.arguments)
 
 
 class WishBook:

@@ -72,10 +72,10 @@ def program(agent: Agent, home: Home, around: Mapping[str, str], model: str = ""
         raise failure(Failed.MISSING, agent.name, agent.command[0])
     node = shutil.which("node", path=env["PATH"]) if agent.node else None
     places = [_installed(Path(found)), *([Path(node).resolve().parent.parent] if node else [])]
+    named = [Path(word) for word in agent.command[1:] if word.startswith("/")]
+    readable = (Path(found).parent, *places, *map(Path, agent.path), *named)
     return Program(
-        argv=(found, *agent.command[1:]),
-        env=env,
-        readable=tuple(dict.fromkeys((Path(found).parent, *places))),
+        argv=(found, *agent.command[1:]), env=env, readable=tuple(dict.fromkeys(readable))
     )
 
 

@@ -147,6 +147,9 @@ def _arguments(raw: object, locations: object, kind: CallKind) -> dict[str, Any]
         found["command"] = _command(command)
     if kind is CallKind.EXECUTE and "command" not in found and isinstance(found.get("cmd"), str):
         found["command"] = found.pop("cmd")
+    if kind is CallKind.EXECUTE:
+        # The model's own words about it, other ones at each asking: what it does stays the same.
+        found.pop("description", None)
     places = {found[key] for key in _PATHS if isinstance(found.get(key), str)}
     if not places and kind is not CallKind.EXECUTE:
         told = [each.get("path") for each in _list(locations) if isinstance(each, dict)]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot.engine.llm.base import Mode
-from bot.engine.llm.calls import CallKind, Leave, Permission
+from bot.engine.llm.calls import CallKind, Leave, Permission, exact_hash
 from bot.engine.llm.events import ToolFinished, ToolStarted
 from tests.bot.engine.llm.acp.world import (
     ALLOW,
@@ -45,6 +45,11 @@ def chosen(cli: FakeCli) -> list[Any]:
     ]
 
 
+def numbered(command: str, number: str = "call-1") -> str:
+    """A call's number holds what it does."""
+    return f"{number}:{exact_hash('exec', {'command': command})[:12]}"
+
+
 async def test_an_allowed_call_is_allowed_once_never_always(cli: FakeCli) -> None:
     cli.will([wish("make", yes=[MADE]), result(DONE)])
     permit = FakePermit({"make": ALLOW})
@@ -55,7 +60,7 @@ async def test_an_allowed_call_is_allowed_once_never_always(cli: FakeCli) -> Non
     assert permit.calls[0].kind is CallKind.EXECUTE
     assert permit.calls[0].name == "exec"
     assert permit.calls[0].detail == "make"
-    assert permit.outcomes == [("call-1", True, "made it")]
+    assert permit.outcomes == [(numbered("make"), True, "made it")]
     assert [type(event) for event in events[:2]] == [ToolStarted, events[1].__class__]
     assert any(isinstance(event, ToolFinished) for event in events)
 
@@ -121,7 +126,7 @@ async def test_other_open_questions_are_left_open_with_it(cli: FakeCli) -> None:
 
     _, ended = await run_to_end(cli.backend(), step(cli, permit=permit))
 
-    assert [call.call_id for call in ended.suspended] == ["call-1"]
+    assert [call.call_id for call in ended.suspended] == [numbered("make")]
 
 
 async def test_what_was_approved_later_is_run_by_another_process_and_once_only(
@@ -141,13 +146,13 @@ async def test_what_was_approved_later_is_run_by_another_process_and_once_only(
             permit=later,
             external_id="session-1",
             history=first.new_history,
-            answers={"call-1": ALLOW},
+            answers={numbered("make"): ALLOW},
         ),
     )
 
     assert "Approved: Run make" in cli.prompts()[1]
     assert chosen(cli) == ["no-once", "yes-once", "no-once"]
-    assert [call.call_id for call in later.calls] == ["call-8"]
+    assert [call.call_id for call in later.calls] == [numbered("make", "call-8")]
     assert ended.value is not None
 
 
@@ -156,7 +161,7 @@ async def test_consent_to_one_command_is_none_to_another(cli: FakeCli) -> None:
     await run_to_end(cli.backend(), step(cli, permit=FakePermit({"make": LATER})))
 
     permit = FakePermit({"make all": DENY})
-    answers = {"call-1": ALLOW}
+    answers = {numbered("make"): ALLOW}
     await run_to_end(
         cli.backend(), step(cli, permit=permit, external_id="session-1", answers=answers)
     )
@@ -168,7 +173,7 @@ async def test_what_was_not_approved_is_said_with_the_reason(cli: FakeCli) -> No
     cli.will([wish("make"), {"hang": True}], [result(DONE)])
     await run_to_end(cli.backend(), step(cli, permit=FakePermit({"make": LATER})))
 
-    answers = {"call-1": Permission(leave=Leave.DENY, text="Use cmake.")}
+    answers = {numbered("make"): Permission(leave=Leave.DENY, text="Use cmake.")}
     await run_to_end(cli.backend(), step(cli, "", external_id="session-1", answers=answers))
 
     assert "Not approved: Run make" in cli.prompts()[1]
@@ -189,7 +194,7 @@ async def test_a_question_open_at_a_sudden_end_is_known_to_the_next_process(
     nobody = FakePermit()
     await run_to_end(
         cli.backend(),
-        step(cli, "", permit=nobody, external_id="session-1", answers={"call-1": ALLOW}),
+        step(cli, "", permit=nobody, external_id="session-1", answers={numbered("make"): ALLOW}),
     )
 
     assert "Approved: Run make" in cli.prompts()[1]
@@ -222,3 +227,15 @@ async def test_what_breaks_in_deciding_breaks_the_run(cli: FakeCli) -> None:
 
     with pytest.raises(OSError, match="the store is away"):
         await run_to_end(cli.backend(), step(cli, permit=Broken()))
+
+
+async def test_a_number_used_again_for_another_command_is_another_question(
+    cli: FakeCli,
+) -> None:
+    cli.will([wish("make"), wish("rm x"), result(DONE)])
+    permit = FakePermit({"make": ALLOW, "rm x": DENY})
+
+    await run_to_end(cli.backend(), step(cli, permit=permit))
+
+    assert chosen(cli) == ["yes-once", "no-once"]
+    assert len({call.call_id for call in permit.calls}) == 2
