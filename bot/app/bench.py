@@ -33,6 +33,7 @@ def build_bench(
     fetcher: Fetcher,
     shell: Shell,
     mask: Callable[[str], str],
+    brings_tools: Callable[[str], bool],
     more: Sequence[ToolMaker] = (),
 ) -> Workbench:
     async def project_of(job: Job) -> str:
@@ -52,7 +53,7 @@ def build_bench(
         makers=(_files, web, commands, _asking, *more, skill_tools(library, project_of)),
         briefings=(
             context.boss,
-            skill_briefing(library, project_of),
+            skill_briefing(library, project_of, brings_tools),
             context.notes,
             context.brief,
         ),

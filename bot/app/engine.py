@@ -103,6 +103,7 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         await requests.put(approval)
 
     sandbox = build_sandbox(settings)
+    models = build_models(settings, sandbox)
     masking = build_masking(settings)
 
     async def sandboxed() -> bool:
@@ -119,6 +120,7 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         ),
         shell=build_shell(settings, sandbox, masking),
         mask=masking.mask,
+        brings_tools=models.brings_tools,
         more=(memory_tools(build_memories(settings.home, store)),),
     )
     progress = Progress(masking.mask)
@@ -130,7 +132,6 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
         bench=bench,
         progress=progress,
     )
-    models = build_models(settings, sandbox)
     caps = caps_of(settings)
     desk = parts.desk(models, caps)
     news = asyncio.Event()

@@ -121,8 +121,13 @@ def skill_text(answer: DraftAnswer) -> str:
     if answer.triggers:
         triggers = _string(", ".join(answer.triggers))
         lines += ["metadata:", "  shiftboss:", f"    triggers: {triggers}"]
-    return "\n".join((*lines, "---", "", answer.body, ""))
+    return "\n".join((*lines, "---", "", _seen(answer.body), ""))
 
 
 def _string(text: str) -> str:
-    return json.dumps(" ".join(text.split()), ensure_ascii=False)
+    return json.dumps(" ".join(_seen(text).split()), ensure_ascii=False)
+
+
+def _seen(text: str) -> str:
+    """Only what a person can see: what is saved is what the card shows."""
+    return "".join(char for char in text if char.isprintable() or char in "\n\t")

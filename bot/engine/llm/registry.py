@@ -89,6 +89,11 @@ class Registry:
             return self._choice(backend.casefold(), model)
         return self._by_model_name(name)
 
+    def brings_tools(self, backend: str) -> bool:
+        """True for one that uses tools of its own and none that it is given."""
+        cli = self._cli(backend)
+        return cli is not None and not cli.caps.tools
+
     def choose(self, model: str, backend: str) -> Chosen:
         """Who works when these are chosen; empty ones mean the default. Raises BackendDenied
         whose hint says what to do."""

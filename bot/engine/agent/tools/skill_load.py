@@ -8,15 +8,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Protocol
 
+from bot.engine.agent.skill_copies import copy_files
 from bot.engine.llm import workspace as folder
 from bot.engine.llm.base import ERROR, Tool
 from bot.engine.llm.calls import CallKind
-from bot.engine.skills.folder import MAX_FILE
 from bot.engine.skills.framing import framed, framed_file
 from storage.records.skills import Skill, SkillRefused, WhyNoSkill
-
-OWN = ".shiftboss"
-PLACE = f"{OWN}/skills"
 
 _MOST_SHOWN = 200
 _SCHEMA = {
@@ -68,10 +65,9 @@ def skill_load(
         except SkillRefused as error:
             return f"{ERROR}{_REASONS[error.reason].format(name=name[:_MOST_SHOWN])}"
         others = {each: text for each, text in data.items() if each.lower() != "skill.md"}
-        place = f"{PLACE}/{skill.name}"
         copied = ""
         if copies and others:
-            copied = await asyncio.to_thread(_copy, workspace, place, others)
+            copied = await asyncio.to_thread(_copy, workspace, skill.name, others)
         return "\n".join(filter(None, (_text(skill, data, file, arguments), copied)))
 
     return Tool(
@@ -96,14 +92,10 @@ def _text(skill: Skill, data: Mapping[str, bytes], file: str, arguments: Mapping
     return framed_file(skill, file, data[file].decode("utf-8-sig"), offset=offset)
 
 
-def _copy(workspace: Path, place: str, files: Mapping[str, bytes]) -> str:
+def _copy(workspace: Path, skill: str, files: Mapping[str, bytes]) -> str:
     """Says where they are, or why they are not."""
     try:
-        workspace.mkdir(parents=True, exist_ok=True)
-        # Whatever git is told to add there, these are nobody's work.
-        folder.write_text(workspace, f"{OWN}/.gitignore", "*\n")
-        for name, content in files.items():
-            folder.write_bytes(workspace, f"{place}/{name}", content, limit=MAX_FILE)
+        place = copy_files(workspace, skill, files)
     except (folder.PathRefused, OSError) as error:
         return f"[its files could not be put into the workspace: {error}]"
     return f"[its files are in your workspace under {place}/; run its scripts from there]"

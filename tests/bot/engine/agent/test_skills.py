@@ -12,9 +12,10 @@ import pytest
 from bot.engine.agent.account import Account
 from bot.engine.agent.personas.persona import Persona
 from bot.engine.agent.skill_briefing import skill_briefing, skill_tools
+from bot.engine.agent.skill_copies import PLACE
 from bot.engine.agent.skill_writer import DraftAnswer, SkillWriter
 from bot.engine.agent.workbench import Job, Workbench
-from bot.engine.llm.base import RunRequest, RunResult
+from bot.engine.llm.base import Mode, RunRequest, RunResult
 from bot.engine.llm.offline import OfflineBackend
 from handlers.ports import BackendFailure
 from storage.records.people import Language
@@ -99,6 +100,27 @@ async def test_a_persona_and_a_helper_are_told_only_what_is_theirs(
     assert "refactor" not in told
     assert await brief(a_job(tmp_path), without) == ""
     assert await brief(a_job(tmp_path, depth=1), PLAIN) == ""
+
+
+async def test_who_brings_its_own_tools_finds_the_skills_as_files(
+    shop: Shop, tmp_path: Path
+) -> None:
+    write_skill(shop.own / "one", "Do it well.", files={"scripts/a.sh": "echo"})
+    await shop.let_in("one")
+    write_skill(shop.own / "two")
+    brief = skill_briefing(shop.library, nowhere, lambda backend: backend == "fake")
+
+    told = await brief(a_job(tmp_path), PLAIN)
+    looking = await brief(a_job(tmp_path / "other", mode=Mode.REVIEW), PLAIN)
+
+    place = tmp_path / "workspace" / PLACE
+    assert f"read {PLACE}/NAME/SKILL.md" in told
+    assert "gives no rights" in told
+    assert "Do it well." in (place / "one/SKILL.md").read_text()
+    assert (place / "one/scripts/a.sh").read_text() == "echo"
+    assert not (place / "two").exists()
+    assert looking == ""
+    assert not (tmp_path / "other").exists()
 
 
 async def test_a_hostile_skill_changes_nothing_of_what_a_worker_may_do(

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from bot.engine.agent.tools.skill_load import PLACE, skill_load
+from bot.engine.agent.skill_copies import PLACE
+from bot.engine.agent.tools.skill_load import skill_load
 from bot.engine.llm.base import ERROR
 from bot.engine.llm.calls import CallKind
 from tests.bot.engine.skills.shop import Shop, a_shop, write_skill
