@@ -68,6 +68,7 @@ def furnished(home: Path) -> Path:
         "builder": agent([PLAN], [LIST, EDIT, published]),
         "phoenix": agent([PLAN], [LIST, wish(COMMAND, "call-1")], [again]),
         "liar": agent([PLAN], [{"say": "All done, trust me."}]),
+        "talker": agent([{"say": "Good to see you."}], [{"say": "Still here."}]),
         "gone": {"command": ["no-such-program"]},
     }
     (home / "agents.yaml").write_text(yaml.safe_dump({"agents": agents}))
@@ -142,3 +143,12 @@ async def test_the_list_says_what_is_missing(place: World) -> None:
     await boss.says(chat, "/backend")
 
     await told(chat, "builder", "gone", "no-such-program")
+
+
+async def test_talk_may_be_with_one(place: World) -> None:
+    boss, chat = place.boss()
+    await boss.says(chat, "@talker hello there")
+    await told(chat, "Good to see you.")
+    await boss.says(chat, "@talker and now?")
+
+    await told(chat, "Still here.")
