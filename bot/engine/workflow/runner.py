@@ -29,11 +29,11 @@ from bot.engine.workflow.graph import PLANNING
 from bot.engine.workflow.places.artifacts import Artifacts, Collected
 from bot.engine.workflow.progress import Progress
 from bot.engine.workflow.steps import (
-    Attempt,
     Following,
     Landing,
     Next,
     Replan,
+    attempted,
     output_of,
     planned,
 )
@@ -237,7 +237,7 @@ class _Errand:
         except BackendError as error:
             failures = step.task.failures_in_row
             verdict = of_error(error, failures=failures, words=self._words)
-            attempt = self._ended(step, verdict, None, {})
+            attempt = attempted(step, verdict, None, {}, now=self._kit.now())
         else:
             if reply.result.suspended:
                 return await self._suspended(step, reply)
@@ -250,12 +250,10 @@ class _Errand:
                 words=self._words,
             )
             output = output_of(answer, collected, heard=len(step.said))
-            attempt = self._ended(step, verdict, reply, output, notes=answer)
-        if attempt.reply is not None:
-            session = attempt.reply.session.id
-            steps = self._heard.get(session, prompts.NOTHING).steps | {step.node.id}
-            self._heard[session] = prompts.Heard(task=True, steps=steps)
-            await self._make_room(attempt.reply)
+            now = self._kit.now()
+            attempt = attempted(step, verdict, reply, output, now=now, notes=answer)
+            self._told(step, reply)
+            await self._make_room(reply)
         following = await self._kept(
             partial(self._boundary.settle, self._lease, attempt, self._session_id)
         )
@@ -268,11 +266,15 @@ class _Errand:
 
     async def _suspended(self, step: Next, reply: Reply) -> Following:
         """What it has used is kept; it goes on when people have decided."""
+        self._told(step, reply)
+        why = self._words("tools.waits")
+        return await self._kept(partial(self._boundary.suspend, self._lease, step, reply, why))
+
+    def _told(self, step: Next, reply: Reply) -> None:
+        """The session holds the task and this step now."""
         session = reply.session.id
         steps = self._heard.get(session, prompts.NOTHING).steps | {step.node.id}
         self._heard[session] = prompts.Heard(task=True, steps=steps)
-        why = self._words("tools.waits")
-        return await self._kept(partial(self._boundary.suspend, self._lease, step, reply, why))
 
     async def _wait(self, verdict: Verdict) -> None:
         """Until the next try; the card says so where it is the model that is waited for."""
@@ -285,31 +287,6 @@ class _Errand:
         await self._kit.sleep(verdict.wait)
         told = self._words("work.tries_again")
         await self._kept(partial(self._boundary.note, self._lease, "", told, instead_of=why))
-
-    def _ended(
-        self,
-        step: Next,
-        verdict: Verdict,
-        reply: Reply | None,
-        output: dict[str, object],
-        *,
-        notes: StepAnswer | None = None,
-    ) -> Attempt:
-        run = replace(
-            step.run,
-            status=verdict.status,
-            output=output,
-            error=verdict.error,
-            ended_at=self._kit.now(),
-        )
-        return Attempt(
-            run=run,
-            title=step.node.title,
-            reply=reply,
-            notes=notes,
-            again=verdict.again,
-            stop=verdict.stop,
-        )
 
     async def _attempt(self, step: Next) -> tuple[Reply, Collected]:
         workspace = await self._kit.artifacts.workspace(step.task)

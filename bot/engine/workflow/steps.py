@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TypeAlias
 
 from bot.engine.agent.desk import Reply
 from bot.engine.llm.answers import PlanAnswer, StepAnswer
 from bot.engine.workflow.graph import HUMAN, TASK, Node, Workflow, linear
 from bot.engine.workflow.places.artifacts import Collected
+from bot.engine.workflow.verdict import Verdict
 from storage.records.tasks import NodeRun, Task, TaskStatus
 
 _MOST_KEPT = 20_000
@@ -63,6 +65,27 @@ class Landing:
 
 Following: TypeAlias = Next | Landing | None
 """What comes after a boundary; None if the slot was given back."""
+
+
+def attempted(
+    step: Next,
+    verdict: Verdict,
+    reply: Reply | None,
+    output: dict[str, object],
+    *,
+    now: datetime,
+    notes: StepAnswer | None = None,
+) -> Attempt:
+    """The step's try, as it was judged."""
+    run = replace(step.run, status=verdict.status, output=output, error=verdict.error, ended_at=now)
+    return Attempt(
+        run=run,
+        title=step.node.title,
+        reply=reply,
+        notes=notes,
+        again=verdict.again,
+        stop=verdict.stop,
+    )
 
 
 def planned(reply: Reply) -> Workflow:
