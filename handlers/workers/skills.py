@@ -133,6 +133,9 @@ async def _use(request: Request, args: str, run: Handler) -> Reply:
             name, project=_project(request), arguments=after.text
         )
     if "task" in {*before.options, *after.options}:
+        if listed is not None and not listed.skill.by_model:
+            # The task's worker would have to load it by itself.
+            raise UserError("skill_person_only", name=loaded.name, detail="")
         return await run(_as_task(request, loaded.name, after.text))
     return await _talk(request, loaded.text, after.text)
 

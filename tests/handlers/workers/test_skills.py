@@ -220,6 +220,15 @@ async def test_as_a_task_it_is_named_in_what_the_worker_is_told(said: str) -> No
     assert desk.world.talk.questions == []
 
 
+async def test_what_no_worker_may_load_is_no_task() -> None:
+    desk = a_desk(a_listed(by_model=False))
+
+    text = text_of(await desk.say("/skill weekly-report --task for May"))
+
+    assert "for people only" in text
+    assert desk.world.tasks.created == []
+
+
 async def test_words_that_call_for_a_skill_propose_it_and_wait() -> None:
     desk = a_desk()
     desk.world.skills.called = {"my weekly report": "weekly-report"}
