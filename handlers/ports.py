@@ -16,6 +16,7 @@ from handlers.services.personas import Personas
 from handlers.services.projects import Projects
 from handlers.services.skills import Skills, SkillWriter
 from handlers.services.toolbook import ToolBook
+from handlers.services.transcripts import Transcripts
 from storage.records.approvals import Approval
 from storage.records.messages import ActionRow, InboxId
 from storage.records.people import (
@@ -356,5 +357,6 @@ class Services:
     projects: Projects
     personas: Personas
     contexts: Contexts
+    transcripts: Transcripts
     skills: Skills
     skill_writer: SkillWriter

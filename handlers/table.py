@@ -8,7 +8,7 @@ from handlers import approvals, chat, people, system
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from handlers.work import agenda, costs, create, logs, projects, steering, tasks, upkeep
-from handlers.workers import backends, context, personas, skills, tools, waiting
+from handlers.workers import backends, context, personas, skills, tools, transcripts, waiting
 from storage.records.people import Language
 
 _skills = Commands("system")
@@ -46,6 +46,7 @@ COMMANDS = Commands.joined(
     backends.commands,
     personas.commands,
     context.commands,
+    transcripts.commands,
     approvals.commands,
     tools.commands,
     people.commands,

@@ -15,6 +15,7 @@ from handlers.ports import (
     TalkState,
 )
 from handlers.services.projects import FolderRefused, WhyNot
+from handlers.services.transcripts import Exported
 from storage.errors import AmbiguousId, NotFound, WrongState
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.context import ContextPart, PartState
@@ -32,6 +33,7 @@ from storage.records.people import (
     Role,
 )
 from storage.records.personas import Roster
+from storage.records.sessions import SessionFacts
 from storage.records.status import (
     BackendHealth,
     BackendReport,
@@ -67,6 +69,7 @@ from tests.samples import (
     a_cost_report,
     a_person,
     a_roster,
+    a_session,
     a_system_status,
     a_task,
     an_approval,
@@ -490,6 +493,20 @@ class FakeContexts:
         )
 
 
+class FakeTranscripts:
+    """One session, `5e551011`, of one line."""
+
+    async def newest(self, limit: int) -> Sequence[SessionFacts]:
+        return (a_session(),)
+
+    async def export(self, prefix: str) -> Exported:
+        if not a_session().id.startswith(prefix):
+            raise NotFound("session", prefix)
+        return Exported(
+            session=a_session(), path="exports/s.jsonl", full="/home/s.jsonl", size=10, lines=1
+        )
+
+
 class FakeWorld:
     """All services at once: an owner Olga, a member Ann, each with a private chat, a group, and
     a stranger's private chat."""
@@ -512,6 +529,7 @@ class FakeWorld:
         self.projects = FakeProjects()
         self.personas = FakePersonas()
         self.contexts = FakeContexts()
+        self.transcripts = FakeTranscripts()
         self.notebook = FakeNotebook()
         self.skills = FakeSkills()
         self.toolbook = FakeToolBook()
@@ -533,6 +551,7 @@ class FakeWorld:
             projects=self.projects,
             personas=self.personas,
             contexts=self.contexts,
+            transcripts=self.transcripts,
             notebook=self.notebook,
             toolbook=self.toolbook,
             skills=self.skills,

@@ -18,6 +18,7 @@ from storage.records.people import (
     Role,
 )
 from storage.records.personas import PersonaFault, Portrait, Roster
+from storage.records.sessions import SessionFacts
 from storage.records.status import (
     ChannelHealth,
     CostLine,
@@ -180,6 +181,21 @@ def a_roster() -> Roster:
     own = Portrait(name="poet", prompt="Verse.", source="poet.md", servers=("tracker",))
     fault = PersonaFault(file="bad.md", why="yaml", detail="line 3")
     return Roster(personas=(*built_in, own), faults=(fault,))
+
+
+def a_session() -> SessionFacts:
+    return SessionFacts(
+        id="5e551011",
+        key="task:k3m9qa",
+        backend="anthropic",
+        model="claude-opus",
+        persona="tester",
+        turns=1,
+        messages=2,
+        started_at=NOW,
+        last_used_at=NOW,
+        open=True,
+    )
 
 
 def a_cost_report(query: CostQuery | None = None) -> CostReport:

@@ -24,7 +24,9 @@ from bot.app.services import (
 from bot.app.store import Store, build_store
 from bot.app.supervisor import Supervised
 from bot.app.web import Overheard, WebHistory, WebSpeaker
+from bot.app.workers.transcripts import TranscriptService
 from bot.config.settings import Settings
+from bot.engine.agent.masking import Masking
 from bot.engine.llm.registry import Registry
 from bot.engine.workflow.places.worktrees import Worktrees
 from bot.transports.alerts import Alerts
@@ -38,6 +40,7 @@ from cards.words import words_for
 from handlers.ports import Services
 from handlers.router import Router
 from handlers.table import menu
+from storage.agents.transcripts import TranscriptRepo
 from storage.budgets import BudgetRepo
 from storage.db import Database
 from storage.records.people import Channel, Language
@@ -235,6 +238,9 @@ def _router(
         toolbook=ToolBookService(settings, store, clock),
         personas=engine.personas,
         contexts=engine.context,
+        transcripts=TranscriptService(
+            TranscriptRepo(store.db), settings.home, Masking(settings.secrets).mask
+        ),
         projects=ProjectService(settings.home, Worktrees(settings.home).is_repository),
         skills=engine.skills,
         skill_writer=engine.skill_writer,

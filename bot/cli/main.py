@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bot.cli import backend, dispatch, log, run, say, setup, skill, subtask, task, top
+from bot.cli import backend, dispatch, log, run, say, session, setup, skill, subtask, task, top
 
 cli = typer.Typer(
     name="shiftboss",
@@ -26,6 +26,7 @@ top.add_to(cli)
 cli.add_typer(task.cli, name="task")
 cli.add_typer(subtask.cli, name="subtask")
 cli.add_typer(log.cli, name="log")
+cli.add_typer(session.cli, name="session")
 cli.add_typer(skill.cli, name="skill")
 cli.add_typer(backend.cli, name="backend")
 
