@@ -22,7 +22,7 @@ def list_sessions(as_json: Json = False) -> None:
 
 @cli.command("export")
 def export(
-    session: Annotated[Word, typer.Argument(metavar="ID")],
+    session: Word,
     out: Annotated[
         Path | None, typer.Option("--out", help="Write it there instead of printing it.")
     ] = None,
