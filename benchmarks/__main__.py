@@ -16,11 +16,13 @@ ALL = {
     "queue_depth": "queue_depth.measure",
     "waiting_thousand": "waiting_thousand.measure",
     "shared_session": "shared_session.measure",
+    "cli_start": "cli_start.measure",
+    "sandbox": "sandbox.measure",
     "chaos": "chaos.measure",
 }
 
 # Takes minutes: only when it is named.
-LONG = {"chaos"}
+LONG = {"chaos", "cli_start"}
 
 
 async def main(names: list[str]) -> None:

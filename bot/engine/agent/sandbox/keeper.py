@@ -1,16 +1,17 @@
 """Holds one command in where there is no bubblewrap, and ends all that it started when it ends.
 
-A program of its own that knows nothing of Shiftboss: `python -I -S keeper.py SPEC COMMAND…`. Its
-command, with all descendants, is limited by Landlock (files), seccomp (sockets) and rlimits before
-it begins. The keeper itself is not: what leaves its parents becomes its child, and it kills that.
+A program of its own that knows nothing of Shiftboss; see `command`. What it runs, with all
+descendants, is limited by Landlock (files), seccomp (sockets) and rlimits before it begins. The
+keeper itself is not: what leaves its parents becomes its child, and it kills that.
+
+It imports little: each command waits for it to start.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
+import marshal
 import os
-import platform
 import resource
 import signal
 import struct
@@ -19,7 +20,22 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    class Spec(TypedDict):
+        """`parent` is the process to die with; `limits` are by their names in `resource`. The
+        rest matters only where it is `confined`: paths, and whether there are sockets."""
+
+        parent: int
+        limits: dict[str, int]
+        confined: bool
+        network: bool
+        readable: list[str]
+        writable: list[str]
+
 
 PATIENCE = 1
 """Whole seconds between TERM and KILL."""
@@ -55,9 +71,16 @@ _ARCH, _NUMBER, _FAMILY = 4, 0, 16
 _ALLOW, _REFUSE, _UNKNOWN = 0x7FFF0000, 0x00050000 | 13, 0x00050000 | 38
 
 
+def command(spec: Spec, argv: Sequence[str]) -> tuple[str, ...]:
+    """What to run to have `argv` run so."""
+    here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib is slow to load
+    start = f"import sys; sys.path.insert(0, {here!r}); import keeper; sys.exit(keeper.main())"
+    return (sys.executable, "-I", "-S", "-c", start, marshal.dumps(dict(spec.items())).hex(), *argv)
+
+
 def landlock_abi() -> int:
     """0 where there is none, or where it cannot be used with a filter for sockets."""
-    if platform.machine() not in _ARCHES:
+    if os.uname().machine not in _ARCHES:
         return 0
     return max(0, int(_LIBC.syscall(_CREATE, None, ctypes.c_size_t(0), 1)))
 
@@ -92,6 +115,23 @@ def end_all(root: int, *, reap: bool = False) -> None:
             stopped |= set(found)
 
 
+def main() -> int:
+    spec: Spec = marshal.loads(bytes.fromhex(sys.argv[1]))  # noqa: S302 - from ourselves
+    _prctl(_SET_SUBREAPER, 1)
+    _prctl(_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != spec["parent"]:
+        return 1
+    signal.signal(signal.SIGTERM, _asked_to_end)
+    signal.signal(signal.SIGALRM, _end_now)
+    child = os.fork()
+    if child == 0:
+        _become(spec, sys.argv[2:])
+    status = _waited(child)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    end_all(os.getpid(), reap=True)
+    return status
+
+
 def _signal(pids: Sequence[int], number: signal.Signals) -> None:
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):
@@ -113,23 +153,6 @@ def _reap() -> None:
             pass
 
 
-def _main() -> int:
-    spec = json.loads(sys.argv[1])
-    _prctl(_SET_SUBREAPER, 1)
-    _prctl(_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != spec["parent"]:
-        return 1
-    signal.signal(signal.SIGTERM, _asked_to_end)
-    signal.signal(signal.SIGALRM, _end_now)
-    child = os.fork()
-    if child == 0:
-        _become(spec, sys.argv[2:])
-    status = _waited(child)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    end_all(os.getpid(), reap=True)
-    return status
-
-
 def _waited(child: int) -> int:
     while True:
         pid, status = os.wait()
@@ -148,7 +171,7 @@ def _end_now(_number: int, _frame: FrameType | None) -> None:
     os._exit(128 + signal.SIGTERM)
 
 
-def _become(spec: dict[str, Any], argv: list[str]) -> None:
+def _become(spec: Spec, argv: list[str]) -> None:
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         _prctl(_SET_PDEATHSIG, signal.SIGKILL)
@@ -172,7 +195,7 @@ def _limit(limits: dict[str, int]) -> None:
         resource.setrlimit(kind, (allowed, allowed))
 
 
-def _confine(spec: dict[str, Any]) -> None:
+def _confine(spec: Spec) -> None:
     """Everything fails closed: a step that does not work raises OSError."""
     for capability in range(_LAST_CAPABILITY):
         # Beyond the last that this kernel knows, or as a plain user, there is nothing to drop.
@@ -208,7 +231,7 @@ def _allow(rules: int, path: str, rights: int) -> None:
 def _filter(*, network: bool) -> None:
     """No sockets at all; with a network all but those that files lead to, as a daemon behind one
     may do anything. No io_uring, which makes sockets unseen, and no other machine's calls."""
-    machine = platform.machine()
+    machine = os.uname().machine
     arch, make_socket = _ARCHES[machine]
     changes = _CHANGES[machine] if os.geteuid() == 0 else ()
     # What a test that holds, or else one that does not, leads to: 0 to the next line.
@@ -243,7 +266,3 @@ def _checked(answer: int) -> int:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     return answer
-
-
-if __name__ == "__main__":
-    sys.exit(_main())

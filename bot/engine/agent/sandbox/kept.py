@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,27 +34,26 @@ class Kept:
         writable: bool = True,
     ) -> Launch:
         temporary = temporary_for(home)
-        confined = self.kind.confines
-        spec = {"parent": os.getpid(), "confined": confined, "limits": self._limits()}
-        if confined:
-            shared = common_git_folder(workspace)
-            resolver = Path(os.path.realpath("/etc/resolv.conf"))
-            seen = [*self.view.granted(), *readable, *((shared,) if shared else ())]
-            seen += [resolver] if network else []
-            spec |= {
-                "network": network,
-                "readable": [str(path) for path in (*seen, *(() if writable else (workspace,)))],
-                "writable": [
-                    str(path) for path in (home, temporary, *((workspace,) if writable else ()))
-                ],
-            }
+        shared = common_git_folder(workspace)
+        resolver = Path(os.path.realpath("/etc/resolv.conf"))
+        seen = [*self.view.granted, *readable, *((shared,) if shared else ())]
+        seen += [*((resolver,) if network else ()), *(() if writable else (workspace,))]
+        own = [home, temporary, *((workspace,) if writable else ())]
+        spec: keeper.Spec = {
+            "parent": os.getpid(),
+            "limits": self._limits(),
+            "confined": self.kind.confines,
+            "network": network,
+            "readable": list(map(str, seen)),
+            "writable": list(map(str, own)),
+        }
         return Launch(
-            argv=(sys.executable, "-I", "-S", str(keeper.__file__), json.dumps(spec), *argv),
+            argv=keeper.command(spec, argv),
             env={**env, "HOME": str(home), "TMPDIR": str(temporary)},
             cwd=workspace,
         )
 
-    def _limits(self) -> Mapping[str, int]:
+    def _limits(self) -> dict[str, int]:
         return {
             "RLIMIT_CORE": 0,
             "RLIMIT_DATA": self.limits.memory,

@@ -20,21 +20,18 @@ _NAMES = frozenset({"LANG", "LANGUAGE", "TERM", "TZ", "COLORTERM", "NO_COLOR"})
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """`readable` are folders and files; `hidden` those in them that are not to be seen. Links
-    are resolved in both, and `links` keeps those at the top, such as /bin."""
+    are resolved in both, and `links` keeps those at the top, such as /bin. `granted` is the same
+    as paths that may be read whole, for what can only allow."""
 
     readable: tuple[Path, ...]
     hidden: tuple[Path, ...] = ()
     links: tuple[tuple[Path, str], ...] = ()
+    granted: tuple[Path, ...] = ()
 
     def sees(self, path: Path) -> bool:
         path = Path(os.path.realpath(path))
         seen = any(path.is_relative_to(each) for each in self.readable)
         return seen and not any(path.is_relative_to(each) for each in self.hidden)
-
-    def granted(self) -> Iterator[Path]:
-        """The same as paths that may be read whole, for what can only allow."""
-        for root in self.readable:
-            yield from _around(root, self.hidden)
 
 
 def view_of(*, extra: Sequence[Path] = (), secrets: Sequence[Path] = ()) -> View:
@@ -49,7 +46,9 @@ def view_of(*, extra: Sequence[Path] = (), secrets: Sequence[Path] = ()) -> View
         path for path in there if not any(path != at and path.is_relative_to(at) for at in there)
     )
     private = (*(Path(os.path.realpath(path)) for path in secrets), *_private(Path("/etc")))
-    return View(readable=readable, hidden=tuple(dict.fromkeys(private)), links=links)
+    hidden = tuple(dict.fromkeys(private))
+    granted = tuple(part for root in readable for part in _around(root, hidden))
+    return View(readable=readable, hidden=hidden, links=links, granted=granted)
 
 
 def environment(

@@ -44,6 +44,16 @@ async def test_whatever_a_worker_claims_to_have_made_is_there_or_missing(
     assert found.copies == ("files/tasks/t/a.txt",)
 
 
+async def test_what_tools_keep_for_themselves_is_no_product(tmp_path: Path) -> None:
+    work = _work(tmp_path)
+    (work / ".shiftboss").mkdir()
+    (work / ".shiftboss" / "exec-1.txt").write_text("printed", encoding="utf-8")
+
+    found = await Artifacts(tmp_path).collect(TASK, work, (".shiftboss/exec-1.txt",))
+
+    assert (found.copies, found.missing, found.left_out) == ((), (), ())
+
+
 async def test_what_was_sent_before_stays_where_a_folder_has_its_name_now(tmp_path: Path) -> None:
     work, places = _work(tmp_path), Artifacts(tmp_path)
     (work / "a").write_text("first", encoding="utf-8")
