@@ -1,0 +1,66 @@
+"""Helpers that workers send off: what each is to do, for whom, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from storage.records.people import ChatId, PersonId
+from storage.records.tasks import TaskId
+
+
+class HelperStatus(StrEnum):
+    """ACCEPTED waits for its turn; DONE and FAILED have a result, or the reason."""
+
+    ACCEPTED = "accepted"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+    @property
+    def is_final(self) -> bool:
+        return self in {HelperStatus.DONE, HelperStatus.FAILED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewHelper:
+    """`source` is the call that asks for it. `path` is the step, or the helper, of its parent;
+    `depth` counts from 1. `keep` keeps its conversation once its result is delivered."""
+
+    source: str
+    parent_session: str
+    task_id: TaskId | None
+    path: str
+    chat_id: ChatId
+    person_id: PersonId
+    depth: int
+    label: str
+    prompt: str
+    persona: str
+    keep: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Helper:
+    """`result` is what it found, whole, or why it failed."""
+
+    id: str
+    source: str
+    parent_session: str
+    session_id: str
+    task_id: TaskId | None
+    path: str
+    chat_id: ChatId
+    person_id: PersonId
+    depth: int
+    label: str
+    prompt: str
+    persona: str
+    keep: bool
+    status: HelperStatus
+    result: str
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    delivered_at: datetime | None
