@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot.engine.llm.acp.machine.health import Nodes
-from bot.engine.llm.acp.machine.process import Launcher, plain_launcher
+from bot.engine.llm.acp.machine.process import Launcher, plain_launcher, sweep, tag
 from bot.engine.llm.base import Limits
+
+log = logging.getLogger(__name__)
 
 _USUAL = Limits().seconds
 
@@ -33,6 +36,18 @@ class House:
     launch: Launcher = plain_launcher
     nodes: Nodes = field(default_factory=Nodes)
     endings: set[asyncio.Task[None]] = field(default_factory=set)
+    sweeping: asyncio.Lock = field(default_factory=asyncio.Lock)
+    done: set[str] = field(default_factory=set)
+
+    async def mark(self) -> str:
+        """For a new process. The first one is given when all that was left over has ended."""
+        async with self.sweeping:
+            if "swept" not in self.done:
+                left = await asyncio.to_thread(sweep, self.root)
+                self.done.add("swept")
+                if left:
+                    log.warning("%d processes of coding CLIs were left over: ended", left)
+        return f"{tag(self.root)}-{self.new_id()}"
 
     def seconds(self, limits: Limits) -> float:
         return self.longest if limits.seconds == _USUAL else limits.seconds

@@ -125,8 +125,9 @@ async def _start(
         readable=found.readable,
         writable=mode is Mode.EXECUTE,
     )
+    mark = await house.mark()
     try:
-        return await CliProcess.start(launch, log=home.log, mark=house.new_id(), line=LINE)
+        return await CliProcess.start(launch, log=home.log, mark=mark, line=LINE)
     except OSError as error:
         raise failure(Failed.MISSING, agent.name, error.strerror or "") from None
 

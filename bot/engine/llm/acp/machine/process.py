@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
@@ -74,6 +75,22 @@ async def plain_launcher(
 ) -> Launch:
     """Holds nothing in."""
     return PlainLaunch(argv=tuple(argv), env=env, cwd=workspace)
+
+
+def tag(root: Path) -> str:
+    """Begins the mark of all CLIs of this home."""
+    return hashlib.sha256(os.fsencode(root)).hexdigest()[:12]
+
+
+def sweep(root: Path) -> int:
+    """End what a program that died has left running in this home; how many there were. One
+    program at a time holds a home, so whatever carries its mark before the first CLI is started
+    is left over. Blocks."""
+    left = _marked(tag(root), whole=False)
+    for pid in left:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    return len(left)
 
 
 def environment(
@@ -208,14 +225,15 @@ def _masked(text: str, secrets: tuple[str, ...]) -> str:
     return text
 
 
-def _marked(mark: str) -> list[int]:
-    """Those of our own processes that carry the mark; none where the system does not tell."""
-    wanted = f"{MARK}={mark}\0".encode()
-    found = []
+def _marked(mark: str, *, whole: bool = True) -> list[int]:
+    """Those of our own processes that carry the mark, or one that begins so; none where the
+    system does not tell."""
+    wanted = f"{MARK}={mark}{chr(0) if whole else '-'}".encode()
+    found, own = [], os.getpid()
     with suppress(OSError):
         for folder in Path("/proc").iterdir():
             if folder.name.isdigit():
                 with suppress(OSError):
-                    if wanted in (folder / "environ").read_bytes() + b"\0":
+                    if int(folder.name) != own and wanted in (folder / "environ").read_bytes():
                         found.append(int(folder.name))
     return found

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bot.engine.llm.acp.machine.process import environment
+from bot.engine.llm.acp.machine.process import MARK, environment, tag
 from bot.engine.llm.base import (
     BackendDenied,
     BackendError,
@@ -211,3 +212,16 @@ async def test_secrets_do_not_reach_its_log_nor_our_errors(cli: FakeCli) -> None
     log = cli.root / "agents" / "fake" / "default.log"
     assert "sk-very-secret-1" not in log.read_text() + str(error)
     assert "***" in log.read_text()
+
+
+async def test_what_a_dead_program_has_left_running_ends_before_the_first_new_one(
+    cli: FakeCli,
+) -> None:
+    env = {**os.environ, MARK: f"{tag(cli.root)}-of-another-life"}
+    left = await asyncio.create_subprocess_exec("sleep", "3600", env=env)
+    cli.will([result(DONE)])
+
+    await run_to_end(cli.backend(), step(cli))
+
+    async with asyncio.timeout(5):
+        assert await left.wait() == -signal.SIGKILL
