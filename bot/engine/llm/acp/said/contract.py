@@ -40,8 +40,11 @@ def asked_again(why: str) -> str:
 
 def forget(workspace: Path | None) -> None:
     """A file that an earlier run left is no result of this one. Blocks."""
-    if workspace is not None:
-        (workspace / FILE).unlink(missing_ok=True)
+    if workspace is None:
+        return
+    path = workspace / FILE
+    if path.parent.resolve().is_relative_to(workspace.resolve()):
+        path.unlink(missing_ok=True)
 
 
 def handed_in(text: str, workspace: Path | None, form: type[BaseModel]) -> BaseModel:

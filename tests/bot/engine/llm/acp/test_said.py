@@ -1,0 +1,210 @@
+"""What CLIs say, read liberally: calls pieced together, results found, money counted."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.engine.llm.acp.said.contract import NoResult, handed_in, without_result
+from bot.engine.llm.acp.said.meter import Meter
+from bot.engine.llm.acp.said.updates import Calls
+from bot.engine.llm.acp.said.wishes import CANCELLED, outcome
+from bot.engine.llm.answers import StepAnswer
+from bot.engine.llm.calls import CallKind
+from bot.engine.llm.events import PlanShown, ToolFinished, ToolStarted, ToolUpdated
+
+GOOD = '{"status": "done", "summary": "yes"}'
+
+
+def wished(**told: Any) -> Any:
+    return Calls().wish({"toolCallId": "c", **told})
+
+
+@pytest.mark.parametrize(
+    ("told", "name", "detail"),
+    [
+        ({"kind": "execute", "rawInput": {"command": "make"}}, "exec", "make"),
+        ({"kind": "execute", "rawInput": {"command": ["bash", "-lc", "a && b"]}}, "exec", "a && b"),
+        ({"kind": "execute", "rawInput": {"command": ["echo", "a b"]}}, "exec", "echo 'a b'"),
+        ({"kind": "execute", "rawInput": {"command": ["x", "-c", "rm"]}}, "exec", "x -c rm"),
+        ({"kind": "execute", "rawInput": {"cmd": "make"}}, "exec", "make"),
+        (
+            {"kind": "fetch", "rawInput": {"url": "http://a"}},
+            "web_fetch",
+            '{\n "url": "http://a"\n}',
+        ),
+        ({"kind": "sorcery", "rawInput": {}}, "other", ""),
+        ({"kind": None, "title": None, "rawInput": None}, "other", ""),
+        ({"_meta": {"claudeCode": {"toolName": "mcp__x__y"}}, "rawInput": {}}, "mcp__x__y", ""),
+    ],
+)
+def test_a_wish_is_named_as_our_own_tools_are(told: dict[str, Any], name: str, detail: str) -> None:
+    call = wished(**told)
+
+    assert (call.name, call.detail) == (name, detail)
+    assert call.title
+
+
+def test_a_change_is_shown_as_a_diff_from_what_it_tells() -> None:
+    raw = {"file_path": "/w/a.txt", "old_string": "one", "new_string": "two"}
+    by_raw = wished(kind="edit", rawInput=raw)
+    part = {"type": "diff", "path": "/w/a.txt", "oldText": None, "newText": "two"}
+    by_diff = wished(kind="edit", content=[part], locations=[{"path": "/w/a.txt"}])
+
+    assert "-one" in by_raw.detail
+    assert "+two" in by_raw.detail
+    assert "+two" in by_diff.detail
+    assert by_raw.arguments["path"] == by_diff.arguments["path"] == "/w/a.txt"
+
+
+def test_two_paths_that_differ_are_none_that_a_rule_could_allow() -> None:
+    call = wished(kind="edit", rawInput={"path": "/w/a.txt", "file_path": "/etc/passwd"})
+
+    assert "path" not in call.arguments
+
+
+def test_the_models_own_words_about_a_command_are_no_part_of_it() -> None:
+    one = wished(kind="execute", rawInput={"command": "make", "description": "Build"})
+    two = wished(kind="execute", rawInput={"command": "make", "description": "Build it again"})
+
+    assert one.arguments == two.arguments == {"command": "make"}
+
+
+def test_a_call_is_pieced_together_and_ends_once() -> None:
+    calls = Calls()
+    update = {"sessionUpdate": "tool_call_update", "toolCallId": "c"}
+    started = list(calls.events({**update, "sessionUpdate": "tool_call", "kind": "read"}))
+    more = list(calls.events({**update, "title": "Read a.txt", "rawOutput": {"stdout": "hi"}}))
+    ended = list(calls.events({**update, "status": "failed"}))
+    again = list(calls.events({**update, "status": "completed"}))
+
+    assert [type(event) for event in started] == [ToolStarted]
+    assert more == [ToolUpdated(call_id="c", output="hi")]
+    assert ended == [ToolFinished(call_id="c", good=False, summary="hi")]
+    assert again == []
+    assert calls.wish({"toolCallId": "c"}).kind is CallKind.READ
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        {},
+        {"sessionUpdate": "new_thing"},
+        {"sessionUpdate": "agent_message_chunk", "content": None},
+        {"sessionUpdate": "agent_message_chunk", "content": {"type": "image"}},
+        {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": 7}},
+    ],
+)
+def test_what_is_not_understood_is_passed_over(update: dict[str, Any]) -> None:
+    assert list(Calls().events(update)) == []
+
+
+def test_a_broken_plan_is_a_short_one() -> None:
+    told = {"sessionUpdate": "plan", "entries": [None, 3, {"content": ""}, {"content": "x"}]}
+
+    (plan,) = Calls().events(told)
+
+    assert isinstance(plan, PlanShown)
+    assert [entry.text for entry in plan.entries] == ["x"]
+
+
+def test_a_huge_or_wild_update_does_no_harm() -> None:
+    many = [{"type": "diff", "path": "a", "oldText": "x\n" * 50_000, "newText": "y\n" * 50_000}]
+    told = {"sessionUpdate": "tool_call", "toolCallId": "c", "content": many, "title": "t" * 10**6}
+
+    started, updated = Calls().events(told)
+
+    assert isinstance(started, ToolStarted)
+    assert isinstance(updated, ToolUpdated)
+    assert len(started.title) <= 200
+    assert len(updated.diff) <= 20_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Fine.\n```json\n{GOOD}\n```",
+        f"```json\r\n{GOOD}\r\n```\r\n",
+        f"```json\n{{}}\n```\nno, this:\n```json\n{GOOD}\n```",
+        f"```\n{GOOD}\n```",
+        GOOD,
+        'x\n```json\n{"status": "done", "summary": "run ```make``` twice"}\n```',
+        '```json\n{"status": "done", "summary": "```\\ncode\\n```"}\n```',
+    ],
+)
+def test_the_last_block_is_the_result(text: str) -> None:
+    value = handed_in(text, None, StepAnswer)
+
+    assert isinstance(value, StepAnswer)
+    assert value.status == "done"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("All done!", "no ```json block"),
+        ('```json\n{"status": "great", "summary": "x"}\n```', "status"),
+        ("```json\n[1]\n```", "no ```json block"),
+        (f'```json\n{GOOD}\n```\n```json\n{{"status": 1}}\n```', "status"),
+    ],
+)
+def test_anything_else_is_none_and_says_why(text: str, why: str) -> None:
+    with pytest.raises(NoResult, match=why):
+        handed_in(text, None, StepAnswer)
+
+
+def test_a_result_file_that_leads_outside_is_none(tmp_path: Path) -> None:
+    (tmp_path / "outside.json").write_text(GOOD)
+    folder = tmp_path / "work" / ".shiftboss"
+    folder.mkdir(parents=True)
+    (folder / "result.json").symlink_to(tmp_path / "outside.json")
+
+    with pytest.raises(NoResult):
+        handed_in("", tmp_path / "work", StepAnswer)
+
+
+def test_people_do_not_read_the_block() -> None:
+    assert without_result(f"Fine.\n```json\n{GOOD}\n```\n") == "Fine."
+    assert without_result("a ```b``` c") == "a ```b``` c"
+
+
+def test_permission_is_given_by_kind_and_never_for_longer_than_once() -> None:
+    always = {"optionId": "a", "kind": "allow_always"}
+    twice = [{"optionId": "b", "kind": "allow_once"}, {"optionId": "c", "kind": "allow_once"}]
+    never = {"optionId": "d", "kind": "reject_always"}
+
+    yes = outcome([always, *twice], allow=True)
+    assert yes["outcome"]["optionId"] == "b"
+    assert outcome([never, *twice], allow=False)["outcome"]["optionId"] == "d"
+    assert outcome([always], allow=True) == CANCELLED
+    assert outcome("allow_once", allow=True) == CANCELLED
+    assert outcome([None, {"kind": "allow_once"}], allow=True) == CANCELLED
+
+
+def test_money_of_earlier_runs_is_not_counted_again() -> None:
+    meter = Meter()
+    meter.update({"used": 10, "cost": {"amount": 1.5, "currency": "USD"}})
+    meter.begin()
+    assert meter.spent.cost is None
+
+    meter.update({"cost": {"amount": 2.0, "currency": "USD"}})
+    meter.update({"cost": {"amount": "much", "currency": "USD"}})
+    meter.update({"cost": {"amount": 9, "currency": "CNY"}})
+
+    assert meter.spent.cost == Decimal("0.5")
+    assert meter.context == 10
+
+
+def test_what_was_cached_is_part_of_the_input_however_it_is_told() -> None:
+    beside, within = Meter(), Meter()
+    tokens = {"inputTokens": 5, "outputTokens": 1, "cachedReadTokens": 4}
+
+    beside.answered({**tokens, "totalTokens": 10})
+    within.answered({**tokens, "totalTokens": 6})
+    within.answered({"inputTokens": -3, "outputTokens": "x"})
+
+    assert beside.spent.input_tokens == 9
+    assert within.spent.input_tokens == 5
