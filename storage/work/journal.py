@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from sqlalchemy import Row, func, insert, select, update
 
@@ -21,11 +21,29 @@ _E = schema.events.c
 _APPEND = FixedWrite(lambda _: insert(schema.events), "task_id", "kind", "text", "at")
 
 
+HELPER = "helper"
+"""The kind under which a helper's report is noted."""
+
+
+class Report(str):
+    """What a helper reports: told to a worker in its place among what people said, and never as
+    theirs. `label` is what people call the helper."""
+
+    __slots__ = ("label",)
+
+    label: str
+
+    def __new__(cls, text: str, label: str) -> Self:
+        made = super().__new__(cls, text)
+        made.label = label
+        return made
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """`said` is what people told the worker, oldest first; `replan` the number of the last order
-    for a new plan, 0 if there was none. `answers` says, by the index of what was said, which step
-    had asked for it: the word of somebody who may allow that step."""
+    """`said` is what people told the worker, and its helpers' Reports, oldest first; `replan`
+    the number of the last order for a new plan, 0 if there was none. `answers` says, by the index
+    of what was said, which step had asked for it: the word of somebody who may allow that step."""
 
     said: Sequence[str]
     replan: int
@@ -71,6 +89,8 @@ class Journal:
             text = str(row.payload.get("said", ""))
             if row.kind == "replan":
                 replan, why = row.id, text
+            elif row.kind == HELPER:
+                said.append(Report(text, str(row.payload.get("label", ""))))
             elif text:
                 if asked_by := row.payload.get("answers"):
                     answers[len(said)] = asked_by

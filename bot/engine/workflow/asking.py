@@ -13,15 +13,16 @@ from typing import TypeAlias
 
 from bot.engine.agent.budget import ask_for_more
 from bot.engine.llm.base import CapHit
-from bot.engine.workflow.graph import PLANNING, Node
+from bot.engine.workflow.graph import Node
+from bot.engine.workflow.prompts import heard_by_steps
 from storage.approvals import NewApproval, add_approval, approval_of_step
 from storage.db import Transaction
 from storage.ids import Ids
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.people import PersonId
-from storage.records.tasks import NodeRun, NodeStatus, Task
+from storage.records.tasks import NodeRun, Task
 from storage.work.asked import owner_ids, remark, withdraw_of_task
-from storage.work.journal import Orders
+from storage.work.journal import Orders, Report
 
 STEP_KINDS = (
     ApprovalKind.HUMAN,
@@ -91,12 +92,14 @@ def as_heard(node: Node, orders: Orders, runs: Mapping[str, NodeRun]) -> Node:
     very step has asked is allowed by that."""
     if node.type != _TASK:
         return node
-    done = (run for path, run in runs.items() if path != PLANNING and run.status is NodeStatus.DONE)
-    heard = max((int(run.output.get("heard", 0)) for run in done), default=0)
+    heard = heard_by_steps(runs)
     new = [
         text
         for n, text in enumerate(orders.said)
-        if n >= heard and orders.answers.get(n) != node.id and text not in node.title
+        if n >= heard
+        and not isinstance(text, Report)
+        and orders.answers.get(n) != node.id
+        and text not in node.title
     ]
     return replace(node, detail="\n".join((node.detail, *(f"💬 {text}" for text in new))).strip())
 

@@ -22,7 +22,7 @@ from bot.engine.workflow.graph import (
     keep_finished,
 )
 from bot.engine.workflow.moves import Moves
-from bot.engine.workflow.steps import Attempt, Following, Landing, Next, Replan
+from bot.engine.workflow.steps import Attempt, Following, Landing, Next, Replan, closing_title
 from bot.engine.workflow.store import WorkStore
 from bot.engine.workflow.suspension import Suspensions, stopped_output
 from storage.db import Transaction
@@ -36,7 +36,7 @@ from storage.records.tasks import (
     Task,
     TaskStatus,
 )
-from storage.work.journal import Orders
+from storage.work.journal import Orders, Report
 
 _REPLANNED = "replanned"
 
@@ -252,12 +252,19 @@ class Boundary:
         runs: Mapping[str, NodeRun],
         session_id: str,
     ) -> Following:
-        """Nothing is left to do, unless somebody said something that no step has heard."""
+        """Nothing is left to do, unless somebody said something that no step has heard, or its
+        helpers have still to report: then it waits, and closes with what they bring."""
         said = (await self._known.orders(tx, task)).said
-        if unheard := said[_heard(runs, len(said)) :]:
-            changed = inserted(workflow, runs, [f"💬 {text}" for text in unheard])
+        unheard = said[_heard(runs, len(said)) :]
+        people = [text for text in unheard if not isinstance(text, Report)]
+        if not people and await self._store.helpers.count_open(tx, task=task.id):
+            await self._moves.wait_for_helpers(tx, task)
+            return None
+        if unheard:
+            titles = [f"💬 {text}" for text in people] or [closing_title(unheard)]
+            changed = inserted(workflow, runs, titles)
             await self._moves.store_graph(tx, task, changed, "inject", str(task.created_by))
-            await self._moves.event(tx, task, EventKind.INJECTED, " → ".join(unheard))
+            await self._moves.event(tx, task, EventKind.INJECTED, " → ".join(people or titles))
             version = task.graph_version + 1
             task = await self._store.tasks.move(tx, task, graph_version=version)
             return await self._go_on(tx, task, session_id)

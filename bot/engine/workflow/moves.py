@@ -26,6 +26,9 @@ from storage.records.tasks import (
     TaskStatus,
 )
 
+HELPERS_WORK = "helpers.waits"
+"""Why a task waits whose own steps are done: a key of the catalogue."""
+
 
 class Moves:
     """Everything here is part of a larger transaction that has fenced the task."""
@@ -75,6 +78,16 @@ class Moves:
             wake_at=wake_at,
         )
         await self.event(tx, task, EventKind.WAITING, approval.id)
+
+    async def wait_for_helpers(self, tx: Transaction, task: Task) -> None:
+        """The same until the last of its helpers has reported, unless a pause was asked for."""
+        if task.control is not Control.RUN:
+            await self.park(tx, task, task.control)
+            return
+        await self._store.tasks.move(
+            tx, task, status=TaskStatus.WAITING, status_reason=HELPERS_WORK, wake_at=None
+        )
+        await self.event(tx, task, EventKind.WAITING)
 
     async def park(self, tx: Transaction, task: Task, control: Control) -> None:
         if control is Control.YIELD:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.engine.workflow.graph import Node, Workflow, still_given
+from bot.engine.agent.helpers.reports import told
+from bot.engine.workflow.graph import PLANNING, Node, Workflow, still_given
 from bot.engine.workflow.places.artifacts import names_in_workspace
 from cards import formats
 from storage.records.people import Language
 from storage.records.tasks import NodeRun, NodeStatus, Task
+from storage.work.journal import Report
 
 _LANGUAGE = {
     Language.CHINESE: "Write everything the Boss reads in Simplified Chinese.",
@@ -147,7 +149,23 @@ def step_facts(
 
 
 def said_since(said: Sequence[str]) -> list[str]:
-    return ["The Boss has said since: " + "\n".join(said)] if said else []
+    """What people said as theirs, and what helpers report as what it is."""
+    people = [text for text in said if not isinstance(text, Report)]
+    helpers = [text for text in said if isinstance(text, Report)]
+    parts = ["The Boss has said since: " + "\n".join(people)] if people else []
+    return [*parts, told(helpers)] if helpers else parts
+
+
+def still_news(said: Sequence[str], runs: Mapping[str, NodeRun]) -> Sequence[str]:
+    """All that people said, and of the reports those that no finished step has heard."""
+    heard = heard_by_steps(runs)
+    return [text for n, text in enumerate(said) if n >= heard or not isinstance(text, Report)]
+
+
+def heard_by_steps(runs: Mapping[str, NodeRun]) -> int:
+    """How much of what was said has reached a step that is done."""
+    done = (run for path, run in runs.items() if path != PLANNING and run.status is NodeStatus.DONE)
+    return max((int(run.output.get("heard", 0)) for run in done), default=0)
 
 
 def _sent(task: Task) -> list[str]:

@@ -301,7 +301,7 @@ class _Errand:
                 step.runs,
                 step.node,
                 trouble=trouble,
-                said=step.said,
+                said=prompts.still_news(step.said, step.runs),
                 heard=self._heard.get(worker.session.id, prompts.NOTHING),
             ),
             system=_joined(equipment.system, prompts.step_system(self._language)),

@@ -13,8 +13,10 @@ from bot.engine.workflow.graph import HUMAN, TASK, Node, Workflow, linear
 from bot.engine.workflow.places.artifacts import Collected
 from bot.engine.workflow.verdict import Verdict
 from storage.records.tasks import NodeRun, Task, TaskStatus
+from storage.work.journal import Report
 
 _MOST_KEPT = 20_000
+_MOST_TITLE = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,12 @@ def planned(reply: Reply) -> Workflow:
             for n, step in enumerate(answer.steps, start=1)
         ),
     )
+
+
+def closing_title(said: Sequence[str]) -> str:
+    """The step that makes something of what helpers have reported."""
+    labels = [text.label for text in said if isinstance(text, Report)]
+    return f"🤝 {', '.join(labels)}"[:_MOST_TITLE]
 
 
 def output_of(answer: StepAnswer, collected: Collected, *, heard: int) -> dict[str, object]:

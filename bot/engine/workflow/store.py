@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Self
 
+from storage.agents.helpers import HelperRepo
 from storage.db import Database
 from storage.work.graphs import GraphRepo
 from storage.work.journal import Journal
@@ -28,6 +29,7 @@ class WorkStore:
     graphs: GraphRepo
     journal: Journal
     logs: LogRepo
+    helpers: HelperRepo
 
     @classmethod
     def on(cls, db: Database) -> Self:
@@ -38,4 +40,5 @@ class WorkStore:
             graphs=GraphRepo(db),
             journal=Journal(db),
             logs=LogRepo(db),
+            helpers=HelperRepo(db),
         )
