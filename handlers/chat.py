@@ -7,7 +7,6 @@ from dataclasses import replace
 from cards.actions import JustTalk, StartTask, UseSkill
 from cards.model import Card
 from cards.views.chat import (
-    AUTO,
     answer_card,
     declined_card,
     models_card,
@@ -23,9 +22,12 @@ from handlers.registry import Commands
 from handlers.request import Reply, Request
 from storage.records.messages import Urgency
 from storage.records.people import ChatSettings
-from storage.records.status import ModelChoice
+from storage.records.status import AUTO, ModelChoice
 
 commands = Commands("talk")
+
+_OFFLINE = "offline"
+_WHOLE = 10
 
 
 async def talk(request: Request, *, settle: bool = False, brief: str = "") -> Reply:
@@ -140,9 +142,10 @@ def _answer(request: Request, answered: Answered) -> Card:
     words = request.words
     proposal = answered.proposal
     if proposal is None:
-        notes = (*answered.notes, *((words("talk.interrupted"),) if answered.interrupted else ()))
+        cut = (words("talk.interrupted"),) if answered.interrupted else ()
+        notes = (*answered.notes, *cut, _by(request, answered))
         text = answered.text
-        if not (text.strip() or answered.files or notes):
+        if not (text.strip() or answered.files or answered.notes or cut):
             text = words("talk.no_answer")
         return answer_card(text, words, notes=notes, files=answered.files, sizes=answered.sizes)
     start = StartTask(
@@ -157,7 +160,15 @@ def _answer(request: Request, answered: Answered) -> Card:
     declined = JustTalk(
         text=request.args, model=request.model, backend=request.backend, files=request.files
     )
-    return proposal_card(start, declined, words, said=answered.text)
+    return proposal_card(start, declined, words, said=answered.text, when=proposal.when)
+
+
+def _by(request: Request, answered: Answered) -> str:
+    """Who answered, and how long it took. Without a model the answer itself says so."""
+    if not answered.model or answered.model == _OFFLINE:
+        return ""
+    seconds = f"{answered.seconds:.1f}" if answered.seconds < _WHOLE else f"{answered.seconds:.0f}"
+    return request.words("talk.by", model=answered.model, seconds=seconds)
 
 
 async def _adjusted(request: Request, name: str) -> ChatSettings:
@@ -167,7 +178,9 @@ async def _adjusted(request: Request, name: str) -> ChatSettings:
 
 
 def _chosen(request: Request, name: str) -> Directives:
-    if name.casefold() in {AUTO, "自动", "default", "默认"}:
+    if name.casefold() in {AUTO, "自动"}:
+        return Directives(model=AUTO)
+    if name.casefold() in {"default", "默认"}:
         return Directives()
     name = name.removeprefix("@")
     choice = request.services.models.pick(name)
@@ -182,10 +195,11 @@ def _names(request: Request) -> str:
 
 
 def _models(request: Request, settings: ChatSettings, *, changed: bool = False) -> Card:
-    chosen = ModelChoice(backend=settings.backend, model=settings.model).name
+    model = "" if settings.model == AUTO else settings.model
+    chosen = ModelChoice(backend=settings.backend, model=model).name
     return models_card(
         request.services.models.choices(),
-        chosen=chosen if settings.backend or settings.model else "",
+        chosen=chosen if settings.backend or model else "",
         words=request.words,
         changed=changed,
     )

@@ -117,7 +117,8 @@ class Question:
     """Something said in a chat that wants an answer. `model` and `backend` are this message's
     own choice, empty for the chat's: a model comes with its backend, a backend without a model
     means its default one. `settle` True forbids proposing a task. `brief` is what the worker is
-    told before these words: how they are to be worked on."""
+    told before these words: how they are to be worked on. `resumes` says that nothing new was said:
+    the talk goes on from what it waited for."""
 
     person: Person
     chat: Chat
@@ -129,15 +130,18 @@ class Question:
     backend: str = ""
     settle: bool = False
     brief: str = ""
+    resumes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """The talk amounts to work: ask before starting it."""
+    """The talk amounts to work: ask before starting it. `when` is for what is wanted at a set
+    time, in the person's words: nothing can do that yet, and they are told so."""
 
     title: str
     text: str
     priority: Priority
+    when: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +149,7 @@ class Answered:
     """`interrupted` means a newer message, or /stop, cut the answer short: `text` is as far as
     it came, and is to be shown no further where it was /stop. `notes` are small print under the
     answer, in the person's language; `files` are relative to the data directory, and `sizes`
-    has those that can be attached, in bytes."""
+    has those that can be attached, in bytes. `model` is who answered, after `seconds`."""
 
     text: str
     proposal: Proposal | None = None
@@ -153,6 +157,8 @@ class Answered:
     files: tuple[str, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    model: str = ""
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

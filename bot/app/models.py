@@ -16,6 +16,7 @@ from bot.engine.llm.acp.clis import Clis
 from bot.engine.llm.acp.house import House
 from bot.engine.llm.acp.machine.process import Launch, Launcher, plain_launcher
 from bot.engine.llm.registry import Registry, registry
+from storage.records.status import AUTO
 
 SandboxOf: TypeAlias = Callable[[], Awaitable[Sandbox]]
 
@@ -32,7 +33,7 @@ def build_models(settings: Settings, sandbox: SandboxOf | None = None) -> Regist
         launch=_held_in(sandbox) if sandbox is not None else plain_launcher,
     )
     return registry(
-        model=settings.model,
+        model=program_model(settings.model),
         anthropic_key=settings.anthropic_api_key.get_secret_value(),
         anthropic_base_url=settings.anthropic_base_url,
         openai_key=settings.openai_api_key.get_secret_value(),
@@ -40,6 +41,13 @@ def build_models(settings: Settings, sandbox: SandboxOf | None = None) -> Regist
         clis=Clis(AgentsFile(settings.home), house),
         fallback=settings.fallback,
     )
+
+
+def program_model(setting: str) -> str:
+    """What the program itself works with where each message has its model chosen: `auto` leaves
+    that to it, and `anthropic:auto` to that backend."""
+    backend, _, model = setting.rpartition(":")
+    return backend if model == AUTO else setting
 
 
 def _around(settings: Settings) -> Mapping[str, str]:

@@ -65,7 +65,11 @@ def _owners(text: str) -> str:
 
 def _model(name: str) -> str:
     backend, _, model = name.partition(":")
-    if name and name != "offline" and not (backend in {"anthropic", "openai", "acp"} and model):
+    if (
+        name
+        and name not in {"offline", "auto"}
+        and not (backend in {"anthropic", "openai", "acp"} and model)
+    ):
         raise ValueError(
             f"{name!r} is not of the form anthropic:<model>, openai:<model>, acp:<name> or offline"
         )
@@ -152,6 +156,12 @@ class Settings(BaseSettings):
     timezone: Annotated[str, AfterValidator(_zone)] = Field(default="", alias="SHIFTBOSS_TIMEZONE")
     language: Literal["zh", "en", "auto"] = Field(default="auto", alias="SHIFTBOSS_LANGUAGE")
     model: Annotated[str, AfterValidator(_model)] = Field(default="", alias="SHIFTBOSS_MODEL")
+    model_small: str = Field(default="", alias="SHIFTBOSS_MODEL_SMALL")
+    model_middle: str = Field(default="", alias="SHIFTBOSS_MODEL_MIDDLE")
+    model_large: str = Field(default="", alias="SHIFTBOSS_MODEL_LARGE")
+    vision_model: str = Field(default="", alias="SHIFTBOSS_VISION_MODEL")
+    no_vision: str = Field(default="", alias="SHIFTBOSS_NO_VISION")
+    queue: Literal["cut", "wait"] = Field(default="cut", alias="SHIFTBOSS_QUEUE")
     fallback: Annotated[str, AfterValidator(_model)] = Field(default="", alias="SHIFTBOSS_FALLBACK")
     cli_slots: int = Field(default=2, ge=1, le=32, alias="SHIFTBOSS_CLI_SLOTS")
     cli_patience_minutes: float = Field(

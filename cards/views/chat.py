@@ -24,10 +24,7 @@ from cards.views import controls
 from cards.views.backends import noted, without_note
 from cards.views.files import attached
 from cards.words import Words
-from storage.records.status import ModelChoice
-
-AUTO = "auto"
-"""The option that clears a chat's own choice of model."""
+from storage.records.status import AUTO, ModelChoice
 
 _SUMMARY = 80
 _FILES = 5
@@ -50,13 +47,16 @@ def answer_card(
     return Card(blocks=(*blocks, *noted((text,), words)), summary=formats.line(said, _SUMMARY))
 
 
-def proposal_card(start: StartTask, talk: JustTalk, words: Words, *, said: str = "") -> Card:
-    """Ask before work is started."""
+def proposal_card(
+    start: StartTask, talk: JustTalk, words: Words, *, said: str = "", when: str = ""
+) -> Card:
+    """Ask before work is started. `when` is what nothing can do yet: a set time."""
     answer = without_note(said)
+    question = words("proposal.question")
     blocks: list[Block] = [Text(markdown=answer)] if answer else []
     blocks += [
         Text(markdown=f"**{formats.line(start.title or start.text, _SUMMARY)}**"),
-        Text(markdown=words("proposal.question")),
+        Text(markdown=words("proposal.no_schedule", when=when) if when else question),
         Buttons(
             items=(
                 Button(label=words("button.start"), action=start, style=ButtonStyle.PRIMARY),

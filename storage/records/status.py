@@ -21,6 +21,10 @@ class ChannelHealth:
     facts: Mapping[str, object] | None = None
 
 
+AUTO = "auto"
+"""The model of a chat that wants one chosen for each message."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelChoice:
     """One thing that can do the work. `problem` is a catalogue key, empty if it is ready."""

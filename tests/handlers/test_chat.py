@@ -204,13 +204,50 @@ async def test_a_chats_model_is_chosen(text: str, settings: ChatSettings) -> Non
     assert desk.world.people.chats[CHAT].settings == settings
 
 
-async def test_auto_clears_the_choice() -> None:
+@pytest.mark.parametrize(
+    ("word", "settings"),
+    [
+        ("auto", ChatSettings(model="auto")),
+        ("自动", ChatSettings(model="auto")),
+        ("default", ChatSettings()),
+        ("默认", ChatSettings()),
+    ],
+)
+async def test_auto_chooses_for_each_message_and_default_is_the_programs_own(
+    word: str, settings: ChatSettings
+) -> None:
     desk = Desk()
     await desk.say("/model opus")
 
-    await desk.say("/model auto")
+    told = text_of(await desk.say(f"/model {word}"))
 
-    assert desk.world.people.chats[CHAT].settings == ChatSettings()
+    assert desk.world.people.chats[CHAT].settings == settings
+    assert "chosen automatically" in told
+
+
+async def test_who_answered_and_how_long_it_took_is_in_the_small_print() -> None:
+    desk = Desk()
+    desk.world.talk.answers = [
+        Answered(text="Yes.", model="claude-opus", seconds=3.24),
+        Answered(text="No.", model="offline", seconds=0.1),
+    ]
+
+    assert "claude-opus · 3.2 s" in text_of(await desk.say("is it?"))
+    assert "offline" not in text_of(await desk.say("is it?"))
+
+
+async def test_a_wish_for_a_set_time_is_answered_honestly_with_an_offer_for_now() -> None:
+    desk = Desk()
+    wish = Proposal(
+        title="Report", text="Write a report", priority=Priority.NORMAL, when="every Monday"
+    )
+    desk.world.talk.answers = [Answered(text="", proposal=wish)]
+
+    asked = await desk.say("a report every Monday")
+
+    assert "every Monday" in text_of(asked)
+    assert "cannot do things at set times yet" in text_of(asked)
+    assert desk.world.tasks.created == [], "nothing is done before a person says so"
 
 
 async def test_an_unknown_model_changes_nothing_and_lists_those_known() -> None:

@@ -32,6 +32,7 @@ class Purpose(StrEnum):
     CHAT = "chat"
     INTENT = "intent"
     HELPER = "helper"
+    LOOK = "look"
 
 
 class Mode(StrEnum):

@@ -13,7 +13,7 @@ from bot.engine.llm.api import ApiBackend
 from bot.engine.llm.base import BackendDenied, Chosen
 from bot.engine.llm.offline import NAME as OFFLINE
 from bot.engine.llm.offline import OfflineBackend
-from storage.records.status import BackendHealth, BackendReport, ModelChoice
+from storage.records.status import AUTO, BackendHealth, BackendReport, ModelChoice
 
 # Each backend's models by the names people use; the first is its default.
 _KNOWN: Mapping[Api, Mapping[str, str]] = {
@@ -128,6 +128,8 @@ class Registry:
             await backend.aclose()
 
     def _chosen(self, model: str, backend: str) -> ModelChoice | None:
+        # Whoever cannot choose by what was said takes the backend's first model.
+        model = "" if model == AUTO else model
         if not model and not backend:
             return self._default
         if not backend or not model:

@@ -1,0 +1,67 @@
+"""One answer at a time in a chat."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bot.engine.agent.chat.turns import Turns
+from storage.records.people import ChatId
+
+HERE, THERE = ChatId("c1"), ChatId("c2")
+
+
+async def forever() -> None:
+    await asyncio.Event().wait()
+
+
+async def test_a_newer_message_cuts_the_answer_once() -> None:
+    turns, work = Turns(), asyncio.create_task(forever())
+
+    async with turns.taken(HERE, work) as turn:
+        assert not turns.arrived(HERE)
+        assert not turns.arrived(THERE)
+        assert turn.cut
+        assert not turns.interrupt(HERE)
+        await asyncio.wait([work])
+
+    assert work.cancelled()
+
+
+async def test_where_it_waits_only_stop_ends_the_answer() -> None:
+    turns, work = Turns("wait"), asyncio.create_task(forever())
+
+    async with turns.taken(HERE, work) as turn:
+        assert turns.arrived(HERE)
+        assert not turn.cut
+        assert turns.interrupt(HERE)
+
+    assert not turns.arrived(HERE)
+
+
+async def test_the_chats_own_choice_counts_at_once_and_can_be_taken_back() -> None:
+    turns = Turns()
+
+    turns.choose(HERE, "wait")
+    assert (turns.waits(HERE), turns.waits(THERE)) == (True, False)
+    turns.choose(HERE, "")
+    assert not turns.waits(HERE)
+
+
+async def test_two_answers_of_one_chat_are_never_made_at_once() -> None:
+    turns, said, go = Turns(), list[str](), asyncio.Event()
+
+    async def answer(name: str, chat: ChatId) -> None:
+        async with turns.one(chat):
+            said.append(f"{name} begins")
+            await go.wait()
+            said.append(f"{name} ends")
+
+    async with asyncio.TaskGroup() as group:
+        for name, chat in (("a", HERE), ("b", HERE), ("x", THERE)):
+            group.create_task(answer(name, chat))
+        while len(said) < 2:
+            await asyncio.sleep(0)
+        assert said == ["a begins", "x begins"]
+        go.set()
+
+    assert said.index("a ends") < said.index("b begins")
