@@ -13,7 +13,7 @@ from socket import gethostname
 from typing import TypeAlias
 
 from bot.app.bench import build_bench
-from bot.app.leave import build_leaves
+from bot.app.leave import build_leaves, build_talks, stops_of
 from bot.app.lifecycle import Service
 from bot.app.models import build_models
 from bot.app.services import LanguageOfTask, copies_of
@@ -21,12 +21,14 @@ from bot.app.store import Store
 from bot.app.workers.commands import build_masking, build_sandbox, build_shell
 from bot.app.workers.guards import build_fetcher
 from bot.app.workers.memory import build_memories, memory_tools
+from bot.app.workers.talking import Talking, build_talking
 from bot.config.settings import Settings
 from bot.engine.agent.budget import Budget, Caps
 from bot.engine.agent.context.briefing import Context
 from bot.engine.agent.desk import Desk
 from bot.engine.agent.leave.bell import Bell
 from bot.engine.agent.leave.pending import Pending
+from bot.engine.agent.leave.talks import Stops, Talks
 from bot.engine.agent.personas.library import PersonaLibrary
 from bot.engine.agent.prices import PRICES_FILE, Prices, read_prices
 from bot.engine.agent.sandbox.probe import SandboxHere
@@ -53,6 +55,7 @@ from bot.engine.workflow.progress import Progress
 from bot.engine.workflow.runner import Kit, TaskRunner
 from bot.engine.workflow.shown.view import TaskViews
 from bot.transports.clock import Clock
+from bot.transports.courier import OutboxCourier
 from cards.courier import Courier
 from handlers.language import guessed
 from storage.agents.skills import SkillRepo
@@ -78,6 +81,7 @@ class Engine:
     reporter: Reporter
     timekeeper: Timekeeper
     live: LiveCards
+    talks: Talks
     on_decided: Callable[[], None]
     caps: Caps
     recall: Recall
@@ -90,14 +94,14 @@ class Engine:
     @property
     def workers(self) -> tuple[Service, ...]:
         """What has to run for tasks to go on, in the order in which it starts."""
-        return self.reporter, self.dispatcher, self.timekeeper, self.live
+        return self.reporter, self.dispatcher, self.timekeeper, self.live, self.talks
 
 
-def build_engine(settings: Settings, store: Store, courier: Courier, clock: Clock) -> Engine:
+def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock: Clock) -> Engine:
     library = _library(settings, store, clock)
     personas = PersonaLibrary(settings.home)
     context = Context(settings.home, chat_of=store.people.chat, person_of=store.people.get)
-    bell = Bell()
+    bell, stopped = Bell(), asyncio.Event()
 
     async def show(approval: Approval) -> None:
         await requests.put(approval)
@@ -147,12 +151,23 @@ def build_engine(settings: Settings, store: Store, courier: Courier, clock: Cloc
 
     def on_decided() -> None:
         bell.ring()
+        stopped.set()
         dispatcher.wake()
 
     notebook = parts.notebook(dispatcher)
+    talk = parts.talk(desk, build_talking(settings, store, desk, models), stops_of(store, stopped))
     return Engine(
         models=models,
-        talk=parts.talk(desk),
+        talk=talk,
+        talks=build_talks(
+            store,
+            clock,
+            talk=talk,
+            courier=courier,
+            requests=requests,
+            stopped=stopped,
+            language=settings_language(settings),
+        ),
         foreman=parts.foreman(dispatcher),
         notebook=notebook,
         dispatcher=dispatcher,
@@ -319,7 +334,7 @@ class _Parts:
             )
         )
 
-    def talk(self, desk: Desk) -> Conversations:
+    def talk(self, desk: Desk, talking: Talking, stops: Stops) -> Conversations:
         return Conversations(
             db=self.store.db,
             sessions=self.store.sessions,
@@ -330,6 +345,10 @@ class _Parts:
             sleep=asyncio.sleep,
             ids=self.store.ids,
             patience=self.lifetime,
+            turns=talking.turns,
+            auto=talking.auto,
+            eyes=talking.eyes,
+            stops=stops,
         )
 
 

@@ -11,9 +11,14 @@ from bot.app.workers.guards import build_policy
 from bot.config.settings import Settings
 from bot.engine.agent.leave.bell import Bell
 from bot.engine.agent.leave.permits import Leaves
+from bot.engine.agent.leave.talks import Stops, Talks
 from bot.engine.agent.masking import Masking
+from bot.engine.agent.talk import Conversations
+from bot.engine.dispatch.requests import Requests
 from bot.transports.clock import Clock
+from bot.transports.courier import OutboxCourier
 from storage.records.approvals import Approval
+from storage.records.people import Language
 from storage.records.tasks import TaskId
 from storage.records.tools import CallRecord, GrantRecord
 
@@ -39,6 +44,36 @@ def build_leaves(
         sandboxed=sandboxed,
         bell=bell,
         show=show,
+        now=clock.now,
+        sleep=asyncio.sleep,
+    )
+
+
+def stops_of(store: Store, stopped: asyncio.Event) -> Stops:
+    return Stops(calls=store.calls, asker=store.asker, wake=stopped.set)
+
+
+def build_talks(
+    store: Store,
+    clock: Clock,
+    *,
+    talk: Conversations,
+    courier: OutboxCourier,
+    requests: Requests,
+    stopped: asyncio.Event,
+    language: Language | None,
+) -> Talks:
+    return Talks(
+        db=store.db,
+        calls=store.calls,
+        asker=store.asker,
+        people=store.people,
+        talk=talk,
+        post=courier,
+        news=stopped,
+        show=requests.put,
+        catch_up=requests.catch_up,
+        language=language,
         now=clock.now,
         sleep=asyncio.sleep,
     )

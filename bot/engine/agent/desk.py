@@ -137,6 +137,15 @@ class Desk:
                 persona=persona,
             )
 
+    async def close(self, key: str) -> bool:
+        """End the session under way for this key; nobody has to decide any more about what it
+        waited for. False if there was none."""
+        async with self._db.write() as tx:
+            session = await self._sessions.open(key, tx=tx)
+            if session is not None and self._pending is not None:
+                await self._pending.drop(tx, session.id)
+            return await self._sessions.close(tx, key, now=self._now())
+
     async def ask(
         self, ask: Ask, chosen: Chosen, session: Session, watch: Watch | None = None
     ) -> Reply:

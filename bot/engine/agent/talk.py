@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from bot.engine.agent.account import Account
 from bot.engine.agent.budget import ask_for_more
+from bot.engine.agent.chat.choice import Auto, choose
+from bot.engine.agent.chat.eyes import Eyes, Seen
+from bot.engine.agent.chat.made import Made, made, snapshot
+from bot.engine.agent.chat.proposing import propose_task
+from bot.engine.agent.chat.sent import unpacked
 from bot.engine.agent.chat.turns import Turns
-from bot.engine.agent.desk import Ask, Desk, Reply
-from bot.engine.agent.pictures import picture_kind
+from bot.engine.agent.desk import Ask, Desk, Reply, Watch
+from bot.engine.agent.leave.talks import Keep, Stops
+from bot.engine.agent.personas.persona import Persona
 from bot.engine.agent.workbench import Job, Workbench
-from bot.engine.llm.answers import PROPOSE_TASK
 from bot.engine.llm.base import (
+    BackendDenied,
     BackendError,
     BackendUnavailable,
     BudgetReached,
     Chosen,
     Limits,
-    Picture,
     Purpose,
-    Tool,
 )
+from bot.engine.llm.calls import CallKind
 from bot.engine.llm.events import AgentEvent, TextDelta
 from cards.formats import cut
 from cards.words import words_for
@@ -36,7 +41,6 @@ from storage.ids import Ids
 from storage.records.approvals import Approval
 from storage.records.people import ChatId, Language
 from storage.records.status import ModelChoice
-from storage.records.tasks import Priority
 from storage.sessions import Session, SessionRepo
 
 log = logging.getLogger(__name__)
@@ -45,12 +49,15 @@ IDLE_RESET = timedelta(minutes=60)
 MOST_TURNS = 10
 MOST_TOKENS = 50_000
 
+_MOST_CALLS = 12
+"""Of the model, for one answer: it may use tools in between."""
 _MOST_TRIES = 3
 _PAUSE = 1.0
 _LONGEST_PAUSE = 15.0
 """Somebody is waiting: a service that sends us away for longer is told about at once."""
 
 _TITLE = 120
+_MOST_NAMED = 5
 _LONGEST_UNANSWERED = 4000
 _UNANSWERED = "[Said just before; your answer was cut short by what follows: “{text}”]\n"
 
@@ -63,20 +70,6 @@ the Boss then decides by button. Answer questions and small talk yourself. {lang
 _LANGUAGE = {
     Language.CHINESE: "Answer in Simplified Chinese unless the Boss writes in another language.",
     Language.ENGLISH: "Answer in English unless the Boss writes in another language.",
-}
-
-_PROPOSAL_SCHEMA: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {
-        "title": {"type": "string", "description": "A short title, in the Boss's language."},
-        "task": {
-            "type": "string",
-            "description": "The whole task, so that a worker who has not read this chat can do it.",
-        },
-        "priority": {"type": "string", "enum": ["urgent", "important", "normal"]},
-    },
-    "required": ["title", "task"],
-    "additionalProperties": False,
 }
 
 
@@ -96,9 +89,13 @@ class Conversations:
         ids: Ids | None = None,
         patience: timedelta = timedelta(days=7),
         turns: Turns | None = None,
+        auto: Auto | None = None,
+        eyes: Eyes | None = None,
+        stops: Stops | None = None,
     ) -> None:
         """`patience` is how long a request for more money stays open; `turns` says what a newer
-        message does to an answer."""
+        message does to an answer, `auto` which model gives it where nobody chose; `eyes` look for
+        models that cannot."""
         self._db = db
         self._sessions = sessions
         self._desk = desk
@@ -109,18 +106,33 @@ class Conversations:
         self._ids = ids or Ids()
         self._patience = patience
         self._turns = turns or Turns()
+        self._auto = auto or Auto()
+        self._eyes = eyes or Eyes(desk=desk, db=db, ids=self._ids)
+        self._stops = stops
         self._unanswered: dict[ChatId, str] = {}
 
-    async def answer(self, question: Question, show: Show) -> Answered:
+    async def answer(self, question: Question, show: Show, keep: Keep | None = None) -> Answered:
         self._turns.choose(question.chat.id, question.chat.settings.queue)
         try:
             async with self._turns.one(question.chat.id):
-                return await self._answer(question, show)
+                return await self._answer(question, show, keep)
         except BudgetReached as error:
             approval = await self._ask_for_more(question, error)
             raise BackendFailure(error.hint, approval=approval) from error
         except BackendError as error:
             raise BackendFailure(error.hint) from error
+
+    async def go_on(self, question: Question, keep: Keep) -> Answered:
+        """Satisfies `leave.talks.GoesOn`."""
+
+        async def unseen(_text: str) -> None:
+            """It is shown when it is whole."""
+
+        return await self.answer(question, unseen, keep)
+
+    def _wake(self) -> None:
+        if self._stops is not None:
+            self._stops.wake()
 
     def interrupt(self, chat_id: ChatId) -> bool:
         return self._turns.interrupt(chat_id)
@@ -137,8 +149,9 @@ class Conversations:
     async def reset(self, chat_id: ChatId) -> bool:
         self.interrupt(chat_id)
         self._unanswered.pop(chat_id, None)
-        async with self._db.write() as tx:
-            return await self._sessions.close(tx, _key(chat_id), now=self._now())
+        closed = await self._desk.close(_key(chat_id))
+        self._wake()
+        return closed
 
     async def state(self, chat_id: ChatId) -> TalkState | None:
         session = await self._sessions.open(_key(chat_id))
@@ -151,10 +164,13 @@ class Conversations:
             last_used_at=session.last_used_at,
         )
 
-    async def _answer(self, question: Question, show: Show) -> Answered:
-        chosen = self._choose(question)
+    async def _answer(self, question: Question, show: Show, keep: Keep | None) -> Answered:
+        begun = self._now()
+        workspace = self._workspace(question.chat.id)
+        sent = await unpacked(self._home, question.files, workspace, mark=self._ids.token())
         persona = await self._bench.persona(question.chat.settings.persona)
-        session = await self._session(question.chat.id, chosen, persona.name)
+        chosen, session = await self._seat(question, persona, pictures=bool(sent.pictures))
+        there = await snapshot(workspace)
         proposals: list[Proposal] = []
         shown: list[str] = []
 
@@ -163,21 +179,22 @@ class Conversations:
                 shown.append(event.text)
                 await show("".join(shown))
 
-        async def work_on(ask: Ask) -> Reply:
-            for pause in _pauses():
-                try:
-                    return await self._desk.ask(ask, chosen, session, watch)
-                except BackendUnavailable as error:
-                    wait = max(pause, error.retry_after or 0.0)
-                    if wait > _LONGEST_PAUSE:
-                        raise
-                shown.clear()
-                proposals.clear()
-                await self._sleep(wait)
-            return await self._desk.ask(ask, chosen, session, watch)
+        def again() -> None:
+            shown.clear()
+            proposals.clear()
 
+        seen = await self._eyes.look(
+            sent.pictures,
+            chosen,
+            text=question.text,
+            account=_account(question),
+            language=question.language,
+        )
         ask = await self._ask(question, session, persona.name, proposals)
-        work = asyncio.create_task(work_on(ask), name=f"answer in {question.chat.id}")
+        ask = replace(ask, prompt=ask.prompt + sent.told + seen.told, pictures=seen.pictures)
+        work = asyncio.create_task(
+            self._tried(ask, chosen, session, watch, again), name=f"answer in {question.chat.id}"
+        )
         async with self._turns.taken(question.chat.id, work) as turn:
             try:
                 reply = await work
@@ -190,15 +207,68 @@ class Conversations:
                     raise
                 self._unanswered[question.chat.id] = ask.prompt[-_LONGEST_UNANSWERED:]
                 return Answered(text="".join(shown), interrupted=True)
+        text = reply.result.text
+        into = f"files/chats/{question.chat.id}/{question.source.replace(':', '-')}"
+        files = await made(there, workspace, text, home=self._home, into=into)
+        answered = Answered(
+            text=text,
+            proposal=proposals[0] if proposals else None,
+            files=files.files,
+            sizes=files.sizes,
+            notes=_notes(question.language, reply, seen, files),
+            model=reply.result.model or chosen.backend.name,
+            seconds=(self._now() - begun).total_seconds(),
+        )
+        await self._book(question, reply, answered, keep)
+        return answered
+
+    async def _tried(
+        self,
+        ask: Ask,
+        chosen: Chosen,
+        session: Session,
+        watch: Watch,
+        again: Callable[[], None],
+    ) -> Reply:
+        """Once more where the model could not be reached, but not for long."""
+        for pause in _pauses():
+            try:
+                return await self._desk.ask(ask, chosen, session, watch)
+            except BackendUnavailable as error:
+                wait = max(pause, error.retry_after or 0.0)
+                if wait > _LONGEST_PAUSE:
+                    raise
+            again()
+            await self._sleep(wait)
+        return await self._desk.ask(ask, chosen, session, watch)
+
+    async def _book(
+        self, question: Question, reply: Reply, answered: Answered, keep: Keep | None
+    ) -> None:
+        """The turn, what it waits for, and the answer where nobody else posts it: all or none."""
+        kept = await keep(answered) if keep is not None else None
         async with self._db.write() as tx:
             await self._desk.book(tx, reply)
+            if self._stops is not None and reply.result.suspended:
+                await self._stops.ask(tx, reply.session.id)
+            if kept is not None:
+                await kept(tx)
         self._unanswered.pop(question.chat.id, None)
-        words = words_for(question.language)
-        return Answered(
-            text=reply.result.text,
-            proposal=proposals[0] if proposals else None,
-            notes=(words("talk.cut"),) if reply.result.cut else (),
-        )
+        if reply.answered or reply.result.suspended:
+            self._wake()
+
+    async def _seat(
+        self, question: Question, persona: Persona, *, pictures: bool
+    ) -> tuple[Chosen, Session]:
+        """Who answers, in which session. What goes on does so where it stopped, whatever has been
+        chosen since."""
+        if not question.resumes:
+            chosen = choose(self._desk, self._auto, question, persona, pictures=pictures)
+            return chosen, await self._session(question.chat.id, chosen, persona.name)
+        session = await self._sessions.open(_key(question.chat.id))
+        if session is None:
+            raise BackendDenied("the conversation has ended")
+        return self._desk.choose(session.model, session.backend), session
 
     async def _ask_for_more(self, question: Question, error: BudgetReached) -> Approval:
         now = self._now()
@@ -214,77 +284,63 @@ class Conversations:
                 expires_at=now + self._patience,
             )
 
-    def _choose(self, question: Question) -> Chosen:
-        """This message's own choice before the chat's before the program's."""
-        settings = question.chat.settings
-        if question.model or question.backend:
-            return self._desk.choose(question.model, question.backend)
-        return self._desk.choose(settings.model, settings.backend)
+    def _workspace(self, chat_id: ChatId) -> Path:
+        return self._home / "workspaces" / f"chat-{chat_id}"
 
     async def _session(self, chat_id: ChatId, chosen: Chosen, persona: str) -> Session:
         session = await self._sessions.open(_key(chat_id))
         if session is not None and _is_used_up(session, self._now()):
-            async with self._db.write() as tx:
-                await self._sessions.close(tx, _key(chat_id), now=self._now())
+            await self._desk.close(_key(chat_id))
         return await self._desk.session(_key(chat_id), chosen, persona=persona)
 
     async def _ask(
         self, question: Question, session: Session, persona: str, proposals: list[Proposal]
     ) -> Ask:
-        paths = [self._home / name for name in question.files]
-        mimes = await asyncio.to_thread(lambda: [picture_kind(path) for path in paths])
-        kinds = list(zip(paths, mimes, strict=True))
-        pictures = tuple(Picture(path=path, mime=mime) for path, mime in kinds if mime)
-        named = "".join(f"\n[file: {path.name}]" for path, mime in kinds if not mime)
         before = self._unanswered.get(question.chat.id, "")
-        account = Account(person=question.person.id, chat=question.chat.id)
         job = Job(
-            account=account,
+            account=_account(question),
             session=session,
             language=question.language,
-            workspace=self._home / "workspaces" / f"chat-{question.chat.id}",
+            workspace=self._workspace(question.chat.id),
             persona=persona,
             text=question.text,
         )
         equipment = await self._bench.equip(job)
-        proposing = () if question.settle else (_propose(question, proposals),)
+        proposing = () if question.settle else (propose_task(question, proposals),)
         return Ask(
             purpose=Purpose.CHAT,
             prompt=(f"{question.brief}\n\n" if question.brief else "")
             + (_UNANSWERED.format(text=before) if before else "")
-            + question.text
-            + named,
+            + question.text,
             system=_SYSTEM.format(language=_LANGUAGE[question.language])
             + (f"\n\n{equipment.system}" if equipment.system else ""),
             language=question.language,
-            account=account,
+            account=job.account,
             workspace=job.workspace,
             facts={"text": question.text},
-            pictures=pictures,
             tools=(*proposing, *equipment.tools),
             permit=equipment.permit,
             servers=equipment.servers,
-            limits=Limits(turns=4),
+            limits=Limits(turns=_MOST_CALLS),
+            goes_on="" if question.resumes else None,
         )
 
 
-def _propose(question: Question, proposals: list[Proposal]) -> Tool:
-    async def run(arguments: Mapping[str, Any]) -> str:
-        proposals.append(
-            Proposal(
-                title=str(arguments["title"]),
-                text=str(arguments["task"]) or question.text,
-                priority=Priority.named(str(arguments.get("priority", ""))) or Priority.IMPORTANT,
-            )
-        )
-        return "The Boss is being asked. Say nothing more now."
+def _account(question: Question) -> Account:
+    return Account(person=question.person.id, chat=question.chat.id)
 
-    return Tool(
-        name=PROPOSE_TASK,
-        description="Ask the Boss, by button, whether to start this as a task.",
-        schema=_PROPOSAL_SCHEMA,
-        run=run,
+
+def _notes(language: Language, reply: Reply, seen: Seen, files: Made) -> tuple[str, ...]:
+    words = words_for(language)
+    names = ", ".join(files.left_out[:_MOST_NAMED])
+    questions = [each for each in reply.result.suspended if each.kind is CallKind.ASK]
+    told = (
+        words("tools.asked" if questions else "tools.waits") if reply.result.suspended else "",
+        words("talk.cut") if reply.result.cut else "",
+        words("talk.unseen") if seen.blind else "",
+        words("talk.left_out", names=names, n=len(files.left_out)) if names else "",
     )
+    return tuple(note for note in told if note)
 
 
 def _pauses() -> Iterator[float]:
