@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from bot.cli import backend, dispatch, log, run, say, session, setup, skill, subtask, task, top
+from bot.cli import dispatch, log, run, say, session, setup, skill, subtask, task, top
+from bot.cli.workers import backend
 
 cli = typer.Typer(
     name="shiftboss",
