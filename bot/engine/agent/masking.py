@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 from urllib.parse import quote, quote_plus
 
-from bot.engine.agent.secret_shapes import shaped
+from bot.engine.agent.outgoing.secret_shapes import shaped
 
 MASK = "••••"
 # Masking shorter values would garble every line and hide nothing.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from bot.engine.agent.account import Account
-from bot.engine.agent.outputs import guarded
+from bot.engine.agent.outgoing.outputs import guarded
 from bot.engine.agent.personas.builtin import BUILT_IN, PRAGMATIST
 from bot.engine.agent.personas.persona import Persona
 from bot.engine.llm.base import McpServer, Mode, Tool

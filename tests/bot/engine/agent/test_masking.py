@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.engine.agent.masking import MASK, Masking
-from bot.engine.agent.secret_shapes import shaped
+from bot.engine.agent.outgoing.secret_shapes import shaped
 
 PRINTED = st.text(st.characters(codec="utf-8", exclude_characters="•"), max_size=80)
 SECRETS = st.text(

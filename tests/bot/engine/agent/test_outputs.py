@@ -9,7 +9,7 @@ from typing import Any
 
 from bot.engine.agent.account import Account
 from bot.engine.agent.masking import MASK, Masking
-from bot.engine.agent.outputs import MOST, capped, guarded
+from bot.engine.agent.outgoing.outputs import MOST, capped, guarded
 from bot.engine.agent.workbench import Job, Workbench
 from bot.engine.llm.base import Tool
 from storage.records.people import Language
