@@ -127,6 +127,10 @@ class Router:
                 return await presses.press(
                     request, Press(token=token, inbox_id=inbox_id, value=value, form=form)
                 )
+            case MessageIn(told=told) if told:
+                # The chat's worker answers what the house has to tell it, and proposes nothing.
+                request = replace(request, args=told)
+                return await self._talk(request, incoming.sender.external_id, settle=True)
             case MessageIn():
                 return await self._message(request, incoming, arrival)
 
@@ -151,11 +155,11 @@ class Router:
             return Reply(card=chat.said_card(request.words("talk.listening")))
         return await self._talk(said, incoming.sender.external_id)
 
-    async def _talk(self, request: Request, talker: str) -> Reply:
+    async def _talk(self, request: Request, talker: str, *, settle: bool = False) -> Reply:
         self._talking[request.chat.id] = talker
         try:
             async with approvals.asking_for_money(request):
-                return await chat.talk(request)
+                return await chat.talk(request, settle=settle)
         finally:
             self._talking.pop(request.chat.id, None)
 
@@ -184,6 +188,9 @@ def _with(request: Request, args: str, directives: Directives) -> Request:
 
 
 def _brakes(arrival: Arrival) -> bool:
+    incoming = arrival.row.incoming
+    if isinstance(incoming, MessageIn) and incoming.told:
+        return True
     meaning = parse(arrival.text, COMMANDS, _nothing_known)
     return isinstance(meaning, Ordered) and meaning.command.name in {"stop", "pause"}
 

@@ -38,6 +38,13 @@ _BY_IDENTITY = (
     )
 )
 
+_ACCOUNT = (
+    select(identities.c.external_id)
+    .where(identities.c.person_id == bindparam("who"), identities.c.channel == bindparam("channel"))
+    .order_by(identities.c.external_id)
+    .limit(1)
+)
+
 _PROMOTE = update(people).where(people.c.id == bindparam("who")).values(role=Role.OWNER.value)
 
 _SPEAK = update(people).where(people.c.id == bindparam("who")).values(language=bindparam("spoken"))
@@ -61,6 +68,10 @@ class People:
         if row is None:
             raise NotFound("person", person_id)
         return _person(row)
+
+    async def account(self, view: Transaction, person_id: PersonId, channel: Channel) -> str:
+        """What the person is called on a channel; empty if they have no account there."""
+        return await view.scalar(_ACCOUNT, {"who": person_id, "channel": channel.value}) or ""
 
     async def chat(self, chat_id: ChatId) -> Chat:
         return await self._chats.get(chat_id)

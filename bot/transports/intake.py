@@ -155,6 +155,11 @@ class Intake:
         reply = task.result()
         return Toast(text=reply.toast or words("mail.done"), good=reply.good)
 
+    def take(self, row: InboxRow) -> None:
+        """Work on what the house itself has put into the inbox, in its chat's turn."""
+        if not self._lanes.closed:
+            self._dispatch(row)
+
     def alert(self, channel: Channel, key: str, **facts: object) -> None:
         self._alerts.tell(channel, key, facts)
 

@@ -210,6 +210,7 @@ def _belongs(later: InboxRow, row: InboxRow) -> bool:
     return (
         isinstance(later.incoming, MessageIn)
         and not later.incoming.edited
+        and not later.incoming.told
         and _same_sender(later, row)
         and later.received_at - row.received_at <= JOINED_WITHIN
     )

@@ -8,7 +8,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import TypeAlias
 
-from sqlalchemy import bindparam, select, true
+from sqlalchemy import bindparam, func, select, true
 
 from storage.db import Database
 from storage.mail.inbox import inbox_row
@@ -23,6 +23,7 @@ _HEARD = (
         inbox.c.chat_id == bindparam("chat"),
         inbox.c.incoming["kind"].as_string() == "message",
         inbox.c.incoming["quiet"].as_boolean().is_not(true()),
+        func.coalesce(inbox.c.incoming["told"].as_string(), "") == "",
     )
     .order_by(inbox.c.id.desc())
     .limit(bindparam("most"))

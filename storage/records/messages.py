@@ -56,7 +56,9 @@ class Sender:
 class MessageIn:
     """Someone wrote. `message_id` is the platform's; `addressed` says that in a group the bot
     itself was mentioned or replied to; `edited` marks a correction of an earlier message; `quiet`
-    is a program's: whoever asked gets the answer, and neither is a part of the conversation."""
+    is a program's: whoever asked gets the answer, and neither is a part of the conversation.
+    `told` is what the house itself has to tell the chat's worker, as if `sender` had brought it:
+    then nobody has written anything."""
 
     place: Place
     sender: Sender
@@ -68,6 +70,7 @@ class MessageIn:
     reply_to: str = ""
     edited: bool = False
     quiet: bool = False
+    told: str = ""
     kind: Literal["message"] = "message"
 
 
