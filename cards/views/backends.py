@@ -64,7 +64,7 @@ def _line(backend: BackendHealth, words: Words) -> str:
     version = f" {backend.version}" if backend.version else ""
     mark = "⚠️" if backend.problem else "✅"
     note = words(backend.note) if backend.note else ""
-    told = " ".join(filter(None, (how(backend, words), note)))
+    told = " · ".join(filter(None, (how(backend, words), note)))
     return f"- {mark} `{backend.name}`{version}" + (f": {told}" if told else "")
 
 

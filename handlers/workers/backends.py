@@ -39,6 +39,8 @@ async def _report(request: Request, name: str) -> Reply:
         names = [f"`{each.name}`" for each in request.services.models.choices()]
         raise UserError("unknown_model", name=name[:_NAME], names=" · ".join(names))
     told = {each.name: how(each, request.words) for each in report.backends}
-    good = not name or not any(each.problem for each in report.backends)
-    card = backends_card(report, request.words)
-    return Reply(card=card, good=good, data=backends_data(report, told))
+    data = backends_data(report, told)
+    wrong = [each.name for each in report.backends if each.problem] if name else []
+    if wrong:
+        data["error"] = told[wrong[0]]
+    return Reply(card=backends_card(report, request.words), good=not wrong, data=data)
