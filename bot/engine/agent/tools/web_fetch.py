@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bot.engine.agent.web.fetching import Fetcher, FetchRefused, Page, is_good
+from bot.engine.agent.web.fetching import Fetcher
 from bot.engine.agent.web.framing import framed
+from bot.engine.agent.web.pages import FetchRefused, Page
 from bot.engine.agent.web.reading import text_of
 from bot.engine.llm import workspace as folder
 from bot.engine.llm.base import ERROR, Tool
@@ -65,14 +66,14 @@ def web_fetch(
 
 def _told(workspace: Path, page: Page, most: int, mark: str) -> str:
     text = text_of(page) or "[the page has no text]"
-    status = "" if is_good(page) else f", status {page.status}"
+    status = "" if page.is_good else f", status {page.status}"
     source = f"{page.url}, {page.kind[:60]}{status}, {len(text)} characters"
     if page.is_cut:
         source += ", cut off by its size"
     shown = framed(text[:most], source=source, mark=mark)
     if len(text) > most:
         shown += f"\n[{len(text) - most} more characters{_kept(workspace, text, source, mark)}]"
-    return shown if is_good(page) else f"{ERROR}status {page.status}\n{shown}"
+    return shown if page.is_good else f"{ERROR}status {page.status}\n{shown}"
 
 
 def _kept(workspace: Path, text: str, source: str, mark: str) -> str:

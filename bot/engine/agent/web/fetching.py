@@ -7,52 +7,20 @@ these: a name that answers otherwise a moment later is not asked again.
 from __future__ import annotations
 
 import asyncio
-import ssl
-import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from socket import SOCK_STREAM, gaierror
 
-import httpx
-
 from bot.engine.agent.web.addresses import Private, address_of, is_open
+from bot.engine.agent.web.pages import FetchRefused, NoAnswer, Page
 from bot.engine.agent.web.urls import Url, url_of
 
-MOST_BYTES = 5_000_000
 MOST_REDIRECTS = 5
 SECONDS = 30.0
-_PATIENCE = 10.0
 _MOST_ADDRESSES = 4
 _PRIVILEGED = 1024
-_HEADERS = {
-    "Accept": "text/html,text/plain,text/*;q=0.9,application/json;q=0.9,*/*;q=0.1",
-    "Accept-Encoding": "gzip, identity",
-    "User-Agent": "Shiftboss/0.1 (+fetches single pages for a person)",
-}
-_TEXTS = ("json", "xml", "javascript", "ecmascript", "yaml", "toml", "x-ndjson", "sql", "graphql")
-_REDIRECTS = {301, 302, 303, 307, 308}
-_OK = 200
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-
-
-class FetchRefused(Exception):
-    """It was not fetched; the text says why in one sentence, for the model."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """`moved` is where the page says it is now, on another host: it was not followed there."""
-
-    url: Url
-    status: int
-    kind: str = ""
-    charset: str = ""
-    body: bytes = b""
-    is_cut: bool = False
-    moved: Url | None = None
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
@@ -116,97 +84,21 @@ class Fetcher:
         return is_open(known) or self._private.allows(url.host, known)
 
     async def _once(self, url: Url, addresses: Sequence[str]) -> Page:
-        problem: Exception | None = None
+        page_from = await asyncio.to_thread(_loaded)
         for address in addresses:
-            try:
-                async with _answer(url, address) as response:
-                    return await _page(url, response)
-            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                problem = error
-            except httpx.HTTPError as error:
-                raise FetchRefused(f"{url.site} broke off: {type(error).__name__}") from error
-        raise FetchRefused(f"{url.site} does not answer") from problem
+            with suppress(NoAnswer):
+                return await page_from(url, address)
+        raise FetchRefused(f"{url.site} does not answer")
 
 
-@asynccontextmanager
-async def _answer(url: Url, address: str) -> AsyncIterator[httpx.Response]:
-    """From exactly this address, in the name of the host."""
-    shown = f"[{address}]" if ":" in address else address
-    target = f"{url.scheme}://{shown}:{url.real_port}{url.path}"
-    async with (
-        httpx.AsyncClient(
-            verify=await asyncio.to_thread(_trust),
-            trust_env=False,
-            follow_redirects=False,
-            timeout=_PATIENCE,
-        ) as client,
-        client.stream(
-            "GET",
-            target,
-            headers={**_HEADERS, "Host": url.site},
-            extensions={"sni_hostname": url.host},
-        ) as response,
-    ):
-        yield response
+def _loaded() -> Callable[[Url, str], Awaitable[Page]]:
+    # The HTTP client is heavy, and wanted only by who fetches.
+    from bot.engine.agent.web.wire import page_from
 
-
-@cache
-def _trust() -> ssl.SSLContext:
-    return httpx.create_ssl_context(trust_env=False)
-
-
-async def _page(url: Url, response: httpx.Response) -> Page:
-    if response.status_code in _REDIRECTS and (target := response.headers.get("location")):
-        moved = url.joined(target)
-        if moved is None:
-            raise FetchRefused(f"{url.site} redirects to what is no plain http or https URL")
-        return Page(url=url, status=response.status_code, moved=moved)
-    kind, charset = _kind(response.headers.get("content-type", ""))
-    if kind and not kind.startswith("text/") and not kind.endswith(_TEXTS):
-        raise FetchRefused(f"{url.site} sends {kind[:60]}, which is no text")
-    body, is_cut = await _body(url, response)
-    if not kind and b"\0" in body:
-        raise FetchRefused(f"{url.site} sends no text")
-    return Page(
-        url=url,
-        status=response.status_code,
-        kind=kind or "text/plain",
-        charset=charset,
-        body=body,
-        is_cut=is_cut,
-    )
-
-
-def _kind(header: str) -> tuple[str, str]:
-    kind, _, rest = header.partition(";")
-    _, _, charset = rest.lower().partition("charset=")
-    return kind.strip().lower(), charset.split(";")[0].strip(" \"'")[:40]
-
-
-async def _body(url: Url, response: httpx.Response) -> tuple[bytes, bool]:
-    """As much as is allowed, unpacked: neither what comes nor what it unpacks to is longer."""
-    coding = response.headers.get("content-encoding", "identity").strip().lower()
-    if coding not in {"identity", "gzip", "x-gzip", ""}:
-        raise FetchRefused(f"{url.site} packs its answer as {coding[:20]}, which was not asked for")
-    unpack = zlib.decompressobj(zlib.MAX_WBITS | 16) if coding.endswith("gzip") else None
-    body, came = bytearray(), 0
-    async for chunk in response.aiter_raw():
-        came += len(chunk)
-        room = MOST_BYTES - len(body)
-        try:
-            body += unpack.decompress(chunk, room + 1) if unpack else chunk[: room + 1]
-        except zlib.error as error:
-            raise FetchRefused(f"{url.site} sends a broken gzip") from error
-        if len(body) > MOST_BYTES or came > MOST_BYTES:
-            return bytes(body[:MOST_BYTES]), True
-    return bytes(body), False
+    return page_from
 
 
 def _is_same_site(one: Url, other: Url) -> bool:
     is_safe = other.scheme in {one.scheme, "https"}
     same = one.host.removeprefix("www.") == other.host.removeprefix("www.")
     return is_safe and same and (one.port == other.port)
-
-
-def is_good(page: Page) -> bool:
-    return page.status == _OK

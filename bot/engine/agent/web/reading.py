@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from bot.engine.agent.web.fetching import Page
+from bot.engine.agent.web.pages import Page
 from bot.engine.agent.web.urls import Url
 
 _MOST = 2_000_000

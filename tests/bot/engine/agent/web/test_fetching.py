@@ -8,7 +8,9 @@ import zlib
 
 import pytest
 
-from bot.engine.agent.web.fetching import MOST_BYTES, Fetcher, FetchRefused, resolve
+from bot.engine.agent.web.fetching import Fetcher, resolve
+from bot.engine.agent.web.pages import FetchRefused
+from bot.engine.agent.web.wire import MOST_BYTES
 from tests.bot.engine.agent.web.serving import (
     HOST,
     Answer,

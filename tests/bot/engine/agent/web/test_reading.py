@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.engine.agent.web.fetching import Page
+from bot.engine.agent.web.pages import Page
 from bot.engine.agent.web.reading import text_of
 from bot.engine.agent.web.urls import Url
 
