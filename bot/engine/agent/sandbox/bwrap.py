@@ -14,8 +14,12 @@ from bot.engine.agent.sandbox.view import View, common_git_folder
 HARDENED = ("--unshare-user", "--disable-userns")
 """What newer versions, and machines that allow it, can do besides."""
 
-# A repository's hooks and settings are programs that somebody else would run, outside.
+# A repository's hooks and settings are programs that somebody else would run, outside. More can
+# be said in new files, so in a folder that is not ours all of it is closed.
 _GIT_PROGRAMS = ("hooks", "config", "config.worktree", "info/attributes", "modules")
+_SETTINGS = tuple(
+    f"/proc/{name}" for name in ("sys", "sysrq-trigger", "irq", "bus", "acpi", "scsi", "fs", "mtrr")
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +51,11 @@ class Bubblewrap:
             *(("--share-net",) if network else ()),
             *self._seen(readable, network=network),
             *("--dev", "/dev", "--proc", "/proc"),
+            *_machine_settings(),
             *("--bind", str(temporary), "/tmp"),  # noqa: S108 - its own, bound there
             *("--symlink", "/tmp", "/var/tmp"),  # noqa: S108 - as before
             *("--bind", str(home), str(home)),
-            *_bound(workspace, writable=writable),
+            *_bound(workspace, writable=writable, ours=self._is_ours(workspace)),
             *self._hidden_in(workspace),
             *self._closed(),
             *("--chdir", str(workspace)),
@@ -88,14 +93,25 @@ class Bubblewrap:
             if path.is_dir():
                 yield from ("--remount-ro", str(path))
 
+    def _is_ours(self, workspace: Path) -> bool:
+        """Under our own home nobody but workers runs git."""
+        return any(workspace.is_relative_to(path) for path in self.view.hidden)
+
     def _hidden_in(self, workspace: Path) -> Iterator[str]:
         for path in self.view.hidden:
             if path.is_relative_to(workspace) and path != workspace:
                 yield from _nothing_at(path)
 
 
-def _bound(workspace: Path, *, writable: bool) -> Iterator[str]:
-    """The workspace; of its repository only what holds no programs can be written."""
+def _machine_settings() -> Iterator[str]:
+    """Settings of the whole kernel, which root may write even without any of its rights."""
+    for name in _SETTINGS:
+        yield from ("--ro-bind-try", name, name)
+
+
+def _bound(workspace: Path, *, writable: bool, ours: bool) -> Iterator[str]:
+    """The workspace; its repository can only be read, or where it is `ours` be written except for
+    what holds programs."""
     shared = common_git_folder(workspace)
     if shared is not None:
         yield from ("--ro-bind", str(shared), str(shared))
@@ -103,7 +119,7 @@ def _bound(workspace: Path, *, writable: bool) -> Iterator[str]:
     git = workspace / ".git"
     if not writable or git.is_symlink() or not git.exists():
         return
-    if git.is_file():
+    if git.is_file() or not ours:
         yield from ("--ro-bind", str(git), str(git))
         return
     # Bound onto itself it cannot be moved out of the way.

@@ -59,7 +59,8 @@ _SCOPES_SINCE = 6
 _USABLE = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _LOOKED_AT = ("/proc",)
 
-_ARCHES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
+# By machine: its number, and those of the calls socket and prlimit64.
+_ARCHES = {"x86_64": (0xC000003E, 41, 302), "aarch64": (0xC00000B7, 198, 261)}
 # chmod, chown, setxattr and their kin, of which Landlock knows nothing: root could do harm by them.
 _CHANGES = {
     "x86_64": (*range(90, 95), *range(188, 191), *range(197, 200), 260, 268, 452, 463, 466, 469),
@@ -67,7 +68,7 @@ _CHANGES = {
 }
 _IO_URING, _X32 = 425, 0x40000000
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-_ARCH, _NUMBER, _FAMILY = 4, 0, 16
+_ARCH, _NUMBER, _FIRST = 4, 0, 16
 _ALLOW, _REFUSE, _UNKNOWN = 0x7FFF0000, 0x00050000 | 13, 0x00050000 | 38
 
 
@@ -230,11 +231,13 @@ def _allow(rules: int, path: str, rights: int) -> None:
 
 def _filter(*, network: bool) -> None:
     """No sockets at all; with a network all but those that files lead to, as a daemon behind one
-    may do anything. No io_uring, which makes sockets unseen, and no other machine's calls."""
+    may do anything. No io_uring, which makes sockets unseen, no limits for other processes, and no
+    other machine's calls."""
     machine = os.uname().machine
-    arch, make_socket = _ARCHES[machine]
+    arch, make_socket, set_limit = _ARCHES[machine]
     changes = _CHANGES[machine] if os.geteuid() == 0 else ()
-    # What a test that holds, or else one that does not, leads to: 0 to the next line.
+    # What a test that holds, or else one that does not, leads to; 0 is the next line, 2 is after
+    # the next two.
     tests = [
         (_LOAD, 0, 0, _ARCH),
         (_EQUAL, 0, _REFUSE, arch),
@@ -242,13 +245,16 @@ def _filter(*, network: bool) -> None:
         (_AT_LEAST, _REFUSE, 0, _X32),
         (_EQUAL, _UNKNOWN, 0, _IO_URING),
         *((_EQUAL, _REFUSE, 0, number) for number in changes),
+        (_EQUAL, 0, 2, set_limit),
+        (_LOAD, 0, 0, _FIRST),
+        (_EQUAL, _ALLOW, _REFUSE, 0),
         (_EQUAL, 0, _ALLOW, make_socket),
-        (_LOAD, 0, 0, _FAMILY),
+        (_LOAD, 0, 0, _FIRST),
         (_EQUAL, _REFUSE, _ALLOW if network else _REFUSE, 1),
     ]
     ends = {end: len(tests) + at for at, end in enumerate((_ALLOW, _REFUSE, _UNKNOWN))}
     program = [
-        (code, *(ends[to] - at - 1 if to else 0 for to in (yes, no)), value)
+        (code, *(ends[to] - at - 1 if to in ends else to for to in (yes, no)), value)
         for at, (code, yes, no, value) in enumerate(tests)
     ]
     program += [(_RETURN, 0, 0, end) for end in ends]

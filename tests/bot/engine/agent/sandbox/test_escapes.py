@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import subprocess
 from dataclasses import replace
@@ -120,6 +121,31 @@ async def test_nothing_of_our_environment_reaches_it_by_any_way(cell: Cell) -> N
     }
 
 
+async def test_settings_of_the_whole_machine_cannot_be_written(cell: Cell) -> None:
+    """Each is written back as it is: root can do that even without any of its rights."""
+    told = await cell.says(
+        "for name in kernel/core_pattern kernel/pid_max vm/swappiness; do"
+        " cp /proc/sys/$name value; (cat value > /proc/sys/$name) 2>/dev/null && echo written;"
+        " done; echo tried"
+    )
+
+    assert told == "tried\n"
+
+
+async def test_another_process_cannot_be_given_limits(cell: Cell) -> None:
+    with subprocess.Popen(["sleep", "60"]) as other:
+        try:
+            before = resource.prlimit(other.pid, resource.RLIMIT_NOFILE)
+            told = await cell.says(
+                f"prlimit --pid {other.pid} --nofile=5 2>&1; ulimit -n 50; ulimit -n"
+            )
+
+            assert resource.prlimit(other.pid, resource.RLIMIT_NOFILE) == before
+            assert told.endswith("50\n")
+        finally:
+            other.kill()
+
+
 async def test_another_process_can_be_neither_read_nor_ended(cell: Cell) -> None:
     with subprocess.Popen(["sleep", "60"], env={"BAIT": SECRET}) as other:
         try:
@@ -224,6 +250,22 @@ class TestGit:
         assert (git / "config").read_text() == before
         assert not (git / "hooks" / "post-checkout").exists()
         assert not (held.workspace / ".gut").exists()
+
+    async def test_in_a_project_of_the_boss_the_repository_can_only_be_read(
+        self, held: Cell
+    ) -> None:
+        """A new file in it, such as `commondir`, may name programs too."""
+        project = held.secret.parent / "project"
+        subprocess.run(["git", "init", "-q", project], check=True)
+        before = sorted((project / ".git").rglob("*"))
+
+        told = await replace(held, workspace=project).says(
+            "mkdir evil; echo ../evil > .git/commondir; touch .git/x; mv .git gone;"
+            " echo made > new; git status --short"
+        )
+
+        assert "?? new\n" in told
+        assert sorted((project / ".git").rglob("*")) == before
 
     async def test_a_worktree_sees_its_history_and_cannot_be_pointed_elsewhere(
         self, held: Cell
