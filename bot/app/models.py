@@ -30,7 +30,7 @@ def build_models(settings: Settings, sandbox: SandboxOf | None = None) -> Regist
         new_id=lambda: secrets.token_hex(8),
         patience=settings.cli_patience_minutes * 60,
         longest=settings.cli_hours * 3600,
-        launch=_held_in(sandbox) if sandbox is not None else plain_launcher,
+        launch=held_in(sandbox) if sandbox is not None else plain_launcher,
     )
     return registry(
         model=program_model(settings.model),
@@ -61,7 +61,9 @@ def _around(settings: Settings) -> Mapping[str, str]:
     return {**os.environ, **{name: value for name, value in ours.items() if value}}
 
 
-def _held_in(sandbox_of: SandboxOf) -> Launcher:
+def held_in(sandbox_of: SandboxOf) -> Launcher:
+    """Starts CLIs in the sandbox that commands run in, with the network."""
+
     async def launch(
         argv: Sequence[str],
         *,

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from bot.app.models import held_in
+from bot.engine.agent.sandbox.probe import Machine, SandboxHere
 from bot.engine.llm.answers import PlanAnswer, StepAnswer
-from bot.engine.llm.base import Purpose, RunRequest, RunResult
+from bot.engine.llm.base import Mode, Purpose, RunRequest, RunResult
 from bot.engine.llm.events import AgentEvent, TextDelta, ToolStarted
 from tests.bot.engine.llm.acp.world import ALLOW, DENY, LATER, FakePermit, run_to_end
 from tests.emulators.models.emulator import Models
@@ -138,6 +140,22 @@ async def test_a_plan_is_made_in_the_mode_for_it(cli: Real) -> None:
     _, ended = await run(cli, cli.step("Plan.", purpose=Purpose.PLAN, result=PlanAnswer))
 
     assert isinstance(ended.value, PlanAnswer)
+
+
+async def test_held_in_by_the_sandbox_it_works_and_a_planner_changes_nothing(cli: Real) -> None:
+    here = SandboxHere(Machine())
+    if not (await here()).kind.confines or Path(FOLDER).resolve().is_relative_to("/tmp"):
+        pytest.skip("no sandbox here, or the CLIs are below /tmp, where it does not look")
+    backend = cli.backend(launch=held_in(here))
+    permit = FakePermit({COMMAND: ALLOW})
+
+    async with asyncio.timeout(150):
+        await run_to_end(backend, cli.step("Make the file.", permit=permit, mode=Mode.REVIEW))
+        assert not (cli.workspace / MADE).exists()
+        _, ended = await run_to_end(backend, cli.step("Make the file.", permit=permit))
+
+    assert (cli.workspace / MADE).exists()
+    assert ended.value is not None
 
 
 def _held(asked: Asked, hold: asyncio.Event) -> Reply:
