@@ -132,6 +132,31 @@ async def test_settings_of_the_whole_machine_cannot_be_written(cell: Cell) -> No
     assert told == "tried\n"
 
 
+SWEEP = """
+import os, stat
+for top in ("/proc", "/sys", "/etc", "/run", "/var", "/dev"):
+    for folder, folders, files in os.walk(top):
+        folders[:] = [each for each in folders if not each.isdigit() and "self" not in each]
+        for path in (os.path.join(folder, each) for each in files):
+            try:
+                file = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+            except OSError:
+                continue
+            if stat.S_ISREG(os.fstat(file).st_mode):
+                print(path)
+print("swept")
+"""
+
+
+async def test_no_file_of_the_machine_can_be_opened_for_writing(cell: Cell) -> None:
+    (cell.workspace / "sweep.py").write_text(SWEEP)
+
+    told = (await cell.says("python3 sweep.py")).splitlines()
+
+    # One may ask there to be woken when the machine is busy.
+    assert [each for each in told if not each.startswith("/proc/pressure/")] == ["swept"]
+
+
 async def test_another_process_cannot_be_given_limits(cell: Cell) -> None:
     with subprocess.Popen(["sleep", "60"]) as other:
         try:
