@@ -152,19 +152,35 @@ class AcpRun:
         self._meter.asked()
         answer = alive.prompt(blocks)
         answer.add_done_callback(lambda _: self._wake())
+        try:
+            async with aclosing(self._told(answer)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            self._deafen()
+        if self._asking.suspended:
+            await alive.settled()
+        else:
+            self._check_ending(await answer)
+
+    async def _told(
+        self, answer: asyncio.Future[Mapping[str, Any]]
+    ) -> AsyncGenerator[AgentEvent, None]:
+        """All that comes before the turn's answer, or before it is known that it has to wait."""
         while not (answer.done() and self._queue.empty()):
-            item = await self._next(answer)
-            for event in self._events_of(item):
+            for event in self._events_of(await self._next(answer)):
                 await self._note(event)
                 yield event
             if self._asking.broken is not None:
                 raise self._asking.broken
             if self._asking.suspended and not self._asking.under_way:
-                self._listening = False
-                await alive.settled()
                 return
+
+    def _deafen(self) -> None:
+        """What comes from now on is of no interest, and nobody waits to tell it."""
         self._listening = False
-        self._check_ending(await answer)
+        while not self._queue.empty():
+            self._queue.get_nowait()
 
     async def _next(self, answer: asyncio.Future[Mapping[str, Any]]) -> _Item:
         """What is told next; None for a change elsewhere, or once the turn is over and all is
