@@ -163,6 +163,7 @@ class Settings(BaseSettings):
     no_vision: str = Field(default="", alias="SHIFTBOSS_NO_VISION")
     queue: Literal["cut", "wait"] = Field(default="cut", alias="SHIFTBOSS_QUEUE")
     fallback: Annotated[str, AfterValidator(_model)] = Field(default="", alias="SHIFTBOSS_FALLBACK")
+    helpers: int = Field(default=3, ge=0, le=32, alias="SHIFTBOSS_HELPERS")
     cli_slots: int = Field(default=2, ge=1, le=32, alias="SHIFTBOSS_CLI_SLOTS")
     cli_patience_minutes: float = Field(
         default=15, ge=0, le=1440, alias="SHIFTBOSS_CLI_PATIENCE_MINUTES"

@@ -14,7 +14,8 @@ from storage.agents.tables import helpers, tool_calls
 from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
 from storage.errors import NotFound
-from storage.records.helpers import Helper, HelperStatus, NewHelper
+from storage.records.helpers import Helper, NewHelper
+from storage.records.helping import HelperStatus
 from storage.records.people import ChatId, PersonId
 from storage.records.tasks import TaskId
 from storage.records.tools import CallState

@@ -4,23 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 
+from storage.records.helping import HelperStatus
 from storage.records.people import ChatId, PersonId
 from storage.records.tasks import TaskId
-
-
-class HelperStatus(StrEnum):
-    """ACCEPTED waits for its turn; DONE and FAILED have a result, or the reason."""
-
-    ACCEPTED = "accepted"
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
-
-    @property
-    def is_final(self) -> bool:
-        return self in {HelperStatus.DONE, HelperStatus.FAILED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NewType
 
+from storage.records.helping import HelperLine
 from storage.records.live import Live
 from storage.records.people import ChatId, PersonId
 
@@ -258,7 +259,7 @@ class TaskView:
     """All that a card about a task shows. `plan` is the plan in one line; `ahead` is how many
     tasks run before it while it is pending, counted as far as a card shows it; `holder` is the
     task in whose directory it waits, if it waits near the head of the queue; `live` is what its
-    running step shows of itself."""
+    running step shows of itself; `helpers` are all that its workers have sent off."""
 
     task: Task
     plan: str
@@ -267,6 +268,7 @@ class TaskView:
     ahead: int = 0
     holder: Task | None = None
     live: Live | None = None
+    helpers: tuple[HelperLine, ...] = ()
 
     @property
     def done(self) -> int:

@@ -11,12 +11,12 @@ from pathlib import Path
 from bot.engine.agent.helpers.reports import report, told
 from bot.engine.agent.team import Choice
 from bot.engine.dispatch.requeue import requeue
-from bot.engine.workflow.moves import HELPERS_WORK
 from bot.engine.workflow.store import WorkStore
 from storage.db import Transaction
 from storage.mail.inbox import Inbox
 from storage.people import People
-from storage.records.helpers import Helper, HelperStatus
+from storage.records.helpers import Helper
+from storage.records.helping import HELPERS_WORK, HelperStatus
 from storage.records.messages import InboxRow, MessageIn, Place, Sender
 from storage.records.people import Chat, Language
 from storage.records.tasks import EventKind, Task, TaskId, TaskStatus
@@ -29,8 +29,9 @@ _LONGEST_LINE = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Helped:
-    """Satisfies `agent.helpers.parents.Parents`. `on_change` is called where a task was told, and
-    `post` with what has arrived for a chat's worker, once it is stored."""
+    """Satisfies `agent.helpers.parents.Parents`. `on_change` is called where a task was told,
+    and `post` with what has arrived for a chat's worker, once it is stored; `fixed` is the
+    language that everybody is spoken to in, if there is one."""
 
     store: WorkStore
     people: People
@@ -38,7 +39,7 @@ class Helped:
     home: Path
     workspace_of: Callable[[Task], Awaitable[Path]]
     language_of: Callable[[Task], Awaitable[Language]]
-    fallback: Language
+    fixed: Language | None
     now: Callable[[], datetime]
     on_change: Callable[[], None]
     post: list[Callable[[InboxRow], None]] = field(default_factory=list)
@@ -59,7 +60,8 @@ class Helped:
             return await self.language_of(await self.store.tasks.get(helper.task_id))
         chat = await self.people.chat(helper.chat_id)
         person = await self.people.get(helper.person_id)
-        return chat.settings.language or person.language or self.fallback
+        spoken = chat.settings.language or person.language
+        return self.fixed or spoken or Language.ENGLISH
 
     async def wants(self, helper: Helper) -> bool:
         if helper.task_id is None:

@@ -14,6 +14,7 @@ from bot.engine.workflow.steps import Attempt
 from bot.engine.workflow.store import LEASE, WorkStore
 from storage.db import Transaction
 from storage.records.approvals import Approval
+from storage.records.helping import HELPERS_WORK
 from storage.records.logs import LogKind
 from storage.records.tasks import (
     Control,
@@ -25,9 +26,6 @@ from storage.records.tasks import (
     Task,
     TaskStatus,
 )
-
-HELPERS_WORK = "helpers.waits"
-"""Why a task waits whose own steps are done: a key of the catalogue."""
 
 
 class Moves:

@@ -25,6 +25,7 @@ from cards.model import (
 )
 from cards.views import controls, marks
 from cards.views.backends import noted, without_note
+from cards.views.work.helpers import helper_blocks
 from cards.views.workers.personas import named
 from cards.words import Words
 from storage.records.tasks import (
@@ -88,6 +89,7 @@ def detail_card(view: TaskView, words: Words, *, now: datetime, zone: ZoneInfo) 
     if view.steps:
         blocks.append(Text(markdown=f"**{words('detail.steps')}**"))
         blocks += _timeline(view.steps, words, now)
+    blocks += helper_blocks(view.helpers, words)
     if task.summary:
         result = Text(markdown=formats.cut(without_note(task.summary), _RESULT))
         blocks.append(Collapsible(title=words("detail.result"), blocks=(result,)))

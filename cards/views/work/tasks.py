@@ -23,10 +23,12 @@ from cards.model import (
 from cards.views import controls, marks
 from cards.views.backends import noted, without_note
 from cards.views.files import attached
+from cards.views.work.helpers import helper_blocks
 from cards.views.work.live import live_blocks
 from cards.views.work.projects import folder_story, may_let_in, place
 from cards.views.workers.personas import named
 from cards.words import Words
+from storage.records.helping import HELPERS_WORK
 from storage.records.tasks import (
     Control,
     NodeStatus,
@@ -68,6 +70,7 @@ def task_card(view: TaskView, words: Words, *, now: datetime) -> Card:
         *_situation(view, words),
         *_plan(view, words),
         *live_blocks(view.live, words),
+        *helper_blocks(view.helpers, words),
         *([Text(markdown=_explained(task, trouble, words))] if trouble else []),
         *noted((view.plan, trouble), words),
         Note(markdown=_stats(view, words, now)),
@@ -146,6 +149,8 @@ def _situation(view: TaskView, words: Words) -> list[Block]:
             texts.append(folder_story(view, words))
         case TaskStatus.RUNNING if task.phase is Phase.PLANNING and not view.steps:
             texts.append(words("task.planning"))
+        case TaskStatus.WAITING if task.status_reason == HELPERS_WORK:
+            return [Text(markdown=words(HELPERS_WORK))]
         case TaskStatus.WAITING | TaskStatus.PAUSED | TaskStatus.CANCELLED:
             texts.append(words(f"task.{task.status}"))
         case _:

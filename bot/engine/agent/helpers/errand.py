@@ -26,7 +26,8 @@ from storage.agents.calls import CallRepo
 from storage.agents.helpers import HelperRepo
 from storage.db import Database
 from storage.errors import StoreUnavailable
-from storage.records.helpers import Helper, HelperStatus
+from storage.records.helpers import Helper
+from storage.records.helping import HelperStatus
 from storage.records.people import Language
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bot.engine.llm import workspace as folder
-from storage.records.helpers import Helper, HelperStatus
+from storage.records.helpers import Helper
+from storage.records.helping import HelperStatus
 
 SHOWN = 600
 """Characters of a result that reach the parent by themselves."""

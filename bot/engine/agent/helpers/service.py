@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from bot.engine.agent.helpers.errand import Errand, HelperKit
 from cards.words import words_for
 from storage.errors import StoreUnavailable
-from storage.records.helpers import Helper, HelperStatus
+from storage.records.helpers import Helper
+from storage.records.helping import HelperStatus
 
 log = logging.getLogger(__name__)
 

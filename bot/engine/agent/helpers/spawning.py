@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
+from bot.engine.agent.tools.sessions_spawn import TOOL, NotSent, Wish
 from bot.engine.agent.workbench import Job
 from bot.engine.llm.calls import exact_hash
 from storage.agents.helpers import HelperRepo
@@ -20,25 +20,8 @@ MOST_AT_ONCE = 5
 MOST_EVER = 20
 """Helpers of one conversation of a worker: at work or waiting, and all together."""
 
-TOOL = "sessions_spawn"
-
 _LONGEST_LABEL = 60
 _LONGEST_TASK = 20_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """`arguments` are the call's own words, by which it is known again."""
-
-    task: str
-    label: str
-    persona: str
-    keep: bool
-    arguments: dict[str, Any]
-
-
-class NotSent(Exception):
-    """Why not, in one sentence for the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

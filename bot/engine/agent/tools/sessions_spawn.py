@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from bot.engine.agent.helpers.spawning import TOOL, NotSent, Wish
 from bot.engine.llm.base import ERROR, Tool
 from bot.engine.llm.calls import CallKind
-from storage.records.helpers import Helper, HelperStatus
+from storage.records.helpers import Helper
+from storage.records.helping import HelperStatus
+
+TOOL = "sessions_spawn"
 
 _SCHEMA = {
     "type": "object",
@@ -29,6 +32,21 @@ _SCHEMA = {
     "required": ["task", "label"],
     "additionalProperties": False,
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """`arguments` are the call's own words, by which it is known again."""
+
+    task: str
+    label: str
+    persona: str
+    keep: bool
+    arguments: dict[str, Any]
+
+
+class NotSent(Exception):
+    """Why not, in one sentence for the model."""
 
 
 def sessions_spawn(send: Callable[[Wish], Awaitable[Helper]]) -> Tool:
