@@ -56,14 +56,22 @@ class Masking:
 
 def _cut_off(text: str, form: str) -> Iterator[Span]:
     """Where the text ends with the beginning of the secret, or begins with its end."""
-    for length in range(min(len(form) - 1, len(text)), _SHORTEST_PIECE - 1, -1):
-        if text.endswith(form[:length]):
-            yield len(text) - length, len(text)
+    if len(form) <= _SHORTEST_PIECE:
+        return
+    first, last = form[:_SHORTEST_PIECE], form[-_SHORTEST_PIECE:]
+    tail = max(0, len(text) - len(form) + 1)
+    at = text.find(first, tail)
+    while at >= 0:
+        if form.startswith(text[at:]):
+            yield at, len(text)
             break
-    for length in range(min(len(form) - 1, len(text)), _SHORTEST_PIECE - 1, -1):
-        if text.startswith(form[-length:]):
-            yield 0, length
+        at = text.find(first, at + 1)
+    at = text.rfind(last, 0, len(form) - 1)
+    while at >= 0:
+        if form.endswith(text[: at + len(last)]):
+            yield 0, at + len(last)
             break
+        at = text.rfind(last, 0, at + len(last) - 1)
 
 
 def _without(text: str, spans: list[Span]) -> str:
