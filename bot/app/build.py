@@ -94,6 +94,7 @@ async def build(settings: Settings, db: Database) -> Parts:
         clock=core.clock,
         alerts=alerts,
     )
+    engine.post.append(intake.take)
     web = _web(settings, store, intake, router, alerts)
     alerts.changed = web.refresh_alerts
     transports |= {Channel.WEB: web, **_platforms(settings, intake, core.quota)}

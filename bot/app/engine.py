@@ -20,12 +20,14 @@ from bot.app.services import LanguageOfTask, copies_of
 from bot.app.store import Store
 from bot.app.workers.commands import build_masking, build_sandbox, build_shell
 from bot.app.workers.guards import build_fetcher
+from bot.app.workers.helpers import Helping
 from bot.app.workers.memory import build_memories, memory_tools
 from bot.app.workers.talking import Talking, build_talking
 from bot.config.settings import Settings
 from bot.engine.agent.budget import Budget, Caps
 from bot.engine.agent.context.briefing import Context
 from bot.engine.agent.desk import Desk
+from bot.engine.agent.helpers.service import HelperService
 from bot.engine.agent.leave.bell import Bell
 from bot.engine.agent.leave.pending import Pending
 from bot.engine.agent.leave.talks import Stops, Talks
@@ -61,6 +63,7 @@ from handlers.language import guessed
 from storage.agents.skills import SkillRepo
 from storage.budgets import BudgetRepo
 from storage.records.approvals import Approval
+from storage.records.messages import InboxRow
 from storage.records.money import Scope, cap_of
 from storage.records.people import Language
 from storage.records.tasks import Task
@@ -82,6 +85,8 @@ class Engine:
     timekeeper: Timekeeper
     live: LiveCards
     talks: Talks
+    helpers: HelperService
+    post: list[Callable[[InboxRow], None]]
     on_decided: Callable[[], None]
     caps: Caps
     recall: Recall
@@ -94,12 +99,14 @@ class Engine:
     @property
     def workers(self) -> tuple[Service, ...]:
         """What has to run for tasks to go on, in the order in which it starts."""
-        return self.reporter, self.dispatcher, self.timekeeper, self.live, self.talks
+        tellers = (self.timekeeper, self.live, self.talks)
+        return self.reporter, self.dispatcher, self.helpers, *tellers
 
 
 def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock: Clock) -> Engine:
     library = _library(settings, store, clock)
     personas = PersonaLibrary(settings.home)
+    helping = Helping(settings, store, clock, personas)
     context = Context(settings.home, chat_of=store.people.chat, person_of=store.people.get)
     bell, stopped = Bell(), asyncio.Event()
 
@@ -125,7 +132,7 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
         shell=build_shell(settings, sandbox, masking),
         mask=masking.mask,
         brings_tools=models.brings_tools,
-        more=(memory_tools(build_memories(settings.home, store)),),
+        more=(memory_tools(build_memories(settings.home, store)), helping.tools),
     )
     progress = Progress(masking.mask)
     parts = _Parts(
@@ -147,7 +154,12 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
         return [f"- {each.entry.kind}: {each.entry.text}" for each in found]
 
     runner = TaskRunner(parts.kit(desk, recall, reporter.wake))
-    dispatcher = parts.dispatcher(runner, reporter.wake)
+
+    def on_change() -> None:
+        reporter.wake()
+        helping.look()
+
+    dispatcher = parts.dispatcher(runner, on_change)
 
     def on_decided() -> None:
         bell.ring()
@@ -179,6 +191,8 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
             news=news,
             on_change=on_decided,
         ),
+        helpers=helping.serve(desk, bench, parts.language_of, dispatcher.wake),
+        post=helping.post,
         live=LiveCards(progress=progress, redraw=reporter.redraw, sleep=asyncio.sleep),
         on_decided=on_decided,
         caps=caps,
