@@ -19,6 +19,7 @@ MAX_FILE = 2_000_000
 MAX_TOTAL = 8_000_000
 MAX_FILES = 200
 MAX_DEPTH = 8
+MAX_FAULTS = 20
 MAX_SKILL_MD = 64 * 1024
 
 _NOT_READ = {".git", "__pycache__", ".DS_Store", "Thumbs.db"}
@@ -51,6 +52,8 @@ def read_folder(folder: Path) -> Contents:
     total = 0
     try:
         for name, content in _walk(folder):
+            if len(faults) == MAX_FAULTS:
+                break
             if isinstance(content, SkillNote):
                 faults.append(content)
                 continue
@@ -80,7 +83,7 @@ def trace(folder: Path) -> Trace:
     found: list[tuple[str, int, int, int]] = []
     for path, folders, names, at in os.fwalk(folder):
         folders[:] = sorted(set(folders) - _NOT_READ)
-        for name in sorted({*names, *folders}):
+        for name in sorted({*names, *folders})[: MAX_FILES * 4]:
             seen = os.stat(name, dir_fd=at, follow_symlinks=False)
             found.append((f"{path}/{name}", seen.st_mtime_ns, seen.st_size, seen.st_ino))
         if len(found) > MAX_FILES * 4:
@@ -105,7 +108,11 @@ def _walk(folder: Path) -> Iterator[tuple[str, _Read | SkillNote]]:
             # Never walked into; one that leads nowhere else is refused as well, to keep it simple.
             folders.remove(name)
             yield str(place / name), SkillNote(key="link", detail=_shown(str(place / name)))
-        for name in sorted(set(names) - _NOT_READ):
+        # Halves of characters, and line ends that would write lines of their own.
+        for name in sorted(each for each in {*names, *folders} if not each.isprintable()):
+            yield name, SkillNote(key="unreadable_file", detail=_shown(str(place / name)))
+        folders[:] = [each for each in folders if each.isprintable()]
+        for name in sorted(each for each in set(names) - _NOT_READ if each.isprintable()):
             yield str(place / name), _read(name, at, _shown(str(place / name)))
 
 
@@ -113,10 +120,9 @@ def _read(name: str, at: int, shown: str) -> _Read | SkillNote:
     if _is_link(name, at):
         return SkillNote(key="link", detail=shown)
     try:
-        name.encode()
         # A pipe without a writer would block the open; a regular file does not care.
         file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
-    except (OSError, UnicodeEncodeError):
+    except OSError:
         return SkillNote(key="unreadable_file", detail=shown)
     with os.fdopen(file, "rb") as opened:
         told = os.fstat(opened.fileno())
@@ -165,4 +171,4 @@ def _is_link(name: str, at: int) -> bool:
 
 
 def _shown(name: str) -> str:
-    return name.encode("utf-8", "replace").decode()[:120]
+    return "".join(char if char.isprintable() else "?" for char in name)[:120]

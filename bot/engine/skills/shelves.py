@@ -8,6 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
 from bot.engine.skills.eligibility import Machine
@@ -20,6 +21,7 @@ log = logging.getLogger(__name__)
 BUILTIN = Path(__file__).parent / "builtin"
 IN_PROJECT = ("skills", ".agents/skills", ".claude/skills")
 MAX_SKILLS = 200
+_MOST_ENTRIES = 10 * MAX_SKILLS
 _REMEMBERED = 2 * MAX_SKILLS
 
 
@@ -149,7 +151,8 @@ def _folders(root: Root) -> list[Path]:
         return []
     try:
         with os.scandir(root.path) as entries:
-            names = sorted(each.name for each in entries if _may_be_skill(each))
+            first = islice(entries, _MOST_ENTRIES)
+            names = sorted(each.name for each in first if _may_be_skill(each))
     except OSError:
         return []
     return [root.path / name for name in names]

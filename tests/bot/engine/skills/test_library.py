@@ -17,6 +17,7 @@ from storage.records.skills import (
     WhyNoSkill,
 )
 from tests.bot.engine.skills.shop import Shop, write_skill
+from tests.fresh_store import open_store
 
 
 async def one(shop: Shop, name: str = "one", project: str = "") -> Listed:
@@ -63,6 +64,15 @@ async def test_an_enabled_skill_is_used_with_its_files(shop: Shop) -> None:
 
     assert skill.body == "Do it well."
     assert data["references/a.md"] == b"more"
+
+
+async def test_consent_outlives_the_program(shop: Shop, tmp_path: Path) -> None:
+    write_skill(shop.own / "one")
+    await shop.let_in("one")
+
+    async with open_store(tmp_path) as db:
+        again = Shop(tmp_path, db, shop.olga)
+        assert (await one(again)).usable
 
 
 async def test_a_changed_file_puts_it_out_of_use_and_the_change_is_told(shop: Shop) -> None:
