@@ -22,7 +22,7 @@ from bot.app.workers.commands import build_masking, build_sandbox, build_shell
 from bot.app.workers.guards import build_fetcher
 from bot.app.workers.helpers import Helping
 from bot.app.workers.memory import build_memories, memory_tools
-from bot.app.workers.talking import Talking, build_talking
+from bot.app.workers.talking import Talking, build_eyes, build_talking
 from bot.config.settings import Settings
 from bot.engine.agent.budget import Budget, Caps
 from bot.engine.agent.context.briefing import Context
@@ -306,6 +306,7 @@ class _Parts:
             zone=self.settings.zone,
             progress=self.progress,
             asker=self.store.asker,
+            show_pictures=build_eyes(self.settings, self.store, desk).add,
         )
 
     def dispatcher(self, runner: TaskRunner, on_change: Callable[[], None]) -> LocalDispatcher:

@@ -95,10 +95,10 @@ async def test_a_burst_on_feishu_leaves_no_stubs_of_what_was_never_shown(place: 
     await boss.says(chat, "burst-one")
     await place.until(lambda: place.stage.heard("burst-one"))
     await boss.says(chat, "burst-two")
-    answer = await chat.wait_for(lambda m: "the answer to all of it" in m.text, timeout=PATIENCE)
+    by = "claude-sonnet-5-5 · "
+    await chat.wait_for(lambda m: "the answer to all of it" in m.text and by in m.text, PATIENCE)
 
     assert not any("Interrupted" in message.text for message in chat.from_bot)
-    assert "claude-sonnet-5-5 · " in answer.text
     assert any("burst-one" in said for said in place.stage.heard("burst-two")[0].said)
 
 
@@ -182,3 +182,13 @@ async def test_a_wish_for_a_set_time_is_answered_honestly_and_starts_nothing(pla
 
 def proposes(**task: str) -> Reply:
     return Reply(calls=[Call(name="propose_task", arguments=task)])
+
+
+async def test_a_tasks_picture_is_seen_by_who_plans_it(place: World) -> None:
+    boss, chat = place.boss()
+    await boss.sends_photo(chat, "/run write seen-cue.md about the picture")
+    await told(chat, "Task finished")
+
+    asked = place.stage.heard("seen-cue")
+    assert len(pictures(asked[0])) == 1
+    assert all(len(pictures(one)) == 1 for one in asked), "sent once, and kept in the session"

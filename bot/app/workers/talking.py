@@ -29,7 +29,6 @@ class Talking:
 
 
 def build_talking(settings: Settings, store: Store, desk: Desk, models: Registry) -> Talking:
-    blind = tuple(each.strip().casefold() for each in settings.no_vision.split(","))
     return Talking(
         turns=Turns(settings.queue),
         auto=Auto(
@@ -37,13 +36,18 @@ def build_talking(settings: Settings, store: Store, desk: Desk, models: Registry
             default=lambda: models.default.backend,
             always=program_model(settings.model) != settings.model or not settings.model,
         ),
-        eyes=Eyes(
-            desk=desk,
-            db=store.db,
-            ids=store.ids,
-            model=settings.vision_model,
-            blind=tuple(each for each in blind if each),
-        ),
+        eyes=build_eyes(settings, store, desk),
+    )
+
+
+def build_eyes(settings: Settings, store: Store, desk: Desk) -> Eyes:
+    blind = tuple(each.strip().casefold() for each in settings.no_vision.split(","))
+    return Eyes(
+        desk=desk,
+        db=store.db,
+        ids=store.ids,
+        model=settings.vision_model,
+        blind=tuple(each for each in blind if each),
     )
 
 

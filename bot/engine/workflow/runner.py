@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TypeVar, assert_never
+from typing import TypeAlias, TypeVar, assert_never
 from zoneinfo import ZoneInfo
 
 from bot.engine.agent.account import Account
@@ -21,12 +21,13 @@ from bot.engine.llm.base import (
     BackendDenied,
     BackendError,
     BudgetReached,
+    Chosen,
     Purpose,
 )
 from bot.engine.workflow import prompts
 from bot.engine.workflow.boundary import AskForMore, Boundary, Leaves
 from bot.engine.workflow.graph import PLANNING
-from bot.engine.workflow.places.artifacts import Artifacts, Collected
+from bot.engine.workflow.places.artifacts import Artifacts, Collected, names_in_workspace
 from bot.engine.workflow.progress import Progress
 from bot.engine.workflow.steps import (
     Following,
@@ -53,6 +54,10 @@ _STORE_REST = 5.0
 
 _T = TypeVar("_T")
 
+ShowPictures: TypeAlias = Callable[[Ask, Chosen, Sequence[str]], Awaitable[Ask]]
+"""The same with those of these files of its workspace that are pictures, as its model can take
+them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
@@ -61,7 +66,7 @@ class Kit:
     person is asked about; `recall` finds what earlier tasks have left that may help; `on_change`
     is called after each commit that wrote events; `zone` is the one that people's clocks show.
     `asker` asks for leave to use tools: without one no step stops for that. `progress` is told
-    what the running step does."""
+    what the running step does; `show_pictures` gives the model those that were sent along."""
 
     store: WorkStore
     desk: Desk
@@ -77,6 +82,7 @@ class Kit:
     on_change: Callable[[], None]
     zone: ZoneInfo
     asker: Asker | None = None
+    show_pictures: ShowPictures | None = None
     progress: Progress = field(default_factory=Progress)
 
 
@@ -219,6 +225,7 @@ class _Errand:
             workspace=await self._kit.artifacts.workspace(self._task),
             result=PlanAnswer,
         )
+        ask = await self._with_pictures(ask, self._lead)
         watch = self._kit.progress.watch(self._task.id, PLANNING)
         return await self._kit.desk.ask(ask, self._lead.chosen, self._lead.session, watch)
 
@@ -316,11 +323,20 @@ class _Errand:
             mode=equipment.persona.works_in,
             goes_on=news(step) if step.resumes else None,
         )
+        if not step.resumes:
+            ask = await self._with_pictures(ask, worker)
         watch = self._kit.progress.watch(step.task.id, step.node.id)
         reply = await self._kit.desk.ask(ask, worker.chosen, worker.session, watch)
         answer = reply.result.value
         claimed = tuple(answer.files) if isinstance(answer, StepAnswer) else ()
         return reply, await self._kit.artifacts.collect(step.task.id, workspace, claimed)
+
+    async def _with_pictures(self, ask: Ask, worker: Worker) -> Ask:
+        """What the Boss sent along to look at, where its session has not heard of the task yet."""
+        show, names = self._kit.show_pictures, names_in_workspace(self._task.files)
+        if show is None or self._heard.get(worker.session.id, prompts.NOTHING).task:
+            return ask
+        return await show(ask, worker.chosen, names)
 
     async def _equip(self, step: Next, worker: Worker, workspace: Path) -> Equipment:
         job = Job(

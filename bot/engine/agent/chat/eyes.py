@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from bot.engine.agent.account import Account
 from bot.engine.agent.desk import Ask, Desk
-from bot.engine.agent.pictures import picture_size
+from bot.engine.agent.pictures import picture_kind, picture_size
 from bot.engine.agent.web.framing import framed
 from bot.engine.llm.base import BackendError, Chosen, Limits, Picture, Purpose
 from storage.db import Database
@@ -125,6 +125,26 @@ class Eyes:
             return Seen(told=told, blind=True)
         source = f"{'; '.join(names)}. You cannot see pictures: a model that can has said this"
         return Seen(told=f"\n\n{framed(described, source=source, mark=self._ids.token())}")
+
+    async def add(self, ask: Ask, chosen: Chosen, names: Sequence[str]) -> Ask:
+        """The same with those of these files of its workspace that are pictures, as the model can
+        take them. Never raises but for cancellation."""
+        if ask.workspace is None or not names:
+            return ask
+        paths = [ask.workspace / name for name in names]
+        kinds = await asyncio.to_thread(lambda: [picture_kind(path) for path in paths])
+        seen = await self.look(
+            [
+                Picture(path=path, mime=kind)
+                for path, kind in zip(paths, kinds, strict=True)
+                if kind
+            ],
+            chosen,
+            text=str(ask.facts.get("text") or ask.facts.get("instruction") or ""),
+            account=ask.account,
+            language=ask.language,
+        )
+        return replace(ask, prompt=ask.prompt + seen.told, pictures=seen.pictures)
 
     async def _described(
         self, pictures: Sequence[Picture], text: str, account: Account, language: Language

@@ -10,6 +10,7 @@ import pytest
 
 from bot.engine.agent.account import Account
 from bot.engine.agent.chat.eyes import Eyes, Seen, sees
+from bot.engine.agent.desk import Ask
 from bot.engine.agent.pictures import picture_size
 from bot.engine.llm.base import BackendUnavailable, Chosen, Picture, Purpose, RunRequest, RunResult
 from storage.ids import Ids
@@ -135,3 +136,28 @@ async def test_where_the_look_fails_that_is_honest_too(tmp_path: Path) -> None:
 
     assert seen == replace(seen, pictures=(), blind=True)
     assert "You cannot see it" in seen.told
+
+
+async def test_a_tasks_pictures_are_shown_and_its_other_files_are_not(tmp_path: Path) -> None:
+    (tmp_path / "cat.png").write_bytes(PNG)
+    (tmp_path / "notes.txt").write_bytes(b"words")
+    async with engine(tmp_path, Looker(), running=False) as world:
+        ask = Ask(
+            purpose=Purpose.PLAN,
+            prompt="Plan it.",
+            system="",
+            language=Language.ENGLISH,
+            account=Account(person=None, chat=None),
+            facts={"text": "Plan it."},
+            workspace=tmp_path,
+        )
+        names = ("notes.txt", "cat.png", "gone.png")
+        seeing, blind = [
+            await eyes(world).add(ask, Chosen(backend=world.backend, model=model), names)
+            for model in ("claude-opus-5-5", "deepseek-chat")
+        ]
+
+    assert [one.path.name for one in seeing.pictures] == ["cat.png"]
+    assert seeing.prompt == "Plan it."
+    assert blind.pictures == ()
+    assert "You cannot see it" in blind.prompt
