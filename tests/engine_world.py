@@ -17,6 +17,7 @@ from sqlalchemy import insert
 from bot.engine.agent.desk import Desk
 from bot.engine.agent.leave.asking import Asker as ToolAsker
 from bot.engine.agent.leave.pending import Pending
+from bot.engine.agent.mcp.servers import McpServers
 from bot.engine.agent.workbench import Workbench
 from bot.engine.dispatch.foreman import Foreman
 from bot.engine.dispatch.local import LocalDispatcher
@@ -300,6 +301,7 @@ async def engine(
     running: bool = True,
     sleep: Callable[[float], Awaitable[None]] = no_wait,
     bench: Workbench | Callable[[Database, Clock], Workbench] | None = None,
+    servers: McpServers | None = None,
     **timing: Any,
 ) -> AsyncGenerator[Engine, None]:
     """`sleep` is how a step waits for its next try; `bench` may be made on the store; `timing` is
@@ -338,6 +340,7 @@ async def engine(
             now=clock,
             new_id=new_id,
             pending=Pending(CallRepo(db), clock),
+            servers=servers,
         )
         runner = TaskRunner(
             Kit(

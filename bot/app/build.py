@@ -24,9 +24,9 @@ from bot.app.services import (
 from bot.app.store import Store, build_store
 from bot.app.supervisor import Supervised
 from bot.app.web import Overheard, WebHistory, WebSpeaker
+from bot.app.workers.commands import build_masking
 from bot.app.workers.transcripts import TranscriptService
 from bot.config.settings import Settings
-from bot.engine.agent.masking import Masking
 from bot.engine.llm.registry import Registry
 from bot.engine.workflow.places.worktrees import Worktrees
 from bot.transports.alerts import Alerts
@@ -240,7 +240,7 @@ def _router(
         personas=engine.personas,
         contexts=engine.context,
         transcripts=TranscriptService(
-            TranscriptRepo(store.db), settings.home, Masking(settings.secrets).mask
+            TranscriptRepo(store.db), settings.home, build_masking(settings).mask
         ),
         projects=ProjectService(settings.home, Worktrees(settings.home).is_repository),
         skills=engine.skills,

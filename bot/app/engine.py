@@ -18,7 +18,7 @@ from bot.app.lifecycle import Service
 from bot.app.models import build_models
 from bot.app.services import LanguageOfTask, copies_of
 from bot.app.store import Store
-from bot.app.workers.commands import build_masking, build_sandbox, build_shell
+from bot.app.workers.commands import build_masking, build_sandbox, build_servers, build_shell
 from bot.app.workers.guards import build_fetcher
 from bot.app.workers.helpers import Helping
 from bot.app.workers.memory import build_memories, memory_tools
@@ -31,6 +31,7 @@ from bot.engine.agent.helpers.service import HelperService
 from bot.engine.agent.leave.bell import Bell
 from bot.engine.agent.leave.pending import Pending
 from bot.engine.agent.leave.talks import Stops, Talks
+from bot.engine.agent.mcp.servers import McpServers
 from bot.engine.agent.personas.library import PersonaLibrary
 from bot.engine.agent.prices import PRICES_FILE, Prices, read_prices
 from bot.engine.agent.sandbox.probe import SandboxHere
@@ -144,7 +145,7 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
         progress=progress,
     )
     caps = caps_of(settings)
-    desk = parts.desk(models, caps)
+    desk = parts.desk(models, caps, build_servers(settings, sandbox, masking))
     news = asyncio.Event()
     requests = parts.requests(news)
     reporter = parts.reporter(requests)
@@ -233,13 +234,14 @@ class _Parts:
         """How long a request for a decision stays open."""
         return timedelta(hours=self.settings.approval_hours)
 
-    def desk(self, models: Registry, caps: Caps) -> Desk:
+    def desk(self, models: Registry, caps: Caps, servers: McpServers) -> Desk:
         store = self.store
         return Desk(
             db=store.db,
             sessions=store.sessions,
             usage=store.usage,
             backends=models,
+            servers=servers,
             now=self.clock.now,
             new_id=lambda: secrets.token_hex(8),
             budget=Budget(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -16,6 +17,7 @@ from bot.engine.agent.account import Account
 from bot.engine.agent.budget import Budget, Purse, in_micros
 from bot.engine.agent.context.pruning import pruned
 from bot.engine.agent.leave.pending import Pending
+from bot.engine.agent.mcp.servers import McpServers
 from bot.engine.llm.base import (
     MAX_ANSWER,
     BackendError,
@@ -99,6 +101,7 @@ class Desk:
         new_id: Callable[[], str],
         budget: Budget | None = None,
         pending: Pending | None = None,
+        servers: McpServers | None = None,
     ) -> None:
         """Without a `budget` there are no caps. `pending` knows the calls at which sessions
         stopped: without it none may stop."""
@@ -110,6 +113,7 @@ class Desk:
         self._new_id = new_id
         self._budget = budget
         self._pending = pending
+        self._servers = servers
 
     def choose(self, model: str, backend: str) -> Chosen:
         return self._backends.choose(model, backend)
@@ -171,7 +175,10 @@ class Desk:
         told = pruned(history, open_calls=bool(ask.answers))
         run: Run | None = None
         try:
-            async with chosen.backend.run(call.request(told)) as run:
+            async with (
+                self._plugged(ask, chosen, watch) as brought,
+                chosen.backend.run(call.request(told, brought)) as run,
+            ):
                 async for event in run.events:
                     if watch is not None:
                         await watch(event)
@@ -215,6 +222,20 @@ class Desk:
         if self._pending is not None and (reply.answered or result.suspended):
             await self._pending.settle(tx, reply.session.id, result.suspended)
 
+    @asynccontextmanager
+    async def _plugged(
+        self, ask: Ask, chosen: Chosen, watch: Watch | None
+    ) -> AsyncGenerator[Sequence[Tool], None]:
+        """What its MCP servers bring. A coding CLI starts them by itself."""
+        if self._servers is None or not chosen.backend.caps.tools:
+            yield ()
+            return
+        async with self._servers.plugged(ask.servers, ask.workspace, ask.mode) as brought:
+            if watch is not None:
+                for note in brought.notes:
+                    await watch(note)
+            yield brought.tools
+
     async def _name_outside(self, session_id: str, external_id: str) -> None:
         async with self._db.write() as tx:
             await self._sessions.name_outside(tx, session_id, external_id)
@@ -253,7 +274,7 @@ class _Call:
     purse: Purse | None
     on_external: Callable[[str], Awaitable[None]]
 
-    def request(self, history: Sequence[Any]) -> RunRequest:
+    def request(self, history: Sequence[Any], brought: Sequence[Tool]) -> RunRequest:
         ask = self.ask
         return RunRequest(
             purpose=ask.purpose,
@@ -264,7 +285,7 @@ class _Call:
             workspace=ask.workspace,
             pictures=ask.pictures,
             history=history,
-            tools=ask.tools,
+            tools=(*ask.tools, *brought),
             result=ask.result,
             limits=ask.limits,
             facts=ask.facts,

@@ -129,7 +129,8 @@ def _paired(rows: list[Row], *, open_calls: bool) -> list[Row]:
 
 def _mended(group: list[Row], *, stay_open: bool) -> list[Row]:
     """An answer of the model, and the requests up to the next."""
-    head, *requests = group if turns.is_response(group[0]) else [None, *group]
+    head = group[0] if turns.is_response(group[0]) else None
+    requests = group if head is None else group[1:]
     left = turns.calls(head) if head is not None else []
     kept = []
     for row in requests:

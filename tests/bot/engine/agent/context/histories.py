@@ -49,9 +49,10 @@ def histories(draw: st.DrawFn) -> list[Any]:
             text = {"part_kind": "text", "content": f"#a{n}"}
             rows.append(said(*([text] if draw(st.booleans()) else []), *map(call, ids)))
         size = draw(st.sampled_from([3, 300, 3_999, 4_001, 9_000]))
-        results = [result(each, str(n % 10) * size) for each in ids if draw(st.integers(0, 5))]
-        results = draw(st.permutations(results))
-        if results and draw(st.booleans()):
+        kept = [each for each in ids if draw(st.integers(0, 5))]
+        together = draw(st.booleans())
+        results = [result(each, str(n % 10) * size) for each in draw(st.permutations(kept))]
+        if results and together:
             rows.append(told(*results))
         else:
             rows += [told(each) for each in results]

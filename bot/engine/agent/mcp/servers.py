@@ -1,0 +1,185 @@
+"""MCP servers at work for one run: each of their tools is a tool like ours."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bot.engine.agent.mcp.said import description_of, name_of, result_of, schema_of
+from bot.engine.agent.mcp.wire import McpFailed, Wire, wired
+from bot.engine.agent.outgoing.outputs import guarded
+from bot.engine.agent.sandbox.base import Launch, Sandbox
+from bot.engine.agent.tools.exec import Shell
+from bot.engine.llm.base import ERROR, McpServer, Mode, Tool
+from bot.engine.llm.calls import CallKind
+from bot.engine.llm.events import Noted
+
+PROTOCOL = "2025-06-18"
+START_SECONDS = 30.0
+CALL_SECONDS = 120.0
+MOST_TOOLS = 64
+_MOST_PAGES = 10
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugged:
+    """What the servers bring to a run, and what a person should know of those that bring
+    nothing."""
+
+    tools: tuple[Tool, ...] = ()
+    notes: tuple[Noted, ...] = ()
+
+
+class McpServers:
+    """Servers are started for one run and end with it. One that cannot be started, hangs or dies
+    costs its own tools only. Calls ask for leave like all others."""
+
+    def __init__(
+        self,
+        shell: Shell,
+        mask: Callable[[str], str],
+        *,
+        start_seconds: float = START_SECONDS,
+        call_seconds: float = CALL_SECONDS,
+        variables: Mapping[str, str] = os.environ,
+    ) -> None:
+        """`variables` are those that a server's own may name as `${NAME}`."""
+        self._shell = shell
+        self._mask = mask
+        self._start_seconds = start_seconds
+        self._call_seconds = call_seconds
+        self._variables = variables
+
+    @asynccontextmanager
+    async def plugged(
+        self, servers: Sequence[McpServer], workspace: Path | None, mode: Mode
+    ) -> AsyncGenerator[Plugged, None]:
+        """Start them beside one another. Raises nothing of its own."""
+        if not servers or workspace is None:
+            yield Plugged()
+            return
+        async with AsyncExitStack() as stack:
+            brought = await asyncio.gather(
+                *(self._started(stack, server, workspace, mode) for server in servers)
+            )
+            tools = {tool.name: tool for each in brought for tool in each.tools}
+            notes = tuple(note for each in brought for note in each.notes)
+            yield Plugged(tools=tuple(tools.values()), notes=notes)
+
+    async def _started(
+        self, stack: AsyncExitStack, server: McpServer, workspace: Path, mode: Mode
+    ) -> Plugged:
+        try:
+            if server.url:
+                raise McpFailed("url", "servers at an address are not reached from here yet")  # noqa: TRY301 - one boundary
+            launch = await self._launch(server, workspace, mode)
+            wire = await stack.enter_async_context(wired(launch))
+            async with asyncio.timeout(self._start_seconds):
+                tools = await self._offered(server.name, wire)
+        except (McpFailed, TimeoutError) as error:
+            facts = {"server": server.name, "detail": str(error) or "it was too slow"}
+            return Plugged(notes=(Noted(key="mcp.failed", facts=facts),))
+        return Plugged(tools=tuple(guarded(tool, workspace, self._mask) for tool in tools))
+
+    async def _offered(self, server: str, wire: Wire) -> list[Tool]:
+        about = {"name": "shiftboss", "version": "1"}
+        hello = {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": about}
+        await wire.request("initialize", hello, seconds=self._start_seconds)
+        await wire.notify("notifications/initialized")
+        tools: dict[str, Tool] = {}
+        cursor: dict[str, str] = {}
+        for _ in range(_MOST_PAGES):
+            page = await wire.request("tools/list", cursor, seconds=self._start_seconds)
+            told = page if isinstance(page, Mapping) else {}
+            listed = told.get("tools")
+            for each in listed if isinstance(listed, list) else ():
+                tool = self._tool(server, each, wire)
+                if tool is not None and len(tools) < MOST_TOOLS:
+                    tools.setdefault(tool.name, tool)
+            more = told.get("nextCursor")
+            if not isinstance(more, str) or not more or len(tools) >= MOST_TOOLS:
+                break
+            cursor = {"cursor": more}
+        return list(tools.values())
+
+    def _tool(self, server: str, told: Any, wire: Wire) -> Tool | None:
+        name = told.get("name") if isinstance(told, Mapping) else None
+        if not isinstance(name, str) or not name:
+            return None
+
+        async def run(arguments: Mapping[str, Any]) -> str:
+            call = {"name": name, "arguments": dict(arguments)}
+            try:
+                answer = await wire.request("tools/call", call, seconds=self._call_seconds)
+            except McpFailed as error:
+                return f"{ERROR}the MCP server {server}: {error}"
+            return await asyncio.to_thread(result_of, server, answer)
+
+        return Tool(
+            name=name_of(server, name),
+            description=description_of(server, told.get("description")),
+            schema=schema_of(told.get("inputSchema")),
+            run=run,
+            kind=CallKind.OTHER,
+        )
+
+    async def _launch(self, server: McpServer, workspace: Path, mode: Mode) -> Launch:
+        own = {name: self._filled(value) for name, value in server.env.items()}
+        sandbox = await self._shell.sandbox()
+        try:
+            return await asyncio.to_thread(self._held_in, sandbox, server, own, workspace, mode)
+        except (OSError, ValueError) as error:
+            raise McpFailed("start", f"it could not be started: {error}") from error
+
+    def _held_in(
+        self,
+        sandbox: Sandbox,
+        server: McpServer,
+        own: Mapping[str, str],
+        workspace: Path,
+        mode: Mode,
+    ) -> Launch:
+        env = {**self._shell.env(sandbox), **own}
+        program = shutil.which(server.command[0], path=env.get("PATH"))
+        if program is None:
+            raise McpFailed("missing", f"there is no program {server.command[0]!r}")
+        workspace.mkdir(parents=True, exist_ok=True)
+        home = self._shell.homes / f"mcp-{server.name}"
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return sandbox.wrap(
+            (program, *server.command[1:]),
+            workspace=workspace,
+            # Whoever configures a server wants what it reaches; its calls are asked about.
+            network=True,
+            env=env,
+            home=home,
+            readable=_needed(program, server.command),
+            writable=mode is Mode.EXECUTE,
+        )
+
+    def _filled(self, value: str) -> str:
+        def known(found: re.Match[str]) -> str:
+            if found[1] not in self._variables:
+                raise McpFailed("variable", f"the variable {found[1]} is not set")
+            return self._variables[found[1]]
+
+        return _VARIABLE.sub(known, value)
+
+
+def _needed(program: str, command: Sequence[str]) -> list[Path]:
+    """The program's own folders, and the files that the command names."""
+    needed: list[Path] = []
+    for path in (Path(program), Path(program).resolve()):
+        folder = path.parent.parent if path.parent.name == "bin" else path.parent
+        if len(folder.parts) > 2 and folder != Path.home():  # noqa: PLR2004 - neither / nor /home
+            needed.append(folder)
+    named = [Path(each) for each in command[1:] if each.startswith("/")]
+    return [*needed, *(each for each in named if each.is_file())]
