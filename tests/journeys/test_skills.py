@@ -178,3 +178,19 @@ def _drafts(asked: Asked) -> Reply:
     form = next(name for name, schema in asked.tools.items() if "body" in schema["properties"])
     skill = {"name": "daily-tea", "description": "Makes tea.", "body": "Boil the water."}
     return Reply(calls=[Call(name=form, arguments={**skill, "triggers": ["make the tea"]})])
+
+
+async def test_on_feishu_it_is_seen_let_in_and_used_in_chinese(place: World) -> None:
+    chat, boss = place.feishu_chat, place.feishu_boss
+    write_skill(skills(place) / "zhou-bao", "先问候大家。", description="写周报。")
+
+    await boss.says(chat, "/技能 zhou-bao 五月")
+    card = await chat.wait_for(lambda m: "启用这些文件" in m.text, PATIENCE)
+    await boss.presses(card, label_with(card.buttons, "启用"))
+    await place.until(lambda: "已启用" in card.text)
+    place.stage.on("六月的周报", "talk", Reply(text="周报写好了。"))
+    await boss.says(chat, "/zhou-bao 六月的周报")
+    await chat.wait_for(lambda m: "周报写好了" in m.text, PATIENCE)
+
+    (asked,) = place.stage.heard("先问候大家", "talk")
+    assert asked.last.endswith("六月的周报")
