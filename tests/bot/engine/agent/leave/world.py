@@ -121,6 +121,7 @@ class Shop:
     stage: Stage
     hands: Hands
     shown: list[Approval]
+    bench: Workbench
     _sources: Any = field(default_factory=count)
 
     async def request(self, task: Task) -> Approval:
@@ -218,6 +219,7 @@ async def shop(
     models.replies(stage)
     shown: list[Approval] = []
     made: list[Leaves] = []
+    benches: list[Workbench] = []
 
     def bench(db: Database, clock: Clock) -> Workbench:
         made.append(leaves_on(db, clock, shown))
@@ -225,7 +227,8 @@ async def shop(
         def tools(_job: Job, _persona: Persona) -> Sequence[Tool]:
             return hands.tools()
 
-        return Workbench(makers=(tools,), permits=made[0])
+        benches.append(Workbench(makers=(tools,), permits=made[0]))
+        return benches[0]
 
     try:
         async with engine(home, backend, bench=bench, running=running, clock=clock) as world:
@@ -238,6 +241,7 @@ async def shop(
                 stage=stage,
                 hands=hands,
                 shown=shown,
+                bench=benches[0],
             )
     finally:
         await backend.aclose()

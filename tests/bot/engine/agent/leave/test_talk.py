@@ -1,0 +1,256 @@
+"""Talk that wants something risky: it stops, is decided about, and goes on by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.engine.agent.leave.talks import Stops, Talks
+from bot.engine.agent.talk import Conversations
+from cards.model import Card, Text
+from handlers.ports import Answered, Question
+from storage.db import Transaction
+from storage.ids import Ids
+from storage.mail.chats import Chats
+from storage.people import People
+from storage.records.approvals import Approval, ApprovalState
+from storage.records.messages import Urgency
+from storage.records.people import ChatId, Language
+from storage.sessions import SessionRepo
+from tests.bot.engine.agent.leave.world import Hands, Shop, does, does_both, shop
+from tests.emulators.models.emulator import Models
+from tests.emulators.models.script import Call, Reply
+from tests.engine_world import BOSS, CHAT, Clock, no_wait, tool_asker
+from tests.journeys.model_world import Stage
+
+CUE = "put it live"
+
+
+@pytest.fixture
+async def models() -> AsyncIterator[Models]:
+    async with Models() as models:
+        yield models
+
+
+class Letters:
+    """What was posted into chats, once under each key."""
+
+    def __init__(self) -> None:
+        self.posted: dict[str, str] = {}
+        self.news = asyncio.Event()
+
+    async def prepared(self, card: Card) -> Card:
+        return card
+
+    async def post(
+        self,
+        tx: Transaction,
+        to: ChatId,
+        card: Card,
+        *,
+        key: str,
+        urgency: Urgency,
+        reply_to: str = "",
+    ) -> None:
+        assert key not in self.posted
+        texts = [block.markdown for block in card.blocks if isinstance(block, Text)]
+        self.posted[key] = "\n".join(texts)
+
+    def wake(self) -> None:
+        self.news.set()
+
+
+@dataclass
+class Room:
+    here: Shop
+    talk: Conversations
+    letters: Letters
+    shown: dict[str, Approval] = field(default_factory=dict)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    stopped: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def say(self, text: str) -> Answered:
+        async def unseen(_text: str) -> None:
+            pass
+
+        question = Question(
+            person=BOSS, chat=CHAT, text=text, language=Language.ENGLISH, source="inbox:1"
+        )
+        return await self.talk.answer(question, unseen)
+
+    async def request(self) -> Approval:
+        """The request that waits now."""
+        async with asyncio.timeout(20):
+            while True:
+                waiting = [
+                    each
+                    for each in self.shown.values()
+                    if (await self.here.approvals.get(each.id)).state is ApprovalState.WAITING
+                ]
+                if waiting:
+                    return waiting[-1]
+                self.asked.clear()
+                await self.asked.wait()
+
+    async def decide(self, approval: Approval, **how: Any) -> None:
+        await self.here.decide(approval, **how)
+        self.stopped.set()
+
+    async def answered(self) -> str:
+        async with asyncio.timeout(20):
+            while not self.letters.posted:
+                self.letters.news.clear()
+                await self.letters.news.wait()
+        (text,) = self.letters.posted.values()
+        return text
+
+
+@asynccontextmanager
+async def room(
+    home: Path, models: Models, stage: Stage, hands: Hands, clock: Clock | None = None
+) -> AsyncGenerator[Room, None]:
+    async with shop(home, models, stage, hands, running=False, clock=clock) as here:
+        world, letters, stopped = here.world, Letters(), asyncio.Event()
+        asker = tool_asker(world.db, world.clock)
+        talk = Conversations(
+            db=world.db,
+            sessions=SessionRepo(world.db),
+            desk=world.desk,
+            home=home,
+            bench=here.bench,
+            now=world.clock,
+            sleep=no_wait,
+            stops=Stops(calls=here.calls, asker=asker, wake=stopped.set),
+        )
+        made = Room(here=here, talk=talk, letters=letters, stopped=stopped)
+
+        async def show(approval: Approval) -> None:
+            made.shown[approval.id] = approval
+            made.asked.set()
+
+        async def catch_up() -> None:
+            pass
+
+        talks = Talks(
+            db=world.db,
+            calls=here.calls,
+            asker=asker,
+            people=People(world.db, Ids(), Chats(world.db, Ids())),
+            talk=talk,
+            post=letters,
+            news=stopped,
+            show=show,
+            catch_up=catch_up,
+            language=None,
+            now=world.clock,
+            sleep=no_wait,
+        )
+        async with AsyncExitStack() as stack:
+            await talks.start(stack)
+            loop = asyncio.create_task(talks.run())
+            try:
+                yield made
+            finally:
+                loop.cancel()
+                await asyncio.gather(loop, return_exceptions=True)
+
+
+def staged(*lines: Reply) -> Stage:
+    stage = Stage()
+    stage.on(CUE, "talk", *lines)
+    return stage
+
+
+async def test_talk_waits_for_leave_and_goes_on_where_it_was_asked(
+    tmp_path: Path, models: Models
+) -> None:
+    hands = Hands()
+    stage = staged(does_both("a"), Reply(text="It is live."))
+    async with room(tmp_path, models, stage, hands) as here:
+        first = await here.say(CUE)
+        asked = await here.request()
+
+        assert first.notes
+        assert (asked.task_id, asked.chat_id, asked.detail) == (None, CHAT.id, "a")
+        assert hands.ran == ["look around"]
+
+        await here.decide(asked)
+
+        assert "It is live." in await here.answered()
+        assert hands.ran == ["look around", "a"]
+    assert models.refused == []
+
+
+async def test_a_decision_about_talk_outlives_the_program(tmp_path: Path, models: Models) -> None:
+    hands, clock = Hands(), Clock()
+    stage = staged(does("deploy", "a"), Reply(text="It is live."))
+    async with room(tmp_path, models, stage, hands, clock) as here:
+        await here.say(CUE)
+        asked = await here.request()
+    async with shop(tmp_path, models, stage, hands, running=False, clock=clock) as meanwhile:
+        await meanwhile.decide(asked)
+    async with room(tmp_path, models, stage, hands, clock) as here:
+        assert "It is live." in await here.answered()
+
+        assert hands.ran == ["a"]
+
+
+async def test_who_says_something_else_meanwhile_is_answered_and_nothing_waits_any_more(
+    tmp_path: Path, models: Models
+) -> None:
+    hands, stage = Hands(), staged(does("deploy", "a"))
+    stage.on("never mind", "talk", Reply(text="All right."))
+    async with room(tmp_path, models, stage, hands) as here:
+        await here.say(CUE)
+        asked = await here.request()
+        answer = await here.say("never mind")
+
+        assert answer.text == "All right."
+        assert "something else" in str(stage.asked[-1].results)
+        withdrawn = await here.here.approvals.get(asked.id)
+        assert withdrawn.state is ApprovalState.EXPIRED
+        assert withdrawn.reason
+        assert hands.ran == []
+    assert models.refused == []
+
+
+async def test_a_new_conversation_withdraws_what_the_old_one_asked(
+    tmp_path: Path, models: Models
+) -> None:
+    hands, stage = Hands(), staged(does("deploy", "a"))
+    stage.on("hello", "talk", Reply(text="Hello."))
+    async with room(tmp_path, models, stage, hands) as here:
+        await here.say(CUE)
+        asked = await here.request()
+        await here.talk.reset(CHAT.id)
+
+        assert (await here.here.approvals.get(asked.id)).state is ApprovalState.EXPIRED
+        assert (await here.say("hello")).text == "Hello."
+
+
+async def test_leave_for_the_chat_covers_what_it_asks_next(tmp_path: Path, models: Models) -> None:
+    hands = Hands()
+    stage = staged(does("deploy", "a"), does("deploy", "a"), Reply(text="Twice."))
+    async with room(tmp_path, models, stage, hands) as here:
+        await here.say(CUE)
+        await here.decide(await here.request(), scope="chat")
+
+        assert "Twice." in await here.answered()
+        assert hands.ran == ["a", "a"]
+
+
+async def test_talk_may_ask_and_goes_on_with_the_answer(tmp_path: Path, models: Models) -> None:
+    question = Reply(calls=[Call(name="ask_user", arguments={"question": "Which one?"})])
+    stage = staged(question, Reply(text="As you say."))
+    async with room(tmp_path, models, stage, Hands()) as here:
+        await here.say(CUE)
+        await here.decide(await here.request(), reason="the blue one")
+
+        assert "As you say." in await here.answered()
+        assert stage.asked[-1].results[-1] == ("ask_user", "the blue one")
