@@ -190,7 +190,7 @@ class Conversations:
             account=_account(question),
             language=question.language,
         )
-        ask = await self._ask(question, session, persona.name, proposals)
+        ask = await self._ask(question, session, persona, proposals)
         ask = replace(ask, prompt=ask.prompt + sent.told + seen.told, pictures=seen.pictures)
         work = asyncio.create_task(
             self._tried(ask, chosen, session, watch, again), name=f"answer in {question.chat.id}"
@@ -294,7 +294,7 @@ class Conversations:
         return await self._desk.session(_key(chat_id), chosen, persona=persona)
 
     async def _ask(
-        self, question: Question, session: Session, persona: str, proposals: list[Proposal]
+        self, question: Question, session: Session, persona: Persona, proposals: list[Proposal]
     ) -> Ask:
         before = self._unanswered.get(question.chat.id, "")
         job = Job(
@@ -302,7 +302,8 @@ class Conversations:
             session=session,
             language=question.language,
             workspace=self._workspace(question.chat.id),
-            persona=persona,
+            persona=persona.name,
+            mode=persona.works_in,
             text=question.text,
         )
         equipment = await self._bench.equip(job)
@@ -318,6 +319,7 @@ class Conversations:
             account=job.account,
             workspace=job.workspace,
             facts={"text": question.text},
+            mode=job.mode,
             tools=(*proposing, *equipment.tools),
             permit=equipment.permit,
             servers=equipment.servers,
