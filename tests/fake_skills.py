@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from storage.records.people import PersonId
-from storage.records.skills import (
+from storage.records.workers.skills import (
     BadSkill,
     Listed,
     LoadedSkill,

@@ -59,7 +59,7 @@ def validate(
     from cards.views.workers.skills import told
     from cards.words import words_for
     from storage.records.people import Language
-    from storage.records.skills import BadSkill
+    from storage.records.workers.skills import BadSkill
 
     if not folder.is_dir():
         fail(f"{folder} is not a folder", as_json=as_json, status=2)

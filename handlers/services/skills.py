@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from storage.records.people import Chat, Language, Person, PersonId
-from storage.records.skills import Listed, LoadedSkill, Skill, SkillDraft, SkillShelf
 from storage.records.status import ModelChoice
+from storage.records.workers.skills import Listed, LoadedSkill, Skill, SkillDraft, SkillShelf
 
 
 class Skills(Protocol):

@@ -22,7 +22,8 @@ from handlers.registry import Handler
 from handlers.request import Reply, Request
 from storage.records.messages import Urgency
 from storage.records.people import Role
-from storage.records.skills import (
+from storage.records.status import ModelChoice
+from storage.records.workers.skills import (
     BUILTIN_HASH,
     Listed,
     SkillDraft,
@@ -30,7 +31,6 @@ from storage.records.skills import (
     SkillShelf,
     SkillState,
 )
-from storage.records.status import ModelChoice
 
 _LEAST_HASH = 8
 _NAME = 64

@@ -10,7 +10,7 @@ from storage.agents import tables
 from storage.db import Database
 from storage.dialect import upsert
 from storage.marks import Marks
-from storage.records.skills import SeenSkill, SkillDecision
+from storage.records.workers.skills import SeenSkill, SkillDecision
 
 _ALL = select(tables.skills).order_by(tables.skills.c.decided_at)
 

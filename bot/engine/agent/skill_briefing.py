@@ -17,7 +17,7 @@ from bot.engine.llm.base import Mode, Tool
 from bot.engine.llm.workspace import PathRefused
 from bot.engine.skills.framing import catalogue
 from bot.engine.skills.library import Library
-from storage.records.skills import Listed, SkillRefused
+from storage.records.workers.skills import Listed, SkillRefused
 
 ProjectOf: TypeAlias = Callable[[Job], Awaitable[str]]
 """The folder whose own skills a job may use; empty for none."""

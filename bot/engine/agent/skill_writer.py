@@ -15,8 +15,8 @@ from bot.engine.skills.library import Library
 from handlers.ports import BackendFailure
 from storage.db import Database
 from storage.records.people import Chat, Language, Person
-from storage.records.skills import SkillDraft, SkillRefused, WhyNoSkill
 from storage.records.status import ModelChoice
+from storage.records.workers.skills import SkillDraft, SkillRefused, WhyNoSkill
 
 MAX_BODY = 12_000
 _GUIDE = "skill-creator"

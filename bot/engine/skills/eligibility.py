@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from bot.engine.skills.reading import Requires
-from storage.records.skills import Lack
+from storage.records.workers.skills import Lack
 
 _SYSTEMS = {
     "macos": "darwin",

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from storage.records.skills import SkillFile, SkillNote
+from storage.records.workers.skills import SkillFile, SkillNote
 
 NAMES = ("SKILL.md", "skill.md")
 MAX_FILE = 2_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from storage.records.skills import Listed, Skill, SkillSource
+from storage.records.workers.skills import Listed, Skill, SkillSource
 
 MOST_TEXT = 30_000
 MOST_CATALOGUE = 60

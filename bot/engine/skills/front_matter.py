@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from yaml.events import AliasEvent
 
-from storage.records.skills import SkillNote
+from storage.records.workers.skills import SkillNote
 
 MAX_FRONT = 16 * 1024
 _MOST_DEPTH = 8

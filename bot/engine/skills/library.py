@@ -17,7 +17,7 @@ from bot.engine.skills.shelves import Found, Shelves
 from bot.engine.skills.triggers import triggered
 from storage.agents.skills import SkillRepo
 from storage.records.people import PersonId
-from storage.records.skills import (
+from storage.records.workers.skills import (
     Change,
     Listed,
     LoadedSkill,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bot.engine.skills.front_matter import read_front
-from storage.records.skills import SkillNote
+from storage.records.workers.skills import SkillNote
 
 MAX_NAME = 64
 MAX_DESCRIPTION = 1024

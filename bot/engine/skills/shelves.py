@@ -14,7 +14,7 @@ from pathlib import Path
 from bot.engine.skills.eligibility import Machine
 from bot.engine.skills.folder import NAMES, Contents, Trace, read_folder, trace
 from bot.engine.skills.reading import Requires, Written, read_skill
-from storage.records.skills import BadSkill, Skill, SkillNote, SkillSource
+from storage.records.workers.skills import BadSkill, Skill, SkillNote, SkillSource
 
 log = logging.getLogger(__name__)
 

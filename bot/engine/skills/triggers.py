@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from storage.records.skills import Listed
+from storage.records.workers.skills import Listed
 
 _MOST_TEXT = 2_000
 """Who wants a skill says so at once."""

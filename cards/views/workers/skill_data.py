@@ -7,7 +7,7 @@ from typing import Any
 
 from cards.views.workers.skills import told
 from cards.words import Words
-from storage.records.skills import Listed, SkillShelf
+from storage.records.workers.skills import Listed, SkillShelf
 
 
 def shelf_data(shelf: SkillShelf, words: Words) -> Mapping[str, Any]:

@@ -22,7 +22,7 @@ from cards.model import (
 from cards.safe_text import clean, without_overrides
 from cards.views.errors import notice_card
 from cards.words import Words
-from storage.records.skills import (
+from storage.records.workers.skills import (
     BadSkill,
     Change,
     Lack,

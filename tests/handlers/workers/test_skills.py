@@ -10,7 +10,7 @@ import pytest
 from cards.actions import EnableSkill, JustTalk, SaveSkill, ShowSkill, UseSkill
 from cards.model import Buttons
 from handlers.request import Reply
-from storage.records.skills import (
+from storage.records.workers.skills import (
     BadSkill,
     Change,
     Lack,

@@ -13,7 +13,7 @@ from storage.ids import Ids
 from storage.mail.chats import Chats
 from storage.people import People
 from storage.records.people import Channel
-from storage.records.skills import SeenSkill, SkillDecision
+from storage.records.workers.skills import SeenSkill, SkillDecision
 from tests.samples import NOW
 
 

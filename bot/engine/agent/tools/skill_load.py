@@ -13,7 +13,7 @@ from bot.engine.llm import workspace as folder
 from bot.engine.llm.base import ERROR, Tool
 from bot.engine.llm.calls import CallKind
 from bot.engine.skills.framing import framed, framed_file
-from storage.records.skills import Skill, SkillRefused, WhyNoSkill
+from storage.records.workers.skills import Skill, SkillRefused, WhyNoSkill
 
 _MOST_SHOWN = 200
 _SCHEMA = {

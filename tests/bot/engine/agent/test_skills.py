@@ -19,8 +19,8 @@ from bot.engine.llm.base import Mode, RunRequest, RunResult
 from bot.engine.llm.offline import OfflineBackend
 from handlers.ports import BackendFailure
 from storage.records.people import Language
-from storage.records.skills import SkillDraft, SkillRefused, WhyNoSkill
 from storage.records.status import ModelChoice
+from storage.records.workers.skills import SkillDraft, SkillRefused, WhyNoSkill
 from storage.sessions import Session
 from tests.bot.engine.skills.shop import Shop, a_shop, write_skill
 from tests.engine_world import BOSS, CHAT, START, FakeBackend, answered, engine

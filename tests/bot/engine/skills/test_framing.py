@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.engine.skills.framing import MOST_TEXT, catalogue, framed, framed_file
-from storage.records.skills import SkillFile, SkillState
+from storage.records.workers.skills import SkillFile, SkillState
 from tests.fake_skills import a_listed
 
 REPORT = a_listed("weekly-report").skill

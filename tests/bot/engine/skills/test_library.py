@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot.engine.skills.folder import Contents
-from storage.records.skills import (
+from storage.records.workers.skills import (
     Listed,
     SkillDraft,
     SkillRefused,

@@ -10,7 +10,7 @@ from bot.engine.skills import shelves as reading
 from bot.engine.skills.eligibility import Machine
 from bot.engine.skills.reading import Requires
 from bot.engine.skills.shelves import BUILTIN, Shelves, read_one
-from storage.records.skills import BadSkill, Lack, Skill, SkillSource
+from storage.records.workers.skills import BadSkill, Lack, Skill, SkillSource
 from tests.bot.engine.skills.shop import BARE, write_skill
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bot.engine.skills.triggers import triggered
-from storage.records.skills import Lack, Listed, SkillState
+from storage.records.workers.skills import Lack, Listed, SkillState
 from tests.fake_skills import a_listed
 
 
