@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC
 from typing import Any, TypeAlias
 
-from bot.engine.llm import turns
+from bot.engine.llm.loop import turns
 from storage.records.sessions import Written
 
 Mask: TypeAlias = Callable[[str], str]

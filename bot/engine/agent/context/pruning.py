@@ -10,8 +10,8 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from bot.engine.llm import turns
-from bot.engine.llm.turns import Part, Row
+from bot.engine.llm.loop import turns
+from bot.engine.llm.loop.turns import Part, Row
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from bot.engine.agent.context.pruning import (
     STEP,
     pruned,
 )
-from bot.engine.llm import turns
+from bot.engine.llm.loop import turns
 from tests.bot.engine.agent.context.histories import (
     asked,
     call,
