@@ -16,6 +16,8 @@ ALL = {
     "queue_depth": "queue_depth.measure",
     "waiting_thousand": "waiting_thousand.measure",
     "shared_session": "shared_session.measure",
+    "streamed_turn": "streamed_turn.measure",
+    "live_chats": "live_chats.measure",
     "cli_start": "cli_start.measure",
     "sandbox": "sandbox.measure",
     "chaos": "chaos.measure",
