@@ -18,6 +18,7 @@ from bot.engine.agent.chat.made import Made, made, snapshot
 from bot.engine.agent.chat.proposing import propose_task
 from bot.engine.agent.chat.sent import unpacked
 from bot.engine.agent.chat.turns import Turns
+from bot.engine.agent.chat.unanswered import Unanswered
 from bot.engine.agent.desk import Ask, Desk, Reply, Watch
 from bot.engine.agent.leave.talks import Keep, Stops
 from bot.engine.agent.personas.persona import Persona
@@ -38,6 +39,7 @@ from cards.words import words_for
 from handlers.ports import Answered, BackendFailure, Proposal, Question, Show, TalkState
 from storage.db import Database
 from storage.ids import Ids
+from storage.marks import Marks
 from storage.records.approvals import Approval
 from storage.records.people import ChatId, Language
 from storage.records.status import ModelChoice
@@ -58,14 +60,15 @@ _LONGEST_PAUSE = 15.0
 
 _TITLE = 120
 _MOST_NAMED = 5
-_LONGEST_UNANSWERED = 4000
 _UNANSWERED = "[Said just before; your answer was cut short by what follows: “{text}”]\n"
 
 _SYSTEM = """\
 You are Shiftboss, the foreman of a team of AI workers, talking with your Boss in a chat. Be
 short, concrete and kind. If the Boss asks for work that leaves a result behind (something to
 make, change, find out, write or watch), call the tool propose_task once and say nothing more:
-the Boss then decides by button. Answer questions and small talk yourself. {language}"""
+the Boss then decides by button. Answer questions and small talk yourself. Files that you make or
+change in your workspace, or name in your answer, go to the Boss with it; what the Boss sent lies
+in its folder inbox. {language}"""
 
 _LANGUAGE = {
     Language.CHINESE: "Answer in Simplified Chinese unless the Boss writes in another language.",
@@ -109,7 +112,7 @@ class Conversations:
         self._auto = auto or Auto()
         self._eyes = eyes or Eyes(desk=desk, db=db, ids=self._ids)
         self._stops = stops
-        self._unanswered: dict[ChatId, str] = {}
+        self._unanswered = Unanswered(Marks(db))
 
     async def answer(self, question: Question, show: Show, keep: Keep | None = None) -> Answered:
         self._turns.choose(question.chat.id, question.chat.settings.queue)
@@ -148,7 +151,7 @@ class Conversations:
 
     async def reset(self, chat_id: ChatId) -> bool:
         self.interrupt(chat_id)
-        self._unanswered.pop(chat_id, None)
+        await self._unanswered.forget(chat_id)
         closed = await self._desk.close(_key(chat_id))
         self._wake()
         return closed
@@ -205,7 +208,7 @@ class Conversations:
                     with suppress(asyncio.CancelledError, BackendError):
                         await work
                     raise
-                self._unanswered[question.chat.id] = ask.prompt[-_LONGEST_UNANSWERED:]
+                await self._unanswered.keep(question.chat.id, ask.prompt)
                 return Answered(text="".join(shown), interrupted=True)
         text = reply.result.text
         into = f"files/chats/{question.chat.id}/{question.source.replace(':', '-')}"
@@ -253,7 +256,7 @@ class Conversations:
                 await self._stops.ask(tx, reply.session.id)
             if kept is not None:
                 await kept(tx)
-        self._unanswered.pop(question.chat.id, None)
+        await self._unanswered.forget(question.chat.id)
         if reply.answered or reply.result.suspended:
             self._wake()
 
@@ -296,7 +299,7 @@ class Conversations:
     async def _ask(
         self, question: Question, session: Session, persona: Persona, proposals: list[Proposal]
     ) -> Ask:
-        before = self._unanswered.get(question.chat.id, "")
+        before = await self._unanswered.get(question.chat.id)
         job = Job(
             account=_account(question),
             session=session,

@@ -143,6 +143,27 @@ async def test_an_answer_cut_short_keeps_what_was_said_and_the_next_knows_the_qu
         assert thanks.prompt == "thanks"
 
 
+async def test_what_was_cut_short_is_known_after_a_restart_too(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+
+    async def show(_text: str) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with talking(tmp_path) as (_, talk):
+        answering = asyncio.create_task(talk.answer(question("tell me all"), show))
+        await begun.wait()
+        talk.interrupt(CHAT.id)
+        await answering
+    async with talking(tmp_path) as (world, talk):
+        await talk.answer(question("short, please"), unseen)
+        await talk.answer(question("thanks"), unseen)
+
+        first, second = world.backend.asked
+        assert "tell me all" in first.prompt
+        assert second.prompt == "thanks"
+
+
 @pytest.mark.parametrize(
     ("language", "note"), [(Language.ENGLISH, "Say “go on”"), (Language.CHINESE, "说“继续说”")]
 )
