@@ -14,6 +14,7 @@ from bot.app.lifecycle import App, stop_on_signals
 from bot.app.services import LanguageOfTask
 from bot.app.terminal.opening import explained, prepare
 from bot.config.settings import Settings
+from bot.engine.agent.team import purposes
 from bot.engine.dispatch.dry_run import next_prompt
 from bot.engine.workflow.shown.preview import Preview
 from handlers.language import guessed
@@ -76,6 +77,7 @@ async def _look(settings: Settings, *, alone: bool) -> Preview | None:
             now=core.clock.now(),
             patience=timedelta(hours=settings.patience_hours),
             alone=alone,
+            team=purposes(await core.engine.personas.known()),
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -39,6 +39,11 @@ class _Post:
     persona: Persona
     chosen: Chosen
     key: str
+
+
+def purposes(known: Mapping[str, Persona]) -> Mapping[str, str]:
+    """Whom a step may name, and what for."""
+    return {name: each.purpose for name, each in known.items() if each.charter}
 
 
 class Team:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 
@@ -25,6 +25,7 @@ async def next_prompt(
     now: datetime,
     patience: timedelta,
     alone: bool,
+    team: Mapping[str, str] | None = None,
 ) -> Preview | None:
     """What the first task of the queue would be told, None if nothing waits that can start.
     Nothing is changed: the claim is made in a transaction that is rolled back. `alone` says that
@@ -38,7 +39,7 @@ async def next_prompt(
         if claimed is None:
             return None
         recalled = await recall(claimed)
-        return await preview(tx, store, claimed, await language_of(claimed), recalled)
+        return await preview(tx, store, claimed, await language_of(claimed), recalled, team=team)
 
 
 @asynccontextmanager

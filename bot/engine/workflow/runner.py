@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from bot.engine.agent.account import Account
 from bot.engine.agent.desk import Ask, Desk, Reply
 from bot.engine.agent.leave.asking import Asker
-from bot.engine.agent.team import Team, Worker
+from bot.engine.agent.team import Team, Worker, purposes
 from bot.engine.agent.workbench import Equipment, Job, Workbench
 from bot.engine.llm.answers import PlanAnswer, StepAnswer
 from bot.engine.llm.base import (
@@ -218,7 +218,7 @@ class _Errand:
         ask = Ask(
             purpose=Purpose.PLAN,
             prompt=prompt,
-            system=prompts.plan_system(self._language, await self._purposes()),
+            system=prompts.plan_system(self._language, purposes(await self._kit.bench.known())),
             language=self._language,
             account=self._account,
             facts={"text": self._task.instruction, "files": self._task.files},
@@ -228,11 +228,6 @@ class _Errand:
         ask = await self._with_pictures(ask, self._lead)
         watch = self._kit.progress.watch(self._task.id, PLANNING)
         return await self._kit.desk.ask(ask, self._lead.chosen, self._lead.session, watch)
-
-    async def _purposes(self) -> Mapping[str, str]:
-        """Whom a step may name, and what for."""
-        known = await self._kit.bench.known()
-        return {name: each.purpose for name, each in known.items() if each.charter}
 
     async def _do(self, step: Next) -> Following:
         """Try one step once, store how it ended, and say what is next."""

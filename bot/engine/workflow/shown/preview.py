@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,13 +33,16 @@ async def preview(
     task: Task,
     language: Language,
     recalled: Sequence[str] = (),
+    *,
+    team: Mapping[str, str] | None = None,
 ) -> Preview:
-    """For a task just claimed, as `runner` would go about it."""
+    """For a task just claimed, as `runner` would go about it. `team` is whom a step may name."""
     orders = await store.journal.orders(tx, task.id)
     graph = await store.graphs.latest(task.id, tx=tx)
     if not task.graph_version or graph is None:
         prompt = prompts.plan_prompt(task, said=orders.said, recalled=recalled)
-        return Preview(task=task, kind="plan", system=prompts.plan_system(language), prompt=prompt)
+        system = prompts.plan_system(language, team)
+        return Preview(task=task, kind="plan", system=system, prompt=prompt)
     workflow = load_workflow(graph.body)
     runs = await store.graphs.runs(task.id, tx=tx)
     move = advance(workflow, runs, Control.RUN)
@@ -48,7 +51,7 @@ async def preview(
     node = move.node
     if orders.replan > workflow.served:
         prompt = prompts.replan_prompt(task, workflow, runs, orders.replan_why, orders.said)
-        system = prompts.plan_system(language)
+        system = prompts.plan_system(language, team)
         return Preview(task=task, kind="replan", system=system, prompt=prompt, step=node.title)
     if node.type == HUMAN:
         return Preview(task=task, kind="ask", step=node.title)
