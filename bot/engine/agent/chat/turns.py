@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ class Turns:
         self._chosen: dict[ChatId, str] = {}
         self._now: dict[ChatId, Turn] = {}
         self._locks: dict[ChatId, asyncio.Lock] = {}
+        self._wanted: Counter[ChatId] = Counter()
 
     def choose(self, chat_id: ChatId, queue: str) -> None:
         """What the chat itself has chosen, empty for nothing: it counts at once."""
@@ -61,12 +63,14 @@ class Turns:
     async def one(self, chat_id: ChatId) -> AsyncGenerator[None]:
         """One after another: two answers at once would tangle the session they share."""
         lock = self._locks.setdefault(chat_id, asyncio.Lock())
+        self._wanted[chat_id] += 1
         try:
             async with lock:
                 yield
         finally:
-            if not lock.locked():
-                self._locks.pop(chat_id, None)
+            self._wanted[chat_id] -= 1
+            if not self._wanted[chat_id]:
+                del self._wanted[chat_id], self._locks[chat_id]
 
     @asynccontextmanager
     async def taken(self, chat_id: ChatId, work: asyncio.Task[Any]) -> AsyncGenerator[Turn]:

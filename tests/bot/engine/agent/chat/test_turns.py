@@ -65,3 +65,27 @@ async def test_two_answers_of_one_chat_are_never_made_at_once() -> None:
         go.set()
 
     assert said.index("a ends") < said.index("b begins")
+
+
+async def test_who_comes_just_as_the_turn_passes_on_waits_as_well() -> None:
+    turns, said, leave = Turns(), list[str](), asyncio.Event()
+
+    async def answer(name: str) -> None:
+        async with turns.one(HERE):
+            said.append(f"{name} begins")
+            await leave.wait()
+            said.append(f"{name} ends")
+
+    async with asyncio.TaskGroup() as group:
+        async with turns.one(HERE):
+            group.create_task(answer("b"))
+            await asyncio.sleep(0)
+        # The turn is given back, and b has not taken it yet.
+        late = group.create_task(answer("c"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert said == ["b begins"]
+        leave.set()
+        await late
+
+    assert said == ["b begins", "b ends", "c begins", "c ends"]
