@@ -27,7 +27,7 @@ from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.emulators.telegram.people import User
 from tests.journeys.program import Program
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 _BOSSES = 40
 _PAGE_IDS = itertools.count(10_000_000)
 

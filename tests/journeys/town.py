@@ -20,7 +20,7 @@ from tests.emulators.telegram import people as telegram_people
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.journeys.program import Program, program
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @dataclass
