@@ -80,11 +80,31 @@ async def test_what_waits_is_answered_after_a_kill(place: World) -> None:
     await told(chat, "Waits for the answer before it")
     await place.shiftboss.kill()
     await place.shiftboss.start()
+    await place.feishu.connected(timeout=PATIENCE)
     await told(chat, "the doomed answer after all")
     await told(chat, "the patient answer")
 
     asked = [one.last for one in place.stage.asked]
     assert asked.index("tell me about doomed-cue") < asked.index("and patient-cue")
+
+
+async def test_on_feishu_too_a_message_waits_where_the_chat_wants_that(place: World) -> None:
+    chat, boss = place.feishu_chat, place.feishu_boss
+    first, go = held()
+    place.stage.on("lark-first", "talk", first)
+    place.stage.on("lark-second", "talk", Reply(text="the second lark"))
+    await boss.says(chat, "/queue wait")
+    await chat.wait_for(lambda m: "waits until that answer is done" in m.text, PATIENCE)
+    await boss.says(chat, "tell me about lark-first")
+    card = await chat.wait_for(lambda m: "word5" in m.text, timeout=PATIENCE)
+    await boss.says(chat, "and lark-second")
+    second = await chat.wait_for(lambda m: "Waits for the answer before it" in m.text, PATIENCE)
+    go.set()
+    await place.feishu.until(lambda: "the second lark" in second.text, timeout=PATIENCE)
+
+    assert "word59" in card.text, "it was not cut short"
+    await boss.says(chat, "/queue auto")
+    await chat.wait_for(lambda m: "cuts that answer short" in m.text, PATIENCE)
 
 
 async def test_a_burst_on_feishu_leaves_no_stubs_of_what_was_never_shown(place: World) -> None:
