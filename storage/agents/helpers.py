@@ -88,6 +88,23 @@ class HelperRepo:
         whose = self._whose(None, parent, chat)
         return await self._where(~_OPEN, _H.delivered_at.is_(None), whose, tx=tx)
 
+    async def owed(self) -> Sequence[Helper]:
+        """One for each chat that has still to hear of helpers of its own talk."""
+        mine = _H.delivered_at.is_(None) & _H.task_id.is_(None) & (_H.depth == 1)
+        ended = await self._where(~_OPEN, mine)
+        return tuple({each.chat_id: each for each in ended}.values())
+
+    async def awaits_leave(self, tx: Transaction, chat_id: ChatId) -> bool:
+        """Whether the chat's talk has stopped at a call that somebody decides about."""
+        talk = schema.sessions.c
+        query = (
+            select(_C.id)
+            .join(schema.sessions, talk.id == _C.session_id)
+            .where(_C.suspended, talk.key == f"chat:{chat_id}", talk.closed_at.is_(None))
+            .limit(1)
+        )
+        return await tx.scalar(query) is not None
+
     async def begin(
         self, tx: Transaction, helper_id: str, *, session_id: str, now: datetime
     ) -> bool:

@@ -81,6 +81,14 @@ class Helped:
             return _nothing
         return await self._to_chat(tx, helper)
 
+    async def catch_up(self) -> bool:
+        owed = await self.store.helpers.owed()
+        for each in owed:
+            async with self.store.db.write() as tx:
+                after = await self._to_chat(tx, each)
+            after()
+        return bool(owed) and bool(await self.store.helpers.owed())
+
     async def _to_task(self, tx: Transaction, helper: Helper, task_id: TaskId) -> None:
         """It is said to the task's worker as people's words are; who waited for the last of them
         goes on. A helper of a helper reports to that one."""
@@ -107,8 +115,11 @@ class Helped:
 
     async def _to_chat(self, tx: Transaction, helper: Helper) -> Callable[[], None]:
         """All that have ended, once none is at work: their reports arrive like a message, and are
-        answered like one."""
+        answered like one. Where the talk has stopped at a call of a tool they come later: they
+        must not take the place of the decision it waits for."""
         if await self.store.helpers.count_open(tx, chat=helper.chat_id):
+            return _nothing
+        if await self.store.helpers.awaits_leave(tx, helper.chat_id):
             return _nothing
         ended = await self.store.helpers.undelivered(tx, chat=helper.chat_id)
         await self.store.helpers.deliver(tx, ended, now=self.now())

@@ -37,3 +37,8 @@ class Parents(Protocol):
         """Hand over what the helper, that has ended in this transaction, has to report, with
         whatever follows for the parent. The answer is to be called after the commit."""
         ...
+
+    async def catch_up(self) -> bool:
+        """Hand over what could not be handed over when it was ready. True if some of it still
+        cannot be."""
+        ...

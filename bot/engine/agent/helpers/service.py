@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 
 from bot.engine.agent.helpers.errand import Errand, HelperKit
@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 _STORE_REST = 5.0
 _LAST_WORDS = 5.0
+_OWED_REST = 2.0
+"""A chat that waits for a decision is looked at again so often, while it is owed a report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +53,15 @@ class HelperService:
         self.wake()
 
     async def run(self) -> None:
+        owed = False
         while True:
-            await self._changed.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_OWED_REST if owed else None):
+                    await self._changed.wait()
             self._changed.clear()
             try:
                 await self.turn()
+                owed = await self._kit.parents.catch_up()
             except StoreUnavailable as error:
                 log.warning("no helper can be started: %s", error)
                 await asyncio.sleep(_STORE_REST)

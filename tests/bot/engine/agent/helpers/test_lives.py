@@ -264,3 +264,28 @@ async def test_drained_nothing_more_begins_and_who_is_at_work_may_end(tmp_path: 
 
         assert (await home.kit.repo.get(first.id)).status is HelperStatus.DONE
         assert (await home.kit.repo.get(second.id)).status is HelperStatus.ACCEPTED
+
+
+async def test_a_report_does_not_take_the_place_of_a_decision_that_the_chat_waits_for(
+    tmp_path: Path,
+) -> None:
+    async with house(tmp_path, Talkative(), running=False) as home:
+        db = home.world.db
+        await give_account(db)
+        job = await home.job(None)
+        helper = await home.send(job)
+        calls = CallRepo(db)
+        stopped = replace(helper, session_id=job.session.id)
+        await made_call(db, stopped, kind="edit")
+        async with db.write() as tx:
+            await calls.suspend(tx, job.session.id, ["c1"])
+        await home.ended(helper)
+        assert home.posted == []
+
+        async with db.write() as tx:
+            (call,) = await calls.suspended(job.session.id, tx=tx)
+            await calls.deliver(tx, call, now=home.world.clock())
+        home.service.wake()
+
+        await home.until_posted()
+        assert (await home.kit.repo.get(helper.id)).delivered_at is not None

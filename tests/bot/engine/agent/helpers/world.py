@@ -73,6 +73,7 @@ class House:
     kit: HelperKit
     spawning: Spawning
     posted: list[InboxRow]
+    arrived: asyncio.Event
 
     async def job(self, task: Task | None, *, depth: int = 0, path: str = "s1") -> Job:
         key = f"task:{task.id}" if task else f"chat:{CHAT.id}"
@@ -105,6 +106,10 @@ class House:
         now = await self.kit.repo.get(helper.id)
         assert now.status is HelperStatus.RUNNING
         return now
+
+    async def until_posted(self) -> None:
+        async with asyncio.timeout(20):
+            await self.arrived.wait()
 
     async def said_to(self, task: Task) -> Sequence[str]:
         async with self.world.db.read() as view:
@@ -145,7 +150,7 @@ class _NoStack:
 
 
 def _house(home: Path, world: Engine, backend: Talkative, slots: int, bench: Workbench) -> House:
-    db, ids, posted = world.db, Ids(), list[InboxRow]()
+    db, ids, posted, arrived = world.db, Ids(), list[InboxRow](), asyncio.Event()
 
     async def workspace_of(task: Task) -> Path:
         return home / "work" / task.id
@@ -166,7 +171,7 @@ def _house(home: Path, world: Engine, backend: Talkative, slots: int, bench: Wor
         fixed=None,
         now=world.clock,
         on_change=world.dispatcher.wake,
-        post=[posted.append],
+        post=[posted.append, lambda _row: arrived.set()],
     )
     kit = HelperKit(
         db=db,
@@ -198,6 +203,7 @@ def _house(home: Path, world: Engine, backend: Talkative, slots: int, bench: Wor
         kit=kit,
         spawning=spawning,
         posted=posted,
+        arrived=arrived,
     )
 
 
