@@ -192,6 +192,9 @@ class Settings(BaseSettings):
     anthropic_base_url: Url = Field(default="", alias="ANTHROPIC_BASE_URL")
     openai_api_key: SecretStr = Field(default=SecretStr(""), alias="OPENAI_API_KEY")
     openai_base_url: Url = Field(default="", alias="OPENAI_BASE_URL")
+    openai_tools: Literal["called", "written"] = Field(
+        default="called", alias="SHIFTBOSS_OPENAI_TOOLS"
+    )
     embedding_base_url: Url = Field(default="", alias="EMBEDDING_BASE_URL")
     embedding_model: str = Field(default="", alias="EMBEDDING_MODEL")
     embedding_api_key: SecretStr = Field(default=SecretStr(""), alias="EMBEDDING_API_KEY")

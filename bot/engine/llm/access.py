@@ -21,12 +21,14 @@ class Api(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
     """How to reach an API. An empty `base_url` is the provider's own; `silence` is how many
-    seconds it may say nothing in the middle of an answer."""
+    seconds it may say nothing in the middle of an answer. `written_calls`: its models cannot call
+    tools, but keep to a JSON schema."""
 
     api: Api
     key: str
     base_url: str = ""
     silence: float = 300.0
+    written_calls: bool = False
 
     @property
     def is_configured(self) -> bool:

@@ -47,6 +47,7 @@ from bot.engine.llm.base import (
 )
 from bot.engine.llm.events import AgentEvent, TextDelta, ThoughtDelta
 from bot.engine.llm.loop.toolbox import Toolbox
+from bot.engine.llm.loop.written import WrittenCalls
 
 MAX_PICTURE = 5_000_000
 CONNECT_SECONDS = 10.0
@@ -100,7 +101,8 @@ class Engine:
             anthropic = AnthropicProvider(api_key=key, base_url=url, http_client=self._http)
             return AnthropicModel(name, provider=anthropic)
         openai = OpenAIProvider(api_key=key, base_url=url, http_client=self._http)
-        return OpenAIChatModel(name, provider=openai)
+        model = OpenAIChatModel(name, provider=openai)
+        return WrittenCalls(model) if self._access.written_calls else model
 
 
 class ApiRun:

@@ -217,12 +217,18 @@ def registry(
     anthropic_base_url: str = "",
     openai_key: str = "",
     openai_base_url: str = "",
+    openai_written_calls: bool = False,
     clis: Clis | None = None,
     fallback: str = "",
 ) -> Registry:
     """The backends as the settings want them. Loads no library and opens no connection."""
     claude = Access(api=Api.ANTHROPIC, key=anthropic_key, base_url=anthropic_base_url)
-    gpt = Access(api=Api.OPENAI, key=openai_key, base_url=openai_base_url)
+    gpt = Access(
+        api=Api.OPENAI,
+        key=openai_key,
+        base_url=openai_base_url,
+        written_calls=openai_written_calls,
+    )
     backends = (
         ApiBackend(claude, tuple(_KNOWN[Api.ANTHROPIC].values())),
         # A compatible service has models of its own: ask it, when one is needed.
