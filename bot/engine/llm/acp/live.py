@@ -19,6 +19,9 @@ from bot.engine.llm.acp.table import Agent
 from bot.engine.llm.acp.wire import LINE, Message, Wire
 from bot.engine.llm.base import Mode, RunRequest
 
+_ANSWERED = 5.0
+"""Seconds that an answer of ours may take to be written."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ears:
@@ -55,7 +58,7 @@ class Live:
 
     async def settled(self) -> None:
         """What was asked for is answered on the wire."""
-        await self._wire.settled(self._farewell)
+        await self._wire.settled(_ANSWERED)
 
     async def why(self, ended: Ended) -> tuple[Failed, str]:
         """What it died of, by what it said last; that is known after its end."""
