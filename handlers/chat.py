@@ -101,7 +101,13 @@ async def show_talk(request: Request) -> Reply:
     )
 
 
-@commands("model", usage="[name|auto]", aliases=("模型",), immediate=True, verbatim=True)
+@commands(
+    "model",
+    usage="[name|auto|default]",
+    aliases=("模型",),
+    immediate=True,
+    verbatim=True,
+)
 async def choose_model(request: Request) -> Reply:
     """Show or choose the model of this chat."""
     if not request.args:
