@@ -15,7 +15,7 @@ from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
 from storage.errors import NotFound
 from storage.records.helpers import Helper, NewHelper
-from storage.records.helping import HelperStatus
+from storage.records.helping import HelperLine, HelperStatus
 from storage.records.people import ChatId, PersonId
 from storage.records.tasks import TaskId
 from storage.records.tools import CallState
@@ -62,8 +62,12 @@ class HelperRepo:
         """Accepted or running, oldest first."""
         return await self._where(_OPEN)
 
-    async def of_task(self, task_id: TaskId) -> Sequence[Helper]:
-        return await self._where(_H.task_id == task_id)
+    async def lines(self, task_id: TaskId) -> tuple[HelperLine, ...]:
+        """What a card shows of the task's: read whenever it is drawn, so without their results."""
+        query = select(_H.label, _H.status).where(_H.task_id == task_id)
+        async with self._db.read() as view:
+            rows = (await view.execute(query.order_by(_H.created_at, _H.id))).all()
+        return tuple(HelperLine(label=row.label, status=HelperStatus(row.status)) for row in rows)
 
     async def count_open(
         self,

@@ -43,6 +43,13 @@ async def test_what_programs_ask_quietly_is_no_part_of_it(room: Room) -> None:
     assert await told(room, 1) == ["aloud"]
 
 
+async def test_what_the_house_tells_a_worker_is_no_part_of_it(room: Room) -> None:
+    await say(room, message("aloud"), "m1")
+    await say(room, replace(message(""), told="Your helpers report"), "m2")
+
+    assert await told(room) == ["aloud"]
+
+
 async def test_presses_other_chats_dead_letters_and_empty_rows_are_no_part_of_it(
     room: Room,
 ) -> None:

@@ -8,7 +8,6 @@ from bot.engine.workflow.graph import Node, Workflow, linear, load_workflow
 from bot.engine.workflow.progress import Progress
 from bot.engine.workflow.store import WorkStore
 from cards.views.work.tasks import MOST_AHEAD
-from storage.records.helping import HelperLine
 from storage.records.live import Live
 from storage.records.tasks import (
     NodeRun,
@@ -46,12 +45,8 @@ class TaskViews:
             # Whom it waits for far back in the queue changes without its card being told.
             holder=await self._store.queue.holder(task) if counted else None,
             live=self._live(task, runs),
-            helpers=await self._helpers(task_id),
+            helpers=await self._store.helpers.lines(task_id),
         )
-
-    async def _helpers(self, task_id: TaskId) -> tuple[HelperLine, ...]:
-        helpers = await self._store.helpers.of_task(task_id)
-        return tuple(HelperLine(label=each.label, status=each.status) for each in helpers)
 
     def _live(self, task: Task, runs: Mapping[str, NodeRun]) -> Live | None:
         if self._progress is None or task.status is not TaskStatus.RUNNING:
