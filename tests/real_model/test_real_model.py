@@ -1,0 +1,70 @@
+"""Opt-in: a real small model plans a task, does it, and reports. See docs/agents.md."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import re
+import sys
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.model_world import Page, web_page
+from tests.journeys.program import Program, program
+from tests.real_model.world import FILE, model_served
+
+pytestmark = pytest.mark.skipif(not FILE, reason="SHIFTBOSS_REAL_MODEL names no GGUF file")
+
+PATIENCE = 1800.0
+_PERSONA = """\
+---
+tools: write
+---
+A step that is to leave a file is done only once you have called `write`. Report after that.
+"""
+_TAG = re.compile(r"<[^>]*>")
+_ENDS = ("Task finished", "Task failed", "Task is stuck")
+
+
+@pytest.fixture
+async def shiftboss(tmp_path: Path) -> AsyncGenerator[Program, None]:
+    home = tmp_path / "home"
+    (home / "personas").mkdir(parents=True)
+    (home / "personas" / "small.md").write_text(_PERSONA)
+    async with (
+        model_served(tmp_path / "model.log") as url,
+        program(
+            home,
+            OPENAI_BASE_URL=url,
+            SHIFTBOSS_MODEL="openai:local",
+            SHIFTBOSS_OPENAI_TOOLS="written",
+            SHIFTBOSS_LANGUAGE="en",
+        ) as started,
+    ):
+        yield started
+
+
+async def test_a_small_model_plans_a_task_writes_its_file_and_reports(shiftboss: Program) -> None:
+    async with web_page(shiftboss) as page:
+        await page.says("/run --persona small Write three facts about queues into facts.md")
+        ending = await ended(page)
+
+    written = list(shiftboss.home.rglob("facts.md"))
+    assert "Task finished" in ending, ending
+    assert written
+    assert written[0].read_text().strip()
+
+
+async def ended(page: Page) -> str:
+    """How it ended, in words. With `pytest -s` it says on the way what was shown and when."""
+    began = time.monotonic()
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            frame = await page.frame("", timeout=PATIENCE)
+            text = " ".join(html.unescape(_TAG.sub(" ", str(frame.get("html", "")))).split())
+            sys.stdout.write(f"{time.monotonic() - began:7.1f} s  {text}\n" if text else "")
+            if any(end in text for end in _ENDS):
+                return text
