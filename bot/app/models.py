@@ -38,7 +38,7 @@ def build_models(settings: Settings, sandbox: SandboxOf | None = None) -> Regist
         anthropic_base_url=settings.anthropic_base_url,
         openai_key=settings.openai_api_key.get_secret_value(),
         openai_base_url=settings.openai_base_url,
-        openai_written_calls=settings.openai_tools == "written",
+        openai_tools=settings.openai_tools,
         clis=Clis(AgentsFile(settings.home), house),
         fallback=settings.fallback,
     )

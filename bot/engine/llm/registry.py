@@ -217,7 +217,7 @@ def registry(
     anthropic_base_url: str = "",
     openai_key: str = "",
     openai_base_url: str = "",
-    openai_written_calls: bool = False,
+    openai_tools: str = "called",
     clis: Clis | None = None,
     fallback: str = "",
 ) -> Registry:
@@ -227,7 +227,7 @@ def registry(
         api=Api.OPENAI,
         key=openai_key,
         base_url=openai_base_url,
-        written_calls=openai_written_calls,
+        written_calls=openai_tools == "written",
     )
     backends = (
         ApiBackend(claude, tuple(_KNOWN[Api.ANTHROPIC].values())),
