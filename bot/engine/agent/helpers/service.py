@@ -42,6 +42,7 @@ class HelperService:
         self._grace = grace
         self._changed = asyncio.Event()
         self._running: dict[str, _Running] = {}
+        self._broken: set[str] = set()
 
     async def start(self, stack: AsyncExitStack) -> None:
         """What was at work when the program died begins anew, unless it had done something
@@ -89,10 +90,15 @@ class HelperService:
         for helper in await self._kit.repo.open_ones():
             if not await self._wanted(helper):
                 await self._end(helper, "helpers.stopped")
-            elif helper.id not in self._running and not self._kit.closing.is_set():
+            elif helper.id not in self._known and not self._kit.closing.is_set():
                 errand = await self._errand(helper)
                 work = asyncio.create_task(self._one(helper, errand), name=f"helper {helper.id}")
                 self._running[helper.id] = _Running(errand=errand, work=work)
+
+    @property
+    def _known(self) -> set[str]:
+        """What broke off and could not even be ended costs nothing more in this life."""
+        return self._broken | self._running.keys()
 
     async def _one(self, helper: Helper, errand: Errand) -> None:
         try:
@@ -104,6 +110,7 @@ class HelperService:
         except Exception:
             # The boundary between one helper and all others: whatever it is, its parent is told.
             incident = self._new_incident()
+            self._broken.add(helper.id)
             log.exception("helper %s broke off, incident=%s", helper.id, incident)
             words = words_for(await self._kit.parents.language(helper))
             await errand.fail(words("helpers.broke_off", incident=incident))

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select
 
+from bot.engine.agent.helpers.service import HelperService
+from bot.engine.dispatch.helped import Helped
 from bot.engine.llm.base import BackendDenied
 from storage import schema
 from storage.agents.calls import CallRepo
-from storage.db import Database
+from storage.db import Database, Transaction
 from storage.records.helpers import Helper
 from storage.records.helping import HelperStatus
 from storage.records.tasks import TaskStatus
@@ -289,3 +292,44 @@ async def test_a_report_does_not_take_the_place_of_a_decision_that_the_chat_wait
 
         await home.until_posted()
         assert (await home.kit.repo.get(helper.id)).delivered_at is not None
+
+
+async def test_what_breaks_off_is_told_and_what_cannot_be_told_is_not_paid_for_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = RuntimeError("a tool of ours is broken")
+    backend = Talkative(on_helper=lambda _prompt: broken)
+    async with house(tmp_path, backend, running=False) as home:
+        task = await home.world.add()
+        helper = await home.send(await home.job(task))
+        ended = await home.ended(helper)
+        await home.service.turn()
+
+        assert ended.status is HelperStatus.FAILED
+        assert "i1" in ended.result
+        assert backend.prompts == ["look"]
+    assert "incident=i1" in caplog.text
+
+
+class Broken(Helped):
+    async def deliver(self, tx: Transaction, helper: Helper) -> Callable[[], None]:
+        raise RuntimeError("nobody foresaw this")
+
+
+async def test_a_helper_whose_end_cannot_be_kept_is_not_begun_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with house(tmp_path, Talkative(), serving=False, running=False) as home:
+        await home.send(await home.job(await home.world.add()))
+
+        parents = home.kit.parents
+        assert isinstance(parents, Helped)
+        broken = Broken(**{each.name: getattr(parents, each.name) for each in fields(parents)})
+        service = HelperService(replace(home.kit, parents=broken), new_incident=lambda: "i2")
+        for _ in range(3):
+            await service.turn()
+            working = [each.work for each in service._running.values()]
+            await asyncio.gather(*working, return_exceptions=True)
+
+        assert len(home.backend.prompts) == 1
+    assert "incident=i2" in caplog.text
