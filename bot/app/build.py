@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from bot.app.costs import CostService
-from bot.app.engine import Engine, build_engine, settings_language
-from bot.app.leave import ToolBookService
+from bot.app.engine import Engine, build_engine
 from bot.app.lifecycle import Service
+from bot.app.parts import settings_language
 from bot.app.returns import Returns
 from bot.app.services import (
     ApprovalService,
@@ -25,6 +25,7 @@ from bot.app.store import Store, build_store
 from bot.app.supervisor import Supervised
 from bot.app.web import Overheard, WebHistory, WebSpeaker
 from bot.app.workers.commands import build_masking
+from bot.app.workers.leave import ToolBookService
 from bot.app.workers.transcripts import TranscriptService
 from bot.config.settings import Settings
 from bot.engine.llm.registry import Registry
@@ -77,7 +78,7 @@ class Core:
 async def build(settings: Settings, db: Database) -> Parts:
     core = await build_core(settings, db)
     # Known before the first command, and told in the log.
-    await core.engine.sandbox()
+    await core.engine.place.sandbox()
     store, engine, alerts, transports = core.store, core.engine, core.alerts, core.transports
     router = Overheard(core.router)
     intake = Intake(
@@ -100,7 +101,7 @@ async def build(settings: Settings, db: Database) -> Parts:
     transports |= {Channel.WEB: web, **_platforms(settings, intake, core.quota)}
     return Parts(
         web=web,
-        models=engine.models,
+        models=engine.place.models,
         services=(
             core.delivery,
             *engine.workers,
@@ -216,7 +217,7 @@ def _router(
     services = Services(
         tasks=engine.foreman,
         talk=engine.talk,
-        models=engine.models,
+        models=engine.place.models,
         people=store.people,
         pairings=store.pairings,
         approvals=ApprovalService(store.approvals, engine.on_decided),
@@ -226,24 +227,24 @@ def _router(
             approvals=store.approvals,
             outbox=store.outbox,
             channels=alerts,
-            model=lambda: engine.models.default,
+            model=lambda: engine.place.models.default,
             slots=settings.slots,
             zone=settings.zone,
             now=clock.now,
-            sandbox=engine.sandbox,
+            sandbox=engine.place.sandbox,
         ),
         buttons=ButtonService(store.actions),
         cards=CardService(store.outbox, store.chats),
         courier=courier,
         notebook=engine.notebook,
         toolbook=ToolBookService(settings, store, clock),
-        personas=engine.personas,
-        contexts=engine.context,
+        personas=engine.place.personas,
+        contexts=engine.place.context,
         transcripts=TranscriptService(
             TranscriptRepo(store.db), settings.home, build_masking(settings).mask
         ),
         projects=ProjectService(settings.home, Worktrees(settings.home).is_repository),
-        skills=engine.skills,
+        skills=engine.place.skills,
         skill_writer=engine.skill_writer,
     )
     return Router(

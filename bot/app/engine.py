@@ -3,81 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from pathlib import Path
-from socket import gethostname
-from typing import TypeAlias
 
-from bot.app.bench import build_bench
-from bot.app.leave import build_leaves, build_talks, stops_of
 from bot.app.lifecycle import Service
-from bot.app.models import build_models
-from bot.app.services import LanguageOfTask, copies_of
+from bot.app.parts import Parts, Recall, caps_of
 from bot.app.store import Store
-from bot.app.workers.commands import build_masking, build_sandbox, build_servers, build_shell
-from bot.app.workers.guards import build_fetcher
-from bot.app.workers.helpers import Helping
-from bot.app.workers.memory import build_memories, memory_tools
-from bot.app.workers.talking import Talking, build_eyes, build_talking
+from bot.app.workers.leave import stops_of
+from bot.app.workers.place import Place, build_place
+from bot.app.workers.talking import build_talking
 from bot.config.settings import Settings
-from bot.engine.agent.budget import Budget, Caps
-from bot.engine.agent.context.briefing import Context
-from bot.engine.agent.desk import Desk
+from bot.engine.agent.budget import Caps
 from bot.engine.agent.helpers.service import HelperService
 from bot.engine.agent.leave.bell import Bell
-from bot.engine.agent.leave.pending import Pending
-from bot.engine.agent.leave.talks import Stops, Talks
-from bot.engine.agent.mcp.servers import McpServers
-from bot.engine.agent.personas.library import PersonaLibrary
-from bot.engine.agent.prices import PRICES_FILE, Prices, read_prices
-from bot.engine.agent.sandbox.probe import SandboxHere
+from bot.engine.agent.leave.talks import Talks
 from bot.engine.agent.skill_writer import SkillWriter
 from bot.engine.agent.talk import Conversations
-from bot.engine.agent.workbench import Workbench
 from bot.engine.dispatch.foreman import Foreman
 from bot.engine.dispatch.live import LiveCards
 from bot.engine.dispatch.local import LocalDispatcher
-from bot.engine.dispatch.method.clippings import Clippings
-from bot.engine.dispatch.method.ledger import Tools
 from bot.engine.dispatch.method.notebook import Notebook
-from bot.engine.dispatch.requests import Requests
-from bot.engine.dispatch.rights import Rights
-from bot.engine.dispatch.telling.line import Line
 from bot.engine.dispatch.telling.reporter import Reporter
 from bot.engine.dispatch.timekeeper import Timekeeper
-from bot.engine.llm.registry import Registry
-from bot.engine.skills.library import Library
-from bot.engine.skills.shelves import Shelves
-from bot.engine.workflow.asking import Asker, MoneyAsker, risk_words
-from bot.engine.workflow.places.artifacts import Artifacts
 from bot.engine.workflow.progress import Progress
-from bot.engine.workflow.runner import Kit, TaskRunner
-from bot.engine.workflow.shown.view import TaskViews
+from bot.engine.workflow.runner import TaskRunner
 from bot.transports.clock import Clock
 from bot.transports.courier import OutboxCourier
-from cards.courier import Courier
-from handlers.language import guessed
-from storage.agents.skills import SkillRepo
-from storage.budgets import BudgetRepo
 from storage.records.approvals import Approval
 from storage.records.messages import InboxRow
-from storage.records.money import Scope, cap_of
-from storage.records.people import Language
 from storage.records.tasks import Task
-
-_WORKER = f"{gethostname()}:{os.getpid()}"
-
-Recall: TypeAlias = Callable[[Task], Awaitable[Sequence[str]]]
-"""Finds what earlier tasks have left that may help, a line each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    models: Registry
+    place: Place
     talk: Conversations
     foreman: Foreman
     notebook: Notebook
@@ -91,10 +50,6 @@ class Engine:
     on_decided: Callable[[], None]
     caps: Caps
     recall: Recall
-    sandbox: SandboxHere
-    personas: PersonaLibrary
-    context: Context
-    skills: Library
     skill_writer: SkillWriter
 
     @property
@@ -105,47 +60,23 @@ class Engine:
 
 
 def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock: Clock) -> Engine:
-    library = _library(settings, store, clock)
-    personas = PersonaLibrary(settings.home)
-    helping = Helping(settings, store, clock, personas)
-    context = Context(settings.home, chat_of=store.people.chat, person_of=store.people.get)
     bell, stopped = Bell(), asyncio.Event()
 
     async def show(approval: Approval) -> None:
         await requests.put(approval)
 
-    sandbox = build_sandbox(settings)
-    models = build_models(settings, sandbox)
-    masking = build_masking(settings)
-
-    async def sandboxed() -> bool:
-        return (await sandbox()).kind.confines
-
-    bench = build_bench(
-        personas=personas,
-        context=context,
-        library=library,
-        chat_of=store.people.chat,
-        fetcher=build_fetcher(settings),
-        permits=build_leaves(
-            settings, store, clock, bell, show, mask=masking.mask, sandboxed=sandboxed
-        ),
-        shell=build_shell(settings, sandbox, masking),
-        mask=masking.mask,
-        brings_tools=models.brings_tools,
-        more=(memory_tools(build_memories(settings.home, store)), helping.tools),
-    )
-    progress = Progress(masking.mask)
-    parts = _Parts(
+    place = build_place(settings, store, clock, bell=bell, show=show)
+    progress = Progress(place.masking.mask)
+    parts = Parts(
         settings=settings,
         store=store,
         courier=courier,
         clock=clock,
-        bench=bench,
+        bench=place.bench,
         progress=progress,
     )
     caps = caps_of(settings)
-    desk = parts.desk(models, caps, build_servers(settings, sandbox, masking))
+    desk = parts.desk(place.models, caps, place.servers)
     news = asyncio.Event()
     requests = parts.requests(news)
     reporter = parts.reporter(requests)
@@ -158,7 +89,7 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
 
     def on_change() -> None:
         reporter.wake()
-        helping.look()
+        place.helping.look()
 
     dispatcher = parts.dispatcher(runner, on_change)
 
@@ -168,227 +99,23 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
         dispatcher.wake()
 
     notebook = parts.notebook(dispatcher)
-    talk = parts.talk(desk, build_talking(settings, store, desk, models), stops_of(store, stopped))
+    talk = parts.talk(
+        desk, build_talking(settings, store, desk, place.models), stops_of(store, stopped)
+    )
     return Engine(
-        models=models,
+        place=place,
         talk=talk,
-        talks=build_talks(
-            store,
-            clock,
-            talk=talk,
-            courier=courier,
-            requests=requests,
-            stopped=stopped,
-            language=settings_language(settings),
-        ),
+        talks=parts.talks(talk, requests, stopped),
         foreman=parts.foreman(dispatcher),
         notebook=notebook,
         dispatcher=dispatcher,
         reporter=reporter,
-        timekeeper=Timekeeper(
-            approvals=store.approvals,
-            requests=requests,
-            now=clock.now,
-            news=news,
-            on_change=on_decided,
-        ),
-        helpers=helping.serve(desk, bench, parts.language_of, dispatcher.wake),
-        post=helping.post,
+        timekeeper=parts.timekeeper(requests, news, on_decided),
+        helpers=place.helping.serve(desk, place.bench, parts.language_of, dispatcher.wake),
+        post=place.helping.post,
         live=LiveCards(progress=progress, redraw=reporter.redraw, sleep=asyncio.sleep),
         on_decided=on_decided,
         caps=caps,
         recall=recall,
-        sandbox=sandbox,
-        personas=personas,
-        context=context,
-        skills=library,
-        skill_writer=SkillWriter(db=store.db, desk=desk, library=library),
+        skill_writer=SkillWriter(db=store.db, desk=desk, library=place.skills),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Parts:
-    """Makes each part of the engine from what all of them share."""
-
-    settings: Settings
-    store: Store
-    courier: Courier
-    clock: Clock
-    bench: Workbench
-    progress: Progress
-
-    @property
-    def language_of(self) -> LanguageOfTask:
-        return LanguageOfTask(self.store.people, guessed, settings_language(self.settings))
-
-    @property
-    def views(self) -> TaskViews:
-        return TaskViews(self.store.work, self.store.usage, self.progress)
-
-    @property
-    def artifacts(self) -> Artifacts:
-        return Artifacts(self.settings.home)
-
-    @property
-    def lifetime(self) -> timedelta:
-        """How long a request for a decision stays open."""
-        return timedelta(hours=self.settings.approval_hours)
-
-    def desk(self, models: Registry, caps: Caps, servers: McpServers) -> Desk:
-        store = self.store
-        return Desk(
-            db=store.db,
-            sessions=store.sessions,
-            usage=store.usage,
-            backends=models,
-            servers=servers,
-            now=self.clock.now,
-            new_id=lambda: secrets.token_hex(8),
-            budget=Budget(
-                caps=caps,
-                prices=_prices(self.settings),
-                usage=store.usage,
-                grants=BudgetRepo(store.db),
-                now=self.clock.now,
-            ),
-            pending=Pending(store.calls, self.clock.now),
-        )
-
-    def requests(self, news: asyncio.Event) -> Requests:
-        store = self.store
-        return Requests(
-            db=store.db,
-            approvals=store.approvals,
-            tasks=store.work.tasks,
-            copies=copies_of(
-                self.settings,
-                settings_language(self.settings),
-                people=store.people,
-                chats=store.chats,
-                outbox=store.outbox,
-                courier=self.courier,
-            ),
-            language_of=self.language_of,
-            now=self.clock.now,
-            on_asked=news.set,
-        )
-
-    def reporter(self, requests: Requests) -> Reporter:
-        return Reporter(
-            journal=self.store.work.journal,
-            views=self.views,
-            courier=self.courier,
-            language_of=self.language_of,
-            home=self.settings.home,
-            zone=self.settings.zone,
-            now=self.clock.now,
-            line=Line(queue=self.store.work.queue, marks=self.store.marks),
-            asking=requests,
-        )
-
-    def kit(self, desk: Desk, recall: Recall, on_change: Callable[[], None]) -> Kit:
-        return Kit(
-            store=self.store.work,
-            desk=desk,
-            artifacts=self.artifacts,
-            bench=self.bench,
-            language_of=self.language_of,
-            chat_of=self.store.people.chat,
-            leaves=Asker(
-                words=risk_words(self.settings.risk_words),
-                lifetime=self.lifetime,
-                ids=self.store.ids,
-                now=self.clock.now,
-            ),
-            ask_for_more=MoneyAsker(lifetime=self.lifetime, ids=self.store.ids, now=self.clock.now),
-            recall=recall,
-            now=self.clock.now,
-            sleep=asyncio.sleep,
-            on_change=on_change,
-            zone=self.settings.zone,
-            progress=self.progress,
-            asker=self.store.asker,
-            show_pictures=build_eyes(self.settings, self.store, desk).add,
-        )
-
-    def dispatcher(self, runner: TaskRunner, on_change: Callable[[], None]) -> LocalDispatcher:
-        return LocalDispatcher(
-            store=self.store.work,
-            run=runner.run,
-            language_of=self.language_of,
-            slots=self.settings.slots,
-            owner=_WORKER,
-            now=self.clock.now,
-            new_id=lambda: secrets.token_hex(4),
-            on_change=on_change,
-            patience=timedelta(hours=self.settings.patience_hours),
-            offer_after=timedelta(hours=self.settings.offer_after_hours),
-            grace=self.settings.stop_grace_seconds,
-        )
-
-    def foreman(self, dispatcher: LocalDispatcher) -> Foreman:
-        return Foreman(
-            store=self.store.work,
-            dispatcher=dispatcher,
-            views=self.views,
-            chat_of=self.store.people.chat,
-            now=self.clock.now,
-            new_id=self.store.ids.task,
-        )
-
-    def notebook(self, dispatcher: LocalDispatcher) -> Notebook:
-        return Notebook(
-            Tools(
-                store=self.store.work,
-                usage=self.store.usage,
-                views=self.views,
-                rights=Rights(self.store.people.chat),
-                dispatcher=dispatcher,
-                clippings=Clippings(self.settings.home),
-                language_of=self.language_of,
-                drop=self.artifacts.drop,
-                now=self.clock.now,
-            )
-        )
-
-    def talk(self, desk: Desk, talking: Talking, stops: Stops) -> Conversations:
-        return Conversations(
-            db=self.store.db,
-            sessions=self.store.sessions,
-            desk=desk,
-            home=self.settings.home,
-            bench=self.bench,
-            now=self.clock.now,
-            sleep=asyncio.sleep,
-            ids=self.store.ids,
-            patience=self.lifetime,
-            turns=talking.turns,
-            auto=talking.auto,
-            eyes=talking.eyes,
-            stops=stops,
-        )
-
-
-def _library(settings: Settings, store: Store, clock: Clock) -> Library:
-    shelves = Shelves(home=settings.home, user=Path.home())
-    return Library(shelves=shelves, repo=SkillRepo(store.db), now=clock.now)
-
-
-def caps_of(settings: Settings) -> Caps:
-    texts = {
-        Scope.TASK: settings.cap_task,
-        Scope.PERSON: settings.cap_person,
-        Scope.CHAT: settings.cap_chat,
-        Scope.DAY: settings.cap_day,
-    }
-    return Caps(zone=settings.zone, of={scope: cap_of(text) for scope, text in texts.items()})
-
-
-def _prices(settings: Settings) -> Prices:
-    urls = {"anthropic": settings.anthropic_base_url, "openai": settings.openai_base_url}
-    return read_prices(settings.home / PRICES_FILE, urls)
-
-
-def settings_language(settings: Settings) -> Language | None:
-    """The language everybody is spoken to in; None where each person's own is found out."""
-    return None if settings.language == "auto" else Language(settings.language)

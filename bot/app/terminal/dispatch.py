@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
 
 from bot.app.build import Core, build_core
-from bot.app.engine import settings_language
 from bot.app.failures import unusable
 from bot.app.lifecycle import App, stop_on_signals
+from bot.app.parts import settings_language
 from bot.app.services import LanguageOfTask
 from bot.app.terminal.opening import explained, prepare
 from bot.config.settings import Settings
@@ -77,7 +77,7 @@ async def _look(settings: Settings, *, alone: bool) -> Preview | None:
             now=core.clock.now(),
             patience=timedelta(hours=settings.patience_hours),
             alone=alone,
-            team=purposes(await core.engine.personas.known()),
+            team=purposes(await core.engine.place.personas.known()),
         )
 
 
@@ -98,5 +98,5 @@ async def _core(settings: Settings) -> AsyncGenerator[Core, None]:
     async with AsyncExitStack() as stack:
         db = await Database.open(settings.database, stack)
         core = await build_core(settings, db)
-        stack.push_async_callback(core.engine.models.aclose)
+        stack.push_async_callback(core.engine.place.models.aclose)
         yield core

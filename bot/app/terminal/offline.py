@@ -23,7 +23,7 @@ async def answer(settings: Settings, text: str) -> Answer:
     async with AsyncExitStack() as stack:
         db = await Database.open(settings.database, stack)
         core = await build_core(settings, db)
-        stack.push_async_callback(core.engine.models.aclose)
+        stack.push_async_callback(core.engine.place.models.aclose)
         reply = await _handled(core, text)
     shown = "" if reply.card is None else plain.render(reply.card, pressable=False).text
     return Answer(text=shown, good=reply.good, data=reply.data, running=False)

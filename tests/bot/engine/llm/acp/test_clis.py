@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ def write(cli: FakeCli, text: str = FILE) -> None:
     (cli.root / "agents.yaml").write_text(told)
 
 
-def found(cli: FakeCli, **more: str) -> Registry:
+def found(cli: FakeCli, **more: Any) -> Registry:
     return registry(clis=Clis(AgentsFile(cli.root), cli.house()), **more)
 
 
