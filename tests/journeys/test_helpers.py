@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from tests.chaos.store import rows
 from tests.emulators.models.script import Asked, Call, Failure, Reply
-from tests.journeys.model_world import World, done, steps, told, world
+from tests.journeys.model_world import World, done, label_with, steps, told, world
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -120,3 +120,21 @@ async def test_helpers_of_helpers_report_upwards_and_those_send_off_nobody(place
     (end,) = told_in(place, "step-deep")
     assert "One says: two did it." in end.last
     assert "Two did it alone." not in end.last
+
+
+async def test_a_helper_waits_for_leave_and_goes_on_with_it(place: World) -> None:
+    boss, chat = place.boss()
+    wish = Call(name="write", arguments={"path": "AGENTS.md", "content": "kept by a helper"})
+    place.stage.on("task-leave", "plan", steps("step-leave"))
+    place.stage.on("step-leave", "step", sends("help-leave"), done("Sent it."), done("All told."))
+    place.stage.on("help-leave", "talk", Reply(calls=[wish]), Reply(text="It is written."))
+    await boss.says(chat, "/run task-leave")
+
+    asked = await told(chat, "kept by a helper", "AGENTS.md")
+    await boss.presses(asked, label_with(asked.buttons, "Once"))
+
+    await told(chat, "Task finished", "All told.")
+    (end,) = told_in(place, "step-leave")
+    assert "It is written." in end.last
+    written = list((place.shiftboss.home / "work").rglob("AGENTS.md"))
+    assert [path.read_text(encoding="utf-8") for path in written] == ["kept by a helper"]
