@@ -7,6 +7,7 @@ from typing import Any
 
 from cards.model import Card
 from cards.views.workers.personas import persona_card, personas_card
+from handlers.errors import Usage
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from handlers.work.persons import found_persona, is_auto
@@ -29,7 +30,9 @@ async def persona(request: Request) -> Reply:
     """Show or choose who does the work in this chat."""
     word, _, rest = request.args.strip().partition(" ")
     roster = await request.services.personas.roster()
-    if word.casefold() in _SHOW and rest.strip():
+    if word.casefold() in _SHOW:
+        if not rest.strip():
+            raise Usage("persona")
         shown = found_persona(roster, rest)
         return Reply(card=persona_card(shown, request.words), data=_data(shown))
     if not word:

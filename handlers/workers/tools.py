@@ -26,6 +26,8 @@ async def tools(request: Request) -> Reply:
     """Show what workers may do without asking, take it back, or see what a task did."""
     word, rest = [*request.args.split(maxsplit=1), "", ""][:2]
     if word.casefold() in _REVOKE:
+        if not rest:
+            raise Usage("tools")
         return await _revoke(request, number_of(rest))
     if word.casefold() in _LOG:
         return await _log(request, rest)

@@ -50,6 +50,13 @@ async def test_one_is_chosen_for_the_chat_by_name_or_title(name: str) -> None:
     assert "From now on here: Reviewer" in text_of(reply)
 
 
+@pytest.mark.parametrize("word", ["show", "查看"])
+async def test_to_show_nobody_says_how_to(word: str) -> None:
+    told = text_of(await Desk().say(f"/persona {word}"))
+
+    assert "/persona [name|show name|auto]" in told
+
+
 @pytest.mark.parametrize("word", ["auto", "自动", "default"])
 async def test_auto_leaves_it_to_the_program_again(word: str) -> None:
     desk = Desk()

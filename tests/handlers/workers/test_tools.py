@@ -98,6 +98,12 @@ async def test_an_owner_takes_leave_back_and_nobody_else_does() -> None:
     assert [each.id for each in desk.world.toolbook.held] == [2, 3]
 
 
+async def test_to_take_back_without_a_number_says_how_to() -> None:
+    told = text_of(await desk_with_grants().say("/tools revoke", who="x-olga", chat="c0"))
+
+    assert "/tools [revoke n" in told
+
+
 async def test_the_log_of_a_task_says_what_was_asked_and_what_came_of_it() -> None:
     desk = desk_with_grants()
     states = (CallState.DENIED, CallState.DONE)
