@@ -7,6 +7,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 from bot.engine.agent.context.bootstrap import Told, bootstrap
 from bot.engine.agent.context.notes import project_notes
@@ -17,7 +18,10 @@ from storage.records.context import ContextPart, PartState
 from storage.records.people import Chat, ChatId, ChatKind, Person, PersonId, Role
 
 _KEPT = 64
-"""Projects whose brief is remembered."""
+"""Projects, and sessions, whose brief is remembered."""
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 BRIEF = "project"
 """The name of the brief among a context's parts."""
@@ -38,6 +42,7 @@ class Context:
         self._chat_of = chat_of
         self._person_of = person_of
         self._briefs: OrderedDict[Path, tuple[tuple[int, int], str]] = OrderedDict()
+        self._told: OrderedDict[str, str] = OrderedDict()
 
     async def boss(self, job: Job, _persona: Persona) -> str:
         private = await self._is_private(job.account.chat, job.account.person)
@@ -49,8 +54,16 @@ class Context:
         return "" if folder is None else (await self._notes(folder)).text
 
     async def brief(self, job: Job, _persona: Persona) -> str:
+        """The same for as long as the session lasts: what a worker changes there it knows, and
+        another word at the front would have the whole session read anew and paid again."""
         folder = None if job.depth else await self._folder(job)
-        return "" if folder is None else await asyncio.to_thread(self._brief, folder)
+        if folder is None:
+            return ""
+        told = self._told.get(job.session.id)
+        if told is None:
+            told = await asyncio.to_thread(self._brief, folder)
+        _keep(self._told, job.session.id, told)
+        return told
 
     async def parts(self, chat: Chat, person: Person) -> tuple[ContextPart, ...]:
         """What a worker of this person in this chat is told, and what not."""
@@ -88,8 +101,13 @@ class Context:
         kept = self._briefs.get(folder)
         if kept is None or kept[0] != mark:
             kept = (mark, project_brief(folder))
-        self._briefs[folder] = kept
-        self._briefs.move_to_end(folder)
-        while len(self._briefs) > _KEPT:
-            self._briefs.popitem(last=False)
+        _keep(self._briefs, folder, kept)
         return kept[1]
+
+
+def _keep(kept: OrderedDict[_K, _V], key: _K, value: _V) -> None:
+    """The latest of them only."""
+    kept[key] = value
+    kept.move_to_end(key)
+    while len(kept) > _KEPT:
+        kept.popitem(last=False)

@@ -57,7 +57,11 @@ class TaskViews:
 
     async def _ahead(self, task: Task) -> int:
         first = await self._store.queue.first(MOST_AHEAD + 1)
-        return next((n for n, each in enumerate(first) if each.id == task.id), MOST_AHEAD + 1)
+        place = next((n for n, each in enumerate(first) if each.id == task.id), None)
+        if place is None:
+            # Far back; or, where the whole queue was seen, claimed since the task was read.
+            return len(first) if len(first) > MOST_AHEAD else 0
+        return place
 
 
 def _step(node: Node, run: NodeRun | None) -> Step:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -137,6 +138,19 @@ async def test_far_back_a_card_tells_no_number_that_others_could_make_wrong(
 
         assert "More than 10" in place_on(courier, tasks[10])
         assert len(courier.sent) == 12, "the new one's card and those that count"
+
+
+async def test_a_task_claimed_while_its_card_is_drawn_is_not_called_far_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with engine(tmp_path, running=False) as world:
+        task = await world.add("alone")
+
+        async def claimed_meanwhile(_limit: int) -> Sequence[Task]:
+            return ()
+
+        monkeypatch.setattr(world.store.queue, "first", claimed_meanwhile)
+        assert (await world.views.view(task.id)).ahead == 0
 
 
 async def test_the_same_queue_is_not_drawn_twice(tmp_path: Path) -> None:

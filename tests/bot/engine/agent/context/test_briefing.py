@@ -142,16 +142,16 @@ async def _now(chat: Chat) -> Chat:
     return chat
 
 
-async def test_the_brief_is_made_anew_only_when_the_folder_has_changed(
+async def test_the_brief_stays_the_same_in_a_session_and_is_new_in_the_next(
     home: Path, project: Path
 ) -> None:
     made = context(home)
     before = await made.brief(job(project), PRAGMATIST)
-    (project / "main.py").write_text("# an edit changes no entry of the folder")
-    assert await made.brief(job(project), PRAGMATIST) is before
-
     (project / "more.py").touch()
-    assert "Python 2" in await made.brief(job(project), PRAGMATIST)
+    assert await made.brief(job(project), PRAGMATIST) == before
+
+    later = replace(job(project), session=replace(SESSION, id="s2"))
+    assert "Python 2" in await made.brief(later, PRAGMATIST)
 
 
 async def test_a_hostile_agents_md_changes_no_tool_no_mode_and_no_ruling(
