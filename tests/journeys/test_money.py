@@ -68,8 +68,8 @@ async def test_an_answer_that_a_cap_cut_off_asks_for_more_and_is_no_failed_try(
     tmp_path: Path,
 ) -> None:
     def as_long_as_allowed(asked: Asked) -> Reply:
-        """The answer needs 12,000 tokens."""
-        if int(asked.body["max_tokens"]) < 12_000:
+        """The answer needs 10,000 tokens."""
+        if int(asked.body["max_tokens"]) < 10_000:
             return costing(Reply(calls=[Call(name="final_result", raw="{")], stop="cut"), 7_000)(
                 asked
             )
@@ -92,8 +92,8 @@ async def test_an_answer_that_a_cap_cut_off_asks_for_more_and_is_no_failed_try(
 async def test_talk_that_would_pass_the_cap_of_the_day_is_not_answered_until_more_is_allowed(
     tmp_path: Path,
 ) -> None:
-    async with world(tmp_path, "anthropic", SHIFTBOSS_CAP_DAY="14k tokens") as place:
-        place.stage.on("dear-cue", "talk", costing(Reply(text="a dear answer"), 8_500))
+    async with world(tmp_path, "anthropic", SHIFTBOSS_CAP_DAY="40k tokens") as place:
+        place.stage.on("dear-cue", "talk", costing(Reply(text="a dear answer"), 30_000))
         boss, chat = place.boss()
         await boss.says(chat, "tell me about dear-cue")
         await told(chat, "a dear answer")
@@ -108,4 +108,4 @@ async def test_talk_that_would_pass_the_cap_of_the_day_is_not_answered_until_mor
 
         await boss.says(chat, "/cost today")
         costs = await told(chat, "What the caps still allow")
-        assert "28.0k" in costs.text
+        assert "80.0k" in costs.text

@@ -19,7 +19,8 @@ HAIKU = "write a haiku about queues and save it to haiku.md"
 OFFLINE = "Offline backend: no model is connected"
 # What Latin letters a Chinese reader meets on purpose: names, settings, files, commands.
 KNOWN = re.compile(
-    r"Shiftboss|offline|Tokens|MB|ID|English|[\w-]+\.md|/(?:run|help)|SHIFTBOSS_LANGUAGE"
+    r"Shiftboss|offline|(?:(?:pip|apt) install )?bubblewrap(?:-bin)?|Landlock|docs/tools.md"
+    r"|Tokens|MB|ID|English|[\w-]+\.md|/(?:run|help)|SHIFTBOSS_LANGUAGE"
     r"|(?:ANTHROPIC|OPENAI)_[A-Z_]+|\b[23456789a-z]{6}\b"
 )
 
