@@ -141,7 +141,7 @@ def _situation(view: TaskView, words: Words) -> list[Block]:
     task = view.task
     texts: list[str] = []
     match task.status:
-        case TaskStatus.PENDING:
+        case TaskStatus.PENDING if not task.outside:
             texts.append(folder_story(view, words) or _queue(view, words))
         case TaskStatus.RUNNING if task.control is Control.PAUSE:
             texts.append(words("task.pausing"))

@@ -140,6 +140,12 @@ def test_a_waiting_task_says_how_many_go_before_it(ahead: int, text: str) -> Non
     assert text in render(task_card(view, EN, now=NOW)).text
 
 
+def test_work_that_somebody_does_elsewhere_has_no_place_in_the_queue() -> None:
+    shown = render(task_card(a_view(replace(a_task(), outside=True), ahead=0), EN, now=NOW)).text
+
+    assert "Next in line" not in shown
+
+
 def test_time_and_money_are_on_the_card() -> None:
     text = render(live(a_task(status=TaskStatus.RUNNING))).text
 

@@ -52,7 +52,8 @@ class Line:
         """This is on its card now."""
         task = view.task
         self._told.pop(task.id, None)
-        if task.status is TaskStatus.PENDING and view.ahead <= MOST_AHEAD:
+        queued = task.status is TaskStatus.PENDING and not task.outside
+        if queued and view.ahead <= MOST_AHEAD:
             holder = view.holder.id if view.holder else None
             self._told[task.id] = _Place(ahead=view.ahead, holder=holder)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -166,6 +167,17 @@ async def test_the_same_queue_is_not_drawn_twice(tmp_path: Path) -> None:
         await teller.tell_places()
 
     assert courier.sent == []
+
+
+async def test_work_done_elsewhere_is_in_no_line_and_not_drawn_for_it(tmp_path: Path) -> None:
+    async with engine(tmp_path, running=False) as world:
+        own = await world.add("mine", outside=True)
+        line = Line(queue=world.store.queue, marks=Marks(world.db))
+        await line.load()
+        view = await world.views.view(own.id)
+        line.told(replace(view, task=replace(view.task, status=TaskStatus.PENDING)))
+
+        assert not await line.outdated()
 
 
 async def test_a_place_that_a_crash_left_untold_is_told_at_the_next_start(tmp_path: Path) -> None:
