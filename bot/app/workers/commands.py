@@ -8,7 +8,6 @@ from pathlib import Path
 
 from bot.config.settings import Settings
 from bot.engine.agent.masking import Masking
-from bot.engine.agent.mcp.servers import McpServers
 from bot.engine.agent.sandbox.base import Sandbox
 from bot.engine.agent.sandbox.probe import Machine, SandboxHere
 from bot.engine.agent.sandbox.view import environment
@@ -28,10 +27,6 @@ def build_sandbox(settings: Settings) -> SandboxHere:
 
 def build_masking(settings: Settings) -> Masking:
     return Masking((*settings.secrets, read_token(settings.home)))
-
-
-def build_servers(settings: Settings, sandbox: SandboxHere, masking: Masking) -> McpServers:
-    return McpServers(build_shell(settings, sandbox, masking), masking.mask)
 
 
 def build_shell(settings: Settings, sandbox: SandboxHere, masking: Masking) -> Shell:

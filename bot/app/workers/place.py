@@ -10,7 +10,7 @@ from typing import TypeAlias
 from bot.app.bench import build_bench
 from bot.app.models import build_models
 from bot.app.store import Store
-from bot.app.workers.commands import build_masking, build_sandbox, build_servers, build_shell
+from bot.app.workers.commands import build_masking, build_sandbox, build_shell
 from bot.app.workers.guards import build_fetcher
 from bot.app.workers.helpers import Helping
 from bot.app.workers.leave import build_leaves
@@ -61,6 +61,7 @@ def build_place(settings: Settings, store: Store, clock: Clock, *, bell: Bell, s
     sandbox = build_sandbox(settings)
     models = build_models(settings, sandbox)
     masking = build_masking(settings)
+    shell = build_shell(settings, sandbox, masking)
 
     async def sandboxed() -> bool:
         return (await sandbox()).kind.confines
@@ -75,7 +76,7 @@ def build_place(settings: Settings, store: Store, clock: Clock, *, bell: Bell, s
         chat_of=store.people.chat,
         fetcher=build_fetcher(settings),
         permits=leaves,
-        shell=build_shell(settings, sandbox, masking),
+        shell=shell,
         mask=masking.mask,
         brings_tools=models.brings_tools,
         more=(memory_tools(build_memories(settings.home, store)), helping.tools),
@@ -87,7 +88,7 @@ def build_place(settings: Settings, store: Store, clock: Clock, *, bell: Bell, s
         skills=skills,
         sandbox=sandbox,
         masking=masking,
-        servers=build_servers(settings, sandbox, masking),
+        servers=McpServers(shell, masking.mask),
         helping=helping,
         bench=bench,
     )
