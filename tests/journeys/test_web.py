@@ -79,7 +79,7 @@ async def test_the_first_minute(boss: Visitor, tmp_path: Path) -> None:
     ending = await ended(boss)
     card = await live_card(boss, HAIKU)
     await expect(card.locator("progress")).to_have_attribute("value", "100")
-    await expect(card.locator('.steps [data-state="done"]')).to_have_text(
+    await expect(card.locator('.steps > [data-state="done"]')).to_have_text(
         [re.compile("write a haiku about queues"), re.compile("save it to haiku.md")]
     )
     haiku = await downloaded(boss.page, ending.locator("a.file"))
@@ -95,7 +95,7 @@ async def test_steps_tick_on_one_card_that_pauses_resumes_and_stops(
     await boss.say('/run wait 3 seconds, then write "hello" to a.txt, then wait 10 minutes')
     card = await live_card(boss, "wait 3 seconds")
     steps = card.locator(".steps li")
-    await expect(card.locator('.steps [data-state="running"] .step')).to_have_text("wait 3 seconds")
+    await expect(card.locator('.steps > [data-state="running"] .step')).to_have_text("wait 3 seconds")
     await card.get_by_role("button", name="Pause").click()
     await expect(card).to_contain_text("Pauses as soon as the step under way is finished")
     await boss.shoot("pausing", tmp_path)
@@ -167,7 +167,7 @@ async def test_without_a_model_it_says_so_each_time_and_never_pretends(
         await expect(told).to_contain_text("I cannot do this without a model")
         await expect(told).to_contain_text("press Resume")
         assert (await told.inner_text()).count(OFFLINE) == 1
-    await expect(card.locator('.steps [data-state="failed"]')).to_contain_text("prove")
+    await expect(card.locator('.steps > [data-state="failed"]')).to_contain_text("prove")
     await expect(card.get_by_role("button", name="Resume")).to_be_visible()
     await boss.shoot("stuck", tmp_path)
 
@@ -183,7 +183,7 @@ async def test_a_kill_loses_neither_the_task_nor_what_was_half_typed(
         await boss.open(shiftboss.address)
         await boss.say('/run write "one" to 1.txt, then wait 2 seconds, then write "two" to 2.txt')
         card = await live_card(boss, "1.txt")
-        await expect(card.locator('.steps [data-state="running"]')).to_contain_text("wait")
+        await expect(card.locator('.steps > [data-state="running"]')).to_contain_text("wait")
         await boss.box.fill("half typed")
         await shiftboss.kill()
         await expect(boss.page.locator("#status")).to_have_attribute("data-state", "reconnecting")
@@ -196,7 +196,7 @@ async def test_a_kill_loses_neither_the_task_nor_what_was_half_typed(
         await boss.online()
         await ended(boss)
         await expect(boss.box).to_have_value("half typed")
-        await expect(card.locator('.steps [data-state="done"]')).to_have_count(3)
+        await expect(card.locator('.steps > [data-state="done"]')).to_have_count(3)
         await expect(boss.told("Tasks (1)")).to_have_count(1)
         await expect(boss.page.locator(".said")).to_have_count(2)
         told = await boss.page.locator(".told").evaluate_all("nodes => nodes.map(n => n.id)")
