@@ -58,8 +58,10 @@ class Permission:
 
 
 class Permit(Protocol):
-    """Asked before every call of a tool. `patience` is how many seconds it may wait for a person
-    before it says LATER: 0 for a backend whose suspended runs outlive the process."""
+    """Asked before every call of a tool, also one that was decided about in an earlier run: by
+    its old number then. The call that it allows is kept as begun before it says so. `patience` is
+    how many seconds it may wait for a person before it says LATER: 0 for a backend whose suspended
+    runs outlive the process."""
 
     async def __call__(self, call: ToolCall, *, patience: float = 0.0) -> Permission: ...
 

@@ -139,6 +139,7 @@ class Agent:
             "garbage": self._garbage,
             "stderr": _shout,
             "write": _write,
+            "append": _append,
             "spawn": _spawn,
             "hang": lambda _: self._hang(),
             "deaf": lambda _: time.sleep(FOREVER),
@@ -218,6 +219,11 @@ def _write(what: Mapping[str, str]) -> None:
     path = Path(what["path"])
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(what["text"])
+
+
+def _append(what: Mapping[str, str]) -> None:
+    with Path(what["path"]).open("a") as file:
+        file.write(what["text"])
 
 
 def _spawn(name: str) -> None:

@@ -16,6 +16,7 @@ from bot.engine.llm.events import AgentEvent, ToolFinished
 
 _NUMBER = 100
 _HASH = 12
+_AGAIN = "/again"
 _LOOKING = {CallKind.READ, CallKind.SEARCH, CallKind.FETCH, CallKind.THINK}
 _ALLOWED = Permission(leave=Leave.ALLOW)
 _LATER = Permission(leave=Leave.LATER)
@@ -39,7 +40,10 @@ class Asking:
         self._patience = patience
         self._tell = tell
         self._book: WishBook | None = None
-        self._once: dict[str, Wish] = {}
+        self._allowed: dict[str, str] = {}
+        self._settled = {
+            call_id for call_id, said in request.answers.items() if said.leave is not Leave.DENY
+        }
         self._given: dict[str, str] = {}
         self._over = asyncio.Event()
         self.under_way = 0
@@ -49,15 +53,15 @@ class Asking:
 
     async def begin(self, book: WishBook) -> list[tuple[Wish | None, str, Permission]]:
         """The session is known. Gives what was decided about calls of earlier runs; those that
-        were allowed are allowed once, to the letter."""
+        were allowed are asked for once by their old numbers, to the letter."""
         self._book = book
-        known = await asyncio.to_thread(book.all)
+        known = await asyncio.to_thread(book.only, tuple(self._request.answers))
         decided = [
             (known.get(call_id), call_id, said) for call_id, said in self._request.answers.items()
         ]
-        for wish, _, said in decided:
+        for wish, call_id, said in decided:
             if wish is not None and said.leave is Leave.ALLOW:
-                self._once[wish.exact] = wish
+                self._allowed[wish.exact] = call_id
         return decided
 
     async def wish(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -70,7 +74,7 @@ class Asking:
         call = self._calls.wish(told)
         for event in self._calls.started(call):
             await self._tell(event)
-        said = await self._leave(call.call_id, _bound(call))
+        said = await self._leave(call.call_id, self._known(_bound(call)))
         return outcome(options, allow=said.leave is Leave.ALLOW)
 
     async def ended(self, event: ToolFinished) -> None:
@@ -82,12 +86,17 @@ class Asking:
                 call_id, good=event.good, outcome=event.summary, size=size
             )
 
+    def _known(self, call: ToolCall) -> ToolCall:
+        """As whoever decides knows it. What was decided before holds for one call: when the same
+        is wanted again, by whatever number, it is another."""
+        if call_id := self._allowed.pop(exact(call), ""):
+            return replace(call, call_id=call_id)
+        if call.call_id in self._settled:
+            return replace(call, call_id=f"{call.call_id}{_AGAIN}")
+        return call
+
     async def _leave(self, number: str, call: ToolCall) -> Permission:
         """`number` is what the CLI calls the call."""
-        if wish := self._once.pop(exact(call), None):
-            self._given[number] = wish.call_id
-            await self._forget(wish.call_id)
-            return _ALLOWED
         if self._request.permit is None:
             looks = self._mode is Mode.EXECUTE or call.kind in _LOOKING
             return _ALLOWED if looks else Permission(leave=Leave.DENY)
@@ -123,8 +132,6 @@ class Asking:
         if said.leave is Leave.LATER:
             self.suspended.append(call)
             self._over.set()
-        else:
-            await self._forget(call.call_id)
         return said
 
     def _said(self, asked: asyncio.Future[Permission]) -> Permission:
@@ -134,10 +141,6 @@ class Asking:
             self.broken = self.broken or broken
             return Permission(leave=Leave.DENY)
         return asked.result()
-
-    async def _forget(self, call_id: str) -> None:
-        if self._book is not None:
-            await asyncio.to_thread(self._book.forget, [call_id])
 
 
 def _bound(call: ToolCall) -> ToolCall:

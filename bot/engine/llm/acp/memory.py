@@ -78,10 +78,13 @@ class WishBook:
             return {str(key): Wish(**value) for key, value in loaded.items()}
         return {}
 
-    def forget(self, call_ids: Sequence[str]) -> None:
+    def only(self, call_ids: Sequence[str]) -> dict[str, Wish]:
+        """Those; all others are forgotten."""
         wishes = self.all()
-        if any(wishes.pop(call_id, None) for call_id in call_ids):
-            self._write(wishes)
+        kept = {call_id: wishes[call_id] for call_id in call_ids if call_id in wishes}
+        if kept != wishes:
+            self._write(kept)
+        return kept
 
     def _write(self, wishes: Mapping[str, Wish]) -> None:
         kept = dict(list(wishes.items())[-_MOST_WISHES:])

@@ -137,7 +137,7 @@ async def test_what_was_approved_later_is_run_by_another_process_and_once_only(
     permit = FakePermit({"make": LATER})
     _, first = await run_to_end(cli.backend(), step(cli, permit=permit))
 
-    later = FakePermit({"make": DENY})
+    later = FakePermit({"make": DENY}, earlier={numbered("make"): ALLOW})
     _, ended = await run_to_end(
         cli.backend(),
         step(
@@ -152,8 +152,28 @@ async def test_what_was_approved_later_is_run_by_another_process_and_once_only(
 
     assert "Approved: Run make" in cli.prompts()[1]
     assert chosen(cli) == ["no-once", "yes-once", "no-once"]
+    assert later.begun == [numbered("make")]
     assert [call.call_id for call in later.calls] == [numbered("make", "call-8")]
     assert ended.value is not None
+
+
+@pytest.mark.parametrize("settled", [ALLOW, Permission(leave=Leave.ANSWER, text="It was cut off.")])
+async def test_what_was_made_before_is_asked_about_again_also_by_its_old_number(
+    cli: FakeCli, settled: Permission
+) -> None:
+    cli.will([wish("make"), {"hang": True}], [wish("make"), wish("make"), result(DONE)])
+    await run_to_end(cli.backend(), step(cli, permit=FakePermit({"make": LATER})))
+
+    answers = {numbered("make"): settled}
+    permit = FakePermit({"make": DENY}, earlier=answers)
+    await run_to_end(
+        cli.backend(), step(cli, "", permit=permit, external_id="session-1", answers=answers)
+    )
+
+    once = settled is ALLOW
+    assert chosen(cli)[1:] == (["yes-once", "no-once"] if once else ["no-once", "no-once"])
+    assert permit.begun == ([numbered("make")] if once else [])
+    assert numbered("make") not in {call.call_id for call in permit.calls}
 
 
 async def test_consent_to_one_command_is_none_to_another(cli: FakeCli) -> None:
@@ -191,15 +211,15 @@ async def test_a_question_open_at_a_sudden_end_is_known_to_the_next_process(
     with pytest.raises(asyncio.CancelledError):
         await running
 
-    nobody = FakePermit()
+    answers = {numbered("make"): ALLOW}
+    nobody = FakePermit(earlier=answers)
     await run_to_end(
-        cli.backend(),
-        step(cli, "", permit=nobody, external_id="session-1", answers={numbered("make"): ALLOW}),
+        cli.backend(), step(cli, "", permit=nobody, external_id="session-1", answers=answers)
     )
 
     assert "Approved: Run make" in cli.prompts()[1]
+    assert nobody.begun == [numbered("make")]
     assert nobody.calls == []
-    assert nobody.outcomes == []
 
 
 async def test_time_does_not_run_while_people_are_asked(cli: FakeCli) -> None:

@@ -21,16 +21,26 @@ LATER = Permission(leave=Leave.LATER)
 
 class FakePermit:
     """Decides by command; `asked` is set with the first question, and one without a decision
-    waits for ever."""
+    waits for ever. `earlier` are decisions of another life, by number: each is given once, and
+    `begun` are the calls that were made by them."""
 
-    def __init__(self, decisions: Mapping[str, Permission] | None = None) -> None:
+    def __init__(
+        self,
+        decisions: Mapping[str, Permission] | None = None,
+        earlier: Mapping[str, Permission] | None = None,
+    ) -> None:
         self._decisions = decisions or {}
+        self._earlier = dict(earlier or {})
+        self.begun: list[str] = []
         self.calls: list[ToolCall] = []
         self.patience: list[float] = []
         self.outcomes: list[tuple[str, bool, str]] = []
         self.asked = asyncio.Event()
 
     async def __call__(self, call: ToolCall, *, patience: float = 0.0) -> Permission:
+        if (known := self._earlier.pop(call.call_id, None)) is not None:
+            self.begun.append(call.call_id)
+            return known
         self.calls.append(call)
         self.patience.append(patience)
         self.asked.set()
