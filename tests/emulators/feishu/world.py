@@ -15,7 +15,8 @@ from tests.emulators.feishu.clock import Clock
 if TYPE_CHECKING:
     from tests.emulators.feishu.longconn import Push
 
-WAIT = 5.0
+WAIT = 60.0
+"""For what is certain to come: seconds cost nothing where all is well, and machines are busy."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.emulators.telegram.forms import Upload
 from tests.emulators.telegram.markup import Keyboard
-from tests.emulators.telegram.signals import Changes
+from tests.emulators.telegram.signals import PATIENCE, Changes
 from tests.emulators.telegram.texts import Entity, cut
 
 Json = dict[str, Any]
@@ -193,7 +193,9 @@ class Chat:
     def unblock(self) -> None:
         self.closed_with = ""
 
-    async def wait_for(self, accept: Callable[[Message], bool], timeout: float = 10) -> Message:
+    async def wait_for(
+        self, accept: Callable[[Message], bool], timeout: float = PATIENCE
+    ) -> Message:
         """The oldest message of the bot that satisfies `accept` as it is shown now."""
 
         def look() -> Message | None:
@@ -205,10 +207,10 @@ class Chat:
             shown = "\n".join(f"  {m.id}: {m.text!r} {m.buttons}" for m in self.from_bot[-5:])
             raise TimeoutError(f"no such message in {timeout} s; the bot wrote:\n{shown}") from None
 
-    async def wait_for_text(self, part: str, timeout: float = 10) -> Message:
+    async def wait_for_text(self, part: str, timeout: float = PATIENCE) -> Message:
         return await self.wait_for(lambda message: part in message.text, timeout)
 
-    async def wait_until(self, holds: Callable[[], bool], timeout: float = 10) -> None:
+    async def wait_until(self, holds: Callable[[], bool], timeout: float = PATIENCE) -> None:
         """Wait for anything about this chat: drafts, actions, deletions."""
         await self.changes.until(lambda: holds() or None, timeout)
 

@@ -20,6 +20,7 @@ from tests.emulators.telegram.chats import Chat, Version
 from tests.emulators.telegram.mischief import Mischief
 from tests.emulators.telegram.people import User
 from tests.emulators.telegram.server import Server, listen, make_server
+from tests.emulators.telegram.signals import PATIENCE
 from tests.emulators.telegram.world import Call, World
 
 Json = dict[str, Any]
@@ -194,7 +195,10 @@ class TelegramEmulator:
         return {entry["command"]: entry["description"] for entry in stored}
 
     async def wait_for_call(
-        self, method: str, accept: Callable[[Call], bool] = lambda _: True, timeout: float = 10
+        self,
+        method: str,
+        accept: Callable[[Call], bool] = lambda _: True,
+        timeout: float = PATIENCE,
     ) -> Call:
         def look() -> Call | None:
             return next((call for call in self.calls_of(method) if accept(call)), None)
@@ -202,7 +206,7 @@ class TelegramEmulator:
         return await self.world.changes.until(look, timeout, f"a call of {method}")
 
     async def wait_until(
-        self, holds: Callable[[], bool], timeout: float = 10, what: str = ""
+        self, holds: Callable[[], bool], timeout: float = PATIENCE, what: str = ""
     ) -> None:
         await self.world.changes.until(lambda: holds() or None, timeout, what)
 

@@ -10,6 +10,7 @@ from typing import Any
 from tests.emulators.telegram.chats import Chat, Message, Version
 from tests.emulators.telegram.forms import Upload
 from tests.emulators.telegram.media import describe
+from tests.emulators.telegram.signals import PATIENCE
 from tests.emulators.telegram.texts import MAX_TEXT, Entity, utf16
 from tests.emulators.telegram.world import Answer, Query, World
 
@@ -31,7 +32,7 @@ class Press:
     query: Query
     world: World
 
-    async def answer(self, timeout: float = 10) -> Answer:
+    async def answer(self, timeout: float = PATIENCE) -> Answer:
         return await self.world.changes.until(
             lambda: self.query.answer, timeout, "an answer to the button press"
         )
@@ -154,7 +155,7 @@ class User:
         return Press(query=query, world=self.world)
 
     async def presses(
-        self, message: Message, label: str, *, data: str | None = None, timeout: float = 10
+        self, message: Message, label: str, *, data: str | None = None, timeout: float = PATIENCE
     ) -> Answer:
         """Press a button and wait for the answer to the press."""
         return await self.press(message, label, data).answer(timeout)

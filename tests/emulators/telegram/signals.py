@@ -8,6 +8,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+PATIENCE = 60.0
+"""For what is certain to come: seconds cost nothing where all is well, and machines are busy."""
+
 
 class Changes:
     """Wakes everyone who waits, after each change."""
