@@ -38,6 +38,7 @@ from bot.transports.delivery import Delivery
 from bot.transports.intake import Intake
 from bot.transports.quota import MonthlyQuota
 from cards.words import words_for
+from handlers.language import LanguageOfLetters
 from handlers.ports import Services
 from handlers.router import Router
 from handlers.table import menu
@@ -128,6 +129,7 @@ async def build_core(settings: Settings, db: Database) -> Core:
         transports=transports,
         clock=clock,
         alerts=alerts,
+        language_of=LanguageOfLetters(store.people, language),
         quotas={Channel.FEISHU: quota},
     )
     courier = _courier(store, delivery, clock)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,8 @@ class Letter:
     `card` is sealed: every button carries its token. `placed` is None for a first send, else
     where the message is. `uuid` is stable per (message, revision): hand it to platforms that
     deduplicate. `repeat` says an earlier try of this very send may have arrived: mark the text
-    so, unless the platform deduplicates. `urgency` is what pacing may hold back first.
+    so, unless the platform deduplicates. `urgency` is what pacing may hold back first. `language`
+    is that of the words a transport adds itself: forms, notes, a card shown as text.
     """
 
     outbox_id: OutboxId
@@ -41,6 +42,11 @@ class Letter:
     reply_to: str = ""
     placed: Placed | None = None
     repeat: bool = False
+    language: Language = Language.ENGLISH
+
+
+LanguageOf: TypeAlias = Callable[[Chat, Card], Awaitable[Language]]
+"""The language in which a card is read in a chat. Never raises: in doubt it guesses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

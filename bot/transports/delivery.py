@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from bot.transports.alerts import Alerts
-from bot.transports.base import DeliveryError, Transport
+from bot.transports.base import DeliveryError, LanguageOf, Transport
 from bot.transports.clock import Clock, event_or_timer
 from bot.transports.pacing import PACES, ChannelPace, Pace
 from bot.transports.postman import Closed, Postman
@@ -46,6 +46,7 @@ class Delivery:
         transports: Mapping[Channel, Transport],
         clock: Clock,
         alerts: Alerts,
+        language_of: LanguageOf,
         quotas: Mapping[Channel, MonthlyQuota] | None = None,
         paces: Mapping[Channel, ChannelPace] = PACES,
         jitter: Callable[[], float] = random.random,
@@ -56,13 +57,16 @@ class Delivery:
         self._transports = transports
         self._clock = clock
         self._alerts = alerts
+        self._language_of = language_of
         self._quotas = quotas or {}
         self._jitter = jitter
         self._last_words = last_words
         self._paces = {channel: Pace(limits, clock.elapsed) for channel, limits in paces.items()}
         self._rounds: list[_Round] = []
         self.closed: Closed = _nobody
-        self.streams = Streams(outbox=outbox, transports=transports, rests=self.rests)
+        self.streams = Streams(
+            outbox=outbox, transports=transports, rests=self.rests, language_of=language_of
+        )
 
     async def start(self, stack: AsyncExitStack) -> None:
         await self.streams.start(stack)
@@ -112,6 +116,7 @@ class Delivery:
             jitter=self._jitter,
             shown=self.streams.resume,
             closed=self.closed,
+            language_of=self._language_of,
             quota=self._quotas.get(transport.channel),
         )
         return _Round(

@@ -14,6 +14,7 @@ from bot.transports.base import (
     Ambiguous,
     Delivery,
     DeliveryError,
+    LanguageOf,
     Letter,
     RateLimited,
     Refused,
@@ -31,6 +32,7 @@ from storage.db import Database
 from storage.errors import StoreUnavailable
 from storage.mail.outbox import Outbox, Try
 from storage.records.messages import OutboxId
+from storage.records.people import Language
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +62,7 @@ class Postman:
         jitter: Callable[[], float],
         shown: Callable[[OutboxId], None],
         closed: Closed,
+        language_of: LanguageOf,
         quota: MonthlyQuota | None = None,
     ) -> None:
         self._db = db
@@ -71,6 +74,7 @@ class Postman:
         self._jitter = jitter
         self._shown = shown
         self._closed = closed
+        self._language_of = language_of
         self._quota = quota
         self._failures = 0
         self._crashes: Counter[OutboxId] = Counter()
@@ -85,7 +89,8 @@ class Postman:
             await self._try(tried)
 
     async def _try(self, tried: Try) -> None:
-        letter = _letter(tried)
+        card = _card(tried)
+        letter = _letter(tried, card, await self._language_of(tried.chat, card))
         try:
             delivery = await self._deliver(letter, plain=self._crashes[tried.row.id] >= _CRASHES)
         except DeliveryError as error:
@@ -185,7 +190,7 @@ class Postman:
                 await self._clock.sleep(self._backoff(attempts))
 
 
-def _letter(tried: Try) -> Letter:
+def _letter(tried: Try, card: Card, language: Language) -> Letter:
     row = tried.row
     first = row.placed is None
     # A first send that may have arrived keeps its name, so that platforms know it again; it then
@@ -194,7 +199,7 @@ def _letter(tried: Try) -> Letter:
     return Letter(
         outbox_id=row.id,
         chat=tried.chat,
-        card=_card(tried),
+        card=card,
         revision=revision,
         urgency=row.urgency,
         # Row numbers start anew in a new database; the chat's id does not come again.
@@ -202,6 +207,7 @@ def _letter(tried: Try) -> Letter:
         reply_to=row.reply_to,
         placed=row.placed,
         repeat=first and tried.unsure > 0,
+        language=language,
     )
 
 

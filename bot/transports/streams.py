@@ -7,12 +7,12 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 
-from bot.transports.base import DeliveryError, Letter, Transport
+from bot.transports.base import DeliveryError, LanguageOf, Letter, Transport
 from cards.card_json import BadCard, load_card
 from cards.model import Card
 from storage.mail.outbox import Outbox
 from storage.records.messages import OutboxId, OutboxRow, Urgency
-from storage.records.people import Channel, Chat, ChatKind
+from storage.records.people import Channel, Chat, ChatKind, Language
 
 log = logging.getLogger(__name__)
 
@@ -31,10 +31,12 @@ class Streams:
         outbox: Outbox,
         transports: Mapping[Channel, Transport],
         rests: Callable[[Chat], bool],
+        language_of: LanguageOf,
     ) -> None:
         self._outbox = outbox
         self._transports = transports
         self._rests = rests
+        self._language_of = language_of
         self._newest: dict[OutboxId, str] = {}
         self._tasks: dict[OutboxId, asyncio.Task[None]] = {}
         self._poked: set[OutboxId] = set()
@@ -88,7 +90,10 @@ class Streams:
         markdown = self._newest.pop(outbox_id, None)
         if markdown is None or self._rests(chat):
             return True
-        await self._transports[chat.channel].stream(_letter(row, chat), markdown)
+        # The answer's own words tell the language where nothing is there to tell it yet.
+        shown = Card(fallback=markdown)
+        letter = _letter(row, chat, await self._language_of(chat, shown))
+        await self._transports[chat.channel].stream(letter, markdown)
         return True
 
     async def _close(self) -> None:
@@ -98,7 +103,7 @@ class Streams:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _letter(row: OutboxRow, chat: Chat) -> Letter:
+def _letter(row: OutboxRow, chat: Chat, language: Language) -> Letter:
     return Letter(
         outbox_id=row.id,
         chat=chat,
@@ -108,6 +113,7 @@ def _letter(row: OutboxRow, chat: Chat) -> Letter:
         uuid="",
         reply_to=row.reply_to,
         placed=row.placed,
+        language=language,
     )
 
 

@@ -21,7 +21,6 @@ from cards.render import text as plain_text
 from cards.render.feishu.card import FeishuCard, minimal, render
 from cards.render.feishu.size import scrub
 from cards.words import Words, words_for
-from storage.records.people import Language
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +81,7 @@ class Delivery:
                     if error.kind not in (Kind.BAD_FILE, Kind.LARGE_FILE):
                         raise
                     notes.append(f"image: refused with {error.code}")
-        words = words_for(letter.chat.settings.language or Language.ENGLISH)
+        words = words_for(letter.language)
         draw = partial(
             render,
             letter.card,

@@ -20,7 +20,7 @@ from bot.transports.telegram.streaming import Streams
 from cards.render.telegram import MAX_CAPTION, FilePart, Part, PhotoPart, TextPart, render
 from cards.words import Words, words_for
 from storage.records.messages import OutboxId
-from storage.records.people import Chat, Language
+from storage.records.people import Chat
 
 _ALBUM = 10
 _REMEMBERED = 1000
@@ -38,7 +38,7 @@ class Deliveries:
 
     async def deliver(self, letter: Letter) -> Delivery:
         """As Transport.deliver: DeliveryError only."""
-        words = words_of(letter.chat)
+        words = words_for(letter.language)
         touched = await self._streams.finish(letter.outbox_id)
         # A long text takes a noticeable time; the loop has better things to do.
         card = await asyncio.to_thread(render, letter.card, words)
@@ -67,10 +67,6 @@ class Deliveries:
         self._half_done.move_to_end(outbox_id)
         while len(self._half_done) > _REMEMBERED:
             self._half_done.popitem(last=False)
-
-
-def words_of(chat: Chat) -> Words:
-    return words_for(chat.settings.language or Language.ENGLISH)
 
 
 def target_of(chat: Chat, reply_to: str = "") -> Target:

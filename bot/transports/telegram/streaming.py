@@ -17,7 +17,7 @@ from bot.transports.telegram.sending import Sender, Target
 from cards.render.telegram import Keyboard, TextPart, render, render_markdown
 from cards.words import words_for
 from storage.records.messages import OutboxId
-from storage.records.people import ChatKind, Language
+from storage.records.people import ChatKind
 
 _DRAFT_IDS = 2**31 - 1
 # How long a delivery may wait for a stream's last request: overtaken by it, the finished text
@@ -157,8 +157,7 @@ class Streams:
 def _open(letter: Letter, target: Target, there: int) -> _Stream:
     placed = read_placed(letter.placed, target.chat)
     texts = [one.message_id for one in placed if one.is_text and one.chat == there]
-    words = words_for(letter.chat.settings.language or Language.ENGLISH)
-    parts = render(letter.card, words).parts
+    parts = render(letter.card, words_for(letter.language)).parts
     keyboards = [part.keyboard for part in parts if isinstance(part, TextPart)]
     return _Stream(
         target=target,

@@ -137,7 +137,7 @@ class WebTransport:
             at=self._now(),
             reply_to=letter.reply_to,
         )
-        words = words_for(letter.chat.settings.language or Language.ENGLISH)
+        words = words_for(letter.language)
         rendered = await asyncio.to_thread(fragment, letter.card, words)
         self._tabs.show(shown)
         placed = Placed(message_ids=(card_id(letter.outbox_id),))

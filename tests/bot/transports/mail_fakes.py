@@ -19,9 +19,10 @@ from bot.transports.delivery import Delivery
 from bot.transports.pacing import PACES, ChannelPace
 from bot.transports.quota import MonthlyQuota
 from cards.model import Card, Text
+from handlers.language import LanguageOfLetters
 from storage.db import Database
 from storage.records.messages import Placed, RemoteFile, Urgency
-from storage.records.people import Channel, Chat
+from storage.records.people import Channel, Chat, Language
 from tests.fresh_store import open_store
 from tests.storage.mail_room import START, Room
 
@@ -75,6 +76,7 @@ class FakeTransport:
         self.letters: list[Letter] = []
         self.times: list[float] = []
         self.streamed: list[str] = []
+        self.streamed_in: list[Language] = []
         self.typed: list[Chat] = []
         self.script: deque[Exception | None] = deque()
         self.gate: asyncio.Event | None = None
@@ -103,6 +105,7 @@ class FakeTransport:
 
     async def stream(self, letter: Letter, markdown: str) -> None:
         self.streamed.append(markdown)
+        self.streamed_in.append(letter.language)
         self._news.set()
 
     async def typing(self, chat: Chat) -> None:
@@ -192,6 +195,7 @@ def build_post(
     paces: Mapping[Channel, ChannelPace] = PACES,
     quota: int = 0,
     last_words: float = 0.0,
+    fixed: Language | None = None,
 ) -> Post:
     room = Room(db)
     alerts = Alerts(transports)
@@ -206,6 +210,7 @@ def build_post(
         transports=everyone,
         clock=clock,
         alerts=alerts,
+        language_of=LanguageOfLetters(room.people, fixed),
         quotas=quotas,
         paces=paces,
         jitter=lambda: 1.0,

@@ -24,6 +24,7 @@ from bot.transports.streams import Streams
 from cards.card_json import load_card
 from cards.model import Card
 from cards.render.text import render
+from handlers.language import LanguageOfLetters
 from handlers.work.copies import Copies
 from storage.approvals import Approvals
 from storage.ids import Ids
@@ -115,7 +116,12 @@ async def office(home: Path, backend: FakeBackend | None = None) -> AsyncGenerat
             chats=chats,
             outbox=outbox,
             actions=Actions(world.db, Ids()),
-            streams=Streams(outbox=outbox, transports={}, rests=lambda _chat: False),
+            streams=Streams(
+                outbox=outbox,
+                transports={},
+                rests=lambda _chat: False,
+                language_of=LanguageOfLetters(people, None),
+            ),
             wake=lambda: None,
             clock=_Clock(world.clock),
         )

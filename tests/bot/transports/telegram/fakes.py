@@ -186,6 +186,7 @@ def letter(chat: chats.Chat, *blocks: Block, **rest: Any) -> Letter:
     return Letter(
         chat=chat_record(chat, thread=thread, language=language),
         card=Card(title=title, blocks=blocks),
+        language=Language(language),
         **(plain | rest),
     )
 
