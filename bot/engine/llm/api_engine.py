@@ -46,6 +46,7 @@ from bot.engine.llm.base import (
     Usage,
 )
 from bot.engine.llm.events import AgentEvent, TextDelta, ThoughtDelta
+from bot.engine.llm.loop.run import OneRun
 from bot.engine.llm.loop.toolbox import Toolbox
 from bot.engine.llm.loop.written import WrittenCalls
 
@@ -105,12 +106,13 @@ class Engine:
         return WrittenCalls(model) if self._access.written_calls else model
 
 
-class ApiRun:
+class ApiRun(OneRun):
     """One run of the agent loop; see `base.Run`."""
 
     def __init__(
         self, request: RunRequest, model: Model, prompt: list[UserContent], access: Access
     ) -> None:
+        super().__init__()
         self._request = request
         self._prompt = prompt
         self._access = access
@@ -128,27 +130,12 @@ class ApiRun:
         self._texts: list[str] = []
         self._gap = False
         self._tools = Toolbox(request)
-        self._result: RunResult | None = None
-        self._events = self._translated()
-
-    @property
-    def events(self) -> AsyncIterator[AgentEvent]:
-        return self._events
-
-    @property
-    def result(self) -> RunResult:
-        if self._result is None:
-            raise RuntimeError("the run has not ended: iterate its events first")
-        return self._result
 
     @property
     def spent(self) -> Usage:
         return _usage(self._usage)
 
-    async def aclose(self) -> None:
-        await self._events.aclose()
-
-    async def _translated(self) -> AsyncGenerator[AgentEvent, None]:
+    async def _go(self) -> AsyncGenerator[AgentEvent, None]:
         try:
             async with aclosing(self._work()) as events:
                 async for event in events:

@@ -32,6 +32,7 @@ from bot.engine.llm.base import (
 )
 from bot.engine.llm.calls import CallKind, Leave, Permission, ToolCall
 from bot.engine.llm.events import AgentEvent, TextDelta, ToolFinished, ToolStarted
+from bot.engine.llm.loop.run import OneRun
 from bot.engine.llm.rules.acts import (
     Act,
     Count,
@@ -82,32 +83,18 @@ class OfflineBackend:
         return Health()
 
 
-class _OfflineRun:
+class _OfflineRun(OneRun):
     def __init__(self, request: RunRequest, sleep: Sleep) -> None:
+        super().__init__()
         self._request = request
         self._words = words_for(_language(request.language))
         self._sleep = sleep
-        self._result: RunResult | None = None
-        self._events = self._work()
-
-    @property
-    def events(self) -> AsyncIterator[AgentEvent]:
-        return self._events
 
     @property
     def spent(self) -> Usage:
         return Usage()
 
-    @property
-    def result(self) -> RunResult:
-        if self._result is None:
-            raise RuntimeError("the run has not ended: iterate its events first")
-        return self._result
-
-    async def aclose(self) -> None:
-        await self._events.aclose()
-
-    async def _work(self) -> AsyncGenerator[AgentEvent, None]:
+    async def _go(self) -> AsyncGenerator[AgentEvent, None]:
         request = self._request
         if request.purpose is Purpose.STEP:
             act = await asyncio.to_thread(_step_act, request)

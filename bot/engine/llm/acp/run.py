@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, TypeAlias
 
@@ -31,6 +31,7 @@ from bot.engine.llm.base import (
     Usage,
 )
 from bot.engine.llm.events import AgentEvent, Noted, TextDelta, ToolFinished, ToolStarted
+from bot.engine.llm.loop.run import OneRun
 
 _QUEUE = 256
 _KEPT = 2_000_000
@@ -41,11 +42,12 @@ _LOOKS = {Purpose.PLAN, Purpose.INTENT}
 _Item: TypeAlias = Mapping[str, Any] | AgentEvent | None
 
 
-class AcpRun:
+class AcpRun(OneRun):
     """See `base.Run`. What the CLI tells waits in a short queue: it is read no faster than it is
     dealt with, and what came before the turn's answer is told before it."""
 
     def __init__(self, agent: Agent, request: RunRequest, house: House) -> None:
+        super().__init__()
         self._agent = agent
         self._request = request
         self._house = house
@@ -63,27 +65,12 @@ class AcpRun:
         self._gap = False
         self._used_tools = False
         self._deadline = 0.0
-        self._result: RunResult | None = None
-        self._events = self._translated()
-
-    @property
-    def events(self) -> AsyncIterator[AgentEvent]:
-        return self._events
-
-    @property
-    def result(self) -> RunResult:
-        if self._result is None:
-            raise RuntimeError("the run has not ended: iterate its events first")
-        return self._result
 
     @property
     def spent(self) -> Usage:
         return self._meter.spent
 
-    async def aclose(self) -> None:
-        await self._events.aclose()
-
-    async def _translated(self) -> AsyncGenerator[AgentEvent, None]:
+    async def _go(self) -> AsyncGenerator[AgentEvent, None]:
         try:
             async with aclosing(self._in_its_turn()) as events:
                 async for event in events:
