@@ -99,6 +99,9 @@ class Clock:
     def pass_by(self, **span: float) -> None:
         self.time += timedelta(**span)
 
+    def pass_until(self, time: datetime) -> None:
+        self.time = max(self.time, time)
+
 
 Script = Callable[[RunRequest], "RunResult | BackendError | asyncio.Event"]
 

@@ -36,10 +36,13 @@ class Asker:
     async def next(
         self, tx: Transaction, calls: Sequence[CallRecord], task: Task | None
     ) -> Approval | None:
-        """The request that these wait for now; None if all has been decided."""
+        """The request that these wait for now; None if all has been decided, or, of talk, is
+        about to be: what has run out there is settled, not asked again."""
         waiting = (call for call in calls if call.state is CallState.OPEN)
         first = next(waiting, None)
-        return None if first is None else await self.ask(tx, first, task)
+        if first is None or (task is None and await self._has_run_out(tx, first)):
+            return None
+        return await self.ask(tx, first, task)
 
     async def next_at(self, tx: Transaction, task: Task, path: str) -> Approval | None:
         """The same of a task's step."""
@@ -48,6 +51,12 @@ class Asker:
     async def stopped_at(self, tx: Transaction, task: Task, path: str) -> bool:
         """Whether the step's session ends with a wish of it."""
         return bool(await self._calls.suspended_at(task.id, path, tx=tx))
+
+    async def _has_run_out(self, tx: Transaction, call: CallRecord) -> bool:
+        if not call.approval_id:
+            return False
+        asked = await approval_by_id(tx, call.approval_id, now=self._now())
+        return asked is not None and asked.state is ApprovalState.EXPIRED and not asked.decided_at
 
     async def ask(self, tx: Transaction, call: CallRecord, task: Task | None) -> Approval:
         """The request about this call: the one that waits, or a new one."""

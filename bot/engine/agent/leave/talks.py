@@ -144,10 +144,8 @@ class Talks:
             await self._show(approval)
 
     def _is_new(self, session_id: str, calls: Sequence[CallRecord]) -> bool:
-        """What has failed is left to the person's next message, or to the next start. What
-        nobody decided in time does not bring talk back by itself."""
-        heard_of = any(call.state is not CallState.DENIED or call.answer for call in calls)
-        return heard_of and self._failed.get(session_id) != calls[-1].id
+        """What has failed is left to the person's next message, or to the next start."""
+        return self._failed.get(session_id) != calls[-1].id
 
     async def _go_on(self, session_id: str, calls: Sequence[CallRecord]) -> None:
         last = calls[-1]

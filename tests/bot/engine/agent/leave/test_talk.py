@@ -74,6 +74,7 @@ class Room:
     shown: dict[str, Approval] = field(default_factory=dict)
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
+    looks: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def say(self, text: str) -> Answered:
         async def unseen(_text: str) -> None:
@@ -101,6 +102,21 @@ class Room:
     async def decide(self, approval: Approval, **how: Any) -> None:
         await self.here.decide(approval, **how)
         self.stopped.set()
+
+    async def expire(self, approval: Approval) -> None:
+        """The timekeeper settles what nobody has decided."""
+        self.here.world.clock.pass_until(approval.expires_at)
+        (settled,) = await self.here.approvals.expire()
+        assert settled.id == approval.id
+        self.stopped.set()
+
+    async def looked(self) -> None:
+        """Until the loop has been once through all talk that has stopped."""
+        for _ in range(2):
+            self.looks.clear()
+            self.stopped.set()
+            async with asyncio.timeout(20):
+                await self.looks.wait()
 
     async def answered(self) -> str:
         async with asyncio.timeout(20):
@@ -135,7 +151,7 @@ async def room(
             made.asked.set()
 
         async def catch_up() -> None:
-            pass
+            made.looks.set()
 
         talks = Talks(
             db=world.db,
@@ -254,3 +270,37 @@ async def test_talk_may_ask_and_goes_on_with_the_answer(tmp_path: Path, models: 
 
         assert "As you say." in await here.answered()
         assert stage.asked[-1].results[-1] == ("ask_user", "the blue one")
+
+
+async def test_what_nobody_decides_in_time_is_told_to_the_model_and_the_person_is_answered(
+    tmp_path: Path, models: Models
+) -> None:
+    hands, clock = Hands(), Clock()
+    stage = staged(does("deploy", "a"), Reply(text="Then it stays as it is."))
+    async with room(tmp_path, models, stage, hands, clock) as here:
+        await here.say(CUE)
+        asked = await here.request()
+        await here.expire(asked)
+
+        assert "Then it stays as it is." in await here.answered()
+        assert "Nobody has decided in time" in str(stage.asked[-1].results)
+        assert hands.ran == []
+
+
+async def test_what_ran_out_while_the_program_was_down_is_not_asked_again_but_answered(
+    tmp_path: Path, models: Models
+) -> None:
+    hands, clock = Hands(), Clock()
+    stage = staged(does("deploy", "a"), Reply(text="Then it stays as it is."))
+    async with room(tmp_path, models, stage, hands, clock) as here:
+        await here.say(CUE)
+        asked = await here.request()
+    clock.pass_until(asked.expires_at)
+    async with room(tmp_path, models, stage, hands, clock) as here:
+        # The loop has looked at its talk before the timekeeper settles what is overdue.
+        await here.looked()
+        await here.expire(asked)
+
+        assert "Then it stays as it is." in await here.answered()
+        assert here.shown == {}
+        assert hands.ran == []
