@@ -60,7 +60,12 @@ class Prices:
     def cost(self, backend: str, model: str, usage: Usage) -> Decimal | None:
         """What this cost; None where nobody knows the price."""
         own = self._own(backend, model)
-        return usage.cost if own is None else own.of(usage)
+        if own is not None:
+            return own.of(usage)
+        if not usage.guessed_input and not usage.guessed_output:
+            return usage.cost
+        guessed = self.most(backend, model, usage.guessed_input, usage.guessed_output)
+        return usage.cost if guessed is None else (usage.cost or Decimal(0)) + guessed
 
     def most(
         self, backend: str, model: str, input_tokens: int, output_tokens: int

@@ -118,8 +118,9 @@ class ApiRun(OneRun):
         self._access = access
         self._usage = RunUsage()
         self._model = model
+        self._meter: MeteredModel | None = None
         if request.gate is not None:
-            self._model = MeteredModel(
+            self._model = self._meter = MeteredModel(
                 model,
                 request.gate,
                 spent=lambda: self.spent,
@@ -133,7 +134,8 @@ class ApiRun(OneRun):
 
     @property
     def spent(self) -> Usage:
-        return _usage(self._usage)
+        reported = _usage(self._usage)
+        return self._meter.with_broken(reported) if self._meter else reported
 
     async def _go(self) -> AsyncGenerator[AgentEvent, None]:
         try:
@@ -146,7 +148,7 @@ class ApiRun(OneRun):
             if self._tools.busy and not is_theirs(error):
                 raise  # a tool of ours is broken
             # Without its cause: that may quote the request, key and all.
-            raise translated(error, _usage(self._usage), self._access.key) from None
+            raise translated(error, self.spent, self._access.key) from None
 
     async def _work(self) -> AsyncGenerator[AgentEvent, None]:
         request = self._request

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
+import logging
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic_ai.messages import (
-    BinaryContent,
     ModelMessage,
     ModelRequest,
     ModelRequestPart,
     ModelResponse,
     RetryPromptPart,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
     ToolReturnPart,
     UserContent,
     UserPromptPart,
@@ -25,29 +21,27 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
-from pydantic_ai.tools import RunContext, ToolDefinition
+from pydantic_ai.tools import RunContext
 from pydantic_ai.usage import RequestUsage
 
 from bot.engine.llm import api_history
 from bot.engine.llm.base import MAX_ANSWER, BudgetReached, CutShort, Gate, Usage
+from bot.engine.llm.loop.sizes import HEARD, input_tokens, parts_tokens, standing
+
+log = logging.getLogger(__name__)
 
 CUT = "length"
 """Why an answer ended that reached the most tokens it was allowed."""
-PICTURE_TOKENS = 6_000
-"""More than any service makes of one picture."""
-_BYTES_PER_TOKEN = 2
-"""Prose is about four in English and three in Chinese, dense code about two and a half."""
-_PER_MESSAGE = 10
-_PER_CALL = 1_000
-"""What services add themselves, where there are tools above all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Allowed:
-    """What a call may do; `spent` is what the run had used before it."""
+    """What a call may do; `spent` is what the run had used before it, `reads` how much it will
+    read, from above."""
 
     settings: ModelSettings
     spent: Usage
+    reads: int
     lowered: bool
 
 
@@ -73,6 +67,28 @@ class MeteredModel(WrapperModel):
         self._prompt = prompt
         self._answered = answered
         self._whole = whole
+        self._broken: tuple[_Allowed, int] | None = None
+
+    def with_broken(self, reported: Usage) -> Usage:
+        """What the run has used where the service has `reported` this. An answer that broke off
+        has read all that it was told and written all that came, whatever the service had time
+        to say: what it did not say is added as an estimate, from above."""
+        if self._broken is None:
+            return reported
+        allowed, written = self._broken
+        before = allowed.spent
+        read = max(0, before.input_tokens + allowed.reads - reported.input_tokens)
+        wrote = max(0, before.output_tokens + written - reported.output_tokens)
+        if reported.input_tokens > before.input_tokens:
+            read = 0  # it has told how much it read
+        return replace(
+            reported,
+            requests=max(reported.requests, before.requests + 1),
+            input_tokens=reported.input_tokens + read,
+            output_tokens=reported.output_tokens + wrote,
+            guessed_input=read,
+            guessed_output=wrote,
+        )
 
     async def request(
         self,
@@ -82,6 +98,8 @@ class MeteredModel(WrapperModel):
     ) -> ModelResponse:
         allowed = await self._allowed(messages, model_settings, model_request_parameters, "")
         response = await self.wrapped.request(messages, allowed.settings, model_request_parameters)
+        heard = standing(messages, model_request_parameters)
+        response = replace(response, metadata={**(response.metadata or {}), HEARD: heard})
         self._check(response, allowed, messages, "")
         return response
 
@@ -98,7 +116,14 @@ class MeteredModel(WrapperModel):
         async with self.wrapped.request_stream(
             messages, allowed.settings, model_request_parameters, run_context
         ) as stream:
-            yield stream
+            stream.metadata = {
+                **(stream.metadata or {}),
+                HEARD: standing(messages, model_request_parameters),
+            }
+            try:
+                yield stream
+            finally:
+                self._note_broken(stream.get(), allowed)
             self._check(stream.get(), allowed, messages, run_id)
 
     async def _allowed(
@@ -119,7 +144,14 @@ class MeteredModel(WrapperModel):
         lowered = ModelSettings(**settings) if settings else ModelSettings()
         wanted = lowered.get("max_tokens") or MAX_ANSWER
         lowered["max_tokens"] = min(most, wanted)
-        return _Allowed(settings=lowered, spent=spent, lowered=most < wanted)
+        return _Allowed(settings=lowered, spent=spent, reads=reads, lowered=most < wanted)
+
+    def _note_broken(self, response: ModelResponse, allowed: _Allowed) -> None:
+        """The service will bill what it had no time to report."""
+        if response.state == "complete":
+            return
+        self._broken = (allowed, parts_tokens(response.parts))
+        log.warning("an answer of %s broke off: what it cost is an estimate", self.model_name)
 
     def _check(
         self,
@@ -160,73 +192,6 @@ class MeteredModel(WrapperModel):
         if self._prompt:
             parts.append(UserPromptPart(content=list(self._prompt)))
         return parts
-
-
-def input_tokens(
-    messages: Sequence[ModelMessage], parameters: ModelRequestParameters, model: str
-) -> int:
-    """How much a call will read, from above. Up to the last answer of the same model its own
-    count is known; only what came after is guessed from its length."""
-    known, rest = _counted(messages, model)
-    tools = (*parameters.function_tools, *parameters.output_tools)
-    size = sum(map(_size_of_tool, tools)) + _size(_instructions(messages))
-    guessed = sum(_PER_MESSAGE + _size_of_message(message) for message in rest)
-    return known + size + guessed + _PER_CALL
-
-
-def _counted(messages: Sequence[ModelMessage], model: str) -> tuple[int, Sequence[ModelMessage]]:
-    """What the service itself has counted of the beginning, and what comes after that."""
-    for at in range(len(messages) - 1, -1, -1):
-        message = messages[at]
-        if not isinstance(message, ModelResponse) or not message.usage.input_tokens:
-            continue
-        if not (message.model_name or "").startswith(model):
-            break  # another model counts otherwise
-        return message.usage.input_tokens + message.usage.output_tokens, messages[at + 1 :]
-    return 0, messages
-
-
-def _instructions(messages: Sequence[ModelMessage]) -> str:
-    last = messages[-1] if messages else None
-    return (last.instructions or "") if isinstance(last, ModelRequest) else ""
-
-
-def _size_of_tool(tool: ToolDefinition) -> int:
-    schema = json.dumps(tool.parameters_json_schema)
-    return _size(tool.name) + _size(tool.description or "") + _size(schema)
-
-
-def _size_of_message(message: ModelMessage) -> int:
-    return sum(
-        PICTURE_TOKENS if isinstance(piece, BinaryContent) else _PER_MESSAGE + _size(piece)
-        for part in message.parts
-        for piece in _pieces(part)
-    )
-
-
-def _pieces(part: object) -> Iterator[str | BinaryContent]:
-    match part:
-        case UserPromptPart(content=str(text)) | TextPart(content=text):
-            yield text
-        case ThinkingPart(content=text, signature=signature):
-            yield text
-            yield signature or ""
-        case UserPromptPart(content=content):
-            for piece in content:
-                yield piece if isinstance(piece, str | BinaryContent) else str(piece)
-        case ToolCallPart(tool_name=name):
-            yield name
-            yield part.args_as_json_str()
-        case ToolReturnPart():
-            yield part.model_response_str()
-        case RetryPromptPart():
-            yield part.model_response()
-        case _:
-            yield str(part)
-
-
-def _size(text: str) -> int:
-    return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
 
 
 def _with(spent: Usage, call: RequestUsage) -> Usage:

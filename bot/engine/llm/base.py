@@ -145,7 +145,9 @@ class RunRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Tokens of one run, all its requests together. `input_tokens` includes cache reads and
-    writes; `cost` is US dollars, None where no price is known."""
+    writes; `cost` is US dollars, None where no price is known. `guessed_*` are those of the tokens
+    that no service reported, because an answer broke off: an estimate from above, for which
+    `cost` holds nothing."""
 
     requests: int = 0
     input_tokens: int = 0
@@ -153,6 +155,8 @@ class Usage:
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     cost: Decimal | None = None
+    guessed_input: int = 0
+    guessed_output: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

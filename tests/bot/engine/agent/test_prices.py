@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -116,3 +117,15 @@ def test_one_bad_entry_spoils_no_other(tmp_path: Path, caplog: pytest.LogCapture
     assert own.cost("openai", "good", USED) == Decimal("1.1")
     assert own.cost("openai", "bad", USED) == Decimal(9)
     assert "prices.yaml: bad: output is missing" in caplog.text
+
+
+def test_tokens_that_nobody_reported_cost_the_most_they_can() -> None:
+    reported = Usage(requests=1, input_tokens=100, cost=Decimal("0.5"))
+    broken = replace(reported, output_tokens=1_000, guessed_output=1_000)
+
+    prices = Prices()
+
+    more = prices.most("anthropic", "claude-sonnet-4-5", 0, 1_000)
+    assert more
+    assert prices.cost("anthropic", "claude-sonnet-4-5", broken) == Decimal("0.5") + more
+    assert prices.cost("anthropic", "claude-sonnet-4-5", reported) == Decimal("0.5")

@@ -21,7 +21,7 @@ from pydantic_ai.usage import RequestUsage
 
 from bot.engine.llm.access import Api
 from bot.engine.llm.answers import StepAnswer
-from bot.engine.llm.api_meter import PICTURE_TOKENS, input_tokens
+from bot.engine.llm.loop.sizes import PICTURE_TOKENS, input_tokens
 from bot.engine.llm.base import (
     MAX_ANSWER,
     Backend,
