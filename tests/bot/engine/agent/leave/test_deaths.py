@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from storage.db import Database, Transaction
 from storage.records.approvals import ApprovalState
 from storage.records.tasks import TaskStatus
 from storage.records.tools import CallState
 from tests.bot.engine.agent.leave.world import Hands, Shop, does, shop
+from tests.bot.engine.death import Death
 from tests.emulators.models.emulator import Models
 from tests.emulators.models.script import Asked, Reply
 from tests.engine_world import Clock
@@ -21,30 +19,6 @@ from tests.journeys.model_world import Stage, done, steps
 from tests.thorough import sampled
 
 MOST_COMMITS = 16
-
-
-class Death:
-    """Comes right after the n-th commit: nothing is written any more."""
-
-    def __init__(self, nth: int) -> None:
-        self._left = nth
-        self.came = asyncio.Event()
-
-    def on(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        write = Database.write
-
-        @asynccontextmanager
-        async def mortal(db: Database) -> AsyncGenerator[Transaction, None]:
-            if self.came.is_set():
-                await asyncio.Event().wait()
-            async with write(db) as tx:
-                yield tx
-            self._left -= 1
-            if self._left == 0:
-                self.came.set()
-                await asyncio.Event().wait()
-
-        monkeypatch.setattr(Database, "write", mortal)
 
 
 async def live(here: Shop) -> TaskStatus:
@@ -77,13 +51,7 @@ async def test_a_risky_call_is_never_made_twice_whenever_death_comes(
         async with shop(tmp_path, models, stage, hands, clock=clock) as here:
             with monkeypatch.context() as patched:
                 death.on(patched)
-                story = asyncio.create_task(live(here))
-                dead = asyncio.create_task(death.came.wait())
-                await asyncio.wait({story, dead}, return_when=asyncio.FIRST_COMPLETED)
-                for each in (story, dead):
-                    each.cancel()
-                with suppress(asyncio.CancelledError):
-                    await story
+                await death.or_end_of(live(here))
         async with shop(tmp_path, models, stage, hands, clock=clock) as here:
             async with asyncio.timeout(20):
                 ended = await live(here)
