@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from bot.engine.agent.context.briefing import Context
 from bot.engine.agent.personas.library import PersonaLibrary
 from bot.engine.agent.personas.persona import Persona
+from bot.engine.agent.policy.closed import Closed
 from bot.engine.agent.skill_briefing import skill_briefing, skill_tools
 from bot.engine.agent.tools.ask_user import ask_user
 from bot.engine.agent.tools.edit import edit
@@ -32,6 +33,7 @@ def build_bench(
     permits: Permits,
     fetcher: Fetcher,
     shell: Shell,
+    closed: Closed,
     mask: Callable[[str], str],
     brings_tools: Callable[[str], bool],
     more: Sequence[ToolMaker] = (),
@@ -42,6 +44,10 @@ def build_bench(
             return str(job.workspace)
         return (await chat_of(job.account.chat)).settings.project if job.account.chat else ""
 
+    def files(job: Job, _persona: Persona) -> Sequence[Tool]:
+        at = job.workspace
+        return read(at, closed), write(at), edit(at), list_files(at), grep(at, closed)
+
     def commands(job: Job, _persona: Persona) -> Sequence[Tool]:
         return () if job.is_talk else (exec_command(job.workspace, shell, job.mode),)
 
@@ -50,7 +56,7 @@ def build_bench(
 
     return Workbench(
         personas=personas,
-        makers=(_files, web, commands, _asking, *more, skill_tools(library, project_of)),
+        makers=(files, web, commands, _asking, *more, skill_tools(library, project_of)),
         briefings=(
             context.boss,
             skill_briefing(library, project_of, brings_tools),
@@ -65,7 +71,3 @@ def build_bench(
 def _asking(job: Job, _persona: Persona) -> Sequence[Tool]:
     """Helpers work unseen: they have nobody to ask."""
     return () if job.depth else (ask_user(),)
-
-
-def _files(job: Job, _persona: Persona) -> Sequence[Tool]:
-    return tuple(make(job.workspace) for make in (read, write, edit, list_files, grep))

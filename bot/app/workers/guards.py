@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bot.config.settings import BadSettings, Settings
+from bot.engine.agent.policy.closed import Closed, closed_by
 from bot.engine.agent.policy.judge import Asking, Levels, Security
 from bot.engine.agent.policy.policy import Policy
 from bot.engine.agent.policy.rules import BadRule, Rule, Rules, parse_rules
@@ -12,18 +13,26 @@ from bot.engine.agent.web.fetching import Fetcher
 
 def build_policy(settings: Settings) -> Policy:
     """Raises BadSettings."""
-    rules = Rules(
-        allow=_rules("SHIFTBOSS_TOOLS_ALLOW", settings.tools_allow),
-        ask=_rules("SHIFTBOSS_TOOLS_ASK_FOR", settings.tools_ask_for),
-        deny=_rules("SHIFTBOSS_TOOLS_DENY", settings.tools_deny),
-    )
     levels = Levels(security=Security(settings.tools_security), asking=Asking(settings.tools_ask))
-    return Policy(rules=rules, levels=levels)
+    return Policy(rules=_all_rules(settings), levels=levels)
+
+
+def build_closed(settings: Settings) -> Closed:
+    """Raises BadSettings."""
+    return closed_by(_all_rules(settings))
 
 
 def build_fetcher(settings: Settings) -> Fetcher:
     """Raises BadSettings."""
     return Fetcher(private=_private(settings.fetch_private))
+
+
+def _all_rules(settings: Settings) -> Rules:
+    return Rules(
+        allow=_rules("SHIFTBOSS_TOOLS_ALLOW", settings.tools_allow),
+        ask=_rules("SHIFTBOSS_TOOLS_ASK_FOR", settings.tools_ask_for),
+        deny=_rules("SHIFTBOSS_TOOLS_DENY", settings.tools_deny),
+    )
 
 
 def _rules(name: str, text: str) -> tuple[Rule, ...]:

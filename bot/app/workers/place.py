@@ -11,7 +11,7 @@ from bot.app.bench import build_bench
 from bot.app.models import build_models
 from bot.app.store import Store
 from bot.app.workers.commands import build_masking, build_sandbox, build_shell
-from bot.app.workers.guards import build_fetcher
+from bot.app.workers.guards import build_closed, build_fetcher
 from bot.app.workers.helpers import Helping
 from bot.app.workers.leave import build_leaves
 from bot.app.workers.memory import build_memories, memory_tools
@@ -77,6 +77,7 @@ def build_place(settings: Settings, store: Store, clock: Clock, *, bell: Bell, s
         fetcher=build_fetcher(settings),
         permits=leaves,
         shell=shell,
+        closed=build_closed(settings),
         mask=masking.mask,
         brings_tools=models.brings_tools,
         more=(memory_tools(build_memories(settings.home, store)), helping.tools),

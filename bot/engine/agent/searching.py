@@ -1,7 +1,7 @@
 """Search the text of a folder's files: in a process of its own, for a pattern may never end.
 
 Run as a module it reads one search as JSON and writes hits as lines of JSON. Nothing but the
-standard library and the workspace is imported, so that it starts at once.
+standard library, the workspace and the rules' patterns is imported, so that it starts at once.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import os
 import re
 import resource
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from bot.engine.agent.policy.closed import Closed
 from bot.engine.llm import workspace as folder
 
 SKIPPED = frozenset({".git", "node_modules", ".venv", "__pycache__", ".shiftboss"})
@@ -31,22 +32,26 @@ _MEMORY = 512 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """`pattern` is a Python regular expression; `glob` narrows it to files that fit."""
+    """`pattern` is a Python regular expression; `glob` narrows it to files that fit. `closed` are
+    patterns of files that are searched only where one is `named` by name."""
 
     workspace: str
     pattern: str
     path: str = "."
     glob: str = ""
+    closed: Sequence[str] = ()
+    named: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hits:
     """`lines` are `path:line: text`. `problem` says in one sentence why there are none; `cut`
-    that time or hits ran out before the files did."""
+    that time or hits ran out before the files did; `closed` counts files kept closed."""
 
     lines: tuple[str, ...] = ()
     problem: str = ""
     cut: str = ""
+    closed: int = 0
 
 
 def fits(path: str, glob: str) -> bool:
@@ -94,7 +99,12 @@ def _hits(said: list[dict[str, str]], cut: str) -> Hits:
     found = tuple(one["hit"] for one in said if "hit" in one)
     if len(found) > MOST_HITS:
         cut = f"[more than {MOST_HITS} lines fit; the others are not shown]"
-    return Hits(lines=found[:MOST_HITS], problem=problem, cut="" if problem else cut)
+    return Hits(
+        lines=found[:MOST_HITS],
+        problem=problem,
+        cut="" if problem else cut,
+        closed=sum("closed" in one for one in said),
+    )
 
 
 def main() -> None:
@@ -115,8 +125,13 @@ def main() -> None:
 
 def _search(wanted: Search, pattern: re.Pattern[str]) -> Iterator[str]:
     workspace = Path(wanted.workspace)
+    closed = Closed(patterns=wanted.closed)
     for path in _files(workspace, wanted.path):
         if wanted.glob and not fits(path, wanted.glob):
+            continue
+        # What was asked for by name was judged by its name.
+        if path != wanted.named and closed.hides(path):
+            _say(closed=path)
             continue
         with contextlib.suppress(folder.PathRefused):
             text = folder.read_text(workspace, path, limit=_LARGEST_FILE)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bot.engine.agent.policy.closed import Closed
+from bot.engine.agent.policy.subjects import within
 from bot.engine.agent.searching import MOST_HITS, Search, search
 from bot.engine.llm.base import ERROR, Tool
 from bot.engine.llm.calls import CallKind
@@ -33,19 +35,27 @@ _SCHEMA = {
 }
 
 
-def grep(workspace: Path) -> Tool:
+def grep(workspace: Path, closed: Closed | None = None) -> Tool:
+    """Files that are `closed` are passed over, and said to be."""
+    patterns = closed.patterns if closed else ()
+
     async def run(arguments: Mapping[str, Any]) -> str:
+        path = str(arguments.get("path") or ".")
         found = await search(
             Search(
                 workspace=str(workspace),
                 pattern=str(arguments["pattern"]),
-                path=str(arguments.get("path") or "."),
+                path=path,
+                named=within(workspace, path),
                 glob=str(arguments.get("glob") or ""),
+                closed=patterns,
             )
         )
         if found.problem:
             return f"{ERROR}{found.problem}"
-        lines = [*found.lines, *([found.cut] if found.cut else [])]
+        passed = f"[{found.closed} files were not searched: a rule keeps them closed]"
+        notes = [found.cut, passed if found.closed else ""]
+        lines = [*found.lines, *filter(None, notes)]
         return "\n".join(lines) or "[no line fits]"
 
     return Tool(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from bot.engine.agent.policy.closed import Closed
+from bot.engine.agent.policy.subjects import within
 from bot.engine.llm import workspace as folder
 from bot.engine.llm.base import ERROR, Tool
 from bot.engine.llm.calls import CallKind
@@ -36,11 +38,19 @@ _SCHEMA = {
 }
 
 
-def read(workspace: Path) -> Tool:
+def read(workspace: Path, closed: Closed | None = None) -> Tool:
+    """No link leads to what is `closed`: that is asked for by its own name."""
+    hides = (closed or Closed()).hides
+
     async def run(arguments: Mapping[str, Any]) -> str:
         offset = max(int(arguments.get("offset") or 1), 1)
         limit = min(int(arguments.get("limit") or MOST_LINES), MOST_LINES)
-        return await asyncio.to_thread(_page, workspace, str(arguments["path"]), offset, limit)
+        path = str(arguments["path"])
+        if await asyncio.to_thread(_leads_to, workspace, path, hides):
+            return (
+                f"{ERROR}{path[: folder.MAX_SHOWN]!r} is a link to a file that a rule keeps closed"
+            )
+        return await asyncio.to_thread(_page, workspace, path, offset, limit)
 
     return Tool(
         name="read",
@@ -52,6 +62,15 @@ def read(workspace: Path) -> Tool:
         run=run,
         kind=CallKind.READ,
     )
+
+
+def _leads_to(workspace: Path, path: str, hides: Callable[[str], bool]) -> bool:
+    """Whether it is another name of such a file. What leads nowhere is told by who opens it."""
+    try:
+        real = folder.relative(workspace, path).as_posix()
+    except folder.PathRefused:
+        return False
+    return real != within(workspace, path) and hides(real)
 
 
 def _page(workspace: Path, path: str, offset: int, limit: int) -> str:

@@ -257,3 +257,12 @@ def test_a_rule_more_to_allow_or_ask_never_widens_what_is_denied(
 
     assert (_strictness(replace(rules, allow=(*rules.allow, more)), wanted) == 2) is denied
     assert (_strictness(replace(rules, ask=(*rules.ask, more)), wanted) == 2) is denied
+
+
+def test_who_may_not_read_a_file_may_not_search_it_by_name() -> None:
+    judge = policy(deny="read(.env*)", ask="read(keys/*)")
+
+    assert verdict(judge, "grep", pattern="x", path="./.ENV.local") == DENY
+    assert verdict(judge, "grep", pattern="x", path="keys/one") == ASK
+    assert verdict(judge, "grep", pattern="x", path="src") == ALLOW
+    assert verdict(judge, "list", path=".env") == ALLOW, "names may be seen"

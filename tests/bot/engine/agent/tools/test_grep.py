@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bot.engine.agent.policy.closed import closed_by
+from bot.engine.agent.policy.rules import Rules, parse_rules
 from bot.engine.agent.searching import MOST_HITS, Search, search
 from bot.engine.agent.tools.grep import grep
 from bot.engine.llm.base import ERROR
@@ -88,3 +90,29 @@ async def test_a_search_that_is_cancelled_leaves_no_process(tmp_path: Path) -> N
     children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
     commands = [Path(f"/proc/{child}/cmdline").read_bytes() for child in children]
     assert not [command for command in commands if b"searching" in command]
+
+
+async def test_a_folder_is_searched_but_for_files_that_a_rule_keeps_closed(tmp_path: Path) -> None:
+    rules = Rules(
+        deny=parse_rules("read(.env*), exec(a.*)"), ask=parse_rules("grep(keys/*), read(*.KEY)")
+    )
+    for name in (".env", ".env.local", "a.txt", "keys/one.txt", "b/house.key"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("word")
+    tool = grep(tmp_path, closed_by(rules))
+
+    found = await tool.run({"pattern": "word"})
+
+    assert found == "a.txt:1: word\n[4 files were not searched: a rule keeps them closed]"
+    assert await tool.run({"pattern": "word", "path": "./b/house.key"}) == "b/house.key:1: word"
+
+
+async def test_a_link_is_no_other_name_for_what_is_closed(tmp_path: Path) -> None:
+    closed = closed_by(Rules(deny=parse_rules("read(.env)")))
+    (tmp_path / ".env").write_text("word")
+    (tmp_path / "notes.txt").symlink_to(tmp_path / ".env")
+
+    searched = await grep(tmp_path, closed).run({"pattern": "word", "path": "notes.txt"})
+
+    assert "notes.txt:" not in searched
+    assert ".env:" not in searched

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bot.engine.agent.policy.closed import closed_by
+from bot.engine.agent.policy.rules import Rules, parse_rules
 from bot.engine.agent.tools.read import LONGEST_LINE, MOST_CHARACTERS, MOST_LINES, read
 from bot.engine.llm.base import ERROR
 
@@ -120,3 +122,14 @@ async def test_an_empty_file_says_so(tmp_path: Path) -> None:
     (tmp_path / "a.txt").touch()
 
     assert await read(tmp_path).run({"path": "a.txt"}) == "[the file is empty]"
+
+
+async def test_no_link_leads_to_what_a_rule_keeps_closed(tmp_path: Path) -> None:
+    closed = closed_by(Rules(deny=parse_rules("read(.env)")))
+    (tmp_path / ".env").write_text("word")
+    (tmp_path / "notes.txt").symlink_to(tmp_path / ".env")
+    tool = read(tmp_path, closed)
+
+    assert (await tool.run({"path": "notes.txt"})).startswith(ERROR)
+    # By its own name it was judged before, however that is written.
+    assert "word" in await tool.run({"path": str(tmp_path / "x" / ".." / ".env")})
