@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
@@ -11,11 +12,11 @@ from sqlalchemy import ColumnElement, Row, Update, insert, select, update
 from storage.agents.tables import tool_calls
 from storage.db import Database, Transaction
 from storage.errors import NotFound
-from storage.records.people import ChatId, PersonId
 from storage.records.tasks import TaskId
-from storage.records.tools import CallRecord, CallState, NewCall
+from storage.records.tools import CallFacts, CallRecord, CallState, NewCall
 
 _C = tool_calls.c
+_FACTS = tuple(each.name for each in fields(CallFacts))
 _AGAIN = "#again-"
 """Services that number the calls of each answer from one repeat themselves in a session."""
 
@@ -33,27 +34,13 @@ class CallRepo:
             select(_C.call_id).where(_C.session_id == new.session_id, _named(new.call_id))
         )
         times = len(used.all())
-        begun = new.state is CallState.RUNNING
         values = {
-            "session_id": new.session_id,
+            **{name: getattr(new, name) for name in _FACTS},
             "call_id": new.call_id if not times else f"{new.call_id}{_AGAIN}{times}",
-            "task_id": new.task_id,
-            "path": new.path,
-            "chat_id": new.chat_id,
-            "person_id": new.person_id,
-            "backend": new.backend,
-            "tool": new.tool,
-            "kind": new.kind,
-            "title": new.title,
-            "detail": new.detail,
             "arguments": dict(new.arguments),
-            "command_hash": new.command_hash,
-            "verdict": new.verdict,
-            "why": new.why,
-            "pattern": new.pattern,
             "state": new.state.value,
             "asked_at": now,
-            "started_at": now if begun else None,
+            "started_at": now if new.state is CallState.RUNNING else None,
             "ended_at": now if new.state is CallState.DENIED else None,
         }
         row_id = await tx.scalar(insert(tool_calls).values(**values).returning(_C.id))
@@ -216,31 +203,6 @@ def number_of(call: CallRecord) -> str:
 
 
 def _record(row: Row[Any]) -> CallRecord:
-    return CallRecord(
-        id=row.id,
-        session_id=row.session_id,
-        call_id=row.call_id,
-        task_id=TaskId(row.task_id) if row.task_id else None,
-        path=row.path,
-        chat_id=ChatId(row.chat_id) if row.chat_id else None,
-        person_id=PersonId(row.person_id) if row.person_id else None,
-        backend=row.backend,
-        tool=row.tool,
-        kind=row.kind,
-        title=row.title,
-        detail=row.detail,
-        arguments=row.arguments,
-        command_hash=row.command_hash,
-        verdict=row.verdict,
-        why=row.why,
-        pattern=row.pattern,
-        state=CallState(row.state),
-        suspended=row.suspended,
-        approval_id=row.approval_id or "",
-        answer=row.answer,
-        outcome=row.outcome,
-        size=row.size,
-        asked_at=row.asked_at,
-        started_at=row.started_at,
-        ended_at=row.ended_at,
-    )
+    """Its fields and the table's columns have the same names."""
+    told = {"state": CallState(row.state), "approval_id": row.approval_id or ""}
+    return CallRecord(**{**row._asdict(), **told})

@@ -27,9 +27,10 @@ class CallState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewCall:
-    """A call a worker wants made; `detail` and `arguments` are masked already. `command_hash` is
-    of the exact tool and arguments, before masking."""
+class CallFacts:
+    """What is known of a call from the wish on. `detail` and `arguments` are masked already;
+    `command_hash` is of the exact tool and arguments, before masking. `pattern` is what leave for
+    more than this call would cover."""
 
     session_id: str
     call_id: str
@@ -51,28 +52,16 @@ class NewCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallRecord:
-    """One call. `pattern` is what leave for more than this call would cover. `suspended` says
-    that its session's transcript ends with this wish. `answer` is what a person said to it."""
+class NewCall(CallFacts):
+    """A call a worker wants made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRecord(CallFacts):
+    """One call. `suspended` says that its session's transcript ends with this wish. `answer` is
+    what a person said to it."""
 
     id: int
-    session_id: str
-    call_id: str
-    task_id: TaskId | None
-    path: str
-    chat_id: ChatId | None
-    person_id: PersonId | None
-    backend: str
-    tool: str
-    kind: str
-    title: str
-    detail: str
-    arguments: Mapping[str, Any]
-    command_hash: str
-    verdict: str
-    why: str
-    pattern: str
-    state: CallState
     suspended: bool
     approval_id: str
     answer: str
