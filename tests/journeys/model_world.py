@@ -8,7 +8,7 @@ import json
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -54,6 +54,15 @@ def done(summary: str, *files: str) -> Callable[[Asked], Reply]:
     return fill(status="done", summary=summary, files=list(files), needs_replan=False)
 
 
+def held(line: Line, go: asyncio.Event) -> Callable[[Asked], Reply]:
+    """The same answer once it is let go: a step that is under way as long as the test wants."""
+
+    def reply(asked: Asked) -> Reply:
+        return replace(line if isinstance(line, Reply) else line(asked), hold=go)
+
+    return reply
+
+
 def writes(path: str, content: str = "some text") -> Reply:
     return Reply(calls=[Call(name="write", arguments={"path": path, "content": content})])
 
@@ -68,6 +77,12 @@ class Stage:
 
     def on(self, cue: str, scene: Scene, *lines: Line) -> None:
         self._lines[cue, scene] = deque(lines)
+
+    async def under_way(self, cue: str, scene: Scene = "step", count: int = 1) -> None:
+        """Until so many requests of the scene have come."""
+        async with asyncio.timeout(PATIENCE):
+            while len(self.heard(cue, scene)) < count:
+                await asyncio.sleep(0.02)
 
     def heard(self, cue: str, scene: Scene | None = None) -> list[Asked]:
         """The requests that this cue led to."""
@@ -172,6 +187,15 @@ async def world(home: Path, api: Api, **settings: str) -> AsyncGenerator[World, 
             )
         finally:
             await shiftboss.end()
+
+
+@asynccontextmanager
+async def staged(api: Api = "openai") -> AsyncGenerator[tuple[Stage, Mapping[str, str]], None]:
+    """A stage, and the settings with which a program's work is done on it."""
+    async with Models() as models:
+        stage = Stage()
+        models.replies(stage)
+        yield stage, access(models, api)
 
 
 def access(models: Models, api: Api) -> dict[str, str]:

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.emulators.telegram.chats import Message
 from tests.emulators.telegram.emulator import TelegramEmulator
+from tests.journeys.model_world import done, held, staged, steps, writes
 from tests.journeys.program import program
 
 
 async def test_an_urgent_task_cuts_in_and_the_other_goes_on_by_itself(tmp_path: Path) -> None:
-    async with TelegramEmulator() as telegram:
+    go = asyncio.Event()
+    async with TelegramEmulator() as telegram, staged() as (stage, access):
+        stage.on("slow-cue", "plan", steps("hold on", "write slow.txt"))
+        stage.on(
+            "slow-cue",
+            "step",
+            held(done("Held."), go),
+            writes("slow.txt"),
+            done("Made.", "slow.txt"),
+        )
+        stage.on("urgent-cue", "plan", steps("write urgent.txt"))
+        stage.on("urgent-cue", "step", writes("urgent.txt"), done("Made.", "urgent.txt"))
         boss = telegram.user(7, "Boss")
         chat = telegram.private_chat(boss)
         async with program(
@@ -20,16 +33,15 @@ async def test_an_urgent_task_cuts_in_and_the_other_goes_on_by_itself(tmp_path: 
             TELEGRAM_BASE_URL=telegram.base_url,
             SHIFTBOSS_OWNERS="telegram:7",
             SHIFTBOSS_SLOTS="1",
+            **access,
         ):
-            await boss.says(chat, '/run -p normal wait 4 seconds, then write "slow" to slow.txt')
-            slow = await chat.wait_for(lambda m: "📍 wait" in m.text, timeout=20)
-            await boss.says(chat, '/run -p urgent write "now" to urgent.txt')
-            await chat.wait_until(lambda: "Makes room" in slow.text, timeout=20)
-            endings = [
-                await chat.wait_for(_ending("urgent.txt"), timeout=40),
-                await chat.wait_for(_ending("slow.txt"), timeout=40),
-            ]
-            await chat.wait_until(lambda: "Makes room" not in slow.text, timeout=20)
+            await boss.says(chat, "/run -p normal slow-cue")
+            slow = await chat.wait_for(lambda m: "📍 hold on" in m.text)
+            await boss.says(chat, "/run -p urgent urgent-cue")
+            await chat.wait_until(lambda: "Makes room" in slow.text)
+            go.set()
+            endings = [await chat.wait_for(_ending(cue)) for cue in ("urgent-cue", "slow-cue")]
+            await chat.wait_until(lambda: "Makes room" not in slow.text)
 
     assert endings[0].id < endings[1].id
     (slow_file,) = (tmp_path / "work").glob("*/slow.txt")
@@ -37,8 +49,8 @@ async def test_an_urgent_task_cuts_in_and_the_other_goes_on_by_itself(tmp_path: 
     assert urgent_file.stat().st_mtime < slow_file.stat().st_mtime
 
 
-def _ending(name: str) -> Callable[[Message], bool]:
+def _ending(cue: str) -> Callable[[Message], bool]:
     def holds(message: Message) -> bool:
-        return "Task finished" in message.text and name in message.text
+        return "Task finished" in message.text and cue in message.text
 
     return holds

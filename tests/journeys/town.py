@@ -56,11 +56,19 @@ class Town:
         return await asked_on_feishu(self.chief, how.pop("chat", self.office), text, **how)
 
     async def live(self, text: str = "/run wait 10 minutes") -> telegram_chats.Message:
-        """Start a task at home: its live card."""
+        """Start a task at home: its live card, once it is no longer in line."""
+        return await self._card(text, "🔄")
+
+    async def queued(self, text: str) -> telegram_chats.Message:
+        """Start a task at home that may have to wait: its live card."""
+        return await self._card(text, "")
+
+    async def _card(self, text: str, mark: str) -> telegram_chats.Message:
         before = {message.id for message in self.home.from_bot}
         await self.boss.says(self.home, text)
         return await self.home.wait_for(
-            lambda m: m.id not in before and bool(labels(m, "Pause")), timeout=PATIENCE
+            lambda m: m.id not in before and mark in m.text and bool(labels(m, "Pause")),
+            timeout=PATIENCE,
         )
 
 
