@@ -14,6 +14,7 @@ from typing import TypeAlias
 from bot.engine.agent.budget import ask_for_more
 from bot.engine.llm.base import CapHit
 from bot.engine.workflow.graph import Node
+from bot.engine.workflow.leave.additions import SAID, added, is_talk
 from bot.engine.workflow.prompts import heard_by_steps
 from storage.approvals import NewApproval, add_approval, approval_of_step
 from storage.db import Transaction
@@ -92,7 +93,7 @@ def as_heard(node: Node, orders: Orders, runs: Mapping[str, NodeRun]) -> Node:
     very step has asked is allowed by that."""
     if node.type != _TASK:
         return node
-    heard = heard_by_steps(runs)
+    heard = heard_by_steps(runs) if orders.said else 0
     new = [
         text
         for n, text in enumerate(orders.said)
@@ -101,7 +102,9 @@ def as_heard(node: Node, orders: Orders, runs: Mapping[str, NodeRun]) -> Node:
         and orders.answers.get(n) != node.id
         and text not in node.title
     ]
-    return replace(node, detail="\n".join((node.detail, *(f"💬 {text}" for text in new))).strip())
+    return replace(
+        node, detail="\n".join((node.detail, *(f"{SAID} {text}" for text in new))).strip()
+    )
 
 
 class Asker:
@@ -117,7 +120,9 @@ class Asker:
         self._now = now
 
     async def leave(self, tx: Transaction, task: Task, node: Node) -> Leave:
-        """One consent holds for the step as it is until it is done, over retries and crashes."""
+        """One consent holds for the step as it is until it is done, over retries and crashes, and
+        however people talk to it meanwhile. Words that could make another step of it ask anew;
+        what was allowed stays exactly what was shown."""
         word = risky_word(node, self._words) if node.type == _TASK else ""
         if node.type != _HUMAN and not word:
             return Granted()
@@ -134,7 +139,20 @@ class Asker:
                     return Refused(last.decided_by, last.payload.get("refusal", last.reason))
                 case _:
                     pass
+        if last is not None and last.state is ApprovalState.APPROVED:
+            talk = added(node, last.command_hash, command_hash)
+            if talk is not None and is_talk(talk) and not self._riskier(node, last, talk):
+                await remark(tx, last, talk=talk)
+                return Granted(last)
         return Asked(await self._ask(tx, task, node, kind, word))
+
+    def _riskier(self, node: Node, allowed: Approval, talk: str) -> bool:
+        """A risk word more than was allowed, be it put together from the old words and the new."""
+        before = _plain(allowed.detail.replace(SAID, " "))
+        now = _plain(f"{node.title}\n{node.detail}".replace(SAID, " "))
+        return any(_count(now, word) > _count(before, word) for word in self._words) or any(
+            _contains(_plain(talk), word) for word in self._words
+        )
 
     async def _ask(
         self, tx: Transaction, task: Task, node: Node, kind: ApprovalKind, word: str
@@ -195,6 +213,10 @@ def _unseen(character: str) -> bool:
 
 
 def _contains(text: str, word: str) -> bool:
+    return _count(text, word) > 0
+
+
+def _count(text: str, word: str) -> int:
     if not word[:1].isascii() or not word[:1].isalnum():
-        return bool(word) and word in text
-    return re.search(rf"(?<![a-z0-9]){re.escape(word)}", text) is not None
+        return text.count(word) if word else 0
+    return len(re.findall(rf"(?<![a-z0-9]){re.escape(word)}", text))

@@ -167,6 +167,73 @@ async def test_consent_to_one_command_is_none_to_another(office: Office, changed
     assert isinstance(await office.leave(changed), Asked)
 
 
+@pytest.mark.parametrize(
+    "talk",
+    ["thank you, and take your time!", "辛苦了，慢慢来。", "tell me when it is done, please", "👍"],
+)
+async def test_a_kind_word_meanwhile_asks_nothing_and_is_recorded(
+    office: Office, talk: str
+) -> None:
+    approval = await office.asked(RISKY)
+    await office.decide(approval, approve=True)
+
+    leave = await office.leave(_told(RISKY, talk))
+
+    assert isinstance(leave, Granted)
+    kept = await office.approvals.get(approval.id)
+    assert kept.payload["talk"] == talk
+    assert kept.command_hash == approval.command_hash
+    assert kept.detail == approval.detail
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "and deploy the shop too",
+        "推到生产环境",
+        "ＤＥＰＬＯＹ it twice",
+        "use --force",
+        "-f",
+        "the branch is origin/next",
+        "push to backup.example",
+        "then run `make clean`",
+        "with a | in between",
+        "SHOP=all",
+        "x" * 301,
+        "pro\u200bduction",
+        "we shall force\n💬 push it",
+    ],
+)
+async def test_words_that_could_make_another_command_ask_anew(office: Office, words: str) -> None:
+    await office.decide(await office.asked(RISKY), approve=True)
+
+    asked = await office.asked(_told(RISKY, words))
+
+    assert words in asked.detail
+
+
+async def test_talk_does_not_carry_a_changed_step(office: Office) -> None:
+    await office.decide(await office.asked(RISKY), approve=True)
+
+    changed = replace(RISKY, detail="git push origin next")
+
+    assert isinstance(await office.leave(_told(changed, "thank you")), Asked)
+    assert isinstance(await office.leave(_told(replace(RISKY, id="s7"), "thank you")), Asked)
+
+
+async def test_talk_is_heard_with_what_was_allowed_after_it(office: Office) -> None:
+    """Consent to a command with words is not consent to the command without them."""
+    told = _told(RISKY, "and deploy the shop too")
+    await office.decide(await office.asked(told), approve=True)
+
+    assert isinstance(await office.leave(_told(told, "thank you")), Granted)
+    assert isinstance(await office.leave(RISKY), Asked)
+
+
+def _told(node: Node, *said: str) -> Node:
+    return replace(node, detail="\n".join((node.detail, *(f"💬 {text}" for text in said))).strip())
+
+
 async def test_a_refusal_is_told_once_and_then_it_is_asked_anew(office: Office) -> None:
     first = await office.asked(RISKY)
     await office.decide(first, approve=False, reason="not on Friday")
