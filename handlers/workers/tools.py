@@ -55,7 +55,7 @@ async def _log(request: Request, prefix: str) -> Reply:
     task = await found_task(request, prefix)
     calls = await request.services.toolbook.calls(task.id, _LISTED)
     card = calls_card(task.id, calls, request.words, zone=request.zone)
-    return Reply(card=card, data=calls_data(task.id, calls))
+    return Reply(card=card, data=calls_data(task.id, calls, request.words))
 
 
 async def _seen(request: Request) -> Sequence[GrantRecord]:

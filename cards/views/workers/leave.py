@@ -18,6 +18,7 @@ from cards.model import (
     Note,
     Text,
 )
+from cards.reasons import reason_told
 from cards.words import Words
 from storage.records.approvals import Approval
 
@@ -31,7 +32,8 @@ def tool_notes(approval: Approval, words: Words) -> list[Block]:
     """Why it is asked, and what leave for more than this once would cover."""
     blocks: list[Block] = []
     if why := str(approval.payload.get("why", "")):
-        blocks.append(Note(markdown=words("tools.why", why=formats.verbatim(why, _WHY))))
+        told = formats.verbatim(reason_told(why, words), _WHY)
+        blocks.append(Note(markdown=words("tools.why", why=told)))
     if pattern := _pattern(approval.payload):
         tool = formats.verbatim(str(approval.payload.get("tool", "")), _LABEL)
         covered = formats.verbatim(pattern, _PATTERN)

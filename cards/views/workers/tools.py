@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 from cards import formats
 from cards.model import Block, Card, Code, Collapsible, Note, Text, Tone
+from cards.reasons import reason_told
 from cards.words import Words
 from storage.records.people import PersonId
 from storage.records.tools import CallRecord, CallState, GrantRecord
@@ -88,7 +89,7 @@ def grants_data(held: Sequence[GrantRecord]) -> Mapping[str, Any]:
     }
 
 
-def calls_data(task_id: str, calls: Sequence[CallRecord]) -> Mapping[str, Any]:
+def calls_data(task_id: str, calls: Sequence[CallRecord], words: Words) -> Mapping[str, Any]:
     return {
         "id": task_id,
         "calls": [
@@ -98,7 +99,7 @@ def calls_data(task_id: str, calls: Sequence[CallRecord]) -> Mapping[str, Any]:
                 "title": each.title,
                 "detail": each.detail,
                 "verdict": each.verdict,
-                "why": each.why,
+                "why": reason_told(each.why, words),
                 "state": each.state.value,
                 "approval": each.approval_id,
                 "answer": each.answer,

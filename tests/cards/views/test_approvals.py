@@ -10,6 +10,7 @@ import pytest
 
 from cards.actions import Action, AskAgain, Decide, ShowTask
 from cards.model import Buttons, Card, Code, Collapsible, Tone
+from cards.reasons import because
 from cards.render.text import render
 from cards.views.approvals import approval_card, waiting_card
 from cards.words import words_for
@@ -135,3 +136,18 @@ def test_the_list_has_the_buttons_of_each_kind() -> None:
     decided = {each.approval_id for each in actions(card) if isinstance(each, Decide)}
     questions = {each.id for each in waiting if each.kind is ApprovalKind.QUESTION}
     assert decided == {each.id for each in waiting[:5]} - questions
+
+
+@pytest.mark.parametrize(
+    ("why", "told"),
+    [
+        (because("no_sandbox").packed(), "为什么要问：没有沙箱可以限制这条命令。"),
+        ("No rule allows it.", "为什么要问：No rule allows it."),
+    ],
+)
+def test_why_a_tool_is_asked_about_is_told_in_the_readers_language(why: str, told: str) -> None:
+    approval = replace(an_approval(kind=ApprovalKind.TOOL), payload={"tool": "exec", "why": why})
+
+    card = approval_card(approval, words_for(Language.CHINESE), zone=ZONE)
+
+    assert told in text_of(card)

@@ -7,8 +7,11 @@ from datetime import datetime
 
 from bot.engine.llm.base import ERROR
 from bot.engine.llm.calls import Leave, Permission, ToolCall
+from cards.reasons import reason_told
+from cards.words import words_for
 from storage.agents.calls import CallRepo, number_of
 from storage.db import Transaction
+from storage.records.people import Language
 from storage.records.tools import CallRecord, CallState
 from storage.work.asked import withdraw
 
@@ -17,6 +20,7 @@ CUT_OFF = (
     " Look at what it has done before you do it again."
 )
 NO_ANSWER = "There is no answer yet: the person has said something else instead."
+_ENGLISH = words_for(Language.ENGLISH)
 
 
 class Pending:
@@ -54,7 +58,7 @@ def answer_to(call: CallRecord) -> Permission:
         case CallState.ALLOWED:
             return Permission(leave=Leave.ALLOW)
         case CallState.DENIED:
-            return Permission(leave=Leave.DENY, text=call.answer or call.why)
+            return Permission(leave=Leave.DENY, text=call.answer or reason_told(call.why, _ENGLISH))
         case CallState.ANSWERED:
             return Permission(leave=Leave.ANSWER, text=call.answer)
         case CallState.DONE | CallState.FAILED:

@@ -18,6 +18,7 @@ from bot.engine.agent.policy.judge import Grant, GrantScope, Judge, Ruling, Verd
 from bot.engine.agent.workbench import Job
 from bot.engine.llm.answers import PROPOSE_TASK
 from bot.engine.llm.calls import CallKind, Leave, Permission, Permit, ToolCall, exact_hash
+from cards.reasons import because
 from storage.agents.calls import CallRepo
 from storage.agents.grants import GrantRepo
 from storage.db import Database, Transaction
@@ -115,7 +116,7 @@ class _JobPermit:
                 state = CallState.RUNNING if good else CallState.DENIED
                 record = await house.calls.add(tx, self._new(call, ruling, state), now=house.now())
                 leave = Leave.ALLOW if good else Leave.DENY
-                return record, Permission(leave=leave, text="" if good else ruling.why)
+                return record, Permission(leave=leave, text="" if good else ruling.why.in_english())
             return await self._as_asked(tx, call, ruling)
 
     async def _as_asked(
@@ -151,7 +152,7 @@ class _JobPermit:
     async def _ruling(self, tx: Transaction, call: ToolCall) -> Ruling:
         job = self._job
         if call.kind is CallKind.ASK:
-            return Ruling(verdict=Verdict.ASK, why="A person is asked.")
+            return Ruling(verdict=Verdict.ASK, why=because("person_asked"))
         held = await self._house.grants.binding(task=job.account.task, chat=job.account.chat, tx=tx)
         return self._house.judge.judge(
             call,
@@ -182,7 +183,7 @@ class _JobPermit:
             arguments=_masked(dict(call.arguments), mask),
             command_hash=exact_hash(call.name, call.arguments),
             verdict=ruling.verdict.value,
-            why=ruling.why,
+            why=ruling.why.packed(),
             pattern=ruling.pattern,
             state=state,
         )

@@ -30,6 +30,7 @@ from bot.engine.agent.policy.rules import HOLE, Rules
 from bot.engine.agent.policy.shell import Script, Simple, parse
 from bot.engine.agent.policy.subjects import within
 from bot.engine.agent.policy.wrappers import Inside, Part, all_parts, program
+from cards.reasons import Reason, because
 
 _GIT_OPTION = re.compile(r"-[Cc]|--(?:git-dir|work-tree|namespace|exec-path|config-env)")
 
@@ -50,20 +51,20 @@ def only_looks(source: str, workspace: Path) -> bool:
 
 def _findings(rules: Rules, source: str, inside: Inside, workspace: Path) -> Iterator[Finding]:
     if is_fork_bomb(source):
-        yield denied("It would take all processes.")
+        yield denied(because("fork_bomb"))
     if said := forbidden(rules, "exec", (source,)):
         yield said
     if inside.unclear:
-        yield asked(f"It is unclear: {inside.unclear}.")
+        yield asked(inside.unclear)
     for part in inside.parts:
         yield _part(rules, part, workspace)
     commands = [_at_home(part.command, workspace) for part in inside.parts]
     if any(map(leaves, commands)) and any(map(destroys, commands)):
-        yield asked("It would destroy something in another folder than the workspace.")
+        yield asked(because("destroys_elsewhere"))
     for script in inside.scripts:
         yield from _redirects(rules, script, workspace)
     if not inside.parts:
-        yield allowed("It runs nothing.")
+        yield allowed(because("runs_nothing"))
 
 
 def _part(rules: Rules, part: Part, workspace: Path) -> Finding:
@@ -71,20 +72,25 @@ def _part(rules: Rules, part: Part, workspace: Path) -> Finding:
     if said := _against(rules, part.command, command):
         return said
     if part.bare or not part.certain:
-        return allowed("What is inside it is judged.")
+        return allowed(because("inside_judged"))
     if said := permitted(rules, "exec", (_exact(part.command),)):
         return said
     if not is_harmless(command):
-        return missed(f"No rule allows {program(command.words)[:60].replace(HOLE, '?') or 'it'}.")
-    return allowed("It only looks.")
+        return missed(_no_rule(command))
+    return allowed(because("only_looks"))
+
+
+def _no_rule(command: Simple) -> Reason:
+    name = program(command.words)[:60].replace(HOLE, "?")
+    return because("no_rule", what=name) if name else because("no_rule_for_it")
 
 
 def _against(rules: Rules, said: Simple, command: Simple) -> Finding | None:
     if is_destructive(command):
-        return denied("It would destroy what lies outside the workspace.")
+        return denied(because("destroys_outside"))
     found = [forbidden(rules, "exec", _forms(said)), *_read(rules, command)]
     if may_destroy(command):
-        found.append(asked("What it would change is known only when it runs."))
+        found.append(asked(because("change_unknown")))
     return strictest(one for one in found if one) if any(found) else None
 
 

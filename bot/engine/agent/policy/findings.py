@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from bot.engine.agent.policy.rules import Rules, first_hit, first_possible
+from cards.reasons import Reason, because
 
 
 class Found(IntEnum):
@@ -20,25 +21,23 @@ class Found(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """`why` is one short English sentence."""
-
     found: Found
-    why: str
+    why: Reason
 
 
-def allowed(why: str) -> Finding:
+def allowed(why: Reason) -> Finding:
     return Finding(found=Found.ALLOW, why=why)
 
 
-def missed(why: str) -> Finding:
+def missed(why: Reason) -> Finding:
     return Finding(found=Found.MISS, why=why)
 
 
-def asked(why: str) -> Finding:
+def asked(why: Reason) -> Finding:
     return Finding(found=Found.ASK, why=why)
 
 
-def denied(why: str) -> Finding:
+def denied(why: Reason) -> Finding:
     return Finding(found=Found.DENY, why=why)
 
 
@@ -50,11 +49,11 @@ def strictest(findings: Iterable[Finding]) -> Finding:
 def forbidden(rules: Rules, tool: str, texts: Sequence[str]) -> Finding | None:
     """What the rules say against it, if anything. `texts` are all forms the argument may take."""
     if rule := first_hit(rules.deny, tool, texts):
-        return denied(f"The rule {rule} denies it.")
+        return denied(because("rule_denies", rule=rule))
     if rule := first_hit(rules.ask, tool, texts):
-        return asked(f"The rule {rule} asks about it.")
+        return asked(because("rule_asks", rule=rule))
     if rule := first_possible(rules.deny + rules.ask, tool, texts):
-        return asked(f"The rule {rule} may speak of it, which is known only when it runs.")
+        return asked(because("rule_may_hit", rule=rule))
     return None
 
 
@@ -62,5 +61,5 @@ def permitted(rules: Rules, tool: str, texts: Sequence[str]) -> Finding | None:
     """The rule that allows it, if any. `texts` are forms of the same, each exact."""
     for rule in rules.allow:
         if rule.is_for(tool) and any(map(rule.covers, texts)):
-            return allowed(f"The rule {rule} allows it.")
+            return allowed(because("rule_allows", rule=rule))
     return None

@@ -11,6 +11,7 @@ from typing import Protocol
 from bot.engine.agent.personas.persona import Persona
 from bot.engine.llm.base import Mode
 from bot.engine.llm.calls import ToolCall
+from cards.reasons import Reason
 
 
 class Verdict(StrEnum):
@@ -71,12 +72,12 @@ class Grant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
-    """`why` is one short English sentence for the model and the audit. `pattern` is what an
+    """`why` is told to the model, to people and to the audit. `pattern` is what an
     "always" or "this task" would cover: the exact command, the path, the host. Empty means that
     no more than this one call can be allowed: offer only once, or not."""
 
     verdict: Verdict
-    why: str
+    why: Reason
     pattern: str = ""
 
 

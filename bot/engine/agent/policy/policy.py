@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import assert_never
@@ -24,6 +25,7 @@ from bot.engine.agent.policy.rules import Rules
 from bot.engine.agent.policy.subjects import OWN, Does, Subject, is_outside, subject_of
 from bot.engine.llm.base import Mode
 from bot.engine.llm.calls import CallKind, ToolCall
+from cards.reasons import because
 
 UNSANDBOXED = "[no sandbox] "
 """Before a command's pattern: leave given in a sandbox is none without it."""
@@ -66,7 +68,7 @@ class Policy:
         self, call: ToolCall, subject: Subject, workspace: Path, persona: Persona | None
     ) -> Finding:
         if persona is not None and not _may_use(persona, subject.tool, call.name):
-            return denied(f"{persona.name} does not use {call.name[:60]}.")
+            return denied(because("not_this_persona", persona=persona.name, tool=call.name[:60]))
         match subject.does:
             case Does.RUN:
                 return judge_command(self._rules, subject.command, workspace)
@@ -81,7 +83,7 @@ class Policy:
 
     def _paths(self, call: ToolCall, subject: Subject) -> Finding:
         if call.name in OWN and any(map(is_outside, subject.paths)):
-            return denied("It lies outside the workspace.")
+            return denied(because("outside"))
         return judge_paths(self._rules, subject.tool, subject.paths)
 
     def _named(self, call: ToolCall, subject: Subject) -> Finding:
@@ -91,8 +93,8 @@ class Policy:
         if said := permitted(self._rules, call.name, (subject.pattern,)):
             return said
         if subject.does is Does.CHANGE or subject.tool not in OWN or subject.tool == "read":
-            return missed(f"No rule allows {call.name[:60]}.")
-        return allowed("It is one of the house's own tools.")
+            return missed(because("no_rule", what=call.name[:60]))
+        return allowed(because("own_tool"))
 
 
 def _loose(finding: Finding, levels: Levels) -> Finding:
@@ -102,7 +104,7 @@ def _loose(finding: Finding, levels: Levels) -> Finding:
         return finding
     if levels == Levels(security=Security.FULL, asking=Asking.OFF):
         return finding
-    return Finding(found=Found.ASK, why="There is no sandbox to hold the command in.")
+    return Finding(found=Found.ASK, why=because("no_sandbox"))
 
 
 def _held(
@@ -117,7 +119,7 @@ def _held(
         case Does.ELSE if call.kind in _LOOKING_KINDS:
             return finding
         case _:
-            return denied(f"The mode {mode.value} changes nothing.")
+            return denied(because(f"mode_{mode.value}"))
 
 
 def _settled(  # noqa: PLR0911 - one for each of the levels
@@ -127,17 +129,16 @@ def _settled(  # noqa: PLR0911 - one for each of the levels
         return Ruling(verdict=Verdict.DENY, why=finding.why)
     looks = subject.does is Does.LOOK
     if levels.security is Security.DENY and not (looks and finding.found is Found.ALLOW):
-        return Ruling(verdict=Verdict.DENY, why="Tools are switched off: security is deny.")
+        return Ruling(verdict=Verdict.DENY, why=because("tools_off"))
     if levels.asking is Asking.ALWAYS and not looks:
-        return Ruling(verdict=Verdict.ASK, why="Every such call is asked about.")
+        return Ruling(verdict=Verdict.ASK, why=because("always_asked"))
     if granted:
-        return Ruling(verdict=Verdict.ALLOW, why="A person has allowed it.", pattern=pattern)
+        return Ruling(verdict=Verdict.ALLOW, why=because("person_allowed"), pattern=pattern)
     if _passes(finding, levels):
-        why = finding.why if finding.found is Found.ALLOW else "Security is full."
+        why = finding.why if finding.found is Found.ALLOW else because("security_full")
         return Ruling(verdict=Verdict.ALLOW, why=why, pattern=pattern)
     if levels.asking is Asking.OFF:
-        why = f"{finding.why} Nobody is asked: asking is off."
-        return Ruling(verdict=Verdict.DENY, why=why)
+        return Ruling(verdict=Verdict.DENY, why=replace(finding.why, unasked=True))
     return Ruling(verdict=Verdict.ASK, why=finding.why, pattern=pattern)
 
 

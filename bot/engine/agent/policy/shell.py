@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from bot.engine.agent.policy.rules import HOLE
 from bot.engine.agent.policy.words import UnclearWord, assigns_safely, word_text
+from cards.reasons import Reason, because
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -43,7 +44,7 @@ class Script:
     reads: list[str] = field(default_factory=list)
     fed: list[str] = field(default_factory=list)
     """What stands in here-documents and here-strings: a script, where a shell reads it."""
-    unclear: str = ""
+    unclear: Reason | None = None
 
 
 def parse(source: str) -> Script:
@@ -54,28 +55,28 @@ def parse(source: str) -> Script:
     data = source.encode("utf-8", "replace")
     root = _parser().parse(data).root_node
     if root.has_error or not _is_covered(root, data):
-        script.unclear = "it cannot be parsed"
+        script.unclear = because("unclear.parse")
     _Reader(script).visit(root, 0)
     if len(script.commands) > MOST_COMMANDS:
-        script.unclear = f"it runs more than {MOST_COMMANDS} commands"
+        script.unclear = because("unclear.many_commands", most=MOST_COMMANDS)
         del script.commands[MOST_COMMANDS:]
     return script
 
 
-def _problem(source: str) -> str:
+def _problem(source: str) -> Reason | None:
     if len(source) > LONGEST:
-        return "it is too long to be judged"
+        return because("unclear.too_long")
     if not source.strip():
-        return "it is empty"
+        return because("unclear.empty")
     if re.search(r"[^ \t\n]\\\n[^ \t\n]", source):
-        return "a word in it is broken over two lines"
+        return because("unclear.broken_word")
     if re.search(r"(?:^|\n)[ \t]*\\\n", source):
-        return "a line in it is continued by nothing"
+        return because("unclear.continued")
     if "\\`" in source:
-        return "it has backticks within backticks"
+        return because("unclear.backticks")
     hidden = (one for one in source if one not in "\n\t" and unicodedata.category(one)[0] == "C")
     found = next(hidden, "")
-    return f"it contains the invisible character U+{ord(found):04X}" if found else ""
+    return because("unclear.invisible", code=f"U+{ord(found):04X}") if found else None
 
 
 @cache
@@ -159,7 +160,7 @@ class _Reader:
 
     def visit(self, node: Node, depth: int) -> None:
         if depth > _DEEPEST:
-            self._unclear("it is nested too deeply")
+            self._unclear(because("unclear.deep"))
             return
         match node.type:
             case "command":
@@ -175,9 +176,9 @@ class _Reader:
             case _:
                 self._check(node)
         if _is_odd(node):
-            self._unclear("a sign in it stands where it means nothing certain")
+            self._unclear(because("unclear.sign"))
         if node.type not in _JOINED and _run_together(node.named_children):
-            self._unclear("where a word in it ends is not certain")
+            self._unclear(because("unclear.word_end"))
         for child in node.named_children:
             self.visit(child, depth + 1)
 
@@ -186,33 +187,33 @@ class _Reader:
         text = _text(node).strip()
         match node.type:
             case "expansion" if not _EXPANSION.fullmatch(text):
-                self._unclear(f"what {text[:40]} becomes cannot be known")
+                self._unclear(because("unclear.expansion", what=text[:40]))
             case "compound_statement" if not re.match(r"\{\s", text):
-                self._unclear("it computes")
+                self._unclear(because("unclear.computes"))
             case "arithmetic_expansion":
                 if re.search(r"[A-Za-z_$`]", text.lstrip("$")):
-                    self._unclear("it computes with what cannot be known")
+                    self._unclear(because("unclear.computes_unknown"))
             case "for_statement":
                 variable = node.child_by_field_name("variable")
                 if variable is None or not assigns_safely(_text(variable)):
-                    self._unclear("its loop sets a variable that programs obey")
+                    self._unclear(because("unclear.loop"))
             case kind if kind in _TESTED:
                 self._test(node, text)
             case kind if kind not in _THROUGH | _LEAVES:
-                self._unclear(f"it uses {kind.replace('_', ' ').lower()}")
+                self._unclear(because("unclear.uses", kind=kind.replace("_", " ").lower()))
             case _:
                 pass
 
     def _test(self, node: Node, text: str) -> None:
         if node.type == "test_command" and not _TEST.fullmatch(text):
-            self._unclear("a test in it is not certain")
+            self._unclear(because("unclear.test"))
         if _ARITHMETIC.search(text) and re.search(r"[$`]", text):
-            self._unclear("it computes with what cannot be known")
+            self._unclear(because("unclear.computes_unknown"))
 
     def _command(self, node: Node) -> None:
         words, assigned = [], []
         if any(not child.is_named for child in node.children):
-            self._unclear("a sign in it stands where it means nothing certain")
+            self._unclear(because("unclear.sign"))
         for child in node.named_children:
             match child.type:
                 case "variable_assignment":
@@ -224,11 +225,11 @@ class _Reader:
                 case _:
                     words.append(self._word(child))
         if words and words[0] in RESERVED:
-            self._unclear(f"{words[0]} stands where a command should")
+            self._unclear(because("unclear.reserved", word=words[0]))
         if any(re.match(r"[A-Za-z_]\w*\[[^\]]*$", word) for word in words):
-            self._unclear("where a word in it ends is not certain")
+            self._unclear(because("unclear.word_end"))
         if words and (HOLE in words[0] or re.search(r"[*?\[]", words[0].removeprefix("["))):
-            self._unclear("which program it runs is known only when it runs")
+            self._unclear(because("unclear.program"))
         self._script.commands.append(Simple(words=tuple(words), assigned=tuple(assigned)))
 
     def _declaration(self, node: Node) -> None:
@@ -250,7 +251,7 @@ class _Reader:
     def _pair(self, node: Node) -> str:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         if name is None or not _NAME.fullmatch(_text(name)):
-            self._unclear("it sets part of a list")
+            self._unclear(because("unclear.list"))
             return HOLE
         if value is not None and value.type == "array":
             return f"{_text(name)}={HOLE}"
@@ -259,12 +260,12 @@ class _Reader:
     def _redirect(self, node: Node) -> None:
         targets = node.children_by_field_name("destination")
         if len(targets) > 1:
-            self._unclear("arguments follow where it redirects to")
+            self._unclear(because("unclear.after_redirect"))
         target = targets[0] if targets else None
         sign = next((child.type for child in node.children if not child.is_named), "")
         if target is None:
             if not sign.endswith("&-"):
-                self._unclear("it redirects to nowhere")
+                self._unclear(because("unclear.redirects_nowhere"))
             return
         text = self._word(target)
         if sign in {">&", "<&"} and re.fullmatch(r"\d+-?|-", text):
@@ -277,19 +278,19 @@ class _Reader:
             return
         body = "".join(_text(one) for one in node.named_children if one.type == "heredoc_body")
         if not _ends_well(node, body):
-            self._unclear("where its here-document ends is not certain")
+            self._unclear(because("unclear.heredoc_end"))
         if any(child.type in _WORDS for child in node.named_children):
-            self._unclear("words follow its here-document")
+            self._unclear(because("unclear.heredoc_words"))
         self._script.fed.append(body)
 
     def _word(self, node: Node) -> str:
         try:
             return word_text(node)
         except UnclearWord as error:
-            self._unclear(str(error))
+            self._unclear(error.why)
             return HOLE
 
-    def _unclear(self, why: str) -> None:
+    def _unclear(self, why: Reason) -> None:
         self._script.unclear = self._script.unclear or why
 
 

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from bot.engine.agent.policy.rules import HOLE
+from cards.reasons import because
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -32,6 +33,10 @@ _LARGEST = 0x10FFFF
 
 class UnclearWord(Exception):
     """What stands there cannot be read for certain."""
+
+    def __init__(self, key: str, **facts: object) -> None:
+        self.why = because(f"unclear.{key}", **facts)
+        super().__init__(key)
 
 
 def word_text(node: Node) -> str:
@@ -63,22 +68,22 @@ def _read(node: Node) -> str:  # noqa: PLR0911 - one for each kind of word
             return _KNOWN.get(text.strip().replace("{", "").replace("}", ""), HOLE)
         case kind if kind in _PLAIN:
             if re.search(r"[$`\\]", text):
-                raise UnclearWord("a pattern in it cannot be read")
+                raise UnclearWord("pattern")
             return text
         case kind:
-            raise UnclearWord(f"it uses {kind.replace('_', ' ').lower()} as a word")
+            raise UnclearWord("uses_as_word", kind=kind.replace("_", " ").lower())
 
 
 def _plain(text: str) -> str:
     if _META.search(_ESCAPED.sub("", text)):
-        raise UnclearWord("where a word in it ends is not certain")
+        raise UnclearWord("word_end")
     return _ESCAPED.sub(_unescaped, text)
 
 
 def _pieces(node: Node) -> list[Node]:
     loose = [child for child in node.children if not child.is_named and child.type != "$"]
     if loose:
-        raise UnclearWord("a word in it cannot be read")
+        raise UnclearWord("word")
     return node.named_children
 
 
@@ -107,10 +112,10 @@ def _ansi(found: re.Match[str]) -> str:
     code = int(digits, 16) if digits else int(found["oct"], 8) & 0xFF if found["oct"] else -1
     if code >= 0:
         if code in (0, 0xE000) or code > _LARGEST or (found["hex"] and code > 0x7F):  # noqa: PLR2004 - ASCII's end
-            raise UnclearWord("a character in it cannot be read")
+            raise UnclearWord("character")
         return chr(code)
     if found["one"] == "c":
-        raise UnclearWord("a character in it cannot be read")
+        raise UnclearWord("character")
     return _ONES.get(found["one"], found[0])
 
 

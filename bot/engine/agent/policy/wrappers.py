@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from bot.engine.agent.policy.rules import HOLE
 from bot.engine.agent.policy.shell import RESERVED, Script, Simple, parse
+from cards.reasons import Reason, because
 
 _SHELLS = {"sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "fish"}
 _SIMPLE = {"nohup", "time", "command", "builtin", "exec", "setsid", "nice", "env"}
@@ -25,7 +26,7 @@ _XARGS_ALONE = re.compile(r"-0|-r|-t|--null|--no-run-if-empty|-[nPL]\d+|-I\S+")
 _XARGS_WITH = {"-n", "-P", "-L", "-I"}
 _DEEPEST = 6
 _MOST_WORDS = 40
-_READS_IT = "its script comes from where nobody can look before it runs"
+_READS_IT = because("unclear.hidden_script")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,7 @@ class Inside:
 
     parts: tuple[Part, ...]
     scripts: tuple[Script, ...]
-    unclear: str
+    unclear: Reason | None
 
 
 def all_parts(script: Script, depth: int = 0, *, certain: bool = True) -> Inside:
@@ -68,7 +69,7 @@ def program(words: Sequence[str]) -> str:
 def _inside(command: Simple, script: Script, depth: int, *, certain: bool) -> Inside:
     name = program(command.words)
     if depth > _DEEPEST:
-        return _one(command, certain=certain, unclear="it is nested too deeply")
+        return _one(command, certain=certain, unclear=because("unclear.deep"))
     if name in _SHELLS:
         return _shell(command, script, depth, certain=certain)
     if name == "eval":
@@ -80,11 +81,11 @@ def _inside(command: Simple, script: Script, depth: int, *, certain: bool) -> In
         return Inside(parts=(outer, *found.parts), scripts=found.scripts[1:], unclear=found.unclear)
     if name in _SIMPLE | _OPAQUE:
         return _guessed(command, depth, certain=certain)
-    unclear = f"what {name} brings in cannot be known" if name in _BRINGS_IN else ""
+    unclear = because("unclear.brings_in", name=name) if name in _BRINGS_IN else None
     return _one(command, certain=certain, unclear=unclear)
 
 
-def _one(command: Simple, *, certain: bool, unclear: str = "") -> Inside:
+def _one(command: Simple, *, certain: bool, unclear: Reason | None = None) -> Inside:
     return Inside(parts=(Part(command=command, certain=certain),), scripts=(), unclear=unclear)
 
 
@@ -120,7 +121,7 @@ def _guessed(command: Simple, depth: int, *, certain: bool) -> Inside:
             found = all_parts(parse(word), depth + 1, certain=False)
             parts += found.parts
             scripts += found.scripts
-    unclear = "it has too many words" if len(command.words) > _MOST_WORDS else ""
+    unclear = because("unclear.many_words") if len(command.words) > _MOST_WORDS else None
     return Inside(parts=tuple(parts), scripts=tuple(scripts), unclear=unclear)
 
 

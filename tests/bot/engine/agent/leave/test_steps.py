@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from bot.engine.llm.access import Api
+from cards.reasons import reason_told
+from cards.words import words_for
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
+from storage.records.people import Language
 from storage.records.tasks import TaskStatus
 from storage.records.tools import CallState
 from tests.bot.engine.agent.leave.live import live_permit, wish
@@ -46,7 +49,7 @@ async def test_a_risky_call_is_made_once_and_only_when_it_was_allowed(
 
         assert hands.ran == ["look around"], "what needs no leave is done at once"
         assert (asked.kind, asked.detail, asked.path) == (ApprovalKind.TOOL, "deploy --all", "s1")
-        assert asked.payload["why"] == "No rule allows it."
+        assert reason_told(asked.payload["why"], words_for(Language.CHINESE)) == "没有规则允许它。"
         assert waiting.task.failures_in_row == 0
 
         await here.decide(asked)
@@ -86,7 +89,7 @@ async def test_what_a_rule_denies_is_told_at_once_and_nobody_is_asked(
 
         assert view.task.status is TaskStatus.COMPLETED
         assert hands.ran == []
-        assert "Nothing is wiped here" in str(stage.asked[-1].results)
+        assert "It would destroy what lies outside" in str(stage.asked[-1].results)
         assert await here.approvals.of_task(task.id) == ()
 
 

@@ -21,6 +21,7 @@ from bot.engine.dispatch.decisions import Decisions
 from bot.engine.llm.access import Api
 from bot.engine.llm.base import Mode, Tool
 from bot.engine.llm.calls import CallKind, ToolCall
+from cards.reasons import because
 from storage.agents.calls import CallRepo
 from storage.agents.grants import GrantRepo
 from storage.approvals import Approvals
@@ -64,12 +65,12 @@ class AskAboutDeploys:
     ) -> Ruling:
         command = str(call.arguments.get("command", ""))
         if call.name == "look":
-            return Ruling(verdict=Verdict.ALLOW, why="It only looks.")
+            return Ruling(verdict=Verdict.ALLOW, why=because("only_looks"))
         if command.startswith("wipe"):
-            return Ruling(verdict=Verdict.DENY, why="Nothing is wiped here.")
+            return Ruling(verdict=Verdict.DENY, why=because("destroys_outside"))
         if any((each.tool, each.pattern) == (call.name, command) for each in grants):
-            return Ruling(verdict=Verdict.ALLOW, why="A person has allowed it.", pattern=command)
-        return Ruling(verdict=Verdict.ASK, why="No rule allows it.", pattern=command)
+            return Ruling(verdict=Verdict.ALLOW, why=because("person_allowed"), pattern=command)
+        return Ruling(verdict=Verdict.ASK, why=because("no_rule_for_it"), pattern=command)
 
 
 @dataclass

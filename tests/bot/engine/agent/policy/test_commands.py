@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from bot.engine.agent.policy.judge import Verdict
 from bot.engine.agent.policy.policy import Policy
+from cards.words import words_for
+from storage.records.people import Language
 from tests.bot.engine.agent.policy.judging import ALLOW, ASK, DENY, policy, ruling
 
 HOUSE = policy(allow="exec(npm test), exec(git commit *)", deny="exec(git push*)")
@@ -350,4 +352,6 @@ def test_however_it_is_spelt_a_forbidden_command_is_never_allowed(command: str) 
 @settings(max_examples=100, deadline=None)
 @given(st.text(alphabet="ab $(){}[]<>|&;`'\"\\\n*?~#!=-/", max_size=40))
 def test_no_text_breaks_the_judge(command: str) -> None:
-    assert ruling(HOUSE, command).why
+    why = ruling(HOUSE, command).why
+
+    assert all(why.in_words(words_for(language)) for language in Language)
