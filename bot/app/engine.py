@@ -56,7 +56,7 @@ class Engine:
     def workers(self) -> tuple[Service, ...]:
         """What has to run for tasks to go on, in the order in which it starts."""
         tellers = (self.timekeeper, self.live, self.talks)
-        return self.reporter, self.dispatcher, self.helpers, *tellers
+        return self.reporter, self.dispatcher, self.helpers, *tellers, self.place.homes
 
 
 def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock: Clock) -> Engine:

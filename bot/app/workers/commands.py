@@ -9,6 +9,7 @@ from pathlib import Path
 from bot.config.settings import Settings
 from bot.engine.agent.masking import Masking
 from bot.engine.agent.sandbox.base import Sandbox
+from bot.engine.agent.sandbox.homes import Homes
 from bot.engine.agent.sandbox.probe import Machine, SandboxHere
 from bot.engine.agent.sandbox.view import environment
 from bot.engine.agent.tools.exec import Shell
@@ -37,7 +38,7 @@ def build_shell(settings: Settings, sandbox: SandboxHere, masking: Masking) -> S
 
     return Shell(
         sandbox=sandbox,
-        homes=settings.home / "shell",
+        homes=Homes(settings.home / "shell"),
         env=env,
         network=settings.tools_network,
     )

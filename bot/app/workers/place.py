@@ -21,6 +21,7 @@ from bot.engine.agent.leave.bell import Bell
 from bot.engine.agent.masking import Masking
 from bot.engine.agent.mcp.servers import McpServers
 from bot.engine.agent.personas.library import PersonaLibrary
+from bot.engine.agent.sandbox.homes import Homes
 from bot.engine.agent.sandbox.probe import SandboxHere
 from bot.engine.agent.workbench import Workbench
 from bot.engine.llm.registry import Registry
@@ -38,6 +39,7 @@ class Place:
     context: Context
     skills: Library
     sandbox: SandboxHere
+    homes: Homes
     masking: Masking
     servers: McpServers
     helping: Helping
@@ -88,6 +90,7 @@ def build_place(settings: Settings, store: Store, clock: Clock, *, bell: Bell, s
         context=context,
         skills=skills,
         sandbox=sandbox,
+        homes=shell.homes,
         masking=masking,
         servers=McpServers(shell, masking.mask),
         helping=helping,

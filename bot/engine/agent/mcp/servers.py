@@ -80,7 +80,8 @@ class McpServers:
         try:
             if server.url:
                 raise McpFailed("url", "servers at an address are not reached from here yet")  # noqa: TRY301 - one boundary
-            launch = await self._launch(server, workspace, mode)
+            home = await stack.enter_async_context(self._shell.homes.lent(f"mcp-{server.name}"))
+            launch = await self._launch(server, workspace, home, mode)
             wire = await stack.enter_async_context(wired(launch))
             async with asyncio.timeout(self._start_seconds):
                 tools = await self._offered(server.name, wire)
@@ -131,11 +132,19 @@ class McpServers:
             kind=CallKind.OTHER,
         )
 
-    async def _launch(self, server: McpServer, workspace: Path, mode: Mode) -> Launch:
+    async def _launch(self, server: McpServer, workspace: Path, home: Path, mode: Mode) -> Launch:
         own = {name: self._filled(value) for name, value in server.env.items()}
         sandbox = await self._shell.sandbox()
         try:
-            return await asyncio.to_thread(self._held_in, sandbox, server, own, workspace, mode)
+            return await asyncio.to_thread(
+                self._held_in,
+                sandbox,
+                server,
+                own,
+                workspace=workspace,
+                home=home,
+                writable=mode is Mode.EXECUTE,
+            )
         except (OSError, ValueError) as error:
             raise McpFailed("start", f"it could not be started: {error}") from error
 
@@ -144,16 +153,16 @@ class McpServers:
         sandbox: Sandbox,
         server: McpServer,
         own: Mapping[str, str],
+        *,
         workspace: Path,
-        mode: Mode,
+        home: Path,
+        writable: bool,
     ) -> Launch:
         env = {**self._shell.env(sandbox), **own}
         program = shutil.which(server.command[0], path=env.get("PATH"))
         if program is None:
             raise McpFailed("missing", f"there is no program {server.command[0]!r}")
         workspace.mkdir(parents=True, exist_ok=True)
-        home = self._shell.homes / f"mcp-{server.name}"
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
         return sandbox.wrap(
             (program, *server.command[1:]),
             workspace=workspace,
@@ -162,7 +171,7 @@ class McpServers:
             env=env,
             home=home,
             readable=_needed(program, server.command),
-            writable=mode is Mode.EXECUTE,
+            writable=writable,
         )
 
     def _filled(self, value: str) -> str:

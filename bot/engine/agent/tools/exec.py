@@ -14,6 +14,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from bot.engine.agent.sandbox.base import Launch, Sandbox
+from bot.engine.agent.sandbox.homes import Homes
 from bot.engine.agent.sandbox.processes import CannotRun, End, Ended, run
 from bot.engine.llm.base import ERROR, Mode, Tool
 from bot.engine.llm.calls import CallKind
@@ -50,11 +51,11 @@ _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shell:
-    """Where commands run. `homes` gets a folder per workspace, which is HOME there; `env` makes
+    """Where commands run. `homes` lends a folder per workspace, which is HOME there; `env` makes
     their environment for a sandbox."""
 
     sandbox: Callable[[], Awaitable[Sandbox]]
-    homes: Path
+    homes: Homes
     env: Callable[[Sandbox], Mapping[str, str]]
     network: bool = False
     # One at a time in a workspace: a command must not change what the next one is started on.
@@ -96,30 +97,38 @@ async def _ran(shell: Shell, workspace: Path, command: str, seconds: int, mode: 
         return f"{ERROR}a command cannot hold a NUL character"
     sandbox = await shell.sandbox()
     try:
-        launch = await asyncio.to_thread(_launch, shell, sandbox, workspace, command, mode)
-        ended = await run(launch, seconds=seconds)
+        async with shell.homes.lent(_home_of(workspace)) as home:
+            launch = await asyncio.to_thread(
+                _launch,
+                shell,
+                sandbox,
+                command,
+                workspace=workspace,
+                home=home,
+                writable=mode is Mode.EXECUTE,
+            )
+            ended = await run(launch, seconds=seconds)
     except (CannotRun, OSError) as error:
         return f"{ERROR}the command could not be started: {error}"
     return await asyncio.to_thread(_report, ended, seconds)
 
 
-def _launch(shell: Shell, sandbox: Sandbox, workspace: Path, command: str, mode: Mode) -> Launch:
+def _launch(
+    shell: Shell, sandbox: Sandbox, command: str, *, workspace: Path, home: Path, writable: bool
+) -> Launch:
     program = shutil.which("bash") or "/bin/sh"
     return sandbox.wrap(
         (program, "-c", command),
         workspace=workspace,
         network=shell.network,
         env=shell.env(sandbox),
-        home=_home(shell.homes, workspace),
-        writable=mode is Mode.EXECUTE,
+        home=home,
+        writable=writable,
     )
 
 
-def _home(homes: Path, workspace: Path) -> Path:
-    name = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
-    home = homes / name
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return home
+def _home_of(workspace: Path) -> str:
+    return hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
 
 
 def _report(ended: Ended, seconds: int) -> str:

@@ -15,6 +15,7 @@ from bot.engine.agent.personas.builtin import BUILT_IN
 from bot.engine.agent.personas.persona import Persona
 from bot.engine.agent.policy.policy import Policy
 from bot.engine.agent.sandbox.base import Sandbox
+from bot.engine.agent.sandbox.homes import Homes
 from bot.engine.agent.sandbox.probe import Machine, probe
 from bot.engine.agent.tools.exec import Shell
 from bot.engine.agent.workbench import Workbench
@@ -45,7 +46,9 @@ def servers(tmp_path: Path) -> McpServers:
     async def found() -> Sandbox:
         return probe(Machine())
 
-    shell = Shell(sandbox=found, homes=tmp_path / "shell", env=lambda _: {"PATH": "/usr/bin:/bin"})
+    shell = Shell(
+        sandbox=found, homes=Homes(tmp_path / "shell"), env=lambda _: {"PATH": "/usr/bin:/bin"}
+    )
     return McpServers(shell, lambda text: text)
 
 

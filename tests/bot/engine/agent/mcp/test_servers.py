@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from bot.engine.agent.mcp.said import name_of, result_of, schema_of
 from bot.engine.agent.mcp.servers import McpServers, Plugged
 from bot.engine.agent.sandbox.base import Sandbox
+from bot.engine.agent.sandbox.homes import Homes
 from bot.engine.agent.sandbox.probe import Machine, probe
 from bot.engine.agent.tools.exec import Shell
 from bot.engine.llm.arguments import problem
@@ -40,7 +41,9 @@ async def plugged(
     async def found() -> Sandbox:
         return sandbox
 
-    shell = Shell(sandbox=found, homes=tmp_path / "homes", env=lambda _: {"PATH": "/usr/bin:/bin"})
+    shell = Shell(
+        sandbox=found, homes=Homes(tmp_path / "homes"), env=lambda _: {"PATH": "/usr/bin:/bin"}
+    )
     made = McpServers(
         shell,
         lambda text: text.replace(SECRET, "••••"),

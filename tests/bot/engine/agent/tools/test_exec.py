@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot.engine.agent.sandbox.base import Sandbox, SandboxKind
+from bot.engine.agent.sandbox.homes import Homes
 from bot.engine.agent.sandbox.kept import Kept
 from bot.engine.agent.sandbox.limits import limits_here
 from bot.engine.agent.sandbox.view import environment, view_of
@@ -25,7 +26,9 @@ def tool(tmp_path: Path) -> Tool:
         return sandbox
 
     shell = Shell(
-        sandbox=here, homes=tmp_path / "homes", env=lambda _: environment({"PATH": os.defpath})
+        sandbox=here,
+        homes=Homes(tmp_path / "homes"),
+        env=lambda _: environment({"PATH": os.defpath}),
     )
     workspace = tmp_path / "work"
     workspace.mkdir()
