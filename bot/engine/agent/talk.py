@@ -38,6 +38,7 @@ from cards.formats import cut
 from cards.words import words_for
 from handlers.ports import Answered, BackendFailure, Proposal, Question, Show, TalkState
 from storage.db import Database
+from storage.errors import StoreUnavailable
 from storage.ids import Ids
 from storage.marks import Marks
 from storage.records.approvals import Approval
@@ -58,6 +59,7 @@ _PAUSE = 1.0
 _LONGEST_PAUSE = 15.0
 """Somebody is waiting: a service that sends us away for longer is told about at once."""
 
+_STORE_REST = 5.0
 _TITLE = 120
 _MOST_NAMED = 5
 _UNANSWERED = "[Said just before; your answer was cut short by what follows: “{text}”]\n"
@@ -249,6 +251,19 @@ class Conversations:
         self, question: Question, reply: Reply, answered: Answered, keep: Keep | None
     ) -> None:
         """The turn, what it waits for, and the answer where nobody else posts it: all or none."""
+        while True:
+            try:
+                await self._write(reply, answered, keep)
+                break
+            except StoreUnavailable as error:
+                # It is paid for: a full disk is waited for, and nothing is asked twice.
+                log.warning("an answer in %s waits for the store: %s", question.chat.id, error)
+                await self._sleep(_STORE_REST)
+        await self._unanswered.forget(question.chat.id)
+        if reply.answered or reply.result.suspended:
+            self._wake()
+
+    async def _write(self, reply: Reply, answered: Answered, keep: Keep | None) -> None:
         kept = await keep(answered) if keep is not None else None
         async with self._db.write() as tx:
             await self._desk.book(tx, reply)
@@ -256,9 +271,6 @@ class Conversations:
                 await self._stops.ask(tx, reply.session.id)
             if kept is not None:
                 await kept(tx)
-        await self._unanswered.forget(question.chat.id)
-        if reply.answered or reply.result.suspended:
-            self._wake()
 
     async def _seat(
         self, question: Question, persona: Persona, *, pictures: bool

@@ -12,12 +12,15 @@ from typing import Any
 
 import pytest
 
+from bot.engine.agent.desk import Reply
 from bot.engine.agent.talk import MOST_TURNS, Conversations
 from bot.engine.agent.workbench import Workbench
 from bot.engine.llm.answers import PROPOSE_TASK
 from bot.engine.llm.base import BackendUnavailable, BudgetReached, CapHit, RunRequest, RunResult
 from bot.engine.llm.offline import OfflineBackend
 from handlers.ports import BackendFailure, Question
+from storage.db import Transaction
+from storage.errors import StoreUnavailable
 from storage.records.approvals import Approval, ApprovalKind
 from storage.records.people import Language
 from storage.records.tasks import Priority
@@ -85,6 +88,32 @@ async def test_an_answer_is_shown_as_it_grows_and_then_whole(tmp_path: Path) -> 
 
     assert shown == ["hello ", "hello there ", "hello there Boss "]
     assert said.text == "hello there Boss"
+
+
+async def test_an_answer_that_is_paid_for_waits_for_the_store(tmp_path: Path) -> None:
+    rested: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        rested.append(seconds)
+
+    async with talking(tmp_path, sleep=sleep) as (world, talk):
+        book, troubles = world.desk.book, [StoreUnavailable("disk full")] * 2
+
+        async def fails_at_first(tx: Transaction, reply: Reply) -> None:
+            await book(tx, reply)
+            if troubles:
+                raise troubles.pop()
+
+        world.desk.book = fails_at_first  # type: ignore[method-assign]  # full for a while
+        said = await talk.answer(question("hi"), unseen)
+
+        assert said.text == "hello there Boss"
+        assert len(rested) == 2
+        assert len(world.backend.asked) == 1
+        assert (await UsageRepo(world.db).sum(Span(since=START))).calls == 1
+        world.desk.book = book  # type: ignore[method-assign]  # and free again
+        await talk.answer(question("and now?"), unseen)
+        assert len(world.backend.asked[-1].history) == 1, "the turn is kept once"
 
 
 async def test_the_next_turn_knows_the_one_before(tmp_path: Path) -> None:
