@@ -21,7 +21,7 @@ from handlers.ports import Forbidden
 from handlers.registry import Handler
 from handlers.request import Reply, Request
 from storage.records.messages import Urgency
-from storage.records.people import Role
+from storage.records.people import ChatKind, Role
 from storage.records.status import ModelChoice
 from storage.records.workers.skills import (
     BUILTIN_HASH,
@@ -82,7 +82,8 @@ async def pressed(request: Request, action: SkillAction, card_key: str) -> Reply
             case SaveSkill(name=name, text=text):
                 draft = SkillDraft(name=name, text=text)
                 saved = await request.services.skills.save(draft, by=request.person.id)
-                path = f"{saved.skill.path}/SKILL.md"
+                seen = saved if _sees_paths(request) else _discreet(saved)
+                path = f"{seen.skill.path}/SKILL.md"
                 card = _said(request, "skill.saved", tone=Tone.GOOD, name=name, path=path)
             case _:
                 assert_never(action)
@@ -114,6 +115,9 @@ async def _reload(request: Request, _rest: str) -> Reply:
 
 def _shelf(request: Request, shelf: SkillShelf, *, note: str = "") -> Reply:
     owner = request.person.role.allows(Role.OWNER)
+    if not _sees_paths(request):
+        bad = tuple(replace(each, path=_last(each.path)) for each in shelf.bad)
+        shelf = replace(shelf, skills=tuple(map(_discreet, shelf.skills)), bad=bad)
     card = shelf_card(shelf, request.words, owner=owner, note=note)
     return Reply(card=card, data=shelf_data(shelf, request.words))
 
@@ -229,10 +233,26 @@ async def _to_look_at(request: Request, name: str) -> Listed | None:
 
 def _shown(request: Request, listed: Listed) -> Reply:
     owner = request.person.role.allows(Role.OWNER)
+    if not _sees_paths(request):
+        listed = _discreet(listed)
     return Reply(
         card=skill_card(listed, request.words, owner=owner),
         data=skill_data(listed, request.words),
     )
+
+
+def _sees_paths(request: Request) -> bool:
+    """Where a folder lies on the machine is for owners, where nobody reads along."""
+    return request.person.role.allows(Role.OWNER) and request.chat.kind is ChatKind.PRIVATE
+
+
+def _discreet(listed: Listed) -> Listed:
+    skill = replace(listed.skill, path=_last(listed.skill.path))
+    return replace(listed, skill=skill, shadowed=listed.shadowed and _last(listed.shadowed))
+
+
+def _last(path: str) -> str:
+    return f"…/{path.rstrip('/').rpartition('/')[2]}"
 
 
 def _may_let_in(request: Request, listed: Listed) -> bool:

@@ -31,6 +31,7 @@ from storage.records.workers.skills import (
     SkillDraft,
     SkillNote,
     SkillShelf,
+    SkillSource,
     SkillState,
 )
 
@@ -76,7 +77,7 @@ def skill_card(listed: Listed, words: Words, *, owner: bool) -> Card:
     """All that has to be seen before it is let in."""
     skill = listed.skill
     blocks: list[Block] = [
-        Text(markdown=formats.verbatim(skill.description, 1024)),
+        Text(markdown=_about(skill, words, 1024)),
         Fields(pairs=_facts(listed, words)),
     ]
     remarks = [*_lacks(skill.lacks, words), *_notes(skill.notes, words), *_marks(skill, words)]
@@ -103,7 +104,7 @@ def enabled_card(listed: Listed, words: Words) -> Card:
 
 def suggestion_card(skill: Skill, use: UseSkill, talk: JustTalk, words: Words) -> Card:
     """Ask before a skill is used that nobody has named."""
-    about = formats.verbatim(skill.description, 200)
+    about = _about(skill, words, 200)
     buttons = (
         Button(label=words("skill.button.use"), action=use, style=ButtonStyle.PRIMARY),
         Button(label=words("skill.button.just"), action=talk),
@@ -145,6 +146,14 @@ def told(notes: Sequence[SkillNote], words: Words) -> list[str]:
     return _notes(notes, words)
 
 
+def _about(skill: Skill, words: Words, limit: int) -> str:
+    """What it is for: our own skills say it in the reader's language, others in their own words."""
+    key = f"skill.about.{skill.name}"
+    if skill.source is SkillSource.BUILTIN and words.has(key):
+        return words(key)
+    return formats.verbatim(skill.description, limit)
+
+
 def _waits(listed: Listed) -> bool:
     return listed.state in {SkillState.NEW, SkillState.CHANGED}
 
@@ -158,7 +167,7 @@ def _row(listed: Listed, words: Words) -> str:
         parts.append(words("skill.shadowed", path=_path(listed.shadowed)))
     elif listed.state is SkillState.ENABLED:
         parts += _lacks(skill.lacks, words)
-    about = formats.verbatim(skill.description, _LINE)
+    about = _about(skill, words, _LINE)
     return f"- {skill.emoji or _EMOJI} `{skill.name}` ({' · '.join(parts)}): {about}"
 
 

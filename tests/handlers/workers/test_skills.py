@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cards.actions import EnableSkill, JustTalk, SaveSkill, ShowSkill, UseSkill
 from cards.model import Buttons
+from cards.words import words_for
 from handlers.request import Reply
+from storage.records.people import Language
 from storage.records.workers.skills import (
     BadSkill,
     Change,
@@ -311,3 +314,45 @@ async def test_a_hostile_text_stays_in_its_box() -> None:
     assert "\u202e" not in text
     assert "[Enable](http://evil) <at id=all>" not in text.partition("SKILL.md")[0].split("```")[0]
     assert "the first 4,000 of" in text
+
+
+@pytest.mark.parametrize("said", ["/skill", "/skill show weekly-report"])
+async def test_where_a_skill_lies_is_told_to_owners_in_private_only(said: str) -> None:
+    desk = a_desk(replace(a_listed(), shadowed="/home/boss/project/skills/weekly-report"))
+    desk.world.skills.bad = [
+        BadSkill(name="bad", source=SkillSource.USER, path="/home/boss/skills/bad", faults=())
+    ]
+
+    told = await desk.say(said, **OWNER)
+    member = await desk.say(said)
+    group = await desk.say(said, who="x-olga", chat="g1")
+
+    assert "/home/boss" in text_of(told) + str(told.data)
+    for reply in (member, group):
+        assert "/home/boss" not in text_of(reply) + str(reply.data)
+        assert "…/weekly-report" in text_of(reply) + str(reply.data)
+
+
+async def test_what_built_in_skills_are_for_is_told_in_the_readers_language() -> None:
+    listed = a_listed("test")
+    builtin = replace(listed, skill=replace(listed.skill, source=SkillSource.BUILTIN))
+    own = a_listed("weekly-report")
+    desk = a_desk(builtin, own)
+    spoken = Desk(language=Language.CHINESE)
+    spoken.world.skills.listed = [builtin, own]
+
+    english = text_of(await desk.say("/skill"))
+    chinese = text_of(await spoken.say("/技能"))
+
+    assert "tests that can fail" in english
+    assert "编写或补充测试" in chinese
+    assert own.skill.description[:30] in chinese
+
+
+def test_every_built_in_skill_has_its_words() -> None:
+    words = words_for(Language.CHINESE)
+    folder = Path(__file__).parents[3] / "bot" / "engine" / "skills" / "builtin"
+    names = {each.parent.name for each in folder.glob("*/SKILL.md")}
+
+    assert names
+    assert {name for name in names if not words.has(f"skill.about.{name}")} == set()
