@@ -78,7 +78,7 @@ def asked(body: Mapping[str, Any], headers: Mapping[str, str], known: frozenset[
     )
 
 
-def message(asked_: Asked, reply: Reply, number: int, usage: Mapping[str, int]) -> dict[str, Any]:
+def whole(asked_: Asked, reply: Reply, number: int, usage: Mapping[str, int]) -> dict[str, Any]:
     blocks: list[dict[str, Any]] = [{"type": "text", "text": reply.text}] if reply.text else []
     blocks += [_block(call, number, at) for at, call in enumerate(reply.calls)]
     return {
@@ -95,7 +95,7 @@ def message(asked_: Asked, reply: Reply, number: int, usage: Mapping[str, int]) 
 
 def events(asked_: Asked, reply: Reply, number: int, usage: Mapping[str, int]) -> Iterator[str]:
     """The answer as server-sent events."""
-    start = message(asked_, reply, number, usage)
+    start = whole(asked_, reply, number, usage)
     start |= {"content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
     yield _event("message_start", message=start)
     index = 0

@@ -13,6 +13,7 @@ from tests.emulators.models.script import Asked, tokens
 
 LOOK_BACK = 20
 """At a mark, Anthropic finds what was written so many blocks before it, and no further back."""
+_PROMPT = ("tools", "instructions", "systemInstruction", "messages", "input", "contents")
 _OPENAI_STEP = 128
 _OPENAI_KEPT = 200
 
@@ -28,7 +29,7 @@ class PromptCache:
 
     def usage(self, asked: Asked) -> Mapping[str, int]:
         """Input tokens as the provider would bill them."""
-        count = self._openai if asked.api == "openai" else self._anthropic
+        count = self._anthropic if asked.api == "anthropic" else self._others
         whole, read, written = count(asked)
         return {
             "input_tokens": max(0, whole - read - written),
@@ -54,10 +55,10 @@ class PromptCache:
         written = max((prefixes[mark][1] for mark in marks), default=read) - read
         return prefixes[-1][1], read, max(0, written)
 
-    def _openai(self, asked: Asked) -> tuple[int, int, int]:
+    def _others(self, asked: Asked) -> tuple[int, int, int]:
         """Read as far as the prompt begins like an earlier one, in whole steps; writing is free
         and unasked."""
-        prompt = json.dumps([asked.body.get("tools"), asked.body["messages"]])
+        prompt = json.dumps([asked.body.get(part) for part in _PROMPT])
         earlier = self._prompts[asked.model]
         longest = max((_in_common(prompt, one) for one in earlier), default=0)
         shared = longest // 4 // _OPENAI_STEP * _OPENAI_STEP

@@ -1,8 +1,10 @@
-"""The Anthropic and OpenAI APIs on a loopback port, for tests.
+"""The APIs of Anthropic, OpenAI (Chat Completions and Responses) and Gemini on a loopback port, for
+tests.
 
 async with Models() as models:
     models.replies(Reply(text="hello"), Reply(failure=Failure(status=529)))
-    …  # ANTHROPIC_BASE_URL=models.url, OPENAI_BASE_URL=models.openai_url, key: models.key
+    …  # ANTHROPIC_BASE_URL and GOOGLE_GEMINI_BASE_URL: models.url, OPENAI_BASE_URL:
+    …  # models.openai_url, key: models.key
     assert models.requests[0].said == ("hi",)
 """
 
@@ -12,10 +14,10 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from types import ModuleType, TracebackType
+from types import TracebackType
 from typing import Any, Self
 
-from tests.emulators.models import anthropic_api, openai_api
+from tests.emulators.models import anthropic_api, gemini_api, openai_api, responses_api
 from tests.emulators.models.cache import PromptCache
 from tests.emulators.models.script import Asked, Failure, Refused, Reply
 from tests.emulators.models.wire import Answer, Dropped, HttpRequest, Server
@@ -35,7 +37,7 @@ class Models:
 
     def __init__(self, *, key: str = KEY, cache_floor: int = 1024) -> None:
         self.key = key
-        self.known = frozenset((*ANTHROPIC_MODELS, *OPENAI_MODELS))
+        self.known = frozenset((*ANTHROPIC_MODELS, *OPENAI_MODELS, *gemini_api.MODELS))
         self.requests: list[Asked] = []
         self.refused: list[Refused] = []
         self.disconnects: list[str] = []
@@ -88,7 +90,7 @@ class Models:
             await self._changed.wait_for(lambda: len(self.disconnects) >= count)
 
     async def _handle(self, request: HttpRequest, answer: Answer) -> None:
-        api = _API.get((request.method, request.path))
+        api = _api(request)
         if api is None:
             await answer.json(404, {"error": {"message": f"no route {request.path}"}})
             return
@@ -101,12 +103,15 @@ class Models:
         if asked is None:
             await answer.json(200, openai_api.models(OPENAI_MODELS))
             return
+        if isinstance(api, gemini_api.Endpoint) and api.counts:
+            await answer.json(200, api.counted(asked))
+            return
         self.requests.append(asked)
         self._notify()
         reply = self._queue.popleft() if self._queue else self._replier(asked)
         await self._give(api, asked, reply, answer)
 
-    def _check(self, api: ModuleType, request: HttpRequest) -> Asked | None:
+    def _check(self, api: Any, request: HttpRequest) -> Asked | None:
         """The request in neutral form; None for the list of models."""
         api.check_headers(request.headers, frozenset({self.key}))
         if request.method == "GET":
@@ -121,7 +126,7 @@ class Models:
         asked: Asked = api.asked(body, headers, self.known)
         return asked
 
-    async def _give(self, api: ModuleType, asked: Asked, reply: Reply, answer: Answer) -> None:
+    async def _give(self, api: Any, asked: Asked, reply: Reply, answer: Answer) -> None:
         number = len(self.requests)
         if reply.hold and not (asked.stream and reply.hold_after):
             await reply.hold.wait()
@@ -139,8 +144,8 @@ class Models:
             failed = api.error_event(reply.failure) if reply.failure else ""
             await _stream(answer, reply, events, failed)
         else:
-            whole = api.message if api is anthropic_api else api.completion
-            await answer.json(200, whole(asked, reply, number, self._usage(asked, reply)))
+            whole = api.whole(asked, reply, number, self._usage(asked, reply))
+            await answer.json(200, whole)
 
     def _usage(self, asked: Asked, reply: Reply) -> Mapping[str, int]:
         return {**self._cache.usage(asked), **(reply.usage or {})}
@@ -178,8 +183,16 @@ def _later(failure: Failure) -> dict[str, str]:
     return {"retry-after": failure.retry_after} if failure.retry_after else {}
 
 
+def _api(request: HttpRequest) -> Any:
+    """What the path stands for; None where for nothing."""
+    if request.method == "POST" and (found := gemini_api.endpoint(request.path, request.query)):
+        return found
+    return _API.get((request.method, request.path))
+
+
 _API: dict[tuple[str, str], Any] = {
     ("POST", "/v1/messages"): anthropic_api,
     ("POST", "/v1/chat/completions"): openai_api,
+    ("POST", "/v1/responses"): responses_api,
     ("GET", "/v1/models"): openai_api,
 }

@@ -81,9 +81,7 @@ def asked(body: Mapping[str, Any], headers: Mapping[str, str], known: frozenset[
     )
 
 
-def completion(
-    asked_: Asked, reply: Reply, number: int, usage: Mapping[str, int]
-) -> dict[str, Any]:
+def whole(asked_: Asked, reply: Reply, number: int, usage: Mapping[str, int]) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
     message["refusal"] = None
     if reply.stop == "refused":
@@ -108,10 +106,10 @@ def events(asked_: Asked, reply: Reply, number: int, usage: Mapping[str, int]) -
         for piece in pieces(reply.text):
             yield _chunk(chunk, {"content": piece})
     for at, call in enumerate(reply.calls):
-        whole = _call(call, number, at)
-        first = {**whole, "function": {"name": call.name, "arguments": ""}}
+        told = _call(call, number, at)
+        first = {**told, "function": {"name": call.name, "arguments": ""}}
         yield _chunk(chunk, {"tool_calls": [{"index": at, **first}]})
-        for piece in pieces(whole["function"]["arguments"], 20):
+        for piece in pieces(told["function"]["arguments"], 20):
             part = {"index": at, "function": {"arguments": piece}}
             yield _chunk(chunk, {"tool_calls": [part]})
     yield _chunk(chunk, {}, _stop(reply))
@@ -162,12 +160,12 @@ def _tools(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
             )
         schema = function.get("parameters") or {}
         if function.get("strict"):
-            _check_strict(name, schema)
+            check_strict(name, schema)
         tools[name] = schema
     return tools
 
 
-def _check_strict(name: str, schema: Mapping[str, Any]) -> None:
+def check_strict(name: str, schema: Mapping[str, Any]) -> None:
     if schema.get("type") == "object":
         if schema.get("additionalProperties") is not False:
             problem = "'additionalProperties' is required to be supplied and to be false."

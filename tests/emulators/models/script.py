@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Api = Literal["anthropic", "openai"]
+Api = Literal["anthropic", "openai", "responses", "gemini"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"}
 
@@ -20,6 +21,7 @@ class Dropped(Exception):
 class HttpRequest:
     method: str
     path: str
+    query: Mapping[str, str]
     headers: Mapping[str, str]
     body: bytes
 
@@ -162,4 +164,6 @@ async def _read(reader: asyncio.StreamReader) -> HttpRequest | None:
     pairs = (line.split(":", 1) for line in lines)
     headers = {name.strip().lower(): value.strip() for name, value in pairs}
     body = await reader.readexactly(int(headers.get("content-length", "0")))
-    return HttpRequest(method=method, path=target.split("?")[0], headers=headers, body=body)
+    url = urlsplit(target)
+    query = dict(parse_qsl(url.query))
+    return HttpRequest(method=method, path=url.path, query=query, headers=headers, body=body)
