@@ -20,11 +20,12 @@ class StoreTooNew(StorageError):
 
 
 class HomeBusy(StorageError):
-    """Another program holds this data directory."""
+    """Another program holds this data directory; `briefly`, if it is about to let go by itself."""
 
-    def __init__(self, path: str, pid: str) -> None:
+    def __init__(self, path: str, pid: str, *, briefly: bool = False) -> None:
         self.path = path
         self.pid = pid
+        self.briefly = briefly
         super().__init__(f"{path} is in use by process {pid}")
 
 

@@ -11,17 +11,20 @@ from typing import Self
 from storage.errors import HomeBusy, HomeUnusable
 
 _LOCK = "lock"
+_BRIEFLY = "briefly"
 
 
 class Home:
     """Hold a data directory; use as a context manager, or call `close`. Blocking, but short.
 
     The lock is the operating system's, so a killed program leaves none behind. Raises HomeBusy
-    where another program holds the directory, HomeUnusable where it cannot be written.
+    where another program holds the directory, HomeUnusable where it cannot be written. Who holds
+    it `briefly` tells others that it is worth while to wait.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, briefly: bool = False) -> None:
         self.path = path
+        self._how = f" {_BRIEFLY}" if briefly else ""
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
@@ -54,12 +57,14 @@ class Home:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            holder = os.pread(self._lock, 32, 0).decode("ascii", "replace").strip()
-            raise HomeBusy(str(self.path), holder or "?") from error
+            holder, _, how = os.pread(self._lock, 32, 0).decode("ascii", "replace").partition(" ")
+            raise HomeBusy(
+                str(self.path), holder.strip() or "?", briefly=how.strip() == _BRIEFLY
+            ) from error
         except OSError as error:
             raise HomeUnusable(str(self.path), error.strerror or str(error)) from error
         try:
             os.ftruncate(self._lock, 0)
-            os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+            os.pwrite(self._lock, f"{os.getpid()}{self._how}\n".encode(), 0)
         except OSError as error:
             raise HomeUnusable(str(self.path), error.strerror or str(error)) from error

@@ -33,6 +33,14 @@ def test_two_holders_in_one_program_exclude_each_other(tmp_path: Path) -> None:
     assert busy.value.pid == str(os.getpid())
 
 
+@pytest.mark.parametrize("briefly", [True, False])
+def test_others_hear_whether_it_is_worth_while_to_wait(tmp_path: Path, briefly: bool) -> None:
+    with Home(tmp_path, briefly=briefly), pytest.raises(HomeBusy) as busy:
+        Home(tmp_path)
+
+    assert (busy.value.pid, busy.value.briefly) == (str(os.getpid()), briefly)
+
+
 def test_a_closed_home_may_be_held_again(tmp_path: Path) -> None:
     Home(tmp_path).close()
 

@@ -15,6 +15,8 @@ from storage.errors import HomeBusy, HomeUnusable
 from storage.home import Home
 
 _PATIENCE = 5.0
+_TURN = 60.0
+"""For another command, which ends by itself."""
 _REST = 0.1
 
 
@@ -23,12 +25,12 @@ def carry_out(settings: Settings, text: str) -> Answer:
 
     The home is held by one at a time: another command is waited for, a program that starts too.
     """
-    message_id, until = uuid4().hex, time.monotonic() + _PATIENCE
+    message_id, queue = uuid4().hex, _Queue()
     while True:
         try:
-            home = Home(settings.home)
+            home = Home(settings.home, briefly=True)
         except HomeBusy as error:
-            holder = error
+            queue.behind(error)
         except HomeUnusable as error:
             raise unusable(error) from error
         else:
@@ -37,12 +39,29 @@ def carry_out(settings: Settings, text: str) -> Answer:
         try:
             return call(find_running(settings), text, id=message_id, buttons=False, quiet=True)
         except (NobodyThere, StartFailure) as error:
-            if time.monotonic() > until:
+            if queue.too_long:
                 raise StartFailure(
-                    f"another Shiftboss (process {holder.pid}) holds {settings.home} and takes no"
+                    f"another Shiftboss (process {queue.holder}) holds {settings.home} and takes no"
                     " commands: wait until it is done, or stop it and start `shiftboss run`"
                 ) from error
         time.sleep(_REST)
+
+
+class _Queue:
+    """How long we have waited for whoever holds the home now."""
+
+    def __init__(self) -> None:
+        self.holder = ""
+        self._until = 0.0
+
+    def behind(self, busy: HomeBusy) -> None:
+        if busy.pid != self.holder:
+            self.holder = busy.pid
+            self._until = time.monotonic() + (_TURN if busy.briefly else _PATIENCE)
+
+    @property
+    def too_long(self) -> bool:
+        return time.monotonic() > self._until
 
 
 def _here(settings: Settings, text: str) -> Answer:
