@@ -160,7 +160,8 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRun:
-    """What became of one node of a task's graph. `path` is the node's id, with `[n]` for rounds."""
+    """What became of one node of a task's graph. `path` is the node's id with the rounds that led
+    to it; `wake_at` is when it goes on by itself."""
 
     task_id: TaskId
     path: str
@@ -170,6 +171,7 @@ class NodeRun:
     error: str
     started_at: datetime | None
     ended_at: datetime | None
+    wake_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ _RUN = (
     "error",
     "started_at",
     "ended_at",
+    "wake_at",
 )
 _ATTEMPT = ("task_id", "path", "attempt", "session_id", "started_at")
 _PUT = FixedWrite(
@@ -131,6 +132,7 @@ class GraphRepo:
             "error": run.error,
             "started_at": run.started_at,
             "ended_at": run.ended_at,
+            "wake_at": run.wake_at,
         }
         await _PUT.send(tx, values)
 
@@ -155,4 +157,5 @@ def _run(row: Row[Any]) -> NodeRun:
         error=row.error,
         started_at=row.started_at,
         ended_at=row.ended_at,
+        wake_at=row.wake_at,
     )

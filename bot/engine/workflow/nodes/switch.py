@@ -1,0 +1,38 @@
+"""Goes on with one of several nodes, by what an expression gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bot.engine.workflow.expressions.language import ExpressionError
+from bot.engine.workflow.model import nodes
+from bot.engine.workflow.model.shape import Node
+from bot.engine.workflow.nodes.base import Done, Effect, Failed, Instant, Sight
+
+
+class Switch(Instant):
+    def enter(self, node: Node, sight: Sight) -> Effect:
+        config = node.config
+        assert isinstance(config, nodes.Switch)
+        try:
+            value = sight.value(config.expression)
+        except ExpressionError as error:
+            if config.default:
+                sight.warn(str(error))
+                return Done(output={"_raw": None}, to=config.default)
+            return Failed(key="workflow.no_value", facts={"name": node.id, "why": str(error)})
+        fits = (case.target for case in config.cases if _same(case.value, value))
+        return Done(output={"_raw": value}, to=next(fits, config.default))
+
+
+def _same(wanted: Any, value: Any) -> bool:
+    """`"3"` fits 3, and `"true"` what is true: models write either."""
+    if wanted == value and isinstance(wanted, bool) == isinstance(value, bool):
+        return True
+    return isinstance(wanted, str) and wanted.casefold() == _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value).casefold()

@@ -1,0 +1,68 @@
+"""The rounds of one loop or foreach that is under way, and what they bring."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bot.engine.workflow.model.nodes import OnError
+from bot.engine.workflow.model.shape import Node
+from bot.engine.workflow.nodes.base import Rounds
+from bot.engine.workflow.routing.frame import Frame
+from bot.engine.workflow.routing.marks import brought, is_dead
+from bot.engine.workflow.routing.paths import Place
+
+_MOST_IN_ALL = 400_000
+_LEAST_OF_ONE = 200
+
+
+@dataclass(slots=True)
+class Body:
+    """`of` is what the rounds go through, `brought` what each that is over has brought."""
+
+    node: Node
+    place: Place
+    of: Mapping[str, Any]
+    brought: dict[int, Any] = field(default_factory=dict)
+    opened: int = 0
+    let_go: bool = False
+
+    @property
+    def rounds(self) -> Rounds:
+        return Rounds(of=self.of, brought=self.brought, opened=self.opened, let_go=self.let_go)
+
+    @property
+    def forgives(self) -> bool:
+        """Whether a round that fails is only noted as such."""
+        return self.node.on_error is not OnError.FAIL
+
+    def close(self, n: int, frame: Frame) -> None:
+        self.brought[n] = _cut(_result(frame), self._most)
+
+    @property
+    def _most(self) -> int:
+        """Characters of one text, so that the results of all rounds stay a row of fair size."""
+        total = len(self.of.get("items", ())) or 1
+        return max(_LEAST_OF_ONE, _MOST_IN_ALL // total)
+
+
+def _result(frame: Frame) -> Any:
+    """What its last node has brought, or each of them where it ends in several."""
+    if frame.failed:
+        return {"error": next(iter(frame.failed.values())).error}
+    runs = {name: frame.runs[name] for name in frame.ring.last if name in frame.runs}
+    came = {name: dict(brought(run)) for name, run in runs.items() if not is_dead(run)}
+    return next(iter(came.values())) if len(came) == 1 else came
+
+
+def _cut(value: Any, most: int) -> Any:
+    if isinstance(value, str):
+        return value[:most]
+    if isinstance(value, Mapping):
+        return {key: _cut(each, most) for key, each in value.items()}
+    if isinstance(value, list):
+        text = json.dumps(value, ensure_ascii=False)
+        return value if len(text) <= most else text[:most]
+    return value
