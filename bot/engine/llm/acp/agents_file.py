@@ -60,6 +60,7 @@ class _Entry(BaseModel):
     files: dict[Inside, str] = Field(default_factory=dict)
     model_env: str = ""
     path: list[Folder] = Field(default_factory=list)
+    titled: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +173,7 @@ def _merged(known: Agent, parsed: _Entry) -> Agent:
         files={**known.files, **parsed.files},
         model_env=parsed.model_env or known.model_env,
         path=tuple(parsed.path),
+        titled=known.titled if parsed.titled is None else parsed.titled,
     )
 
 

@@ -54,7 +54,7 @@ class AcpRun(OneRun):
         self._mode = Mode.PLAN if request.purpose in _LOOKS else request.mode
         self._home = home_of(house.root, agent.name, request.persona)
         self._meter = Meter()
-        self._calls = Calls()
+        self._calls = Calls(titled=agent.titled)
         self._queue: asyncio.Queue[_Item] = asyncio.Queue(_QUEUE)
         self._asking = Asking(
             request, self._mode, self._calls, patience=house.patience, tell=self._tell

@@ -28,7 +28,8 @@ class Agent:
     `logins` in its home, says that somebody is logged in; with neither nobody can tell. `auth` is
     the method to call before a session, by the key that it needs. `modes` are its own names of
     our modes. `files` are written into a new home. `model_env` takes the model where its protocol
-    does not. `path` is searched for programs before PATH. `limited`: what to warn of."""
+    does not. `path` is searched for programs before PATH. `titled`: it asks for leave without the
+    arguments, and a command is the title then. `limited`: what to warn of."""
 
     name: str
     command: tuple[str, ...]
@@ -44,6 +45,7 @@ class Agent:
     files: Mapping[str, str] = field(default_factory=dict)
     model_env: str = ""
     path: tuple[str, ...] = ()
+    titled: bool = False
     limited: str = ""
 
 
@@ -118,6 +120,7 @@ BUILT_IN: Mapping[str, Agent] = {
             resume=Resume.NONE,
             node=NODE,
             model_env="GEMINI_MODEL",
+            titled=True,
         ),
         Agent(
             name="codebuddy",

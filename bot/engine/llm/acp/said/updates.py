@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -42,15 +44,18 @@ _NAMES = {
     CallKind.DELETE: "delete",
     CallKind.MOVE: "move",
 }
+_PLACE = re.compile(r"\[(?:in|current working directory) ([^\]]+)\]")
 _SHELLS = {"sh", "bash", "dash", "zsh"}
 _PATHS = ("path", "file_path", "filePath", "absolute_path", "filepath", "file")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """What has been told of one call so far: an update holds only what is new."""
+    """What has been told of one call so far: an update holds only what is new. `plain`: so were
+    its arguments."""
 
     call: ToolCall
+    plain: bool = False
     told: bool = False
     over: bool = False
     diff: str = ""
@@ -58,9 +63,11 @@ class _Known:
 
 
 class Calls:
-    """The calls of one run, put together from their pieces."""
+    """The calls of one run, put together from their pieces. `titled` is the quirk of that name in
+    the table."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, titled: bool = False) -> None:
+        self._titled = titled
         self._known: dict[str, _Known] = {}
 
     def events(self, update: Mapping[str, Any]) -> Iterator[AgentEvent]:
@@ -78,7 +85,8 @@ class Calls:
 
     def wish(self, told: Mapping[str, Any]) -> ToolCall:
         """The call that it asks about, with all that was told of it before."""
-        return self._learned(told).call
+        known = self._learned(told)
+        return known.call if known.plain else _by_what_is_shown(known.call, told, self._titled)
 
     def started(self, call: ToolCall) -> Iterator[AgentEvent]:
         """Some ask before they tell of the call."""
@@ -110,9 +118,11 @@ class Calls:
         call_id = str(told.get("toolCallId") or f"call-{len(self._known) + 1}")
         before = self._known.get(call_id)
         diff, output = _shown(told.get("content"))
+        output = output if _has_run(told) else ""
         call = _call(call_id, told, before.call if before else None, diff)
         known = _Known(
             call=call,
+            plain=bool(told.get("rawInput")) or bool(before and before.plain),
             told=bool(before and before.told),
             over=bool(before and before.over),
             diff=diff or (before.diff if before else ""),
@@ -138,6 +148,26 @@ def _call(call_id: str, told: Mapping[str, Any], before: ToolCall | None, diff: 
         title=title or _titled(name, arguments),
         detail=_detail(kind, arguments, diff) or (before.detail if before else ""),
     )
+
+
+def _by_what_is_shown(call: ToolCall, told: Mapping[str, Any], titled: bool) -> ToolCall:
+    """Some tell no arguments when they ask: then the call is what is shown of it, so that leave
+    for it is leave for nothing else."""
+    title = _text(told.get("title"))
+    if titled and call.kind is CallKind.EXECUTE and title:
+        words = _shown(told.get("content"))[1]
+        where = {"where": place[1]} if (place := _PLACE.match(words)) else {}
+        return replace(call, arguments={"command": title, **where}, detail=title)
+    content = json.dumps(told.get("content"), sort_keys=True, default=str)
+    shown = hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()
+    arguments = {**call.arguments, "title": title, "shown": shown}
+    return replace(call, arguments=arguments, detail=call.detail or title)
+
+
+def _has_run(told: Mapping[str, Any]) -> bool:
+    """What is shown before is about the arguments: the model's words, or pieces of them."""
+    status = told.get("status")
+    return status != "pending" and not (status is None and "rawInput" in told)
 
 
 def _arguments(raw: object, locations: object, kind: CallKind) -> dict[str, Any]:
@@ -209,7 +239,7 @@ def _output(raw: object) -> str:
         return raw[-_OUTPUT:]
     if not isinstance(raw, dict):
         return ""
-    for key in ("output", "stdout", "formatted_output", "aggregated_output", "error"):
+    for key in ("output", "stdout", "formatted_output", "aggregated_output", "text", "error"):
         if isinstance(text := raw.get(key), str) and text:
             return (f"{ERROR}{text}" if key == "error" else text)[-_OUTPUT:]
     return ""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bot.engine.llm.acp.memory import exact
 from bot.engine.llm.acp.said.contract import NoResult, handed_in, without_result
 from bot.engine.llm.acp.said.meter import Meter
 from bot.engine.llm.acp.said.updates import Calls
@@ -208,3 +209,73 @@ def test_what_was_cached_is_part_of_the_input_however_it_is_told() -> None:
 
     assert beside.spent.input_tokens == 9
     assert within.spent.input_tokens == 5
+
+
+SHELL = {
+    "toolCallId": "c",
+    "kind": "execute",
+    "title": "make",
+    "content": [
+        {"type": "content", "content": {"type": "text", "text": "[in /a] (Builds it)"}},
+    ],
+}
+
+
+def _shown(text: str) -> list[dict[str, Any]]:
+    return [{"type": "content", "content": {"type": "text", "text": text}}]
+
+
+def test_a_command_told_in_the_title_only_is_judged_like_any_other() -> None:
+    call = Calls(titled=True).wish(SHELL)
+
+    assert (call.name, call.arguments["command"], call.detail) == ("exec", "make", "make")
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        ({"content": _shown("[in /a] (In other words)")}, True),
+        ({"title": "make clean"}, False),
+        ({"content": _shown("[in /b] (Builds it)")}, False),
+    ],
+)
+def test_leave_for_a_command_told_in_the_title_is_for_that_command_and_place_only(
+    other: dict[str, Any], same: bool
+) -> None:
+    asked, again = (Calls(titled=True).wish(told) for told in (SHELL, {**SHELL, **other}))
+
+    assert (exact(asked) == exact(again)) is same
+
+
+@pytest.mark.parametrize("other", [{"title": "make clean"}, {"content": _shown("more")}])
+def test_leave_for_a_call_without_arguments_is_for_what_was_shown_of_it_only(
+    other: dict[str, Any],
+) -> None:
+    asked, again = (Calls().wish(told) for told in (SHELL, {**SHELL, **other}))
+
+    assert exact(asked) == exact(Calls().wish(SHELL))
+    assert exact(asked) != exact(again)
+
+
+def test_a_change_asked_about_by_its_diff_is_no_leave_for_another() -> None:
+    def change(text: str) -> dict[str, Any]:
+        diff = {"type": "diff", "path": "/a.md", "oldText": "", "newText": text}
+        place = [{"path": "/a.md"}]
+        return {"toolCallId": "c", "kind": "edit", "content": [diff], "locations": place}
+
+    asked, again = Calls().wish(change("one")), Calls().wish(change("two"))
+
+    assert asked.arguments["path"] == "/a.md"
+    assert "+one" in asked.detail
+    assert exact(asked) != exact(again)
+
+
+@pytest.mark.parametrize("status", [None, "pending"])
+def test_what_is_shown_of_a_call_before_it_runs_is_no_output(status: str | None) -> None:
+    told = {"sessionUpdate": "tool_call_update", "toolCallId": "c", "rawInput": {"command": "m"}}
+    calls = Calls()
+    list(calls.events({**told, "sessionUpdate": "tool_call", "content": _shown("Builds it")}))
+
+    more = calls.events({**told, "status": status, "content": _shown("Builds it")})
+
+    assert not [event for event in more if isinstance(event, ToolUpdated)]
