@@ -39,12 +39,21 @@ class Database:
 
     @asynccontextmanager
     async def write(self) -> AsyncGenerator[Transaction, None]:
-        """One transaction at a time. Leaving normally commits, leaving by exception rolls back."""
+        """One transaction at a time. Leaving normally commits, leaving by exception rolls back.
+        It begins with the first statement that is awaited, or else with the commit."""
         with store_trouble():
             async with self._turn:
                 self._file.check()
-                async with self._writer.begin() as transaction:
-                    yield transaction
+                async with self._writer.connect() as transaction:
+                    try:
+                        yield transaction
+                        if not transaction.in_transaction():
+                            await transaction.begin()
+                        await transaction.commit()
+                    except BaseException:
+                        # Also where it is the commit that failed: closing would leave it open.
+                        await transaction.rollback()
+                        raise
 
     @asynccontextmanager
     async def read(self, within: Transaction | None = None) -> AsyncGenerator[Transaction, None]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import (
     BigInteger,
@@ -33,7 +33,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.dml import Insert, UpdateBase
 from sqlalchemy.types import TypeDecorator
 
-from storage.errors import StoreUnavailable
+from storage.errors import Overtaken, StoreUnavailable
 from storage.sqlite.driver import Connection
 
 _PRAGMAS = (
@@ -116,19 +116,24 @@ class FixedWrite:
         self._made: UpdateBase | None = None
         self._bound: _Sentence | None = None
 
-    async def send(self, tx: AsyncConnection, values: Mapping[str, Any]) -> None:
-        """A constraint that it breaks may be told with a later statement, or with the commit."""
+    async def send(
+        self, tx: AsyncConnection, values: Mapping[str, Any], *, must: bool = False
+    ) -> None:
+        """A constraint that it breaks may be told with a later statement, or with the commit; so
+        may Overtaken, where it `must` change a row and changes none."""
         if tx.dialect.name != "sqlite":
             if self._made is None:
                 self._made = self._make(tx.dialect.name)
-            await tx.execute(self._made, values)
+            done = await tx.execute(self._made, values)
+            if must and not done.rowcount:
+                raise Overtaken
             return
         if self._bound is None:
             made = self._make(tx.dialect.name)
             self._bound = _Sentence.of(made, tx.dialect, self._columns)
         assert tx.sync_connection is not None
         driver: Any = tx.sync_connection.connection.driver_connection
-        driver.later(self._bound.sql, self._bound.parameters(values))
+        driver.later(self._bound.sql, self._bound.parameters(values), must=must)
 
 
 class FixedRead:
@@ -151,6 +156,10 @@ class FixedRead:
         return (await tx.exec_driver_sql(self._bound.sql, parameters)).all()
 
 
+_Bound: TypeAlias = tuple[str, Any, Callable[[Any], Any] | None]
+"""A parameter in its place: its name, what it is if nothing is given, how SQLite gets it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sentence:
     """A statement as SQLite gets it. Making one takes long."""
@@ -165,30 +174,21 @@ class _Sentence:
         compiled = made.compile(dialect=dialect, column_keys=columns)
         assert isinstance(compiled, SQLCompiler)
         bound = [
-            _Bound(
-                name=name,
-                fixed=compiled.params[name],
-                convert=compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect),
+            (
+                name,
+                compiled.params[name],
+                compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect),
             )
             for name in compiled.positiontup or ()
         ]
         return cls(sql=str(compiled), bound=bound)
 
     def parameters(self, values: Mapping[str, Any]) -> Sequence[Any]:
-        return [each.of(values) for each in self.bound]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Bound:
-    """One parameter in its place: what it is if nothing is given, and how SQLite gets it."""
-
-    name: str
-    fixed: Any
-    convert: Callable[[Any], Any] | None
-
-    def of(self, values: Mapping[str, Any]) -> Any:
-        value = values.get(self.name, self.fixed)
-        return value if self.convert is None else self.convert(value)
+        given = values.get
+        return [
+            given(name, fixed) if convert is None else convert(given(name, fixed))
+            for name, fixed, convert in self.bound
+        ]
 
 
 def insert_or_ignore(bind_name: str, table: Table) -> Insert:

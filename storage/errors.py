@@ -64,6 +64,10 @@ class LostLease(StorageError):
         super().__init__(f"the lease on {task_id} is lost")
 
 
+class Overtaken(StorageError):
+    """What a transaction was built on is not so any more; nothing was written."""
+
+
 class WrongState(StorageError):
     """The thing is not in a state that allows this. `state` is the one it is in."""
 

@@ -11,8 +11,10 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 import aiosqlite
 
-Sentence: TypeAlias = tuple[str, Sequence[Any]]
-"""A statement and its parameters."""
+from storage.errors import Overtaken
+
+Sentence: TypeAlias = tuple[str, Sequence[Any], bool]
+"""A statement, its parameters, and whether it must change a row."""
 
 
 _T = TypeVar("_T")
@@ -67,7 +69,8 @@ class Cursor:
 class Connection(aiosqlite.Connection):
     """What is to be run `later` goes along with the next statement whose answer somebody awaits,
     or with the commit, before it and in order: no answer ever lacks what came before it. If it
-    fails, that statement or commit fails. `hasty` connections do not wait for a rollback."""
+    fails, that statement or commit fails, as it does with Overtaken where what `must` change a row
+    changes none. `hasty` connections do not wait for a rollback."""
 
     def __init__(self, connector: Callable[[], sqlite3.Connection], *, hasty: bool = False) -> None:
         super().__init__(connector, iter_chunk_size=64)
@@ -83,10 +86,10 @@ class Connection(aiosqlite.Connection):
 
     def begin(self, sql: str) -> None:
         """Open a transaction with the first statement in it; without one there is none."""
-        self._begin = ((sql, ()),)
+        self._begin = ((sql, (), False),)
 
-    def later(self, sql: str, parameters: Sequence[Any]) -> None:
-        self._along.append((sql, parameters))
+    def later(self, sql: str, parameters: Sequence[Any], *, must: bool = False) -> None:
+        self._along.append((sql, parameters, must))
 
     async def ask(self, sql: str, parameters: Sequence[Any], *, many: bool = False) -> _Answer:
         along = self._taken()
@@ -156,10 +159,12 @@ def _committed(connection: sqlite3.Connection, along: Sequence[Sentence]) -> Non
 
 
 def _run(connection: sqlite3.Connection, along: Sequence[Sentence]) -> None:
-    for sql, parameters in along:
+    for sql, parameters, must in along:
         try:
-            connection.execute(sql, parameters).close()
+            changed = connection.execute(sql, parameters).rowcount
         except sqlite3.Error as error:
             # It is told as the failing of the statement that it went along with.
             error.add_note(f"in: {sql}")
             raise
+        if must and not changed:
+            raise Overtaken

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -50,6 +51,29 @@ _CLAIM = (
         started_at=func.coalesce(_T.started_at, bindparam("now", type_=_T.started_at.type)),
     )
     .returning(schema.tasks)
+)
+
+
+_OURS = and_(
+    _T.id == bindparam("which"),
+    _T.epoch == bindparam("life"),
+    _T.status == TaskStatus.RUNNING,
+)
+# Spelled out: what is returned is named without its table otherwise.
+_LAST_ORDER = "(SELECT coalesce(max(c.id), 0) FROM commands AS c WHERE c.task_id = tasks.id)"
+
+# All but the files, which are those it was made with.
+_KNOWN = tuple(each.name for each in fields(Task) if each.name != "files")
+_HELD_KNOWN = FixedWrite(
+    lambda _: (
+        update(schema.tasks)
+        .where(
+            _OURS,
+            *(_T[name].is_not_distinct_from(bindparam(f"known_{name}")) for name in _KNOWN),
+            literal_column(_LAST_ORDER, Integer()) == bindparam("ordered"),
+        )
+        .values(lease_until=bindparam("until"))
+    )
 )
 
 
@@ -161,6 +185,16 @@ class TaskQueue:
             raise LostLease(lease.task_id)
         return task_of(row), row.ordered
 
+    async def hold_known(
+        self, tx: Transaction, lease: Lease, task: Task, *, ordered: int, until: datetime
+    ) -> None:
+        """The same without an answer, so that it goes along with what the transaction writes: the
+        task is ours, as we know it, and the number of its last order is this. If not, Overtaken
+        is raised here, or by whatever is awaited next in this transaction."""
+        known = {f"known_{name}": getattr(task, name) for name in _KNOWN}
+        wanted = {"which": lease.task_id, "life": lease.epoch, "until": until, "ordered": ordered}
+        await _HELD_KNOWN.send(tx, known | wanted, must=True)
+
     async def renew(self, tx: Transaction, owner: str, *, until: datetime) -> None:
         """Keep every lease of this owner alive."""
         held = and_(_T.owner == owner, _T.status == TaskStatus.RUNNING)
@@ -179,16 +213,9 @@ class TaskQueue:
 
 
 def _renewed(dialect: str) -> ReturningUpdate[Any]:
-    held = and_(
-        _T.id == bindparam("which"),
-        _T.epoch == bindparam("life"),
-        _T.status == TaskStatus.RUNNING,
-    )
-    # Spelled out: what is returned is named without its table otherwise.
-    last = "(SELECT coalesce(max(c.id), 0) FROM commands AS c WHERE c.task_id = tasks.id)"
     # PostgreSQL would answer as of before it got the lock.
-    ordered = literal_column(last if dialect == "sqlite" else "NULL", Integer())
-    renewed = update(schema.tasks).where(held).values(lease_until=bindparam("until"))
+    ordered = literal_column(_LAST_ORDER if dialect == "sqlite" else "NULL", Integer())
+    renewed = update(schema.tasks).where(_OURS).values(lease_until=bindparam("until"))
     return renewed.returning(schema.tasks, ordered.label("ordered"))
 
 

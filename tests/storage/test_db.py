@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import insert, update
 
-from storage.errors import StoreUnavailable
+from storage import schema
+from storage.db import Database
+from storage.dialect import FixedWrite
+from storage.errors import Overtaken, StoreUnavailable
 from storage.marks import Marks
 from tests.fresh_store import fresh_url, open_store
 
@@ -67,3 +72,33 @@ async def test_a_full_disk_leaves_what_was_there_and_takes_more_when_there_is_ro
 
         names = ("small", "large", "small too")
         assert [await Marks(db).get(name) for name in names] == [1, None, 2]
+
+
+_PUT = FixedWrite(lambda _: insert(schema.marks), "name", "value")
+_NOBODYS = FixedWrite(lambda _: update(schema.marks).where(schema.marks.c.name == "nobody"))
+
+
+async def broken(db: Database) -> None:
+    async with db.write() as tx:
+        await _PUT.send(tx, {"name": "first", "value": 1})
+        raise RuntimeError
+
+
+async def overtaken(db: Database) -> None:
+    async with db.write() as tx:
+        await _PUT.send(tx, {"name": "first", "value": 1})
+        await _NOBODYS.send(tx, {"value": 3}, must=True)
+
+
+@pytest.mark.parametrize("failing", [broken, overtaken])
+async def test_a_transaction_that_fails_leaves_nothing_to_the_next(
+    tmp_path: Path, failing: Callable[[Database], Awaitable[None]]
+) -> None:
+    async with open_store(tmp_path) as db:
+        with pytest.raises((RuntimeError, Overtaken)):
+            await failing(db)
+        async with db.write() as tx:
+            await _PUT.send(tx, {"name": "second", "value": 2})
+
+        assert await Marks(db).get("first") is None
+        assert await Marks(db).get("second") == 2

@@ -1,4 +1,4 @@
-"""What happens at a step boundary: a pure function of the plan, the runs and what people want."""
+"""What happens at a step boundary: a function of the plan, the runs and what people want."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from bot.engine.workflow.graph import Node, Workflow, is_complete, ready
-from storage.records.tasks import Control, NodeRun, NodeStatus
+from bot.engine.workflow.course import Course
+from bot.engine.workflow.graph import Node, Workflow
+from storage.records.tasks import Control, NodeRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +41,14 @@ Move: TypeAlias = Start | Complete | Park | Stuck
 
 
 def advance(workflow: Workflow, runs: Mapping[str, NodeRun], control: Control) -> Move:
+    return go_on(Course(workflow, runs), control)
+
+
+def go_on(course: Course, control: Control) -> Move:
     """A finished plan counts as finished even where a pause was asked for."""
-    if is_complete(workflow, runs):
+    if course.is_complete:
         return Complete()
     if control is not Control.RUN:
         return Park(control)
-    free = ready(workflow, runs)
-    if free:
-        return Start(free[0])
-    return Stuck(next((run for run in runs.values() if run.status is NodeStatus.FAILED), None))
+    free = next(course.ready(), None)
+    return Stuck(course.failed) if free is None else Start(free)

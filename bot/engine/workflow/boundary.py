@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Protocol, TypeAlias, assert_never
 
 from bot.engine.agent.desk import Desk, Reply
 from bot.engine.llm.base import CapHit
-from bot.engine.workflow.advance import Complete, Park, Start, Stuck, advance
+from bot.engine.workflow.advance import Complete, Park, Start, Stuck, go_on
 from bot.engine.workflow.asking import Asked, Granted, Leave, Refused, as_heard
 from bot.engine.workflow.graph import (
     HUMAN,
@@ -26,6 +26,7 @@ from bot.engine.workflow.steps import Attempt, Following, Landing, Next, Replan,
 from bot.engine.workflow.store import WorkStore
 from bot.engine.workflow.suspension import Suspensions, stopped_output
 from storage.db import Transaction
+from storage.errors import Overtaken
 from storage.records.approvals import Approval
 from storage.records.tasks import (
     EventKind,
@@ -46,6 +47,9 @@ class Leaves(Protocol):
 
     async def leave(self, tx: Transaction, task: Task, node: Node) -> Leave: ...
 
+
+Fence: TypeAlias = Callable[[Transaction, Lease], Awaitable[Task]]
+"""Locks the task of a lease, and renews it."""
 
 AskForMore: TypeAlias = Callable[[Transaction, Task, CapHit], Awaitable[Approval]]
 """Asks people to extend a cap, in the transaction that lets the task wait for it."""
@@ -155,10 +159,19 @@ class Boundary:
             return await self._go_on(tx, task, session_id)
 
     async def settle(self, lease: Lease, attempt: Attempt, session_id: str) -> Following:
-        """Store how the step ended and start the next."""
+        """Store how the step ended and start the next. Mostly nobody has moved the task since it
+        was left, so that nothing has to be asked first."""
+        if self._known.left is not None:
+            with suppress(Overtaken):
+                return await self._settle(self._moves.fence_as_left, lease, attempt, session_id)
+        return await self._settle(self._moves.fence, lease, attempt, session_id)
+
+    async def _settle(
+        self, fence: Fence, lease: Lease, attempt: Attempt, session_id: str
+    ) -> Following:
         now = self._now()
         async with self._write() as tx:
-            task = await self._moves.fence(tx, lease)
+            task = await fence(tx, lease)
             if attempt.reply is not None:
                 await self._desk.book(tx, attempt.reply)
             # Free to run again, at once or when the Boss says so, where it has not succeeded.
@@ -230,7 +243,7 @@ class Boundary:
 
     async def _go_on(self, tx: Transaction, task: Task, session_id: str) -> Following:
         workflow, runs = await self._known.state(tx, task)
-        match advance(workflow, runs, task.control):
+        match go_on(await self._known.course(tx, task), task.control):
             case Start(node=node):
                 return await self._enter(tx, task, workflow, runs, node=node, session=session_id)
             case Complete():
@@ -319,6 +332,7 @@ class Boundary:
         replan = None
         if orders.replan > workflow.served:
             replan = Replan(why=orders.replan_why, order=orders.replan)
+        self._known.leave(task)
         return Next(
             task=task,
             workflow=workflow,

@@ -94,19 +94,6 @@ def checked(workflow: Workflow) -> Workflow:
     return workflow
 
 
-def ready(workflow: Workflow, runs: Mapping[str, NodeRun]) -> tuple[Node, ...]:
-    """The nodes that may start now: not run yet, and everything before them settled."""
-    before = defaultdict(list)
-    for edge in workflow.edges:
-        before[edge.target].append(edge.source)
-    return tuple(
-        node
-        for node in workflow.nodes
-        if _status(runs, node.id) is NodeStatus.PENDING
-        and all(_status(runs, source).is_settled for source in before[node.id])
-    )
-
-
 def is_complete(workflow: Workflow, runs: Mapping[str, NodeRun]) -> bool:
     return all(_status(runs, node.id).is_settled for node in workflow.nodes)
 

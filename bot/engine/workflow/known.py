@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
+from bot.engine.workflow.course import Course
 from bot.engine.workflow.graph import Workflow, linear, load_workflow
 from storage.db import Transaction
 from storage.records.tasks import NodeRun, NodeStatus, Task
@@ -29,16 +30,23 @@ class Known:
         self._workflow = linear("", ())
         self._runs: dict[str, NodeRun] | None = None
         self._unheard = False
+        self._course: Course | None = None
+        self.left: tuple[Task, int] | None = None
 
     def forget(self) -> None:
-        self._version, self._runs = _UNREAD, None
+        self._version, self._runs, self._course, self.left = _UNREAD, None, None, None
         self._orders, self._ordered, self._unheard = _NO_ORDERS, 0, False
+
+    def leave(self, task: Task) -> None:
+        """As it is now, and with the newest order of now, it is `left` until the next boundary,
+        unless somebody else moves it or gives an order."""
+        self.left = None if self._ordered is None else (task, self._ordered)
 
     def ordered(self, last: int | None) -> None:
         """`last` is the number of the newest order, None if nobody knows."""
         if last is None or last != self._ordered:
             self._unheard = True
-        self._ordered = last
+        self._ordered, self.left = last, None
 
     async def orders(self, tx: Transaction, task: Task) -> Orders:
         """What people have ordered, as it was when the task was locked."""
@@ -51,8 +59,15 @@ class Known:
         if self._version != task.graph_version:
             graph = await self._graphs.latest(task.id, tx=tx)
             self._workflow = load_workflow(graph.body) if graph else linear("", ())
-            self._version = task.graph_version
+            self._version, self._course = task.graph_version, None
         return self._workflow, dict(await self._read(tx, task))
+
+    async def course(self, tx: Transaction, task: Task) -> Course:
+        """The same as what is left to do."""
+        workflow, runs = await self.state(tx, task)
+        if self._course is None:
+            self._course = Course(workflow, runs)
+        return self._course
 
     async def start(
         self, tx: Transaction, task: Task, path: str, *, session_id: str, now: datetime
@@ -93,4 +108,6 @@ class Known:
     def _note(self, run: NodeRun) -> NodeRun:
         if self._runs is not None:
             self._runs[run.path] = run
+        if self._course is not None:
+            self._course.note(run)
         return run

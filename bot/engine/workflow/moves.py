@@ -13,6 +13,7 @@ from bot.engine.workflow.logbook import Logbook
 from bot.engine.workflow.steps import Attempt
 from bot.engine.workflow.store import LEASE, WorkStore
 from storage.db import Transaction
+from storage.errors import Overtaken
 from storage.records.approvals import Approval
 from storage.records.helping import HELPERS_WORK
 from storage.records.logs import LogKind
@@ -40,6 +41,18 @@ class Moves:
     async def fence(self, tx: Transaction, lease: Lease) -> Task:
         task, ordered = await self._store.queue.hold(tx, lease, until=self._now() + LEASE)
         self.known.ordered(ordered)
+        return task
+
+    async def fence_as_left(self, tx: Transaction, lease: Lease) -> Task:
+        """The same, if nobody has moved the task or given an order since it was left: that is
+        found out together with what is written, so nothing is waited for. Overtaken if somebody
+        has, here or from whatever the transaction awaits next, its commit at the latest."""
+        left, self.known.left = self.known.left, None
+        if left is None:
+            raise Overtaken
+        task, ordered = left
+        until = self._now() + LEASE
+        await self._store.queue.hold_known(tx, lease, task, ordered=ordered, until=until)
         return task
 
     async def event(self, tx: Transaction, task: Task, kind: EventKind, text: str = "") -> None:

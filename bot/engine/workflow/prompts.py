@@ -158,7 +158,7 @@ def said_since(said: Sequence[str]) -> list[str]:
 
 def still_news(said: Sequence[str], runs: Mapping[str, NodeRun]) -> Sequence[str]:
     """All that people said, and of the reports those that no finished step has heard."""
-    heard = heard_by_steps(runs)
+    heard = heard_by_steps(runs) if said else 0
     return [text for n, text in enumerate(said) if n >= heard or not isinstance(text, Report)]
 
 

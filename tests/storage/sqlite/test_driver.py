@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from storage.errors import Overtaken
 from storage.sqlite.driver import Connection
 
 
@@ -83,6 +84,25 @@ async def test_what_fails_on_the_way_fails_the_statement_and_says_which_it_was(
     assert failed.value.__notes__ == ["in: INSERT INTO t (word) VALUES (?)"]
     assert await words(connection) == []
     assert committed(file) == 0
+
+
+async def test_what_must_change_a_row_and_changes_none_keeps_all_that_follows_from_being_run(
+    connection: Connection, file: Path
+) -> None:
+    connection.begin("BEGIN IMMEDIATE")
+    connection.later("UPDATE t SET word = 'two' WHERE word = 'one'", (), must=True)
+    connection.later("INSERT INTO t (word) VALUES ('after it')", ())
+    with pytest.raises(Overtaken):
+        await connection.commit()
+    await connection.rollback()
+    assert committed(file) == 0
+
+    connection.begin("BEGIN IMMEDIATE")
+    connection.later("INSERT INTO t (word) VALUES ('one')", ())
+    connection.later("UPDATE t SET word = 'two' WHERE word = 'one'", (), must=True)
+    await connection.commit()
+
+    assert await words(connection) == ["two"]
 
 
 async def test_an_empty_transaction_leaves_the_file_to_others(

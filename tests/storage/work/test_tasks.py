@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from bot.engine.workflow.store import LEASE, PATIENCE
-from storage.errors import AmbiguousId, LostLease, NotFound
+from storage.errors import AmbiguousId, LostLease, NotFound, Overtaken
 from storage.records.people import ChatId
-from storage.records.tasks import Lease, Priority, Task, TaskStatus
+from storage.records.tasks import EventKind, Lease, Priority, Task, TaskStatus
 from storage.work.tasks import Sight
 from tests.engine_world import BOSS, CHAT, MATE, Engine, engine
 
@@ -53,6 +53,58 @@ async def test_interrupted_work_goes_before_new_work_of_its_priority(tmp_path: P
         first, second = await claimed(world), await claimed(world)
 
     assert [task.id for task in (first, second) if task] == [urgent.id, paused.id]
+
+
+async def held_as_known(world: Engine, task: Task, ordered: int) -> None:
+    lease = Lease(task_id=task.id, epoch=task.epoch)
+    until = world.clock() + LEASE
+    async with world.db.write() as tx:
+        await world.store.queue.hold_known(tx, lease, task, ordered=ordered, until=until)
+        await world.store.journal.append(tx, task.id, EventKind.NOTE, now=until)
+
+
+async def last_order(world: Engine, task: Task) -> int:
+    lease = Lease(task_id=task.id, epoch=task.epoch)
+    async with world.db.write() as tx:
+        _, ordered = await world.store.queue.hold(tx, lease, until=world.clock() + LEASE)
+    assert ordered is not None
+    return ordered
+
+
+async def test_a_task_that_is_as_known_is_held_without_asking(tmp_path: Path) -> None:
+    async with engine(tmp_path, running=False) as world:
+        await world.add(files=("a.png",), project_dir=str(tmp_path))
+        task = await claimed(world)
+        assert task is not None
+        told = await world.store.journal.count(task.id)
+
+        await held_as_known(world, task, 0)
+        await held_as_known(world, task, 0)
+
+        assert await world.store.journal.count(task.id) == told + 2
+
+
+@pytest.mark.parametrize("meanwhile", ["moved", "told", "lost"])
+async def test_a_task_that_is_not_as_known_is_not_written(tmp_path: Path, meanwhile: str) -> None:
+    async with engine(tmp_path, running=False) as world:
+        await world.add()
+        task = await claimed(world)
+        assert task is not None
+        if meanwhile == "told":
+            await world.foreman.tell(task, "also this", by=BOSS, source="m")
+        else:
+            status = TaskStatus.RUNNING if meanwhile == "moved" else TaskStatus.PENDING
+            async with world.db.write() as tx:
+                await world.store.tasks.move(tx, task, status=status, stage="elsewhere")
+        told = await world.store.journal.count(task.id)
+
+        with pytest.raises(Overtaken):
+            await held_as_known(world, task, 0)
+
+        assert await world.store.journal.count(task.id) == told
+        if meanwhile != "lost":
+            now = await world.store.tasks.get(task.id)
+            await held_as_known(world, now, await last_order(world, now))
 
 
 async def test_a_lost_lease_writes_nothing(tmp_path: Path) -> None:

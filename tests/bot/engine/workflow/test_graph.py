@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.engine.workflow.advance import Complete, Park, Start, Stuck, advance
+from bot.engine.workflow.course import Course
 from bot.engine.workflow.graph import (
     BadGraph,
     Edge,
@@ -22,7 +23,6 @@ from bot.engine.workflow.graph import (
     keep_finished,
     linear,
     load_workflow,
-    ready,
 )
 from storage.records.tasks import Control, NodeRun, NodeStatus, TaskId
 
@@ -71,6 +71,23 @@ def test_every_valid_graph_runs_each_node_once_and_in_order(workflow: Workflow) 
     assert advance(workflow, runs, Control.RUN) == Complete()
 
 
+@given(workflows(), st.data())
+def test_a_course_kept_up_with_each_run_knows_what_one_made_anew_would(
+    workflow: Workflow, data: st.DataObject
+) -> None:
+    course = Course(workflow, {})
+    runs: dict[str, NodeRun] = {}
+    for _ in range(3 * len(workflow.nodes)):
+        path = data.draw(st.sampled_from([node.id for node in workflow.nodes]))
+        runs[path] = run_of(path, data.draw(st.sampled_from(NodeStatus)))
+        course.note(runs[path])
+
+        anew = Course(workflow, runs)
+        assert list(course.ready()) == list(anew.ready())
+        assert course.is_complete == anew.is_complete == is_complete(workflow, runs)
+        assert course.failed == anew.failed
+
+
 @given(workflows())
 def test_a_workflow_survives_the_store(workflow: Workflow) -> None:
     assert load_workflow(dump_workflow(workflow)) == workflow
@@ -90,7 +107,7 @@ def test_a_replan_keeps_what_is_settled_first_and_reuses_no_id(
     fresh = {node.id for node in new.nodes[len(done) :]}
     assert not fresh & {node.id for node in workflow.nodes}
     first = next(iter(new.nodes[len(done) :]))
-    assert ready(new, runs) == (first,)
+    assert tuple(Course(new, runs).ready()) == (first,)
 
 
 def test_a_replan_drops_a_step_that_people_put_in_once_it_was_begun() -> None:
@@ -150,4 +167,4 @@ def test_a_waiting_source_holds_its_targets_back() -> None:
     workflow = linear("p", nodes(2))
     runs = {"s1": replace(run_of("s1"), status=NodeStatus.WAITING)}
 
-    assert ready(workflow, runs) == ()
+    assert not tuple(Course(workflow, runs).ready())
