@@ -31,6 +31,7 @@ from storage import schema
 from storage.db import Transaction
 from storage.dialect import FixedRead, by_index
 from storage.records.tasks import Priority, TaskId, TaskStatus
+from storage.work.folders import nested
 
 _T = schema.tasks.c
 _BUSY = schema.tasks.alias("busy")
@@ -38,18 +39,25 @@ _HELD = schema.tasks.alias("held")
 _OTHER = schema.tasks.alias("other")
 _WINDOW = 20
 
+# A folder inside another is the same place: few work or are left half done, so each is looked at.
 # Conditions that a partial index has are spelled out: SQLite knows it again only by the literal
 # words. Each set of directories is small and read once, not once for each task of the queue.
-NOT_IN_USE = _T.project_dir.not_in(
-    select(_BUSY.c.project_dir).where(text("busy.status = 'running' AND busy.project_dir <> ''"))
+_IS_BUSY = text("busy.status = 'running' AND busy.project_dir <> ''")
+NOT_IN_USE = and_(
+    _T.project_dir.not_in(select(_BUSY.c.project_dir).where(_IS_BUSY)),
+    ~exists().where(_IS_BUSY, nested(_BUSY.c.project_dir, _T.project_dir)),
 )
 _HELD_BY_ANOTHER = exists().where(
     _OTHER.c.project_dir == _T.project_dir, text("other.holds_dir"), _OTHER.c.id != _T.id
 )
+_HELD_AROUND = exists().where(text("held.holds_dir"), nested(_HELD.c.project_dir, _T.project_dir))
 NOT_HELD = or_(
     _T.let_in,
-    _T.project_dir.not_in(select(_HELD.c.project_dir).where(text("held.holds_dir"))),
-    and_(_T.holds_dir, ~_HELD_BY_ANOTHER),
+    and_(
+        _T.project_dir.not_in(select(_HELD.c.project_dir).where(text("held.holds_dir"))),
+        ~_HELD_AROUND,
+    ),
+    and_(_T.holds_dir, ~_HELD_BY_ANOTHER, ~_HELD_AROUND),
 )
 IN_QUEUE = and_(_T.status == TaskStatus.PENDING, ~_T.outside)
 QUEUE_ORDER = (_T.rank, _T.resumed_first, _T.created_at, _T.id)
@@ -76,7 +84,12 @@ class Beside:
 
     def within(self, project_dir: ColumnElement[str]) -> ColumnElement[int] | int:
         """All that cut in within this directory have a lower rank than this."""
-        whens = [(project_dir == place, rank) for rank, place in self.running if place]
+        # Where several work in folders inside this one, the most urgent of them counts.
+        whens = [
+            (or_(project_dir == place, nested(project_dir, place)), rank)
+            for rank, place in sorted(self.running)
+            if place
+        ]
         return case(*whens, else_=self.least) if whens else self.least
 
     def cut_in(self, head: str) -> ColumnElement[bool]:
@@ -89,7 +102,11 @@ class Beside:
         return or_(
             false(),
             *(
-                and_(priority == each, *(project_dir != place for place in kept))
+                and_(
+                    priority == each,
+                    *(project_dir != place for place in kept),
+                    *(~nested(project_dir, place) for place in kept),
+                )
                 for each, kept in each_kept
             ),
         )

@@ -28,6 +28,7 @@ from storage.db import Database, Transaction
 from storage.dialect import FixedWrite, by_index
 from storage.errors import LostLease
 from storage.records.tasks import Control, Lease, Priority, Task, TaskStatus
+from storage.work.folders import nested
 from storage.work.heads import IN_QUEUE, QUEUE_ORDER, Beside, first_ids
 from storage.work.rows import task_of
 
@@ -131,14 +132,15 @@ class TaskQueue:
         return tuple(map(task_of, await tx.execute(_RUNNING)))
 
     async def holder(self, task: Task) -> Task | None:
-        """Whoever works in this task's directory or has left work half done there."""
+        """Whoever works in this task's directory, in one around it or inside it, or has left work
+        half done there."""
         if not task.project_dir:
             return None
         held = true() if not (task.let_in or task.branch) else _T.status == TaskStatus.RUNNING
         query = (
             select(schema.tasks)
             .where(
-                _T.project_dir == task.project_dir,
+                or_(_T.project_dir == task.project_dir, nested(_T.project_dir, task.project_dir)),
                 _T.id != task.id,
                 or_(_T.holds_dir, _T.status == TaskStatus.RUNNING),
                 held,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event, insert
+from sqlalchemy import event, insert, update
 
 from storage import schema
 from storage.db import Database
@@ -212,3 +212,78 @@ async def test_nobody_makes_room_for_what_has_waited_long_but_is_no_more_importa
         waiting = await queue.waiting(tx, 1, beside=running)
 
     assert [task.priority for task in waiting] == [Priority.URGENT]
+
+
+@pytest.mark.parametrize(("busy", "waits"), [("/a", "/a/b"), ("/a/b", "/a"), ("/", "/a")])
+@pytest.mark.parametrize("left", [False, True])
+async def test_work_in_a_folder_and_in_one_inside_it_takes_turns(
+    db: Database, busy: str, waits: str, *, left: bool
+) -> None:
+    queue = TaskQueue(db)
+    status = "paused" if left else "running"
+    await fill(
+        db,
+        row(0, status=status, project_dir=busy, holds_dir=True),
+        row(1, project_dir=waits),
+        row(2, project_dir="/ab" if busy != "/" else ""),
+        row(3),
+    )
+
+    assert [await _claimed(db, queue) for _ in range(3)] == ["task 2", "task 3", ""]
+
+    async with db.write() as tx:
+        await tx.execute(update(schema.tasks).where(schema.tasks.c.id == "t00000").values(**_OVER))
+    assert await _claimed(db, queue) == "task 1"
+
+
+async def test_who_is_let_in_may_start_inside_a_folder_left_half_done(db: Database) -> None:
+    queue = TaskQueue(db)
+    await fill(
+        db,
+        row(0, status="paused", project_dir="/a", holds_dir=True),
+        row(1, project_dir="/a/b", let_in=True),
+    )
+
+    assert await _claimed(db, queue) == "task 1"
+
+
+async def test_only_who_is_better_than_all_who_work_inside_makes_them_yield(db: Database) -> None:
+    queue = TaskQueue(db)
+    git = {"branch": "shiftboss/x"}
+    await fill(
+        db,
+        row(0, status="running", project_dir="/a/b", **git),
+        row(1, status="running", project_dir="/a/c", priority="important", rank=2, **git),
+        row(2, project_dir="/a", priority="important", rank=2, **git),
+        row(3, project_dir="/a", priority="urgent", rank=1, **git),
+        row(4, project_dir="/a/b/x", priority="important", rank=2, **git),
+    )
+    async with db.write() as tx:
+        running = await queue.running(tx)
+        waiting = await queue.waiting(tx, 5, beside=running)
+
+    assert [task.title for task in waiting] == ["task 3", "task 4"]
+
+
+async def test_who_is_waited_for_may_work_around_or_inside(db: Database) -> None:
+    queue = TaskQueue(db)
+    await fill(
+        db,
+        row(0, status="running", project_dir="/a/b", holds_dir=True),
+        row(1, project_dir="/a"),
+        row(2, project_dir="/ab"),
+    )
+    around, beside = await queue.first(5)
+    holder = await queue.holder(around)
+    assert holder is not None
+    assert holder.title == "task 0"
+    assert await queue.holder(beside) is None
+
+
+_OVER = {"status": "completed", "holds_dir": False}
+
+
+async def _claimed(db: Database, queue: TaskQueue) -> str:
+    async with db.write() as tx:
+        task = await queue.claim(tx, owner="o", now=START, lease=LEASE, patience=PATIENCE)
+    return "" if task is None else task.title

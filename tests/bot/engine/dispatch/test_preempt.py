@@ -195,3 +195,25 @@ def test_asking_again_after_they_were_told_asks_nobody_else(
     after = [replace(task, control=Control.YIELD) if task.id in victims else task for task in run]
 
     assert yieldings(after, wait, SLOTS) == ()
+
+
+def test_a_folder_inside_another_is_the_same_project() -> None:
+    inner = [running("a", Priority.NORMAL, project="/p/inner", git=True)]
+    outer = [running("a", Priority.NORMAL, project="/p", git=True)]
+
+    assert told(inner, [waiting("u", Priority.URGENT, "/p", git=True)]) == [("a", "u")]
+    assert told(outer, [waiting("u", Priority.URGENT, "/p/inner", git=True)]) == [("a", "u")]
+    assert told(inner, [waiting("u", Priority.URGENT, "/p")], slots=1) == []
+    assert told(inner, [waiting("u", Priority.URGENT, "/p/inner2", git=True)]) == []
+
+
+def test_all_who_work_inside_make_room_or_nobody_does() -> None:
+    below = [running(name, Priority.NORMAL, project=f"/p/{name}", git=True) for name in "ab"]
+    mixed = [below[0], running("b", Priority.URGENT, project="/p/b", git=True)]
+    urgent = waiting("u", Priority.URGENT, "/p", git=True)
+
+    assert told(below, [urgent]) == [("a", "u"), ("b", "u")]
+    assert told(mixed, [urgent]) == []
+    assert told([running(name, Priority.NORMAL) for name in "abc"], [urgent, urgent]) == [
+        ("a", "u")
+    ]
