@@ -15,6 +15,7 @@ from cards.views.chat import (
 )
 from cards.views.errors import notice_card
 from cards.views.workers.skills import suggestion_card
+from handlers.access.choosing import check_choice
 from handlers.errors import UserError
 from handlers.parsing import Directives, chosen_by
 from handlers.ports import Answered, Question
@@ -25,6 +26,11 @@ from storage.records.people import ChatSettings
 from storage.records.status import AUTO, ModelChoice
 
 commands = Commands("talk")
+
+LEAVES_IT = frozenset({AUTO, "自动"})
+"""Words that leave the model of each message to the program; the next take a chat's choice back."""
+
+TAKES_BACK = frozenset({"default", "默认"})
 
 _OFFLINE = "offline"
 _WHOLE = 10
@@ -178,15 +184,16 @@ def _by(request: Request, answered: Answered) -> str:
 
 
 async def _adjusted(request: Request, name: str) -> ChatSettings:
+    await check_choice(request)
     chosen = _chosen(request, name)
     settings = replace(request.chat.settings, model=chosen.model, backend=chosen.backend)
     return (await request.services.people.adjust(request.chat, settings)).settings
 
 
 def _chosen(request: Request, name: str) -> Directives:
-    if name.casefold() in {AUTO, "自动"}:
+    if name.casefold() in LEAVES_IT:
         return Directives(model=AUTO)
-    if name.casefold() in {"default", "默认"}:
+    if name.casefold() in TAKES_BACK:
         return Directives()
     name = name.removeprefix("@")
     choice = request.services.models.pick(name)

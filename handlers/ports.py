@@ -31,6 +31,7 @@ from storage.records.people import (
     Role,
 )
 from storage.records.status import (
+    BackendHealth,
     BackendReport,
     CostQuery,
     CostReport,
@@ -215,6 +216,11 @@ class Models(Protocol):
 
     def pick(self, name: str) -> ModelChoice | None:
         """What a person means by `opus`, `offline`, `openai` or `anthropic:claude-…`."""
+        ...
+
+    async def ready(self, name: str) -> BackendHealth | None:
+        """Whether what a person means by this can work, looked at without starting anything. None
+        if it means nothing."""
         ...
 
     async def report(self, name: str = "") -> BackendReport | None:

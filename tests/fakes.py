@@ -245,6 +245,7 @@ class FakeTalk:
 class FakeModels:
     def __init__(self, *choices: ModelChoice) -> None:
         self._choices = choices or (OFFLINE, OPUS, HAIKU, GPT)
+        self.facts: dict[str, str] = {}
 
     def choices(self) -> Sequence[ModelChoice]:
         return self._choices
@@ -257,12 +258,18 @@ class FakeModels:
                 return choice
         return names.get(wanted) if names.get(wanted) in self._choices else None
 
+    async def ready(self, name: str) -> BackendHealth | None:
+        choice = self.pick(name)
+        if choice is None:
+            return None
+        return BackendHealth(name=choice.backend, problem=choice.problem, facts=self.facts)
+
     async def report(self, name: str = "") -> BackendReport | None:
         choice = self.pick(name) if name else None
         if name and choice is None:
             return None
-        names = dict.fromkeys(each.backend for each in ((choice,) if choice else self._choices))
-        backends = tuple(BackendHealth(name=each) for each in names)
+        names = {each.backend: each.problem for each in ((choice,) if choice else self._choices)}
+        backends = tuple(BackendHealth(name=each, problem=names[each]) for each in names)
         return BackendReport(backends=backends, default=self._choices[0].name)
 
 

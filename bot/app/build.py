@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -78,8 +79,9 @@ class Core:
 
 async def build(settings: Settings, db: Database) -> Parts:
     core = await build_core(settings, db)
-    # Known before the first command, and told in the log.
-    await core.engine.place.sandbox()
+    # Known before the first command, and the sandbox told in the log.
+    place = core.engine.place
+    await asyncio.gather(place.sandbox(), place.models.look_around())
     store, engine, alerts, transports = core.store, core.engine, core.alerts, core.transports
     router = Overheard(core.router)
     intake = Intake(

@@ -15,8 +15,9 @@ _FAULTS = 5
 _GAP = re.compile(r"\n{3,}")
 
 
-def backends_card(report: BackendReport, words: Words) -> Card:
-    """All that can do the work here: ready, or what is missing and how to get it."""
+def backends_card(report: BackendReport, words: Words, *, wrong: str = "") -> Card:
+    """All that can do the work here: ready, or what is missing and how to get it; before it what
+    was `wrong` with a name."""
     ready = sum(not backend.problem for backend in report.backends)
     notes = [words("backends.default", name=report.default)]
     if report.fallback:
@@ -27,10 +28,11 @@ def backends_card(report: BackendReport, words: Words) -> Card:
         *(Text(markdown=f"⚠️ {fault}") for fault in report.faults[:_FAULTS]),
         Note(markdown="\n".join(notes)),
     ]
-    title = words("backends.title")
+    title = wrong or words("backends.title")
+    good = ready and not report.faults and not wrong
     return Card(
         title=title,
-        tone=Tone.INFO if ready and not report.faults else Tone.WARN,
+        tone=Tone.INFO if good else Tone.WARN,
         blocks=tuple(blocks),
         summary=f"{title}: {words('backends.ready', n=ready)}",
     )
@@ -42,7 +44,8 @@ def how(backend: BackendHealth, words: Words) -> str:
         return ""
     name = backend.problem.removeprefix("backend.")
     if backend.facts and words.has(f"backend.how.{name}"):
-        return words(f"backend.how.{name}", **backend.facts)
+        facts = {key: words.or_own(fact) for key, fact in backend.facts.items()}
+        return words(f"backend.how.{name}", **facts)
     return words.or_own(backend.problem)
 
 

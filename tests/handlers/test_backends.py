@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from storage.records.people import ChatId
+import pytest
+
+from storage.records.people import ChatId, ChatSettings, Language
+from storage.records.status import ModelChoice
+from tests.fakes import FakeModels
 from tests.handlers.desk import Desk, text_of
+from tests.samples import OFFLINE
+
+CODEX = ModelChoice(backend="codex", model="", problem="backend.cli_missing")
 
 
 async def test_without_a_name_all_are_listed_with_how_they_are_doing() -> None:
@@ -28,6 +35,36 @@ async def test_an_unknown_one_is_not_tried_out() -> None:
 
     assert not reply.good
     assert "nonsense" in text_of(reply)
+
+
+@pytest.mark.parametrize("language", list(Language))
+async def test_an_unknown_name_gets_all_there_are_with_how_they_are_doing(
+    language: Language,
+) -> None:
+    desk = Desk(language=language, models=FakeModels(OFFLINE, CODEX))
+
+    reply = await desk.say("/backend nope")
+
+    assert not reply.good
+    assert all(part in text_of(reply) for part in ("nope", "✅ offline", "⚠️ codex"))
+    assert reply.data is not None
+    assert "nope" in reply.data["error"]
+    assert desk.world.people.chats[ChatId("c1")].settings == ChatSettings()
+
+
+@pytest.mark.parametrize("language", list(Language))
+async def test_one_that_cannot_work_is_refused_with_how_to_get_it_and_nothing_is_changed(
+    language: Language,
+) -> None:
+    models = FakeModels(OFFLINE, CODEX)
+    models.facts = {"name": "codex", "command": "codex-acp", "get": "npm install -g codex"}
+    desk = Desk(language=language, models=models)
+
+    reply = await desk.say("/backend codex")
+
+    assert not reply.good
+    assert all(part in text_of(reply) for part in ("codex-acp", "npm install -g codex"))
+    assert desk.world.people.chats[ChatId("c1")].settings == ChatSettings()
 
 
 async def test_a_name_chooses_for_this_chat() -> None:

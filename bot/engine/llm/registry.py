@@ -109,6 +109,19 @@ class Registry:
             raise BackendDenied(f"{choice.name} cannot be used", hint=choice.problem)
         return self._of(choice)
 
+    async def look_around(self) -> None:
+        """What takes a program to find out, Node.js's version, is known from now on: `choose`
+        has no time to ask."""
+        for name in self._cli_names:
+            if cli := self._cli(name):
+                await cli.check()
+
+    async def ready(self, name: str) -> BackendHealth | None:
+        """Whether what a person means by this can work, looked at without starting anything. None
+        if it means nothing."""
+        choice = self.pick(name)
+        return await self._health(choice.backend, thorough=False) if choice else None
+
     async def report(self, name: str = "") -> BackendReport | None:
         """How all are doing; or this one, which is started where that costs nothing. None if
         there is none of that name."""

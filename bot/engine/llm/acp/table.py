@@ -125,7 +125,7 @@ BUILT_IN: Mapping[str, Agent] = {
         Agent(
             name="codebuddy",
             command=("codebuddy", "--acp"),
-            get="npm install -g @tencent-ai/agent-sdk (the program is its cli/bin/codebuddy)",
+            get="backend.get.codebuddy",
             env=("CODEBUDDY_API_KEY", "CODEBUDDY_BASE_URL", *_OPENAI),
             keys=("CODEBUDDY_API_KEY",),
             logins=(".codebuddy/credentials.json",),
@@ -135,7 +135,7 @@ BUILT_IN: Mapping[str, Agent] = {
         Agent(
             name="iflow",
             command=("iflow", "--experimental-acp"),
-            get="its npm package @iflow-ai/iflow-cli is gone; ask its maker for another source",
+            get="backend.get.iflow",
             env=("IFLOW_API_KEY", "IFLOW_BASE_URL"),
             keys=("IFLOW_API_KEY",),
             logins=(".iflow/oauth_creds.json", ".iflow/settings.json"),

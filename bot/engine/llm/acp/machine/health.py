@@ -15,6 +15,7 @@ from bot.engine.llm.base import BackendError, Health
 
 _VERSION = re.compile(r"v?(\d+)\.")
 _SECONDS = 10.0
+_ANYHOW = "backend.get.anyhow"
 
 
 def look(
@@ -22,7 +23,7 @@ def look(
 ) -> Health:
     """The first thing that is missing, and how to get it; `node` tells the major version on a
     path. Looks at a handful of files."""
-    facts = {"name": agent.name, "command": agent.command[0], "get": agent.get}
+    facts = {"name": agent.name, "command": agent.command[0], "get": agent.get or _ANYHOW}
     try:
         found = program(agent, home_of(root, agent.name, ""), around)
     except BackendError as error:

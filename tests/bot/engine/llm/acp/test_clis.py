@@ -149,6 +149,21 @@ def test_who_stands_in_says_for_whom_and_why(cli: FakeCli) -> None:
     assert (chosen.instead_of, chosen.why) == ("fake", "backend.cli_missing")
 
 
+async def test_one_whose_node_is_too_old_is_stood_in_for_once_it_was_looked_at(
+    cli: FakeCli,
+) -> None:
+    program(cli.root / "bin", "mine")
+    program(cli.root / "bin", "node", "#!/bin/sh\necho v20.1.0\n")
+    (cli.root / "agents.yaml").write_text("agents: {fake: {command: [mine], node: 22}}")
+    house = cli.house(around={"PATH": str(cli.root / "bin")})
+    models = registry(clis=Clis(AgentsFile(cli.root), house), fallback="offline")
+
+    await models.look_around()
+
+    chosen = models.choose("", "fake")
+    assert (chosen.backend.name, chosen.why) == ("offline", "backend.cli_old_node")
+
+
 def test_one_that_stands_in_must_be_able_to(cli: FakeCli) -> None:
     (cli.root / "agents.yaml").write_text("agents: {fake: {command: [no-such-program]}}")
 
@@ -183,6 +198,20 @@ def test_a_login_in_any_personas_home_counts(tmp_path: Path) -> None:
     assert look(agent, tmp_path, around, lambda _: None).problem == "backend.cli_login"
     login.write_text("{}")
     assert look(agent, tmp_path, around, lambda _: None).problem == ""
+
+
+async def test_whether_one_is_ready_is_looked_up_and_nothing_is_started(cli: FakeCli) -> None:
+    write(cli)
+    cli.will([result({})])
+    models = found(cli)
+
+    ready, missing = await models.ready("fake"), await models.ready("anthropic")
+
+    assert ready is not None
+    assert missing is not None
+    assert (ready.problem, missing.problem) == ("", "backend.no_anthropic_key")
+    assert await models.ready("nobody") is None
+    assert not cli.received("initialize")
 
 
 async def test_a_check_of_one_starts_it_and_asks_nothing_of_a_model(cli: FakeCli) -> None:
@@ -220,4 +249,4 @@ async def test_the_list_says_of_each_what_is_missing_and_how_to_get_it(
     told = str(card)
     assert "npm install -g opencode-ai" in told
     assert "`offline`" in told
-    assert "iflow-cli is gone" in told
+    assert "backend." not in told
