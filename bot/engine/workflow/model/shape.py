@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -19,14 +19,6 @@ from bot.engine.workflow.model.nodes import (
 )
 
 VERSION = "2.0"
-
-
-class BadGraph(ValueError):
-    """The graph cannot be run. `faults` names every reason, with its node and field."""
-
-    def __init__(self, faults: Iterable[str]) -> None:
-        self.faults = tuple(faults)
-        super().__init__("; ".join(self.faults))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
