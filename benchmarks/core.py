@@ -23,7 +23,6 @@ from bot.transports.courier import OutboxCourier
 from bot.transports.streams import Streams
 from storage.marks import Marks
 from storage.records.people import Language
-from storage.records.tasks import Task
 from tests.engine_world import Clock, Engine, FakeBackend, answered, engine
 
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000", "foreign_keys=ON")
@@ -86,7 +85,7 @@ async def _tell(world: Engine, home: Path) -> None:
     clock = SystemClock()
     store = build_store(world.db, clock)
 
-    async def english(_task: Task) -> Language:
+    async def english(*_whom: object) -> Language:
         return Language.ENGLISH
 
     courier = OutboxCourier(
@@ -94,7 +93,9 @@ async def _tell(world: Engine, home: Path) -> None:
         chats=store.chats,
         outbox=store.outbox,
         actions=store.actions,
-        streams=Streams(outbox=store.outbox, transports={}, rests=lambda _chat: True),
+        streams=Streams(
+            outbox=store.outbox, transports={}, rests=lambda _chat: True, language_of=english
+        ),
         wake=lambda: None,
         clock=clock,
     )
