@@ -43,10 +43,14 @@ class HelperRepo:
 
     async def same(self, tx: Transaction, new: NewHelper) -> Helper | None:
         """One that the same parent has sent off with the same words: asked for again after a
-        crash, it goes on. In a chat only while its result is not told."""
+        crash, it goes on. In a chat only while its result is not told, or the turn that sent it
+        off is lost and being made again."""
         exact = [_H[name] == getattr(new, name) for name in _TEXTS]
         if new.task_id is None:
-            whose = (_H.parent_session == new.parent_session) & _H.delivered_at.is_(None)
+            session = schema.sessions.c
+            kept = select(session.last_used_at).where(session.id == new.parent_session)
+            now = _H.delivered_at.is_(None) | (_H.created_at > kept.scalar_subquery())
+            whose = (_H.parent_session == new.parent_session) & now
         else:
             whose = (_H.task_id == new.task_id) & (_H.status != HelperStatus.FAILED.value)
         found = await self._where(whose, *exact, tx=tx)

@@ -23,6 +23,7 @@ from storage.approvals import Approvals
 from storage.records.approvals import Approval, ApprovalState
 from storage.records.helpers import Helper
 from storage.records.helping import HelperStatus
+from storage.sessions import SessionRepo
 from tests.bot.engine.agent.helpers.world import House, Talkative, house
 from tests.bot.engine.agent.leave.world import leaves_on
 
@@ -35,6 +36,18 @@ async def call(home: House, job: Job, **arguments: Any) -> str:
 async def finish(home: House, helper: Helper) -> None:
     async with home.world.db.write() as tx:
         await home.kit.repo.end(tx, helper.id, HelperStatus.DONE, "", now=home.world.clock())
+
+
+async def tell(home: House, helper: Helper) -> None:
+    async with home.world.db.write() as tx:
+        await home.kit.repo.deliver(tx, (helper,), now=home.world.clock())
+
+
+async def kept(home: House, job: Job) -> None:
+    """The turn of that worker has come to its end."""
+    async with home.world.db.write() as tx:
+        sessions = SessionRepo(home.world.db)
+        await sessions.extend(tx, job.session.id, (), tokens=0, now=home.world.clock())
 
 
 async def test_accepted_is_said_of_what_is_on_disk(tmp_path: Path) -> None:
@@ -60,13 +73,26 @@ async def test_a_chat_may_want_the_same_again_once_it_has_heard(tmp_path: Path) 
     async with house(tmp_path, Talkative(), serving=False, running=False) as home:
         job = await home.job(None)
         once, again = await home.send(job), await home.send(job)
+        await kept(home, job)
         await finish(home, once)
-        async with home.world.db.write() as tx:
-            await home.kit.repo.deliver(tx, (once,), now=home.world.clock())
+        await tell(home, once)
         later = await home.send(job)
 
         assert once.id == again.id
         assert later.id != once.id
+
+
+async def test_a_turn_that_was_lost_sends_nobody_off_again_though_the_report_was_quicker(
+    tmp_path: Path,
+) -> None:
+    async with house(tmp_path, Talkative(), serving=False, running=False) as home:
+        job = await home.job(None)
+        once = await home.send(job)
+        await finish(home, once)
+        await tell(home, once)
+        again = await home.send(job)
+
+        assert again.id == once.id
 
 
 async def test_too_many_at_once_and_in_all_are_refused(tmp_path: Path) -> None:
