@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -30,7 +30,9 @@ class Letter:
     where the message is. `uuid` is stable per (message, revision): hand it to platforms that
     deduplicate. `repeat` says an earlier try of this very send may have arrived: mark the text
     so, unless the platform deduplicates. `urgency` is what pacing may hold back first. `language`
-    is that of the words a transport adds itself: forms, notes, a card shown as text.
+    is that of the words a transport adds itself: forms, notes, a card shown as text. `on_part` is
+    to be awaited after each message of a letter of several, where the platform does not know a
+    repeated one again: what is out by then is `placed` when it is tried again.
     """
 
     outbox_id: OutboxId
@@ -43,6 +45,7 @@ class Letter:
     placed: Placed | None = None
     repeat: bool = False
     language: Language = Language.ENGLISH
+    on_part: Callable[[Placed], Awaitable[None]] | None = field(default=None, compare=False)
 
 
 LanguageOf: TypeAlias = Callable[[Chat, Card], Awaitable[Language]]

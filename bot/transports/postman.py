@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TypeAlias
 
 from bot.transports.alerts import Alerts, Source
@@ -31,7 +32,7 @@ from cards.model import Card, Text
 from storage.db import Database
 from storage.errors import StoreUnavailable
 from storage.mail.outbox import Outbox, Try
-from storage.records.messages import OutboxId
+from storage.records.messages import OutboxId, Placed
 from storage.records.people import Language
 
 log = logging.getLogger(__name__)
@@ -91,6 +92,7 @@ class Postman:
     async def _try(self, tried: Try) -> None:
         card = _card(tried)
         letter = _letter(tried, card, await self._language_of(tried.chat, card))
+        letter = replace(letter, on_part=partial(self._keep_part, tried))
         try:
             delivery = await self._deliver(letter, plain=self._crashes[tried.row.id] >= _CRASHES)
         except DeliveryError as error:
@@ -127,6 +129,13 @@ class Postman:
             )
         )
         self._shown(letter.outbox_id)
+
+    async def _keep_part(self, tried: Try, placed: Placed) -> None:
+        """Not waited for: where it cannot be kept, the letter is repeated from further back."""
+        try:
+            await self._outbox.partly(tried, placed)
+        except StoreUnavailable as error:
+            log.warning("A part of outbox %s is out and cannot be noted: %s", tried.row.id, error)
 
     async def _missed(self, tried: Try, error: DeliveryError) -> None:
         match error:
@@ -206,7 +215,7 @@ def _letter(tried: Try, card: Card, language: Language) -> Letter:
         uuid=f"{row.chat_id}-{row.id}-{revision}",
         reply_to=row.reply_to,
         placed=row.placed,
-        repeat=first and tried.unsure > 0,
+        repeat=(first or tried.begun) and tried.unsure > 0,
         language=language,
     )
 

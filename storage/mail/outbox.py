@@ -76,6 +76,8 @@ _SHOWN = (
     )
 )
 
+_PARTLY = update(outbox).where(outbox.c.id == bindparam("which")).values(placed=bindparam("where"))
+
 _LATER = (
     update(outbox)
     .where(outbox.c.id == bindparam("which"))
@@ -140,11 +142,12 @@ class Head:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Try:
     """A delivery about to be made. `unsure` is the revision an earlier try may have shown
-    without our knowing, 0 if there is none."""
+    without our knowing, 0 if there is none; `begun` says that no revision was ever shown whole."""
 
     row: OutboxRow
     chat: Chat
     unsure: int
+    begun: bool = False
 
 
 class Outbox:
@@ -271,23 +274,23 @@ class Outbox:
         unsure = row.tried_revision
         await tx.execute(_BEGIN, {"which": outbox_id, "tried": unsure or row.revision})
         letter = replace(outbox_row(row), attempts=row.attempts + 1)
-        return Try(row=letter, chat=chat_of(row), unsure=unsure)
+        begun = row.placed is not None and not row.shown_revision
+        return Try(row=letter, chat=chat_of(row), unsure=unsure, begun=begun)
+
+    async def partly(self, tried: Try, placed: Placed) -> None:
+        """So much of it is on the screen, and more is to come: after a crash it goes on there."""
+        async with self._db.write() as tx:
+            await tx.execute(_PARTLY, {"which": tried.row.id, "where": _where(placed)})
+            await _place(tx, tried, placed)
 
     async def shown(self, tried: Try, placed: Placed, *, revision: int, now: datetime) -> None:
         """`revision` is on the screen, at `placed`."""
-        where = {"message_ids": list(placed.message_ids), "state": dict(placed.state)}
+        where = _where(placed)
         async with self._db.write() as tx:
             await tx.execute(
                 _SHOWN, {"which": tried.row.id, "seen": revision, "where": where, "at": now}
             )
-            for message_id in placed.message_ids:
-                values = {
-                    "chat_id": tried.row.chat_id,
-                    "message_id": message_id,
-                    "outbox_id": tried.row.id,
-                }
-                key = ("chat_id", "message_id")
-                await tx.execute(upsert(tx.dialect.name, placements, values, key), values)
+            await _place(tx, tried, placed)
 
     async def retry_later(
         self, tried: Try, *, now: datetime, due: datetime, error: str, may_have_arrived: bool
@@ -303,6 +306,22 @@ class Outbox:
         async with self._db.write() as tx:
             facts = {"which": tried.row.id, "tried": tried.row.revision, "why": error}
             await tx.execute(_DEAD, facts)
+
+
+def _where(placed: Placed) -> dict[str, Any]:
+    return {"message_ids": list(placed.message_ids), "state": dict(placed.state)}
+
+
+async def _place(tx: Transaction, tried: Try, placed: Placed) -> None:
+    """Replies and presses find the letter by these messages from now on."""
+    for message_id in placed.message_ids:
+        values = {
+            "chat_id": tried.row.chat_id,
+            "message_id": message_id,
+            "outbox_id": tried.row.id,
+        }
+        key = ("chat_id", "message_id")
+        await tx.execute(upsert(tx.dialect.name, placements, values, key), values)
 
 
 def _values(new: Outgoing, now: datetime) -> dict[str, Any]:

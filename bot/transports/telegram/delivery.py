@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from bot.transports.telegram.sending import Sender, Target
 from bot.transports.telegram.streaming import Streams
 from cards.render.telegram import MAX_CAPTION, FilePart, Part, PhotoPart, TextPart, render
 from cards.words import Words, words_for
-from storage.records.messages import OutboxId
+from storage.records.messages import OutboxId, Placed
 from storage.records.people import Chat
 
 _ALBUM = 10
@@ -52,6 +52,7 @@ class Deliveries:
             shown=list(_with_stream(shown, touched)),
             repeat=letter.repeat,
             notes=list(card.degraded),
+            keep=letter.on_part if len(card.parts) > 1 else None,
         )
         try:
             await work.show(card.parts)
@@ -97,6 +98,7 @@ class _Work:
     shown: list[Shown]
     repeat: bool
     notes: list[str]
+    keep: Callable[[Placed], Awaitable[None]] | None = None
     editing: bool = field(default=False)
 
     async def show(self, parts: Sequence[Part]) -> None:
@@ -132,6 +134,7 @@ class _Work:
         text = self._marked(part)
         sent = await self.sender.text(self.target, text, self.notes)
         self._sent(sent, part, instead)
+        await self._kept()
 
     def _marked(self, part: TextPart) -> TextPart:
         """The part with a line that says it may be there twice, if it may."""
@@ -171,9 +174,11 @@ class _Work:
             else:
                 for (part, _), sent in zip(loaded, ids, strict=True):
                     self._sent(sent, part)
+                await self._kept()
                 return
         for part, upload in loaded:
             self._sent(await self._send_file(part, upload), part)
+            await self._kept()
 
     async def _send_file(self, part: PhotoPart | FilePart, upload: Upload | TextPart) -> int:
         if isinstance(upload, TextPart):
@@ -215,6 +220,11 @@ class _Work:
 
     def _is_here(self, old: Shown) -> bool:
         return old.chat == self.sender.there(self.target.chat)
+
+    async def _kept(self) -> None:
+        """What is out is noted at once: a crash must not send it again."""
+        if self.keep is not None:
+            await self.keep(as_placed(self.shown))
 
     def _sent(self, message_id: int, part: Part, instead: Shown | None = None) -> None:
         """Something arrived: it answers the message replied to, and is marked, only once."""

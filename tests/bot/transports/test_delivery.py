@@ -572,3 +572,27 @@ async def test_whatever_happens_the_newest_revision_is_shown_last(
 
     assert attempts == sorted(attempts)
     assert attempts[-1] == newest
+
+
+async def test_what_is_out_of_a_letter_of_several_parts_outlives_a_kill(tmp_path: Path) -> None:
+    async with post_office(tmp_path) as post:
+        chat = await post.room.chat()
+        post.telegram.gate = asyncio.Event()
+        post.run()
+        await post.say(chat, "a letter of two")
+        await post.telegram.sent(1)
+        (lost,) = post.telegram.letters
+        assert lost.on_part is not None
+        await lost.on_part(Placed(message_ids=("m7",), state={"half": True}))
+        await post.stop()
+
+    async with post_office(tmp_path) as post:
+        post.run()
+        await post.settled()
+        await post.say(await post.room.chat(), "a letter of two, changed")
+        await post.settled()
+
+        again, edit = post.telegram.letters
+    assert again.placed == Placed(message_ids=("m7",), state={"half": True})
+    assert again.repeat
+    assert not edit.repeat

@@ -16,7 +16,8 @@ from bot.transports.base import (
     Unreachable,
 )
 from bot.transports.telegram.transport import TelegramTransport
-from cards.model import Checklist, Text
+from cards.model import Checklist, File, Text
+from storage.records.messages import Placed
 from tests.bot.transports.telegram.fakes import (
     FakeIntake,
     FakeSleep,
@@ -37,6 +38,11 @@ from tests.emulators.telegram.mischief import (
     ServerError,
 )
 from tests.emulators.telegram.refusals import bad_request
+
+
+class Killed(BaseException):
+    """The process dies here."""
+
 
 LONG = "\n".join(f"line {i} {'x' * 60}" for i in range(130))
 
@@ -179,3 +185,43 @@ async def test_before_its_start_the_channel_is_unavailable(
 
     with pytest.raises(Unavailable):
         await transport.deliver(letter(chat, Checklist(items=())))
+
+
+async def test_a_letter_of_several_parts_goes_on_after_a_crash_where_it_was(
+    tg: TelegramEmulator, intake: FakeIntake, chat: Chat, tmp_path: Path, sleep: FakeSleep
+) -> None:
+    """Each part is noted as it is out; the one that may be out is sent again and says so."""
+    (tmp_path / "a.md").write_text("the file")
+    out: list[Placed] = []
+
+    async def on_part(placed: Placed) -> None:
+        if len(placed.message_ids) > 1:
+            raise Killed
+        out.append(placed)
+
+    whole = letter(
+        chat, Text(markdown=LONG), File(path="a.md", name="a.md", size=8), on_part=on_part
+    )
+    async with started(make_transport(tg, intake, tmp_path, sleep)) as transport:
+        with pytest.raises(Killed):
+            await transport.deliver(whole)
+    first, lost = chat.from_bot
+    again = replace(whole, placed=out[-1], repeat=True, on_part=None)
+    async with started(make_transport(tg, intake, tmp_path, sleep)) as transport:
+        delivery = await transport.deliver(again)
+
+    _, _, repeated, *rest, document = chat.from_bot
+    assert repeated.text == f"♻️ Sent again: the first try may have arrived.\n\n{lost.text}"
+    assert "\n".join(m.text for m in (first, lost, *rest)) == LONG
+    assert document.upload
+    assert document.upload.content == b"the file"
+    assert len(delivery.placed.message_ids) == len(rest) + 3
+
+
+async def test_a_letter_of_one_message_is_noted_once_it_is_shown_only(
+    sender: TelegramTransport, chat: Chat
+) -> None:
+    async def on_part(_placed: Placed) -> None:
+        pytest.fail("it would cost a write for each message")
+
+    await sender.deliver(text_letter(chat, "short", on_part=on_part))
