@@ -2,85 +2,41 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-import yaml
 
-from tests.emulators.acp.cli import PROGRAM, result, wish
+from tests.emulators.acp.cli import wish
 from tests.emulators.telegram.chats import Chat, Message
+from tests.journeys.coding import COMMAND, EDIT, LIST, PLAN, agent, done, furnished
 from tests.journeys.model_world import PATIENCE, World, label_with, told, world
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-COMMAND = "npm publish"
-PLAN = result({"plan": "Build and publish.", "steps": [{"title": "Build it"}]})
-LIST = {
-    "update": {
-        "sessionUpdate": "plan",
-        "entries": [
-            {"content": "Look around", "status": "completed"},
-            {"content": "Change the version", "status": "in_progress"},
-        ],
-    }
-}
-EDIT = {
-    "update": {
-        "sessionUpdate": "tool_call",
-        "toolCallId": "edit-1",
-        "title": "Edit package.json",
-        "kind": "edit",
-        "status": "completed",
-        "content": [{"type": "diff", "path": "package.json", "oldText": "1.0", "newText": "1.1"}],
-    }
-}
 
-
-def done(text: str) -> dict[str, Any]:
-    return result({"status": "done", "summary": text})
-
-
-def agent(*turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """An entry of agents.yaml: all that it needs is put into its home, as it is held in there."""
-    return {
-        "command": [
-            "/bin/sh",
-            "-c",
-            'exec python3 -S -E "$HOME/agent.py" "$HOME/scenario.json"',
-        ],
-        "modes": {"plan": "plan", "execute": "default", "review": "plan"},
-        "files": {
-            "agent.py": PROGRAM.read_text(),
-            "scenario.json": json.dumps({"turns": [list(turn) for turn in turns]}),
-        },
-    }
-
-
-def furnished(home: Path) -> Path:
-    home.mkdir(exist_ok=True)
+def all_kinds(home: Path) -> Path:
     published = wish(COMMAND, "call-1", yes=[done("It is built.")])
     again = wish(COMMAND, "call-2", yes=[done("It is built after all.")])
-    agents = {
+    agents: dict[str, Any] = {
         "builder": agent([PLAN], [LIST, EDIT, published]),
         "phoenix": agent([PLAN], [LIST, wish(COMMAND, "call-1")], [again]),
         "liar": agent([PLAN], [{"say": "All done, trust me."}]),
         "talker": agent([{"say": "Good to see you."}], [{"say": "Still here."}]),
         "gone": {"command": ["no-such-program"]},
     }
-    (home / "agents.yaml").write_text(yaml.safe_dump({"agents": agents}))
-    return home
+    return furnished(home, **agents)
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[World, None]:
-    home = furnished(tmp_path_factory.mktemp("home"))
+    home = all_kinds(tmp_path_factory.mktemp("home"))
     settings = {"SHIFTBOSS_LANGUAGE": "en", "SHIFTBOSS_FALLBACK": "offline"}
     async with world(home, "anthropic", **settings) as made:
         yield made
+        assert "Traceback" not in made.shiftboss.text
 
 
 async def request_in(chat: Chat) -> Message:
@@ -136,6 +92,29 @@ async def test_who_stands_in_is_on_the_card(place: World) -> None:
     await boss.says(chat, '@gone /run wait 1 second and then write "x" to a.txt')
 
     await told(chat, "gone cannot work now, so offline does this")
+
+
+async def test_one_that_is_not_installed_is_refused_with_what_to_do_and_the_chat_keeps_its_own(
+    place: World,
+) -> None:
+    boss, chat = place.boss()
+    await boss.says(chat, "/backend gone")
+    await told(chat, "gone cannot work yet, so nothing was changed", "no-such-program")
+    await boss.says(chat, "/backend nope")
+    await told(chat, "No backend is called nope", "builder", "offline", "no-such-program")
+
+    await boss.says(chat, "/run say hello to task-own")
+    await told(chat, "Task finished", "task-own")
+
+
+async def test_the_shell_says_the_same_and_fails(place: World) -> None:
+    for asked in (["backend", "check", "gone"], ["backend", "check", "nope"]):
+        status, said = await place.shiftboss.run_to_end(*asked)
+        assert status == 1
+        assert "no-such-program" in said
+    status, said = await place.shiftboss.run_to_end("backend", "list")
+    assert status == 0
+    assert all(name in said for name in ("builder", "gone", "codex", "offline"))
 
 
 async def test_the_list_says_what_is_missing(place: World) -> None:

@@ -222,7 +222,8 @@ def _write(what: Mapping[str, str]) -> None:
 
 
 def _append(what: Mapping[str, str]) -> None:
-    with Path(what["path"]).open("a") as file:
+    """For counting: relative paths are in its home."""
+    with (HOME / what["path"]).open("a") as file:
         file.write(what["text"])
 
 
