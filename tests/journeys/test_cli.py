@@ -113,7 +113,7 @@ async def test_what_is_queued_without_a_program_is_done_and_told_by_the_next(
 
     try:
         await shiftboss.start()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while (await told(shiftboss, "task", "show", made["id"]))["status"] != "completed":
                 await asyncio.sleep(0.1)
     finally:
@@ -135,7 +135,7 @@ async def test_what_a_script_asks_is_not_in_the_web_chat_and_what_it_begins_is(
             assert (await shiftboss.run_to_end("say", "/list"))[0] == 0
         else:
             await shiftboss.start()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while f"task:{made['id']}:end" not in str(rows(shiftboss.home)["outbox"]):
                 await asyncio.sleep(0.05)
         async with web_page(shiftboss) as page:
@@ -238,7 +238,7 @@ async def test_dispatch_works_the_queue_until_it_is_told_to_stop(tmp_path: Path)
             while not all(completed(shiftboss.home, task) for task in made):
                 await asyncio.sleep(0.05)
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 30) == 0
+        assert await asyncio.wait_for(process.wait(), 60) == 0
     finally:
         if process.returncode is None:
             process.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager
@@ -12,6 +13,7 @@ import pytest
 from tests.emulators.feishu.people import User
 from tests.emulators.feishu.server import FeishuEmulator
 from tests.emulators.feishu.world import Chat, Message
+from tests.journeys.model_world import done, held, staged, steps
 from tests.journeys.program import Program, program
 
 HAIKU = "write a haiku about queues and save it to haiku.md"
@@ -24,13 +26,16 @@ async def feishu() -> AsyncGenerator[FeishuEmulator, None]:
         yield emulator
 
 
-def on(feishu: FeishuEmulator, home: Path, boss: User) -> AbstractAsyncContextManager[Program]:
+def on(
+    feishu: FeishuEmulator, home: Path, boss: User, **settings: str
+) -> AbstractAsyncContextManager[Program]:
     return program(
         home,
         FEISHU_APP_ID=feishu.app_id,
         FEISHU_APP_SECRET=feishu.app_secret,
         FEISHU_DOMAIN=feishu.domain,
         SHIFTBOSS_OWNERS=f"feishu:{boss.open_id}",
+        **settings,
     )
 
 
@@ -40,7 +45,7 @@ def shows(message: Message, *parts: str) -> bool:
 
 
 async def ended(chat: Chat) -> Message:
-    return await chat.wait_for(lambda m: shows(m, "Task finished"), timeout=40)
+    return await chat.wait_for(lambda m: shows(m, "Task finished"))
 
 
 def button(message: Message, word: str) -> str:
@@ -56,8 +61,8 @@ async def test_a_task_is_done_on_one_card_and_brings_its_file(
         await feishu.connected()
         await boss.says(chat, f"/run {HAIKU}")
         await ended(chat)
-        file = await chat.wait_for(lambda m: m.msg_type == "file", timeout=20)
-        await chat.wait_for(lambda m: "✅" in m.header and "haiku" in m.header, timeout=20)
+        file = await chat.wait_for(lambda m: m.msg_type == "file")
+        await chat.wait_for(lambda m: "✅" in m.header and "haiku" in m.header)
 
     key = json.loads(file.content)["file_key"]
     assert feishu.world.files[key].name == "haiku.md"
@@ -70,13 +75,17 @@ async def test_buttons_pause_resume_and_stop_with_an_answer_in_time(
 ) -> None:
     boss = feishu.user("Boss")
     chat = feishu.p2p(boss)
-    async with on(feishu, tmp_path, boss):
+    go = asyncio.Event()
+    async with staged() as (stage, access), on(feishu, tmp_path, boss, **access):
+        stage.on("slow-cue", "plan", steps("hold on", "do it"))
+        stage.on("slow-cue", "step", held(done("Held."), go), done("It is done."))
         await feishu.connected()
-        await boss.says(chat, f"/run {SLOW}")
-        card = await chat.wait_for(lambda m: any("Pause" in b for b in m.buttons), timeout=20)
+        await boss.says(chat, "/run slow-cue")
+        card = await chat.wait_for(lambda m: "📍 hold on" in m.text)
         answer = await boss.presses(card, button(card, "Pause"))
-        assert answer.toast
-        await feishu.until(lambda: any("Resume" in b for b in card.buttons), timeout=30)
+        assert "Pausing" in answer.toast
+        go.set()
+        await feishu.until(lambda: "Paused. Finished steps are kept" in card.text)
         await boss.presses(card, button(card, "Resume"))
         await ended(chat)
 
@@ -88,10 +97,10 @@ async def test_opening_the_chat_gets_a_welcome_once_and_the_menu_sends_commands(
     async with on(feishu, tmp_path, boss):
         await feishu.connected()
         chat = await boss.opens_chat()
-        await chat.wait_for(lambda m: shows(m, "/run write a haiku"), timeout=20)
+        await chat.wait_for(lambda m: shows(m, "/run write a haiku"))
         await boss.opens_chat()
         await boss.uses_menu("status")
-        await chat.wait_for(lambda m: shows(m, "Shiftboss status"), timeout=20)
+        await chat.wait_for(lambda m: shows(m, "Shiftboss status"))
 
     assert sum(shows(m, "/run write a haiku") for m in chat.from_bot) == 1
 
@@ -104,10 +113,10 @@ async def test_a_redelivered_event_and_a_kill_change_nothing_twice(
     async with on(feishu, tmp_path, boss) as shiftboss:
         await feishu.connected()
         await boss.says(chat, f'/run write "one" to 1.txt, then {SLOW}')
-        await chat.wait_for(lambda m: shows(m, "✅", "write"), timeout=30)
+        await chat.wait_for(lambda m: shows(m, "✅", "write"))
         await shiftboss.kill()
         await shiftboss.start()
-        await feishu.connected(timeout=30)
+        await feishu.connected()
         for push in list(feishu.pushes):
             feishu.push(push.body)
         await ended(chat)

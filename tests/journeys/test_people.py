@@ -99,9 +99,9 @@ async def test_a_group_reads_nothing_of_a_private_chat(tmp_path: Path) -> None:
         told = await team.wait_for_text("private chat first", timeout=PATIENCE)
         pressed = await yan.presses(told, "", data=token(live, "Pause"))
         assert "not met yet" in pressed.text
-        assert "wait 7 minutes" in await here.ask("/run wait 7 minutes", chat=team, mention=True), (
-            "the group has its own tasks"
-        )
+        assert "wait 7 minutes" in await here.ask(
+            "/run wait 7 minutes", chat=team, mention=True, expects="wait 7 minutes"
+        ), "the group has its own tasks"
         listed = await here.ask("/list", chat=team, mention=True)
         assert "wait 7 minutes" in listed
         assert "wait 8 minutes" not in listed

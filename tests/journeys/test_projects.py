@@ -12,26 +12,50 @@ import pytest
 
 from tests.bot.engine.workflow.places.git_world import Project
 from tests.emulators.telegram.chats import Message
+from tests.journeys.model_world import Stage, done, held, staged, steps, writes
 from tests.journeys.town import PATIENCE, Town, label, labels, town
 
-SLOW = 'write "one" to one.txt, then wait 4 seconds, then write "two" to two.txt'
+
+def slow_work(stage: Stage) -> tuple[asyncio.Event, asyncio.Event]:
+    """`slow-cue` has three steps, of which two are under way until they are let go;
+    `urgent-cue` has one."""
+    go, end = asyncio.Event(), asyncio.Event()
+    stage.on("slow-cue", "plan", steps("write one", "hold on", "write two"))
+    stage.on(
+        "slow-cue",
+        "step",
+        writes("one.txt", "one"),
+        done("One.", "one.txt"),
+        held(done("Held."), go),
+        writes("two.txt", "two"),
+        held(done("Two.", "two.txt"), end),
+    )
+    stage.on("urgent-cue", "plan", steps("write it"))
+    stage.on("urgent-cue", "step", writes("urgent.txt", "now"), done("Now.", "urgent.txt"))
+    return go, end
 
 
 async def test_urgent_work_in_one_git_project_cuts_in_on_a_clean_tree_and_both_come_in(
     tmp_path: Path,
 ) -> None:
     project = Project(tmp_path / "shop")
-    async with town(tmp_path / "home", SHIFTBOSS_SLOTS="2") as here:
+    async with (
+        staged() as (stage, access),
+        town(tmp_path / "home", SHIFTBOSS_SLOTS="2", **access) as here,
+    ):
+        go, end = slow_work(stage)
         await here.ask(f"/project {project.path}", expects="git project")
-        slow = await here.live(f"/run -p normal {SLOW}")
+        slow = await here.live("/run -p normal slow-cue")
         await here.home.wait_until(lambda: "1/3" in slow.text, timeout=PATIENCE)
         assert "🌿" in slow.text
-        await here.boss.says(here.home, '/run -p urgent write "now" to urgent.txt')
+        await here.boss.says(here.home, "/run -p urgent urgent-cue")
         await here.home.wait_until(lambda: "Makes room" in slow.text, timeout=PATIENCE)
-        first = await _ended(here, "urgent.txt")
+        go.set()
+        first = await _ended(here, "urgent-cue")
         assert not (project.path / "one.txt").exists()
         assert (project.path / "urgent.txt").read_text().strip() == "now"
-        second = await _ended(here, "two.txt")
+        end.set()
+        second = await _ended(here, "slow-cue")
 
     assert first.id < second.id
     assert (project.path / "one.txt").read_text().strip() == "one"
@@ -59,11 +83,15 @@ async def test_a_plain_folder_is_kept_until_the_button_lets_urgent_work_in(
 ) -> None:
     folder = tmp_path / "notes"
     folder.mkdir()
-    async with town(tmp_path / "home", SHIFTBOSS_SLOTS="2") as here:
+    async with (
+        staged() as (stage, access),
+        town(tmp_path / "home", SHIFTBOSS_SLOTS="2", **access) as here,
+    ):
+        go, end = slow_work(stage)
         await here.ask(f"/project {folder}", expects="keeps the folder")
-        slow = await here.live(f"/run -p normal {SLOW}")
+        slow = await here.live("/run -p normal slow-cue")
         await here.home.wait_until(lambda: "1/3" in slow.text, timeout=PATIENCE)
-        urgent = await here.live('/run -p urgent write "now" to urgent.txt')
+        urgent = await here.queued("/run -p urgent urgent-cue")
         await here.home.wait_until(lambda: bool(labels(urgent, "Let it in")), timeout=PATIENCE)
         assert "Waits for" in urgent.text
         asked = await here.boss.presses(urgent, label(urgent, "Let it in"))
@@ -71,8 +99,10 @@ async def test_a_plain_folder_is_kept_until_the_button_lets_urgent_work_in(
         await here.home.wait_until(lambda: bool(labels(urgent, "Sure?")), timeout=PATIENCE)
         await here.boss.presses(urgent, label(urgent, "Sure?"))
         await here.home.wait_until(lambda: "Makes room" in slow.text, timeout=PATIENCE)
-        first = await _ended(here, "urgent.txt")
-        second = await _ended(here, "two.txt")
+        go.set()
+        first = await _ended(here, "urgent-cue")
+        end.set()
+        second = await _ended(here, "slow-cue")
 
     assert first.id < second.id
     assert {each.name for each in folder.iterdir()} == {"one.txt", "two.txt", "urgent.txt"}
@@ -80,14 +110,18 @@ async def test_a_plain_folder_is_kept_until_the_button_lets_urgent_work_in(
 
 async def test_a_tree_is_taken_up_again_after_a_kill(tmp_path: Path) -> None:
     project = Project(tmp_path / "shop")
-    async with town(tmp_path / "home") as here:
-        text = f'/run -d {project.path} write "one" to one.txt, then wait 3 seconds'
-        slow = await here.live(text)
+    async with staged() as (stage, access), town(tmp_path / "home", **access) as here:
+        stage.on("held-cue", "plan", steps("write one", "hold on"))
+        step = held(done("Held."), asyncio.Event())
+        report = done("One.", "one.txt")
+        stage.on("held-cue", "step", writes("one.txt", "one"), report, step, done("Held."))
+        slow = await here.live(f"/run -d {project.path} held-cue")
         await here.home.wait_until(lambda: "1/2" in slow.text, timeout=PATIENCE)
+        await stage.under_way("held-cue", count=3)
         await here.shiftboss.kill()
         project.commit("boss.txt", "meanwhile")
         await here.shiftboss.start()
-        await _ended(here, "one.txt")
+        await _ended(here, "held-cue")
 
     assert (project.path / "one.txt").read_text().strip() == "one"
     assert project.git("log", "--format=%s", "--", "one.txt").count("\n") == 0
@@ -101,7 +135,7 @@ async def test_landing_is_finished_after_a_kill_in_the_middle_of_it(
     project = Project(tmp_path / "shop")
     git = SlowGit(tmp_path / "bin", point)
     async with town(tmp_path / "home", PATH=git.path) as here:
-        await here.live(f'/run -d {project.path} write "one" to one.txt')
+        await here.boss.says(here.home, f'/run -d {project.path} write "one" to one.txt')
         await git.reached()
         await here.shiftboss.kill()
         # The git that was left behind goes on only when the next Shiftboss waits for it.

@@ -14,25 +14,42 @@ from tests.emulators.feishu.faults import ApiError, Cut
 from tests.emulators.feishu.server import FeishuEmulator
 from tests.emulators.feishu.world import Chat as FeishuChat
 from tests.emulators.telegram.mischief import DropBefore, RateLimit, ServerError
+from tests.journeys.model_world import Stage, done, held, staged, steps, writes
 from tests.journeys.town import PATIENCE, Town, over_the_socket, town
 
-WORK = 'write "a" to a.txt, then wait 2 seconds, then write "b" to b.txt'
-PLUM = 'wait 2 seconds, then write "plum" to plum.txt'
-LONG = 40.0
+LONG = 60.0
+
+
+def slow_work(stage: Stage) -> tuple[asyncio.Event, asyncio.Event]:
+    """`work-cue` has three steps, of which two are under way until they are let go."""
+    first, second = asyncio.Event(), asyncio.Event()
+    stage.on("work-cue", "plan", steps("write a", "hold on", "hold on more"))
+    stage.on(
+        "work-cue",
+        "step",
+        writes("a.txt", "a"),
+        done("A.", "a.txt"),
+        held(done("Held."), first),
+        held(done("Held more."), second),
+    )
+    return first, second
 
 
 async def test_a_flood_limit_in_the_middle_delays_the_answer_and_loses_nothing(
     tmp_path: Path,
 ) -> None:
-    async with town(tmp_path) as here:
-        await here.boss.says(here.home, f"/run {WORK}")
-        await here.home.wait_for(lambda m: "✅ write" in m.text, timeout=PATIENCE)
+    async with staged() as (stage, access), town(tmp_path, **access) as here:
+        first, second = slow_work(stage)
+        await here.boss.says(here.home, "/run work-cue")
+        await here.home.wait_for(lambda m: "📍 hold on" in m.text, timeout=PATIENCE)
         here.telegram.misbehave("editMessageText", RateLimit(retry_after=3))
+        first.set()
         await here.telegram.wait_for_call(
             "editMessageText", lambda call: call.status == 429, timeout=PATIENCE
         )
         here.telegram.misbehave("sendMessage", ServerError())
         here.telegram.misbehave("sendMessage", DropBefore())
+        second.set()
         await here.home.wait_for_text("Task finished", timeout=LONG)
         await here.home.wait_for(lambda m: bool(m.edits) and "3/3" in m.text, timeout=LONG)
 
@@ -48,18 +65,21 @@ async def test_a_flood_limit_in_the_middle_delays_the_answer_and_loses_nothing(
 
 
 async def test_a_storm_on_feishu_shows_everything_once(tmp_path: Path) -> None:
-    async with town(tmp_path) as here:
+    async with staged() as (stage, access), town(tmp_path, **access) as here:
+        first, second = slow_work(stage)
+        first.set()
         fs = here.feishu
         fs.long.split_into = 3
         refusal = ApiError(230099, "Failed to create card content, ext=ErrCode: 11310; bad")
         fs.misbehave("POST", "/im/v1/messages", error=refusal)
         await here.ask_chief("/help", expects="/run")  # a refused card comes as text
-        await here.chief.says(here.office, f"/run {WORK}")
-        await here.office.wait_for(lambda m: "✅ write" in m.text, timeout=PATIENCE)
+        await here.chief.says(here.office, "/run work-cue")
+        await here.office.wait_for(lambda m: "📍 hold on more" in m.text, timeout=PATIENCE)
         fs.tokens.expire_all()
         fs.misbehave("POST", "/im/v1/messages", status=502, raw=b"<html>no</html>")
         fs.misbehave("POST", "/im/v1/messages", cut=Cut.AFTER)
         await fs.long.drop(abrupt=True)
+        second.set()
         await here.office.wait_for(lambda m: "Task finished" in m.text, timeout=LONG)
         await fs.connected(timeout=LONG)
         await again(fs)
@@ -76,15 +96,18 @@ async def test_a_storm_on_feishu_shows_everything_once(tmp_path: Path) -> None:
 
 
 async def test_a_result_reaches_the_owner_where_its_chat_has_closed(tmp_path: Path) -> None:
-    async with town(tmp_path) as here:
+    go = asyncio.Event()
+    async with staged() as (stage, access), town(tmp_path, **access) as here:
+        stage.on("plum", "plan", steps("pick"))
+        stage.on("plum", "step", held(done("Picked."), go))
         await here.ask("/start")
         await here.ask_chief("/start")
         team, forum = here.telegram.group("Team"), here.telegram.group("Forum", forum=True)
         floor = here.feishu.group("Floor")
         topic = here.telegram.topic(forum, "Work")
-        await here.boss.says(team, f"/run {PLUM}", mention=True)
-        await here.boss.says(forum, f"/run {PLUM}", mention=True, thread=topic)
-        await here.chief.says(floor, f"/run {PLUM}", mentions=["bot"])
+        await here.boss.says(team, "/run plum", mention=True)
+        await here.boss.says(forum, "/run plum", mention=True, thread=topic)
+        await here.chief.says(floor, "/run plum", mentions=["bot"])
         await team.wait_for_text("plum", timeout=PATIENCE)
         await forum.wait_for_text("plum", timeout=PATIENCE)
         await floor.wait_for(lambda m: "plum" in m.text, timeout=PATIENCE)
@@ -92,6 +115,7 @@ async def test_a_result_reaches_the_owner_where_its_chat_has_closed(tmp_path: Pa
         team.block()
         here.telegram.close_topic(forum, topic)
         await here.chief.removes_bot(floor)
+        go.set()
 
         ended = await forum.wait_for_text("Task finished", timeout=LONG)
         assert ended.thread is None, "the topic is gone, the group is not"

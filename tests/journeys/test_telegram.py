@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from tests.emulators.telegram.chats import Chat, Message
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.emulators.telegram.people import User
+from tests.journeys.model_world import done, held, staged, steps, writes
 from tests.journeys.program import Program, program
 
 HAIKU = "write a haiku about queues and save it to haiku.md"
@@ -36,7 +38,7 @@ def boss_in(telegram: TelegramEmulator) -> tuple[User, Chat]:
 
 
 async def ended(chat: Chat, text: str = "Task finished") -> Message:
-    return await chat.wait_for(lambda m: m.from_bot and text in m.text, timeout=40)
+    return await chat.wait_for(lambda m: m.from_bot and text in m.text)
 
 
 async def test_a_task_typed_by_the_owner_is_done_and_brings_its_file(
@@ -46,8 +48,8 @@ async def test_a_task_typed_by_the_owner_is_done_and_brings_its_file(
     async with on(telegram, tmp_path, SHIFTBOSS_OWNERS="telegram:7"):
         await boss.says(chat, f"/run {HAIKU}")
         await ended(chat)
-        document = await chat.wait_for(lambda m: m.upload is not None, timeout=20)
-        live = await chat.wait_for(lambda m: bool(m.edits) and "2/2" in m.text, timeout=20)
+        document = await chat.wait_for(lambda m: m.upload is not None)
+        live = await chat.wait_for(lambda m: bool(m.edits) and "2/2" in m.text)
 
     assert document.upload is not None
     assert document.upload.name == "haiku.md"
@@ -60,7 +62,7 @@ async def test_plain_words_are_asked_about_before_anything_starts(
     boss, chat = boss_in(telegram)
     async with on(telegram, tmp_path, SHIFTBOSS_OWNERS="telegram:7"):
         await boss.says(chat, HAIKU.capitalize())
-        proposal = await chat.wait_for(lambda m: "Start" in " ".join(m.buttons), timeout=20)
+        proposal = await chat.wait_for(lambda m: "Start" in " ".join(m.buttons))
         assert not [m for m in chat.from_bot if "finished" in m.text]
 
         label = next(label for label in proposal.buttons if "Start" in label)
@@ -82,13 +84,13 @@ async def test_a_stranger_gets_a_code_and_nothing_else_until_the_owner_approves(
     chat = telegram.private_chat(stranger)
     async with on(telegram, tmp_path, SHIFTBOSS_OWNERS="telegram:7"):
         await boss.says(boss_chat, "/start")
-        await boss_chat.wait_for(lambda m: m.from_bot, timeout=20)
+        await boss_chat.wait_for(lambda m: m.from_bot)
         await stranger.says(chat, f"/run {HAIKU}")
-        await chat.wait_for_text("Pairing code", timeout=20)
-        request = await boss_chat.wait_for(lambda m: "Stranger" in m.text, timeout=20)
+        await chat.wait_for_text("Pairing code")
+        request = await boss_chat.wait_for(lambda m: "Stranger" in m.text)
 
         await boss.presses(request, next(b for b in request.buttons if "✅" in b or "Let" in b))
-        await chat.wait_for_text("You are in", timeout=20)
+        await chat.wait_for_text("You are in")
         await stranger.says(chat, f"/run {HAIKU}")
         await ended(chat)
 
@@ -97,22 +99,32 @@ async def test_a_stranger_gets_a_code_and_nothing_else_until_the_owner_approves(
 
 async def test_pause_resume_and_stop_by_button(telegram: TelegramEmulator, tmp_path: Path) -> None:
     boss, chat = boss_in(telegram)
-    async with on(telegram, tmp_path, SHIFTBOSS_OWNERS="telegram:7"):
-        await boss.says(chat, f"/run {SLOW}")
-        card = await chat.wait_for(lambda m: any("Pause" in b for b in m.buttons), timeout=20)
+    go = asyncio.Event()
+    async with (
+        staged() as (stage, access),
+        on(telegram, tmp_path, SHIFTBOSS_OWNERS="telegram:7", **access),
+    ):
+        stage.on("slow-cue", "plan", steps("hold on", "write it"))
+        written = writes("a.txt", "hello"), done("It is written.", "a.txt")
+        stage.on("slow-cue", "step", held(done("Held."), go), *written)
+        await boss.says(chat, "/run slow-cue")
+        card = await chat.wait_for(lambda m: "📍 hold on" in m.text)
         await boss.presses(card, next(b for b in card.buttons if "Pause" in b))
-        await chat.wait_until(lambda: any("Resume" in b for b in card.buttons), timeout=30)
+        go.set()
+        await chat.wait_until(lambda: "Paused. Finished steps are kept" in card.text)
         await boss.presses(card, next(b for b in card.buttons if "Resume" in b))
         await ended(chat)
 
-        await boss.says(chat, "/run wait 10 minutes")
+        stage.on("endless-cue", "plan", steps("hold on"))
+        stage.on("endless-cue", "step", held(done("Held."), asyncio.Event()))
+        await boss.says(chat, "/run endless-cue")
         second = await chat.wait_for(
             lambda m: m.id > card.id and any("Stop" in b for b in m.buttons), timeout=20
         )
         await boss.presses(second, next(b for b in second.buttons if "Stop" in b))
-        await chat.wait_until(lambda: any("⚠️" in b for b in second.buttons), timeout=20)
+        await chat.wait_until(lambda: any("⚠️" in b for b in second.buttons))
         await boss.presses(second, next(b for b in second.buttons if "⚠️" in b))
-        await chat.wait_until(lambda: any("Retry" in b for b in second.buttons), timeout=20)
+        await chat.wait_until(lambda: any("Retry" in b for b in second.buttons))
 
     assert "hello" in (next((tmp_path / "work").glob("*/a.txt"))).read_text()
 
@@ -123,12 +135,12 @@ async def test_a_kill_in_the_middle_loses_and_repeats_nothing(
     boss, chat = boss_in(telegram)
     async with on(telegram, tmp_path, SHIFTBOSS_OWNERS="telegram:7") as shiftboss:
         await boss.says(chat, f'/run write "one" to 1.txt, then {SLOW}')
-        await chat.wait_for(lambda m: "✅ write" in m.text, timeout=30)
+        await chat.wait_for(lambda m: "✅ write" in m.text)
         await shiftboss.kill()
         await boss.says(chat, "/list")
         await shiftboss.start()
         await ended(chat)
-        await chat.wait_for_text("Tasks (", timeout=20)
+        await chat.wait_for_text("Tasks (")
 
     live = [m for m in chat.from_bot if "▓" in m.text]
     assert len(live) == 1, "the same card is taken up again"

@@ -19,7 +19,7 @@ from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.emulators.telegram.people import User
 from tests.journeys.program import Program, program
 
-_PATIENCE = 40.0
+_PATIENCE = 60.0
 _TASK = '/run wait 1 second, then write "x" to a.txt'
 
 
