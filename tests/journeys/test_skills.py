@@ -105,7 +105,7 @@ async def test_a_member_uses_skills_and_lets_none_in(place: World) -> None:
     mia = place.telegram.user(900, "Mia")
     hers = place.telegram.private_chat(mia)
     code = code_in((await ask(mia, hers, "hello", "Pairing code")).text)
-    await ask(boss, chat, f"/pair {code}", "Mia")
+    await ask(boss, chat, f"/pair {code}", "Mia is in")
     write_skill(skills(place) / "members-try", "Do it.")
 
     shown = await ask(mia, hers, "/skill show members-try", "Only an owner")
