@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,14 @@ from tests.emulators.models.script import Asked, Call, Reply
 FOLDER = os.environ.get("SHIFTBOSS_REAL_CLI", "")
 """Where `npm install --prefix` has put them; `bin/node` there goes before the one on PATH."""
 
-NAMES = ("claude-code", "opencode", "qwen")
+NAMES = ("claude-code", "opencode", "qwen", "codex", "gemini", "codebuddy")
+NO_VERSION = ("codebuddy",)
 MADE = "made.txt"
 DONE = {"status": "done", "summary": "The file is made.", "files": [MADE]}
+_TRIED = f"I have tried.\n```json\n{json.dumps(DONE)}\n```"
 # Our service takes no more than this.
 _GIVEN = {"claude-code": {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "32000"}}
-_SHELLS = ("Bash", "bash", "run_shell_command")
+_SHELLS = ("Bash", "bash", "run_shell_command", "exec_command")
 
 
 class Whatever:
@@ -68,6 +70,10 @@ class Real:
             "OPENAI_BASE_URL": self.models.openai_url,
             "OPENAI_API_KEY": self.models.key,
             "OPENAI_MODEL": "local-model",
+            "GOOGLE_GEMINI_BASE_URL": self.models.url,
+            "GEMINI_API_KEY": self.models.key,
+            "CODEBUDDY_BASE_URL": self.models.openai_url,
+            "CODEBUDDY_API_KEY": self.models.key,
         }
         given: dict[str, Any] = {
             "root": self.root,
@@ -102,8 +108,16 @@ def real(name: str, models: Models, root: Path) -> Real:
 
 
 def _files(name: str, models: Models) -> Mapping[str, str]:
-    if name != "opencode":
-        return {}
+    match name:
+        case "opencode":
+            return {".config/opencode/opencode.json": _opencode(models)}
+        case "codex":
+            return {".codex/config.toml": _codex(models)}
+        case _:
+            return {}
+
+
+def _opencode(models: Models) -> str:
     provider = {
         "npm": "@ai-sdk/openai-compatible",
         "name": "Local",
@@ -111,19 +125,60 @@ def _files(name: str, models: Models) -> Mapping[str, str]:
         "models": {"local-model": {"name": "Local"}},
     }
     told = {"model": "local/local-model", "provider": {"local": provider}}
-    return {".config/opencode/opencode.json": json.dumps(told)}
+    return json.dumps(told)
+
+
+def _codex(models: Models) -> str:
+    return f"""model = "gpt-5.2"
+model_provider = "local"
+
+[model_providers.local]
+name = "Local"
+base_url = "{models.openai_url}"
+env_key = "OPENAI_API_KEY"
+wire_api = "responses"
+"""
+
+
+def says(text: str, **how: Any) -> Callable[[Asked], Reply]:
+    """Says so to whatever it is asked to work on."""
+    return lambda asked: _aside(asked) or Reply(text=text, **how)
 
 
 def makes_a_file(asked: Asked) -> Reply:
-    """Runs one command, then hands in its result; whatever else a CLI asks gets a word."""
+    """Runs one command, then hands in its result."""
+    if aside := _aside(asked):
+        return aside
     shell = next((name for name in _SHELLS if name in asked.tools), "")
     if not shell:
-        return Reply(text="A title")
+        return Reply(text=_TRIED)
     refused = any(word in asked.last for word in ("Not allowed", "could not be read"))
     if refused or any(tool == shell for tool, _ in asked.results):
-        return Reply(text=f"I have tried.\n```json\n{json.dumps(DONE)}\n```")
-    arguments = {"command": f"touch {MADE}", "description": "Make a file"}
-    extra = asked.tools[shell].get("required", [])
-    if "is_background" in extra:
-        arguments["is_background"] = False  # type: ignore[assignment] # JSON
-    return Reply(text="I make it.", calls=(Call(name=shell, arguments=arguments),))
+        return Reply(text=_TRIED)
+    return Reply(
+        text="I make it.", calls=(Call(name=shell, arguments=_arguments(asked.tools[shell])),)
+    )
+
+
+def _arguments(form: Mapping[str, Any]) -> dict[str, Any]:
+    """The same command for each shell, in the words of its form."""
+    known, required = form.get("properties", {}), form.get("required", [])
+    if "cmd" in known:
+        # Its own sandbox lets nothing be written: a model has to ask to be let out.
+        leave = {"sandbox_permissions": "require_escalated", "justification": "May I write it?"}
+        return {"cmd": f"touch {MADE}", **leave}
+    arguments: dict[str, Any] = {"command": f"touch {MADE}", "description": "Make a file"}
+    return arguments | ({"is_background": False} if "is_background" in required else {})
+
+
+def _aside(asked: Asked) -> Reply | None:
+    """What they ask beside the work, without tools: a title, or which model is to do it."""
+    if asked.tools:
+        return None
+    return Reply(text=json.dumps(_filled(asked.schema)) if asked.schema else "A title")
+
+
+def _filled(schema: Mapping[str, Any]) -> dict[str, Any]:
+    whole = {"INTEGER": 1, "NUMBER": 1, "BOOLEAN": False}
+    forms = schema.get("properties", {}).items()
+    return {name: whole.get(str(form.get("type")).upper(), "x") for name, form in forms}

@@ -59,7 +59,14 @@ class WishBook:
     are known after a sudden end too. All methods block."""
 
     def __init__(self, folder: Path, session: str) -> None:
-        self._path = folder / f"{_UNSAFE.sub('_', session)[:100]}.json"
+        self._folder = folder
+        self._path = self._of(session)
+
+    def take_over(self, session: str) -> None:
+        """What is open in a session that is lost is open in this one, which stands for it."""
+        if session and self._of(session) != self._path:
+            with suppress(OSError):
+                self._of(session).replace(self._path)
 
     def add(self, call: ToolCall) -> None:
         wishes = self.all()
@@ -85,6 +92,9 @@ class WishBook:
         if kept != wishes:
             self._write(kept)
         return kept
+
+    def _of(self, session: str) -> Path:
+        return self._folder / f"{_UNSAFE.sub('_', session)[:100]}.json"
 
     def _write(self, wishes: Mapping[str, Wish]) -> None:
         kept = dict(list(wishes.items())[-_MOST_WISHES:])

@@ -102,7 +102,9 @@ class AcpRun(OneRun):
         self._meter.begin()
         self._deadline = _now() + self._house.seconds(request.limits)
         await asyncio.to_thread(contract.forget, request.workspace)
-        decided = await self._asking.begin(WishBook(self._home.wishes, session.id))
+        book = WishBook(self._home.wishes, session.id)
+        await asyncio.to_thread(book.take_over, request.external_id)
+        decided = await self._asking.begin(book)
         text = words.first_prompt(request, self._mode, gone_on=session.gone_on, decided=decided)
         denials, asked_again = 0, False
         while True:

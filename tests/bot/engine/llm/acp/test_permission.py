@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from bot.engine.llm.acp.table import Resume
 from bot.engine.llm.base import Mode
 from bot.engine.llm.calls import CallKind, Leave, Permission, exact_hash
 from bot.engine.llm.events import ToolFinished, ToolStarted
@@ -155,6 +157,24 @@ async def test_what_was_approved_later_is_run_by_another_process_and_once_only(
     assert later.begun == [numbered("make")]
     assert [call.call_id for call in later.calls] == [numbered("make", "call-8")]
     assert ended.value is not None
+
+
+async def test_what_was_approved_later_is_allowed_too_where_the_session_is_lost(
+    cli: FakeCli,
+) -> None:
+    cli.agent = replace(cli.agent, resume=Resume.NONE)
+    cli.will([wish("make"), {"hang": True}])
+    await run_to_end(cli.backend(), step(cli, permit=FakePermit({"make": LATER})))
+
+    cli.will([wish("make", "call-7"), result(DONE)])
+    answers = {numbered("make"): ALLOW}
+    nobody = FakePermit(earlier=answers)
+    await run_to_end(
+        cli.backend(), step(cli, "", permit=nobody, external_id="session-1", answers=answers)
+    )
+
+    assert "Approved: Run make" in cli.prompts()[1]
+    assert (nobody.calls, nobody.begun) == ([], [numbered("make")])
 
 
 @pytest.mark.parametrize("settled", [ALLOW, Permission(leave=Leave.ANSWER, text="It was cut off.")])
