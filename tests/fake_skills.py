@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from cards.model import File
 from storage.records.people import PersonId
 from storage.records.workers.skills import (
     BadSkill,
@@ -68,6 +69,9 @@ class FakeSkills:
         return next(
             (each.skill for each in self.listed if each.skill.name == self.called.get(text)), None
         )
+
+    async def whole(self, skill: Skill) -> File | None:
+        return File(path=f"files/skills/{skill.name}.md", name=f"{skill.name}.md", size=1)
 
     async def enable(self, name: str, hash: str, *, by: PersonId, project: str = "") -> Listed:
         return self._decide(name, hash, enabled=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from bot.app.lifecycle import Service
-from bot.app.parts import Parts, Recall, caps_of
+from bot.app.parts import Parts, Recall, caps_of, settings_language
 from bot.app.store import Store
 from bot.app.workers.leave import stops_of
 from bot.app.workers.place import Place, build_place
@@ -25,12 +26,14 @@ from bot.engine.dispatch.local import LocalDispatcher
 from bot.engine.dispatch.method.notebook import Notebook
 from bot.engine.dispatch.telling.reporter import Reporter
 from bot.engine.dispatch.timekeeper import Timekeeper
+from bot.engine.skills.newcomers import Newcomers
 from bot.engine.workflow.progress import Progress
 from bot.engine.workflow.runner import TaskRunner
 from bot.transports.clock import Clock
 from bot.transports.courier import OutboxCourier
 from storage.records.approvals import Approval
 from storage.records.messages import InboxRow
+from storage.records.people import Role
 from storage.records.tasks import Task
 
 
@@ -51,12 +54,20 @@ class Engine:
     caps: Caps
     recall: Recall
     skill_writer: SkillWriter
+    newcomers: Newcomers
 
     @property
     def workers(self) -> tuple[Service, ...]:
         """What has to run for tasks to go on, in the order in which it starts."""
         tellers = (self.timekeeper, self.live, self.talks)
-        return self.reporter, self.dispatcher, self.helpers, *tellers, self.place.homes
+        return (
+            self.reporter,
+            self.dispatcher,
+            self.helpers,
+            *tellers,
+            self.place.homes,
+            self.newcomers,
+        )
 
 
 def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock: Clock) -> Engine:
@@ -118,4 +129,13 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
         caps=caps,
         recall=recall,
         skill_writer=SkillWriter(db=store.db, desk=desk, library=place.skills),
+        newcomers=Newcomers(
+            library=place.skills,
+            marks=store.marks,
+            owners=partial(store.chats.private, Role.OWNER),
+            people=store.people,
+            courier=courier,
+            language=settings_language(settings),
+            sleep=asyncio.sleep,
+        ),
     )

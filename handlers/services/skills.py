@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from cards.model import File
 from storage.records.people import Chat, Language, Person, PersonId
 from storage.records.status import ModelChoice
 from storage.records.workers.skills import Listed, LoadedSkill, Skill, SkillDraft, SkillShelf
@@ -25,6 +26,10 @@ class Skills(Protocol):
 
     async def triggered(self, text: str, *, project: str = "") -> Skill | None:
         """The skill that somebody's words call for."""
+        ...
+
+    async def whole(self, skill: Skill) -> File | None:
+        """All that its files say, to be read before it is let in; None where they have changed."""
         ...
 
     async def enable(self, name: str, hash: str, *, by: PersonId, project: str = "") -> Listed:

@@ -13,7 +13,13 @@ from cards.actions import EnableSkill, SaveSkill, ShowSkill, SkillAction, UseSki
 from cards.model import Card, Tone
 from cards.views.errors import notice_card
 from cards.views.workers.skill_data import shelf_data, skill_data
-from cards.views.workers.skills import draft_card, enabled_card, shelf_card, skill_card
+from cards.views.workers.skills import (
+    draft_card,
+    enabled_card,
+    has_more,
+    shelf_card,
+    skill_card,
+)
 from handlers import chat
 from handlers.errors import Usage, UserError
 from handlers.flags import flags_of, quoted
@@ -97,7 +103,7 @@ async def show_skill(request: Request, name: str) -> Reply:
     listed = await _to_look_at(request, name)
     if listed is None:
         raise UserError("skill_unknown", name=formats.line(name, _NAME), detail="")
-    return _shown(request, listed)
+    return await _shown(request, listed)
 
 
 async def _show(request: Request, rest: str) -> Reply:
@@ -131,7 +137,7 @@ async def _use(request: Request, args: str, run: Handler) -> Reply:
         raise Usage("skill")
     listed = await _found(request, name)
     if listed is not None and _may_let_in(request, listed):
-        return _shown(request, listed)
+        return await _shown(request, listed)
     with _explained():
         loaded = await request.services.skills.load(
             name, project=_project(request), arguments=after.text
@@ -231,12 +237,14 @@ async def _to_look_at(request: Request, name: str) -> Listed | None:
     return next(waiting, next(iter(same), None))
 
 
-def _shown(request: Request, listed: Listed) -> Reply:
+async def _shown(request: Request, listed: Listed) -> Reply:
     owner = request.person.role.allows(Role.OWNER)
+    attach = has_more(listed.skill) and _may_let_in(request, listed)
+    whole = await request.services.skills.whole(listed.skill) if attach else None
     if not _sees_paths(request):
         listed = _discreet(listed)
     return Reply(
-        card=skill_card(listed, request.words, owner=owner),
+        card=skill_card(listed, request.words, owner=owner, whole=whole),
         data=skill_data(listed, request.words),
     )
 

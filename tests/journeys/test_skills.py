@@ -56,7 +56,7 @@ async def test_a_skill_dropped_in_is_seen_let_in_used_and_asked_about_again_once
         files={"scripts/count.sh": "echo 1"},
     )
 
-    shelf = await ask(boss, chat, "/skill", "weekly-report")
+    shelf = await ask(boss, chat, "/skill", "Wait for an owner")
     await press(boss, shelf, "weekly-report")
     card = await told(chat, "Enable exactly these files", "scripts/count.sh", str(folder))
     await press(boss, card, "Enable")
@@ -185,7 +185,9 @@ async def test_on_feishu_it_is_seen_let_in_and_used_in_chinese(place: World) -> 
     write_skill(skills(place) / "zhou-bao", "先问候大家。", description="写周报。")
 
     await boss.says(chat, "/技能 zhou-bao 五月")
-    card = await chat.wait_for(lambda m: "启用这些文件" in m.text, PATIENCE)
+    card = await chat.wait_for(
+        lambda m: "启用这些文件" in m.text and "zhou-bao" in m.text, PATIENCE
+    )
     await boss.presses(card, label_with(card.buttons, "启用"))
     await place.until(lambda: "已启用" in card.text)
     place.stage.on("六月的周报", "talk", Reply(text="周报写好了。"))
@@ -194,3 +196,25 @@ async def test_on_feishu_it_is_seen_let_in_and_used_in_chinese(place: World) -> 
 
     (asked,) = place.stage.heard("先问候大家", "talk")
     assert asked.last.endswith("六月的周报")
+
+
+async def test_a_skill_dropped_in_is_announced_to_owners_with_all_of_it_and_let_in_there(
+    place: World,
+) -> None:
+    boss, chat = place.boss()
+    await ask(boss, chat, "/skill", "code-review")
+    end = "The last line of all."
+    folder = write_skill(skills(place) / "long-one", f"{'Work well. ' * 500}{end}")
+
+    await told(chat, "new skill lies on the shelf", "long-one", str(folder))
+    sent = await chat.wait_for(
+        lambda m: m.upload is not None and m.upload.name == "long-one.md", PATIENCE
+    )
+    assert sent.upload is not None
+    assert end.encode() in sent.upload.content
+    asked = await told(chat, "Enable exactly these files")
+    await press(boss, asked, "Enable")
+    await told(chat, "long-one", "is enabled")
+
+    lark = place.feishu_chat
+    await lark.wait_for(lambda m: "long-one" in m.header and m.buttons, PATIENCE)

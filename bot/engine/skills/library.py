@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +16,8 @@ from bot.engine.skills.framing import framed
 from bot.engine.skills.reading import Written, read_skill
 from bot.engine.skills.shelves import Found, Shelves
 from bot.engine.skills.triggers import triggered
+from bot.engine.skills.whole import written_out
+from cards.model import File
 from storage.agents.skills import SkillRepo
 from storage.records.people import PersonId
 from storage.records.workers.skills import (
@@ -31,6 +34,8 @@ from storage.records.workers.skills import (
     SkillState,
     WhyNoSkill,
 )
+
+log = logging.getLogger(__name__)
 
 _MOST_DIFF = 200
 
@@ -112,6 +117,18 @@ class Library:
         folder = self._shelves.own / draft.name
         contents = await asyncio.to_thread(self._write, folder, draft)
         return await self.enable(draft.name, contents.hash, by=by)
+
+    async def whole(self, skill: Skill) -> File | None:
+        """All that its files say, exactly as they would be let in, in one file of the data
+        directory; None where they have changed meanwhile, or it cannot be written."""
+        contents = await asyncio.to_thread(self._shelves.read, Path(skill.path))
+        if contents.faults or contents.hash != skill.hash:
+            return None
+        try:
+            return await asyncio.to_thread(written_out, self._shelves.home, skill, contents)
+        except OSError as error:
+            log.warning("skill %s cannot be shown whole: %s", skill.name, error)
+            return None
 
     def check(self, text: str, name: str) -> Written:
         """What a SKILL.md that is still to be saved says."""

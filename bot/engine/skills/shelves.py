@@ -63,6 +63,10 @@ class Shelves:
         self._turn = threading.Lock()
 
     @property
+    def home(self) -> Path:
+        return self._home
+
+    @property
     def own(self) -> Path:
         """Where skills made here are kept."""
         return self._home / "skills"

@@ -15,6 +15,7 @@ from cards.model import (
     Code,
     Collapsible,
     Fields,
+    File,
     Note,
     Text,
     Tone,
@@ -73,10 +74,19 @@ def shelf_card(shelf: SkillShelf, words: Words, *, owner: bool, note: str = "") 
     )
 
 
-def skill_card(listed: Listed, words: Words, *, owner: bool) -> Card:
-    """All that has to be seen before it is let in."""
+def has_more(skill: Skill) -> bool:
+    """Whether its files say more than its card can show."""
+    return len(skill.text) > SHOWN or len(skill.files) > 1
+
+
+def skill_card(
+    listed: Listed, words: Words, *, owner: bool, whole: File | None = None, note: str = ""
+) -> Card:
+    """All that has to be seen before it is let in; `whole` is all that its files say, `note` why
+    it is shown."""
     skill = listed.skill
     blocks: list[Block] = [
+        *([Text(markdown=note)] if note else []),
         Text(markdown=_about(skill, words, 1024)),
         Fields(pairs=_facts(listed, words)),
     ]
@@ -88,6 +98,8 @@ def skill_card(listed: Listed, words: Words, *, owner: bool) -> Card:
     blocks.append(_head(skill.text, words))
     if listed.state is not SkillState.ENABLED:
         blocks += _asking(listed, words, owner=owner)
+    if whole is not None:
+        blocks += [Note(markdown=words("skill.whole")), whole]
     emoji = skill.emoji or _EMOJI
     title = words("skill.looked_at", emoji=emoji, name=formats.line(skill.name, _LINE))
     tone = Tone.INFO if listed.state is SkillState.ENABLED else Tone.WARN

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cards.actions import EnableSkill, JustTalk, SaveSkill, ShowSkill, UseSkill
-from cards.model import Buttons
+from cards.model import Buttons, File
 from cards.words import words_for
 from handlers.request import Reply
 from storage.records.people import Language
@@ -356,3 +356,22 @@ def test_every_built_in_skill_has_its_words() -> None:
 
     assert names
     assert {name for name in names if not words.has(f"skill.about.{name}")} == set()
+
+
+def attached(reply: Reply) -> list[str]:
+    assert reply.card is not None
+    return [block.name for block in reply.card.blocks if isinstance(block, File)]
+
+
+async def test_who_may_let_it_in_gets_all_of_it_as_a_file_where_the_card_shows_only_a_part() -> (
+    None
+):
+    short, scripted = new("short"), new("scripted")
+    short = replace(short, skill=replace(short.skill, files=short.skill.files[:1]))
+    long = replace(short, skill=replace(short.skill, name="long", text="x" * 4_001))
+    desk = a_desk(short, scripted, long, a_listed("known"))
+
+    for name, files in (("short", []), ("scripted", ["scripted.md"]), ("long", ["long.md"])):
+        assert attached(await desk.say(f"/skill show {name}", **OWNER)) == files
+    assert attached(await desk.say("/skill show known", **OWNER)) == []
+    assert attached(await desk.say("/skill show long")) == [], "a member decides nothing"
