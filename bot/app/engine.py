@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from bot.app.lifecycle import Service
-from bot.app.parts import Parts, Recall, caps_of, settings_language
+from bot.app.parts import Parts, Recall, caps_of
 from bot.app.store import Store
 from bot.app.workers.leave import stops_of
 from bot.app.workers.place import Place, build_place
@@ -33,7 +32,6 @@ from bot.transports.clock import Clock
 from bot.transports.courier import OutboxCourier
 from storage.records.approvals import Approval
 from storage.records.messages import InboxRow
-from storage.records.people import Role
 from storage.records.tasks import Task
 
 
@@ -129,13 +127,5 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
         caps=caps,
         recall=recall,
         skill_writer=SkillWriter(db=store.db, desk=desk, library=place.skills),
-        newcomers=Newcomers(
-            library=place.skills,
-            marks=store.marks,
-            owners=partial(store.chats.private, Role.OWNER),
-            people=store.people,
-            courier=courier,
-            language=settings_language(settings),
-            sleep=asyncio.sleep,
-        ),
+        newcomers=parts.newcomers(place.skills),
     )

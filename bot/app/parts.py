@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from socket import gethostname
 from typing import TypeAlias
 
@@ -35,6 +36,8 @@ from bot.engine.dispatch.telling.line import Line
 from bot.engine.dispatch.telling.reporter import Reporter
 from bot.engine.dispatch.timekeeper import Timekeeper
 from bot.engine.llm.registry import Registry
+from bot.engine.skills.library import Library
+from bot.engine.skills.newcomers import Newcomers
 from bot.engine.workflow.asking import Asker, MoneyAsker, risk_words
 from bot.engine.workflow.places.artifacts import Artifacts
 from bot.engine.workflow.progress import Progress
@@ -45,7 +48,7 @@ from bot.transports.courier import OutboxCourier
 from handlers.language import guessed
 from storage.budgets import BudgetRepo
 from storage.records.money import Scope, cap_of
-from storage.records.people import Language
+from storage.records.people import Language, Role
 from storage.records.tasks import Task
 
 _WORKER = f"{gethostname()}:{os.getpid()}"
@@ -194,6 +197,17 @@ class Parts:
             requests=requests,
             stopped=stopped,
             language=settings_language(self.settings),
+        )
+
+    def newcomers(self, library: Library) -> Newcomers:
+        return Newcomers(
+            library=library,
+            marks=self.store.marks,
+            owners=partial(self.store.chats.private, Role.OWNER),
+            people=self.store.people,
+            courier=self.courier,
+            language=settings_language(self.settings),
+            sleep=asyncio.sleep,
         )
 
     def foreman(self, dispatcher: LocalDispatcher) -> Foreman:
