@@ -79,13 +79,15 @@ class Router:
             if waits or self._line.waiting(row.chat_id):
                 self._line.join(row)
 
-    async def waiting(self, row: InboxRow) -> None:
-        """Show that a message waits for the answer before it, if it does."""
+    async def waiting(self, row: InboxRow) -> Reply | None:
+        """Show that a message waits for the answer before it, if it does. The reply to one that
+        is sent away."""
         incoming = row.incoming
         if not self._line.waiting(row.chat_id) or not isinstance(incoming, MessageIn):
-            return
-        if await self.knows(incoming):
-            await self._line.show(row, self._services.courier, self._words(incoming))
+            return None
+        if not await self.knows(incoming):
+            return None
+        return await self._line.show(row, self._services.courier, self._words(incoming))
 
     async def knows(self, incoming: MessageIn) -> bool:
         """True if whoever wrote this is paired."""

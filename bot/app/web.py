@@ -43,8 +43,12 @@ class Overheard:
     def arriving(self, row: InboxRow) -> None:
         self._router.arriving(row)
 
-    async def waiting(self, row: InboxRow) -> None:
-        await self._router.waiting(row)
+    async def waiting(self, row: InboxRow) -> Reply | None:
+        refusal = await self._router.waiting(row)
+        said = row.incoming
+        if refusal and isinstance(said, MessageIn) and said.message_id in self.replies:
+            self.replies[said.message_id] = refusal
+        return refusal
 
     async def knows(self, incoming: MessageIn) -> bool:
         return await self._router.knows(incoming)

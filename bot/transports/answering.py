@@ -85,6 +85,13 @@ class Answering:
                     await self._clock.sleep(_PAUSES[failures - 1])
         return Reply()
 
+    async def send_away(self, row: InboxRow, refusal: Reply) -> None:
+        """It is told so and done with, in one: no later life may answer it after all."""
+        try:
+            await self._settle(row, [row], refusal)
+        except StoreUnavailable as error:
+            log.warning("Inbox %s is sent away by this life only: %s", row.id, error)
+
     def begun(self, row: InboxRow) -> None:
         """The first attempt of this row was counted when it was stored."""
         self._begun.add(row.id)

@@ -137,7 +137,8 @@ class Intake:
             return row.id
         self._router.arriving(row)
         self._dispatch(row)
-        await self._router.waiting(row)
+        if (refusal := await self._router.waiting(row)) is not None:
+            await self._answering.send_away(row, refusal)
         return row.id
 
     async def press(self, incoming: PressIn, *, dedupe: str, patience: float) -> Toast:

@@ -17,8 +17,9 @@ class Router(Protocol):
         """A new message came: an answer being made in its chat may be cut short. Never raises."""
         ...
 
-    async def waiting(self, row: InboxRow) -> None:
-        """It is in its chat's lane now: if it has to wait there for an answer's end, show so."""
+    async def waiting(self, row: InboxRow) -> Reply | None:
+        """It is in its chat's lane now: if it has to wait there for an answer's end, show so.
+        The reply to one that is sent away: it is settled by that, whatever happens then."""
         ...
 
     async def knows(self, incoming: MessageIn) -> bool:

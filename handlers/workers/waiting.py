@@ -59,12 +59,13 @@ def _told(request: Request, key: str) -> Reply:
 
 class Line:
     """Messages that wait for an answer's end, by chat. It is for the eye only: the inbox keeps
-    them, and after a restart they are answered in their order all the same."""
+    them, and after a restart they are answered in their order all the same, but for those that
+    were sent away."""
 
     def __init__(self) -> None:
         self._rows: dict[ChatId, list[InboxId]] = {}
         self._shown: set[InboxId] = set()
-        self._refused: set[InboxId] = set()
+        self._refused: dict[ChatId, set[InboxId]] = {}
         self._pieces: set[ChatId] = set()
 
     def join(self, row: InboxRow) -> None:
@@ -72,7 +73,7 @@ class Line:
         if len(rows) < MOST_WAITING:
             rows.append(row.id)
         else:
-            self._refused.add(row.id)
+            self._refused.setdefault(row.chat_id, set()).add(row.id)
 
     def begins(self, row: InboxRow) -> bool:
         """Its turn has come, and that of all before it; False if it was sent away."""
@@ -81,18 +82,21 @@ class Line:
             self._rows[row.chat_id] = rows
         else:
             self._pieces.discard(row.chat_id)
-        sent_away = row.id in self._refused
-        self._refused.discard(row.id)
-        return not sent_away
+        refused = self._refused.pop(row.chat_id, set())
+        if left := {each for each in refused if each > row.id}:
+            self._refused[row.chat_id] = left
+        return row.id not in refused
 
-    async def show(self, row: InboxRow, courier: Courier, words: Words) -> None:
-        """Say that it waits, in the place of its answer, or that it is one too many."""
+    async def show(self, row: InboxRow, courier: Courier, words: Words) -> Reply | None:
+        """Say that it waits, in the place of its answer. The reply to one too many, which is all
+        that becomes of it."""
         rows = self._rows.get(row.chat_id, [])
-        if row.id in self._refused:
-            await _send(courier, row, words("queue.full", n=len(rows)))
-        elif row.id in rows and not self._belongs_to_others(row):
+        if row.id in self._refused.get(row.chat_id, ()):
+            return Reply(card=notice_card("", words("queue.full", n=len(rows))))
+        if row.id in rows and not self._belongs_to_others(row):
             self._shown.add(row.id)
             await _send(courier, row, words("queue.waits", n=rows.index(row.id) + 1))
+        return None
 
     async def close(self, row: InboxRow, reply: Reply, courier: Courier, words: Words) -> None:
         """What was shown in the place of the answer, where the answer has another place."""

@@ -70,10 +70,14 @@ async def test_one_too_many_is_told_so_and_not_answered() -> None:
     for number in range(MOST_WAITING):
         await arrives(desk, f"message {number}")
 
-    row = await arrives(desk, "one more")
+    row = desk.row(desk.message("one more"))
+    desk.router.arriving(row)
+    refusal = await desk.router.waiting(row)
     reply = await desk.deliver(row)
 
-    assert "I will not answer this one" in shown(desk, row)
+    assert refusal is not None
+    assert refusal.card is not None
+    assert "I will not answer this one" in text_of(refusal.card)
     assert (reply.card, desk.world.talk.questions) == (None, [])
 
 

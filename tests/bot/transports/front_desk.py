@@ -35,6 +35,7 @@ class FakeRouter:
         self.trouble: dict[str, list[Exception]] = {}
         self.gates: dict[str, asyncio.Event] = {}
         self.replies: dict[str, Reply] = {}
+        self.refusals: dict[str, Reply] = {}
         self.strangers: set[str] = set()
         self._news = asyncio.Event()
 
@@ -48,8 +49,8 @@ class FakeRouter:
     def arriving(self, row: InboxRow) -> None:
         self.arrived.append(row)
 
-    async def waiting(self, row: InboxRow) -> None:
-        pass
+    async def waiting(self, row: InboxRow) -> Reply | None:
+        return self.refusals.get(name_of(row))
 
     async def knows(self, incoming: MessageIn) -> bool:
         return incoming.text not in self.strangers

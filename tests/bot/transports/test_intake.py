@@ -657,3 +657,20 @@ async def test_what_is_long_done_is_forgotten_once_a_day(desk: Desk) -> None:
     housekeeping.cancel()
 
     assert await desk.count("SELECT count(*) FROM inbox") == 0
+
+
+async def test_what_was_sent_away_is_not_answered_by_the_next_life(tmp_path: Path) -> None:
+    async with front_desk(tmp_path) as desk:
+        desk.router.gates["slow"] = asyncio.Event()
+        desk.router.refusals["too many"] = Reply(card=Card(blocks=(Text(markdown="not now"),)))
+        await desk.say("slow")
+        await desk.router.until(lambda: desk.router.begun == ["slow"])
+        refused = await desk.say("too many")
+
+        assert await desk.card(f"reply:{refused}") == "not now"
+
+    async with front_desk(tmp_path) as desk:
+        await desk.router.until(lambda: "slow" in desk.router.done)
+
+        assert "too many" not in desk.router.begun
+        assert await desk.card(f"reply:{refused}") == "not now"
