@@ -287,6 +287,35 @@ class SaveSkill(_Action):
     kind: Literal["save_skill"] = "save_skill"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskAboutPerson(_Action):
+    """Ask before somebody is made a member, or with `remove` a stranger again."""
+
+    single_use: ClassVar[bool] = False
+    needs: ClassVar[Role] = Role.OWNER
+    person_id: str
+    remove: bool
+    kind: Literal["ask_about_person"] = "ask_about_person"
+
+    @property
+    def command(self) -> str:
+        return f"/people {'remove' if self.remove else 'demote'} {self.person_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovePerson(_Action):
+    """Do it."""
+
+    needs: ClassVar[Role] = Role.OWNER
+    person_id: str
+    remove: bool
+    kind: Literal["move_person"] = "move_person"
+
+    @property
+    def command(self) -> str:
+        return f"/people {'remove' if self.remove else 'demote'} {self.person_id} yes"
+
+
 SkillAction: TypeAlias = ShowSkill | EnableSkill | UseSkill | SaveSkill
 
 Action: TypeAlias = (
@@ -313,4 +342,6 @@ Action: TypeAlias = (
     | EnableSkill
     | UseSkill
     | SaveSkill
+    | AskAboutPerson
+    | MovePerson
 )

@@ -193,6 +193,7 @@ def status_data(status: SystemStatus) -> Plain:
         "pid": status.pid,
         "started_at": moment(status.started_at),
         "memory_bytes": status.memory_bytes,
+        "unnamed_owner": status.unnamed_owner,
         "model": _model(status.model),
         "channels": [
             {"channel": each.channel.value, "alert": each.alert} for each in status.channels

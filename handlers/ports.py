@@ -25,6 +25,7 @@ from storage.records.people import (
     ChatId,
     ChatSettings,
     Language,
+    Member,
     Pairing,
     Person,
     PersonId,
@@ -244,6 +245,18 @@ class People(Protocol):
 
     async def speak(self, person: Person, language: Language) -> None:
         """Remember the person's language."""
+        ...
+
+    async def members(self) -> Sequence[Member]:
+        """Everybody who is let in: owners first, then by age."""
+        ...
+
+    async def demote(self, person_id: PersonId) -> bool:
+        """Make an owner a member. False: the last owner and the local web chat's stay."""
+        ...
+
+    async def remove(self, person_id: PersonId) -> Sequence[ChatId] | None:
+        """Make somebody a stranger again. Their private chats; None as False above."""
         ...
 
 

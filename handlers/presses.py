@@ -11,6 +11,7 @@ from cards import formats
 from cards.actions import (
     Action,
     Answer,
+    AskAboutPerson,
     AskAgain,
     AskMessage,
     Decide,
@@ -18,6 +19,7 @@ from cards.actions import (
     JustTalk,
     LetIn,
     ListTasks,
+    MovePerson,
     NewTask,
     PauseTask,
     PickModel,
@@ -37,6 +39,7 @@ from cards.actions import (
 from cards.card_json import BadCard, load_action
 from cards.model import FieldKind, Form, FormField, Select
 from handlers import approvals, chat
+from handlers.access import members
 from handlers.errors import UserError
 from handlers.middleware import TOAST
 from handlers.parsing import priority_of
@@ -182,6 +185,10 @@ async def _act(  # noqa: C901, PLR0911, PLR0912 - one line for each action of th
         case ShowSkill() | EnableSkill() | UseSkill() | SaveSkill():
             async with approvals.asking_for_money(request):
                 return await skills.pressed(request, action, card_key)
+        case AskAboutPerson():
+            return await members.ask(request, action)
+        case MovePerson():
+            return await members.move(request, action, card_key)
         case _:
             assert_never(action)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cards.views.system import HelpLine, help_card
 from cards.words import Words, words_for
 from handlers import approvals, chat, people, system
+from handlers.access import members
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from handlers.work import agenda, costs, create, logs, projects, steering, tasks, upkeep
@@ -50,6 +51,7 @@ COMMANDS = Commands.joined(
     approvals.commands,
     tools.commands,
     people.commands,
+    members.commands,
     system.commands,
     costs.commands,
     _skills,

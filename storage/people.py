@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, bindparam, insert, select, update
+from sqlalchemy import Row, bindparam, delete, insert, select, update
 
 from storage.db import Database, Transaction
 from storage.errors import NotFound
@@ -16,13 +16,15 @@ from storage.records.people import (
     Channel,
     Chat,
     ChatId,
+    ChatKind,
     ChatSettings,
     Language,
+    Member,
     Person,
     PersonId,
     Role,
 )
-from storage.schema import identities, people
+from storage.schema import chats, identities, people
 
 WEB_OWNER = (Channel.WEB, "local")
 """Whoever opens the local web chat: its token is the proof."""
@@ -45,18 +47,35 @@ _ACCOUNT = (
     .limit(1)
 )
 
-_PROMOTE = update(people).where(people.c.id == bindparam("who")).values(role=Role.OWNER.value)
+_RANK = update(people).where(people.c.id == bindparam("who")).values(role=bindparam("rank"))
+
+_FORGET = delete(identities).where(identities.c.person_id == bindparam("who"))
+
+_ALL = (
+    select(people, identities.c.channel, identities.c.external_id)
+    .join(identities, identities.c.person_id == people.c.id)
+    .order_by(people.c.role != Role.OWNER.value, people.c.created_at, people.c.id)
+)
+
+_ROOMS = select(chats.c.id).where(
+    chats.c.person_id == bindparam("who"), chats.c.kind == ChatKind.PRIVATE.value
+)
+
+_KNOWN = select(identities.c.person_id).where(identities.c.person_id == bindparam("who")).limit(1)
 
 _SPEAK = update(people).where(people.c.id == bindparam("who")).values(language=bindparam("spoken"))
 
 
 class People:
-    """Shaped as handlers.ports.People."""
+    """Shaped as handlers.ports.People. `unnamed_owner` is the name of whoever stays an owner
+    without being named in the settings, since nobody else would be one."""
 
     def __init__(self, db: Database, ids: Ids, chats: Chats) -> None:
         self._db = db
         self._ids = ids
         self._chats = chats
+        self._named = frozenset[tuple[Channel, str]]()
+        self.unnamed_owner = ""
 
     async def who(self, channel: Channel, external_id: str) -> Person | None:
         async with self._db.read() as view:
@@ -91,7 +110,9 @@ class People:
     ) -> None:
         """Make the accounts named in the settings, and the local web chat's, owners; `local` is
         the name of the latter. Doing it again changes nothing. An account no longer named stays
-        what it is."""
+        what it is: see `demote_unnamed`."""
+        named = tuple(named)
+        self._named = frozenset(named)
         async with self._db.write() as tx:
             for channel, external_id in dict.fromkeys((WEB_OWNER, *named)):
                 name = local if (channel, external_id) == WEB_OWNER else external_id
@@ -99,7 +120,49 @@ class People:
                     tx, channel, external_id, name=name, role=Role.OWNER, now=now
                 )
                 if person.role is not Role.OWNER:
-                    await tx.execute(_PROMOTE, {"who": person.id})
+                    await tx.execute(_RANK, {"who": person.id, "rank": Role.OWNER.value})
+
+    async def demote_unnamed(self) -> Sequence[Person]:
+        """Owners whom the settings no longer name become members; but for the oldest, where only
+        the local web chat's owner would be left. Who has become one."""
+        async with self._db.write() as tx:
+            owners = [each for each in await self._members(tx) if _is_owner(each)]
+            away = [each for each in owners if not each.local]
+            fallen = [each for each in away if not each.named]
+            kept = fallen[:1] if len(fallen) == len(away) else []
+            fallen = fallen[len(kept) :]
+            for each in fallen:
+                await tx.execute(_RANK, {"who": each.person.id, "rank": Role.MEMBER.value})
+        self.unnamed_owner = kept[0].person.name if kept else ""
+        return [each.person for each in fallen]
+
+    async def members(self) -> Sequence[Member]:
+        """Everybody who is let in: owners first, then by age."""
+        async with self._db.read() as view:
+            return await self._members(view)
+
+    async def demote(self, person_id: PersonId) -> bool:
+        """Make an owner a member. False: the last owner and the local web chat's stay."""
+        async with self._db.write() as tx:
+            if not await self._dispensable(tx, person_id):
+                return False
+            await tx.execute(_RANK, {"who": person_id, "rank": Role.MEMBER.value})
+        return True
+
+    async def remove(self, person_id: PersonId) -> Sequence[ChatId] | None:
+        """Make somebody a stranger again; what they have started stays. Their private chats;
+        None: the last owner and the local web chat's stay."""
+        async with self._db.write() as tx:
+            if not await self._dispensable(tx, person_id):
+                return None
+            await tx.execute(_RANK, {"who": person_id, "rank": Role.MEMBER.value})
+            await tx.execute(_FORGET, {"who": person_id})
+            return [ChatId(each) for each in await tx.scalars(_ROOMS, {"who": person_id})]
+
+    async def is_let_in(self, person_id: PersonId) -> bool:
+        """False for somebody who was removed."""
+        async with self._db.read() as view:
+            return await view.scalar(_KNOWN, {"who": person_id}) is not None
 
     async def admit(
         self,
@@ -128,12 +191,39 @@ class People:
         )
         return person
 
+    async def _members(self, view: Transaction) -> Sequence[Member]:
+        found: dict[str, tuple[Person, list[tuple[Channel, str]]]] = {}
+        for row in (await view.execute(_ALL)).all():
+            _, accounts = found.setdefault(row.id, (_person(row), []))
+            accounts.append((Channel(row.channel), row.external_id))
+        return [
+            Member(
+                person=person,
+                accounts=tuple(accounts),
+                named=not self._named.isdisjoint(accounts),
+                local=WEB_OWNER in accounts,
+            )
+            for person, accounts in found.values()
+        ]
+
+    async def _dispensable(self, tx: Transaction, person_id: PersonId) -> bool:
+        """NotFound where nobody is let in under that id."""
+        members = {each.person.id: each for each in await self._members(tx)}
+        if person_id not in members:
+            raise NotFound("person", person_id)
+        others = [each for each in members.values() if each.person.id != person_id]
+        return not members[person_id].local and any(map(_is_owner, others))
+
     async def _identified(
         self, tx: Transaction, channel: Channel, external_id: str
     ) -> Person | None:
         facts = {"channel": channel.value, "external_id": external_id}
         row = (await tx.execute(_BY_IDENTITY, facts)).one_or_none()
         return None if row is None else _person(row)
+
+
+def _is_owner(member: Member) -> bool:
+    return member.person.role is Role.OWNER
 
 
 def _person(row: Row[Any]) -> Person:

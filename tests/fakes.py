@@ -26,6 +26,7 @@ from storage.records.people import (
     ChatKind,
     ChatSettings,
     Language,
+    Member,
     Pairing,
     PairingState,
     Person,
@@ -202,6 +203,7 @@ class FakeTalk:
         self.answers = list(answers)
         self.questions: list[Question] = []
         self.interrupted: list[ChatId] = []
+        self.ended: list[ChatId] = []
         self.busy = False
         self.during: Callable[[], None] = lambda: None
         self.states: dict[ChatId, TalkState] = {}
@@ -236,6 +238,7 @@ class FakeTalk:
         return self.queues.get(chat_id) == "wait"
 
     async def reset(self, chat_id: ChatId) -> bool:
+        self.ended.append(chat_id)
         return self.states.pop(chat_id, None) is not None
 
     async def state(self, chat_id: ChatId) -> TalkState | None:
@@ -320,6 +323,39 @@ class FakePeople:
         for key, known in self.identities.items():
             if known.id == person.id:
                 self.identities[key] = replace(known, language=language)
+
+    def promote(self, person_id: PersonId) -> None:
+        for key, known in self.identities.items():
+            if known.id == person_id:
+                self.identities[key] = replace(known, role=Role.OWNER)
+
+    async def members(self) -> Sequence[Member]:
+        return [
+            Member(person=person, accounts=(key,), local=key[0] is Channel.WEB)
+            for key, person in sorted(
+                self.identities.items(), key=lambda item: item[1].role is not Role.OWNER
+            )
+        ]
+
+    async def demote(self, person_id: PersonId) -> bool:
+        if not self._dispensable(person_id):
+            return False
+        for key, known in self.identities.items():
+            if known.id == person_id:
+                self.identities[key] = replace(known, role=Role.MEMBER)
+        return True
+
+    async def remove(self, person_id: PersonId) -> Sequence[ChatId] | None:
+        if not self._dispensable(person_id):
+            return None
+        self.identities = {
+            key: known for key, known in self.identities.items() if known.id != person_id
+        }
+        return [chat.id for chat in self.chats.values() if chat.person_id == person_id]
+
+    def _dispensable(self, person_id: PersonId) -> bool:
+        others = [each for each in self.identities.values() if each.id != person_id]
+        return any(each.role is Role.OWNER for each in others)
 
 
 class FakeApprovals:
@@ -458,8 +494,11 @@ class FakeCosts:
 
 
 class FakeSystem:
+    def __init__(self) -> None:
+        self.unnamed_owner = ""
+
     async def status(self, *, by: Person) -> SystemStatus:
-        return a_system_status()
+        return replace(a_system_status(), unnamed_owner=self.unnamed_owner)
 
 
 class FakeProjects:
@@ -521,6 +560,7 @@ class FakeWorld:
     def __init__(self, *tasks: Task) -> None:
         self.olga = a_person("olga", Role.OWNER)
         self.ann = a_person("ann")
+        self.system = FakeSystem()
         self.people = FakePeople()
         self.people.add(self.olga, a_chat("c0", person=self.olga))
         self.people.add(self.ann, a_chat("c1", person=self.ann))
@@ -551,7 +591,7 @@ class FakeWorld:
             pairings=self.pairings,
             approvals=self.approvals,
             costs=self.costs,
-            system=FakeSystem(),
+            system=self.system,
             buttons=self.post,
             cards=self.post,
             courier=self.post,

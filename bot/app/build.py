@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,6 +53,9 @@ if TYPE_CHECKING:
     from bot.transports.web.transport import WebTransport
 
 
+log = logging.getLogger(__name__)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """The program, ready to start: services in their order, the web chat by name, and the models,
@@ -79,6 +83,7 @@ class Core:
 
 async def build(settings: Settings, db: Database) -> Parts:
     core = await build_core(settings, db)
+    await _settle_owners(core.store)
     # Known before the first command, and the sandbox told in the log.
     place = core.engine.place
     await asyncio.gather(place.sandbox(), place.models.look_around())
@@ -114,6 +119,15 @@ async def build(settings: Settings, db: Database) -> Parts:
     )
 
 
+async def _settle_owners(store: Store) -> None:
+    """Only where the program runs for good: a command typed in another shell may not know all
+    settings."""
+    for person in await store.people.demote_unnamed():
+        log.warning("%s is no longer in SHIFTBOSS_OWNERS: a member from now on", person.id)
+    if store.people.unnamed_owner:
+        log.warning("SHIFTBOSS_OWNERS names nobody: the last owner stays one, see /status")
+
+
 async def build_core(settings: Settings, db: Database) -> Core:
     clock = SystemClock()
     language = settings_language(settings)
@@ -135,7 +149,8 @@ async def build_core(settings: Settings, db: Database) -> Core:
         quotas={Channel.FEISHU: quota},
     )
     courier = _courier(store, delivery, clock)
-    delivery.closed = _returns(settings, store, courier)
+    returns = _returns(settings, store, courier)
+    delivery.closed, delivery.gone = returns, returns.is_gone
     engine = build_engine(settings, store, courier, clock)
     router = _router(
         settings=settings,
@@ -236,6 +251,7 @@ def _router(
             zone=settings.zone,
             now=clock.now,
             sandbox=engine.place.sandbox,
+            unnamed_owner=lambda: store.people.unnamed_owner,
         ),
         buttons=ButtonService(store.actions),
         cards=CardService(store.outbox, store.chats),

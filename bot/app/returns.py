@@ -15,13 +15,13 @@ from cards.words import Words, words_for
 from handlers.language import read_in
 from handlers.work.copies import Copies
 from storage.approvals import Approvals
-from storage.errors import NotFound
+from storage.errors import NotFound, StoreUnavailable
 from storage.mail.chats import Chats
 from storage.mail.outbox import Try
 from storage.people import People
 from storage.records.approvals import ApprovalState
 from storage.records.messages import Urgency
-from storage.records.people import Chat, Language, Role
+from storage.records.people import Chat, ChatKind, Language, Role
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +56,18 @@ class Returns:
             await self._ask_owners(asked[1], tried.chat)
         elif _ENDING.match(tried.row.key):
             await self._tell_owners(tried)
+
+    async def is_gone(self, tried: Try) -> bool:
+        """Whether its reader was removed: what their tasks have to tell is for owners now."""
+        chat = tried.chat
+        about_work = tried.row.key.startswith(("task:", "approval:"))
+        if not about_work or chat.kind is not ChatKind.PRIVATE or chat.person_id is None:
+            return False
+        try:
+            return not await self._people.is_let_in(chat.person_id)
+        except StoreUnavailable as error:
+            log.warning("Whether chat %s is still let in cannot be looked up: %s", chat.id, error)
+            return False
 
     async def _ask_owners(self, approval_id: str, closed: Chat) -> None:
         """A decision that nobody can be asked for is asked of the owners; whoever has a copy of

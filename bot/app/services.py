@@ -136,7 +136,9 @@ class SystemService:
         zone: ZoneInfo,
         now: Callable[[], datetime],
         sandbox: Callable[[], Awaitable[Sandbox]],
+        unnamed_owner: Callable[[], str],
     ) -> None:
+        self._unnamed_owner = unnamed_owner
         self._sandbox = sandbox
         self._tasks = tasks
         self._approvals = approvals
@@ -167,6 +169,7 @@ class SystemService:
             queued_messages=await self._outbox.queued(),
             recent=tuple(recent),
             sandbox=(await self._sandbox()).kind.value,
+            unnamed_owner=self._unnamed_owner(),
         )
 
 

@@ -13,7 +13,7 @@ from bot.transports.alerts import Alerts
 from bot.transports.base import DeliveryError, LanguageOf, Transport
 from bot.transports.clock import Clock, event_or_timer
 from bot.transports.pacing import PACES, ChannelPace, Pace
-from bot.transports.postman import Closed, Postman
+from bot.transports.postman import Closed, Gone, Postman
 from bot.transports.quota import MonthlyQuota
 from bot.transports.streams import Streams
 from storage.db import Database
@@ -31,10 +31,10 @@ _SHORTEST_WAIT = 0.005
 
 
 class Delivery:
-    """A service. `transports` may be filled, and `closed` be set, until `run`: it is told of
-    letters whose chat is closed to us. `wake` says that something is due. When
-    it is cancelled, what is on its way has `last_words` seconds to arrive and to be noted: nobody
-    could know, and it would be sent twice."""
+    """A service. `transports` may be filled, and `closed` and `gone` be set, until `run`: the first
+    is told of letters whose chat is closed to us, the second knows whose reader was removed.
+    `wake` says that something is due. When it is cancelled, what is on its way has `last_words`
+    seconds to arrive and to be noted: nobody could know, and it would be sent twice."""
 
     name = "delivery"
 
@@ -64,6 +64,7 @@ class Delivery:
         self._paces = {channel: Pace(limits, clock.elapsed) for channel, limits in paces.items()}
         self._rounds: list[_Round] = []
         self.closed: Closed = _nobody
+        self.gone: Gone = _never
         self.streams = Streams(
             outbox=outbox, transports=transports, rests=self.rests, language_of=language_of
         )
@@ -116,6 +117,7 @@ class Delivery:
             jitter=self._jitter,
             shown=self.streams.resume,
             closed=self.closed,
+            gone=self.gone,
             language_of=self._language_of,
             quota=self._quotas.get(transport.channel),
         )
@@ -233,3 +235,7 @@ async def _to_its_end(work: Coroutine[Any, Any, None], patience: float) -> None:
 
 async def _nobody(_: Try) -> None:
     """Nobody asked to be told."""
+
+
+async def _never(_: Try) -> bool:
+    return False

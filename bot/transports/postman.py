@@ -43,6 +43,9 @@ _CHANNEL_FAILURES = 3
 # A letter that breaks our own code so often is shown as plain text instead.
 _CRASHES = 3
 
+Gone: TypeAlias = Callable[[Try], Awaitable[bool]]
+"""Whether a letter has no reader any more. Never raises."""
+
 Closed: TypeAlias = Callable[[Try], Awaitable[None]]
 """Told of a letter whose chat is closed to us. May raise StoreUnavailable."""
 
@@ -63,6 +66,7 @@ class Postman:
         jitter: Callable[[], float],
         shown: Callable[[OutboxId], None],
         closed: Closed,
+        gone: Gone,
         language_of: LanguageOf,
         quota: MonthlyQuota | None = None,
     ) -> None:
@@ -75,6 +79,7 @@ class Postman:
         self._jitter = jitter
         self._shown = shown
         self._closed = closed
+        self._gone = gone
         self._language_of = language_of
         self._quota = quota
         self._failures = 0
@@ -90,6 +95,9 @@ class Postman:
             await self._try(tried)
 
     async def _try(self, tried: Try) -> None:
+        if await self._gone(tried):
+            await self._missed(tried, Unreachable("whoever read here was removed"))
+            return
         card = _card(tried)
         letter = _letter(tried, card, await self._language_of(tried.chat, card))
         letter = replace(letter, on_part=partial(self._keep_part, tried))

@@ -48,6 +48,9 @@ def status_card(status: SystemStatus, words: Words, *, now: datetime, zone: Zone
         Text(markdown="\n".join(_channel(health, words) for health in status.channels)),
     ]
     blocks.append(Text(markdown=words(f"system.sandbox.{status.sandbox}")))
+    if status.unnamed_owner:
+        name = formats.verbatim(status.unnamed_owner, _TITLE)
+        blocks.append(Text(markdown=words("system.unnamed_owner", name=name)))
     if status.model.problem:
         blocks.append(Text(markdown=f"⚠️ {words.or_own(status.model.problem)}"))
     if status.recent:
@@ -71,12 +74,12 @@ def _program(
     up = formats.duration(now - status.started_at, words)
     facts = (
         ("version", status.version),
-        ("pid", str(status.pid)),
+        ("pid", str(status.pid) if status.pid else ""),
         ("up", f"{up} ({since})"),
-        ("memory", formats.size(status.memory_bytes)),
+        ("memory", formats.size(status.memory_bytes) if status.memory_bytes else ""),
         ("model", status.model.name),
     )
-    return tuple((words(f"system.{key}"), value) for key, value in facts)
+    return tuple((words(f"system.{key}"), value) for key, value in facts if value)
 
 
 def _work(status: SystemStatus, words: Words) -> tuple[tuple[str, str], ...]:

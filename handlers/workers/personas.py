@@ -7,6 +7,7 @@ from typing import Any
 
 from cards.model import Card
 from cards.views.workers.personas import persona_card, personas_card
+from handlers.access.choosing import check_choice
 from handlers.errors import Usage
 from handlers.registry import Commands
 from handlers.request import Reply, Request
@@ -62,6 +63,7 @@ def _listed(
 
 
 async def _adjusted(request: Request, roster: Roster, wanted: str) -> ChatSettings:
+    await check_choice(request)
     auto = is_auto(wanted)
     name = "" if auto else found_persona(roster, wanted).name
     settings = replace(request.chat.settings, persona=name)

@@ -10,6 +10,7 @@ from cards.courier import Courier
 from cards.model import Card
 from cards.views.errors import notice_card
 from cards.words import Words
+from handlers.access.choosing import check_choice
 from handlers.errors import UserError
 from handlers.registry import Commands
 from handlers.request import Reply, Request
@@ -44,6 +45,7 @@ async def queue(request: Request) -> Reply:
         return _told(request, "queue.now")
     if chosen not in _WORDS:
         raise UserError("queue_word", word=request.args[:40])
+    await check_choice(request)
     settings = replace(request.chat.settings, queue=_WORDS[chosen])
     await request.services.people.adjust(request.chat, settings)
     request.services.talk.queue(request.chat.id, settings.queue)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, bindparam, insert, literal, select, update
+from sqlalchemy import Row, bindparam, exists, insert, literal, select, update
 
 from storage.db import Database, Transaction
 from storage.errors import NotFound
@@ -59,7 +59,12 @@ _OF_ONE_PLACE = select(chats).where(
 _PRIVATE = (
     select(chats)
     .join(people, people.c.id == chats.c.person_id)
-    .where(people.c.role == bindparam("role"), chats.c.kind == ChatKind.PRIVATE.value)
+    .where(
+        people.c.role == bindparam("role"),
+        chats.c.kind == ChatKind.PRIVATE.value,
+        # Whoever was removed has no account any more.
+        exists().where(identities.c.person_id == people.c.id),
+    )
     # The main conversation before its threads, the newest before older ones.
     .order_by(chats.c.thread != literal(""), chats.c.created_at.desc(), chats.c.id)
 )

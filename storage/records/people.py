@@ -49,6 +49,17 @@ class Person:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """Somebody who is let in, with their accounts. `named`: the settings make them an owner;
+    `local`: they are whoever opens the local web chat, and always an owner."""
+
+    person: Person
+    accounts: tuple[tuple[Channel, str], ...]
+    named: bool = False
+    local: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChatSettings:
     """What the chat overrides; empty means the program's own choice. `project` is the folder its
     tasks work in, `persona` who does the work, `queue` what a message does to an answer in the

@@ -65,7 +65,8 @@ class BackendReport:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemStatus:
     """`memory_bytes` is the resident set; `waiting_approvals` counts all chats. `sandbox` is what
-    holds workers' commands in: bwrap, landlock or none."""
+    holds workers' commands in: bwrap, landlock or none. `unnamed_owner` stays an owner though the
+    settings no longer name them."""
 
     version: str
     pid: int
@@ -80,6 +81,7 @@ class SystemStatus:
     queued_messages: int
     recent: tuple[Task, ...]
     sandbox: str = "none"
+    unnamed_owner: str = ""
 
 
 class Period(StrEnum):

@@ -11,6 +11,7 @@ import pytest
 from cards.actions import (
     Action,
     Answer,
+    AskAboutPerson,
     AskAgain,
     AskMessage,
     Decide,
@@ -18,6 +19,7 @@ from cards.actions import (
     JustTalk,
     LetIn,
     ListTasks,
+    MovePerson,
     NewTask,
     PauseTask,
     PickModel,
@@ -74,6 +76,8 @@ EXAMPLES: dict[type, Action] = {
         SaveSkill(name="weekly-report", text="---"),
         PickModel(),
         PickPersona(name="tester"),
+        AskAboutPerson(person_id="ann", remove=True),
+        MovePerson(person_id="ann", remove=True),
         Answer(question_id="ap7x2k"),
     )
 }

@@ -57,3 +57,27 @@ async def test_status_in_a_group_tells_no_titles() -> None:
 
     assert "Latest tasks" in in_private
     assert "Latest tasks" not in in_group
+
+
+async def test_the_process_and_its_memory_are_for_owners_in_private() -> None:
+    desk = Desk()
+
+    told = text_of(await desk.say("/status", who="x-olga", chat="c0"))
+    member = await desk.say("/status")
+    in_group = await desk.say("/status", who="x-olga", chat="g1")
+
+    assert "Process" in told
+    assert "Memory" in told
+    for reply in (member, in_group):
+        assert "Process" not in text_of(reply)
+        assert "Memory" not in text_of(reply)
+        assert reply.data is not None
+        assert (reply.data["pid"], reply.data["memory_bytes"]) == (0, 0)
+
+
+async def test_status_says_who_stays_an_owner_without_being_named() -> None:
+    desk = Desk()
+    desk.world.system.unnamed_owner = "Olga"
+
+    assert "SHIFTBOSS_OWNERS" in text_of(await desk.say("/status", who="x-olga", chat="c0"))
+    assert "SHIFTBOSS_OWNERS" not in text_of(await desk.say("/status"))

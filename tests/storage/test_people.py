@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from storage.errors import NotFound
-from storage.records.people import Channel, ChatKind, ChatSettings, Language, PersonId, Role
+from storage.records.people import Channel, Chat, ChatKind, ChatSettings, Language, PersonId, Role
 from tests.storage.mail_room import START, Room, group, place, sender
 
 
@@ -161,3 +161,100 @@ async def test_what_was_said_under_a_new_id_too_early_is_joined_to_the_old_chat(
 async def test_kinds_of_chats_are_told_apart(room: Room) -> None:
     assert (await room.chat(place())).kind is ChatKind.PRIVATE
     assert (await room.chat(group())).kind is ChatKind.GROUP
+
+
+async def test_an_owner_taken_out_of_the_settings_becomes_a_member(room: Room) -> None:
+    both = [(Channel.TELEGRAM, "42"), (Channel.TELEGRAM, "43")]
+    await room.people.ensure_owners(both, now=START)
+
+    await room.people.ensure_owners(both[:1], now=room.later(days=1))
+    fallen = await room.people.demote_unnamed()
+
+    assert [each.name for each in fallen] == ["43"]
+    assert await roles(room) == {"42": Role.OWNER, "43": Role.MEMBER, "local": Role.OWNER}
+    assert room.people.unnamed_owner == ""
+    assert await room.people.demote_unnamed() == []
+
+
+async def test_where_the_settings_name_nobody_the_oldest_owner_stays(room: Room) -> None:
+    await room.people.ensure_owners([(Channel.TELEGRAM, "42")], now=START)
+    await room.people.ensure_owners([(Channel.TELEGRAM, "43")], now=room.later(days=1))
+
+    await room.people.ensure_owners([], now=room.later(days=1))
+    await room.people.demote_unnamed()
+
+    assert await roles(room) == {"42": Role.OWNER, "43": Role.MEMBER, "local": Role.OWNER}
+    assert room.people.unnamed_owner == "42"
+
+
+async def test_who_is_named_again_is_an_owner_again(room: Room) -> None:
+    await room.people.ensure_owners([(Channel.TELEGRAM, "42")], now=START)
+    await room.people.ensure_owners([(Channel.TELEGRAM, "43")], now=START)
+    await room.people.demote_unnamed()
+
+    await room.people.ensure_owners([(Channel.TELEGRAM, "42")], now=START)
+    await room.people.demote_unnamed()
+
+    assert await roles(room) == {"42": Role.OWNER, "43": Role.MEMBER, "local": Role.OWNER}
+
+
+async def test_who_is_removed_is_nobody_and_keeps_what_was_theirs(room: Room) -> None:
+    await room.people.ensure_owners([(Channel.TELEGRAM, "42")], now=START)
+    member = await room.person("43")
+    chat = await room.chat(place("43"), sender("43"))
+
+    rooms = await room.people.remove(member.id)
+
+    assert rooms == [chat.id]
+    assert await room.people.who(Channel.TELEGRAM, "43") is None
+    assert (await room.people.get(member.id)).name == member.name
+    assert not await room.people.is_let_in(member.id)
+    assert chat.id not in {each.id for each in await room.people.private_chats(Role.MEMBER)}
+    assert "43" not in await roles(room)
+
+
+async def test_who_was_removed_can_be_let_in_again_as_somebody_new(room: Room) -> None:
+    await room.people.ensure_owners([], now=START)
+    chat = await room.chat(place("43"), sender("43"))
+    await pair(room, chat)
+    first = await room.people.who(Channel.TELEGRAM, "43")
+    assert first is not None
+    await room.people.remove(first.id)
+
+    await pair(room, chat)
+
+    second = await room.people.who(Channel.TELEGRAM, "43")
+    assert second is not None
+    assert second.id != first.id
+
+
+async def test_neither_the_local_nor_the_last_owner_is_moved(room: Room) -> None:
+    await room.people.ensure_owners([], now=START)
+    local = await room.people.who(Channel.WEB, "local")
+    assert local is not None
+
+    assert not await room.people.demote(local.id)
+    assert await room.people.remove(local.id) is None
+    with pytest.raises(NotFound):
+        await room.people.remove(PersonId("nobody"))
+
+    assert await roles(room) == {"local": Role.OWNER}
+
+
+async def roles(room: Room) -> dict[str, Role]:
+    return {
+        external_id: each.person.role
+        for each in await room.people.members()
+        for _, external_id in each.accounts
+    }
+
+
+async def pair(room: Room, chat: Chat) -> None:
+    owner = await room.people.who(Channel.WEB, "local")
+    assert owner is not None
+    pairing, new = await room.pairings.ask(
+        Channel.TELEGRAM, "43", "Ann", chat.id, now=room.later(minutes=1)
+    )
+    assert new
+    approval = await room.pairings.approval(pairing)
+    await room.approvals.decide(approval, approve=True, by=owner, source=f"s:{pairing.code}")

@@ -26,6 +26,7 @@ from tests.storage.mail_room import place, sender
 async def post(tmp_path: Path) -> AsyncIterator[Post]:
     async with post_office(tmp_path) as made:
         made.delivery.closed = returns(made)
+        made.delivery.gone = returns(made).is_gone
         yield made
 
 
@@ -156,3 +157,33 @@ async def test_an_owner_who_has_the_request_already_gets_no_second_one(post: Pos
 
     assert [letter.chat.id for letter in post.telegram.letters].count(home.id) == 1
     assert await post.room.outbox.queued() == 0
+
+
+async def test_what_a_removed_person_started_is_told_to_the_owners(post: Post) -> None:
+    home = await owner(post)
+    member = await post.room.person("7")
+    theirs = await post.room.chat(place("7"), sender("7"))
+    await post.room.people.remove(member.id)
+    post.run()
+
+    await post.say(theirs, "Half done", key="task:abc")
+    await post.say(theirs, "Task finished", key="task:abc:end:1")
+    await post.settled("task:abc:end:1", state="dead")
+    await post.settled("task:abc", state="dead")
+    await post.telegram.sent(1)
+
+    assert {letter.chat.id for letter in post.telegram.letters} == {home.id}
+    assert "Task finished" in render(post.telegram.letters[-1].card).text
+
+
+async def test_a_removed_person_is_still_answered_as_a_stranger(post: Post) -> None:
+    await owner(post)
+    member = await post.room.person("7")
+    theirs = await post.room.chat(place("7"), sender("7"))
+    await post.room.people.remove(member.id)
+    post.run()
+
+    await post.say(theirs, "Your pairing code", key="reply:9")
+    await post.settled("reply:9")
+
+    assert [letter.chat.id for letter in post.telegram.letters] == [theirs.id]
