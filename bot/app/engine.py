@@ -108,9 +108,8 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
         dispatcher.wake()
 
     notebook = parts.notebook(dispatcher)
-    talk = parts.talk(
-        desk, build_talking(settings, store, desk, place.models), stops_of(store, stopped)
-    )
+    talking = build_talking(settings, store, desk, place.models)
+    talk = parts.talk(desk, talking, stops_of(store, stopped))
     return Engine(
         place=place,
         talk=talk,
