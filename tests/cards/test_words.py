@@ -79,3 +79,11 @@ def test_chinese_texts_are_chinese(name: str) -> None:
 @pytest.mark.parametrize("language", list(Language))
 def test_all_catalogues_load_together(language: Language) -> None:
     assert words_for(language).has("error.unexpected.title")
+
+
+@pytest.mark.parametrize("other", ["员工", "本聊天", "这个聊天", "您"])
+def test_one_thing_has_one_name_in_chinese(other: str) -> None:
+    """执行者 works, 本会话 is the chat one is in, and the reader is 你."""
+    texts = {f"{name}:{key}": text for name in FILES for key, text in read("zh", name).items()}
+
+    assert {key for key, text in texts.items() if other in text} == set()
