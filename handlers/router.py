@@ -67,9 +67,9 @@ class Router:
     def arriving(self, row: InboxRow) -> None:
         """A message waits for its turn: cut the answer being made in its chat short, or line up
         behind it, as the chat wants; unless it is only a decision, or in a group somebody
-        else's."""
+        else's, or typed in a shell."""
         incoming = row.incoming
-        if not isinstance(incoming, MessageIn):
+        if not isinstance(incoming, MessageIn) or incoming.quiet:
             return
         if self.is_immediate(incoming) or verdict_of(incoming.text):
             return
@@ -109,7 +109,9 @@ class Router:
         return reply
 
     def _has_turn(self, incoming: Incoming) -> bool:
-        return isinstance(incoming, MessageIn) and not self.is_immediate(incoming)
+        if not isinstance(incoming, MessageIn) or incoming.quiet:
+            return False
+        return not self.is_immediate(incoming)
 
     def _words(self, incoming: Incoming) -> Words:
         text = incoming.text if isinstance(incoming, MessageIn) else ""

@@ -13,7 +13,7 @@ from bot.transports.cleaning import language_of
 from bot.transports.clock import Clock
 from bot.transports.courier import OutboxCourier
 from bot.transports.delivery import Delivery
-from bot.transports.lanes import as_one
+from bot.transports.lanes import as_one, is_quiet
 from bot.transports.routing import Router
 from cards.model import Card, Text, Tone
 from cards.words import Words, words_for
@@ -120,7 +120,7 @@ class Answering:
 
     async def _attempt(self, row: InboxRow, rows: Sequence[InboxRow]) -> Reply:
         key = f"reply:{row.id}"
-        if not _is_quiet(row):
+        if not is_quiet(row.incoming):
             self._courier.expect(key, row.chat_id, reply_to=_reply_to(row))
         try:
             async with self._typing(row):
@@ -148,7 +148,7 @@ class Answering:
         """The reply is stored, and what it replies to is done with, or neither is. Who asked
         quietly is not told here."""
         card = None
-        if reply.card is not None and not _is_quiet(row):
+        if reply.card is not None and not is_quiet(row.incoming):
             card = await self._courier.prepared(reply.card)
         key = reply.key or f"reply:{row.id}"
         async with self._db.write() as tx:
@@ -226,10 +226,6 @@ class Answering:
             except StoreUnavailable as error:
                 log.error("The store cannot be written: %s", error)  # noqa: TRY400 - a known state, not a bug
                 await self._clock.sleep(next(pauses, _STORE_PAUSES[-1]))
-
-
-def _is_quiet(row: InboxRow) -> bool:
-    return isinstance(row.incoming, MessageIn) and row.incoming.quiet
 
 
 def _text(row: InboxRow) -> str:

@@ -205,7 +205,7 @@ class Intake:
             at_once = (
                 state is InboxState.NEW
                 and not self._lanes.closed
-                and (self._jumps(incoming) or self._lanes.idle(chat_id))
+                and (self._jumps(incoming) or self._lanes.idle(chat_id, incoming))
             )
             row = await self._inbox.accept(
                 tx,

@@ -1,4 +1,5 @@
-"""Order within a chat, none between chats: a lane for each, and a way past them."""
+"""Order within a chat, none between chats: a lane for each, and a way past them. Commands typed
+in a shell have a lane of their own beside their chat's."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from bot.transports.cleaning import fitting
 from bot.transports.clock import Clock, event_or_timer
-from storage.records.messages import InboxId, InboxRow, MessageIn
+from storage.records.messages import InboxId, InboxRow, Incoming, MessageIn
 from storage.records.people import Channel, ChatId
 
 JOINED_WITHIN = timedelta(seconds=10)
@@ -32,6 +33,9 @@ _SPARE = 96
 
 _COMMAND = re.compile(r"\s*[/／]\w+(?:@\w*)?(?:[:：\s]|$)")
 
+_Name: TypeAlias = tuple[ChatId, bool]
+"""Of a lane: its chat's, and whether it is that of the shell."""
+
 Work: TypeAlias = Callable[[Sequence[InboxRow]], Awaitable[None]]
 """Handles rows that belong together, and are `as_one`. Never raises."""
 
@@ -48,7 +52,7 @@ class Lanes:
     def __init__(self, work: Work, clock: Clock) -> None:
         self._work = work
         self._clock = clock
-        self._lanes: dict[ChatId, _Lane] = {}
+        self._lanes: dict[_Name, _Lane] = {}
         self._known: dict[InboxId, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._open = False
@@ -58,23 +62,24 @@ class Lanes:
         """From now on rows are worked on; those put before are first."""
         stack.push_async_callback(self.close)
         self._open = True
-        for chat_id in self._lanes:
-            self._serve(chat_id)
+        for name in self._lanes:
+            self._serve(name)
 
-    def idle(self, chat_id: ChatId) -> bool:
-        """True if what is put into this chat's lane now is worked on at once."""
-        return self._open and chat_id not in self._lanes
+    def idle(self, chat_id: ChatId, incoming: Incoming) -> bool:
+        """True if this is worked on at once when it is put into its chat's lane now."""
+        return self._open and (chat_id, is_quiet(incoming)) not in self._lanes
 
     def put(self, row: InboxRow) -> None:
         """Behind what was stored before it in its chat. A row that is here already stays one."""
         if row.id in self._known:
             return
         self._known[row.id] = asyncio.Event()
-        lane = self._lanes.get(row.chat_id)
+        name = row.chat_id, is_quiet(row.incoming)
+        lane = self._lanes.get(name)
         if lane is None:
-            lane = self._lanes[row.chat_id] = _Lane()
+            lane = self._lanes[name] = _Lane()
             if self._open:
-                self._serve(row.chat_id)
+                self._serve(name)
         heapq.heappush(lane.rows, (row.id, row))
         lane.news.set()
 
@@ -98,16 +103,16 @@ class Lanes:
         if event is not None:
             await event.wait()
 
-    def _serve(self, chat_id: ChatId) -> None:
-        self.spawn(self._run(chat_id), f"lane {chat_id}")
+    def _serve(self, name: _Name) -> None:
+        self.spawn(self._run(name), f"lane {name[0]}")
 
-    async def _run(self, chat_id: ChatId) -> None:
-        lane = self._lanes[chat_id]
+    async def _run(self, name: _Name) -> None:
+        lane = self._lanes[name]
         while lane.rows:
             rows = await self._together(lane)
             await self._work(rows)
             self._done(rows)
-        del self._lanes[chat_id]
+        del self._lanes[name]
 
     async def _together(self, lane: _Lane) -> Sequence[InboxRow]:
         """The next row. Files sent on their own wait a while for the words that belong to them,
@@ -178,6 +183,11 @@ def as_one(rows: Sequence[InboxRow]) -> InboxRow:
     for _, each in others:
         text, last = f"{text}{_seam(last)}{each.text}", each
     return replace(first, incoming=fitting(replace(message, text=text)))
+
+
+def is_quiet(incoming: Incoming) -> bool:
+    """True for what was typed in a shell: answered there, and no part of the conversation."""
+    return isinstance(incoming, MessageIn) and incoming.quiet
 
 
 def is_piece(said: MessageIn) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cards.model import Card
@@ -115,3 +117,17 @@ async def test_an_answer_cut_short_before_any_of_it_was_shown_leaves_nothing_beh
     desk.world.talk.answers = [Answered(text=" ", interrupted=True)]
 
     assert (await desk.say("tell me")).card is None
+
+
+async def test_a_command_typed_in_a_shell_cuts_nothing_short_and_stands_in_no_line() -> None:
+    desk = busy()
+    waits = await arrives(desk, "and this")
+    desk.world.talk.queue(waits.chat_id, "cut")
+
+    typed = desk.row(replace(desk.message("/run count the chairs"), quiet=True))
+    desk.router.arriving(typed)
+    await desk.deliver(typed)
+
+    assert desk.world.talk.interrupted == []
+    desk.world.talk.queue(waits.chat_id, "wait")
+    assert "Number 2" in shown(desk, await arrives(desk, "and that"))

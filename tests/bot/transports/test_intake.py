@@ -674,3 +674,21 @@ async def test_what_was_sent_away_is_not_answered_by_the_next_life(tmp_path: Pat
 
         assert "too many" not in desk.router.begun
         assert await desk.card(f"reply:{refused}") == "not now"
+
+
+async def test_what_is_typed_in_a_shell_does_not_wait_for_the_chats_answer(desk: Desk) -> None:
+    """Nor does the chat wait for it; those of a shell wait for each other."""
+    for slow in ("slow", "slow command"):
+        desk.router.gates[slow] = asyncio.Event()
+    await desk.say("slow")
+    await desk.router.until(lambda: desk.router.begun == ["slow"])
+
+    await desk.say("slow command", quiet=True)
+    second = await desk.say("second command", quiet=True)
+    await desk.router.until(lambda: desk.router.begun == ["slow", "slow command"])
+    desk.router.gates["slow command"].set()
+    assert second is not None
+    await desk.intake.finished(second)
+
+    assert desk.router.done == ["slow command", "second command"]
+    desk.router.gates["slow"].set()
