@@ -211,6 +211,27 @@ def test_what_was_cached_is_part_of_the_input_however_it_is_told() -> None:
     assert within.spent.input_tokens == 5
 
 
+def test_tokens_told_by_request_are_counted_once_each_and_the_past_is_not() -> None:
+    def told(number: str, read: int) -> dict[str, Any]:
+        usage = {"prompt_tokens": read, "completion_tokens": 2}
+        usage |= {"prompt_tokens_details": {"cached_tokens": 3}}  # type: ignore[dict-item] # JSON
+        return {"_meta": {"some.ai/requestId": number, "usage": usage}}
+
+    meter = Meter()
+    meter.update(told("before", 90))
+    meter.begin()
+    meter.asked()
+    for update in (told("one", 5), told("one", 5), told("two", 6), {"_meta": {"usage": 3}}):
+        meter.update(update)
+
+    spent = meter.spent
+    assert (spent.input_tokens, spent.output_tokens, spent.cache_read_tokens) == (11, 4, 6)
+    assert spent.requests == 1
+
+    meter.answered({"inputTokens": 20, "outputTokens": 1})
+    assert meter.spent.input_tokens == 20
+
+
 SHELL = {
     "toolCallId": "c",
     "kind": "execute",
