@@ -26,7 +26,8 @@ _FLAGS = (
 _SHOTS = os.environ.get("SHIFTBOSS_TEST_SHOTS")
 
 # Patience costs nothing where all is well, and the machine may be busy.
-expect.set_options(timeout=15_000)
+_PATIENCE = 60_000
+expect.set_options(timeout=_PATIENCE)
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the machine")
 
@@ -70,7 +71,7 @@ class Visitor:
 
     async def online(self) -> None:
         status = self.page.locator("#status")
-        await expect(status).to_have_attribute("data-state", "online", timeout=20_000)
+        await expect(status).to_have_attribute("data-state", "online")
 
     async def say(self, text: str) -> None:
         """Type and send it; returns once it is known to be stored."""
@@ -91,4 +92,6 @@ class Visitor:
 
 async def new_visitor(browser: Browser, **window: Any) -> Visitor:
     wanted = {"locale": "en-GB", "viewport": {"width": 1000, "height": 760}, **window}
-    return Visitor(await (await browser.new_context(**wanted)).new_page())
+    context = await browser.new_context(**wanted)
+    context.set_default_timeout(_PATIENCE)
+    return Visitor(await context.new_page())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from tests.emulators.telegram.chats import Message
@@ -70,11 +72,13 @@ async def test_a_bare_no_blocks_and_going_on_asks_anew(tmp_path: Path) -> None:
 
 
 async def test_what_nobody_decides_expires_and_asks_again_at_a_press(tmp_path: Path) -> None:
-    # Two and a half seconds.
-    async with town(tmp_path, SHIFTBOSS_APPROVAL_HOURS="0.0007") as here:
+    async with town(tmp_path, SHIFTBOSS_APPROVAL_HOURS="2") as here:
         await here.boss.says(here.home, RISKY)
         first = await here.home.wait_for(lambda m: bool(labels(m, "Approve")), timeout=PATIENCE)
         old = token(first, "Approve")
+        await here.shiftboss.stop()
+        assert _two_hours_pass(tmp_path) == 2 * 3600 * 1_000_000
+        await here.shiftboss.start()
         await here.home.wait_until(lambda: bool(labels(first, "Retry")), timeout=PATIENCE)
 
         assert "Expired" in first.text
@@ -145,6 +149,14 @@ async def test_in_the_web_chat_an_old_button_works_once_after_a_kill(tmp_path: P
     assert "data-token" not in approved, "nothing is left to press"
     assert "Owner" in approved
     assert len(_shipped(tmp_path)) == 1
+
+
+def _two_hours_pass(home: Path) -> int:
+    """For the request that is open; how long it had, in microseconds."""
+    with closing(sqlite3.connect(home / "shiftboss.db")) as store, store:
+        ((lifetime,),) = store.execute("SELECT expires_at - created_at FROM approvals")
+        store.execute("UPDATE approvals SET expires_at = created_at")
+    return int(lifetime)
 
 
 async def _shown(page: Page, wanted: str, also: str) -> str:
