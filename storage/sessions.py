@@ -120,6 +120,12 @@ class SessionRepo:
             update(schema.sessions).where(_S.id == session_id).values(external_id=external_id)
         )
 
+    async def name_of(self, session_id: str) -> str:
+        """What a coding CLI calls it by now; empty if none has begun it."""
+        query = select(_S.external_id).where(_S.id == session_id)
+        async with self._db.read() as connection:
+            return await connection.scalar(query) or ""
+
     async def close(self, tx: Transaction, key: str, *, now: datetime) -> bool:
         """False if there was none."""
         open_ones = (_S.key == key, _S.closed_at.is_(None))

@@ -160,6 +160,10 @@ class Desk:
             facts = {"name": chosen.instead_of, "instead": chosen.backend.name, "why": chosen.why}
             await watch(Noted(key="backend.fell_back", facts=facts))
         history = await self._sessions.history(session.id)
+        if not chosen.backend.caps.tools:
+            # A CLI's run has named it since the caller read it.
+            named = await self._sessions.name_of(session.id)
+            session = replace(session, external_id=named)
         if self._pending is not None:
             answers = {**await self._pending.answers(session.id), **ask.answers}
             goes_on = ask.goes_on if answers else None
