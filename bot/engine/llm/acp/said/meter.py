@@ -67,7 +67,7 @@ class Meter:
         usage = meta.get("usage") if isinstance(meta, dict) else None
         if not isinstance(meta, dict) or not isinstance(usage, dict):
             return
-        number = next((str(meta[key]) for key in meta if str(key).endswith("requestId")), "")
+        number = next((str(meta[key]) for key in meta if str(key).endswith("messageId")), "")
         details = usage.get("prompt_tokens_details")
         cached = details.get("cached_tokens") if isinstance(details, dict) else 0
         plain, out = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))

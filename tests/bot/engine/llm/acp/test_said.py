@@ -215,7 +215,7 @@ def test_tokens_told_by_request_are_counted_once_each_and_the_past_is_not() -> N
     def told(number: str, read: int) -> dict[str, Any]:
         usage = {"prompt_tokens": read, "completion_tokens": 2}
         usage |= {"prompt_tokens_details": {"cached_tokens": 3}}  # type: ignore[dict-item] # JSON
-        return {"_meta": {"some.ai/requestId": number, "usage": usage}}
+        return {"_meta": {"some.ai/requestId": "7", "some.ai/messageId": number, "usage": usage}}
 
     meter = Meter()
     meter.update(told("before", 90))
