@@ -244,7 +244,7 @@ class Engine:
     async def until(self, task: Task, *statuses: TaskStatus) -> TaskView:
         """Wait until the task has one of these statuses; any final one by default."""
         wanted = statuses or tuple(status for status in TaskStatus if status.is_final)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 view = await self.views.view(task.id)
                 if view.task.status in wanted:

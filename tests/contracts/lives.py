@@ -40,7 +40,7 @@ class Named(FakeBackend):
             self.gates[step].set()
 
     async def begun(self, step: str) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while step not in self.done:
                 await asyncio.sleep(0.002)
 
@@ -77,7 +77,7 @@ async def all_done(world: Engine, *tasks: Task) -> None:
 
 async def reasoned(world: Engine, task: Task) -> str:
     """Wait until its card says why it is where it is."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (reason := (await world.views.view(task.id)).task.status_reason):
             await asyncio.sleep(0.002)
     return reason

@@ -226,4 +226,4 @@ async def test_an_idle_dispatcher_asks_the_store_nothing(
         monkeypatch.setattr(world.db, "write", asked[0])
         monkeypatch.setattr(world.db, "read", asked[1])
 
-    assert [each for each in timers if each < 10] == [pytest.approx(0.3, abs=0.05)]
+    assert [each for each in timers if each < 10] == [pytest.approx(0.3, abs=0.25)]

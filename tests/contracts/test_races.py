@@ -69,7 +69,7 @@ class Person:
 
     async def over(self) -> None:
         """Everything that was taken is there at the end."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not (end := (await self.now()).status).is_final:
                 await asyncio.sleep(0.05)
         async with self.world.db.write() as tx:
@@ -84,7 +84,7 @@ class Person:
             assert len(own) == len(set(own)) == STEPS
 
     async def until_planned(self) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not (await self.now()).graph_version:
                 await asyncio.sleep(0.01)
 

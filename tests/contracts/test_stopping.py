@@ -15,7 +15,7 @@ RESTARTS = "while Shiftboss restarts"
 
 
 async def drained(world: Engine) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await world.dispatcher.drain()
 
 

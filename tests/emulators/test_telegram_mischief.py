@@ -79,6 +79,7 @@ async def test_a_held_answer_times_out_after_taking_effect(
     with pytest.raises(TimedOut):
         await bot.send_message(chat.id, "x", read_timeout=0.2)
 
+    await hold.entered.wait()
     hold.release()
     assert [message.text for message in chat.from_bot] == ["x"]
 

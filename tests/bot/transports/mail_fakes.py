@@ -26,7 +26,7 @@ from storage.records.people import Channel, Chat, Language
 from tests.fresh_store import open_store
 from tests.storage.mail_room import START, Room
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 """Real seconds after which a test gives up waiting."""
 
 

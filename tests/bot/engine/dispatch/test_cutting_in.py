@@ -29,7 +29,7 @@ class Paced(FakeBackend):
         return self.gates[step]
 
     async def begun(self, step: str) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while step not in self.done:
                 await asyncio.sleep(0.005)
 
@@ -244,6 +244,6 @@ def _workspace(backend: Paced, step: str) -> Path:
 
 async def _told(world: Engine, task: Task) -> None:
     """Wait until the task has been asked to make room."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (await world.views.view(task.id)).task.status_reason:
             await asyncio.sleep(0.005)

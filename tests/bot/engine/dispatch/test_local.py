@@ -404,6 +404,6 @@ async def test_a_group_is_shown_its_own_tasks_only_whoever_asks(tmp_path: Path) 
 
 
 async def _begun(backend: FakeBackend, title: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while title not in backend.done:
             await asyncio.sleep(0.005)

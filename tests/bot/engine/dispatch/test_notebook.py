@@ -408,7 +408,7 @@ async def test_force_cancels_the_step_under_way_and_frees_the_slot(tmp_path: Pat
     )
     async with desk(tmp_path, backend) as it:
         ours = await it.world.add("ours")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not backend.done:
                 await asyncio.sleep(0.005)
         running = await it.now(ours)

@@ -243,7 +243,7 @@ async def test_a_card_says_that_the_model_cannot_be_reached_for_as_long_as_that_
     async with engine(tmp_path, backend, sleep=sleep) as world:
         teller = reporter(world, courier, tmp_path)
         task = await world.add()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await asleep.wait()
         await tell_all(teller)
         assert "The model cannot be reached; next try at 09:05:00." in place_on(courier, task)

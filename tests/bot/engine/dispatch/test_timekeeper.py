@@ -178,7 +178,7 @@ async def test_trouble_with_the_store_is_lived_through_and_made_up_for(tmp_path:
             on_change=lambda: None,
         )
         running = asyncio.create_task(keeper.run())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await settled.wait()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

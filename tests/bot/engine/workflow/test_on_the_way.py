@@ -46,7 +46,7 @@ class Held(FakeBackend):
         self.on_step = lambda title: self.gate if title == "one" else None
 
     async def begun(self, step: str) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while step not in self.done:
                 await asyncio.sleep(0.005)
 
@@ -417,7 +417,7 @@ async def test_more_said_while_one_word_waits_for_leave_is_asked_about_as_well(
         first = await asked(world, task)
         await world.foreman.tell(task, "no, deploy everything", by=MATE_IN_CHAT, source="m2")
         await decided(world, first, approve=True)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (second := await asked(world, task)).id == first.id:
                 await asyncio.sleep(0.005)
 

@@ -71,7 +71,7 @@ class FakeIntake:
         self._ring()
 
     async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not condition():
                 bell = self._bell
                 await bell.wait()

@@ -65,7 +65,7 @@ async def test_an_event_cut_off_before_its_ack_comes_again_and_counts_once(desk:
     desk.intake.accept = accept  # type: ignore[method-assign] # and no more
     await fs.until(lambda: fs.long.accepted == 2)
     await fs.until(lambda: len(fs.long.connections) == 1)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not push.acked.done():
             # Time for the lost try to give up and for the next to be due, none for that to expire.
             if push.waiting or push.attempts == 1:

@@ -149,7 +149,7 @@ async def test_half_typed_text_and_what_was_sent_meanwhile_survive_a_restart(
 
     await world.start()
     await world.show(5, Card(blocks=(Text(markdown="said while you were away"),)))
-    await expect(page.locator("#status")).to_have_attribute("data-state", "online", timeout=20_000)
+    await expect(page.locator("#status")).to_have_attribute("data-state", "online")
     await expect(page.locator("#card-5")).to_contain_text("said while you were away")
     await expect(page.locator(".unsent")).to_have_count(0)
     assert [message.text for message in world.intake.said] == ["sent while it was away"]
@@ -166,7 +166,7 @@ async def test_a_program_with_another_key_shows_its_own_page(
     await world.stop()
     world.settings = {"token": "another-token"}
     await world.start()
-    await expect(visitor.page.locator("h1")).to_have_text("This page needs its key", timeout=20_000)
+    await expect(visitor.page.locator("h1")).to_have_text("This page needs its key")
     await visitor.page.get_by_label("Token").fill("another-token")
     await visitor.page.get_by_role("button", name="Open").click()
     await expect(visitor.page.locator("#status")).to_have_attribute("data-state", "online")

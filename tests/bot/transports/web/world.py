@@ -225,7 +225,7 @@ class TabUser:
 
     async def next(self, kind: str) -> dict[str, Any]:
         """The next frame of that type; others before it are passed over."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 frame: dict[str, Any] = json.loads(await self.socket.recv())
                 if frame["type"] == kind:

@@ -92,7 +92,7 @@ class House:
         return await self.spawning.spawn(job, wish)
 
     async def ended(self, helper: Helper) -> Helper:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 rung = self.kit.ended.next()
                 now = await self.kit.repo.get(helper.id)
@@ -101,14 +101,14 @@ class House:
                 await rung.wait()
 
     async def at_work(self, helper: Helper) -> Helper:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await self.backend.begun.wait()
         now = await self.kit.repo.get(helper.id)
         assert now.status is HelperStatus.RUNNING
         return now
 
     async def until_posted(self) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await self.arrived.wait()
 
     async def said_to(self, task: Task) -> Sequence[str]:

@@ -53,7 +53,7 @@ async def test_a_risky_call_is_never_made_twice_whenever_death_comes(
                 death.on(patched)
                 await death.or_end_of(live(here))
         async with shop(tmp_path, models, stage, hands, clock=clock) as here:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 ended = await live(here)
             task = await here.world.add("Ship it", source="test:once")
             states = [each.state for each in await here.of_task(task)]

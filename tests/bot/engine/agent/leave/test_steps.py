@@ -261,7 +261,7 @@ async def test_leave_asked_live_is_given_at_once_or_later(tmp_path: Path, models
 
 
 async def _shown(here: Shop) -> Approval:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not here.shown:
             await asyncio.sleep(0.005)
     assert here.shown[-1].state is ApprovalState.WAITING

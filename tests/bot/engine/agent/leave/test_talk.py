@@ -87,7 +87,7 @@ class Room:
 
     async def request(self) -> Approval:
         """The request that waits now."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 waiting = [
                     each
@@ -115,11 +115,11 @@ class Room:
         for _ in range(2):
             self.looks.clear()
             self.stopped.set()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await self.looks.wait()
 
     async def answered(self) -> str:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not self.letters.posted:
                 self.letters.news.clear()
                 await self.letters.news.wait()

@@ -127,7 +127,7 @@ class Shop:
 
     async def request(self, task: Task) -> Approval:
         """The one request that waits for a decision about the task."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 waiting = [
                     each

@@ -60,7 +60,7 @@ def _ran(source: str, folder: Path) -> list[tuple[str, ...]]:
         env={"PATH": "/nowhere"},
         capture_output=True,
         stdin=subprocess.DEVNULL,
-        timeout=20,
+        timeout=60,
         check=False,
     )
     each = noted.read_bytes().decode(errors="replace").split("\1\0")

@@ -105,7 +105,7 @@ async def test_it_looks_at_the_start_and_takes_up_what_a_death_left_half_done(
     half.mkdir(parents=True)
     (half / "file").write_text("x")
     running = asyncio.create_task(homes.run())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await days.slept.wait()
     running.cancel()
     with suppress(asyncio.CancelledError):

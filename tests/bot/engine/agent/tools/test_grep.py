@@ -73,7 +73,10 @@ async def test_a_pattern_that_never_ends_is_ended_and_keeps_what_was_found(tmp_p
     (tmp_path / "a.txt").write_text("aab\n")
     (tmp_path / "b.txt").write_text("a" * 60 + "\n")
 
-    found = await search(Search(workspace=str(tmp_path), pattern="(a+)+b"), seconds=1.5)
+    wanted = Search(workspace=str(tmp_path), pattern="(a+)+b")
+    found = await search(wanted, seconds=1.5)
+    if not found.lines:  # a busy machine has not even begun by then
+        found = await search(wanted, seconds=20)
 
     assert found.lines == ("a.txt:1: aab",)
     assert "ended after" in found.cut

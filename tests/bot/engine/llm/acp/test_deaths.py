@@ -32,7 +32,7 @@ def scenario(cli: FakeCli, *then: dict[str, Any]) -> None:
 async def taken_up(cli: FakeCli, clock: Clock, task: Task) -> set[CallState]:
     """Another life brings it to its end."""
     async with life(cli, clock) as here:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await here.ends(task) is TaskStatus.COMPLETED
         assert here.times == 1
         return {each.state for each in await CallRepo(here.world.db).of_task(task.id, 50)}
@@ -70,7 +70,7 @@ async def test_one_that_was_being_made_when_death_came_is_asked_about_not_made_a
     async with life(cli, clock) as first:
         task = await first.world.add("Ship it")
         await first.decide(await first.request(task), approve=True)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not first.times:
                 await asyncio.sleep(0.005)
         with monkeypatch.context() as patched:

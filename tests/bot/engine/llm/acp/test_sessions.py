@@ -18,7 +18,7 @@ async def test_steps_go_on_in_the_session_of_the_plan_also_after_its_process_die
     cli.will([PLAN], [{"say": "So far."}, {"die": 9}], [result(DONE)])
     async with life(cli, Clock()) as here:
         task = await here.world.add("Ship it")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             ended = await here.ends(task)
 
     who = PRAGMATIST.name
