@@ -109,9 +109,12 @@ def _storage(  # noqa: PLR0911 - one answer for each kind of storage error
 
 
 def _backend(error: BackendFailure, words: Words, incident: str) -> Explained:
-    log.warning("model failed, incident=%s, hint=%s", incident, error.hint, exc_info=error)
+    known = words.has(error.hint)
+    # What has a hint is nobody's fault here: where in the code it came up helps no one.
+    trace = None if known else error
+    log.warning("model failed, incident=%s, hint=%s", incident, error.hint, exc_info=trace)
     told = _told(words, "backend", {"incident": incident})
-    if not words.has(error.hint):
+    if not known:
         return told
     try:
         return Explained(title=told.title, hint=words(error.hint, **error.facts))

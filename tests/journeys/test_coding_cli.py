@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.emulators.acp.cli import wish
+from tests.emulators.acp.cli import call_of, result, wish
+from tests.emulators.models.script import Reply
 from tests.emulators.telegram.chats import Chat, Message
 from tests.journeys.coding import COMMAND, EDIT, LIST, PLAN, agent, done, furnished
 from tests.journeys.model_world import PATIENCE, World, label_with, told, world
@@ -20,10 +21,18 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 def all_kinds(home: Path) -> Path:
     published = wish(COMMAND, "call-1", yes=[done("It is built.")])
     again = wish(COMMAND, "call-2", yes=[done("It is built after all.")])
+    boast = result({"status": "done", "summary": "Look!", "files": ["ghost.txt"]})
     agents: dict[str, Any] = {
         "builder": agent([PLAN], [LIST, EDIT, published]),
         "phoenix": agent([PLAN], [LIST, wish(COMMAND, "call-1")], [again]),
         "liar": agent([PLAN], [{"say": "All done, trust me."}]),
+        "flooder": agent([{"flood": {"count": 1_000_000, "size": 20_000}}]),
+        "mortal": agent([PLAN], [{"say": "So far."}, {"die": 9}], [done("It lives.")]),
+        "hanger": agent(
+            [PLAN],
+            [{"update": {"sessionUpdate": "tool_call", **call_of("sleep 1000")}}, {"deaf": True}],
+        ),
+        "boaster": agent([PLAN], [boast], [done("Now it is there.")]),
         "talker": agent([{"say": "Good to see you."}], [{"say": "Still here."}]),
         "gone": {"command": ["no-such-program"]},
     }
@@ -37,6 +46,28 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Worl
     async with world(home, "anthropic", **settings) as made:
         yield made
         assert "Traceback" not in made.shiftboss.text
+
+
+def sent_to(place: World, name: str) -> str:
+    home = place.shiftboss.home / "agents" / name
+    return next(home.glob("*/received.jsonl")).read_text()
+
+
+async def none_left(place: World, name: str) -> None:
+    """Until no process of this CLI is alive."""
+    home = f"{place.shiftboss.home}/agents/{name}/"
+
+    def alive() -> bool:
+        return any(home in told for told in map(_command, Path("/proc").glob("[0-9]*/cmdline")))
+
+    await place.until(lambda: not alive())
+
+
+def _command(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 async def request_in(chat: Chat) -> Message:
@@ -75,9 +106,7 @@ async def test_a_question_open_at_a_sudden_death_is_decided_by_its_old_button(
     await press.answer(PATIENCE)
 
     await told(chat, "Task finished", "It is built after all.")
-    home = place.shiftboss.home / "agents" / "phoenix"
-    sent = next(home.glob("*/received.jsonl")).read_text()
-    assert "session/resume" in sent
+    assert "session/resume" in sent_to(place, "phoenix")
 
 
 async def test_one_that_only_says_it_is_done_has_done_nothing(place: World) -> None:
@@ -85,6 +114,44 @@ async def test_one_that_only_says_it_is_done_has_done_nothing(place: World) -> N
     await boss.says(chat, "@liar /run build it")
 
     await told(chat, "handed in no result")
+
+
+async def test_one_that_says_it_has_made_what_is_not_there_is_not_believed(place: World) -> None:
+    boss, chat = place.boss()
+    await boss.says(chat, "@boaster /run build it")
+
+    await told(chat, "Task finished", "Now it is there.")
+    assert "ghost.txt" in sent_to(place, "boaster")
+
+
+async def test_one_that_floods_is_ended_and_the_chat_is_told(place: World) -> None:
+    boss, chat = place.boss()
+    await boss.says(chat, "@flooder hello there")
+
+    await told(chat, "wrote far more than it may")
+    await none_left(place, "flooder")
+
+
+async def test_one_that_dies_in_the_middle_is_started_again_and_goes_on(place: World) -> None:
+    boss, chat = place.boss()
+    await boss.says(chat, "@mortal /run build it")
+
+    await told(chat, "Task finished", "It lives.")
+    assert "session/resume" in sent_to(place, "mortal")
+
+
+async def test_one_that_hangs_and_hears_nothing_is_gone_when_its_task_is_stopped(
+    place: World,
+) -> None:
+    boss, chat = place.boss()
+    await boss.says(chat, "@hanger /run build it")
+    card = await told(chat, "sleep 1000")
+    await boss.presses(card, label_with(card.buttons, "Stop"))
+    await chat.wait_until(lambda: any("Sure" in each for each in card.buttons), timeout=PATIENCE)
+    await boss.presses(card, label_with(card.buttons, "Sure"))
+
+    await told(chat, "Stopped")
+    await none_left(place, "hanger")
 
 
 async def test_who_stands_in_is_on_the_card(place: World) -> None:
@@ -103,8 +170,9 @@ async def test_one_that_is_not_installed_is_refused_with_what_to_do_and_the_chat
     await boss.says(chat, "/backend nope")
     await told(chat, "No backend is called nope", "builder", "offline", "no-such-program")
 
-    await boss.says(chat, "/run say hello to task-own")
-    await told(chat, "Task finished", "task-own")
+    place.stage.on("who-is-it", "talk", Reply(text="Still the same as before."))
+    await boss.says(chat, "who-is-it")
+    await told(chat, "Still the same as before.")
 
 
 async def test_the_shell_says_the_same_and_fails(place: World) -> None:
