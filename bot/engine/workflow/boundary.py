@@ -48,9 +48,6 @@ class Leaves(Protocol):
     async def leave(self, tx: Transaction, task: Task, node: Node) -> Leave: ...
 
 
-Fence: TypeAlias = Callable[[Transaction, Lease], Awaitable[Task]]
-"""Locks the task of a lease, and renews it."""
-
 AskForMore: TypeAlias = Callable[[Transaction, Task, CapHit], Awaitable[Approval]]
 """Asks people to extend a cap, in the transaction that lets the task wait for it."""
 
@@ -159,33 +156,31 @@ class Boundary:
             return await self._go_on(tx, task, session_id)
 
     async def settle(self, lease: Lease, attempt: Attempt, session_id: str) -> Following:
-        """Store how the step ended and start the next. Mostly nobody has moved the task since it
-        was left, so that nothing has to be asked first."""
-        if self._known.left is not None:
+        """Store how the step ended and start the next."""
+        while True:
+            # Once more where somebody has moved the task: then it is read.
             with suppress(Overtaken):
-                return await self._settle(self._moves.fence_as_left, lease, attempt, session_id)
-        return await self._settle(self._moves.fence, lease, attempt, session_id)
+                async with self._write() as tx:
+                    task = await self._moves.take_up(tx, lease)
+                    return await self._settle(tx, task, attempt, session_id)
 
     async def _settle(
-        self, fence: Fence, lease: Lease, attempt: Attempt, session_id: str
+        self, tx: Transaction, task: Task, attempt: Attempt, session_id: str
     ) -> Following:
-        now = self._now()
-        async with self._write() as tx:
-            task = await fence(tx, lease)
-            if attempt.reply is not None:
-                await self._desk.book(tx, attempt.reply)
-            # Free to run again, at once or when the Boss says so, where it has not succeeded.
-            again = attempt.again or attempt.stop is not None
-            await self._known.finish(tx, attempt.run, again=again)
-            good = attempt.run.status is NodeStatus.DONE
-            kind = EventKind.STEP_DONE if good else EventKind.STEP_FAILED
-            await self._moves.event(tx, task, kind, attempt.run.error)
-            await self._moves.logbook.tried(tx, task, attempt, now)
-            task = await self._moves.count(tx, task, attempt)
-            if attempt.stop is not None:
-                await self._moves.end(tx, task, *attempt.stop)
-                return None
-            return await self._go_on(tx, task, session_id)
+        if attempt.reply is not None:
+            await self._desk.book(tx, attempt.reply)
+        # Free to run again, at once or when the Boss says so, where it has not succeeded.
+        again = attempt.again or attempt.stop is not None
+        await self._known.finish(tx, attempt.run, again=again)
+        good = attempt.run.status is NodeStatus.DONE
+        kind = EventKind.STEP_DONE if good else EventKind.STEP_FAILED
+        await self._moves.event(tx, task, kind, attempt.run.error)
+        await self._moves.logbook.tried(tx, task, attempt, self._now())
+        task = await self._moves.count(tx, task, attempt)
+        if attempt.stop is not None:
+            await self._moves.end(tx, task, *attempt.stop)
+            return None
+        return await self._go_on(tx, task, session_id)
 
     async def suspend(self, lease: Lease, step: Next, reply: Reply, why: str) -> Following:
         """The step has stopped at calls of tools: people are asked, one at a time. Where all was

@@ -13,7 +13,6 @@ from bot.engine.workflow.logbook import Logbook
 from bot.engine.workflow.steps import Attempt
 from bot.engine.workflow.store import LEASE, WorkStore
 from storage.db import Transaction
-from storage.errors import Overtaken
 from storage.records.approvals import Approval
 from storage.records.helping import HELPERS_WORK
 from storage.records.logs import LogKind
@@ -43,14 +42,13 @@ class Moves:
         self.known.ordered(ordered)
         return task
 
-    async def fence_as_left(self, tx: Transaction, lease: Lease) -> Task:
-        """The same, if nobody has moved the task or given an order since it was left: that is
-        found out together with what is written, so nothing is waited for. Overtaken if somebody
-        has, here or from whatever the transaction awaits next, its commit at the latest."""
-        left, self.known.left = self.known.left, None
-        if left is None:
-            raise Overtaken
-        task, ordered = left
+    async def take_up(self, tx: Transaction, lease: Lease) -> Task:
+        """The same without waiting, where it is known how the task was left. Has somebody moved
+        it or given an order since, that is found out with what is written: then whatever is
+        awaited next in this transaction, its commit at the latest, raises Overtaken."""
+        if self.known.left is None:
+            return await self.fence(tx, lease)
+        task, ordered = self.known.left
         until = self._now() + LEASE
         await self._store.queue.hold_known(tx, lease, task, ordered=ordered, until=until)
         return task
