@@ -104,7 +104,7 @@ async def build(settings: Settings, db: Database) -> Parts:
         alerts=alerts,
     )
     engine.post.append(intake.take)
-    web = _web(settings, store, intake, router, alerts)
+    web = web_chat(settings, store, intake, router, alerts)
     alerts.changed = web.refresh_alerts
     transports |= {Channel.WEB: web, **_platforms(settings, intake, core.quota)}
     return Parts(
@@ -276,7 +276,7 @@ def _router(
     )
 
 
-def _web(
+def web_chat(
     settings: Settings, store: Store, intake: Intake, router: Overheard, alerts: Alerts
 ) -> WebTransport:
     # A command typed beside no running program needs no web server.

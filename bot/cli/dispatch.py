@@ -64,13 +64,16 @@ def _print_preview(found: Any, *, as_json: bool) -> None:
         return
     from cards.plain import task_data
 
-    head = "  ".join(filter(None, (found.task.id, found.kind, found.step, found.task.title)))
+    risk = f"({found.word})" if found.word else ""
+    named = (found.task.id, found.kind, found.step, risk, found.task.title)
+    head = "  ".join(filter(None, named))
     parts = [head, *filter(None, (found.system, found.prompt))]
     # The claim is taken back: the task is shown as it waits.
     data = {
         "task": {**task_data(found.task), "status": "pending"},
         "kind": found.kind,
         "step": found.step,
+        "risk": found.word,
         "system": found.system,
         "prompt": found.prompt,
     }

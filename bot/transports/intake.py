@@ -71,7 +71,10 @@ class Intake:
         home: Path,
         clock: Clock,
         alerts: Alerts,
+        takes_up: bool = True,
     ) -> None:
+        """Without `takes_up` what earlier lives have left stays where it is."""
+        self._takes_up = takes_up
         self._db = db
         self._chats = chats
         self._inbox = inbox
@@ -96,7 +99,8 @@ class Intake:
     async def start(self, stack: AsyncExitStack) -> None:
         """Take up what was left unfinished. To be called before any transport starts."""
         await self._lanes.start(stack)
-        await self.recover()
+        if self._takes_up:
+            await self.recover()
 
     async def run(self) -> None:
         """Forget what is long done, once a day."""

@@ -245,6 +245,35 @@ async def test_dispatch_works_the_queue_until_it_is_told_to_stop(tmp_path: Path)
             await process.wait()
 
 
+async def test_commands_reach_who_works_the_queue_without_a_chat(tmp_path: Path) -> None:
+    shiftboss = alone(tmp_path / "home")
+    await told(shiftboss, "next")
+    process = await asyncio.create_subprocess_exec(
+        *shiftboss.command,
+        "dispatch",
+        env=shiftboss.environment,
+        cwd=shiftboss.home,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        assert process.stdout is not None
+        assert b"Working the queue" in await asyncio.wait_for(process.stdout.readline(), 60)
+        made = await told(shiftboss, "task", "add", _TASK)
+        async with asyncio.timeout(60):
+            while not completed(shiftboss.home, made["id"]):
+                await asyncio.sleep(0.05)
+        listed = await told(shiftboss, "task", "show", made["id"])
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 60) == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+    assert listed["status"] == "completed"
+
+
 async def test_setup_adds_the_rules_once_and_keeps_what_is_there(tmp_path: Path) -> None:
     shiftboss = alone(tmp_path / "home")
     file = shiftboss.home / "AGENTS.md"

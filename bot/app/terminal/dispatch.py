@@ -25,11 +25,18 @@ from storage.records.tasks import Task, TaskView
 
 
 async def work(settings: Settings, announce: Callable[[str], None]) -> None:
-    """Work the queue until SIGTERM or SIGINT: no channels, no web chat. What there is to tell is
-    kept for the next `shiftboss run`. Raises StartFailure, and HomeBusy."""
+    """Work the queue until SIGTERM or SIGINT: no channels, no web chat; commands typed beside it
+    are taken. What there is to tell is kept for the next `shiftboss run`. Raises StartFailure, and
+    HomeBusy."""
+    # The web server is for who works on only: one task, or a look, needs none.
+    from bot.app.terminal.door import door
+
     with _held(settings):
         stop = stop_on_signals()
-        async with _core(settings) as core, App(core.engine.workers) as app:
+        async with (
+            _core(settings) as core,
+            App((*core.engine.workers, *door(settings, core))) as app,
+        ):
             announce("Working the queue. Ctrl-C ends it politely.")
             await app.run(stop)
 
@@ -77,6 +84,7 @@ async def _look(settings: Settings, *, alone: bool) -> Preview | None:
             now=core.clock.now(),
             patience=timedelta(hours=settings.patience_hours),
             alone=alone,
+            leaves=core.engine.leaves,
             team=purposes(await core.engine.place.personas.known()),
         )
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 
+from bot.engine.workflow.boundary import Leaves
 from bot.engine.workflow.shown.preview import Preview, preview
 from bot.engine.workflow.store import LEASE, WorkStore
 from storage.db import Transaction
@@ -25,6 +26,7 @@ async def next_prompt(
     now: datetime,
     patience: timedelta,
     alone: bool,
+    leaves: Leaves,
     team: Mapping[str, str] | None = None,
 ) -> Preview | None:
     """What the first task of the queue would be told, None if nothing waits that can start.
@@ -39,7 +41,8 @@ async def next_prompt(
         if claimed is None:
             return None
         recalled = await recall(claimed)
-        return await preview(tx, store, claimed, await language_of(claimed), recalled, team=team)
+        language = await language_of(claimed)
+        return await preview(tx, store, claimed, language, recalled, leaves=leaves, team=team)
 
 
 @asynccontextmanager

@@ -8,7 +8,9 @@ from typing import Literal
 
 from bot.engine.workflow import prompts
 from bot.engine.workflow.advance import Start, advance
-from bot.engine.workflow.graph import HUMAN, load_workflow
+from bot.engine.workflow.asking import Asked, Granted, Refused, as_heard
+from bot.engine.workflow.boundary import Leaves
+from bot.engine.workflow.graph import HUMAN, Node, load_workflow
 from bot.engine.workflow.store import WorkStore
 from storage.db import Transaction
 from storage.records.people import Language
@@ -18,13 +20,15 @@ from storage.records.tasks import Control, Task
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
     """`kind` is what the call would be for: a plan, a new plan, one step; `ask` and `end` call
-    no model: a person is asked, or nothing is left to do. `step` is the step's title."""
+    no model: a person is asked what `prompt` says, or nothing is left to do. `step` is the step's
+    title, `word` what makes it a risk."""
 
     task: Task
     kind: Literal["plan", "replan", "step", "ask", "end"]
     system: str = ""
     prompt: str = ""
     step: str = ""
+    word: str = ""
 
 
 async def preview(
@@ -34,9 +38,11 @@ async def preview(
     language: Language,
     recalled: Sequence[str] = (),
     *,
+    leaves: Leaves,
     team: Mapping[str, str] | None = None,
 ) -> Preview:
-    """For a task just claimed, as `runner` would go about it. `team` is whom a step may name."""
+    """For a task just claimed, as `runner` would go about it: to be taken back with all that
+    `leaves` asks. `team` is whom a step may name."""
     orders = await store.journal.orders(tx, task.id)
     graph = await store.graphs.latest(task.id, tx=tx)
     if not task.graph_version or graph is None:
@@ -49,6 +55,9 @@ async def preview(
     if not isinstance(move, Start):
         return Preview(task=task, kind="end")
     node = move.node
+    leave = await leaves.leave(tx, task, as_heard(node, orders, runs))
+    if not isinstance(leave, Granted):
+        return _stopped(task, node, leave)
     if orders.replan > workflow.served:
         prompt = prompts.replan_prompt(task, workflow, runs, orders.replan_why, orders.said)
         system = prompts.plan_system(language, team)
@@ -65,3 +74,11 @@ async def preview(
     )
     system = prompts.step_system(language)
     return Preview(task=task, kind="step", system=system, prompt=prompt, step=node.title)
+
+
+def _stopped(task: Task, node: Node, leave: Asked | Refused) -> Preview:
+    if isinstance(leave, Refused):
+        return Preview(task=task, kind="end", step=node.title)
+    asked = leave.approval
+    word = str(asked.payload.get("word", ""))
+    return Preview(task=task, kind="ask", prompt=asked.detail, step=node.title, word=word)
