@@ -214,6 +214,7 @@ def _models(request: Request, settings: ChatSettings, *, changed: bool = False) 
         request.services.models.choices(),
         chosen=chosen if settings.backend or model else "",
         words=request.words,
+        auto=settings.model == AUTO,
         changed=changed,
     )
 

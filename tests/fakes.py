@@ -529,14 +529,16 @@ class FakePersonas:
 
 
 class FakeContexts:
-    """A long file, one that is missing, and a project."""
+    """A long file, one that is missing, and a project, unless `told` is changed."""
+
+    told: tuple[ContextPart, ...] = (
+        ContextPart(name="AGENTS.md", state=PartState.CUT, size=30_000, used=14_000),
+        ContextPart(name="TOOLS.md", state=PartState.MISSING),
+        ContextPart(name="project", state=PartState.LOADED, size=1_200, used=1_200),
+    )
 
     async def parts(self, chat: Chat, person: Person) -> Sequence[ContextPart]:
-        return (
-            ContextPart(name="AGENTS.md", state=PartState.CUT, size=30_000, used=14_000),
-            ContextPart(name="TOOLS.md", state=PartState.MISSING),
-            ContextPart(name="project", state=PartState.LOADED, size=1_200, used=1_200),
-        )
+        return self.told
 
 
 class FakeTranscripts:

@@ -50,6 +50,7 @@ def add(
     speak(said, as_json=as_json, needs_worker=not (own or parent))
 
 
+@cli.command("list", hidden=True)
 @cli.command("ls")
 def ls(
     everything: Annotated[bool, typer.Option("-a", "--all", help="Finished ones too.")] = False,

@@ -111,13 +111,21 @@ def session_card(
 
 
 def models_card(
-    choices: Sequence[ModelChoice], *, chosen: str, words: Words, changed: bool = False
+    choices: Sequence[ModelChoice],
+    *,
+    chosen: str,
+    words: Words,
+    auto: bool = False,
+    changed: bool = False,
 ) -> Card:
-    """What can do the work here; `chosen` is the chat's own choice, empty if it has none."""
-    current = chosen or words("model.auto", name=choices[0].name if choices else "-")
+    """What can do the work here; `chosen` is the chat's own choice, empty if it has none. `auto`:
+    it has chosen that each message gets the model that fits."""
+    default = words("model.default", name=choices[0].name if choices else "-")
+    current = chosen or (words("model.auto") if auto else default)
     lines = [_choice_line(choice, words) for choice in choices]
     options = [Option(label=words("model.auto_option"), value=AUTO)]
     options += [Option(label=choice.name, value=choice.name) for choice in choices]
+    options.append(Option(label=words("model.default_option"), value="default"))
     key = "model.changed" if changed else "model.current"
     return Card(
         title=words("model.title"),

@@ -20,6 +20,7 @@ from handlers.work import agenda
 from handlers.work.persons import chosen_for_task
 from handlers.work.projects import workplace
 from storage.records.messages import Urgency
+from storage.records.personas import DEFAULT
 from storage.records.tasks import NewTask, Priority, TaskView
 
 commands = Commands("tasks")
@@ -52,6 +53,9 @@ class _Ordered:
 async def run(request: Request) -> Reply:
     """Queue a task and start it as soon as a slot is free."""
     ordered = _ordered(request)
+    if not ordered.text and ordered.persona:
+        who = await chosen_for_task(request, ordered.persona)
+        raise UserError("persona_only", name=who or DEFAULT)
     if not ordered.text:
         return Reply(card=ask_card(request.words))
     return await _made(request, ordered)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cards import formats
 from cards.views.errors import notice_card
 from cards.views.workers.tools import calls_card, calls_data, grants_card, grants_data
 from handlers.errors import Usage, UserError
@@ -19,6 +20,7 @@ commands = Commands("approvals")
 _REVOKE = {"revoke", "收回", "撤销"}
 _LOG = {"log", "记录"}
 _LISTED = 40
+_TYPED = 12
 
 
 @commands("tools", usage="[revoke n | log id]", aliases=("工具", "权限"), immediate=True)
@@ -28,7 +30,7 @@ async def tools(request: Request) -> Reply:
     if word.casefold() in _REVOKE:
         if not rest:
             raise Usage("tools")
-        return await _revoke(request, number_of(rest))
+        return await _revoke(request, number_of(rest), rest)
     if word.casefold() in _LOG:
         return await _log(request, rest)
     if word:
@@ -39,12 +41,12 @@ async def tools(request: Request) -> Reply:
     return Reply(card=card, data=grants_data(held))
 
 
-async def _revoke(request: Request, number: int) -> Reply:
+async def _revoke(request: Request, number: int, typed: str) -> Reply:
     if request.person.role is not Role.OWNER:
         raise Forbidden
     seen = {each.id for each in await _seen(request)}
     if number not in seen or not await request.services.toolbook.revoke(number):
-        raise UserError("unknown_leave", n=number)
+        raise UserError("unknown_leave", n=formats.line(typed, _TYPED))
     text = request.words("tools.list.revoked")
     return Reply(card=notice_card("", text), data={"revoked": number})
 

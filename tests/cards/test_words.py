@@ -11,6 +11,7 @@ import pytest
 
 from cards.words import words_for
 from storage.records.people import Language
+from tests.cards.chinese import foreign_words
 
 TEXTS = Path(__file__).parents[2] / "cards" / "texts"
 FILES = sorted(path.name for path in (TEXTS / "en").glob("*.toml"))
@@ -87,3 +88,12 @@ def test_one_thing_has_one_name_in_chinese(other: str) -> None:
     texts = {f"{name}:{key}": text for name in FILES for key, text in read("zh", name).items()}
 
     assert {key for key, text in texts.items() if other in text} == set()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_chinese_texts_have_latin_letters_for_names_only(name: str) -> None:
+    texts = {key: text for key, text in read("zh", name).items() if not key.endswith(".usage")}
+
+    found = {key: words for key, text in texts.items() if (words := foreign_words(text))}
+
+    assert found == {}

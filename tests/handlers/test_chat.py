@@ -205,16 +205,16 @@ async def test_a_chats_model_is_chosen(text: str, settings: ChatSettings) -> Non
 
 
 @pytest.mark.parametrize(
-    ("word", "settings"),
+    ("word", "settings", "how"),
     [
-        ("auto", ChatSettings(model="auto")),
-        ("自动", ChatSettings(model="auto")),
-        ("default", ChatSettings()),
-        ("默认", ChatSettings()),
+        ("auto", ChatSettings(model="auto"), "for each message the model that fits"),
+        ("自动", ChatSettings(model="auto"), "for each message the model that fits"),
+        ("default", ChatSettings(), "as set for all chats"),
+        ("默认", ChatSettings(), "as set for all chats"),
     ],
 )
 async def test_auto_chooses_for_each_message_and_default_is_the_programs_own(
-    word: str, settings: ChatSettings
+    word: str, settings: ChatSettings, how: str
 ) -> None:
     desk = Desk()
     await desk.say("/model opus")
@@ -222,7 +222,7 @@ async def test_auto_chooses_for_each_message_and_default_is_the_programs_own(
     told = text_of(await desk.say(f"/model {word}"))
 
     assert desk.world.people.chats[CHAT].settings == settings
-    assert "chosen automatically" in told
+    assert how in told
 
 
 async def test_who_answered_and_how_long_it_took_is_in_the_small_print() -> None:

@@ -33,3 +33,13 @@ async def test_a_program_is_told_the_same_as_data() -> None:
         "size": 30_000,
         "used": 14_000,
     }
+
+
+async def test_nothing_of_ones_own_is_not_said_to_be_nothing_at_all() -> None:
+    desk = Desk()
+    desk.world.contexts.told = ()
+
+    shown = text_of(await desk.say("/context"))
+
+    assert "Nothing of yours yet" in shown
+    assert "0 characters" not in shown

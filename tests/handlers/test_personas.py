@@ -178,3 +178,18 @@ async def test_who_does_it_stands_on_the_card_only_where_it_is_not_the_usual_one
     assert "🎭 Tester" in shown
     assert "🎭 poet" in shown
     assert shown.count("🎭") == 2
+
+
+@pytest.mark.parametrize("typed", ["/run --persona poet", "/run --persona=poet "])
+async def test_a_persona_without_work_is_asked_what_it_should_do(typed: str) -> None:
+    desk = Desk()
+
+    told = text_of(await desk.say(typed))
+
+    assert "What should poet do?" in told
+    assert "/run --persona poet write" in told
+    assert desk.world.tasks.created == []
+
+
+async def test_an_unknown_persona_without_work_is_said_to_be_unknown() -> None:
+    assert "wizard" in text_of(await Desk().say("/run --persona wizard"))

@@ -44,4 +44,5 @@ async def test_there_is_nothing_for_members_nor_where_others_read_along() -> Non
 async def test_a_session_nobody_knows_is_said_to_be_unknown() -> None:
     _, shown = await owner("/transcript zzz")
 
-    assert "zzz" in shown
+    assert "No such session: zzz" in shown
+    assert "`/transcript` lists" in shown or "/transcript lists" in shown

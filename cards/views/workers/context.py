@@ -20,7 +20,9 @@ def context_card(parts: Sequence[ContextPart], words: Words) -> Card:
     there = [each for each in parts if each.state is not PartState.MISSING]
     missing = [each.name for each in parts if each.state is PartState.MISSING]
     used = sum(each.used for each in parts)
-    total = words("context.total", used=formats.count(used), tokens=_tokens(used))
+    total = words("context.nothing")
+    if used:
+        total = words("context.total", used=formats.count(used), tokens=_tokens(used))
     blocks: list[Block] = [Text(markdown=total)]
     if there:
         columns = tuple(words(f"context.{each}") for each in ("part", "size", "state"))

@@ -41,6 +41,7 @@ MAPPED = [
     (("task", "add", "Fix", "-i", "all\nof it"), "/run -p normal --title Fix -- all\nof it"),
     (("task", "add", "second", "--parent", "3k"), "/subtask add 3k second"),
     (("task", "ls"), "/list"),
+    (("task", "list"), "/list"),
     (("task", "ls", "-s", "paused"), "/list paused"),
     (("task", "ls", "-s", "paused,阻塞"), "/list"),
     (("task", "show", "3k"), "/get 3k"),

@@ -40,6 +40,7 @@ from cards.words import Words, words_for
 from storage.records.approvals import ApprovalKind, ApprovalState
 from storage.records.people import Channel, ChatId, Language, Pairing, PairingState
 from storage.records.tasks import EventKind, NodeStatus, Priority, TaskPage, TaskStatus
+from tests.cards.chinese import foreign_words_on
 from tests.samples import (
     GPT,
     NOW,
@@ -139,6 +140,13 @@ CARDS: dict[str, Callable[[Words], Card]] = {
     "nothing waiting": lambda words: waiting_card([], words, zone=ZONE),
 }
 
+SAMPLES = frozenset({
+    "Hi", "note", "Sure", "Plants", "gpt-", "text", "hint", "CODE", "Eve", "Do", "it", "the",
+    "Water", "plants", "opus", "qa", "Paused", "It", "was", "in", "shed", "Find", "can", "Delete",
+    "old", "logs", "rm", "Olga", "too", "early",
+})  # fmt: skip
+"""Words of the samples' people and tasks."""
+
 every_card = pytest.mark.parametrize("name", CARDS)
 both = pytest.mark.parametrize("words", [EN, ZH], ids=["en", "zh"])
 
@@ -161,6 +169,12 @@ def test_a_card_reads_as_plain_text(name: str, words: Words) -> None:
 
     assert text or name == "nothing"
     assert "{" not in text
+
+
+@every_card
+def test_a_card_in_chinese_has_no_english_word(name: str) -> None:
+    # The huge task is always written in English.
+    assert name == "huge task" or foreign_words_on(CARDS[name](ZH), SAMPLES) == set()
 
 
 def test_list_rows_have_the_buttons_of_their_state() -> None:

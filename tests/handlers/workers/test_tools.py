@@ -125,3 +125,11 @@ async def test_what_makes_no_sense_is_explained(typed: str) -> None:
 
     assert words_for(Language.ENGLISH)("error.unexpected.title") not in told
     assert [each.id for each in desk.world.toolbook.held] == [1, 2, 3]
+
+
+async def test_a_number_far_too_large_is_unknown_and_shown_as_it_was_typed() -> None:
+    desk = desk_with_grants()
+
+    told = text_of(await desk.say(f"/tools revoke {'9' * 40}", who="x-olga", chat="c0"))
+
+    assert f"No such leave: {'9' * 11}…" in told

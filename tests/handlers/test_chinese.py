@@ -1,0 +1,71 @@
+"""Whoever reads Chinese is shown Chinese: no English word is left on any card."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cards.reasons import because
+from handlers.table import COMMANDS
+from storage.records.approvals import Approval, ApprovalKind
+from storage.records.people import Language
+from storage.records.workers.skills import BadSkill, Lack, SkillNote, SkillSource, SkillState
+from tests.cards.chinese import foreign_words, foreign_words_on
+from tests.fake_skills import a_listed
+from tests.handlers.desk import Desk
+from tests.samples import a_task, an_approval
+
+OWNER: dict[str, Any] = {"who": "x-olga", "chat": "c0"}
+GROUP: dict[str, Any] = {"who": "x-ann", "chat": "g1"}
+
+SAMPLES = frozenset({
+    "Olga", "Ann", "Water", "the", "plants", "weekly-report", "pragmatist", "reviewer", "poet",
+    "opus", "claude-opus", "claude-haiku", "gpt-", "line", "task", "qa", "ap", "Delete", "logs",
+    "old", "make", "jq", "x-ann", "x-olga", "tracker", "Verse", "boss", "shiftboss", "skills",
+    "abcdef", "sh", "run", "scripts", "test", "Fine", "report",
+    "Writes", "weekly", "nope", "wizard", "nobody", "zzz", "lacking",
+})  # fmt: skip
+"""Words of the people, tasks and skills in the samples: nobody translates these."""
+
+MORE = (
+    "/model auto", "/model opus", "/model nope", "/backend nope", "/backend offline",
+    "/persona poet", "/persona show poet", "/persona wizard", "/run --persona poet",
+    "/queue wait", "/queue nope", "/skill show weekly-report", "/skill show test",
+    "/skill enable weekly-report", "/skill nope", "/skill disable test", "/tools revoke 9",
+    "/tools log k3m9qa", "/transcript nope", "/transcript 5e5", "/get k3m9qa", "/logs k3m9qa",
+    "/approve ap7x2k", "/reject ap7x2k", "/people remove ann", "/people demote ann",
+    "/people remove nobody", "/pair nope", "/language zh", "/stop k3m9qa", "/pause k3m9qa",
+    "/approve zzz", "/priority k3m9qa nope", "/cost nope", "/nope",
+)  # fmt: skip
+
+
+def a_desk() -> Desk:
+    desk = Desk(a_task(), language=Language.CHINESE)
+    builtin = a_listed("test")
+    desk.world.skills.listed = [
+        a_listed(state=SkillState.CHANGED),
+        replace(builtin, skill=replace(builtin.skill, source=SkillSource.BUILTIN)),
+        a_listed("lacking", lacks=(Lack(key="bins", names=("`jq`",)),)),
+    ]
+    fault = SkillNote(key="no_description")
+    desk.world.skills.bad = [
+        BadSkill(name="bad", source=SkillSource.USER, path="/skills/bad", faults=(fault,))
+    ]
+    desk.world.approvals.all["ap7x2k"] = a_request()
+    return desk
+
+
+def a_request() -> Approval:
+    payload = {"tool": "exec", "why": because("no_sandbox").packed(), "pattern": "`make`"}
+    return replace(an_approval(kind=ApprovalKind.TOOL), payload=payload)
+
+
+@pytest.mark.parametrize("asker", [OWNER, GROUP], ids=["owner", "member in a group"])
+@pytest.mark.parametrize("said", [*(f"/{each.name}" for each in COMMANDS), *MORE])
+async def test_what_is_said_to_a_command_is_chinese(said: str, asker: dict[str, Any]) -> None:
+    reply = await a_desk().say(said, **asker)
+
+    assert foreign_words(reply.toast, SAMPLES) == set()
+    assert reply.card is None or foreign_words_on(reply.card, SAMPLES) == set()
