@@ -71,7 +71,8 @@ def test_broad_excepts_are_rare() -> None:
     [
         ("ruff", "check", "."),
         ("ruff", "format", "--check", "."),
-        ("mypy",),
+        # Without its cache it is the longest of all tests.
+        pytest.param(("mypy",), marks=pytest.mark.timeout(600)),
         ("importlinter.cli", "lint-imports"),
     ],
     ids=["ruff check", "ruff format", "mypy", "import-linter"],

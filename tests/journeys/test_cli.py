@@ -43,17 +43,23 @@ def rows(home: Path) -> dict[str, list[tuple[Any, ...]]]:
         return {name: db.execute(f'SELECT * FROM "{name}"').fetchall() for name in tables}
 
 
-@pytest.mark.parametrize("running", [True, False])
-async def test_an_agent_keeps_its_work_from_the_first_word_to_the_last(
-    tmp_path: Path, running: bool
-) -> None:
+async def test_an_agent_keeps_its_work_from_the_first_word_to_the_last(tmp_path: Path) -> None:
     shiftboss = alone(tmp_path / "home")
-    if running:
-        await shiftboss.start()
+    await shiftboss.start()
     try:
         await live_through(shiftboss)
     finally:
         await shiftboss.end()
+
+
+async def test_an_agent_keeps_its_work_where_no_program_runs(tmp_path: Path) -> None:
+    shiftboss = alone(tmp_path / "home")
+    made = await told(shiftboss, "task", "add", "My report", "--self")
+    await told(shiftboss, "log", "add", made["id"], "plan", "- read")
+    await told(shiftboss, "subtask", "add", made["id"], "read it")
+    assert (await told(shiftboss, "next"))["task"]["id"] == made["id"]
+    assert (await told(shiftboss, "subtask", "done", made["id"], "read it"))["left"] == 0
+    assert (await told(shiftboss, "task", "show", made["id"]))["status"] == "completed"
 
 
 async def live_through(shiftboss: Program) -> None:
