@@ -63,6 +63,7 @@ def build_place(settings: Settings, store: Store, clock: Clock, *, bell: Bell, s
     sandbox = build_sandbox(settings)
     models = build_models(settings, sandbox)
     masking = build_masking(settings)
+    fetcher = build_fetcher(settings)
     shell = build_shell(settings, sandbox, masking)
 
     async def sandboxed() -> bool:
@@ -76,7 +77,7 @@ def build_place(settings: Settings, store: Store, clock: Clock, *, bell: Bell, s
         context=context,
         library=skills,
         chat_of=store.people.chat,
-        fetcher=build_fetcher(settings),
+        fetcher=fetcher,
         permits=leaves,
         shell=shell,
         closed=build_closed(settings),
@@ -92,7 +93,7 @@ def build_place(settings: Settings, store: Store, clock: Clock, *, bell: Bell, s
         sandbox=sandbox,
         homes=shell.homes,
         masking=masking,
-        servers=McpServers(shell, masking.mask),
+        servers=McpServers(shell, masking.mask, fetcher),
         helping=helping,
         bench=bench,
     )

@@ -72,12 +72,14 @@ class ToolRun(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpServer:
-    """An MCP server: a command over stdio, or a URL. `env` may hold secrets."""
+    """An MCP server: a command over stdio with its `env`, or a URL with its `headers`, either of
+    which may hold secrets."""
 
     name: str
     command: tuple[str, ...] = ()
     url: str = ""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bot.engine.agent.masking import MASK
+from bot.engine.agent.mcp.http import reached
 from bot.engine.agent.mcp.said import description_of, name_of, result_of, schema_of
-from bot.engine.agent.mcp.wire import McpFailed, Wire, wired
+from bot.engine.agent.mcp.wire import Line, McpFailed, wired
 from bot.engine.agent.outgoing.outputs import guarded
 from bot.engine.agent.sandbox.base import Launch, Sandbox
 from bot.engine.agent.tools.exec import Shell
+from bot.engine.agent.web.fetching import Fetcher
 from bot.engine.llm.base import ERROR, McpServer, Mode, Tool
 from bot.engine.llm.calls import CallKind
 from bot.engine.llm.events import Noted
@@ -26,6 +29,7 @@ START_SECONDS = 30.0
 CALL_SECONDS = 120.0
 MOST_TOOLS = 64
 _MOST_PAGES = 10
+_SHORTEST_SECRET = 8
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -46,12 +50,15 @@ class McpServers:
         self,
         shell: Shell,
         mask: Callable[[str], str],
+        fetcher: Fetcher,
         *,
         start_seconds: float = START_SECONDS,
         call_seconds: float = CALL_SECONDS,
         variables: Mapping[str, str] = os.environ,
     ) -> None:
-        """`variables` are those that a server's own may name as `${NAME}`."""
+        """`fetcher` knows which places servers at a URL may have; `variables` are those that a
+        server's own may name as `${NAME}`."""
+        self._fetcher = fetcher
         self._shell = shell
         self._mask = mask
         self._start_seconds = start_seconds
@@ -77,20 +84,42 @@ class McpServers:
     async def _started(
         self, stack: AsyncExitStack, server: McpServer, workspace: Path, mode: Mode
     ) -> Plugged:
+        mask = self._masking(server)
         try:
-            if server.url:
-                raise McpFailed("url", "servers at an address are not reached from here yet")  # noqa: TRY301 - one boundary
-            home = await stack.enter_async_context(self._shell.homes.lent(f"mcp-{server.name}"))
-            launch = await self._launch(server, workspace, home, mode)
-            wire = await stack.enter_async_context(wired(launch))
+            line = await self._line(stack, server, workspace, mode)
             async with asyncio.timeout(self._start_seconds):
-                tools = await self._offered(server.name, wire)
-        except (McpFailed, TimeoutError) as error:
-            facts = {"server": server.name, "detail": str(error) or "it was too slow"}
+                tools = await self._offered(server.name, line)
+        except (McpFailed, TimeoutError, OSError) as error:
+            facts = {"server": server.name, "detail": mask(str(error)) or "it was too slow"}
             return Plugged(notes=(Noted(key="mcp.failed", facts=facts),))
-        return Plugged(tools=tuple(guarded(tool, workspace, self._mask) for tool in tools))
+        return Plugged(tools=tuple(guarded(tool, workspace, mask) for tool in tools))
 
-    async def _offered(self, server: str, wire: Wire) -> list[Tool]:
+    async def _line(
+        self, stack: AsyncExitStack, server: McpServer, workspace: Path, mode: Mode
+    ) -> Line:
+        if server.url:
+            headers = {name: self._filled(value) for name, value in server.headers.items()}
+            way = reached(server.url, headers, self._fetcher, version=PROTOCOL)
+            async with asyncio.timeout(self._start_seconds):
+                return await stack.enter_async_context(way)
+        home = await stack.enter_async_context(self._shell.homes.lent(f"mcp-{server.name}"))
+        launch = await self._launch(server, workspace, home, mode)
+        return await stack.enter_async_context(wired(launch))
+
+    def _masking(self, server: McpServer) -> Callable[[str], str]:
+        """What a server was given to show who we are is nothing for it to say."""
+        named = " ".join((*server.env.values(), *server.headers.values()))
+        given = {self._variables.get(name, "") for name in _VARIABLE.findall(named)}
+        secrets = sorted((each for each in given if len(each) >= _SHORTEST_SECRET), key=len)
+
+        def mask(text: str) -> str:
+            for secret in reversed(secrets):
+                text = text.replace(secret, MASK)
+            return self._mask(text)
+
+        return mask
+
+    async def _offered(self, server: str, wire: Line) -> list[Tool]:
         about = {"name": "shiftboss", "version": "1"}
         hello = {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": about}
         await wire.request("initialize", hello, seconds=self._start_seconds)
@@ -111,7 +140,7 @@ class McpServers:
             cursor = {"cursor": more}
         return list(tools.values())
 
-    def _tool(self, server: str, told: Any, wire: Wire) -> Tool | None:
+    def _tool(self, server: str, told: Any, wire: Line) -> Tool | None:
         name = told.get("name") if isinstance(told, Mapping) else None
         if not isinstance(name, str) or not name:
             return None

@@ -12,7 +12,7 @@ import os
 import signal
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, Protocol
 
 from bot.engine.agent.sandbox import keeper
 from bot.engine.agent.sandbox.base import Launch
@@ -22,7 +22,8 @@ GRACE = 2.0
 """Seconds in which a server may end by itself once its input is closed."""
 
 _NO_SUCH_METHOD = -32601
-_COMPLAINT = 300
+COMPLAINT = 300
+"""So much of what a server complains about is told."""
 
 
 class McpFailed(Exception):
@@ -34,8 +35,27 @@ class McpFailed(Exception):
         super().__init__(text)
 
 
+class Line(Protocol):
+    """A way to a server."""
+
+    async def request(self, method: str, params: Mapping[str, Any], *, seconds: float) -> Any:
+        """Its answer in time, else McpFailed."""
+        ...
+
+    async def notify(self, method: str) -> None: ...
+
+
+def answer_in(told: Mapping[str, Any]) -> Any:
+    """What a response brings; raises McpFailed for an error."""
+    if "error" in told:
+        error = told["error"]
+        said = error.get("message") if isinstance(error, dict) else error
+        raise McpFailed("refused", str(said)[:COMPLAINT])
+    return told.get("result")
+
+
 class Wire:
-    """One process. Requests may overlap."""
+    """Satisfies `Line`. One process. Requests may overlap."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -90,12 +110,10 @@ class Wire:
         answer = self._waiting.get(told["id"]) if isinstance(told.get("id"), int) else None
         if answer is None or answer.done():
             return
-        if "error" in told:
-            error = told["error"]
-            said = error.get("message") if isinstance(error, dict) else error
-            answer.set_exception(McpFailed("refused", str(said)[:_COMPLAINT]))
-        else:
-            answer.set_result(told.get("result"))
+        try:
+            answer.set_result(answer_in(told))
+        except McpFailed as error:
+            answer.set_exception(error)
 
     async def _refuse(self, told: Mapping[str, Any]) -> None:
         """What a server asks of us: we are there, and offer nothing."""

@@ -132,17 +132,24 @@ Told: TypeAlias = Annotated[dict[Language, Line], BeforeValidator(_told_by_langu
 Word = Annotated[str, StringConstraints(strip_whitespace=True, max_length=128)]
 
 
+HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9-]{1,64}$")]
+HeaderValue = Annotated[str, StringConstraints(pattern=r"^[\x20-\x7e]{0,4096}$")]
+
+
 class _Server(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     command: Annotated[tuple[str, ...], BeforeValidator(_argv)] = ()
     url: Annotated[str, StringConstraints(pattern=r"^(https?://\S+)?$")] = ""
     env: dict[str, str] = Field(default_factory=dict)
+    headers: dict[HeaderName, HeaderValue] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _is_somewhere(self) -> _Server:
         if bool(self.command) == bool(self.url):
             raise ValueError("give either a command or a url")
+        if (self.headers and not self.url) or (self.env and not self.command):
+            raise ValueError("env goes with a command, headers go with a url")
         return self
 
 
@@ -180,7 +187,13 @@ class _Form(BaseModel):
                 given[told] = {str(language): text for language, text in given[told].items()}
         if self.servers is not None:
             given["servers"] = tuple(
-                McpServer(name=name, command=each.command, url=each.url, env=each.env)
+                McpServer(
+                    name=name,
+                    command=each.command,
+                    url=each.url,
+                    env=each.env,
+                    headers=each.headers,
+                )
                 for name, each in self.servers.items()
             )
         return given

@@ -56,17 +56,18 @@ class Fetcher:
 
     async def _follow(self, url: Url) -> Page:
         for _ in range(MOST_REDIRECTS + 1):
-            page = await self._once(url, await self._addresses(url))
+            page = await self._once(url, await self.addresses(url))
             if page.moved is None:
                 return page
             if not _is_same_site(url, page.moved):
                 # Looked at before it is even named: nobody is to be led to a closed place.
-                await self._addresses(page.moved)
+                await self.addresses(page.moved)
                 return page
             url = page.moved
         raise FetchRefused(f"more than {MOST_REDIRECTS} redirects")
 
-    async def _addresses(self, url: Url) -> Sequence[str]:
+    async def addresses(self, url: Url) -> Sequence[str]:
+        """Where it may be reached, all of them checked; at least one. Raises FetchRefused."""
         if url.real_port < _PRIVILEGED and url.real_port not in {80, 443}:
             raise FetchRefused(f"port {url.real_port} is not for web pages")
         try:

@@ -44,7 +44,7 @@ async def _answer(url: Url, address: str) -> AsyncIterator[httpx.Response]:
     target = f"{url.scheme}://{shown}:{url.real_port}{url.path}"
     async with (
         httpx.AsyncClient(
-            verify=await asyncio.to_thread(_trust),
+            verify=await asyncio.to_thread(trust),
             trust_env=False,
             follow_redirects=False,
             timeout=_PATIENCE,
@@ -60,7 +60,7 @@ async def _answer(url: Url, address: str) -> AsyncIterator[httpx.Response]:
 
 
 @cache
-def _trust() -> ssl.SSLContext:
+def trust() -> ssl.SSLContext:
     return httpx.create_ssl_context(trust_env=False)
 
 

@@ -151,7 +151,8 @@ def _ids(entries: object, key: str) -> tuple[str, ...]:
 
 def _server(server: McpServer) -> dict[str, Any]:
     if server.url:
-        return {"type": "http", "name": server.name, "url": server.url, "headers": []}
+        headers = [{"name": name, "value": value} for name, value in server.headers.items()]
+        return {"type": "http", "name": server.name, "url": server.url, "headers": headers}
     env = [{"name": name, "value": value} for name, value in server.env.items()]
     command, *args = server.command
     return {"name": server.name, "command": command, "args": args, "env": env}

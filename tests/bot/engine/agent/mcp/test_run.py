@@ -18,6 +18,7 @@ from bot.engine.agent.sandbox.base import Sandbox
 from bot.engine.agent.sandbox.homes import Homes
 from bot.engine.agent.sandbox.probe import Machine, probe
 from bot.engine.agent.tools.exec import Shell
+from bot.engine.agent.web.fetching import Fetcher
 from bot.engine.agent.workbench import Workbench
 from bot.engine.llm.base import Caps, McpServer, Mode, Purpose
 from bot.engine.llm.calls import CallKind, ToolCall
@@ -49,7 +50,7 @@ def servers(tmp_path: Path) -> McpServers:
     shell = Shell(
         sandbox=found, homes=Homes(tmp_path / "shell"), env=lambda _: {"PATH": "/usr/bin:/bin"}
     )
-    return McpServers(shell, lambda text: text)
+    return McpServers(shell, str, Fetcher())
 
 
 @pytest.mark.parametrize(("caps", "there"), [(Caps(), True), (CLI, False)])

@@ -17,6 +17,7 @@ from bot.engine.agent.sandbox.base import Sandbox
 from bot.engine.agent.sandbox.homes import Homes
 from bot.engine.agent.sandbox.probe import Machine, probe
 from bot.engine.agent.tools.exec import Shell
+from bot.engine.agent.web.fetching import Fetcher
 from bot.engine.llm.arguments import problem
 from bot.engine.llm.base import ERROR, McpServer, Mode, Tool
 from bot.engine.llm.calls import CallKind
@@ -46,7 +47,8 @@ async def plugged(
     )
     made = McpServers(
         shell,
-        lambda text: text.replace(SECRET, "••••"),
+        str,
+        Fetcher(),
         start_seconds=patience,
         call_seconds=patience,
         variables={"TRACKER_KEY": SECRET},
@@ -139,7 +141,8 @@ async def test_one_that_cannot_be_used_is_noted_and_the_others_work(
     [
         (McpServer(name="x", command=("no-such-program",)), "there is no program"),
         (McpServer(name="x", command=("sh",), env={"A": "${UNSET}"}), "UNSET is not set"),
-        (McpServer(name="x", url="https://example.org/mcp"), "not reached from here"),
+        (McpServer(name="x", url="http://127.0.0.1:9/mcp"), "SHIFTBOSS_FETCH_PRIVATE"),
+        (McpServer(name="x", url="http://me:pw@127.0.0.1/mcp"), "no plain http or https URL"),
     ],
 )
 async def test_what_is_missing_is_said(

@@ -1,0 +1,106 @@
+"""A tiny MCP server over HTTP, hand-written, with the manners it is given."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.emulators.mcp_server import TOOLS
+
+SESSION = "session-1"
+
+
+@dataclass
+class McpSite:
+    """`heard` are all requests: their method, headers and message. `manners`: `events` answers in
+    streams, `moved` sends away, `closed` refuses, `silent` says nothing, `flood` never stops,
+    `packed` packs, `dirty` makes no sense, `telling` complains with what it was sent."""
+
+    manners: str = ""
+    port: int = 0
+    heard: list[tuple[str, Mapping[str, str], Any]] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+    def answer(self, headers: Mapping[str, str], message: Any) -> bytes:
+        if not message or "id" not in message:
+            return reply(b"", status="202 Accepted")
+        told = {"jsonrpc": "2.0", "id": message["id"], **self._told(headers, message)}
+        match self.manners:
+            case "moved":
+                return reply(b"", status="307 Moved", more="Location: http://169.254.169.254/\r\n")
+            case "closed":
+                return reply(b"no", status="401 Unauthorized")
+            case "packed":
+                return reply(b"\x1f\x8b", more="Content-Encoding: gzip\r\n")
+            case "dirty":
+                return reply(b"<html>")
+            case "flood":
+                return reply(b"[" + b"1," * 5_000_000 + b"1]")
+            case "events":
+                ping = {"jsonrpc": "2.0", "id": message["id"], "method": "ping"}
+                pieces = "".join(
+                    f"event: message\r\ndata: {json.dumps(each)}\r\n\r\n"
+                    for each in ({"jsonrpc": "2.0", "method": "notifications/x"}, ping, told)
+                )
+                return reply(f": hello\r\n\r\n{pieces}".encode(), kind="text/event-stream")
+        return reply(json.dumps(told).encode(), more=f"Mcp-Session-Id: {SESSION}\r\n")
+
+    def _told(self, headers: Mapping[str, str], message: Any) -> dict[str, Any]:
+        if self.manners == "telling":
+            return {"error": {"message": f"I do not know {headers['authorization']}"}}
+        match message["method"]:
+            case "initialize":
+                return {"result": {"protocolVersion": "2025-06-18", "capabilities": {}}}
+            case "tools/list":
+                return {"result": {"tools": TOOLS[:2]}}
+        name, arguments = message["params"]["name"], message["params"]["arguments"]
+        text = f"you said {arguments.get('text')} as {headers.get('authorization')}"
+        return {"result": {"content": [{"type": "text", "text": text}], "isError": name == "fail"}}
+
+
+def reply(
+    body: bytes, *, status: str = "200 OK", kind: str = "application/json", more: str = ""
+) -> bytes:
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+    return f"{head}Connection: close\r\n{more}\r\n".encode() + body
+
+
+@asynccontextmanager
+async def mcp_site(manners: str = "") -> AsyncIterator[McpSite]:
+    site = McpSite(manners=manners)
+    over = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            first, *lines = head.strip().split("\r\n")
+            headers = {
+                name.lower(): value for name, _, value in (line.partition(": ") for line in lines)
+            }
+            body = await reader.readexactly(int(headers.get("content-length", 0)))
+            message = json.loads(body) if body else None
+            site.heard.append((first.split()[0], headers, message))
+            if site.manners == "silent":
+                await over.wait()
+            else:
+                writer.write(site.answer(headers, message))
+                await writer.drain()
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    server = await asyncio.start_server(serve, "127.0.0.1")
+    site.port = server.sockets[0].getsockname()[1]
+    try:
+        yield site
+    finally:
+        over.set()
+        server.close()
+        await server.wait_closed()
