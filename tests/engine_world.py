@@ -35,7 +35,7 @@ from bot.engine.llm.base import (
 from bot.engine.llm.events import AgentEvent, TextDelta
 from bot.engine.workflow.asking import Asker, MoneyAsker
 from bot.engine.workflow.places.artifacts import Artifacts
-from bot.engine.workflow.runner import Kit, TaskRunner
+from bot.engine.workflow.runner import Kit, ShowPictures, TaskRunner
 from bot.engine.workflow.shown.view import TaskViews
 from bot.engine.workflow.store import WorkStore
 from cards.courier import CardRef
@@ -305,6 +305,7 @@ async def engine(
     sleep: Callable[[float], Awaitable[None]] = no_wait,
     bench: Workbench | Callable[[Database, Clock], Workbench] | None = None,
     servers: McpServers | None = None,
+    show_pictures: ShowPictures | None = None,
     **timing: Any,
 ) -> AsyncGenerator[Engine, None]:
     """`sleep` is how a step waits for its next try; `bench` may be made on the store; `timing` is
@@ -361,6 +362,7 @@ async def engine(
                 on_change=changed.set,
                 zone=ZoneInfo("UTC"),
                 asker=tool_asker(db, clock),
+                show_pictures=show_pictures,
             )
         )
         dispatcher = LocalDispatcher(

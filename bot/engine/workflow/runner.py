@@ -327,9 +327,11 @@ class _Errand:
         return reply, await self._kit.artifacts.collect(step.task.id, workspace, claimed)
 
     async def _with_pictures(self, ask: Ask, worker: Worker) -> Ask:
-        """What the Boss sent along to look at, where its session has not heard of the task yet."""
+        """What the Boss sent along to look at, where its session has not heard of the task yet:
+        what an earlier life was answered in it began with them."""
         show, names = self._kit.show_pictures, names_in_workspace(self._task.files)
-        if show is None or self._heard.get(worker.session.id, prompts.NOTHING).task:
+        session = worker.session
+        if show is None or session.turns or self._heard.get(session.id, prompts.NOTHING).task:
             return ask
         return await show(ask, worker.chosen, names)
 
