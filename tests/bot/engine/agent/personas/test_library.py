@@ -108,6 +108,12 @@ async def test_a_file_may_stand_in_for_one_built_in_and_says_only_what_differs(
         ("a.yaml", "prompt: x\nservers: {a: {command: 'open \"quote'}}", "value"),
         ("a.yaml", "prompt: x\nservers: {a__b: {command: x}}", "value"),
         ("a.yaml", "prompt: x\nservers: {a: {url: 'file:///etc/passwd'}}", "value"),
+        ("a.yaml", "prompt: x\nservers: {a: {command: x, headers: {A: b}}}", "value"),
+        (
+            "a.yaml",
+            'prompt: x\nservers: {a: {url: "http://x", headers: {A: "b\\r\\nC: d"}}}',
+            "value",
+        ),
         ("a.md", "", "empty"),
         ("a.md", "---\ntitle: A\n---\n", "empty"),
         ("a.md", "x" * (MOST_BYTES + 1), "large"),
