@@ -94,6 +94,23 @@ async def test_results_are_told_by_tool_also_in_a_namespace(
     assert (told["name"], told["namespace"]) == ("submit", "boss")
 
 
+async def test_a_tool_for_words_is_called_with_words_wherever_it_was_offered(
+    models: Models, gpt: openai.AsyncOpenAI
+) -> None:
+    script = {"type": "custom", "name": "exec"}
+    space = {"type": "namespace", "name": "functions", "tools": [script]}
+    more = {"type": "additional_tools", "role": "developer", "tools": [space]}
+    models.replies(Reply(calls=[Call(name="functions::exec", raw="text(1)")]), Reply(text="ok"))
+
+    first = await _ask(gpt, input=[more, ASK])
+    call = first.output[0].to_dict()
+    output = {"type": "custom_tool_call_output", "call_id": call["call_id"], "output": "1"}
+    await _ask(gpt, input=[more, ASK, call, output])
+
+    assert (call["type"], call["input"]) == ("custom_tool_call", "text(1)")
+    assert models.requests[1].results == (("functions::exec", "1"),)
+
+
 @pytest.mark.parametrize(
     ("stop", "status", "why"),
     [("cut", "incomplete", "max_output_tokens"), ("refused", "completed", None)],

@@ -29,7 +29,14 @@ DONE = {"status": "done", "summary": "The file is made.", "files": [MADE]}
 _TRIED = f"I have tried.\n```json\n{json.dumps(DONE)}\n```"
 # Our service takes no more than this.
 _GIVEN = {"claude-code": {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "32000"}}
-_SHELLS = ("Bash", "bash", "run_shell_command", "exec_command")
+_SCRIPTS = "functions::exec"
+_SHELLS = ("Bash", "bash", "run_shell_command", "exec_command", _SCRIPTS)
+# Codex's own sandbox lets nothing be written: a model has to ask to be let out.
+_OUT = {
+    "cmd": f"touch {MADE}",
+    "sandbox_permissions": "require_escalated",
+    "justification": "May I write it?",
+}
 
 
 class Whatever:
@@ -129,7 +136,7 @@ def _opencode(models: Models) -> str:
 
 
 def _codex(models: Models) -> str:
-    return f"""model = "gpt-5.2"
+    return f"""model = "gpt-6.1-sol"
 model_provider = "local"
 
 [model_providers.local]
@@ -155,18 +162,18 @@ def makes_a_file(asked: Asked) -> Reply:
     refused = any(word in asked.last for word in ("Not allowed", "could not be read"))
     if refused or any(tool == shell for tool, _ in asked.results):
         return Reply(text=_TRIED)
-    return Reply(
-        text="I make it.", calls=(Call(name=shell, arguments=_arguments(asked.tools[shell])),)
-    )
+    if shell == _SCRIPTS:
+        call = Call(name=shell, raw=f"text(await tools.exec_command({json.dumps(_OUT)}))")
+    else:
+        call = Call(name=shell, arguments=_arguments(asked.tools[shell]))
+    return Reply(text="I make it.", calls=(call,))
 
 
 def _arguments(form: Mapping[str, Any]) -> dict[str, Any]:
     """The same command for each shell, in the words of its form."""
     known, required = form.get("properties", {}), form.get("required", [])
     if "cmd" in known:
-        # Its own sandbox lets nothing be written: a model has to ask to be let out.
-        leave = {"sandbox_permissions": "require_escalated", "justification": "May I write it?"}
-        return {"cmd": f"touch {MADE}", **leave}
+        return dict(_OUT)
     arguments: dict[str, Any] = {"command": f"touch {MADE}", "description": "Make a file"}
     return arguments | ({"is_background": False} if "is_background" in required else {})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from tests.emulators.models import openai_api
 from tests.emulators.models.responses_input import (
@@ -19,6 +19,8 @@ from tests.emulators.models.responses_input import (
     tools,
 )
 from tests.emulators.models.script import Asked, Call, Failure, Refused, Reply, pieces, tokens
+
+_Told: TypeAlias = Iterator[tuple[str, dict[str, Any]]]
 
 failure = openai_api.failure
 refusal = openai_api.refusal
@@ -46,7 +48,7 @@ def asked(body: Mapping[str, Any], headers: Mapping[str, str], known: frozenset[
     check_parameters(body)
     listed = items(body)
     check_input(listed)
-    offered = tools(body)
+    offered = tools(body, listed)
     said, results = conversation(listed)
     return Asked(
         api="responses",
@@ -64,7 +66,7 @@ def asked(body: Mapping[str, Any], headers: Mapping[str, str], known: frozenset[
 
 
 def whole(asked_: Asked, reply: Reply, number: int, usage: Mapping[str, int]) -> dict[str, Any]:
-    output = _output(reply, number)
+    output = _output(asked_, reply, number)
     return _response(asked_, number, output, status=_status(reply), usage=_usage(reply, usage))
 
 
@@ -79,19 +81,14 @@ def error_event(one: Failure) -> str:
     return _event("error", {"code": told["code"] or told["type"], "message": one.message})
 
 
-def _events(
-    asked_: Asked, reply: Reply, number: int, usage: Mapping[str, int]
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def _events(asked_: Asked, reply: Reply, number: int, usage: Mapping[str, int]) -> _Told:
     begun = _response(asked_, number, [], status="in_progress")
     yield "response.created", {"response": begun}
     yield "response.in_progress", {"response": begun}
-    output = _output(reply, number)
+    output = _output(asked_, reply, number)
     for at, item in enumerate(output):
         opened = {"item_id": item["id"], "output_index": at}
-        inner = _arguments(item) if item["type"] == "function_call" else _part(item)
-        empty: dict[str, Any] = (
-            {"arguments": ""} if item["type"] == "function_call" else {"content": []}
-        )
+        inner, empty = _inside(item)
         started = {**item, **empty, "status": "in_progress"}
         yield "response.output_item.added", {"output_index": at, "item": started}
         for kind, told in inner:
@@ -102,7 +99,18 @@ def _events(
     yield f"response.{status}", {"response": ended}
 
 
-def _part(message: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _inside(item: Mapping[str, Any]) -> tuple[_Told, dict[str, Any]]:
+    """The events that fill it, and what it is before them."""
+    match item["type"]:
+        case "function_call":
+            return _words(item, "arguments", "function_call_arguments"), {"arguments": ""}
+        case "custom_tool_call":
+            return _words(item, "input", "custom_tool_call_input"), {"input": ""}
+        case _:
+            return _part(item), {"content": []}
+
+
+def _part(message: Mapping[str, Any]) -> _Told:
     """The one part of a message: words, or the words of a refusal."""
     (part,) = message["content"]
     refused = part["type"] == "refusal"
@@ -116,14 +124,13 @@ def _part(message: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "response.content_part.done", {**place, "part": part}
 
 
-def _arguments(call: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for piece in pieces(call["arguments"], 20):
-        yield "response.function_call_arguments.delta", {"delta": piece}
-    told = {"arguments": call["arguments"], "name": call["name"]}
-    yield "response.function_call_arguments.done", told
+def _words(call: Mapping[str, Any], key: str, kind: str) -> _Told:
+    for piece in pieces(call[key], 20):
+        yield f"response.{kind}.delta", {"delta": piece}
+    yield f"response.{kind}.done", {key: call[key], "name": call["name"]}
 
 
-def _output(reply: Reply, number: int) -> list[dict[str, Any]]:
+def _output(asked_: Asked, reply: Reply, number: int) -> list[dict[str, Any]]:
     status = "incomplete" if reply.stop == "cut" else "completed"
     output: list[dict[str, Any]] = []
     if reply.text or reply.stop == "refused":
@@ -133,21 +140,19 @@ def _output(reply: Reply, number: int) -> list[dict[str, Any]]:
             part = {"type": "refusal", "refusal": reply.text or "I can't help with that."}
         message = {"type": "message", "id": f"msg_{number:06}", "role": "assistant"}
         output.append({**message, "status": status, "content": [part]})
-    output += [{**_call(call, number, at), "status": status} for at, call in enumerate(reply.calls)]
+    for at, call in enumerate(reply.calls):
+        custom = asked_.tools.get(call.name, {}).get("type") == "custom"
+        told = {"type": "custom_tool_call", "id": f"ctc_{number:06}_{at}", "input": _text(call)}
+        if not custom:
+            told = {"type": "function_call", "id": f"fc_{number:06}_{at}", "arguments": _text(call)}
+        space, _, name = call.name.rpartition(NAMESPACE)
+        told |= {"call_id": f"call_{number:06}_{at}", "name": name, "status": status}
+        output.append(told | ({"namespace": space} if space else {}))
     return output
 
 
-def _call(call: Call, number: int, at: int) -> dict[str, Any]:
-    arguments = json.dumps(dict(call.arguments)) if call.raw is None else call.raw
-    space, _, name = call.name.rpartition(NAMESPACE)
-    return {
-        "type": "function_call",
-        "id": f"fc_{number:06}_{at}",
-        "call_id": f"call_{number:06}_{at}",
-        "name": name,
-        **({"namespace": space} if space else {}),
-        "arguments": arguments,
-    }
+def _text(call: Call) -> str:
+    return json.dumps(dict(call.arguments)) if call.raw is None else call.raw
 
 
 def _status(reply: Reply) -> str:
@@ -155,7 +160,7 @@ def _status(reply: Reply) -> str:
 
 
 def _usage(reply: Reply, usage: Mapping[str, int]) -> dict[str, Any]:
-    written = sum(tokens(_call(call, 0, 0)) for call in reply.calls) + tokens(reply.text)
+    written = sum(tokens(_text(call)) for call in reply.calls) + tokens(reply.text)
     read = usage["cache_read_input_tokens"]
     prompt = usage["input_tokens"] + read + usage["cache_creation_input_tokens"]
     return {

@@ -90,6 +90,7 @@ _CALLS = {"function_call": "function", "custom_tool_call": "custom tool"}
 _RESULTS = {"function_call_output": "function", "custom_tool_call_output": "custom tool"}
 _OTHERS = frozenset(
     [
+        "additional_tools",
         "reasoning",
         "item_reference",
         "web_search_call",
@@ -174,9 +175,10 @@ def check_input(listed: list[Item]) -> None:
         raise _refused(f"No tool output found for {what} call {call_id}.", "input", None)
 
 
-def tools(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def tools(body: Mapping[str, Any], listed: list[Item]) -> dict[str, Mapping[str, Any]]:
+    """By name; one that takes words instead of a form is `{"type": "custom"}`."""
     found: dict[str, Mapping[str, Any]] = {}
-    for place, tool, space in _tools(body):
+    for place, tool, space in _tools(body, listed):
         name = tool.get("name")
         if not name:
             message = f"Missing required parameter: '{place}.name'."
@@ -191,7 +193,7 @@ def tools(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
         told: Mapping[str, Any] = tool.get("parameters") or {}
         if tool.get("strict"):
             check_strict(name, told)
-        found[f"{space}{name}"] = told
+        found[f"{space}{name}"] = {"type": "custom"} if tool["type"] == "custom" else told
     return found
 
 
@@ -220,7 +222,8 @@ def schema(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 def system(body: Mapping[str, Any], listed: list[Item]) -> str:
     told = [str(body.get("instructions") or "")]
-    told += [text(one["content"]) for one in listed if one.get("role") in {"system", "developer"}]
+    messages = [one for one in listed if one["type"] == "message"]
+    told += [text(one["content"]) for one in messages if one["role"] in {"system", "developer"}]
     return "\n".join(part for part in told if part)
 
 
@@ -237,7 +240,7 @@ def conversation(
             names[one["call_id"]] = f"{space}{one['name']}"
         elif one["type"] in _RESULTS:
             results.append((names[one["call_id"]], text(one["output"])))
-        elif one.get("role") == "user":
+        elif one["type"] == "message" and one["role"] == "user":
             said.append(text(one["content"]))
             results.clear()
     return tuple(said), tuple(results)
@@ -249,9 +252,12 @@ def text(content: Any) -> str:
     return "\n".join(part.get("text", "") for part in content or ())
 
 
-def _tools(body: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], str]]:
-    """Those with a name of their own: its place, itself, and its namespace."""
-    for at, tool in enumerate(body.get("tools") or ()):
+def _tools(
+    body: Mapping[str, Any], listed: list[Item]
+) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    """Those with a name of their own: its place, itself, and its namespace. Some come as input."""
+    more = [tool for one in listed if one["type"] == "additional_tools" for tool in one["tools"]]
+    for at, tool in enumerate([*(body.get("tools") or ()), *more]):
         kind = tool.get("type")
         if kind not in _TOOLS:
             raise _invalid(kind, sorted(_TOOLS), f"tools[{at}].type")
