@@ -73,6 +73,15 @@ def test_a_file_adds_to_the_table_and_changes_what_it_names(cli: FakeCli) -> Non
     assert agents.of["qwen"].path == ("/opt/node/bin",)
 
 
+def test_a_quirk_stays_unless_the_file_says_otherwise(tmp_path: Path) -> None:
+    file = tmp_path / "agents.yaml"
+    file.write_text("agents: {gemini: {node: 24}, qwen: {titled: true}}")
+
+    agents = read_agents(file).of
+
+    assert [agents[name].titled for name in ("gemini", "qwen", "codex")] == [True, True, False]
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [

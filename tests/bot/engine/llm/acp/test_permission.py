@@ -279,3 +279,14 @@ async def test_a_number_used_again_for_another_command_is_another_question(
 
     assert chosen(cli) == ["yes-once", "no-once"]
     assert len({call.call_id for call in permit.calls}) == 2
+
+
+async def test_a_command_asked_about_by_its_title_is_decided_like_any_other(cli: FakeCli) -> None:
+    cli.agent = replace(cli.agent, titled=True)
+    cli.will([wish("make", rawInput=None, title="make"), result(DONE)])
+    permit = FakePermit({"make": ALLOW})
+
+    await run_to_end(cli.backend(), step(cli, permit=permit))
+
+    assert [call.detail for call in permit.calls] == ["make"]
+    assert chosen(cli) == ["yes-once"]
