@@ -35,12 +35,14 @@ from storage.records.workers.skills import (
     SkillDraft,
     SkillRefused,
     SkillShelf,
+    SkillSource,
     SkillState,
 )
 
 _LEAST_HASH = 8
 _NAME = 64
 _TITLE = 80
+_CREATOR = "skill-creator"
 _SLASH = re.compile(r"[/／](?P<name>[^\s@/／:：]{1,64})(?:@\S*)?(?:[:：]|\s+|$)")
 _WORDS = {
     **dict.fromkeys(("list", "ls", "列表"), "list"),
@@ -147,6 +149,8 @@ async def _use(request: Request, args: str, run: Handler) -> Reply:
             # The task's worker would have to load it by itself.
             raise UserError("skill_person_only", name=loaded.name, detail="")
         return await run(_as_task(request, loaded.name, after.text))
+    if after.text and _drafts(request, listed):
+        return await _draft(request, after.text)
     return await _talk(request, loaded.text, after.text)
 
 
@@ -170,6 +174,8 @@ async def _consented(request: Request, action: UseSkill, name: str, card_key: st
     card = _said(request, "skill.using", name=name)
     await request.services.courier.send(request.chat.id, card, key=card_key, urgency=Urgency.ANSWER)
     said = replace(request, model=action.model, backend=action.backend, files=action.files)
+    if _drafts(request, await _found(request, name)):
+        return await _draft(said, action.text)
     return await _talk(said, loaded.text, action.text)
 
 
@@ -223,6 +229,14 @@ async def _draft(request: Request, text: str) -> Reply:
             choice=ModelChoice(backend=request.backend, model=request.model),
         )
     return Reply(card=draft_card(draft, request.words))
+
+
+def _drafts(request: Request, listed: Listed | None) -> bool:
+    """Whether an owner uses our own skill for making skills: then a draft is what they want, to
+    be seen and saved by its button, not a file that lies in a chat's folder."""
+    if listed is None or listed.skill.source is not SkillSource.BUILTIN:
+        return False
+    return listed.skill.name == _CREATOR and request.person.role.allows(Role.OWNER)
 
 
 async def _found(request: Request, name: str) -> Listed | None:

@@ -173,6 +173,26 @@ async def test_a_draft_is_shown_and_kept_by_its_button(place: World) -> None:
     assert "Boil the water." in place.stage.heard("please make the tea")[-1].last
 
 
+async def test_plain_words_lead_to_a_draft_that_its_owner_saves(place: World) -> None:
+    boss, chat = place.boss()
+    place.stage.on("for brewing coffee", "talk", _brews)
+
+    offered = await ask(boss, chat, "please create a skill for brewing coffee", "skill-creator")
+    await press(boss, offered, "Use it")
+    card = await told(chat, "Grind the beans.", "Save it?")
+    assert not (skills(place) / "brew-coffee").exists()
+    await press(boss, card, "Save")
+
+    await chat.wait_until(lambda: "saved and enabled" in card.text, timeout=PATIENCE)
+    assert "Grind the beans." in (skills(place) / "brew-coffee/SKILL.md").read_text()
+
+
+def _brews(asked: Asked) -> Reply:
+    form = next(name for name, schema in asked.tools.items() if "body" in schema["properties"])
+    skill = {"name": "brew-coffee", "description": "Brews.", "body": "Grind the beans."}
+    return Reply(calls=[Call(name=form, arguments={**skill, "triggers": []})])
+
+
 def _drafts(asked: Asked) -> Reply:
     """Fill in the form of a skill."""
     form = next(name for name, schema in asked.tools.items() if "body" in schema["properties"])

@@ -375,3 +375,15 @@ async def test_who_may_let_it_in_gets_all_of_it_as_a_file_where_the_card_shows_o
         assert attached(await desk.say(f"/skill show {name}", **OWNER)) == files
     assert attached(await desk.say("/skill show known", **OWNER)) == []
     assert attached(await desk.say("/skill show long")) == [], "a member decides nothing"
+
+
+async def test_an_owner_who_uses_the_skill_for_making_skills_gets_a_draft() -> None:
+    ours = a_listed("skill-creator")
+    ours = replace(ours, skill=replace(ours.skill, source=SkillSource.BUILTIN))
+    desk = a_desk(ours)
+
+    drafted = await desk.say("/skill-creator for tea", **OWNER)
+    await desk.say("/skill-creator for tea")
+
+    assert desk.world.skills.drafted == ["for tea"], "a member only talks about it"
+    assert any(isinstance(action, SaveSkill) for action in actions(drafted))
