@@ -82,7 +82,7 @@ class _JobPermit:
 
     async def ended(self, call_id: str, *, good: bool, outcome: str, size: int = 0) -> None:
         house = self._house
-        row = self._rows.get(call_id) or await self._kept(lambda: self._allowed_before(call_id))
+        row = self._rows.get(call_id)
         if row is None:
             return
         kept = house.mask(outcome)[:_MOST_KEPT]
@@ -93,15 +93,6 @@ class _JobPermit:
                 await house.calls.end(tx, row, good=good, outcome=kept, size=size, now=house.now())
 
         await self._kept(note)
-
-    async def _allowed_before(self, call_id: str) -> int | None:
-        """A coding CLI makes what was allowed in an earlier run without asking again."""
-        house = self._house
-        async with house.db.write() as tx:
-            known = await house.calls.under_way(self._job.session.id, call_id, tx=tx)
-            if known is None or not await house.calls.begin(tx, known, now=house.now()):
-                return None
-        return known.id
 
     async def _enter(self, call: ToolCall) -> tuple[CallRecord, Permission]:
         """Its row and what is known about it, in one transaction."""
