@@ -377,7 +377,7 @@ class _Errand:
     async def _land(self, task: Task) -> Following:
         """Done again after a crash it changes nothing."""
         landed = await self._kit.artifacts.land(task)
-        note = "" if landed.merged else self._words(landed.why, **landed.facts)
+        note = landed.told(self._words)
         return await self._kept(partial(self._boundary.landed, self._lease, note, self._session_id))
 
     async def _kept(self, write: Callable[[], Awaitable[_T]]) -> _T:

@@ -7,10 +7,13 @@ Boss's checkout is only ever moved forward to a commit that already holds all of
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import TypeAlias
 
+from bot.engine.llm.workspace import OURS
+from bot.engine.workflow.places import submodules
 from bot.engine.workflow.places.git import Git, GitFailed
 from storage.records.tasks import Task
 
@@ -19,20 +22,45 @@ _TRIES = 3
 _TITLE = 72
 _NAMED = 5
 _GITLINK = "160000"
+_CACHES = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
+"""What tools leave behind of themselves: nobody misses it."""
+
+Note: TypeAlias = tuple[str, Mapping[str, object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landed:
     """How a task's work got into its project. `commit` is the newest of its branch, empty where
-    there is none; `why` is a catalogue key, with its `facts`, where it was not `merged`."""
+    there is none; `why` is a catalogue key, with its `facts`, where it was not `merged`; `notes`
+    are what else the Boss should know, each a key with its facts."""
 
     commit: str = ""
     merged: bool = True
     why: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
+
+    def told(self, words: Callable[..., str]) -> str:
+        """In words, empty where there is nothing to tell."""
+        mishap = () if self.merged else ((self.why, self.facts),)
+        return "\n\n".join(words(key, **facts) for key, facts in (*mishap, *self.notes))
 
 
-async def commit_all(git: Git, entry: Path, task: Task, sent: tuple[str, ...]) -> Landed | None:
+async def notes_on(git: Git, entry: Path) -> tuple[Note, ...]:
+    """What of the tree is in no commit, before it goes."""
+    ignored = await _ignored(git)
+    empty = await asyncio.to_thread(submodules.left_empty, entry)
+    notes: list[Note] = []
+    if ignored:
+        notes.append(("land.ignored", {"n": len(ignored), "files": _names(ignored)}))
+    if empty:
+        notes.append(("land.submodules", {"n": len(empty), "files": _names([*empty])}))
+    return tuple(notes)
+
+
+async def commit_all(
+    boss: Git, git: Git, entry: Path, task: Task, sent: tuple[str, ...]
+) -> Landed | None:
     """Put everything in the tree on the task's branch; None if that went well."""
     await abort_our_merge(git, entry)
     head = await git.run("symbolic-ref", "--quiet", "HEAD")
@@ -54,6 +82,7 @@ async def commit_all(git: Git, entry: Path, task: Task, sent: tuple[str, ...]) -
             *("-m", f"{task.title[:_TITLE]}\n\nShiftboss task {task.id}"),
         )
     left = [name for name in await _dirty(git) if name not in strangers]
+    left += await submodules.changed(boss, git.folder, entry)
     if left:
         return _stays(task, "land.left", files=_names(left), folder=str(git.folder))
     return None
@@ -130,6 +159,15 @@ async def _leave_out_repositories(git: Git) -> None:
     ]
     if added:
         await git.out("reset", "--quiet", "--", *added)
+
+
+async def _ignored(git: Git) -> list[str]:
+    """What `.gitignore` names, folders as one."""
+    told = await git.run(
+        "ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"
+    )
+    names = [name.rstrip("/") for name in told.out.split("\0") if name]
+    return [name for name in names if not {*PurePosixPath(name).parts} & {OURS, *_CACHES}]
 
 
 async def _dirty(git: Git) -> list[str]:

@@ -18,8 +18,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bot.engine.workflow.places import submodules
 from bot.engine.workflow.places.git import Git, GitFailed, alone
-from bot.engine.workflow.places.landing import Landed, abort_our_merge, bring_in, commit_all
+from bot.engine.workflow.places.landing import (
+    Landed,
+    abort_our_merge,
+    bring_in,
+    commit_all,
+    notes_on,
+)
 from storage.records.tasks import Task
 
 log = logging.getLogger(__name__)
@@ -102,7 +109,9 @@ class Worktrees:
                 tree = await self._open(project, task)
                 if tree.ready:
                     git = _within(tree, boss)
-                    not_kept = await commit_all(git, _entry(tree), task, _inside(project, sent))
+                    not_kept = await commit_all(
+                        boss, git, _entry(tree), task, _inside(project, sent)
+                    )
                     if not_kept is not None:
                         log.warning("the tree of task %s stays: %s", task.id, not_kept.why)
                         return
@@ -126,9 +135,10 @@ class Worktrees:
                 return Landed(commit=tip)
             tree = await self._make(boss, project, tree, task)
         git = _within(tree, boss)
-        stays = await commit_all(git, _entry(tree), task, _inside(project, sent))
+        stays = await commit_all(boss, git, _entry(tree), task, _inside(project, sent))
         landed = stays or await bring_in(boss, git, _entry(tree), task)
         if landed.merged:
+            landed = replace(landed, notes=await notes_on(git, _entry(tree)))
             await self._remove(boss, tree)
         return landed
 
@@ -160,6 +170,7 @@ class Worktrees:
         made = await self._tree(project, task)
         if made.entry is None:
             raise GitFailed(f"git does not know the worktree it has just made at {tree.folder}")
+        await submodules.fill(boss, project.common, made.folder, made.entry)
         await asyncio.to_thread((made.entry / _READY).touch)
         return replace(made, ready=True)
 
