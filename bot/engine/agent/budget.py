@@ -130,7 +130,13 @@ class Purse:
 
 class Budget:
     """Spent never passes a cap and what was granted beyond it: not by runs one after another,
-    and not by those of this process at the same time."""
+    and not by those of this process at the same time.
+
+    What runs under way may still use is known to this process alone. That is enough because one
+    process works on a home: `storage.home.Home` holds it from before the store is opened until
+    the end, for `run`, `dispatch` and every command that is carried out without them. Two homes
+    whose DATABASE_URL names one file are not kept apart by that, and several workers on one
+    store will need a row for what is held."""
 
     def __init__(
         self,
