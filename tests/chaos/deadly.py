@@ -120,6 +120,8 @@ def arm_calls(fate: Fate) -> None:
         _arm_feishu(around)
     else:
         _arm_web(around)
+    if os.environ.get("ANTHROPIC_API_KEY"):
+        _arm_model(around)
 
 
 def _arm_telegram(around: Callable[[str, Awaitable[Any]], Awaitable[Any]]) -> None:
@@ -158,6 +160,17 @@ def _arm_web(around: Callable[[str, Awaitable[Any]], Awaitable[Any]]) -> None:
         return await around("page", delivered(self, letter))
 
     WebTransport.deliver = deliver  # type: ignore[method-assign]  # as above
+
+
+def _arm_model(around: Callable[[str, Awaitable[Any]], Awaitable[Any]]) -> None:
+    from httpx2 import AsyncClient
+
+    sent = AsyncClient.send
+
+    async def send(self: AsyncClient, *args: Any, **kwargs: Any) -> Any:
+        return await around("model", sent(self, *args, **kwargs))
+
+    AsyncClient.send = send  # type: ignore[method-assign]  # as above
 
 
 def arm_steps(fate: Fate) -> None:

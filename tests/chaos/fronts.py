@@ -22,7 +22,7 @@ Name: TypeAlias = Literal["telegram", "feishu", "web"]
 NAMES: Sequence[Name] = ("telegram", "feishu", "web")
 File: TypeAlias = tuple[str, bytes]
 ROOMS = 4
-_PATIENCE = 200.0
+_PATIENCE = 600.0
 # The platform's own schedule begins with fifteen seconds.
 _AGAIN = (0.2,) * 400
 

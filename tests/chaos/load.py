@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,11 +16,14 @@ from tests.chaos.fronts import Front, Name, front
 from tests.chaos.promises import Ended, broken, repeats, shows_all, unsettled
 from tests.chaos.store import rows
 from tests.chaos.telling import Told, deadly, points_of, tracebacks
+from tests.chaos.workers.load import ASKED, allow_all, is_helped, task_of, text_of, work_of
+from tests.emulators.models.emulator import Models
+from tests.journeys.model_world import access
 from tests.journeys.program import Program
 
 _LOOK_EVERY = 0.05
-_PATIENCE = 120.0
-_FOR_EACH_KILL = 15.0
+_PATIENCE = 240.0
+_FOR_EACH_KILL = 45.0
 _LONGEST_LIFE = 1.2
 _PAUSE = 0.4
 _CATCHING_UP = 15.0
@@ -29,12 +33,14 @@ _SLOTS = "2"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
     """`tasks` orders by chance, while the program is killed `kills` times; `mischief` lets the
-    platform break connections, ask for patience, and deliver again."""
+    platform break connections, ask for patience, and deliver again. With `workers` the tasks are
+    done by a model that calls tools, some with leave, and sends off helpers."""
 
     seed: int
     tasks: int
     kills: int
     mischief: bool = True
+    workers: bool = False
 
 
 async def storm(home: Path, load: Load, name: Name, *, template: Path | None = None) -> Told:
@@ -42,8 +48,10 @@ async def storm(home: Path, load: Load, name: Name, *, template: Path | None = N
     if template is not None:
         shutil.copytree(template, home)
     told = Told(story=f"load {load.seed}", channel=name)
-    async with front(name) as channel:
-        program = deadly(home, channel, SHIFTBOSS_SLOTS=_SLOTS)
+    async with front(name) as channel, Models() as models, _clerk(home, channel, load):
+        models.replies(work_of(load.seed))
+        settings = {**access(models, "anthropic"), **ASKED} if load.workers else {}
+        program = deadly(home, channel, SHIFTBOSS_SLOTS=_SLOTS, **settings)
         channel.meets(program)
         ended = _ended(home, channel, load)
         try:
@@ -58,9 +66,22 @@ async def storm(home: Path, load: Load, name: Name, *, template: Path | None = N
             told.points, told.output = points_of(home), program.text
             told.repeats = repeats(channel)
             told.wrong += [*broken(_ended(home, channel, load)), *tracebacks(program.text)]
+            told.wrong += [f"the model refused: {each.message}" for each in models.refused]
         finally:
             await program.end()
     return told
+
+
+@asynccontextmanager
+async def _clerk(home: Path, channel: Front, load: Load) -> AsyncGenerator[None, None]:
+    """Somebody who allows whatever is asked."""
+    clerk = asyncio.create_task(allow_all(home, channel)) if load.workers else None
+    try:
+        yield
+    finally:
+        if clerk is not None:
+            clerk.cancel()
+            await asyncio.gather(clerk, return_exceptions=True)
 
 
 async def _rage(program: Program, channel: Front, load: Load, told: Told) -> None:
@@ -94,7 +115,10 @@ async def _rage(program: Program, channel: Front, load: Load, told: Told) -> Non
 async def _people(channel: Front, home: Path, load: Load) -> None:
     chance = random.Random(-load.seed)
     for number in range(load.tasks):
-        await channel.says(_task(number, chance), room=chance.randrange(channel.rooms))
+        if load.workers:
+            await channel.says(task_of(number, chance))
+        else:
+            await channel.says(_task(number, chance), room=chance.randrange(channel.rooms))
         await asyncio.sleep(chance.uniform(0, _PAUSE))
         if number % 3 == 2:
             await _steer(channel, home, chance)
@@ -133,12 +157,15 @@ async def _calm_down(home: Path, channel: Front, ended: Ended) -> None:
 
 
 def _ended(home: Path, channel: Front, load: Load) -> Ended:
+    text = text_of if load.workers else str
+    helped = [number for number in range(load.tasks) if load.workers and is_helped(number)]
     return Ended(
         home=home,
         front=channel,
         points=points_of(home),
         ends={f" {_file(number)}": ("completed",) for number in range(load.tasks)},
-        files={_file(number): str(number) for number in range(load.tasks)},
+        unsure=frozenset(_file(number) for number in helped),
+        files={_file(number): text(number) for number in range(load.tasks)},
         # kill -9 from outside leaves no line of its own.
         troubled=True,
     )

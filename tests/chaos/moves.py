@@ -11,8 +11,10 @@ from itertools import product
 from typing import Any, TypeAlias
 
 from storage.records.approvals import ApprovalState
+from storage.records.helping import HelperStatus
 from storage.records.messages import InboxState, OutboxState
 from storage.records.tasks import Control, NodeStatus, TaskStatus
+from storage.records.tools import CallState
 
 Things: TypeAlias = Mapping[tuple[str, str], str]
 """What state each thing is in, by noun and name."""
@@ -31,6 +33,10 @@ UNION ALL SELECT 'button', token, CASE WHEN used_at IS NULL THEN 'open' ELSE 'us
 UNION ALL SELECT 'inbox', CAST(id AS TEXT), state FROM inbox
 UNION ALL SELECT 'outbox', "key",
     CASE WHEN state = 'queued' AND tried_revision > 0 THEN 'tried' ELSE state END FROM outbox
+UNION ALL SELECT 'call', CAST(id AS TEXT), state FROM tool_calls
+UNION ALL SELECT 'helper', id, status FROM helpers
+UNION ALL SELECT 'report', id, CASE WHEN delivered_at IS NOT NULL THEN 'told'
+    WHEN status IN ('done', 'failed') THEN 'owed' ELSE 'awaited' END FROM helpers
 """
 """The state of everything, as rows of noun, name, state."""
 
@@ -96,6 +102,43 @@ APPROVAL: Mapping[ApprovalState, Sequence[ApprovalState]] = {
     ApprovalState.EXPIRED: (),
 }
 
+CALL: Mapping[CallState, Sequence[CallState]] = {
+    CallState.OPEN: (
+        CallState.ALLOWED,
+        CallState.DENIED,
+        CallState.ANSWERED,
+        CallState.CUT,
+    ),
+    CallState.ALLOWED: (CallState.RUNNING, CallState.CUT),
+    CallState.DENIED: (),
+    CallState.ANSWERED: (),
+    CallState.RUNNING: (CallState.DONE, CallState.FAILED, CallState.CUT),
+    CallState.DONE: (),
+    CallState.FAILED: (),
+    CallState.CUT: (),
+}
+"""A call that was made or refused moves no more; one that was allowed while its worker was dead
+is cut, and its twin takes the decision over."""
+
+HELPER: Mapping[HelperStatus, Sequence[HelperStatus]] = {
+    HelperStatus.ACCEPTED: (HelperStatus.RUNNING, HelperStatus.FAILED),
+    HelperStatus.RUNNING: (HelperStatus.ACCEPTED, HelperStatus.DONE, HelperStatus.FAILED),
+    HelperStatus.DONE: (),
+    HelperStatus.FAILED: (),
+}
+
+OF_WORKERS = (
+    "call.>open",
+    "call.>running",
+    "call.>denied",
+    "helper.>accepted",
+    "report.>awaited",
+    "report.awaited>told",
+    "report.awaited>owed",
+    "report.owed>told",
+)
+"""A report is owed while others of the same talk are at work, and told once."""
+
 NEW = (
     "task.>pending",
     "control.>run",
@@ -131,9 +174,10 @@ ORDERS = tuple(
         "message",
         "inject",
         "replan",
+        "helper",
     )
 )
-"""What people order of a task: noted once, with whatever follows from it."""
+"""What people order of a task, and its helpers tell it: noted once, with whatever follows."""
 
 
 def names(noun: str, moves: Mapping[Any, Iterable[Any]]) -> tuple[str, ...]:
@@ -145,8 +189,10 @@ OF_WORK = (
     *names("node", NODE),
     *names("control", CONTROL),
     *names("approval", APPROVAL),
+    *names("call", CALL),
+    *names("helper", HELPER),
 )
-ALL = (*OF_WORK, *ORDERS, *NEW, *MAIL)
+ALL = (*OF_WORK, *ORDERS, *OF_WORKERS, *NEW, *MAIL)
 
 
 def unlisted(noun: str, states: Iterable[Any], moves: Mapping[Any, Iterable[Any]]) -> set[str]:
@@ -160,6 +206,8 @@ FORBIDDEN = (
     | unlisted("node", NodeStatus, NODE)
     | unlisted("control", Control, CONTROL)
     | unlisted("approval", ApprovalState, APPROVAL)
+    | unlisted("call", CallState, CALL)
+    | unlisted("helper", HelperStatus, HELPER)
     | {f"inbox.{state}>{InboxState.NEW}" for state in InboxState}
     | {f"outbox.{OutboxState.DEAD}>{OutboxState.SHOWN}"}
 )

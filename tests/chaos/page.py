@@ -23,7 +23,7 @@ from tests.journeys.program import Program
 _BUTTON = re.compile(r'data-token="(\w+)"[^>]*>(.*?)</button>', re.DOTALL)
 _TAG = re.compile(r"<[^>]+>")
 _REST = 0.05
-_PATIENCE = 200.0
+_PATIENCE = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

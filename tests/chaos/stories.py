@@ -1,80 +1,11 @@
-"""What the Boss does in a telling, on whatever channel, and how it has to end.
-
-An act waits for what the store says, never for time: the story is the same however often the
-program dies on the way."""
+"""Stories of tasks, queues and decisions, and all stories there are."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from tests.chaos.boss import Boss, Story
+from tests.chaos.workers.stories import STORIES as OF_WORKERS
 
-from tests.chaos.fronts import Front, Name
-from tests.chaos.store import rows
-
-_LOOK_EVERY = 0.02
 NOTES = b"The queue was long. The queue was kind. Nobody in the queue was in a hurry at all."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Boss:
-    """`front` is where the Boss sits; `home` is only looked into, never touched."""
-
-    front: Front
-    home: Path
-
-    async def until(self, sql: str, *values: str) -> Any:
-        """Wait for a row, and give its first value."""
-        while not (found := rows(self.home, sql, *values)):
-            await asyncio.sleep(_LOOK_EVERY)
-        return found[0][0]
-
-    async def runs(self, text: str, *, status: str = "") -> str:
-        """Order a task; its id when it has that status, or exists."""
-        await self.front.says(f"/run {text}")
-        title = f"%{text.removeprefix('-p normal ').removeprefix('-p urgent ')}%"
-        task_id = str(await self.until("SELECT id FROM tasks WHERE instruction LIKE ?", title))
-        if status:
-            await self.is_now(task_id, status)
-        return task_id
-
-    async def is_now(self, task_id: str, *statuses: str) -> str:
-        known = ",".join(f"'{status}'" for status in statuses)
-        sql = f"SELECT status FROM tasks WHERE id = ? AND status IN ({known})"
-        return str(await self.until(sql, task_id))
-
-    async def orders(self, text: str) -> None:
-        """A command, and its answer is there."""
-        await self.front.says(text)
-        await self.until(
-            "SELECT id FROM inbox WHERE state <> 'new' AND json_extract(incoming, '$.text') = ?"
-            " AND (SELECT count(*) FROM inbox WHERE state = 'new') = 0",
-            text,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
-    """`ends` says for each task, by words of its instruction, in which states it may end;
-    `files` which files there are in the end and what is in them, nothing for anything; `moves`
-    are the transitions that the story is told for."""
-
-    name: str
-    live: Callable[[Boss], Awaitable[None]]
-    ends: Mapping[str, tuple[str, ...]]
-    files: Mapping[str, str]
-    moves: tuple[str, ...]
-    settings: Mapping[str, str] = field(default_factory=dict)
-
-    def moves_on(self, name: Name) -> tuple[str, ...]:
-        return tuple(move for move in self.moves if ONLY_ON.get(move, name) == name)
-
-
-ONLY_ON: Mapping[str, Name] = {"outbox.>shown": "telegram"}
-"""Only there an answer is streamed before it is a message."""
-
 _DONE = ("completed",)
 # The first to be cut in on dies as it is asked to make room, the second as it goes on, the third
 # is paused.
@@ -295,4 +226,5 @@ STORIES = (
         files={"end.txt": "end", "more.txt": "more"},
         moves=("order.>message", "order.>inject", "order.>replan"),
     ),
+    *OF_WORKERS,
 )

@@ -9,8 +9,8 @@ from itertools import count
 from pathlib import Path
 from typing import ClassVar, Literal, TypeAlias
 
+from tests.chaos.boss import Story
 from tests.chaos.fronts import Name
-from tests.chaos.stories import Story
 from tests.chaos.telling import Told, tell, witness_of
 
 When: TypeAlias = Literal["before", "after"]
@@ -32,8 +32,15 @@ class Sweep:
     async def chain(self, story: Story, name: Name, when: When) -> list[Told]:
         """Die at each transition of the story, as many in one telling as come to pass, until
         each had its death."""
+        return await self._all_of(story, name, [f"{m}:{when}:1" for m in story.deaths_on(name)])
+
+    async def places(self, story: Story, name: Name, when: When, calm: Told) -> list[Told]:
+        """The same at each place of the program that commits or calls in that calm telling."""
+        return await self._all_of(story, name, [f"{place}:{when}:1" for place in places(calm)])
+
+    async def _all_of(self, story: Story, name: Name, points: Sequence[str]) -> list[Told]:
         told: list[Told] = []
-        left = [f"{move}:{when}:1" for move in story.moves_on(name)]
+        left = points
         while left and len(told) < _TRIES:
             told.append(await self.once(story, name, left))
             left = [point for point in left if point not in told[-1].died]
@@ -46,6 +53,12 @@ class Sweep:
             shutil.rmtree(home)
             witness_of(home).unlink()
         return told
+
+
+def places(calm: Told) -> Sequence[str]:
+    """Whoever commits, and whatever is called, by name."""
+    found = (line.split(" ", 2) for line in calm.points if line.startswith(("commit ", "call ")))
+    return [*dict.fromkeys(label for _, _, label in found)]
 
 
 def moments(calm: Told) -> Iterator[str]:

@@ -6,19 +6,21 @@ import asyncio
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.chaos.boss import Boss, Story
 from tests.chaos.fronts import Front, Name, front
 from tests.chaos.promises import Ended, broken, repeats, shows_all, unsettled
-from tests.chaos.stories import Boss, Story
+from tests.emulators.models.emulator import Models
+from tests.journeys.model_world import access
 from tests.journeys.program import Program
 
 LAUNCHER = (sys.executable, str(Path(__file__).parent / "deadly.py"))
-_PATIENCE = 90.0
-_FOR_EACH_DEATH = 15.0
+_PATIENCE = 180.0
+_FOR_EACH_DEATH = 45.0
 _LOOK_EVERY = 0.05
 _CATCHING_UP = 3.0
 _KILLED = -9
@@ -74,8 +76,10 @@ async def tell(
     if template is not None:
         shutil.copytree(template, home)
     told = Told(story=story.name, channel=name)
-    async with front(name) as channel:
-        program = deadly(home, channel, **story.settings)
+    async with front(name) as channel, Models() as models:
+        if story.mind is not None:
+            models.replies(story.mind)
+        program = deadly(home, channel, **_access(story, models))
         channel.meets(program)
         keeper = asyncio.create_task(_keep_alive(program, deaths, told, in_order=in_order))
         try:
@@ -90,6 +94,7 @@ async def tell(
                 await keeper
             await _end_politely(program, told)
             _look(told, home, channel, story, program)
+            told.wrong += [f"the model refused: {each.message}" for each in models.refused]
         finally:
             keeper.cancel()
             await program.end()
@@ -100,6 +105,12 @@ def deadly(home: Path, channel: Front, **settings: str) -> Program:
     witness = {"DEADLY_WITNESS": str(witness_of(home))}
     return Program(
         home=home, settings={**channel.settings, **witness, **settings}, command=LAUNCHER
+    )
+
+
+def _access(story: Story, models: Models) -> Mapping[str, str]:
+    return (
+        story.settings if story.mind is None else {**access(models, "anthropic"), **story.settings}
     )
 
 
@@ -167,7 +178,12 @@ def _look(told: Told, home: Path, channel: Front, story: Story, program: Program
 
 def _ended(home: Path, channel: Front, story: Story) -> Ended:
     return Ended(
-        home=home, front=channel, points=points_of(home), ends=story.ends, files=story.files
+        home=home,
+        front=channel,
+        points=points_of(home),
+        ends=story.ends,
+        files=story.files,
+        unsure=story.unsure,
     )
 
 

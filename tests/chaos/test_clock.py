@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.chaos.boss import Boss
 from tests.chaos.fronts import front
-from tests.chaos.stories import Boss
 from tests.chaos.telling import deadly
 from tests.journeys.program import Program
 
