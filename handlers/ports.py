@@ -346,6 +346,11 @@ class Cards(Protocol):
         """Keys beginning with `prefix`, each with the chat its card is in."""
         ...
 
+    async def asking(self, approval_id: str) -> Sequence[tuple[str, ChatId]]:
+        """Keys of the cards with a live button that decides about this request, with their
+        chats."""
+        ...
+
 
 class Costs(Protocol):
     async def report(

@@ -267,6 +267,13 @@ async def make_store(path: Path, stack: AsyncExitStack) -> Database:
                 ],
             )
             await tx.execute(
+                insert(schema.identities),
+                [
+                    {"channel": Channel.TELEGRAM, "external_id": f"x-{p.id}", "person_id": p.id}
+                    for p in (BOSS, MATE)
+                ],
+            )
+            await tx.execute(
                 insert(schema.chats),
                 [
                     {

@@ -59,6 +59,15 @@ class FakePost:
     async def copies(self, prefix: str) -> Sequence[tuple[str, ChatId]]:
         return [(key, chat) for key, chat in self.chats.items() if key.startswith(prefix)]
 
+    async def asking(self, approval_id: str) -> Sequence[tuple[str, ChatId]]:
+        found = {
+            row.card_key: row.chat_id
+            for row in self.rows.values()
+            if not row.retired
+            and approval_id in {row.action.get("approval_id"), row.action.get("question_id")}
+        }
+        return list(found.items())
+
     async def form_of(self, chat_id: ChatId, message_id: str) -> Form | None:
         card = self.cards.get(self.shown.get((chat_id, message_id), ""))
         forms = [block for block in (card.blocks if card else ()) if isinstance(block, Form)]

@@ -116,6 +116,9 @@ class CardService:
     async def copies(self, prefix: str) -> Sequence[tuple[str, ChatId]]:
         return await self._outbox.by_prefix(prefix)
 
+    async def asking(self, approval_id: str) -> Sequence[tuple[str, ChatId]]:
+        return await self._outbox.asking(approval_id)
+
 
 class Channels(Protocol):
     def health(self) -> Sequence[ChannelHealth]: ...

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from cards import formats
-from cards.actions import AskAgain, Decide, ShowTask
+from cards.actions import Action, Answer, AskAgain, Decide, ShowTask
 from cards.model import (
     Block,
     Button,
@@ -18,6 +19,7 @@ from cards.model import (
     Collapsible,
     Divider,
     Fields,
+    Form,
     Note,
     Text,
     Tone,
@@ -90,6 +92,43 @@ def waiting_card(
         blocks.append(Note(markdown=words("approval.more", n=len(approvals) - _LISTED)))
     title = words("approval.list_title", n=len(approvals))
     return Card(title=title, tone=Tone.WARN, blocks=tuple(blocks), summary=title)
+
+
+def settled_on_list(card: Card, approval: Approval, words: Words) -> Card:
+    """A card that lists several requests, when one of them has been decided elsewhere: it shows
+    what became of it in the place of the first control, and the others go."""
+    blocks: list[Block] = []
+    told = False
+    for block in card.blocks:
+        left = _without(block, approval.id)
+        if left is not block and not told:
+            blocks.append(Note(markdown=words(f"approval.decided.{approval.state}")))
+            told = True
+        if left is not None:
+            blocks.append(left)
+    return replace(card, blocks=tuple(blocks), fallback="")
+
+
+def _without(block: Block, approval_id: str) -> Block | None:
+    """The block without what decides about the request, itself where there is nothing of it."""
+    match block:
+        case Form(action=Answer(question_id=asked)) if asked == approval_id:
+            return None
+        case Buttons(items=items):
+            left = tuple(each for each in items if _decides(each.action) != approval_id)
+            if len(left) == len(items):
+                return block
+            return replace(block, items=left) if left else None
+        case _:
+            return block
+
+
+def _decides(action: Action) -> str:
+    match action:
+        case Decide(approval_id=asked) | Answer(question_id=asked):
+            return asked
+        case _:
+            return ""
 
 
 def _decided_card(approval: Approval, words: Words, zone: ZoneInfo, decider: str) -> Card:

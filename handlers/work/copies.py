@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from zoneinfo import ZoneInfo
 
 from cards.courier import Courier
-from cards.views.approvals import approval_card
+from cards.views.approvals import approval_card, settled_on_list
 from cards.words import Words, words_for
 from handlers.language import read_in
 from handlers.ports import Cards, People
-from storage.records.approvals import Approval, ApprovalKind
+from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.messages import Urgency
 from storage.records.people import Chat, ChatId, ChatKind, Language, Role
 
@@ -42,9 +42,16 @@ class Copies:
             await self._send(approval, room.id, key_of(approval, room.id), fallback)
 
     async def show(self, approval: Approval, *, fallback: Language) -> None:
-        """Bring every copy up to date."""
+        """Bring every copy up to date, and the lists that have buttons of it."""
         for key, chat in await self.cards.copies(prefix_of(approval)):
             await self._send(approval, chat, key, fallback)
+        if approval.state is ApprovalState.WAITING:
+            return
+        for key, chat in await self.cards.asking(approval.id):
+            card = None if key.startswith(prefix_of(approval)) else await self.cards.card(key)
+            if card is not None:
+                listed = settled_on_list(card, approval, await self.words(chat, fallback))
+                await self.courier.send(chat, listed, key=key, urgency=Urgency.NOTICE)
 
     async def stands_in(self, approval: Approval, chat: ChatId) -> bool:
         """Whether this chat has a copy."""

@@ -14,7 +14,7 @@ from storage.dialect import insert_or_ignore, upsert
 from storage.mail.chats import chat_columns, chat_of
 from storage.records.messages import OutboxId, OutboxRow, OutboxState, Placed, Urgency
 from storage.records.people import Channel, Chat, ChatId, ChatKind
-from storage.schema import chats, outbox, placements
+from storage.schema import actions, chats, outbox, placements
 
 # Urgency and row number in one number, so that the smallest is the letter to go first.
 _STEP = 2**40
@@ -209,6 +209,19 @@ class Outbox:
         async with self._db.read(tx) as view:
             row = (await view.execute(_BY_KEY, {"key": key})).one_or_none()
         return None if row is None else outbox_row(row)
+
+    async def asking(self, approval_id: str) -> Sequence[tuple[str, ChatId]]:
+        """Keys of the cards with a live button or form that decides about this request, each with
+        the chat its card is in."""
+        named = (actions.c.action[name].as_string() for name in ("approval_id", "question_id"))
+        query = (
+            select(actions.c.card_key, actions.c.chat_id)
+            .where(~actions.c.retired, or_(*(each == approval_id for each in named)))
+            .distinct()
+        )
+        async with self._db.read() as view:
+            rows = (await view.execute(query)).all()
+        return tuple((row.card_key, ChatId(row.chat_id)) for row in rows)
 
     async def by_prefix(self, prefix: str) -> Sequence[tuple[str, ChatId]]:
         """Keys that begin with `prefix`, oldest first, each with the chat its card is in."""

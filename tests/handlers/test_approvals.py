@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from cards.actions import Answer, AskAgain, Decide
+from cards.model import Buttons, Form
 from cards.views.approvals import approval_card
 from cards.words import words_for
 from handlers.ports import BackendFailure
@@ -438,3 +439,32 @@ async def test_an_empty_answer_is_none() -> None:
 
     assert not reply.good
     assert desk.world.approvals.decisions == []
+
+
+async def test_a_list_loses_the_buttons_of_what_is_decided_elsewhere() -> None:
+    desk = Desk()
+    for each in ("ap7x2k", "bq8y3m"):
+        desk.world.approvals.all[each] = replace(an_approval(approvers=("ann", "olga")), id=each)
+    await desk.say("/approvals")
+    listed = "reply:1"
+
+    await desk.say("/approve ap7x2k", who="x-olga", chat="c0")
+
+    card = desk.world.post.cards[listed]
+    blocks = [block for block in card.blocks if isinstance(block, Buttons)]
+    left = [button.action for block in blocks for button in block.items]
+    assert {each.approval_id for each in left if isinstance(each, Decide)} == {"bq8y3m"}
+    assert words_for(Language.ENGLISH)("approval.decided.approved") in text_of(card)
+
+
+async def test_a_question_answered_elsewhere_leaves_no_form_on_a_list() -> None:
+    desk = Desk()
+    desk.world.approvals.all["ap7x2k"] = a_question()
+    listed = (await desk.say("/approvals")).card
+
+    await desk.say("/approve ap7x2k 2")
+
+    card = desk.world.post.cards["reply:1"]
+    assert listed is not None
+    assert [block for block in listed.blocks if isinstance(block, Buttons | Form)]
+    assert not [block for block in card.blocks if isinstance(block, Buttons | Form)]

@@ -208,3 +208,20 @@ async def test_while_a_button_stays_on_its_card_so_does_its_token(
                     assert shown[name] <= now[name] or now[name] <= shown[name]
                 assert await seal(room, *wanted) == tokens
                 shown = now
+
+
+async def test_the_cards_with_a_live_button_of_a_request_are_found(room: Room) -> None:
+    yes = Wanted(action={"kind": "decide", "approval_id": "ap1", "approve": True}, single_use=True)
+    said = Wanted(action={"kind": "answer", "question_id": "ap1"}, single_use=True)
+    other = Wanted(action={"kind": "decide", "approval_id": "ap10"}, single_use=True)
+    await seal(room, yes, said, PAUSE, key="list")
+    await seal(room, said, key="question")
+    await seal(room, other, PAGE, key="other")
+    await seal(room, yes, key="gone")
+    await seal(room, PAUSE, key="gone")
+    chat = await room.chat()
+
+    found = await room.outbox.asking("ap1")
+
+    assert set(found) == {("list", chat.id), ("question", chat.id)}
+    assert len(found) == 2
