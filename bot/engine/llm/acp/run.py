@@ -19,7 +19,7 @@ from bot.engine.llm.acp.said import contract, words
 from bot.engine.llm.acp.said.contract import NoResult
 from bot.engine.llm.acp.said.meter import Meter
 from bot.engine.llm.acp.said.updates import Calls
-from bot.engine.llm.acp.table import Agent
+from bot.engine.llm.acp.table import Agent, Resume
 from bot.engine.llm.base import (
     BackendError,
     BadAnswer,
@@ -97,7 +97,8 @@ class AcpRun(OneRun):
 
     async def _work(self, alive: Live) -> AsyncGenerator[AgentEvent, None]:
         request, session = self._request, alive.session
-        if request.external_id and not session.gone_on:
+        resumes = self._agent.resume is not Resume.NONE
+        if request.external_id and resumes and not session.gone_on:
             yield Noted(key="backend.cli_afresh", facts={"name": self._agent.name})
         self._meter.begin()
         self._deadline = _now() + self._house.seconds(request.limits)

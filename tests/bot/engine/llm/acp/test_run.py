@@ -178,10 +178,11 @@ async def test_one_that_cannot_go_on_is_never_asked_to(cli: FakeCli) -> None:
     cli.will([{"say": "New."}])
     cli.agent = replace(cli.agent, resume=Resume.NONE)
 
-    await run_to_end(cli.backend(), talk(cli, external_id="session-1"))
+    events, _ = await run_to_end(cli.backend(), talk(cli, external_id="session-1"))
 
     assert cli.received("session/resume") == []
     assert cli.received("session/load") == []
+    assert events == [TextDelta(text="New.")], "that is its way, and no loss to tell of"
 
 
 async def test_the_mode_is_always_set_and_a_plan_is_made_in_the_mode_for_it(
