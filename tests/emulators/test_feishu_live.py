@@ -186,7 +186,7 @@ async def test_the_real_sdk_is_at_home_here(fs: FeishuEmulator) -> None:
         await fs.connected(timeout=60)
         anna = fs.user("Anna")
         await anna.says(fs.p2p(anna), "hello")
-        await fs.p2p(anna).wait_for(lambda message: message.text == "echo hello", timeout=10)
+        await fs.p2p(anna).wait_for(lambda message: message.text == "echo hello")
         await fs.until(lambda: fs.pushes[0].codes == [200])
         await fs.until(lambda: fs.long.pings > 0)
     finally:

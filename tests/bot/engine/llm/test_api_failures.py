@@ -26,7 +26,7 @@ from tests.bot.engine.llm.world import (
     tool_that,
 )
 from tests.emulators.models.emulator import Models
-from tests.emulators.models.script import Call, Failure, Reply
+from tests.emulators.models.script import Asked, Call, Failure, Reply
 
 WRITE = Call(name="write", arguments={"path": "a.md", "content": "x"})
 
@@ -198,10 +198,15 @@ async def test_output_tokens_are_limited_over_all_turns(
 async def test_time_is_limited_and_the_call_really_ends(
     models: Models, api: Api, backend: Backend
 ) -> None:
-    models.replies(Reply(text="a b c", hold=asyncio.Event(), hold_after=3))
+    def endless(_asked: Asked) -> Reply:
+        return Reply(text="a b c", hold=asyncio.Event(), hold_after=3)
 
-    with pytest.raises(LimitReached):
-        await run_to_end(backend, request_to(api, limits=Limits(seconds=0.2)))
+    models.replies(endless)
+    for seconds in (0.2, 20.0):
+        with pytest.raises(LimitReached):
+            await run_to_end(backend, request_to(api, limits=Limits(seconds=seconds)))
+        if models.requests:  # a busy machine has not even asked by then
+            break
 
     await models.disconnected()
 

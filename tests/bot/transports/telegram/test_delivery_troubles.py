@@ -102,12 +102,13 @@ async def test_a_time_out_is_ambiguous(
 ) -> None:
     hold = Hold()
     tg.misbehave("sendMessage", hold)
-    impatient = make_transport(tg, intake, tmp_path, sleep, request_seconds=0.3)
+    impatient = make_transport(tg, intake, tmp_path, sleep, request_seconds=1.5)
 
     async with started(impatient) as transport:
         with pytest.raises(Ambiguous):
             await transport.deliver(text_letter(chat, "x"))
 
+    await hold.entered.wait()
     hold.release()
     assert len(chat.from_bot) == 1
 

@@ -37,7 +37,11 @@ def tiny(manners: str = "", name: str = "tiny", **env: str) -> McpServer:
 
 @asynccontextmanager
 async def plugged(
-    tmp_path: Path, sandbox: Sandbox, *servers: McpServer, patience: float = 20.0
+    tmp_path: Path,
+    sandbox: Sandbox,
+    *servers: McpServer,
+    patience: float = 60.0,
+    start: float = 60.0,
 ) -> AsyncIterator[Plugged]:
     async def found() -> Sandbox:
         return sandbox
@@ -49,11 +53,11 @@ async def plugged(
         shell,
         str,
         Fetcher(),
-        start_seconds=patience,
+        start_seconds=start,
         call_seconds=patience,
         variables={"TRACKER_KEY": SECRET},
     )
-    (tmp_path / "work").mkdir()
+    (tmp_path / "work").mkdir(exist_ok=True)
     async with made.plugged(servers, tmp_path / "work", Mode.EXECUTE) as brought:
         yield brought
 
@@ -129,8 +133,14 @@ async def test_one_that_cannot_be_used_is_noted_and_the_others_work(
     manners: str, tmp_path: Path, sandbox: Sandbox
 ) -> None:
     servers = tiny(manners, "bad"), tiny()
-    async with plugged(tmp_path, sandbox, *servers, patience=1.5) as brought:
-        said = await named(brought, "mcp__tiny__echo").run({"text": "hi"})
+    for start in (1.5, 30.0):
+        async with plugged(tmp_path, sandbox, *servers, start=start) as brought:
+            if not brought.tools:  # a busy machine has started neither by then
+                continue
+            said = await named(brought, "mcp__tiny__echo").run({"text": "hi"})
+            break
+    else:
+        pytest.fail("the good one was never there")
 
     assert "you said hi" in said
     assert [(note.key, note.facts["server"]) for note in brought.notes] == [("mcp.failed", "bad")]

@@ -35,7 +35,7 @@ class Cell:
         self,
         command: str,
         *,
-        seconds: float = 10,
+        seconds: float = 60,
         network: bool = False,
         writable: bool = True,
         most_processes: int = 1000,
