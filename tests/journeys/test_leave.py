@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -176,3 +177,24 @@ async def test_talk_on_feishu_waits_for_leave_and_a_new_word_takes_it_back(place
 
     await chat.wait_for(lambda m: "Of course." in m.text, timeout=PATIENCE)
     await chat.wait_for(lambda m: m is asked and "has gone on without" in m.text, timeout=PATIENCE)
+
+
+async def test_talk_that_nobody_decides_about_in_time_goes_on_by_itself_also_over_a_death(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, "anthropic", SHIFTBOSS_APPROVAL_HOURS="0.0005") as place:
+        boss, chat = place.boss()
+        lark, chief = place.feishu_chat, place.feishu_boss
+        for cue in ("late-cue", "晚了的事"):
+            place.stage.on(cue, "talk", writes(f"{cue} notes"), Reply(text=f"Not now, {cue}."))
+        await boss.says(chat, "please do late-cue")
+        await chief.says(lark, "请做晚了的事")
+        await told(chat, "late-cue notes")
+        await place.shiftboss.kill()
+        await place.shiftboss.start()
+
+        await told(chat, "Not now, late-cue.")
+        await lark.wait_for(lambda m: "Not now, 晚了的事." in m.text, timeout=PATIENCE)
+        await told(chat, "Expired", NOTES)
+        assert "in time" in str(place.stage.heard("late-cue")[-1].results)
+        assert not list((place.shiftboss.home / "workspaces").rglob(NOTES))
