@@ -85,8 +85,14 @@ class Newcomers:
         if not chats:
             return
         news = tuple(waiting[each] for each in sorted(settled))
-        for chat in chats:
-            await self._tell(chat, news)
+        try:
+            for chat in chats:
+                await self._tell(chat, news)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            # The boundary between what anybody may put into a folder and the whole program.
+            log.exception("skills cannot be shown: %s", ", ".join(each.skill.name for each in news))
         told = [*self._told, *sorted(settled)][-_REMEMBERED:]
         await self._marks.put(_MARK, told)
         self._told = told

@@ -58,7 +58,10 @@ class Homes:
 
     async def run(self) -> None:
         while True:
-            await asyncio.to_thread(self.prune)
+            try:
+                await asyncio.to_thread(self.prune)
+            except OSError as error:
+                log.warning("unused homes of commands cannot be removed now: %s", error)
             await self._sleep(_DAY)
 
     def prune(self) -> int:

@@ -153,3 +153,23 @@ async def test_nobody_to_tell_is_no_reason_to_forget_it(house: House) -> None:
     await life.look()
 
     assert len(house.cards) == 1
+
+
+async def test_what_cannot_be_shown_stops_nothing_and_is_not_tried_for_ever(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_args: object, **_facts: object) -> None:
+        raise ValueError("a card that cannot be")
+
+    write_skill(house.shop.own / "odd")
+    life = house.life()
+    monkeypatch.setattr(house.courier, "send", broken)
+    await life.look()
+    await life.look()
+    monkeypatch.undo()
+    write_skill(house.shop.own / "fresh")
+    await life.look()
+    await life.look()
+
+    (card,) = house.cards
+    assert "fresh" in card.title

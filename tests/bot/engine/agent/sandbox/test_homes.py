@@ -112,3 +112,22 @@ async def test_it_looks_at_the_start_and_takes_up_what_a_death_left_half_done(
         await running
 
     assert not half.exists()
+
+
+async def test_a_disk_that_fails_ends_nothing(
+    tmp_path: Path, days: Days, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    homes = Homes(tmp_path / "shell", now=days, sleep=days.sleep)
+
+    def fails() -> int:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(homes, "prune", fails)
+    running = asyncio.create_task(homes.run())
+    async with asyncio.timeout(20):
+        await days.slept.wait()
+
+    assert not running.done()
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
