@@ -63,6 +63,7 @@ class Program:
             while len(_ADDRESS.findall(self.text)) == known:
                 assert self._process is not None
                 if self._process.returncode is not None:
+                    await asyncio.gather(*self._readers)
                     raise AssertionError(f"it ended at once:\n{self.text}")
                 await asyncio.sleep(0.02)
 
