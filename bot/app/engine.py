@@ -26,7 +26,6 @@ from bot.engine.dispatch.method.notebook import Notebook
 from bot.engine.dispatch.telling.reporter import Reporter
 from bot.engine.dispatch.timekeeper import Timekeeper
 from bot.engine.skills.newcomers import Newcomers
-from bot.engine.workflow.boundary import Leaves
 from bot.engine.workflow.progress import Progress
 from bot.engine.workflow.runner import TaskRunner
 from bot.transports.clock import Clock
@@ -52,7 +51,6 @@ class Engine:
     on_decided: Callable[[], None]
     caps: Caps
     recall: Recall
-    leaves: Leaves
     skill_writer: SkillWriter
     newcomers: Newcomers
 
@@ -96,8 +94,7 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
         found = await notebook.recall(task)
         return [f"- {each.entry.kind}: {each.entry.text}" for each in found]
 
-    kit = parts.kit(desk, recall, reporter.wake)
-    runner = TaskRunner(kit)
+    runner = TaskRunner(parts.kit(desk, recall, reporter.wake))
 
     def on_change() -> None:
         reporter.wake()
@@ -128,7 +125,6 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
         on_decided=on_decided,
         caps=caps,
         recall=recall,
-        leaves=kit.leaves,
         skill_writer=SkillWriter(db=store.db, desk=desk, library=place.skills),
         newcomers=parts.newcomers(place.skills),
     )

@@ -145,12 +145,7 @@ class Parts:
             bench=self.bench,
             language_of=self.language_of,
             chat_of=self.store.people.chat,
-            leaves=Asker(
-                words=risk_words(self.settings.risk_words),
-                lifetime=self.lifetime,
-                ids=self.store.ids,
-                now=self.clock.now,
-            ),
+            leaves=leaves_of(self.settings, self.store, self.clock),
             ask_for_more=MoneyAsker(lifetime=self.lifetime, ids=self.store.ids, now=self.clock.now),
             recall=recall,
             now=self.clock.now,
@@ -251,6 +246,16 @@ class Parts:
             eyes=talking.eyes,
             stops=stops,
         )
+
+
+def leaves_of(settings: Settings, store: Store, clock: Clock) -> Asker:
+    """Who says which steps people are asked about."""
+    return Asker(
+        words=risk_words(settings.risk_words),
+        lifetime=timedelta(hours=settings.approval_hours),
+        ids=store.ids,
+        now=clock.now,
+    )
 
 
 def caps_of(settings: Settings) -> Caps:

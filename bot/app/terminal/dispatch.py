@@ -10,7 +10,7 @@ from datetime import timedelta
 from bot.app.build import Core, build_core
 from bot.app.failures import unusable
 from bot.app.lifecycle import App, stop_on_signals
-from bot.app.parts import settings_language
+from bot.app.parts import leaves_of, settings_language
 from bot.app.services import LanguageOfTask
 from bot.app.terminal.opening import explained, prepare
 from bot.config.settings import Settings
@@ -84,7 +84,7 @@ async def _look(settings: Settings, *, alone: bool) -> Preview | None:
             now=core.clock.now(),
             patience=timedelta(hours=settings.patience_hours),
             alone=alone,
-            leaves=core.engine.leaves,
+            leaves=leaves_of(settings, core.store, core.clock),
             team=purposes(await core.engine.place.personas.known()),
         )
 

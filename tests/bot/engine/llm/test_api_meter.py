@@ -21,7 +21,6 @@ from pydantic_ai.usage import RequestUsage
 
 from bot.engine.llm.access import Api
 from bot.engine.llm.answers import StepAnswer
-from bot.engine.llm.loop.sizes import PICTURE_TOKENS, input_tokens
 from bot.engine.llm.base import (
     MAX_ANSWER,
     Backend,
@@ -31,6 +30,7 @@ from bot.engine.llm.base import (
     CutShort,
     Usage,
 )
+from bot.engine.llm.loop.sizes import PICTURE_TOKENS, input_tokens
 from tests.bot.engine.llm.world import request_to, run_to_end, tool_that
 from tests.emulators.models.emulator import Models
 from tests.emulators.models.script import Asked, Call, Reply, tokens
