@@ -180,3 +180,22 @@ async def test_a_wrong_token_is_told_and_everything_else_starts(tmp_path: Path) 
     assert status == 0
     assert "Telegram" in said
     assert "1:wrong" not in shiftboss.text + said
+
+
+async def test_who_is_taken_out_of_the_setting_is_a_member_after_the_next_start(
+    telegram: TelegramEmulator, tmp_path: Path
+) -> None:
+    boss, chat = boss_in(telegram)
+    other = telegram.user(8, "Other")
+    others = telegram.private_chat(other)
+    async with on(telegram, tmp_path, SHIFTBOSS_OWNERS="telegram:7,telegram:8"):
+        await other.says(others, "/people")
+        await ended(others, "Who is let in (3)")
+
+    async with on(telegram, tmp_path, SHIFTBOSS_OWNERS="telegram:7"):
+        await other.says(others, "/people")
+        await ended(others, "You may not do that")
+        await boss.says(chat, "/people remove 8 yes")
+        await ended(chat, "Other is removed")
+        await other.says(others, "hello again")
+        await ended(others, "Pairing code")
