@@ -148,10 +148,13 @@ class _Run:
     async def at_once(self, works: Iterator[tuple[Part, _Work]]) -> None:
         async def work() -> None:
             for part, each in works:
-                if time.monotonic() < self.until:
-                    await each()
-                else:
+                if time.monotonic() >= self.until:
                     self.left_out[part] += 1
+                    continue
+                try:
+                    await each()
+                except (AssertionError, TimeoutError, OSError) as error:
+                    self.broken.append(f"BROKEN OFF {part}: {str(error)[:2000]}")
 
         async with asyncio.TaskGroup() as group:
             for _ in range(_AT_ONCE):

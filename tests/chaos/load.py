@@ -106,6 +106,8 @@ async def _rage(program: Program, channel: Front, load: Load, told: Told) -> Non
                 told.deaths += 1
                 with suppress(AssertionError):
                     await starting
+                # It may not even have been there to be killed.
+                await program.kill()
                 await program.start()
     finally:
         people.cancel()
