@@ -16,7 +16,6 @@ from tests.emulators.models.script import Asked, Call, Failure, Reply
 from tests.emulators.telegram.chats import Chat, Message
 from tests.emulators.telegram.people import User
 from tests.journeys.model_world import (
-    PATIENCE,
     Line,
     Scene,
     World,
@@ -30,7 +29,9 @@ from tests.journeys.model_world import (
     writes,
 )
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+# Whichever test comes first waits for everything that was begun at once.
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+CROWDED = 240.0
 
 Script: TypeAlias = Mapping[Scene, tuple[Line, ...]]
 
@@ -120,7 +121,7 @@ class Place:
         await self.bosses[cue].says(self.chats[cue], text)
 
     async def ended(self, cue: str) -> Message:
-        return await self.chats[cue].wait_for(is_ending, timeout=PATIENCE)
+        return await self.chats[cue].wait_for(is_ending, timeout=CROWDED)
 
 
 def is_ending(message: Message) -> bool:
@@ -190,7 +191,7 @@ async def test_a_slow_answer_is_waited_for_while_other_things_go_on(place: Place
 
 @pytest.mark.parametrize("cue", list(TALK_PASSING))
 async def test_talk_waits_a_moment_for_a_service_that_comes_back(place: Place, cue: str) -> None:
-    answer = await told(place.chats[cue], "the whole answer")
+    answer = await told(place.chats[cue], "the whole answer", timeout=CROWDED)
 
     assert answer.text.split("\n")[0] == "the whole answer"
     assert place.chats[cue].from_bot == [answer]
@@ -201,7 +202,7 @@ async def test_talk_that_fails_says_so_and_the_next_question_is_answered(
     place: Place, cue: str
 ) -> None:
     chat = place.chats[cue]
-    failure = await told(chat, "could not answer", TALK_FAILING[cue][1])
+    failure = await told(chat, "could not answer", TALK_FAILING[cue][1], timeout=CROWDED)
     await place.bosses[cue].says(chat, "and now?")
     answer = await told(chat, "and now?")
 
