@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.engine.llm.access import Api
@@ -25,11 +25,13 @@ CODE = "def count(ships: list[Ship]) -> int:\n    return sum(1 for ship in ships
 MANUAL = "Rules of this house, which every worker is told again before each call. " * 60
 
 
+@settings(deadline=None)
 @given(st.text(max_size=400))
 def test_no_text_is_guessed_too_small(text: str) -> None:
     assert text_tokens(text) + 1 >= tokens(json.dumps(text)) - 1
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(list('a bZ9,{\n字é😀"\\')), max_size=300).map("".join))
 def test_not_even_one_made_to_be_hard(text: str) -> None:
     assert text_tokens(text) + 1 >= tokens(json.dumps(text)) - 1
