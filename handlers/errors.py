@@ -17,6 +17,7 @@ from storage.errors import (
     LostLease,
     NotAllowed,
     NotFound,
+    Overtaken,
     StorageError,
     StoreTooNew,
     StoreUnavailable,
@@ -95,6 +96,8 @@ def _storage(  # noqa: PLR0911 - one answer for each kind of storage error
             return _told(words, _known(words, "wrong_state", noun), facts)
         case LostLease(task_id=task_id):
             return _told(words, "lost_lease", {"key": task_id})
+        case Overtaken():
+            return _told(words, "overtaken")
         case HomeUnusable(path=path, reason=reason):
             return _told(words, "home_unusable", {"path": path, "reason": reason})
         case HomeBusy(path=path, pid=pid):
