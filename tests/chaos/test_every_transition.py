@@ -74,6 +74,19 @@ async def test_died_at_every_transition_nothing_is_lost_or_done_twice(
     assert {move for each in told for move in moves_of(each.died)} == set(story.deaths_on(name))
 
 
+# Three lives of a program that also loads the model libraries: slow where much else runs.
+@pytest.mark.timeout(400)
+async def test_what_workers_do_and_bring_happens_once_over_deaths(tmp_path: Path) -> None:
+    """A command that has run and a helper's report: each dies on its way."""
+    story = next(each for each in STORIES if each.name == "effects")
+    deadly = ("call.running>done", "report.awaited>told")
+    points = [f"{move}:before:1" for move in deadly]
+    told = await tell(tmp_path / "home", story, "telegram", points)
+
+    assert told.wrong == []
+    assert set(told.died) == set(points)
+
+
 async def test_a_first_start_killed_in_the_middle_of_making_the_tables_is_made_again(
     tmp_path: Path,
 ) -> None:
