@@ -183,7 +183,7 @@ async def test_the_real_sdk_is_at_home_here(fs: FeishuEmulator) -> None:
         sys.executable, "-W", "ignore", "-c", _SDK, fs.domain
     )
     try:
-        await fs.connected(timeout=60)
+        await fs.connected(timeout=150)
         anna = fs.user("Anna")
         await anna.says(fs.p2p(anna), "hello")
         await fs.p2p(anna).wait_for(lambda message: message.text == "echo hello")
