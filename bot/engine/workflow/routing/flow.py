@@ -59,7 +59,7 @@ class Flow:
         self.workflow = workflow
         self.layout = Layout(workflow)
         self.running: set[str] = set()
-        self._zone, self._say, self._warn = zone, say, warn
+        self.zone, self._say, self._warn = zone, say, warn
         self._runs: dict[str, NodeRun] = dict(runs)
         self._frames: dict[str, Frame] = {}
         self._bodies: dict[str, dict[str, Body]] = defaultdict(dict)
@@ -112,6 +112,47 @@ class Flow:
         all_waiting = (run for each in self._waiting.values() for run in each.values())
         return min((run.wake_at for run in all_waiting if run.wake_at is not None), default=None)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is more that goes on by itself."""
+        return bool(self._busy)
+
+    @property
+    def began_at(self) -> datetime | None:
+        """When its first node began."""
+        times = (run.started_at for run in self._runs.values() if place_of(run.path))
+        return min((time for time in times if time is not None), default=None)
+
+    def makes_up(self, path: str) -> bool:
+        """Whether the workflow goes on though that step has failed for good."""
+        place = place_of(path)
+        if place is None or place.node not in self.layout.nodes:
+            return False
+        own = self.layout.nodes[place.node].on_error is not OnError.FAIL
+        return own or self._forgives(place.scope)
+
+    def may_wait(self, path: str) -> bool:
+        """Whether a step of that path can be waiting for a person."""
+        place, frame = place_of(path), self._frames.get(scope_of(path))
+        if place is None:
+            return asked_of(path) is not None
+        return frame is not None and not is_over(frame.runs.get(place.node))
+
+    def waiting_at(self, scope: str) -> Mapping[str, NodeRun]:
+        return self._waiting[scope]
+
+    def run_at(self, place: Place, status: NodeStatus, now: datetime) -> NodeRun:
+        """A run as it would be stored there."""
+        return self._made(place, status, now, {})
+
+    def seen(self, scope: str) -> Mapping[str, NodeRun]:
+        """By node, the run that counts for who is in that scope."""
+        frames, _ = self._around(scope)
+        seen: dict[str, NodeRun] = {}
+        for frame in reversed(frames):
+            seen.update({**frame.past, **frame.runs})
+        return seen
+
     def why_stuck(self) -> str:
         """Why nothing can go on, in words for the Boss."""
         run = self.dead_end
@@ -150,7 +191,7 @@ class Flow:
             "loopCount": sum(frames[0].times.values()),
             **own,
         }
-        return Sight(now=now, zone=self._zone, names=names, warn=self._warn)
+        return Sight(now=now, zone=self.zone, names=names, warn=self._warn)
 
     # What moves it
 
