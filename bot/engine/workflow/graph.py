@@ -10,10 +10,10 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from bot.engine.workflow.model.faults import BadGraph, Fault
-from bot.engine.workflow.model.inject import injected
 from bot.engine.workflow.model.nodes import NodeType
 from bot.engine.workflow.model.shape import VERSION, Edge, Node, Workflow
 from bot.engine.workflow.model.validate import validated
+from bot.engine.workflow.routing.inject import injected
 from storage.records.tasks import NodeRun, NodeStatus
 
 __all__ = [

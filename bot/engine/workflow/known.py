@@ -10,7 +10,8 @@ from functools import partial
 from zoneinfo import ZoneInfo
 
 from bot.engine.workflow.graph import Workflow, linear, load_workflow
-from bot.engine.workflow.routing.flow import Flow, Say
+from bot.engine.workflow.routing.flow import Flow
+from bot.engine.workflow.routing.track import Say
 from storage.db import Transaction
 from storage.records.tasks import NodeRun, NodeStatus, Task
 from storage.work.graphs import GraphRepo

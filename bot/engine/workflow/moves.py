@@ -11,7 +11,7 @@ from bot.engine.agent.desk import Reply
 from bot.engine.workflow.graph import Node, Workflow, dump_workflow
 from bot.engine.workflow.known import Known
 from bot.engine.workflow.logbook import Logbook
-from bot.engine.workflow.routing.flow import Say
+from bot.engine.workflow.routing.track import Say
 from bot.engine.workflow.steps import Attempt
 from bot.engine.workflow.store import LEASE, WorkStore
 from storage.db import Transaction

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from bot.engine.workflow.model.layout import OUTERMOST, Layout, Ring
 from bot.engine.workflow.model.nodes import Foreach, NodeType
-from bot.engine.workflow.routing.layout import OUTERMOST, Layout, Ring
 from bot.engine.workflow.routing.paths import Place, outer, place_of
 
 FIRST = ""

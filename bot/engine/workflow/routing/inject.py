@@ -8,9 +8,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 
+from bot.engine.workflow.model.layout import OUTERMOST, Layout
 from bot.engine.workflow.model.nodes import Foreach, Loop, NodeType
 from bot.engine.workflow.model.shape import Edge, Node, Workflow
-from bot.engine.workflow.routing.layout import OUTERMOST, Layout
 from bot.engine.workflow.routing.marks import took
 from bot.engine.workflow.routing.paths import place_of
 from storage.records.tasks import NodeRun, NodeStatus
