@@ -80,7 +80,7 @@ def explain(error: Exception, words: Words, incident: str) -> Explained:
             return _unexpected(error, words, incident)
 
 
-def _storage(  # noqa: PLR0911 - one answer for each kind of storage error
+def _storage(  # noqa: C901, PLR0911 - one answer for each kind of storage error
     error: StorageError, words: Words, incident: str
 ) -> Explained:
     match error:
