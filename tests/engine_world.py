@@ -35,7 +35,8 @@ from bot.engine.llm.base import (
 from bot.engine.llm.events import AgentEvent, TextDelta
 from bot.engine.workflow.asking import Asker, MoneyAsker
 from bot.engine.workflow.places.artifacts import Artifacts
-from bot.engine.workflow.runner import Kit, ShowPictures, TaskRunner
+from bot.engine.workflow.runner import TaskRunner
+from bot.engine.workflow.running.kit import Kit, ShowPictures
 from bot.engine.workflow.shown.view import TaskViews
 from bot.engine.workflow.store import WorkStore
 from cards.courier import CardRef

@@ -105,6 +105,7 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
     def on_decided() -> None:
         bell.ring()
         stopped.set()
+        runner.look_again()
         dispatcher.wake()
 
     notebook = parts.notebook(dispatcher)

@@ -41,7 +41,8 @@ from bot.engine.skills.newcomers import Newcomers
 from bot.engine.workflow.asking import Asker, MoneyAsker, risk_words
 from bot.engine.workflow.places.artifacts import Artifacts
 from bot.engine.workflow.progress import Progress
-from bot.engine.workflow.runner import Kit, TaskRunner
+from bot.engine.workflow.runner import TaskRunner
+from bot.engine.workflow.running.kit import Kit
 from bot.engine.workflow.shown.view import TaskViews
 from bot.transports.clock import Clock
 from bot.transports.courier import OutboxCourier

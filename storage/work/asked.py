@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import bindparam, func, select, update
 
 from storage.db import Transaction
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
@@ -16,11 +16,16 @@ from storage.schema import approvals, events, people
 
 _OWNERS = select(people.c.id).where(people.c.role == Role.OWNER.value).order_by(people.c.created_at)
 
-_AWAITED = (
-    select(events.c.text)
-    .where(events.c.task_id == bindparam("task"), events.c.kind == EventKind.WAITING.value)
-    .order_by(events.c.id.desc())
-    .limit(1)
+_BEGUN = (
+    select(func.coalesce(func.max(events.c.id), 0))
+    .where(events.c.task_id == bindparam("task"), events.c.kind == EventKind.STARTED.value)
+    .scalar_subquery()
+)
+
+_AWAITED = select(events.c.text).where(
+    events.c.task_id == bindparam("task"),
+    events.c.kind == EventKind.WAITING.value,
+    events.c.id > _BEGUN,
 )
 
 _OPEN = select(approvals).where(
@@ -41,9 +46,9 @@ async def owner_ids(view: Transaction) -> tuple[PersonId, ...]:
     return tuple(PersonId(each) for each in await view.scalars(_OWNERS))
 
 
-async def awaited_by(view: Transaction, task_id: TaskId) -> str:
-    """The id of the approval that the task began to wait for last; empty if there is none."""
-    return await view.scalar(_AWAITED, {"task": task_id}) or ""
+async def awaited_by(view: Transaction, task_id: TaskId) -> frozenset[str]:
+    """The ids of the approvals that the task has begun to wait for since it was last taken up."""
+    return frozenset(await view.scalars(_AWAITED, {"task": task_id}))
 
 
 async def withdraw(tx: Transaction, approval_id: str, *, why: str, now: datetime) -> bool:
@@ -60,11 +65,14 @@ async def withdraw_of_task(
     why: str,
     now: datetime,
     kinds: Collection[ApprovalKind],
+    but: Callable[[str], bool] | None = None,
 ) -> None:
-    """The same for every request of these kinds that waits for a decision on this task alone."""
+    """The same for every request of these kinds that waits for a decision on this task alone;
+    `but` says at which of its steps, by their paths, requests stay."""
     for row in (await tx.execute(_OPEN, {"task": task_id})).all():
         alone = set(row.payload.get("tasks", ())) <= {task_id}
-        if ApprovalKind(row.kind) in kinds and alone:
+        stays = but is not None and but(row.path)
+        if ApprovalKind(row.kind) in kinds and alone and not stays:
             await withdraw(tx, row.id, why=why, now=now)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from bot.engine.agent.desk import Desk
@@ -78,16 +78,17 @@ class Team:
         self._first = _Post(persona=persona, chosen=self._chosen(persona), key=self._key)
         return await self._at(self._first)
 
-    async def member(self, name: str) -> Worker:
-        """Who does a step that names somebody; a name that nobody has means the lead. Raises
+    async def member(self, name: str, lane: str = "") -> Worker:
+        """Who does a step that names somebody; a name that nobody has means the lead. Steps of
+        another lane, which may run at the same time, have another session. Raises
         BackendDenied."""
         persona = (await self._bench.known()).get(name.casefold()) if name else None
         if persona is None or persona.name == self._first.persona.name:
-            return await self._at(self._first)
+            return await self._at(replace(self._first, key=_in_lane(self._first.key, lane)))
         chosen = self._chosen(persona)
         first = self._first.chosen.backend
         shares = chosen.backend.name == first.name and first.caps.tools
-        key = self._key if shares else f"{self._key}:{persona.name}"
+        key = _in_lane(self._key if shares else f"{self._key}:{persona.name}", lane)
         return await self._at(_Post(persona=persona, chosen=chosen, key=key))
 
     def leave(self, session: Session) -> None:
@@ -114,3 +115,7 @@ class Team:
             if choice.model or choice.backend:
                 return self._desk.choose(choice.model, choice.backend)
         return self._desk.choose("", "")
+
+
+def _in_lane(key: str, lane: str) -> str:
+    return f"{key}/{lane}" if lane else key

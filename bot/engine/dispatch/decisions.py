@@ -128,9 +128,10 @@ class Decisions:
             await self._tell(tx, task, EventKind.NOTE, told)
 
     async def _waits(self, tx: Transaction, task: Task, approval: Approval) -> bool:
+        """A task can wait at several of its steps at once."""
         if task.status is not TaskStatus.WAITING:
             return False
-        return await awaited_by(tx, task.id) == approval.id
+        return approval.id in await awaited_by(tx, task.id)
 
     async def _park(self, tx: Transaction, task: Task, status: TaskStatus, told: str) -> None:
         await self._store.tasks.move(

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 
-from bot.engine.workflow.boundary import Leaves
+from bot.engine.workflow.crossing import Leaves
 from bot.engine.workflow.shown.preview import Preview, preview
 from bot.engine.workflow.store import LEASE, WorkStore
 from storage.db import Transaction
@@ -42,7 +42,9 @@ async def next_prompt(
             return None
         recalled = await recall(claimed)
         language = await language_of(claimed)
-        return await preview(tx, store, claimed, language, recalled, leaves=leaves, team=team)
+        return await preview(
+            tx, store, claimed, language, recalled, leaves=leaves, now=now, team=team
+        )
 
 
 @asynccontextmanager

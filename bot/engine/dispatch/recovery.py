@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
 from bot.engine.workflow.graph import Node, load_workflow
+from bot.engine.workflow.routing.paths import place_of
 from bot.engine.workflow.store import WorkStore
 from cards.words import Words, words_for
 from storage.agents.calls import cut_off
@@ -119,9 +120,9 @@ async def _unsafe_step(
     graph = await store.graphs.latest(task.id, tx=tx)
     if graph is None:
         return None
-    paths = {run.path for run in running}
+    begun = {place.node for run in running if (place := place_of(run.path)) is not None}
     nodes = load_workflow(graph.body).nodes
-    return next((node for node in nodes if node.id in paths and not node.repeatable), None)
+    return next((node for node in nodes if node.id in begun and not node.repeatable), None)
 
 
 def _lease(task: Task) -> Lease:

@@ -40,6 +40,10 @@ _TITLE = 200
 _SAID = 200
 
 
+def _nobody(_path: str) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Granted:
     """Go on. `by` is the decision that allowed it, None where nobody had to be asked."""
@@ -119,14 +123,17 @@ class Asker:
         self._ids = ids
         self._now = now
 
-    async def leave(self, tx: Transaction, task: Task, node: Node) -> Leave:
+    async def leave(
+        self, tx: Transaction, task: Task, node: Node, beside: Callable[[str], bool] = _nobody
+    ) -> Leave:
         """One consent holds for the step as it is until it is done, over retries and crashes, and
         however people talk to it meanwhile. Words that could make another step of it ask anew;
-        what was allowed stays exactly what was shown."""
+        what was allowed stays exactly what was shown. `beside` says which other steps of the
+        task, by their paths, may wait for a person as well."""
         word = risky_word(node, self._words) if node.type == _TASK else ""
-        if node.type != _HUMAN and not word:
+        if node.type != _HUMAN and not word and not node.auto_wait:
             return Granted()
-        kind = ApprovalKind.RISK if word else ApprovalKind.HUMAN
+        kind = ApprovalKind.HUMAN if node.type == _HUMAN else ApprovalKind.RISK
         last = await approval_of_step(tx, kind, task.id, node.id, now=self._now())
         if last is not None and last.command_hash == command_hash(node):
             match last.state:
@@ -144,6 +151,17 @@ class Asker:
             if talk is not None and is_talk(talk) and not self._riskier(node, last, talk):
                 await remark(tx, last, talk=talk)
                 return Granted(last)
+        now = self._now()
+        # What it asked at a step that is over, or before this one was changed, must not move it
+        # any more.
+        await withdraw_of_task(
+            tx,
+            task.id,
+            why="approval.asked_anew",
+            now=now,
+            kinds=STEP_KINDS,
+            but=lambda path: path != node.id and beside(path),
+        )
         return Asked(await self._ask(tx, task, node, kind, word))
 
     def _riskier(self, node: Node, allowed: Approval, talk: str) -> bool:
@@ -158,9 +176,6 @@ class Asker:
         self, tx: Transaction, task: Task, node: Node, kind: ApprovalKind, word: str
     ) -> Approval:
         now = self._now()
-        # A task waits at one step: what it asked at another, or before this one was changed,
-        # must not move it any more.
-        await withdraw_of_task(tx, task.id, why="approval.asked_anew", now=now, kinds=STEP_KINDS)
         approvers: tuple[PersonId, ...] = ()
         if kind is ApprovalKind.HUMAN:
             approvers = tuple(dict.fromkeys((task.created_by, *await owner_ids(tx))))

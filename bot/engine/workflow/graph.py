@@ -1,68 +1,47 @@
-"""A task's plan as data: nodes, edges, and which nodes may run."""
+"""A task's plan in the store, and how it is changed while it runs."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count, pairwise
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from bot.engine.workflow.model.faults import BadGraph, Fault
+from bot.engine.workflow.model.nodes import NodeType
+from bot.engine.workflow.model.shape import VERSION, Edge, Node, Workflow
+from bot.engine.workflow.model.validate import validated
+from bot.engine.workflow.routing.inject import injected
 from storage.records.tasks import NodeRun, NodeStatus
 
-VERSION = "2.0"
+__all__ = [
+    "HUMAN",
+    "PLANNING",
+    "TASK",
+    "VERSION",
+    "BadGraph",
+    "Edge",
+    "Node",
+    "Workflow",
+    "checked",
+    "dump_workflow",
+    "inserted",
+    "is_chain",
+    "is_complete",
+    "keep_finished",
+    "linear",
+    "load_workflow",
+    "still_given",
+]
+
 PLANNING = "@plan"
 """The path under which planning itself is recorded; no node may have it."""
 
-TASK = "task"
-HUMAN = "human"
+TASK = NodeType.TASK
+HUMAN = NodeType.HUMAN
 """Types of nodes: work for the worker, and what only a person can do or decide."""
-
-
-class BadGraph(ValueError):
-    """The graph cannot be run. `faults` names every reason."""
-
-    def __init__(self, faults: Iterable[str]) -> None:
-        self.faults = tuple(faults)
-        super().__init__("; ".join(self.faults))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """One step. `repeatable` says that running it again after a crash does no harm; `type` is
-    TASK or HUMAN; `given` says that people have put it in, so that no planner may drop it;
-    `persona` is who does it, empty for the task's own worker."""
-
-    id: str
-    title: str
-    detail: str = ""
-    repeatable: bool = True
-    type: str = TASK
-    given: bool = False
-    persona: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edge:
-    """`target` waits for `source`."""
-
-    source: str
-    target: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workflow:
-    """`plan` is the approach in words; `answer` is set where no node is needed. `served` is the
-    last order for a new plan that has been seen to, by its number in the journal."""
-
-    plan: str
-    nodes: tuple[Node, ...] = ()
-    edges: tuple[Edge, ...] = ()
-    answer: str = ""
-    served: int = 0
-    version: str = VERSION
 
 
 def linear(plan: str, nodes: Iterable[Node]) -> Workflow:
@@ -72,42 +51,38 @@ def linear(plan: str, nodes: Iterable[Node]) -> Workflow:
     return checked(Workflow(plan=plan, nodes=chain, edges=edges))
 
 
+def is_chain(workflow: Workflow) -> bool:
+    """Whether it is no more than steps, none of which is run in rounds or by choice."""
+    return all(NodeType(node.type).is_step for node in workflow.nodes) and not any(
+        edge.condition or edge.max_loops for edge in workflow.edges
+    )
+
+
 def checked(workflow: Workflow) -> Workflow:
     """The workflow itself, or BadGraph with all its faults."""
-    ids = Counter(node.id for node in workflow.nodes)
-    faults = [f"node {each!r} is there twice" for each, n in sorted(ids.items()) if n > 1]
-    faults += [
-        f"edge {edge.source!r} → {edge.target!r} names an unknown node"
-        for edge in workflow.edges
-        if edge.source not in ids or edge.target not in ids
-    ]
-    faults += [f"node {each!r} has a reserved id" for each in ids if each.startswith("@")]
-    faults += [
-        f"node {node.id!r} is of the unknown type {node.type!r}"
-        for node in workflow.nodes
-        if node.type not in {TASK, HUMAN}
-    ]
-    if not faults and _has_cycle(workflow):
-        faults.append("the edges run in a circle")
-    if faults:
-        raise BadGraph(faults)
-    return workflow
+    return validated(workflow)
 
 
 def is_complete(workflow: Workflow, runs: Mapping[str, NodeRun]) -> bool:
+    """Of a chain: whether every step is settled."""
     return all(_status(runs, node.id).is_settled for node in workflow.nodes)
 
 
 def dump_workflow(workflow: Workflow) -> dict[str, Any]:
-    dumped: dict[str, Any] = _ADAPTER.dump_python(workflow, mode="json")
-    return dumped
+    dumped: dict[str, Any] = _ADAPTER.dump_python(workflow, mode="json", exclude_defaults=True)
+    return {"plan": workflow.plan, "version": workflow.version, **dumped}
 
 
 def load_workflow(body: Mapping[str, Any]) -> Workflow:
+    """What was stored, which was checked then. Raises BadGraph for a body of another shape."""
     try:
-        return checked(_ADAPTER.validate_python(body))
+        return _ADAPTER.validate_python(body)
     except ValidationError as error:
-        raise BadGraph(fault["msg"] for fault in error.errors()) from error
+        faults = (
+            Fault(key="bad_shape", where=".".join(map(str, fault["loc"]))[:80])
+            for fault in error.errors()
+        )
+        raise BadGraph(faults) from error
 
 
 def keep_finished(old: Workflow, runs: Mapping[str, NodeRun], new: Workflow) -> Workflow:
@@ -116,7 +91,12 @@ def keep_finished(old: Workflow, runs: Mapping[str, NodeRun], new: Workflow) -> 
     settled = [node for node in old.nodes if _status(runs, node.id).is_settled]
     kept = [*settled, *still_given(old, runs)]
     renamed = [replace(node, id=name) for node, name in zip(new.nodes, _fresh(old), strict=False)]
-    return _chained(replace(new, served=old.served), [*kept, *renamed])
+    if is_chain(old):
+        return _chained(replace(new, served=old.served), [*kept, *renamed])
+    # What is settled of a plan with branches leads nowhere any more: no edge begins there.
+    left = _chained(replace(new, served=old.served), [*still_given(old, runs), *renamed])
+    told = replace(left, variables=old.variables, inputs=old.inputs, values=old.values)
+    return replace(told, nodes=(*(_alone(node) for node in settled), *left.nodes))
 
 
 def still_given(workflow: Workflow, runs: Mapping[str, NodeRun]) -> tuple[Node, ...]:
@@ -127,18 +107,25 @@ def still_given(workflow: Workflow, runs: Mapping[str, NodeRun]) -> tuple[Node, 
 
 def inserted(workflow: Workflow, runs: Mapping[str, NodeRun], titles: Iterable[str]) -> Workflow:
     """The plan with new steps next: after all that has begun, before all that has not."""
-    begun = [node for node in workflow.nodes if _status(runs, node.id) is not NodeStatus.PENDING]
-    others = [node for node in workflow.nodes if node not in begun]
     new = [
         Node(id=name, title=title, given=True)
         for title, name in zip(titles, _fresh(workflow), strict=False)
     ]
+    if not is_chain(workflow):
+        return checked(injected(workflow, runs, new))
+    begun = [node for node in workflow.nodes if _status(runs, node.id) is not NodeStatus.PENDING]
+    others = [node for node in workflow.nodes if node not in begun]
     return _chained(workflow, [*begun, *new, *others])
 
 
 def _chained(workflow: Workflow, nodes: Sequence[Node]) -> Workflow:
     """The same workflow with these nodes, one after the other."""
     return replace(workflow, nodes=tuple(nodes), edges=linear("", nodes).edges)
+
+
+def _alone(node: Node) -> Node:
+    """A node that is over, without the body that it ran."""
+    return replace(node, type=NodeType.TASK, config=None) if node.body else node
 
 
 def _fresh(workflow: Workflow) -> Iterator[str]:
@@ -149,24 +136,6 @@ def _fresh(workflow: Workflow) -> Iterator[str]:
 
 def _status(runs: Mapping[str, NodeRun], path: str) -> NodeStatus:
     return runs[path].status if path in runs else NodeStatus.PENDING
-
-
-def _has_cycle(workflow: Workflow) -> bool:
-    """Kahn's algorithm: who waits for nobody is taken away, until all left wait."""
-    after = defaultdict(list)
-    waits_for = dict.fromkeys((node.id for node in workflow.nodes), 0)
-    for edge in workflow.edges:
-        after[edge.source].append(edge.target)
-        waits_for[edge.target] += 1
-    free = [each for each, n in waits_for.items() if not n]
-    taken = 0
-    while free:
-        taken += 1
-        for each in after[free.pop()]:
-            waits_for[each] -= 1
-            if not waits_for[each]:
-                free.append(each)
-    return taken < len(waits_for)
 
 
 _ADAPTER = TypeAdapter(Workflow)

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
+from zoneinfo import ZoneInfo
 
-from bot.engine.workflow.course import Course
 from bot.engine.workflow.graph import Workflow, linear, load_workflow
+from bot.engine.workflow.routing.flow import Flow
+from bot.engine.workflow.routing.track import Say
 from storage.db import Transaction
 from storage.records.tasks import NodeRun, NodeStatus, Task
 from storage.work.graphs import GraphRepo
 from storage.work.journal import Journal, Orders
+
+log = logging.getLogger(__name__)
+
+MOST_AT_ONCE = 500
+"""Runs that one transaction makes of what goes on by itself."""
 
 _UNREAD = -1
 _NO_ORDERS = Orders(said=(), replan=0, replan_why="")
@@ -21,7 +30,8 @@ class Known:
     """Under the lease nobody else writes a task's runs, and a new plan has a new version: what
     was read once stays true until a transaction fails, which is when to `forget`."""
 
-    def __init__(self, graphs: GraphRepo, journal: Journal) -> None:
+    def __init__(self, graphs: GraphRepo, journal: Journal, zone: ZoneInfo, say: Say) -> None:
+        self._zone, self._say = zone, say
         self._graphs = graphs
         self._journal = journal
         self._orders = _NO_ORDERS
@@ -30,11 +40,11 @@ class Known:
         self._workflow = linear("", ())
         self._runs: dict[str, NodeRun] | None = None
         self._unheard = False
-        self._course: Course | None = None
+        self._flow: Flow | None = None
         self.left: tuple[Task, int] | None = None
 
     def forget(self) -> None:
-        self._version, self._runs, self._course, self.left = _UNREAD, None, None, None
+        self._version, self._runs, self._flow, self.left = _UNREAD, None, None, None
         self._orders, self._ordered, self._unheard = _NO_ORDERS, 0, False
 
     def leave(self, task: Task) -> None:
@@ -59,15 +69,29 @@ class Known:
         if self._version != task.graph_version:
             graph = await self._graphs.latest(task.id, tx=tx)
             self._workflow = load_workflow(graph.body) if graph else linear("", ())
-            self._version, self._course = task.graph_version, None
+            self._version, self._flow = task.graph_version, None
         return self._workflow, dict(await self._read(tx, task))
 
-    async def course(self, tx: Transaction, task: Task) -> Course:
-        """The same as what is left to do."""
+    async def flow(self, tx: Transaction, task: Task) -> Flow:
+        """The same under way."""
         workflow, runs = await self.state(tx, task)
-        if self._course is None:
-            self._course = Course(workflow, runs)
-        return self._course
+        if self._flow is None:
+            warn = partial(log.warning, "task %s: %s", task.id)
+            self._flow = Flow(task.id, workflow, runs, zone=self._zone, say=self._say, warn=warn)
+        return self._flow
+
+    async def settle(self, tx: Transaction, task: Task, now: datetime) -> None:
+        """Go on with what costs nothing, as far as one boundary may."""
+        flow = await self.flow(tx, task)
+        for run in flow.settle(now, MOST_AT_ONCE):
+            await self._graphs.put(tx, run)
+            if self._runs is not None:
+                self._runs[run.path] = run
+
+    async def put(self, tx: Transaction, run: NodeRun) -> None:
+        """Store how far a node is, without an attempt."""
+        await self._graphs.put(tx, run)
+        self._note(run)
 
     async def start(
         self, tx: Transaction, task: Task, path: str, *, session_id: str, now: datetime
@@ -82,7 +106,7 @@ class Known:
     async def finish(self, tx: Transaction, run: NodeRun, *, again: bool = False) -> None:
         """Store how an attempt ended; `again` lets the step run once more, while the attempt
         keeps its error."""
-        left = replace(run, status=NodeStatus.PENDING) if again else run
+        left = replace(run, status=NodeStatus.PENDING) if again else self._told(run)
         await self._graphs.finish(tx, left)
         self._note(left)
 
@@ -100,6 +124,12 @@ class Known:
         await self._graphs.put(tx, back)
         self._note(back)
 
+    def _told(self, run: NodeRun) -> NodeRun:
+        """With the way that is taken behind it."""
+        if self._flow is None or run.ended_at is None:
+            return run
+        return self._flow.ended(run, run.ended_at)
+
     async def _read(self, tx: Transaction, task: Task) -> dict[str, NodeRun]:
         if self._runs is None:
             self._runs = dict(await self._graphs.runs(task.id, tx=tx))
@@ -108,6 +138,6 @@ class Known:
     def _note(self, run: NodeRun) -> NodeRun:
         if self._runs is not None:
             self._runs[run.path] = run
-        if self._course is not None:
-            self._course.note(run)
+        if self._flow is not None:
+            self._flow.note(run)
         return run

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from zoneinfo import ZoneInfo
 
 from bot.engine.agent.desk import Reply
 from bot.engine.workflow.graph import Node, Workflow, dump_workflow
 from bot.engine.workflow.known import Known
 from bot.engine.workflow.logbook import Logbook
+from bot.engine.workflow.routing.track import Say
 from bot.engine.workflow.steps import Attempt
 from bot.engine.workflow.store import LEASE, WorkStore
 from storage.db import Transaction
@@ -31,10 +33,12 @@ from storage.records.tasks import (
 class Moves:
     """Everything here is part of a larger transaction that has fenced the task."""
 
-    def __init__(self, store: WorkStore, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, store: WorkStore, now: Callable[[], datetime], zone: ZoneInfo, say: Say
+    ) -> None:
         self._store = store
         self._now = now
-        self.known = Known(store.graphs, store.journal)
+        self.known = Known(store.graphs, store.journal, zone, say)
         self.logbook = Logbook(store.logs)
 
     async def fence(self, tx: Transaction, lease: Lease) -> Task:
@@ -59,7 +63,11 @@ class Moves:
     async def done_by_person(self, tx: Transaction, task: Task, node: Node, by: Approval) -> None:
         """A person has done or decided it: what they said is the step's result."""
         run = await self.known.start(tx, task, node.id, session_id="", now=self._now())
-        output = {"summary": by.reason or "✅", "decided_by": by.decided_by or ""}
+        output = {
+            "summary": by.reason or "✅",
+            "decided_by": by.decided_by or "",
+            "approved": True,
+        }
         done = replace(run, status=NodeStatus.DONE, output=output, ended_at=self._now())
         await self.known.finish(tx, done)
         await self.event(tx, task, EventKind.STEP_DONE, node.title)
@@ -75,18 +83,30 @@ class Moves:
         return await self._store.tasks.move(tx, task, failures_in_row=failures, errors=errors)
 
     async def wait(
-        self, tx: Transaction, task: Task, approval: Approval, wake_at: datetime | None = None
+        self,
+        tx: Transaction,
+        task: Task,
+        approvals: Sequence[Approval] = (),
+        wake_at: datetime | None = None,
+        reason: str = "",
     ) -> None:
-        """Give the slot back until somebody has decided."""
+        """Give the slot back until somebody has decided, or its time has come. A pause that was
+        asked for comes first."""
+        if task.control is not Control.RUN and not approvals:
+            await self.park(tx, task, task.control)
+            return
         await self._store.tasks.move(
             tx,
             task,
             status=TaskStatus.WAITING,
-            status_reason="",
+            status_reason=reason,
             control=Control.RUN,
             wake_at=wake_at,
         )
-        await self.event(tx, task, EventKind.WAITING, approval.id)
+        for approval in approvals:
+            await self.event(tx, task, EventKind.WAITING, approval.id)
+        if not approvals:
+            await self.event(tx, task, EventKind.WAITING)
 
     async def wait_for_helpers(self, tx: Transaction, task: Task) -> None:
         """The same until the last of its helpers has reported, unless a pause was asked for."""

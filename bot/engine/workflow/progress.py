@@ -4,6 +4,7 @@ runs, and nothing is shown until a step is begun again."""
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -31,23 +32,26 @@ class Progress:
 
     def __init__(self, mask: Callable[[str], str] = str) -> None:
         self._mask = mask
-        self._live: dict[TaskId, Live] = {}
+        self._live: dict[TaskId, dict[str, Live]] = defaultdict(dict)
         self._moved: set[TaskId] = set()
         self._news = asyncio.Event()
 
     def watch(self, task: TaskId, path: str) -> Callable[[AgentEvent], Awaitable[None]]:
-        """A step begins: what the one before it has shown is gone."""
-        self._live[task] = Live(path=path)
+        """A step begins: what it has shown at an earlier try is gone."""
+        self._live[task][path] = Live(path=path)
 
         async def heard(event: AgentEvent) -> None:
-            self._hear(task, event)
+            self._hear(task, path, event)
 
         return heard
 
     def of(self, task: TaskId, path: str) -> Live | None:
         """What that step has shown so far."""
-        live = self._live.get(task)
-        return live if live is not None and live.path == path else None
+        return self._live.get(task, {}).get(path)
+
+    def ended(self, task: TaskId, path: str) -> None:
+        """That step is over."""
+        self._live.get(task, {}).pop(path, None)
 
     def forget(self, task: TaskId) -> None:
         """Nobody works on it any more."""
@@ -61,11 +65,11 @@ class Progress:
         moved, self._moved = self._moved, set()
         return moved
 
-    def _hear(self, task: TaskId, event: AgentEvent) -> None:
-        live = self._live.get(task)
+    def _hear(self, task: TaskId, path: str, event: AgentEvent) -> None:
+        live = self.of(task, path)
         if live is None or isinstance(event, TextDelta | ThoughtDelta):
             return
-        self._live[task] = self._with(live, event)
+        self._live[task][path] = self._with(live, event)
         self._moved.add(task)
         self._news.set()
 

@@ -2,50 +2,44 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
-from pathlib import Path
-from typing import TypeAlias, TypeVar, assert_never
-from zoneinfo import ZoneInfo
+from typing import TypeVar, assert_never
 
 from bot.engine.agent.account import Account
-from bot.engine.agent.desk import Ask, Desk, Reply
-from bot.engine.agent.leave.asking import Asker
+from bot.engine.agent.desk import Ask, Reply
 from bot.engine.agent.team import Team, Worker, purposes
-from bot.engine.agent.workbench import Equipment, Job, Workbench
 from bot.engine.llm.answers import PlanAnswer, StepAnswer
-from bot.engine.llm.base import (
-    BackendDenied,
-    BackendError,
-    BudgetReached,
-    Chosen,
-    Purpose,
-)
+from bot.engine.llm.base import BackendDenied, BackendError, BudgetReached, Purpose
 from bot.engine.workflow import prompts
-from bot.engine.workflow.boundary import AskForMore, Boundary, Leaves
+from bot.engine.workflow.boundary import Boundary
 from bot.engine.workflow.graph import PLANNING
-from bot.engine.workflow.places.artifacts import Artifacts, Collected, names_in_workspace
-from bot.engine.workflow.progress import Progress
+from bot.engine.workflow.running.branches import Branches
+from bot.engine.workflow.running.kit import Kit
+from bot.engine.workflow.running.tries import Tries
 from bot.engine.workflow.steps import (
+    Attempt,
     Following,
     Landing,
     Next,
     Replan,
+    Steps,
     attempted,
     output_of,
     planned,
 )
-from bot.engine.workflow.store import WorkStore
-from bot.engine.workflow.suspension import Suspensions, news
+from bot.engine.workflow.suspension import Suspensions
 from bot.engine.workflow.verdict import Record, Verdict, of_answer, of_error
 from cards import formats
 from cards.words import Words, words_for
 from storage.errors import LostLease, StoreUnavailable
-from storage.records.people import Chat, ChatId, Language
-from storage.records.tasks import Lease, NodeRun, Task, TaskStatus
+from storage.records.people import Language
+from storage.records.tasks import Lease, NodeRun, NodeStatus, Task, TaskId, TaskStatus
 
 log = logging.getLogger(__name__)
 
@@ -54,59 +48,40 @@ _STORE_REST = 5.0
 
 _T = TypeVar("_T")
 
-ShowPictures: TypeAlias = Callable[[Ask, Chosen, Sequence[str]], Awaitable[Ask]]
-"""The same with those of these files of its workspace that are pictures, as its model can take
-them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kit:
-    """What every errand needs. `bench` is where a worker finds its tools; `chat_of` finds
-    the chat whose model does the work where the task names none; `leaves` says which steps a
-    person is asked about; `recall` finds what earlier tasks have left that may help; `on_change`
-    is called after each commit that wrote events; `zone` is the one that people's clocks show.
-    `asker` asks for leave to use tools: without one no step stops for that. `progress` is told
-    what the running step does; `show_pictures` gives the model those that were sent along."""
-
-    store: WorkStore
-    desk: Desk
-    artifacts: Artifacts
-    bench: Workbench
-    language_of: Callable[[Task], Awaitable[Language]]
-    chat_of: Callable[[ChatId], Awaitable[Chat]]
-    leaves: Leaves
-    ask_for_more: AskForMore
-    recall: Callable[[Task], Awaitable[Sequence[str]]]
-    now: Callable[[], datetime]
-    sleep: Callable[[float], Awaitable[None]]
-    on_change: Callable[[], None]
-    zone: ZoneInfo
-    asker: Asker | None = None
-    show_pictures: ShowPictures | None = None
-    progress: Progress = field(default_factory=Progress)
-
 
 class TaskRunner:
     """Runs claimed tasks, any number at once. Everything it knows is in the store."""
 
     def __init__(self, kit: Kit) -> None:
         self._kit = kit
+        self._errands: dict[TaskId, _Errand] = {}
 
     async def run(self, task: Task) -> None:
         """Run a task just claimed. Cancel to stop at once: what is stored stays true."""
+        errand = _Errand(self._kit, task, await self._kit.language_of(task))
+        self._errands[task.id] = errand
         try:
-            await _Errand(self._kit, task, await self._kit.language_of(task)).run()
+            await errand.run()
         except LostLease:
             log.info("task %s is not ours any more", task.id)
         finally:
+            # A task stopped and claimed again at once has a newer entry here: not ours to drop.
+            if self._errands.get(task.id) is errand:
+                del self._errands[task.id]
             self._kit.progress.forget(task.id)
+
+    def look_again(self) -> None:
+        """Somebody may have decided what a step of a running task waits for."""
+        for errand in self._errands.values():
+            errand.news.set()
 
 
 class _Errand:
-    """One task under way: its lease, and the session that its steps share."""
+    """One task under way: its lease, and the sessions that its steps share."""
 
     _team: Team
     _lead: Worker
+    _tries: Tries
 
     def __init__(self, kit: Kit, task: Task, language: Language) -> None:
         self._kit = kit
@@ -120,10 +95,15 @@ class _Errand:
             ask_for_more=kit.ask_for_more,
             now=kit.now,
             on_change=kit.on_change,
+            words=self._words,
+            zone=kit.zone,
             suspensions=Suspensions(kit.asker),
         )
+        self.news = asyncio.Event()
         self._declined: set[int] = set()
-        self._heard: dict[str, prompts.Heard] = {}
+        # Tries of each step that failed in a row, and how long to wait before the next.
+        self._in_row: Counter[str] = Counter()
+        self._rests: dict[str, Verdict] = {}
         self._lease = Lease(task_id=task.id, epoch=task.epoch)
         self._account = Account(person=task.created_by, chat=task.chat_id, task=task.id)
 
@@ -134,11 +114,37 @@ class _Errand:
             await self._block(error)
             return
         if self._task.graph_version:
-            step = await self._boundary.go_on(self._lease, self._session_id)
+            following = await self._boundary.go_on(self._lease, self._session_id)
         else:
-            step = await self._plan()
-        while step is not None:
-            step = await self._follow(step)
+            following = await self._plan()
+        await self._see_through(following)
+
+    async def _see_through(self, following: Following) -> None:
+        """Do steps, several at once where the workflow allows it, until the slot is given back."""
+        async with Branches[Following]() as branches:
+            while following is not None:
+                match following:
+                    case Landing(task=task):
+                        following = await self._land(task)
+                    case Steps():
+                        for step in following.steps:
+                            branches.begin(self._follow(step), f"step {step.node.id}")
+                        following = await self._next(branches, following)
+                    case never:
+                        assert_never(never)
+
+    async def _next(self, branches: Branches[Following], last: Steps) -> Following:
+        """What comes after the step that ends first; or after a look, where there is something to
+        look for before."""
+        if branches:
+            within = None
+            if last.look_at is not None:
+                within = max(0.0, (last.look_at - self._kit.now()).total_seconds())
+            ended = await branches.first(within=within, news=self.news if last.asked else None)
+            self.news.clear()
+            if ended:
+                return ended[0]
+        return await self._kept(partial(self._boundary.look_again, self._lease, self._session_id))
 
     async def _gather(self) -> None:
         """The task's own choices come before its chat's, those before its persona's, and that
@@ -153,6 +159,7 @@ class _Errand:
             most_tokens=_MOST_CONTEXT,
         )
         self._lead = await self._team.lead(task.persona or settings.persona)
+        self._tries = Tries(self._kit, self._team, self._account, self._language)
 
     @property
     def _session_id(self) -> str:
@@ -164,16 +171,12 @@ class _Errand:
             self._team.leave(reply.session)
             self._lead = await self._team.member("")
 
-    async def _follow(self, step: Next | Landing) -> Following:
-        match step:
-            case Landing(task=task):
-                return await self._land(task)
-            case Next(replan=Replan() as asked) if asked.order not in self._declined:
-                return await self._replan(step, asked)
-            case Next():
-                return await self._do(step)
-            case never:
-                assert_never(never)
+    async def _follow(self, step: Next) -> Following:
+        if rest := self._rests.pop(step.node.id, None):
+            await self._wait(rest)
+        if step.replan is not None and step.replan.order not in self._declined:
+            return await self._replan(step, step.replan)
+        return await self._do(step)
 
     async def _block(self, error: BackendError) -> None:
         run, _ = await self._boundary.begin_planning(self._lease, "")
@@ -192,14 +195,13 @@ class _Errand:
             try:
                 reply = await self._ask_for_plan(prompt)
             except BudgetReached as reached:
-                await self._wait_for_money(run, reached)
-                return None
+                return await self._wait_for_money(run, reached)
             except BackendError as error:
                 verdict = of_error(error, failures=failures, words=self._words)
             else:
                 plan = planned(reply)
                 # Its steps share the session in which the task was told and the plan was made.
-                self._heard[self._session_id] = prompts.Heard(task=True)
+                self._tries.told_of_task(self._session_id)
                 return await self._kept(
                     partial(
                         self._boundary.adopt_plan, self._lease, run, reply, plan, self._session_id
@@ -225,19 +227,18 @@ class _Errand:
             workspace=await self._kit.artifacts.workspace(self._task),
             result=PlanAnswer,
         )
-        ask = await self._with_pictures(ask, self._lead)
+        ask = await self._tries.with_pictures(ask, self._lead, self._task.files)
         watch = self._kit.progress.watch(self._task.id, PLANNING)
         return await self._kit.desk.ask(ask, self._lead.chosen, self._lead.session, watch)
 
     async def _do(self, step: Next) -> Following:
         """Try one step once, store how it ended, and say what is next."""
         try:
-            reply, collected = await self._attempt(step)
+            reply, collected = await self._tries.once(step)
         except BudgetReached as reached:
-            await self._wait_for_money(step.run, reached)
-            return None
+            return await self._wait_for_money(step.run, reached)
         except BackendError as error:
-            failures = step.task.failures_in_row
+            failures = self._record(step).in_row
             verdict = of_error(error, failures=failures, words=self._words)
             attempt = attempted(step, verdict, None, {}, now=self._kit.now())
         else:
@@ -248,35 +249,42 @@ class _Errand:
             verdict = of_answer(
                 answer,
                 missing=collected.missing,
-                before=Record.of(step.task),
+                before=self._record(step),
                 words=self._words,
             )
             output = output_of(answer, collected, heard=len(step.said))
             now = self._kit.now()
             attempt = attempted(step, verdict, reply, output, now=now, notes=answer)
-            self._told(step, reply)
+            self._tries.told(step, reply)
             await self._make_room(reply)
-        following = await self._kept(
-            partial(self._boundary.settle, self._lease, attempt, self._session_id)
+        return await self._settled(step, attempt, verdict)
+
+    async def _settled(self, step: Next, attempt: Attempt, verdict: Verdict) -> Following:
+        self._in_row[step.node.id] += 1
+        if attempt.run.status is NodeStatus.DONE:
+            del self._in_row[step.node.id]
+        if verdict.wait:
+            self._rests[step.node.id] = verdict
+        why = verdict.error or str(attempt.run.output.get("summary", ""))
+        replan = why if verdict.replan else ""
+        return await self._kept(
+            partial(self._boundary.settle, self._lease, attempt, self._session_id, replan=replan)
         )
-        if isinstance(following, Next) and verdict.replan:
-            why = verdict.error or str(attempt.run.output.get("summary", ""))
-            following = replace(following, replan=Replan(why=why))
-        if following is not None and verdict.wait:
-            await self._wait(verdict)
-        return following
+
+    def _record(self, step: Next) -> Record:
+        """Where several steps run at once each has its own row of failures."""
+        record = Record.of(step.task)
+        if step.workflow.parallel == 1:
+            return record
+        return replace(record, in_row=self._in_row[step.node.id])
 
     async def _suspended(self, step: Next, reply: Reply) -> Following:
         """What it has used is kept; it goes on when people have decided."""
-        self._told(step, reply)
+        self._tries.told(step, reply)
         why = self._words("tools.waits")
-        return await self._kept(partial(self._boundary.suspend, self._lease, step, reply, why))
-
-    def _told(self, step: Next, reply: Reply) -> None:
-        """The session holds the task and this step now."""
-        session = reply.session.id
-        steps = self._heard.get(session, prompts.NOTHING).steps | {step.node.id}
-        self._heard[session] = prompts.Heard(task=True, steps=steps)
+        return await self._kept(
+            partial(self._boundary.suspend, self._lease, step, reply, why, self._session_id)
+        )
 
     async def _wait(self, verdict: Verdict) -> None:
         """Until the next try; the card says so where it is the model that is waited for."""
@@ -290,64 +298,6 @@ class _Errand:
         told = self._words("work.tries_again")
         await self._kept(partial(self._boundary.note, self._lease, "", told, instead_of=why))
 
-    async def _attempt(self, step: Next) -> tuple[Reply, Collected]:
-        workspace = await self._kit.artifacts.workspace(step.task)
-        worker = await self._team.member(step.node.persona)
-        equipment = await self._equip(step, worker, workspace)
-        trouble = step.runs[step.node.id].error if step.node.id in step.runs else ""
-        ask = Ask(
-            purpose=Purpose.STEP,
-            prompt=prompts.step_prompt(
-                step.task,
-                step.workflow,
-                step.runs,
-                step.node,
-                trouble=trouble,
-                said=prompts.still_news(step.said, step.runs),
-                heard=self._heard.get(worker.session.id, prompts.NOTHING),
-            ),
-            system=_joined(equipment.system, prompts.step_system(self._language)),
-            language=self._language,
-            account=self._account,
-            facts=prompts.step_facts(step.task, step.workflow, step.runs, step.node),
-            workspace=workspace,
-            tools=equipment.tools,
-            permit=equipment.permit,
-            servers=equipment.servers,
-            result=StepAnswer,
-            mode=equipment.persona.works_in,
-            goes_on=news(step) if step.resumes else None,
-        )
-        if not step.resumes:
-            ask = await self._with_pictures(ask, worker)
-        watch = self._kit.progress.watch(step.task.id, step.node.id)
-        reply = await self._kit.desk.ask(ask, worker.chosen, worker.session, watch)
-        answer = reply.result.value
-        claimed = tuple(answer.files) if isinstance(answer, StepAnswer) else ()
-        return reply, await self._kit.artifacts.collect(step.task.id, workspace, claimed)
-
-    async def _with_pictures(self, ask: Ask, worker: Worker) -> Ask:
-        """What the Boss sent along to look at, where its session has not heard of the task yet:
-        what an earlier life was answered in it began with them."""
-        show, names = self._kit.show_pictures, names_in_workspace(self._task.files)
-        session = worker.session
-        if show is None or session.turns or self._heard.get(session.id, prompts.NOTHING).task:
-            return ask
-        return await show(ask, worker.chosen, names)
-
-    async def _equip(self, step: Next, worker: Worker, workspace: Path) -> Equipment:
-        job = Job(
-            account=self._account,
-            session=worker.session,
-            language=self._language,
-            workspace=workspace,
-            persona=worker.persona.name,
-            mode=worker.persona.works_in,
-            path=step.node.id,
-            text=f"{step.node.title}\n{step.node.detail}",
-        )
-        return await self._kit.bench.equip(job)
-
     async def _replan(self, step: Next, asked: Replan) -> Following:
         """Ask for a new end of the plan. Where there is no answer the old plan stays, unless it
         is its failing that has asked: then a person is needed."""
@@ -355,23 +305,23 @@ class _Errand:
         try:
             reply = await self._ask_for_plan(prompt)
         except BudgetReached as reached:
-            await self._wait_for_money(step.run, reached)
-            return None
+            return await self._wait_for_money(step.run, reached)
         except BackendError as error:
             log.warning("task %s gets no new plan: %s", step.task.id, error)
             if step.task.failures_in_row and not asked.order:
                 await self._boundary.stop_at(self._lease, step, TaskStatus.BLOCKED, asked.why)
                 return None
             self._declined.add(asked.order)
-            return step
+            return await self._do(step)
         plan = planned(reply)
         return await self._kept(
             partial(self._boundary.replace_plan, self._lease, step, reply, plan, self._session_id)
         )
 
-    async def _wait_for_money(self, run: NodeRun, reached: BudgetReached) -> None:
-        await self._boundary.wait_for_money(
-            self._lease, run, reached.hit, self._words(reached.hint)
+    async def _wait_for_money(self, run: NodeRun, reached: BudgetReached) -> Following:
+        why = self._words(reached.hint)
+        return await self._boundary.wait_for_money(
+            self._lease, run, reached.hit, why, self._session_id
         )
 
     async def _land(self, task: Task) -> Following:
@@ -388,7 +338,3 @@ class _Errand:
             except StoreUnavailable as error:
                 log.warning("what task %s did waits for the store: %s", self._task.id, error)
                 await self._kit.sleep(_STORE_REST)
-
-
-def _joined(*texts: str) -> str:
-    return "\n\n".join(text for text in texts if text)

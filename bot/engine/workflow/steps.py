@@ -45,8 +45,11 @@ class Replan:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Next:
     """The step that has been marked running, with what it may look at; `said` is what people
-    told the worker since the task was made. `replan` asks for a new plan before it is tried.
-    `resumes` says that its session ends with calls of tools that somebody has decided about."""
+    told the worker since the task was made. `node` is the step as it is done this time: its id is
+    the path of this activation, and its texts are filled in. `runs` has every run by its path,
+    and by a node's id the one that counts for this step. `lane` is the session it shares with
+    others. `replan` asks for a new plan before it is tried. `resumes` says that its session ends
+    with calls of tools that somebody has decided about."""
 
     task: Task
     workflow: Workflow
@@ -56,6 +59,18 @@ class Next:
     said: Sequence[str]
     replan: Replan | None = None
     resumes: bool = False
+    lane: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """Steps that have been marked running; none where others still run, or where a boundary was
+    not enough for all that goes on by itself. Somebody should look again at `look_at`, or, with
+    `asked`, when a person has decided something."""
+
+    steps: tuple[Next, ...] = ()
+    look_at: datetime | None = None
+    asked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +80,7 @@ class Landing:
     task: Task
 
 
-Following: TypeAlias = Next | Landing | None
+Following: TypeAlias = Steps | Landing | None
 """What comes after a boundary; None if the slot was given back."""
 
 

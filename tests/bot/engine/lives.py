@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
 
 from bot.engine.agent.account import Account
 from bot.engine.agent.budget import grant
@@ -25,8 +26,9 @@ from bot.engine.llm.base import CapHit, Purpose
 from bot.engine.workflow.asking import Asker, MoneyAsker
 from bot.engine.workflow.boundary import Boundary
 from bot.engine.workflow.graph import HUMAN, TASK, Node, Workflow, linear
-from bot.engine.workflow.steps import Attempt, Next, Replan
+from bot.engine.workflow.steps import Attempt, Next, Replan, Steps
 from bot.engine.workflow.store import LEASE, PATIENCE
+from cards.words import words_for
 from storage.approvals import Approvals
 from storage.errors import LostLease
 from storage.ids import Ids
@@ -97,6 +99,8 @@ class Lives:
             ask_for_more=MoneyAsker(lifetime=LIFETIME, ids=Ids(), now=self.clock),
             now=self.clock,
             on_change=lambda: None,
+            words=words_for(Language.ENGLISH),
+            zone=ZoneInfo("UTC"),
         )
 
     def dies(self) -> None:
@@ -206,7 +210,9 @@ class Lives:
             spent_tokens=0,
             until=self.clock() + LIFETIME / 7,
         )
-        await worker.boundary.wait_for_money(worker.lease, worker.step.run, hit, "no money")
+        await worker.boundary.wait_for_money(
+            worker.lease, worker.step.run, hit, "no money", worker.session
+        )
         self.goes_on(worker, None)
 
     def give_back(self, worker: Worker) -> None:
@@ -233,8 +239,8 @@ class Lives:
 
     def goes_on(self, worker: Worker, following: object) -> None:
         """The slot is given back where there is no next step."""
-        assert following is None or isinstance(following, Next)
-        worker.step = following
+        assert following is None or isinstance(following, Steps)
+        worker.step = following.steps[0] if following else None
         if following is None and self.workers.get(worker.lease.task_id) is worker:
             del self.workers[worker.lease.task_id]
 

@@ -14,9 +14,9 @@ from bot.engine.workflow.expressions.language import ExpressionError, check
 from bot.engine.workflow.expressions.templates import holes
 from bot.engine.workflow.model import nodes
 from bot.engine.workflow.model.faults import BadGraph, Fault
+from bot.engine.workflow.model.layout import OUTERMOST, Layout, Ring, back_edges, circles
 from bot.engine.workflow.model.nodes import CONFIGS, NodeType
 from bot.engine.workflow.model.shape import Edge, Node, Workflow
-from bot.engine.workflow.routing.layout import OUTERMOST, Layout, Ring, back_edges, circles
 
 _ID = re.compile(r"[^\W\d][\w-]{0,63}")
 _NAME = re.compile(r"[^\W\d]\w{0,63}")

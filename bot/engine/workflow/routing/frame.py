@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping
 
+from bot.engine.workflow.model.layout import Ring
 from bot.engine.workflow.model.nodes import Join, NodeType
 from bot.engine.workflow.model.shape import Edge
-from bot.engine.workflow.routing.layout import Ring
 from bot.engine.workflow.routing.marks import EXHAUSTED, is_dead, is_over, took
 from bot.engine.workflow.routing.paths import Place
 from storage.records.tasks import NodeRun, NodeStatus

@@ -46,3 +46,7 @@ def brought(run: NodeRun) -> Mapping[str, Any]:
 
 def is_over(run: NodeRun | None) -> bool:
     return run is not None and run.status in {NodeStatus.DONE, NodeStatus.SKIPPED}
+
+
+def is_done(run: NodeRun | None) -> bool:
+    return run is not None and run.status is NodeStatus.DONE

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
+from zoneinfo import ZoneInfo
 
 from bot.engine.workflow import prompts
-from bot.engine.workflow.advance import Start, advance
 from bot.engine.workflow.asking import Asked, Granted, Refused, as_heard
-from bot.engine.workflow.boundary import Leaves
+from bot.engine.workflow.crossing import Leaves
 from bot.engine.workflow.graph import HUMAN, Node, load_workflow
+from bot.engine.workflow.known import MOST_AT_ONCE
+from bot.engine.workflow.routing.flow import Flow
+from bot.engine.workflow.routing.seen import as_done, seen_from
 from bot.engine.workflow.store import WorkStore
+from cards.words import words_for
 from storage.db import Transaction
 from storage.records.people import Language
-from storage.records.tasks import Control, Task
+from storage.records.tasks import Task
+
+# Nothing is stored of what a preview finds, and no time of it is shown.
+_ZONE = ZoneInfo("UTC")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +47,7 @@ async def preview(
     recalled: Sequence[str] = (),
     *,
     leaves: Leaves,
+    now: datetime,
     team: Mapping[str, str] | None = None,
 ) -> Preview:
     """For a task just claimed, as `runner` would go about it: to be taken back with all that
@@ -51,11 +60,16 @@ async def preview(
         return Preview(task=task, kind="plan", system=system, prompt=prompt)
     workflow = load_workflow(graph.body)
     runs = await store.graphs.runs(task.id, tx=tx)
-    move = advance(workflow, runs, Control.RUN)
-    if not isinstance(move, Start):
+    flow = Flow(
+        task.id, workflow, runs, zone=_ZONE, say=words_for(language), warn=lambda _warning: None
+    )
+    flow.settle(now, MOST_AT_ONCE)
+    free = next(flow.steps(), None)
+    if free is None:
         return Preview(task=task, kind="end")
-    node = move.node
-    leave = await leaves.leave(tx, task, as_heard(node, orders, runs))
+    place, found = free
+    node, runs = as_done(flow, place, found, now), seen_from(flow, place, runs)
+    leave = await leaves.leave(tx, task, as_heard(node, orders, runs), flow.may_wait)
     if not isinstance(leave, Granted):
         return _stopped(task, node, leave)
     if orders.replan > workflow.served:

@@ -57,12 +57,14 @@ async def test_only_the_newest_calls_are_kept_and_all_are_counted() -> None:
     assert len(live.calls) < 10
 
 
-async def test_the_next_step_begins_with_nothing_and_an_ended_task_shows_nothing() -> None:
+async def test_a_step_begins_with_nothing_and_what_has_ended_shows_nothing() -> None:
     progress = Progress()
     heard = progress.watch(TASK, "1")
     await heard(ToolStarted(call_id="a", name="exec", title="make"))
 
     progress.watch(TASK, "2")
+    assert progress.of(TASK, "1") is not None
+    progress.ended(TASK, "1")
     assert progress.of(TASK, "1") is None
     live = progress.of(TASK, "2")
     assert live is not None
