@@ -144,19 +144,8 @@ async def _act(  # noqa: C901, PLR0911, PLR0912 - one line for each action of th
             return await tasks.show_task(request, task_id)
         case ShowLogs(task_id=task_id):
             return await tasks.show_logs(request, task_id)
-        case PauseTask(task_id=task_id):
-            return _toast(await tasks.pause_task(request, task_id))
-        case ResumeTask(task_id=task_id):
-            return _toast(await tasks.resume_task(request, task_id))
-        case StopTask(task_id=task_id):
-            return _toast(await tasks.stop_task(request, task_id))
-        case RetryTask(task_id=task_id):
-            return _toast(await tasks.retry_task(request, task_id))
-        case SetPriority(task_id=task_id, priority=priority):
-            wanted = Priority.named(value) or priority
-            return _toast(await tasks.prioritise_task(request, task_id, wanted))
-        case LetIn(task_id=task_id):
-            return _toast(await steering.let_in_task(request, task_id))
+        case PauseTask() | ResumeTask() | StopTask() | RetryTask() | SetPriority() | LetIn():
+            return _toast(await _ordered(request, action, value))
         case AskMessage(task_id=task_id):
             return Reply(card=await steering.show_message_form(request, task_id))
         case SendMessage(task_id=task_id):
@@ -189,6 +178,29 @@ async def _act(  # noqa: C901, PLR0911, PLR0912 - one line for each action of th
             return await members.ask(request, action)
         case MovePerson():
             return await members.move(request, action, card_key)
+        case _:
+            assert_never(action)
+
+
+async def _ordered(
+    request: Request,
+    action: PauseTask | ResumeTask | StopTask | RetryTask | SetPriority | LetIn,
+    value: str,
+) -> str:
+    match action:
+        case PauseTask(task_id=task_id):
+            return await tasks.pause_task(request, task_id)
+        case ResumeTask(task_id=task_id):
+            return await tasks.resume_task(request, task_id)
+        case StopTask(task_id=task_id):
+            return await tasks.stop_task(request, task_id)
+        case RetryTask(task_id=task_id):
+            return await tasks.retry_task(request, task_id)
+        case SetPriority(task_id=task_id, priority=priority):
+            wanted = Priority.named(value) or priority
+            return await tasks.prioritise_task(request, task_id, wanted)
+        case LetIn(task_id=task_id):
+            return await steering.let_in_task(request, task_id)
         case _:
             assert_never(action)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from bot.app.lifecycle import Service
@@ -90,10 +90,7 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
     requests = parts.requests(news)
     reporter = parts.reporter(requests)
 
-    async def recall(task: Task) -> Sequence[str]:
-        found = await notebook.recall(task)
-        return [f"- {each.entry.kind}: {each.entry.text}" for each in found]
-
+    recall = _recalling(lambda: notebook)
     runner = TaskRunner(parts.kit(desk, recall, reporter.wake))
 
     def on_change() -> None:
@@ -129,3 +126,13 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
         skill_writer=SkillWriter(db=store.db, desk=desk, library=place.skills),
         newcomers=parts.newcomers(place.skills),
     )
+
+
+def _recalling(notebook: Callable[[], Notebook]) -> Callable[[Task], Awaitable[Sequence[str]]]:
+    """What earlier tasks have left that may help, a line each."""
+
+    async def recall(task: Task) -> Sequence[str]:
+        found = await notebook().recall(task)
+        return [f"- {each.entry.kind}: {each.entry.text}" for each in found]
+
+    return recall

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from cronsim import CronSim, CronSimError
-
 from bot.engine.workflow.expressions.language import ExpressionError, check
 from bot.engine.workflow.expressions.templates import holes
 from bot.engine.workflow.model import nodes
@@ -126,6 +124,9 @@ def _config(config: nodes.Config, known: Mapping[str, Node]) -> Iterator[Fault]:
 
 
 def _schedule(config: nodes.Schedule) -> Iterator[Fault]:
+    # Loaded where there is a schedule.
+    from cronsim import CronSim, CronSimError
+
     zone = None
     try:
         zone = ZoneInfo(config.timezone or "UTC")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
-from cronsim import CronSim
-
 from bot.engine.workflow.model import nodes
 from bot.engine.workflow.model.shape import Node
 from bot.engine.workflow.nodes.base import Done, Effect, Sight, Wait
@@ -31,4 +29,7 @@ def next_time(config: nodes.Schedule, *, after: datetime, zone: ZoneInfo) -> dat
     if config.at:
         at = datetime.fromisoformat(config.at)
         return (at if at.tzinfo else at.replace(tzinfo=own)).astimezone(UTC)
+    # Loaded when the first schedule is worked out.
+    from cronsim import CronSim
+
     return next(CronSim(config.cron, after.astimezone(own))).astimezone(UTC)
