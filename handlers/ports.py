@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from cards.courier import Courier
 from cards.model import Card, Form
@@ -65,6 +65,11 @@ class Tasks(Protocol):
     they change nothing and return the task."""
 
     async def create(self, new: NewTask) -> Task: ...
+
+    async def run_workflow(self, new: NewTask, workflow: Mapping[str, Any]) -> Task:
+        """The same with its plan, which is the body of a workflow that has been checked: nobody
+        plans it any more."""
+        ...
 
     async def find(self, prefix: str, *, by: Person, chat: ChatId) -> Task:
         """By id or its beginning, with or without `task-`. NotFound, AmbiguousId."""

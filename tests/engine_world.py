@@ -34,6 +34,7 @@ from bot.engine.llm.base import (
 )
 from bot.engine.llm.events import AgentEvent, TextDelta
 from bot.engine.workflow.asking import Asker, MoneyAsker
+from bot.engine.workflow.graph import Workflow, dump_workflow
 from bot.engine.workflow.places.artifacts import Artifacts
 from bot.engine.workflow.runner import TaskRunner
 from bot.engine.workflow.running.kit import Kit, ShowPictures
@@ -228,10 +229,21 @@ class Engine:
     backend: FakeBackend
     clock: Clock
     changed: asyncio.Event
+    runner: TaskRunner
     _ids: Any = field(default_factory=count)
 
     async def add(self, text: str = "Do it", source: str = "", **changes: Any) -> Task:
-        new = NewTask(
+        return await self.foreman.create(self._new(text, source, changes))
+
+    async def run_workflow(
+        self, workflow: Workflow, text: str = "Do it", source: str = "", **changes: Any
+    ) -> Task:
+        """The same with this plan: nobody plans it."""
+        new = self._new(text, source, changes)
+        return await self.foreman.run_workflow(new, dump_workflow(workflow))
+
+    def _new(self, text: str, source: str, changes: dict[str, Any]) -> NewTask:
+        return NewTask(
             title=text[:40],
             instruction=text,
             priority=changes.pop("priority", Priority.IMPORTANT),
@@ -240,7 +252,6 @@ class Engine:
             source=source or f"test:{next(self._ids)}",
             **changes,
         )
-        return await self.foreman.create(new)
 
     async def until(self, task: Task, *statuses: TaskStatus) -> TaskView:
         """Wait until the task has one of these statuses; any final one by default."""
@@ -407,6 +418,7 @@ async def engine(
             backend=worker,
             clock=clock,
             changed=changed,
+            runner=runner,
         )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from handlers.ports import (
     Answered,
@@ -78,7 +79,8 @@ from tests.samples import (
 
 
 class FakeTasks:
-    """Moves what states allow; `moves` lists each move as (name, task id, source)."""
+    """Moves what states allow; `moves` lists each move as (name, task id, source), `workflows` the
+    plans that tasks were made with."""
 
     def __init__(self, *tasks: Task) -> None:
         self.tasks = {task.id: task for task in tasks}
@@ -88,7 +90,13 @@ class FakeTasks:
         self.moves: list[tuple[str, str, str]] = []
         self.reasons: list[str] = []
         self.said: list[str] = []
+        self.workflows: dict[TaskId, Mapping[str, Any]] = {}
         self._by_source: dict[str, TaskId] = {}
+
+    async def run_workflow(self, new: NewTask, workflow: Mapping[str, Any]) -> Task:
+        task = await self.create(new)
+        self.workflows.setdefault(task.id, workflow)
+        return task
 
     async def create(self, new: NewTask) -> Task:
         if new.source not in self._by_source:

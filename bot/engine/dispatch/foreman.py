@@ -3,14 +3,22 @@ that gave it, and asks the person's right and the task's state."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from bot.engine.dispatch import orders
 from bot.engine.dispatch.orders import Order
 from bot.engine.dispatch.port import Dispatcher
 from bot.engine.dispatch.rights import Rights
-from bot.engine.workflow.graph import dump_workflow, inserted, load_workflow
+from bot.engine.workflow.graph import (
+    Workflow,
+    checked,
+    dump_workflow,
+    inserted,
+    load_workflow,
+)
+from bot.engine.workflow.logbook import Logbook
 from bot.engine.workflow.shown.view import TaskViews
 from bot.engine.workflow.store import WorkStore
 from storage.db import Transaction
@@ -53,6 +61,12 @@ class Foreman:
         self._new_id = new_id
 
     async def create(self, new: NewTask) -> Task:
+        return await self._create(new, None)
+
+    async def run_workflow(self, new: NewTask, workflow: Mapping[str, Any]) -> Task:
+        return await self._create(new, checked(load_workflow(workflow)))
+
+    async def _create(self, new: NewTask, workflow: Workflow | None) -> Task:
         async with self._store.db.write() as tx:
             tried: set[TaskId] = set()
             task = None
@@ -63,6 +77,8 @@ class Foreman:
                 await self._tell(tx, task, EventKind.CREATED)
                 if new.outside:
                     task = await self._begin_outside(tx, task)
+                if workflow is not None:
+                    task = await self._give_plan(tx, task, workflow)
         self._dispatcher.wake()
         return task
 
@@ -190,6 +206,23 @@ class Foreman:
         stuck = [run for run in runs if run.status is NodeStatus.PENDING and run.error]
         last = max(stuck, key=lambda run: run.ended_at or task.created_at, default=None)
         return last.path if last else ""
+
+    async def _give_plan(self, tx: Transaction, task: Task, workflow: Workflow) -> Task:
+        """It begins with this plan, and nobody has to make one."""
+        graph = Graph(
+            task_id=task.id,
+            version=1,
+            body=dump_workflow(workflow),
+            reason="workflow",
+            author=task.created_by,
+        )
+        await self._store.graphs.add(tx, graph, now=self._now())
+        logbook = Logbook(self._store.logs)
+        await logbook.planned(tx, task, workflow, graph.version, self._now())
+        await self._tell(tx, task, EventKind.PLANNED, workflow.plan)
+        return await self._store.tasks.move(
+            tx, task, graph_version=graph.version, summary=workflow.answer
+        )
 
     async def _begin_outside(self, tx: Transaction, task: Task) -> Task:
         """Whoever keeps it here is at work on it already."""
