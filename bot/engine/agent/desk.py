@@ -38,8 +38,10 @@ from bot.engine.llm.base import (
 )
 from bot.engine.llm.calls import Permission, Permit
 from bot.engine.llm.events import AgentEvent, Noted
+from bot.engine.observe.recorder import CallStart, Ending, Recorder
 from storage.db import Database, Transaction
 from storage.records.people import Language
+from storage.records.workers.spans import ModelCall, SpanState
 from storage.sessions import Session, SessionRepo
 from storage.usage import Bill, UsageRepo
 
@@ -56,7 +58,8 @@ class Backends(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What is wanted of the model. `facts` are what the prompt was made from."""
+    """What is wanted of the model. `facts` are what the prompt was made from; `parent` is the
+    span under which it is asked."""
 
     purpose: Purpose
     prompt: str
@@ -75,6 +78,7 @@ class Ask:
     servers: tuple[McpServer, ...] = ()
     goes_on: str | None = None
     """Said instead of `prompt` where the session stopped in the middle of this very thing."""
+    parent: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +91,7 @@ class Reply:
     bill: Bill
     purse: Purse | None = None
     answered: bool = False
+    span: ModelCall | None = None
 
 
 class Desk:
@@ -102,9 +107,10 @@ class Desk:
         budget: Budget | None = None,
         pending: Pending | None = None,
         servers: McpServers | None = None,
+        spans: Recorder | None = None,
     ) -> None:
         """Without a `budget` there are no caps. `pending` knows the calls at which sessions
-        stopped: without it none may stop."""
+        stopped: without it none may stop. `spans` keeps what tasks ask."""
         self._db = db
         self._sessions = sessions
         self._usage = usage
@@ -114,6 +120,7 @@ class Desk:
         self._budget = budget
         self._pending = pending
         self._servers = servers
+        self._spans = spans
 
     def choose(self, model: str, backend: str) -> Chosen:
         return self._backends.choose(model, backend)
@@ -177,6 +184,7 @@ class Desk:
             on_external=partial(self._name_outside, session.id),
         )
         told = pruned(history, open_calls=bool(ask.answers))
+        call = await self._begun(call)
         run: Run | None = None
         try:
             async with (
@@ -190,13 +198,13 @@ class Desk:
         except BackendError as error:
             log.warning("%s failed: %s", chosen.backend.name, error)
             added = error.new_history if isinstance(error, BudgetReached | CutShort) else ()
-            await self._charge_failure(call, error.usage, added)
+            await self._charge_failure(call, error.usage, error, added)
             if isinstance(error, CutShort) and (hit := await call.cut_by()):
                 raise BudgetReached(hit, usage=error.usage) from None
             raise
-        except BaseException:
+        except BaseException as error:
             # Cancelled, or a tool of ours is broken: paid for all the same.
-            await self._charge_failure(call, Usage() if run is None else run.spent)
+            await self._charge_failure(call, Usage() if run is None else run.spent, error)
             raise
         bill = call.bill(result.model, result.usage, self._now())
         if call.purse is not None:
@@ -207,6 +215,7 @@ class Desk:
             bill=bill,
             purse=call.purse,
             answered=bool(ask.answers),
+            span=call.span,
         )
 
     async def book(self, tx: Transaction, reply: Reply) -> None:
@@ -216,6 +225,8 @@ class Desk:
         billed = await self._usage.add(tx, reply.bill)
         if reply.purse is not None:
             reply.purse.booked = billed
+        if self._spans is not None and reply.span is not None:
+            await self._spans.end(tx, reply.span, _went_well(reply))
         await self._sessions.extend(
             tx,
             reply.session.id,
@@ -240,17 +251,28 @@ class Desk:
                     await watch(note)
             yield brought.tools
 
+    async def _begun(self, call: _Call) -> _Call:
+        start = call.start()
+        if self._spans is None or start is None:
+            return call
+        return replace(call, span=await self._spans.begin(start))
+
     async def _name_outside(self, session_id: str, external_id: str) -> None:
         async with self._db.write() as tx:
             await self._sessions.name_outside(tx, session_id, external_id)
 
-    async def _charge_failure(self, call: _Call, usage: Usage, added: tuple[Any, ...] = ()) -> None:
+    async def _charge_failure(
+        self, call: _Call, usage: Usage, error: BaseException, added: tuple[Any, ...] = ()
+    ) -> None:
         bill = call.bill("", usage, self._now())
         if call.purse is not None:
             call.purse.end(usage, bill.at)
+        ending = _went_wrong(bill, error)
         if usage.requests:
             async with self._db.write() as tx:
                 await self._usage.add(tx, bill)
+                if self._spans is not None and call.span is not None:
+                    await self._spans.end(tx, call.span, ending)
                 if added:
                     tokens = usage.input_tokens + usage.output_tokens
                     await self._sessions.extend(
@@ -258,6 +280,8 @@ class Desk:
                     )
                     if self._pending is not None:
                         await self._pending.settle(tx, call.session.id)
+        elif self._spans is not None and call.span is not None:
+            await self._spans.end_alone(call.span, ending)
         if call.purse is not None:
             call.purse.close()
 
@@ -277,6 +301,22 @@ class _Call:
     session: Session
     purse: Purse | None
     on_external: Callable[[str], Awaitable[None]]
+    span: ModelCall | None = None
+
+    def start(self) -> CallStart | None:
+        """What is known of it as it begins; None for talk, which has no trace."""
+        account, chosen = self.ask.account, self.chosen
+        if account.task is None:
+            return None
+        return CallStart(
+            task_id=account.task,
+            parent=self.ask.parent,
+            purpose=self.ask.purpose,
+            backend=chosen.backend.name,
+            model=chosen.model,
+            session_id=self.session.id,
+            instead_of=chosen.instead_of,
+        )
 
     def request(self, history: Sequence[Any], brought: Sequence[Tool]) -> RunRequest:
         ask = self.ask
@@ -333,3 +373,17 @@ def _goes_on(session: Session, chosen: Chosen, most_tokens: int | None, persona:
     # The model APIs keep nothing outside: there a change of persona is a change of tone.
     at_home = not session.external_id or session.persona == persona
     return fits and at_home and session.backend == chosen.backend.name
+
+
+def _went_well(reply: Reply) -> Ending:
+    result = reply.result
+    if result.suspended:
+        return Ending(state=SpanState.LEFT, bill=reply.bill, finish="tool_calls")
+    return Ending(state=SpanState.DONE, bill=reply.bill, finish="length" if result.cut else "stop")
+
+
+def _went_wrong(bill: Bill, error: BaseException) -> Ending:
+    state = SpanState.FAILED if isinstance(error, Exception) else SpanState.CUT
+    if isinstance(error, BudgetReached):
+        state = SpanState.LEFT
+    return Ending(state=state, bill=bill, error=type(error).__name__)

@@ -16,6 +16,7 @@ from bot.engine.agent.desk import Ask, Reply
 from bot.engine.agent.team import Team, Worker, purposes
 from bot.engine.llm.answers import PlanAnswer, StepAnswer
 from bot.engine.llm.base import BackendDenied, BackendError, BudgetReached, Purpose
+from bot.engine.observe.ids import node_span
 from bot.engine.workflow import prompts
 from bot.engine.workflow.boundary import Boundary
 from bot.engine.workflow.graph import PLANNING
@@ -193,7 +194,7 @@ class _Errand:
             recalled = await self._kit.recall(self._task)
             prompt = prompts.plan_prompt(self._task, said=said, recalled=recalled)
             try:
-                reply = await self._ask_for_plan(prompt)
+                reply = await self._ask_for_plan(prompt, run)
             except BudgetReached as reached:
                 return await self._wait_for_money(run, reached)
             except BackendError as error:
@@ -216,7 +217,7 @@ class _Errand:
             failures += 1
             await self._wait(verdict)
 
-    async def _ask_for_plan(self, prompt: str) -> Reply:
+    async def _ask_for_plan(self, prompt: str, run: NodeRun) -> Reply:
         ask = Ask(
             purpose=Purpose.PLAN,
             prompt=prompt,
@@ -226,6 +227,7 @@ class _Errand:
             facts={"text": self._task.instruction, "files": self._task.files},
             workspace=await self._kit.artifacts.workspace(self._task),
             result=PlanAnswer,
+            parent=node_span(run.task_id, run.path, run.attempt),
         )
         ask = await self._tries.with_pictures(ask, self._lead, self._task.files)
         watch = self._kit.progress.watch(self._task.id, PLANNING)
@@ -303,7 +305,7 @@ class _Errand:
         is its failing that has asked: then a person is needed."""
         prompt = prompts.replan_prompt(step.task, step.workflow, step.runs, asked.why, step.said)
         try:
-            reply = await self._ask_for_plan(prompt)
+            reply = await self._ask_for_plan(prompt, step.run)
         except BudgetReached as reached:
             return await self._wait_for_money(step.run, reached)
         except BackendError as error:

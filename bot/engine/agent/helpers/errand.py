@@ -21,6 +21,7 @@ from bot.engine.agent.team import Team, Worker
 from bot.engine.agent.workbench import Job, Workbench
 from bot.engine.llm.base import BackendError, BackendUnavailable, Limits, Purpose
 from bot.engine.llm.workspace import PathRefused
+from bot.engine.observe.ids import helper_span
 from cards.words import words_for
 from storage.agents.calls import CallRepo
 from storage.agents.helpers import HelperRepo
@@ -197,6 +198,7 @@ class Errand:
             servers=equipment.servers,
             limits=_LIMITS,
             mode=job.mode,
+            parent=helper_span(helper.id),
         )
 
     async def _settled(self, reply: Reply, told: Sequence[Helper], workspace: Path) -> bool:

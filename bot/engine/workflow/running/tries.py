@@ -12,6 +12,7 @@ from bot.engine.agent.team import Team, Worker
 from bot.engine.agent.workbench import Equipment, Job
 from bot.engine.llm.answers import StepAnswer
 from bot.engine.llm.base import LimitReached, Purpose
+from bot.engine.observe.ids import node_span
 from bot.engine.workflow import prompts
 from bot.engine.workflow.places.artifacts import Collected, names_in_workspace
 from bot.engine.workflow.running.kit import Kit
@@ -89,6 +90,7 @@ class Tries:
             result=StepAnswer,
             mode=equipment.persona.works_in,
             goes_on=news(step) if step.resumes else None,
+            parent=node_span(step.task.id, step.node.id, step.run.attempt),
         )
         if not step.resumes:
             ask = await self.with_pictures(ask, worker, step.task.files)
