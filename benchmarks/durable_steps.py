@@ -176,9 +176,9 @@ def _timed_boundaries(took: list[float]) -> Iterator[None]:
     """Takes the milliseconds of each boundary that settles a step."""
     settle = Boundary.settle
 
-    async def timed(*args: Any) -> Following:
+    async def timed(*args: Any, **named: Any) -> Following:
         begun = time.perf_counter()
-        following = await settle(*args)
+        following = await settle(*args, **named)
         took.append(1000 * (time.perf_counter() - begun))
         return following
 
