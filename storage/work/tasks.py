@@ -109,8 +109,8 @@ class TaskRepo:
         row = (await tx.execute(query)).one_or_none()
         return None if row is None else task_of(row)
 
-    async def get(self, task_id: TaskId) -> Task:
-        async with self._db.read() as connection:
+    async def get(self, task_id: TaskId, *, tx: Transaction | None = None) -> Task:
+        async with self._db.read(tx) as connection:
             return await self._one(connection, task_id)
 
     async def ordered_by(self, source: str) -> Task | None:

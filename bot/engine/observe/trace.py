@@ -1,0 +1,108 @@
+"""A task's trace: workflow, nodes, calls of models and of tools, as they are now.
+
+Only calls of models are written for it. The rest is a view of the rows by which the work itself
+goes on, so that no trace can say anything else than what is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from typing import Any
+
+from bot.engine.observe import pieces
+from bot.engine.observe.ids import trace_id
+from bot.engine.observe.pieces import NameOf, Nodes
+from storage.agents.spans import Pieces, SpanRepo
+from storage.db import Database
+from storage.records.tasks import NodeRun, Spent, Task, TaskId
+from storage.records.workers.spans import Attribute, Span, Trace
+from storage.work.graphs import GraphRepo
+from storage.work.tasks import TaskRepo
+
+_SPENT = tuple(each.name for each in fields(Spent))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traces:
+    """`anatomy` names the runs of a plan as it was stored; `mask` takes out secrets."""
+
+    db: Database
+    tasks: TaskRepo
+    graphs: GraphRepo
+    spans: SpanRepo
+    anatomy: Callable[[Mapping[str, Any] | None], NameOf]
+    mask: Callable[[str], str]
+    now: Callable[[], datetime]
+
+    async def trace_of(self, task_id: TaskId) -> Trace:
+        """As of one moment, also while the task runs. Raises NotFound."""
+        async with self.db.read() as view:
+            task = await self.tasks.get(task_id, tx=view)
+            graph = await self.graphs.latest(task_id, tx=view)
+            runs = await self.graphs.runs(task_id, tx=view)
+            found = await self.spans.pieces(task_id, tx=view)
+        name_of = self.anatomy(graph.body if graph else None)
+        spans = assembled(task, runs, found, name_of)
+        return Trace(
+            id=trace_id(task_id),
+            task_id=task_id,
+            at=self.now(),
+            spans=tuple(self._masked(span) for span in spans),
+        )
+
+    def _masked(self, span: Span) -> Span:
+        def masked(value: Attribute) -> Attribute:
+            return self.mask(value) if isinstance(value, str) else value
+
+        told = {name: masked(value) for name, value in span.attributes.items()}
+        return replace(
+            span, name=self.mask(span.name), error=self.mask(span.error), attributes=told
+        )
+
+
+def assembled(
+    task: Task, runs: Mapping[str, NodeRun], found: Pieces, name_of: NameOf
+) -> Sequence[Span]:
+    """All spans, each behind its parent, with what it has used together with those below."""
+    nodes = Nodes(task, runs, found.attempts, name_of)
+    works = pieces.helpers(found.helpers, nodes)
+    ends = {**nodes.ends, **{each.id: each.ended_at for each in works}}
+    calls = pieces.models(found.calls, ends, task)
+    made = [*nodes.spans(calls), *works, *calls, *pieces.tools(found.tools, calls, nodes, task)]
+    return _tree(pieces.whole(task), made)
+
+
+def _tree(whole: Span, others: Sequence[Span]) -> Sequence[Span]:
+    known = {whole.id, *(each.id for each in others)}
+    below: dict[str, list[Span]] = {}
+    for each in others:
+        # What it was made under may be gone: then it is the workflow's own.
+        parent = each.parent if each.parent in known else whole.id
+        below.setdefault(parent, []).append(replace(each, parent=parent))
+    ordered = list(_downward(replace(whole, started_at=_first(whole, others)), below))
+    spent = {each.id: each.spent for each in ordered}
+    for each in reversed(ordered):
+        if each.parent:
+            spent[each.parent] = _sum(spent[each.parent], spent[each.id])
+    return [replace(each, spent=spent[each.id]) for each in ordered]
+
+
+def _downward(whole: Span, below: Mapping[str, list[Span]]) -> Iterator[Span]:
+    """Without recursion: helpers of helpers, and rounds in rounds, may be many."""
+    stack = [whole]
+    while stack:
+        span = stack.pop()
+        yield span
+        inner = sorted(below.get(span.id, ()), key=lambda each: each.started_at, reverse=True)
+        stack += [replace(each, depth=span.depth + 1) for each in inner]
+
+
+def _first(whole: Span, others: Sequence[Span]) -> datetime:
+    """A task that was tried again has begun with its first step."""
+    return min((each.started_at for each in others), default=whole.started_at)
+
+
+def _sum(one: Spent, other: Spent) -> Spent:
+    return Spent(**{name: getattr(one, name) + getattr(other, name) for name in _SPENT})
