@@ -1,47 +1,59 @@
 """The language of conditions and values: what `docs/workflows.md` says of it, and no more.
 
-A text is cut into words and rewritten as Python, of which only a short list of forms is accepted
-and then walked by hand: nothing is ever handed to an interpreter.
+A text is cut into words and read by a grammar of its own; the forms are then walked by hand.
+Nothing is ever handed to an interpreter, and no value's own attributes can be reached.
 """
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from bot.engine.workflow.expressions.operations import FUNCTIONS, METHODS, OPERATORS, same
-from bot.engine.workflow.expressions.words import python_of
+from bot.engine.workflow.expressions.functions import Function
+from bot.engine.workflow.expressions.grammar import Act, Form, form_of, forms_in
+from bot.engine.workflow.expressions.operations import (
+    COMPARISONS,
+    FUNCTIONS,
+    METHODS,
+    OPERATORS,
+    fair,
+    index_of,
+    plain,
+    weight,
+)
 from bot.engine.workflow.expressions.wrong import BadExpression, ExpressionError, UnknownName
 
-__all__ = ["BadExpression", "ExpressionError", "UnknownName", "check", "evaluate", "truth"]
+__all__ = ["NOW", "BadExpression", "ExpressionError", "UnknownName", "check", "evaluate", "truth"]
 
-_MOST_FORMS = 300
-_MOST_DEEP = 40
-_CONSTANTS = {"true": True, "false": False, "null": None, "undefined": None}
+_MOST_WORK = 1_000_000
 
-_FORMS = (
-    ast.Expression, ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.UAdd,
-    ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Mod, ast.Pow, ast.Compare, ast.Eq,
-    ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn, ast.IfExp, ast.Subscript,
-    ast.Attribute, ast.Call, ast.Name, ast.Load, ast.Constant, ast.List,
-)  # fmt: skip
+NOW = "@now"
+"""A name nobody can write: the time that `now()` tells, in milliseconds since 1970."""
+
+_CONSTANTS = {
+    "true": True,
+    "false": False,
+    "null": None,
+    "undefined": None,
+    "True": True,
+    "False": False,
+    "None": None,
+}
 
 
 def check(text: str) -> frozenset[str]:
     """The names that an expression speaks of. Raises BadExpression where it is none."""
-    forms = ast.walk(_parsed(text))
-    called = {id(form.func) for form in ast.walk(_parsed(text)) if isinstance(form, ast.Call)}
-    names = {form.id for form in forms if isinstance(form, ast.Name) and id(form) not in called}
+    names = {form.told for form in forms_in(_parsed(text)) if form.act is Act.NAME}
     return frozenset(names - _CONSTANTS.keys())
 
 
 def evaluate(text: str, names: Mapping[str, Any]) -> Any:
     """What it gives. Raises UnknownName for what nobody knows and BadExpression for all else."""
-    tree = _parsed(text)
+    form = _parsed(text)
     try:
-        return _value(tree.body, names)
+        value = plain(_value(form, _Walk(names)))
+        return fair(value) if _builds(form) else value
     except ExpressionError:
         raise
     except (TypeError, ValueError, ArithmeticError, LookupError, RecursionError) as error:
@@ -60,137 +72,138 @@ def truth(text: str, names: Mapping[str, Any], warn: Callable[[str], None]) -> b
         return False
 
 
+def _builds(form: Form) -> bool:
+    """Whether it may have put together what was not there before."""
+    return any(each.act in {Act.LIST, Act.RECKON} for each in forms_in(form))
+
+
 @lru_cache(maxsize=1_000)
-def _parsed(text: str) -> ast.Expression:
+def _parsed(text: str) -> Form:
+    return form_of(text)
+
+
+class _Walk:
+    """One walk over the forms of an expression. What it may look at is counted, so that no text,
+    however it is put, keeps others waiting."""
+
+    def __init__(self, names: Mapping[str, Any]) -> None:
+        self.names = names
+        self._left = _MOST_WORK
+
+    def looks_at(self, *values: Any) -> None:
+        for value in values:
+            self._left -= weight(value, self._left)
+            if self._left < 0:
+                raise BadExpression("there is too much to look at")
+
+
+def _value(form: Form, walk: _Walk) -> Any:
+    return _VALUES[form.act](form, walk)
+
+
+def _named(form: Form, walk: _Walk) -> Any:
     try:
-        tree = ast.parse(python_of(text), mode="eval")
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        raise BadExpression("it is not written as an expression") from error
-    forms = list(ast.walk(tree))
-    if len(forms) > _MOST_FORMS or _depth(tree) > _MOST_DEEP:
-        raise BadExpression("it is too long")
-    for form in forms:
-        if not isinstance(form, _FORMS):
-            raise BadExpression(f"{type(form).__name__} is not part of the language")
-        _check_call(form)
-    return tree
+        return walk.names[form.told]
+    except KeyError:
+        pass
+    if form.told in _CONSTANTS:
+        return _CONSTANTS[form.told]
+    raise UnknownName(form.told)
 
 
-def _check_call(form: ast.AST) -> None:
-    if not isinstance(form, ast.Call):
-        if isinstance(form, ast.Constant) and not isinstance(form.value, str | int | float | bool):
-            raise BadExpression("only texts and numbers are written down")
-        return
-    if form.keywords:
-        raise BadExpression("functions take no named arguments")
-    match form.func:
-        case ast.Name(id=name) if name in FUNCTIONS:
-            return
-        case ast.Attribute(attr=name) if name in METHODS:
-            return
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            raise BadExpression(f"there is no function {name!r}")
-        case _:
-            raise BadExpression("only functions can be called")
+def _list(form: Form, walk: _Walk) -> Any:
+    return [plain(_value(each, walk)) for each in form.parts]
 
 
-def _depth(tree: ast.AST) -> int:
-    deepest, level = 0, [tree]
-    while level:
-        deepest += 1
-        level = [child for form in level for child in ast.iter_child_nodes(form)]
-    return deepest
-
-
-def _value(form: ast.expr, names: Mapping[str, Any]) -> Any:
-    return _VALUES[type(form)](form, names)
-
-
-def _choice(form: ast.IfExp, names: Mapping[str, Any]) -> Any:
-    return _value(form.body if _value(form.test, names) else form.orelse, names)
-
-
-def _named(form: ast.Name, names: Mapping[str, Any]) -> Any:
-    name = form.id
-    if name in names:
-        return names[name]
-    if name in _CONSTANTS:
-        return _CONSTANTS[name]
-    raise UnknownName(name)
-
-
-def _part(whole: Any, key: Any) -> Any:
+def _part(form: Form, walk: _Walk) -> Any:
+    whole, key = (_value(each, walk) for each in form.parts)
     if isinstance(whole, Mapping):
-        if key in whole:
+        try:
             return whole[key]
-        raise UnknownName(str(key))
+        except (KeyError, TypeError) as error:
+            raise UnknownName(str(key)[:60]) from error
     if key == "length" and isinstance(whole, str | list):
         return len(whole)
-    if isinstance(whole, str | list) and isinstance(key, int) and not isinstance(key, bool):
-        return whole[key]
-    raise UnknownName(str(key))
+    at = index_of(key)
+    if isinstance(whole, str | list) and at is not None and -len(whole) <= at < len(whole):
+        return whole[at]
+    raise UnknownName(str(key)[:60])
 
 
-def _either(form: ast.BoolOp, names: Mapping[str, Any]) -> Any:
-    stop_at = isinstance(form.op, ast.Or)
-    value: Any = None
-    for each in form.values:
-        value = _value(each, names)
-        if bool(value) is stop_at:
-            break
+def _call(form: Form, walk: _Walk) -> Any:
+    if form.told == "now" and NOW in walk.names:
+        return walk.names[NOW]
+    return _done(FUNCTIONS[form.told], form, walk)
+
+
+def _method(form: Form, walk: _Walk) -> Any:
+    return _done(METHODS[form.told], form, walk)
+
+
+def _done(function: Function, form: Form, walk: _Walk) -> Any:
+    values = [_value(each, walk) for each in form.parts]
+    if not function.is_quick:
+        walk.looks_at(*values)
+    return function.act(*values)
+
+
+def _signed(form: Form, walk: _Walk) -> Any:
+    value = _value(form.parts[0], walk)
+    if form.told == "not":
+        return not value
+    return OPERATORS[form.told](0, value)
+
+
+def _reckoned(form: Form, walk: _Walk) -> Any:
+    value = _value(form.parts[0], walk)
+    for sign, part in zip(form.told, form.parts[1:], strict=True):
+        other = _value(part, walk)
+        walk.looks_at(value, other)
+        value = OPERATORS[sign](value, other)
     return value
 
 
-def _sign(form: ast.UnaryOp, names: Mapping[str, Any]) -> Any:
-    value = _value(form.operand, names)
-    if isinstance(form.op, ast.Not):
-        return not value
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadExpression("only numbers have a sign")
-    return -value if isinstance(form.op, ast.USub) else value
-
-
-def _compare(form: ast.Compare, names: Mapping[str, Any]) -> bool:
-    one = _value(form.left, names)
-    for op, other in zip(form.ops, form.comparators, strict=True):
-        two = _value(other, names)
-        if not _holds(op, one, two):
+def _compared(form: Form, walk: _Walk) -> bool:
+    one = _value(form.parts[0], walk)
+    for sign, part in zip(form.told, form.parts[1:], strict=True):
+        two = _value(part, walk)
+        walk.looks_at(one, two)
+        if not COMPARISONS[sign](one, two):
             return False
         one = two
     return True
 
 
-def _holds(op: ast.cmpop, one: Any, two: Any) -> bool:
-    match op:
-        case ast.Eq():
-            return same(one, two)
-        case ast.NotEq():
-            return not same(one, two)
-        case _:
-            return bool(OPERATORS[type(op)](one, two))
+def _until(stop_at: bool) -> Callable[[Form, _Walk], Any]:
+    """The first value that settles it, else the last."""
+
+    def settled(form: Form, walk: _Walk) -> Any:
+        value: Any = None
+        for each in form.parts:
+            value = _value(each, walk)
+            if bool(value) is stop_at:
+                break
+        return value
+
+    return settled
 
 
-def _call(form: ast.Call, names: Mapping[str, Any]) -> Any:
-    given = [_value(each, names) for each in form.args]
-    if isinstance(form.func, ast.Name):
-        return FUNCTIONS[form.func.id](*given)
-    assert isinstance(form.func, ast.Attribute)
-    return METHODS[form.func.attr](_value(form.func.value, names), *given)
+def _chosen(form: Form, walk: _Walk) -> Any:
+    test, yes, no = form.parts
+    return _value(yes if _value(test, walk) else no, walk)
 
 
-def _operation(form: ast.BinOp, names: Mapping[str, Any]) -> Any:
-    return OPERATORS[type(form.op)](_value(form.left, names), _value(form.right, names))
-
-
-_VALUES: Mapping[type[ast.expr], Callable[[Any, Mapping[str, Any]], Any]] = {
-    ast.Constant: lambda form, _: form.value,
-    ast.Name: _named,
-    ast.List: lambda form, names: [_value(item, names) for item in form.elts],
-    ast.BoolOp: _either,
-    ast.UnaryOp: _sign,
-    ast.BinOp: _operation,
-    ast.Compare: _compare,
-    ast.IfExp: _choice,
-    ast.Subscript: lambda form, names: _part(_value(form.value, names), _value(form.slice, names)),
-    ast.Call: _call,
+_VALUES: Mapping[Act, Callable[[Form, _Walk], Any]] = {
+    Act.VALUE: lambda form, _: form.told,
+    Act.NAME: _named,
+    Act.LIST: _list,
+    Act.PART: _part,
+    Act.CALL: _call,
+    Act.METHOD: _method,
+    Act.SIGN: _signed,
+    Act.RECKON: _reckoned,
+    Act.COMPARE: _compared,
+    Act.BOTH: _until(stop_at=False),
+    Act.EITHER: _until(stop_at=True),
+    Act.CHOICE: _chosen,
 }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias
 from zoneinfo import ZoneInfo
 
-from bot.engine.workflow.expressions.language import evaluate, truth
+from bot.engine.workflow.expressions.language import ExpressionError, evaluate, truth
+from bot.engine.workflow.model.nodes import Assignment
 from bot.engine.workflow.model.shape import Node
 
 
@@ -121,3 +122,17 @@ def sequence(value: Any) -> Sequence[Any] | None:
     if isinstance(value, Mapping):
         return [{"key": key, "value": each} for key, each in value.items()]
     return list(value) if isinstance(value, list | tuple) else None
+
+
+def assigned(assignments: Iterable[Assignment], sight: Sight) -> Done | Failed:
+    """Sets variables, one after the other: a later one sees the earlier. Its output is what it has
+    set."""
+    made: dict[str, Any] = {}
+    for each in assignments:
+        try:
+            made[each.variable] = sight.value(str(each.value)) if each.is_expression else each.value
+        except ExpressionError as error:
+            return Failed(key="workflow.no_value", facts={"name": each.variable, "why": str(error)})
+        variables = {**sight.names.get("variables", {}), **made}
+        sight = replace(sight, names={**sight.names, "variables": variables})
+    return Done(output=made, variables=made)

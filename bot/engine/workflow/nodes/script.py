@@ -5,8 +5,7 @@ from __future__ import annotations
 from bot.engine.workflow.expressions.language import ExpressionError
 from bot.engine.workflow.model import nodes
 from bot.engine.workflow.model.shape import Node
-from bot.engine.workflow.nodes.assign import assigned
-from bot.engine.workflow.nodes.base import Done, Effect, Failed, Instant, Sight
+from bot.engine.workflow.nodes.base import Done, Effect, Failed, Instant, Sight, assigned
 
 
 class Script(Instant):

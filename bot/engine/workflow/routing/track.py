@@ -9,15 +9,17 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
+from bot.engine.workflow.expressions.language import NOW
 from bot.engine.workflow.model.layout import OUTERMOST, Layout
 from bot.engine.workflow.model.nodes import NodeType, OnError
-from bot.engine.workflow.model.shape import Node, Workflow
+from bot.engine.workflow.model.shape import Node, Workflow, asks_people
 from bot.engine.workflow.nodes.base import Sight
 from bot.engine.workflow.routing.bodies import Body
 from bot.engine.workflow.routing.frame import Frame
 from bot.engine.workflow.routing.handlers import ROUNDERS
 from bot.engine.workflow.routing.marks import EXHAUSTED, is_done, is_over
 from bot.engine.workflow.routing.paths import (
+    LATE,
     VARIABLES,
     Place,
     asked_of,
@@ -51,6 +53,7 @@ class Track:
         self.task = task
         self.workflow = workflow
         self.layout = Layout(workflow)
+        self.asks_people = asks_people(workflow)
         self.running: set[str] = set()
         self.zone, self._say, self._warn = zone, say, warn
         self._runs: dict[str, NodeRun] = dict(runs)
@@ -94,9 +97,22 @@ class Track:
 
     @property
     def began_at(self) -> datetime | None:
-        """When its first node began."""
+        """When its first node began since it ran out of time."""
+        late = self._runs.get(LATE)
+        since = _EVER if late is None or late.ended_at is None else late.ended_at
         times = (run.started_at for run in self._runs.values() if place_of(run.path))
-        return min((time for time in times if time is not None), default=None)
+        return min((time for time in times if time is not None and time > since), default=None)
+
+    def timed_out(self, now: datetime) -> NodeRun:
+        """What is kept of its having run out of time."""
+        return replace(self._made(Place("", LATE), NodeStatus.DONE, now, {}), path=LATE)
+
+    def is_asked(self, run: NodeRun) -> bool:
+        """Whether it is a person's step that does not wait for one any more."""
+        place = place_of(run.path)
+        node = None if place is None else self.layout.nodes.get(place.node)
+        over = is_over(run) or run.status is NodeStatus.FAILED
+        return node is not None and node.type == NodeType.HUMAN and over
 
     def note(self, run: NodeRun) -> None:
         """What was stored of a node."""
@@ -113,6 +129,7 @@ class Track:
             "variables": self._variables,
             "inputs": {**_defaults(self.workflow), **self.workflow.values},
             "nodeStates": States(frames),
+            NOW: int(now.timestamp() * 1_000),
             "loopCount": sum(frames[0].times.values()),
             **own,
         }
