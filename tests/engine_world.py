@@ -393,6 +393,7 @@ async def engine(
             now=clock,
             new_id=new_id,
             on_change=changed.set,
+            look_again=runner.look_again,
             **timing,
         )
         views = TaskViews(store, usage)

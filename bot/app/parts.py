@@ -171,6 +171,7 @@ class Parts:
             patience=timedelta(hours=self.settings.patience_hours),
             offer_after=timedelta(hours=self.settings.offer_after_hours),
             grace=self.settings.stop_grace_seconds,
+            look_again=runner.look_again,
         )
 
     def timekeeper(

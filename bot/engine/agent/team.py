@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -70,6 +71,7 @@ class Team:
         self._most_tokens = most_tokens
         self._sessions: dict[str, Session] = {}
         self._left: set[str] = set()
+        self._opening = asyncio.Lock()
 
     async def lead(self, name: str) -> Worker:
         """Who plans, and does the steps that name nobody. To be called first. Raises
@@ -98,10 +100,12 @@ class Team:
             self._left.add(key)
 
     async def _at(self, post: _Post) -> Worker:
-        if post.key not in self._sessions:
-            most = _NONE if post.key in self._left else self._most_tokens
-            self._sessions[post.key] = await self._open(post, most)
-            self._left.discard(post.key)
+        async with self._opening:
+            # Steps that begin at once may want the same one.
+            if post.key not in self._sessions:
+                most = _NONE if post.key in self._left else self._most_tokens
+                self._sessions[post.key] = await self._open(post, most)
+                self._left.discard(post.key)
         session = self._sessions[post.key]
         return Worker(persona=post.persona, chosen=post.chosen, session=session)
 

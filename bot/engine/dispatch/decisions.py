@@ -9,6 +9,8 @@ from typing import assert_never
 
 from bot.engine.agent.leave.decided import Decided
 from bot.engine.dispatch.requeue import requeue
+from bot.engine.workflow.graph import load_workflow
+from bot.engine.workflow.running.forgiving import goes_on_without
 from bot.engine.workflow.store import WorkStore
 from cards import formats
 from cards.words import words_for
@@ -67,6 +69,9 @@ class Decisions:
         match approval.state:
             case ApprovalState.APPROVED:
                 await requeue(self._store, tx, task, now=self._now(), told=told)
+            case ApprovalState.REJECTED if await self._goes_on_without(tx, task, approval.path):
+                await remark(tx, approval, refusal=told)
+                await requeue(self._store, tx, task, now=self._now(), told=told)
             case ApprovalState.REJECTED:
                 await remark(tx, approval, spent=True)
                 await self._park(tx, task, TaskStatus.BLOCKED, told)
@@ -76,6 +81,11 @@ class Decisions:
                 raise ValueError(f"approval {approval.id} is not settled")
             case _:
                 assert_never(approval.state)
+
+    async def _goes_on_without(self, tx: Transaction, task: Task, path: str) -> bool:
+        """Whether its workflow has a way on where that step fails."""
+        graph = await self._store.graphs.latest(task.id, tx=tx)
+        return graph is not None and goes_on_without(load_workflow(graph.body), path)
 
     def _of_calls(self, decided: Decided) -> Mapping[ApprovalKind, Consequence]:
         consequence = partial(self.of_call, decided)

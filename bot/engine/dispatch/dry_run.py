@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 
-from bot.engine.workflow.crossing import Leaves
+from bot.engine.workflow.running.here import Leaves
 from bot.engine.workflow.shown.preview import Preview, preview
 from bot.engine.workflow.store import LEASE, WorkStore
 from storage.db import Transaction

@@ -21,6 +21,7 @@ from bot.engine.workflow.graph import (
 from bot.engine.workflow.logbook import Logbook
 from bot.engine.workflow.shown.view import TaskViews
 from bot.engine.workflow.store import WorkStore
+from bot.engine.workflow.verdict import MOST_REPLANS
 from storage.db import Transaction
 from storage.errors import WrongState
 from storage.records.people import Chat, ChatId, Person, Role
@@ -145,6 +146,7 @@ class Foreman:
             if noted:
                 held = await self._insert(tx, held, titles, by)
         self._dispatcher.wake()
+        self._dispatcher.look_again(task.id)
         return held
 
     async def _insert(self, tx: Transaction, task: Task, titles: Sequence[str], by: Person) -> Task:
@@ -198,6 +200,7 @@ class Foreman:
                 held = await self._store.tasks.move(tx, held, **changes)
             await self._tell(tx, held, order.event, order.text)
         self._dispatcher.wake()
+        self._dispatcher.look_again(task.id)
         return held
 
     async def _asking_step(self, tx: Transaction, task: Task) -> str:
@@ -220,8 +223,13 @@ class Foreman:
         logbook = Logbook(self._store.logs)
         await logbook.planned(tx, task, workflow, graph.version, self._now())
         await self._tell(tx, task, EventKind.PLANNED, workflow.plan)
+        # No planner may put another in its place, unless people ask for that.
         return await self._store.tasks.move(
-            tx, task, graph_version=graph.version, summary=workflow.answer
+            tx,
+            task,
+            graph_version=graph.version,
+            summary=workflow.answer,
+            replans=MOST_REPLANS,
         )
 
     async def _begin_outside(self, tx: Transaction, task: Task) -> Task:

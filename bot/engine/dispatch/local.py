@@ -42,7 +42,7 @@ class _Running:
 class LocalDispatcher:
     """`owner` names this process in the leases it holds. `offer_after` is for how long work that
     was interrupted, by a death or a stop, goes on by itself at the next start. `grace` is how long
-    a stop waits for steps to end."""
+    a stop waits for steps to end; `look_again` tells whoever runs a task of an order."""
 
     name = "dispatcher"
 
@@ -60,6 +60,7 @@ class LocalDispatcher:
         patience: timedelta = PATIENCE,
         offer_after: timedelta = OFFER_AFTER,
         grace: float = 10.0,
+        look_again: Callable[[TaskId], None] = lambda _task: None,
     ) -> None:
         self._store = store
         self._run = run
@@ -72,6 +73,7 @@ class LocalDispatcher:
         self._patience = patience
         self._offer_after = offer_after
         self._grace = grace
+        self._look_again = look_again
         self._changed = asyncio.Event()
         self._running: dict[TaskId, _Running] = {}
         self._draining = False
@@ -126,6 +128,9 @@ class LocalDispatcher:
     def wake(self) -> None:
         self._changed.set()
         self._on_change()
+
+    def look_again(self, task_id: TaskId) -> None:
+        self._look_again(task_id)
 
     def abort(self, task_id: TaskId) -> None:
         if running := self._running.get(task_id):

@@ -40,6 +40,11 @@ class Dispatcher(Protocol):
         """The queue has changed. Call it after the commit."""
         ...
 
+    def look_again(self, task_id: TaskId) -> None:
+        """Whoever runs this task may have something to do for an order that was given of it. Call
+        it after the commit."""
+        ...
+
     def abort(self, task_id: TaskId) -> None:
         """Cancel what runs of this task, here or elsewhere. Call it after the commit that took
         the lease away."""

@@ -15,6 +15,7 @@ from bot.engine.agent.budget import ask_for_more
 from bot.engine.llm.base import CapHit
 from bot.engine.workflow.graph import Node
 from bot.engine.workflow.leave.additions import SAID, added, is_talk
+from bot.engine.workflow.model.nodes import Human
 from bot.engine.workflow.prompts import heard_by_steps
 from storage.approvals import NewApproval, add_approval, approval_of_step
 from storage.db import Transaction
@@ -179,12 +180,14 @@ class Asker:
         approvers: tuple[PersonId, ...] = ()
         if kind is ApprovalKind.HUMAN:
             approvers = tuple(dict.fromkeys((task.created_by, *await owner_ids(tx))))
+        own = node.config.timeout if isinstance(node.config, Human) else None
+        lifetime = max(self._lifetime, timedelta(seconds=own or 0))
         new = NewApproval(
             kind=kind,
             chat_id=task.chat_id,
             title=node.title[:_TITLE],
             detail=f"{node.title}\n{node.detail}".strip(),
-            expires_at=now + self._lifetime,
+            expires_at=now + lifetime,
             task_id=task.id,
             path=node.id,
             command_hash=command_hash(node),

@@ -10,10 +10,11 @@ from zoneinfo import ZoneInfo
 
 from bot.engine.agent.desk import Desk, Reply
 from bot.engine.llm.base import CapHit
-from bot.engine.workflow.crossing import AskForMore, Crossing, Leaves
+from bot.engine.workflow.crossing import Crossing
 from bot.engine.workflow.graph import PLANNING, Workflow, keep_finished
 from bot.engine.workflow.moves import Moves
-from bot.engine.workflow.steps import Attempt, Following, Next, Replan, Steps
+from bot.engine.workflow.running.here import AskForMore, Leaves, Money
+from bot.engine.workflow.steps import Attempt, Following, Next, Replan
 from bot.engine.workflow.store import WorkStore
 from bot.engine.workflow.suspension import Suspensions, stopped_output
 from cards.words import Words
@@ -138,7 +139,8 @@ class Boundary:
             if not task.graph_version:
                 await self._moves.wait(tx, task, [approval], wake_at=hit.until)
                 return None
-            self._crossing.wants = replace(self._crossing.wants, money=(approval, hit.until))
+            money = Money(approval=approval, until=hit.until, why=why)
+            await self._crossing.wait_for_money(tx, task, money)
             return await self._crossing.go_on(tx, task, session_id)
 
     async def look_again(self, lease: Lease, session_id: str) -> Following:
@@ -161,26 +163,31 @@ class Boundary:
     ) -> Following:
         """Store how the step ended and start the next. `replan` is why what is left wants a new
         plan, made before the next step is tried and after those that still run."""
-        if replan:
-            self._crossing.wants = replace(self._crossing.wants, replan=replan)
         while True:
             # Once more where somebody has moved the task: then it is read.
             with suppress(Overtaken):
                 async with self._write() as tx:
                     task = await self._moves.take_up(tx, lease)
-                    return await self._settle(tx, task, attempt, session_id)
+                    return await self._settle(tx, task, attempt, session_id, replan)
+
+    def decline(self, order: int) -> None:
+        """No new plan could be made, which that order had asked for, or with 0 the work."""
+        self._crossing.decline(order)
 
     async def _settle(
-        self, tx: Transaction, task: Task, attempt: Attempt, session_id: str
+        self, tx: Transaction, task: Task, attempt: Attempt, session_id: str, replan: str
     ) -> Following:
         if attempt.reply is not None:
             await self._desk.book(tx, attempt.reply)
         # Free to run again, at once or when the Boss says so, where it has not succeeded.
-        made_up = await self._crossing.makes_up(tx, task, attempt.run)
-        stop = None if made_up else attempt.stop
-        again = attempt.again or stop is not None
-        await self._known.finish(tx, attempt.run, again=again)
         good = attempt.run.status is NodeStatus.DONE
+        makes_up = await self._crossing.makes_up(tx, task, attempt.run)
+        made_up = makes_up and not good and not attempt.hopeless
+        stop = None if made_up else attempt.stop
+        again = stop is not None or (attempt.again and not (made_up and replan))
+        if replan and not made_up:
+            self._crossing.wants = replace(self._crossing.wants, replan=replan)
+        await self._known.finish(tx, attempt.run, again=again)
         kind = EventKind.STEP_DONE if good else EventKind.STEP_FAILED
         await self._moves.event(tx, task, kind, attempt.run.error)
         await self._moves.logbook.tried(tx, task, attempt, self._now())
@@ -203,7 +210,7 @@ class Boundary:
             if approval is None:
                 runs = {**step.runs, step.node.id: run}
                 again = replace(step, task=task, runs=runs, replan=None, resumes=True)
-                return Steps(steps=(again,))
+                return await self._crossing.go_on_with(tx, again)
             await self._known.release(tx, run, why=why, now=self._now())
             return await self._crossing.go_on(tx, task, session_id)
 

@@ -3,13 +3,12 @@ slot is given back."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Protocol, TypeAlias, assert_never
+from typing import assert_never
 
-from bot.engine.llm.base import CapHit
-from bot.engine.workflow.asking import Asked, Granted, Leave, Refused, as_heard
+from bot.engine.workflow.asking import STEP_KINDS, Asked, Granted, Refused, as_heard
 from bot.engine.workflow.graph import HUMAN, Node, inserted
 from bot.engine.workflow.model.nodes import Human
 from bot.engine.workflow.moves import Moves
@@ -18,61 +17,25 @@ from bot.engine.workflow.routing.lanes import Lanes
 from bot.engine.workflow.routing.paths import Place
 from bot.engine.workflow.routing.results import given_back, summary_of
 from bot.engine.workflow.routing.seen import as_done, seen_from
+from bot.engine.workflow.running.here import (
+    STOP,
+    Here,
+    Leaves,
+    Money,
+    Round,
+    Wants,
+)
 from bot.engine.workflow.steps import Following, Landing, Next, Replan, Steps, closing_title
 from bot.engine.workflow.store import WorkStore
 from bot.engine.workflow.suspension import Suspensions
 from cards import formats
 from cards.words import Words
+from storage.approvals import approval_by_id
 from storage.db import Transaction
-from storage.records.approvals import Approval
+from storage.records.approvals import Approval, ApprovalState
 from storage.records.tasks import Control, EventKind, NodeRun, NodeStatus, Task, TaskStatus
-from storage.work.journal import Report
-
-STOP = "@stop"
-"""In the output of a step that failed while others ran: how its task is to end."""
-
-
-class Leaves(Protocol):
-    """Who says whether a step may be taken."""
-
-    async def leave(
-        self, tx: Transaction, task: Task, node: Node, beside: Callable[[str], bool]
-    ) -> Leave:
-        """`beside` says which other steps, by their paths, may wait for a person as well."""
-        ...
-
-
-AskForMore: TypeAlias = Callable[[Transaction, Task, CapHit], Awaitable[Approval]]
-"""Asks people to extend a cap, in the transaction that lets the task wait for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wants:
-    """What the work itself wants while other steps still run: a new plan, and why; or money, and
-    until when that is waited for."""
-
-    replan: str = ""
-    money: tuple[Approval, datetime | None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Here:
-    """The transaction, the task as it has locked it, its workflow under way, and the session whose
-    number is kept with what is begun."""
-
-    tx: Transaction
-    task: Task
-    flow: Flow
-    session: str
-
-
-@dataclass(slots=True)
-class _Round:
-    """What one look at the steps has found."""
-
-    begun: list[Next]
-    asked: list[Approval]
-    settled: bool = False
+from storage.work.asked import withdraw_of_task
+from storage.work.journal import Orders, Report
 
 
 class Crossing:
@@ -101,27 +64,70 @@ class Crossing:
     async def go_on(self, tx: Transaction, task: Task, session_id: str) -> Following:
         """Whatever comes next. None if the slot was given back."""
         flow = await self._known.flow(tx, task)
-        await self._known.settle(tx, task, self._now())
-        here = _Here(tx, task, flow, session_id)
-        if flow.failed is not None:
+        settled = await self._known.settle(tx, task, self._now())
+        here = Here(tx, task, flow, session_id)
+        await self._nobody_asked(here, {run.path for run in settled if flow.is_asked(run)})
+        late = self._is_late(flow)
+        if flow.failed is not None and not (late and flow.running):
             return await self._fail(here, flow.failed)
         if flow.is_complete:
             return await self._complete(here)
-        if self._is_late(flow):
+        if late:
             return await self._time_out(here)
+        if self.wants.money is not None and await self._is_refused(here, self.wants.money):
+            return None
         if flow.is_busy or self._holds(task):
             return await self._hold(here)
         return await self._begin(here)
+
+    async def go_on_with(self, tx: Transaction, step: Next) -> Following:
+        """That step has not ended after all."""
+        flow = await self._known.flow(tx, step.task)
+        return self._on_the_way(Here(tx, step.task, flow, ""), [step])
+
+    async def wait_for_money(self, tx: Transaction, task: Task, money: Money) -> None:
+        """Nothing more begins until it is decided; people are asked at once."""
+        self.wants = replace(self.wants, money=money)
+        if (await self._known.flow(tx, task)).running:
+            await self._tell_asked(tx, task, money.approval)
 
     def _holds(self, task: Task) -> bool:
         """Whether nothing more may begin."""
         return task.control is not Control.RUN or self.wants.money is not None
 
-    async def _hold(self, here: _Here) -> Following:
+    async def _hold(self, here: Here) -> Following:
         if here.flow.running or here.flow.is_busy:
-            return self._others(here.task)
+            return self._on_the_way(here, soon=here.flow.is_busy)
         await self._rest(here, [])
         return None
+
+    async def _is_refused(self, here: Here, money: Money) -> bool:
+        """What was decided while others ran: with leave to spend more it goes on, a no ends it
+        when they have ended. True if it has ended."""
+        asked = await approval_by_id(here.tx, money.approval.id, now=self._now())
+        if asked is not None and asked.state is ApprovalState.WAITING:
+            return False
+        if asked is None or asked.state is not ApprovalState.REJECTED:
+            self.wants = replace(self.wants, money=None)
+            return False
+        if here.flow.running:
+            return False
+        self.wants = replace(self.wants, money=None)
+        reason = asked.reason or money.why
+        await self._moves.end(here.tx, here.task, TaskStatus.CANCELLED, reason)
+        return True
+
+    async def _nobody_asked(self, here: Here, paths: Collection[str] | None) -> None:
+        """Nobody has to decide any more about steps that are over; None for all of the task."""
+        if paths is None or paths:
+            await withdraw_of_task(
+                here.tx,
+                here.task.id,
+                why="approval.gone_on",
+                now=self._now(),
+                kinds=STEP_KINDS,
+                but=lambda path: paths is not None and path not in paths,
+            )
 
     async def makes_up(self, tx: Transaction, task: Task, run: NodeRun) -> bool:
         """Whether the workflow goes on though this step has failed for good."""
@@ -135,20 +141,26 @@ class Crossing:
         if flow.running:
             output = {**failed.output, STOP: [stop[0].value, stop[1]]}
             await self._known.put(tx, replace(failed, output=output))
-            return self._others(task)
+            return self._on_the_way(Here(tx, task, flow, ""))
         await self._moves.end(tx, task, *stop)
         return None
 
-    async def _begin(self, here: _Here) -> Following:
+    async def _begin(self, here: Here) -> Following:
         """Start steps while there is room; where people have decided something, look again."""
-        found = _Round(begun=[], asked=[])
+        found = Round(begun=[], asked=[])
         flow = here.flow
         orders = await self._known.orders(here.tx, here.task)
-        wants_plan = bool(self.wants.replan) or orders.replan > flow.workflow.served
+        wants_plan = (
+            bool(self.wants.replan)
+            or self.wants.planning in flow.running
+            or self._is_ordered(orders, flow)
+        )
         for place, node in flow.steps():
-            room = flow.workflow.parallel - len(flow.running)
-            if room < 1 or (wants_plan and flow.running):
+            full = len(flow.running) >= flow.workflow.parallel
+            if (full and not flow.asks_people) or (wants_plan and flow.running):
                 break
+            if full and node.type != HUMAN:
+                continue
             if await self._enter(here, place, node, found):
                 return None
             if found.settled:
@@ -157,34 +169,45 @@ class Crossing:
             return await self.go_on(here.tx, here.task, here.session)
         return await self._sum_up(here, found)
 
-    async def _sum_up(self, here: _Here, found: _Round) -> Following:
+    async def _sum_up(self, here: Here, found: Round) -> Following:
         if not here.flow.running:
             await self._rest(here, found.asked)
             return None
         for approval in found.asked:
-            if approval.id not in self._told:
-                self._told.add(approval.id)
-                await self._moves.event(here.tx, here.task, EventKind.WAITING, approval.id)
+            await self._tell_asked(here.tx, here.task, approval)
+        return self._on_the_way(here, found.begun, soon=found.settled)
+
+    async def _tell_asked(self, tx: Transaction, task: Task, approval: Approval) -> None:
+        if approval.id not in self._told:
+            self._told.add(approval.id)
+            await self._moves.event(tx, task, EventKind.WAITING, approval.id)
+
+    def _on_the_way(self, here: Here, begun: Sequence[Next] = (), *, soon: bool = False) -> Steps:
+        """Steps run, or there is more that goes on by itself, `soon`."""
         self._known.leave(here.task)
+        times = filter(None, (here.flow.wakes_at, self._deadline(here.flow)))
         return Steps(
-            steps=tuple(found.begun),
-            look_at=self._now() if found.settled else here.flow.wakes_at,
-            asked=bool(found.asked),
+            steps=tuple(begun),
+            look_at=self._now() if soon else min(times, default=None),
+            listens=here.flow.workflow.parallel > 1 or here.flow.asks_people,
         )
 
-    def _others(self, task: Task) -> Steps:
-        """Others still run, or there is more that goes on by itself."""
-        self._known.leave(task)
-        return Steps()
+    def decline(self, order: int) -> None:
+        """There is no new plan: it goes on with the old one."""
+        declined = max(order, self.wants.declined)
+        self.wants = replace(self.wants, planning="", declined=declined)
 
-    async def _rest(self, here: _Here, asked: Sequence[Approval]) -> None:
+    def _is_ordered(self, orders: Orders, flow: Flow) -> bool:
+        """Whether people want a new plan that nobody has made or tried to."""
+        return orders.replan > max(flow.workflow.served, self.wants.declined)
+
+    async def _rest(self, here: Here, asked: Sequence[Approval]) -> None:
         """Nothing runs: why, and until when."""
         flow, control = here.flow, here.task.control
         wakes = min(filter(None, (flow.wakes_at, self._deadline(flow))), default=None)
         if self.wants.money is not None:
-            approval, until = self.wants.money
-            self.wants = replace(self.wants, money=None)
-            await self._moves.wait(here.tx, here.task, [approval], wake_at=until)
+            money, self.wants = self.wants.money, replace(self.wants, money=None)
+            await self._moves.wait(here.tx, here.task, [money.approval], wake_at=money.until)
         elif control is not Control.RUN:
             await self._moves.park(here.tx, here.task, control)
         elif asked or flow.waits:
@@ -197,21 +220,25 @@ class Crossing:
         at = formats.moment(wakes, flow.zone)
         return self._words("workflow.waits_until", at=at)
 
-    async def _fail(self, here: _Here, failed: NodeRun) -> Following:
+    async def _fail(self, here: Here, failed: NodeRun) -> Following:
         """The others end first. What failed may be tried again when the Boss says so."""
         if here.flow.running:
-            return self._others(here.task)
+            return self._on_the_way(here)
         status, reason = failed.output.get(STOP, (TaskStatus.FAILED, failed.error))
-        free = {key: value for key, value in failed.output.items() if key != STOP}
-        again = replace(failed, status=NodeStatus.PENDING, output=free)
-        await self._known.put(here.tx, again)
+        while (each := here.flow.failed) is not None:
+            free = {key: value for key, value in each.output.items() if key != STOP}
+            again = replace(each, status=NodeStatus.PENDING, output=free)
+            await self._known.put(here.tx, again)
         await self._moves.end(here.tx, here.task, TaskStatus(status), reason)
         return None
 
-    async def _time_out(self, here: _Here) -> Following:
-        if here.flow.running:
-            return self._others(here.task)
-        why = self._words("workflow.timed_out")
+    async def _time_out(self, here: Here) -> Following:
+        """What runs is broken off. If it is tried again, its time begins anew."""
+        why, now = self._words("workflow.timed_out"), self._now()
+        _, runs = await self._known.state(here.tx, here.task)
+        for path in tuple(here.flow.running):
+            await self._known.release(here.tx, runs[path], why=why, now=now)
+        await self._known.put(here.tx, here.flow.timed_out(now))
         await self._moves.end(here.tx, here.task, TaskStatus.FAILED, why)
         return None
 
@@ -224,13 +251,13 @@ class Crossing:
         deadline = self._deadline(flow)
         return deadline is not None and deadline <= self._now()
 
-    async def _complete(self, here: _Here) -> Following:
+    async def _complete(self, here: Here) -> Following:
         """Nothing is left to do, unless somebody said something that no step has heard, or its
         helpers have still to report: then it waits, and closes with what they bring."""
         tx, task = here.tx, here.task
         _, runs = await self._known.state(tx, task)
         said = (await self._known.orders(tx, task)).said
-        unheard = said[_heard(runs, len(said)) :]
+        unheard = said[_heard(runs) :]
         people = [text for text in unheard if not isinstance(text, Report)]
         if not people and await self._store.helpers.count_open(tx, task=task.id):
             await self._moves.wait_for_helpers(tx, task)
@@ -247,11 +274,14 @@ class Crossing:
         """The task is complete; `note` says what else there is to say."""
         workflow, runs = await self._known.state(tx, task)
         flow = await self._known.flow(tx, task)
+        if flow.asks_people or workflow.parallel > 1:
+            # A branch that nobody waited for may still have asked.
+            await self._nobody_asked(Here(tx, task, flow, ""), None)
         back = given_back(flow, self._now())
         parts = (summary_of(task, workflow, runs), back, note)
         await self._moves.end(tx, task, TaskStatus.COMPLETED, "", "\n\n".join(filter(None, parts)))
 
-    async def _close_with(self, here: _Here, titles: Sequence[str]) -> Following:
+    async def _close_with(self, here: Here, titles: Sequence[str]) -> Following:
         tx, task = here.tx, here.task
         workflow, runs = await self._known.state(tx, task)
         changed = inserted(workflow, runs, titles)
@@ -261,7 +291,7 @@ class Crossing:
         task = await self._store.tasks.move(tx, task, graph_version=version)
         return await self.go_on(tx, task, here.session)
 
-    async def _enter(self, here: _Here, place: Place, node: Node, found: _Round) -> bool:
+    async def _enter(self, here: Here, place: Place, node: Node, found: Round) -> bool:
         """Take a step, unless somebody has to allow it first. True if the run has ended."""
         tx, task = here.tx, here.task
         step = as_done(here.flow, place, node, self._now())
@@ -280,22 +310,29 @@ class Crossing:
                 await self._wait_here(here, place, node)
                 found.asked.append(approval)
             case Refused(reason=reason):
+                found.settled = True
                 return await self._refused(here, place, reason or step.title)
             case never:
                 assert_never(never)
         return False
 
-    async def _refused(self, here: _Here, place: Place, reason: str) -> bool:
-        """The run is over, at once or when the others have ended."""
+    async def _refused(self, here: Here, place: Place, reason: str) -> bool:
+        """The run is over, at once or when the others have ended; unless the workflow has a way
+        on without this step."""
+        now = self._now()
+        run = replace(here.flow.run_at(place, NodeStatus.FAILED, now), error=reason)
+        if here.flow.makes_up(place.path):
+            refused = replace(run, output={"approved": False})
+            await self._known.put(here.tx, here.flow.ended(refused, now))
+            return False
         if not here.flow.running:
             await self._moves.end(here.tx, here.task, TaskStatus.BLOCKED, reason)
             return True
-        run = here.flow.run_at(place, NodeStatus.FAILED, self._now())
         stop = {STOP: [TaskStatus.BLOCKED.value, reason]}
-        await self._known.put(here.tx, replace(run, output=stop, error=reason))
+        await self._known.put(here.tx, replace(run, output=stop))
         return False
 
-    async def _wait_here(self, here: _Here, place: Place, node: Node) -> None:
+    async def _wait_here(self, here: Here, place: Place, node: Node) -> None:
         """Somebody is asked for a time: when that is over is kept."""
         timeout = node.config.timeout if isinstance(node.config, Human) else None
         if timeout is None or place.path in here.flow.waiting_at(place.scope):
@@ -304,7 +341,7 @@ class Crossing:
         wake_at = self._now() + timedelta(seconds=timeout)
         await self._known.put(here.tx, replace(run, wake_at=wake_at))
 
-    async def _start(self, here: _Here, place: Place, step: Node) -> Next:
+    async def _start(self, here: Here, place: Place, step: Node) -> Next:
         tx, task, flow = here.tx, here.task, here.flow
         orders = await self._known.orders(tx, task)
         _, before = await self._known.state(tx, task)
@@ -312,9 +349,9 @@ class Crossing:
         run = await self._known.start(tx, task, step.id, session_id=here.session, now=self._now())
         await self._moves.event(tx, task, EventKind.STEP_STARTED, step.title)
         replan = Replan(why=self.wants.replan) if self.wants.replan else None
-        self.wants = replace(self.wants, replan="")
-        if orders.replan > flow.workflow.served:
+        if self._is_ordered(orders, flow):
             replan = Replan(why=orders.replan_why, order=orders.replan)
+        self.wants = replace(self.wants, replan="", planning=step.id if replan else "")
         return Next(
             task=task,
             workflow=flow.workflow,
@@ -328,7 +365,7 @@ class Crossing:
         )
 
 
-def _heard(runs: Mapping[str, NodeRun], all_said: int) -> int:
+def _heard(runs: Mapping[str, NodeRun]) -> int:
     """How much of what people said has reached a step that was finished."""
-    counts = [int(run.output["heard"]) for run in runs.values() if "heard" in run.output]
-    return max(counts, default=all_said)
+    counts = (int(run.output["heard"]) for run in runs.values() if "heard" in run.output)
+    return max(counts, default=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -80,13 +80,15 @@ class Known:
             self._flow = Flow(task.id, workflow, runs, zone=self._zone, say=self._say, warn=warn)
         return self._flow
 
-    async def settle(self, tx: Transaction, task: Task, now: datetime) -> None:
-        """Go on with what costs nothing, as far as one boundary may."""
+    async def settle(self, tx: Transaction, task: Task, now: datetime) -> Sequence[NodeRun]:
+        """Go on with what costs nothing, as far as one boundary may; the runs that it made."""
         flow = await self.flow(tx, task)
-        for run in flow.settle(now, MOST_AT_ONCE):
+        made = flow.settle(now, MOST_AT_ONCE)
+        for run in made:
             await self._graphs.put(tx, run)
             if self._runs is not None:
                 self._runs[run.path] = run
+        return made
 
     async def put(self, tx: Transaction, run: NodeRun) -> None:
         """Store how far a node is, without an attempt."""

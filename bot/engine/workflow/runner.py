@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 
 _MOST_CONTEXT = 120_000
 _STORE_REST = 5.0
+# A clock that is set forward is noticed this late by what waits beside steps that run.
+_LONGEST_SLEEP = 300.0
 
 _T = TypeVar("_T")
 
@@ -71,10 +73,12 @@ class TaskRunner:
                 del self._errands[task.id]
             self._kit.progress.forget(task.id)
 
-    def look_again(self) -> None:
-        """Somebody may have decided what a step of a running task waits for."""
-        for errand in self._errands.values():
-            errand.news.set()
+    def look_again(self, task: TaskId | None = None) -> None:
+        """Somebody may have decided what a step of a running task waits for, or has given an
+        order of that one."""
+        for id_, errand in self._errands.items():
+            if task in {None, id_}:
+                errand.news.set()
 
 
 class _Errand:
@@ -101,7 +105,6 @@ class _Errand:
             suspensions=Suspensions(kit.asker),
         )
         self.news = asyncio.Event()
-        self._declined: set[int] = set()
         # Tries of each step that failed in a row, and how long to wait before the next.
         self._in_row: Counter[str] = Counter()
         self._rests: dict[str, Verdict] = {}
@@ -140,9 +143,11 @@ class _Errand:
         if branches:
             within = None
             if last.look_at is not None:
-                within = max(0.0, (last.look_at - self._kit.now()).total_seconds())
-            ended = await branches.first(within=within, news=self.news if last.asked else None)
-            self.news.clear()
+                left = (last.look_at - self._kit.now()).total_seconds()
+                within = min(_LONGEST_SLEEP, max(0.0, left))
+            ended = await branches.first(within=within, news=self.news if last.listens else None)
+            if not ended:
+                self.news.clear()
             if ended:
                 return ended[0]
         return await self._kept(partial(self._boundary.look_again, self._lease, self._session_id))
@@ -175,7 +180,7 @@ class _Errand:
     async def _follow(self, step: Next) -> Following:
         if rest := self._rests.pop(step.node.id, None):
             await self._wait(rest)
-        if step.replan is not None and step.replan.order not in self._declined:
+        if step.replan is not None:
             return await self._replan(step, step.replan)
         return await self._do(step)
 
@@ -313,7 +318,7 @@ class _Errand:
             if step.task.failures_in_row and not asked.order:
                 await self._boundary.stop_at(self._lease, step, TaskStatus.BLOCKED, asked.why)
                 return None
-            self._declined.add(asked.order)
+            self._boundary.decline(asked.order)
             return await self._do(step)
         plan = planned(reply)
         return await self._kept(

@@ -23,7 +23,7 @@ _MOST_TITLE = 200
 class Attempt:
     """How a step's try ended, ready to be stored. `notes` is what its worker wants remembered.
     `again` lets the step run once more; `stop` ends the task's run with that status and reason
-    instead."""
+    instead, `hopeless` whatever the workflow says of steps that fail."""
 
     run: NodeRun
     title: str
@@ -31,6 +31,7 @@ class Attempt:
     notes: StepAnswer | None = None
     again: bool = False
     stop: tuple[TaskStatus, str] | None = None
+    hopeless: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +67,11 @@ class Next:
 class Steps:
     """Steps that have been marked running; none where others still run, or where a boundary was
     not enough for all that goes on by itself. Somebody should look again at `look_at`, or, with
-    `asked`, when a person has decided something."""
+    `listens`, when a person has decided or ordered something."""
 
     steps: tuple[Next, ...] = ()
     look_at: datetime | None = None
-    asked: bool = False
+    listens: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +103,7 @@ def attempted(
         notes=notes,
         again=verdict.again,
         stop=verdict.stop,
+        hopeless=verdict.hopeless,
     )
 
 

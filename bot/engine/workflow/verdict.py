@@ -35,7 +35,7 @@ _MOST_PATIENCE = 900.0
 class Verdict:
     """`wait` is seconds before the next try; `stop` ends the task's run with a status and a
     reason for the Boss; `replan` asks for a new end of the plan. `away` says that it is the model
-    that is waited for: it could not be reached."""
+    that is waited for: it could not be reached; `hopeless` that no other step would do better."""
 
     status: NodeStatus
     error: str = ""
@@ -44,6 +44,7 @@ class Verdict:
     stop: tuple[TaskStatus, str] | None = None
     replan: bool = False
     away: bool = False
+    hopeless: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +87,7 @@ def of_answer(
 def of_error(error: BackendError, *, failures: int, words: Words) -> Verdict:
     told = words(error.hint)
     if isinstance(error, BackendDenied):
-        return Verdict(status=NodeStatus.FAILED, error=told, stop=(TaskStatus.BLOCKED, told))
+        return replace(_blocked(told, told), hopeless=True)
     if isinstance(error, BackendUnavailable):
         after = error.retry_after or 0.0
         most = _MOST_TRIES_WHEN_UNAVAILABLE

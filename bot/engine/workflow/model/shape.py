@@ -107,3 +107,12 @@ class Workflow:
     @property
     def by_id(self) -> Mapping[str, Node]:
         return {node.id: node for node in self.nodes}
+
+
+def asks_people(workflow: Workflow) -> bool:
+    """Whether it has steps for people, or may ask them how to go on."""
+    return any(
+        node.type == NodeType.HUMAN
+        or (isinstance(node.config, Loop) and node.config.on_limit is OnLimit.ASK)
+        for node in workflow.nodes
+    ) or any(edge.on_limit is OnLimit.ASK for edge in workflow.edges)

@@ -14,6 +14,9 @@ _OF = "@of:"
 VARIABLES = "@variables"
 """Where a workflow's variables are kept."""
 
+LATE = "@late"
+"""Where it is kept when the workflow ran out of time."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:

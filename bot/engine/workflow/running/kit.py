@@ -12,9 +12,9 @@ from bot.engine.agent.desk import Ask, Desk
 from bot.engine.agent.leave.asking import Asker
 from bot.engine.agent.workbench import Workbench
 from bot.engine.llm.base import Chosen
-from bot.engine.workflow.crossing import AskForMore, Leaves
 from bot.engine.workflow.places.artifacts import Artifacts
 from bot.engine.workflow.progress import Progress
+from bot.engine.workflow.running.here import AskForMore, Leaves
 from bot.engine.workflow.store import WorkStore
 from storage.records.people import Chat, ChatId, Language
 from storage.records.tasks import Task

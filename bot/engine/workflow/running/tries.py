@@ -36,11 +36,12 @@ class Tries:
         """Raises BackendError, and LimitReached where the step's own time is over."""
         worker = await self._team.member(step.node.persona, step.lane)
         async with self._turns[worker.session.id]:
+            limit = asyncio.timeout(step.node.timeout)
             try:
-                async with asyncio.timeout(step.node.timeout):
+                async with limit:
                     return await self._done_by(worker, step)
             except TimeoutError as error:
-                if step.node.timeout is None:
+                if not limit.expired():
                     raise
                 raise LimitReached("the step's time is over", hint="workflow.step_late") from error
             finally:

@@ -10,11 +10,11 @@ from zoneinfo import ZoneInfo
 
 from bot.engine.workflow import prompts
 from bot.engine.workflow.asking import Asked, Granted, Refused, as_heard
-from bot.engine.workflow.crossing import Leaves
 from bot.engine.workflow.graph import HUMAN, Node, load_workflow
 from bot.engine.workflow.known import MOST_AT_ONCE
 from bot.engine.workflow.routing.flow import Flow
 from bot.engine.workflow.routing.seen import as_done, seen_from
+from bot.engine.workflow.running.here import Leaves
 from bot.engine.workflow.store import WorkStore
 from cards.words import words_for
 from storage.db import Transaction
