@@ -5,21 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
+from cards.action_rules import ActionRules as _Action
+from cards.workflow_actions import (
+    AskWorkflowName,
+    DeleteWorkflow,
+    FillWorkflow,
+    KeepWorkflow,
+    RunWorkflow,
+    ShowWorkflow,
+)
 from storage.records.people import Role
 from storage.records.tasks import Priority
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Action:
-    """Rules common to all: `single_use` tokens settle at the first press; `needs` is the least
-    role that may press; `command` is what to type where there are no buttons."""
-
-    single_use: ClassVar[bool] = True
-    needs: ClassVar[Role] = Role.MEMBER
-
-    @property
-    def command(self) -> str:
-        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,4 +340,10 @@ Action: TypeAlias = (
     | SaveSkill
     | AskAboutPerson
     | MovePerson
+    | ShowWorkflow
+    | RunWorkflow
+    | FillWorkflow
+    | AskWorkflowName
+    | KeepWorkflow
+    | DeleteWorkflow
 )

@@ -16,7 +16,9 @@ from handlers.services.personas import Personas
 from handlers.services.projects import Projects
 from handlers.services.skills import Skills, SkillWriter
 from handlers.services.toolbook import ToolBook
+from handlers.services.traces import TraceBook
 from handlers.services.transcripts import Transcripts
+from handlers.services.workflows import Workflows
 from storage.records.approvals import Approval
 from storage.records.messages import ActionRow, InboxId
 from storage.records.people import (
@@ -393,5 +395,7 @@ class Services:
     personas: Personas
     contexts: Contexts
     transcripts: Transcripts
+    traces: TraceBook
     skills: Skills
     skill_writer: SkillWriter
+    workflows: Workflows

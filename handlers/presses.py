@@ -38,6 +38,14 @@ from cards.actions import (
 )
 from cards.card_json import BadCard, load_action
 from cards.model import FieldKind, Form, FormField, Select
+from cards.workflow_actions import (
+    AskWorkflowName,
+    DeleteWorkflow,
+    FillWorkflow,
+    KeepWorkflow,
+    RunWorkflow,
+    ShowWorkflow,
+)
 from handlers import approvals, chat
 from handlers.access import members
 from handlers.errors import UserError
@@ -47,6 +55,7 @@ from handlers.ports import Refusal
 from handlers.request import Reply, Request
 from handlers.work import create, steering, tasks
 from handlers.workers import personas, skills
+from handlers.workflows import commands as workflows
 from storage.records.messages import ActionRow, InboxId
 from storage.records.tasks import Priority
 
@@ -174,6 +183,10 @@ async def _act(  # noqa: C901, PLR0911, PLR0912 - one line for each action of th
         case ShowSkill() | EnableSkill() | UseSkill() | SaveSkill():
             async with approvals.asking_for_money(request):
                 return await skills.pressed(request, action, card_key)
+        case ShowWorkflow() | RunWorkflow() | FillWorkflow():
+            return await workflows.pressed(request, action, card_key, form)
+        case AskWorkflowName() | KeepWorkflow() | DeleteWorkflow():
+            return await workflows.pressed(request, action, card_key, form)
         case AskAboutPerson():
             return await members.ask(request, action)
         case MovePerson():

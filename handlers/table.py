@@ -8,8 +8,9 @@ from handlers import approvals, chat, people, system
 from handlers.access import members
 from handlers.registry import Commands
 from handlers.request import Reply, Request
-from handlers.work import agenda, costs, create, logs, projects, steering, tasks, upkeep
+from handlers.work import agenda, costs, create, logs, projects, steering, tasks, traces, upkeep
 from handlers.workers import backends, context, personas, skills, tools, transcripts, waiting
+from handlers.workflows import commands as workflows
 from storage.records.people import Language
 
 _skills = Commands("system")
@@ -42,6 +43,7 @@ COMMANDS = Commands.joined(
     agenda.commands,
     logs.commands,
     upkeep.commands,
+    workflows.commands,
     chat.commands,
     waiting.commands,
     backends.commands,
@@ -54,6 +56,7 @@ COMMANDS = Commands.joined(
     members.commands,
     system.commands,
     costs.commands,
+    traces.commands,
     _skills,
     _about,
 )

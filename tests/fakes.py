@@ -61,6 +61,7 @@ from storage.records.tools import CallRecord, GrantRecord
 from tests.fake_notebook import FakeNotebook
 from tests.fake_post import FakePost
 from tests.fake_skills import FakeSkills
+from tests.fake_workflows import FakeWorkflows
 from tests.samples import (
     GPT,
     HAIKU,
@@ -563,6 +564,16 @@ class FakeTranscripts:
         )
 
 
+class FakeTraces:
+    """Knows a trace for each task it was given one for; else one of the whole alone."""
+
+    def __init__(self) -> None:
+        self.known: dict[TaskId, Trace] = {}
+
+    async def trace_of(self, task_id: TaskId) -> Trace:
+        return self.known.get(task_id) or a_trace(task_id)
+
+
 class FakeWorld:
     """All services at once: an owner Olga, a member Ann, each with a private chat, a group, and
     a stranger's private chat."""
@@ -587,8 +598,10 @@ class FakeWorld:
         self.personas = FakePersonas()
         self.contexts = FakeContexts()
         self.transcripts = FakeTranscripts()
+        self.traces = FakeTraces()
         self.notebook = FakeNotebook()
         self.skills = FakeSkills()
+        self.workflows = FakeWorkflows()
         self.toolbook = FakeToolBook()
 
     @property
@@ -609,8 +622,10 @@ class FakeWorld:
             personas=self.personas,
             contexts=self.contexts,
             transcripts=self.transcripts,
+            traces=self.traces,
             notebook=self.notebook,
             toolbook=self.toolbook,
             skills=self.skills,
             skill_writer=self.skills,
+            workflows=self.workflows,
         )

@@ -31,6 +31,7 @@ from bot.app.workers.leave import ToolBookService
 from bot.app.workers.transcripts import TranscriptService
 from bot.config.settings import Settings
 from bot.engine.llm.registry import Registry
+from bot.engine.workflow.library.library import Library
 from bot.engine.workflow.places.worktrees import Worktrees
 from bot.transports.alerts import Alerts
 from bot.transports.base import Transport
@@ -266,6 +267,7 @@ def _router(
         projects=ProjectService(settings.home, Worktrees(settings.home).is_repository),
         skills=engine.place.skills,
         skill_writer=engine.skill_writer,
+        workflows=Library(settings.home, store.work.graphs),
     )
     return Router(
         services,

@@ -38,6 +38,14 @@ from cards.actions import (
 )
 from cards.render.text import render
 from cards.words import words_for
+from cards.workflow_actions import (
+    AskWorkflowName,
+    DeleteWorkflow,
+    FillWorkflow,
+    KeepWorkflow,
+    RunWorkflow,
+    ShowWorkflow,
+)
 from handlers.errors import UserError, card_for
 from handlers.ports import BackendFailure, Forbidden, Refusal
 from handlers.registry import Command, Commands, DuplicateCommand
@@ -79,6 +87,12 @@ EXAMPLES: dict[type, Action] = {
         AskAboutPerson(person_id="ann", remove=True),
         MovePerson(person_id="ann", remove=True),
         Answer(question_id="ap7x2k"),
+        ShowWorkflow(name="review"),
+        RunWorkflow(name="review"),
+        FillWorkflow(name="review"),
+        AskWorkflowName(task_id="d0neab"),
+        KeepWorkflow(task_id="d0neab"),
+        DeleteWorkflow(name="review"),
     )
 }
 
