@@ -136,6 +136,9 @@ def _attachment(block: Image | File, degraded: list[str]) -> Markup:
             return (
                 _html("image", href, in_line(alt)) if href else _html("file", "", in_line(alt), "")
             )
+        case File(name=name, path=path) if href and path.endswith(".svg"):
+            # A page shows it as a picture, in which nothing of it can run.
+            return _html("image", href, in_line(name))
         case File(name=name, size=size):
             return _html("file", href, in_line(name), formats.size(size))
         case _:

@@ -16,7 +16,10 @@ from cards.actions import (
 from cards.model import Button, ButtonStyle, Confirm, Option, Select
 from cards.views import marks
 from cards.words import Words
-from storage.records.tasks import Control, Priority, Task, TaskStatus
+from cards.workflow_actions import AskWorkflowName
+from storage.records.tasks import Control, Priority, Task, TaskStatus, TaskView
+
+_WORTH_KEEPING = 2
 
 
 def live_buttons(task: Task, words: Words, *, let_in: bool = False) -> list[Button]:
@@ -38,12 +41,15 @@ def live_buttons(task: Task, words: Words, *, let_in: bool = False) -> list[Butt
             return [details, logs_button(task, words)]
 
 
-def ending_buttons(task: Task, words: Words) -> list[Button]:
+def ending_buttons(view: TaskView, words: Words) -> list[Button]:
+    task = view.task
     shown = [details_button(task, words), logs_button(task, words)]
     if task.status is TaskStatus.BLOCKED:
         return [resume_button(task, words), *shown]
     if task.status in {TaskStatus.FAILED, TaskStatus.CANCELLED}:
         return [retry_button(task, words), *shown]
+    if task.status is TaskStatus.COMPLETED and len(view.steps) >= _WORTH_KEEPING:
+        return [*shown, keep_button(task, words)]
     return shown
 
 
@@ -106,6 +112,10 @@ def stop_button(task: Task, words: Words, label: str = "") -> Button:
         style=ButtonStyle.DANGER,
         confirm=Confirm(title=words("task.stop_title"), text=words("task.stop_text")),
     )
+
+
+def keep_button(task: Task, words: Words) -> Button:
+    return Button(label=words("workflows.button.save_as"), action=AskWorkflowName(task_id=task.id))
 
 
 def message_button(task: Task, words: Words) -> Button:

@@ -110,7 +110,7 @@ def ending_card(
         Note(
             markdown=f"{_ending_stats(view, words, now)} | {words('ended.note', id=task.id, at=at)}"
         ),
-        Buttons(items=tuple(controls.ending_buttons(task, words))),
+        Buttons(items=tuple(controls.ending_buttons(view, words))),
     ]
     key = task.status if words.has(f"ended.{task.status}") else TaskStatus.COMPLETED
     return Card(

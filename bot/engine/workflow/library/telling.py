@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bot.engine.workflow.model.faults import Fault
+from bot.engine.workflow.model.nodes import NodeType
 from bot.engine.workflow.model.shape import Input, Workflow
 from storage.records.workers.workflows import (
     NamedWorkflow,
@@ -25,6 +26,7 @@ def told(name: str, file: str, workflow: Workflow) -> NamedWorkflow:
         steps=tuple(
             WorkflowStep(id=node.id, title=node.title, type=str(node.type), persona=node.persona)
             for node in workflow.nodes
+            if node.type not in {NodeType.START, NodeType.END}
         ),
         outputs=tuple(workflow.outputs),
     )
