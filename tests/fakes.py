@@ -58,6 +58,7 @@ from storage.records.tasks import (
     TaskView,
 )
 from storage.records.tools import CallRecord, GrantRecord
+from storage.records.workers.spans import Trace
 from tests.fake_notebook import FakeNotebook
 from tests.fake_post import FakePost
 from tests.fake_skills import FakeSkills
@@ -75,6 +76,7 @@ from tests.samples import (
     a_session,
     a_system_status,
     a_task,
+    a_trace,
     an_approval,
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
@@ -41,6 +42,7 @@ from storage.records.tasks import (
     TaskStatus,
     TaskView,
 )
+from storage.records.workers.spans import Attribute, Span, SpanKind, SpanState, Trace
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 
@@ -252,3 +254,39 @@ def a_system_status() -> SystemStatus:
         queued_messages=0,
         recent=(a_task(),),
     )
+
+
+def a_span(
+    id: str,
+    kind: SpanKind = SpanKind.NODE,
+    state: SpanState = SpanState.DONE,
+    *,
+    parent: str = "",
+    name: str = "",
+    at: float = 0,
+    seconds: float = 1,
+    depth: int = 0,
+    error: str = "",
+    spent: Spent | None = None,
+    attributes: Mapping[str, Attribute] | None = None,
+) -> Span:
+    """`at` is in seconds after NOW."""
+    begun = NOW + timedelta(seconds=at)
+    return Span(
+        id=id,
+        parent=parent,
+        name=name or id,
+        kind=kind,
+        state=state,
+        started_at=begun,
+        ended_at=None if state.is_open else begun + timedelta(seconds=seconds),
+        error=error,
+        attributes=attributes or {},
+        spent=spent or Spent(),
+        depth=depth,
+    )
+
+
+def a_trace(task_id: TaskId, *spans: Span) -> Trace:
+    whole = a_span("whole", SpanKind.WORKFLOW, name="Paint it")
+    return Trace(id="f" * 32, task_id=task_id, at=NOW, spans=spans or (whole,))

@@ -16,6 +16,7 @@ from bot.app.services import LanguageOfTask, copies_of
 from bot.app.store import Store
 from bot.app.workers.leave import build_talks
 from bot.app.workers.talking import Talking, build_eyes
+from bot.app.workers.traces import build_recorder
 from bot.config.settings import Settings
 from bot.engine.agent.budget import Budget, Caps
 from bot.engine.agent.desk import Desk
@@ -104,6 +105,7 @@ class Parts:
                 now=self.clock.now,
             ),
             pending=Pending(store.calls, self.clock.now),
+            spans=build_recorder(self.settings, store, self.clock),
         )
 
     def requests(self, news: asyncio.Event) -> Requests:
