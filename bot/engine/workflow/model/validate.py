@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from bot.engine.workflow.expressions.language import ExpressionError, check
@@ -21,6 +21,10 @@ _NAME = re.compile(r"[^\W\d]\w{0,63}")
 MOST_NODES = 10_000
 MOST_EDGES = 50_000
 _DEEPEST = 4
+_ZONE = re.compile(r"[A-Za-z0-9_+-]{1,40}(?:/[A-Za-z0-9_+-]{1,40}){0,2}")
+_FIRST_YEAR, _LAST_YEAR = 1970, 9000
+_MOST_CRON = 200
+_SOME_TIME = datetime(2026, 1, 1, tzinfo=UTC)
 _MOST_SECONDS = 366 * 86_400
 _MOST_AT_ONCE = 20
 _MOST_LOOPS = 1_000
@@ -124,27 +128,42 @@ def _config(config: nodes.Config, known: Mapping[str, Node]) -> Iterator[Fault]:
 
 
 def _schedule(config: nodes.Schedule) -> Iterator[Fault]:
-    # Loaded where there is a schedule.
-    from cronsim import CronSim, CronSimError
-
-    zone = None
-    try:
-        zone = ZoneInfo(config.timezone or "UTC")
-    except (ValueError, OSError):
+    if config.timezone and _zone(config.timezone) is None:
         facts = {"zone": config.timezone[:60]}
         yield Fault(key="unknown_zone", field="timezone", facts=facts)
     if bool(config.cron) == bool(config.at):
         yield Fault(key="cron_or_time", field="cron")
-    elif config.at:
-        try:
-            datetime.fromisoformat(config.at)
-        except ValueError:
-            yield Fault(key="bad_time", field="datetime", facts={"text": config.at[:60]})
-    else:
-        try:
-            next(CronSim(config.cron, datetime.now(zone)))
-        except (CronSimError, StopIteration, ValueError):
-            yield Fault(key="bad_cron", field="cron", facts={"text": config.cron[:60]})
+    elif config.at and not _is_time(config.at):
+        yield Fault(key="bad_time", field="datetime", facts={"text": config.at[:60]})
+    elif config.cron and not _is_cron(config.cron):
+        yield Fault(key="bad_cron", field="cron", facts={"text": config.cron[:60]})
+
+
+def _zone(name: str) -> ZoneInfo | None:
+    try:
+        return ZoneInfo(name) if _ZONE.fullmatch(name) else None
+    except (KeyError, ValueError, OSError):
+        return None
+
+
+def _is_time(text: str) -> bool:
+    """Also one that any zone can tell."""
+    try:
+        return _FIRST_YEAR <= datetime.fromisoformat(text).year <= _LAST_YEAR
+    except ValueError:
+        return False
+
+
+def _is_cron(text: str) -> bool:
+    """Also one whose time ever comes."""
+    # Loaded where there is a schedule.
+    from cronsim import CronSim, CronSimError
+
+    try:
+        next(CronSim(text[:_MOST_CRON], _SOME_TIME))
+    except (CronSimError, StopIteration, ValueError, OverflowError):
+        return False
+    return len(text) <= _MOST_CRON
 
 
 def _loop(config: nodes.Loop) -> Iterator[Fault]:
