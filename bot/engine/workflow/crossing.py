@@ -142,6 +142,7 @@ class Crossing:
             output = {**failed.output, STOP: [stop[0].value, stop[1]]}
             await self._known.put(tx, replace(failed, output=output))
             return self._on_the_way(Here(tx, task, flow, ""))
+        await self._free_failed(tx, flow)
         await self._moves.end(tx, task, *stop)
         return None
 
@@ -225,12 +226,15 @@ class Crossing:
         if here.flow.running:
             return self._on_the_way(here)
         status, reason = failed.output.get(STOP, (TaskStatus.FAILED, failed.error))
-        while (each := here.flow.failed) is not None:
-            free = {key: value for key, value in each.output.items() if key != STOP}
-            again = replace(each, status=NodeStatus.PENDING, output=free)
-            await self._known.put(here.tx, again)
+        await self._free_failed(here.tx, here.flow)
         await self._moves.end(here.tx, here.task, TaskStatus(status), reason)
         return None
+
+    async def _free_failed(self, tx: Transaction, flow: Flow) -> None:
+        while (each := flow.failed) is not None:
+            free = {key: value for key, value in each.output.items() if key != STOP}
+            again = replace(each, status=NodeStatus.PENDING, output=free)
+            await self._known.put(tx, again)
 
     async def _time_out(self, here: Here) -> Following:
         """What runs is broken off. If it is tried again, its time begins anew."""
