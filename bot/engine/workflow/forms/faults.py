@@ -7,6 +7,7 @@ from itertools import islice
 
 from bot.engine.workflow.model.faults import Fault
 from cards.words import Words
+from storage.records.people import Language
 
 _MOST_LINES = 40
 _MOST_FACT = 120
@@ -23,6 +24,9 @@ def told(faults: Iterable[Fault], words: Words, *, most: int = _MOST_LINES) -> s
 def line_of(fault: Fault, words: Words) -> str:
     facts = {name: _brief(value) for name, value in fault.facts.items()}
     text = words(f"workflow.fault.{fault.key}", **facts)
+    if words.language is Language.ENGLISH and facts.get("why"):
+        # The parsers give their reasons in English only.
+        text = f"{text} ({facts['why']})"
     place = ".".join(str(_brief(part)) for part in (fault.where, fault.field) if part)
     return words("workflow.fault_at", place=place, text=text) if place else text
 
