@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,7 @@ from bot.engine.llm.base import (
     Usage,
 )
 from bot.engine.llm.events import AgentEvent, TextDelta
+from bot.engine.observe.recorder import Recorder
 from bot.engine.workflow.asking import Asker, MoneyAsker
 from bot.engine.workflow.graph import Workflow, dump_workflow
 from bot.engine.workflow.places.artifacts import Artifacts
@@ -44,6 +46,7 @@ from cards.courier import CardRef
 from cards.model import Card
 from storage import schema
 from storage.agents.calls import CallRepo
+from storage.agents.spans import SpanRepo
 from storage.db import Database
 from storage.ids import Ids
 from storage.migrate import migrate
@@ -305,6 +308,16 @@ async def make_store(path: Path, stack: AsyncExitStack) -> Database:
     return db
 
 
+def recorder(db: Database, clock: Clock) -> Recorder:
+    return Recorder(
+        db=db,
+        repo=SpanRepo(db),
+        mask=lambda text: text.replace("hunter2", "••••"),
+        new_id=lambda: secrets.token_hex(8),
+        now=clock,
+    )
+
+
 def tool_asker(db: Database, clock: Clock) -> ToolAsker:
     return ToolAsker(calls=CallRepo(db), lifetime=LIFETIME, ids=Ids(), now=clock)
 
@@ -325,10 +338,12 @@ async def engine(
     bench: Workbench | Callable[[Database, Clock], Workbench] | None = None,
     servers: McpServers | None = None,
     show_pictures: ShowPictures | None = None,
+    traced: bool = False,
     **timing: Any,
 ) -> AsyncGenerator[Engine, None]:
-    """`sleep` is how a step waits for its next try; `bench` may be made on the store; `timing` is
-    the dispatcher's: patience, offer_after, grace."""
+    """`sleep` is how a step waits for its next try; `bench` may be made on the store; where it
+    is `traced`, calls of models leave spans; `timing` is the dispatcher's: patience, offer_after,
+    grace."""
     worker = backend or FakeBackend()
     clock = clock or Clock()
     ids = count(int(clock.time.timestamp() * 1000))
@@ -364,6 +379,7 @@ async def engine(
             new_id=new_id,
             pending=Pending(CallRepo(db), clock),
             servers=servers,
+            spans=recorder(db, clock) if traced else None,
         )
         runner = TaskRunner(
             Kit(
