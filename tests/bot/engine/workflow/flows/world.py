@@ -13,7 +13,7 @@ from typing import Any
 from bot.engine.agent.budget import grant
 from bot.engine.dispatch.decisions import Decisions
 from bot.engine.llm.answers import StepAnswer
-from bot.engine.llm.base import Purpose, RunRequest, RunResult
+from bot.engine.llm.base import BackendError, Purpose, RunRequest, RunResult
 from bot.engine.workflow.graph import Edge, Node, Workflow, checked
 from bot.engine.workflow.model.nodes import Config, Foreach, NodeType
 from storage.approvals import Approvals
@@ -25,13 +25,14 @@ from tests.engine_world import BOSS, Clock, Engine, FakeBackend, engine
 
 class Paced(FakeBackend):
     """Steps whose titles are held wait until they are let go; `answers` are what others bring,
-    `ends` what they bring who were held."""
+    `ends` what they bring who were held, `fails` what they raise."""
 
     def __init__(self) -> None:
         super().__init__()
         self.gates: dict[str, asyncio.Event] = {}
         self.answers: dict[str, Any] = {}
         self.ends: dict[str, Any] = {}
+        self.fails: dict[str, BackendError] = {}
         self.on_step = self._do
 
     def hold(self, *titles: str) -> None:
@@ -61,6 +62,8 @@ class Paced(FakeBackend):
     async def settle(self, request: RunRequest) -> RunResult:
         result = await super().settle(request)
         title = request.facts["step"]["title"] if request.purpose is Purpose.STEP else ""
+        if title in self.fails:
+            raise self.fails[title]
         return replace(result, value=self.ends[title]) if title in self.ends else result
 
     def _do(self, title: str) -> Any:
@@ -82,6 +85,16 @@ class Flows:
                 for approval in await self.approvals.of_task(task.id):
                     if approval.title == title and approval.state is ApprovalState.WAITING:
                         return approval
+                await asyncio.sleep(0.005)
+
+    async def open_requests(self, task: Task, n: int) -> Sequence[Approval]:
+        """All of them, as soon as there are so many."""
+        async with asyncio.timeout(60):
+            while True:
+                all_asked = await self.approvals.of_task(task.id)
+                left = [each for each in all_asked if each.state is ApprovalState.WAITING]
+                if len(left) >= n:
+                    return left
                 await asyncio.sleep(0.005)
 
     async def decide(self, approval: Approval, *, approve: bool = True, reason: str = "") -> None:
