@@ -9,6 +9,7 @@ import typer
 
 from bot.cli import dispatch, log, run, say, session, setup, skill, subtask, task, top
 from bot.cli.workers import backend
+from bot.cli.workflows import workflow
 
 cli = typer.Typer(
     name="shiftboss",
@@ -30,6 +31,7 @@ cli.add_typer(log.cli, name="log")
 cli.add_typer(session.cli, name="session")
 cli.add_typer(skill.cli, name="skill")
 cli.add_typer(backend.cli, name="backend")
+cli.add_typer(workflow.cli, name="workflow")
 
 
 def _version(wanted: bool) -> None:

@@ -27,7 +27,7 @@ from storage import schema
 from storage.db import Database, Transaction
 from storage.dialect import FixedWrite, by_index
 from storage.errors import LostLease
-from storage.records.tasks import Control, Lease, Priority, Task, TaskStatus
+from storage.records.tasks import Control, Lease, Priority, Task, TaskId, TaskStatus
 from storage.work.folders import nested
 from storage.work.heads import IN_QUEUE, QUEUE_ORDER, Beside, first_ids
 from storage.work.rows import task_of
@@ -92,8 +92,10 @@ class TaskQueue:
         now: datetime,
         lease: timedelta,
         patience: timedelta,
+        only: TaskId | None = None,
     ) -> Task | None:
-        """Take the first task of the queue whose project is free; None if there is none.
+        """Take the first task of the queue whose project is free; None if there is none. `only` is
+        the one that may be taken, wherever in the queue it is.
 
         Who has waited for longer than `patience` goes to the head of the queue, whatever its
         priority: a stream of urgent work starves nobody. It goes there when this claim has been
@@ -103,7 +105,7 @@ class TaskQueue:
 
         What waits since a moment yet to come was queued by a clock that has been set back since,
         and waits from now on."""
-        ids = await first_ids(tx, 1, in_use=False)
+        ids = [only] if only else await first_ids(tx, 1, in_use=False)
         await self._aged.send(tx, {"long_ago": now - patience})
         await self._redated.send(tx, {"present": now})
         if not ids:

@@ -31,10 +31,10 @@ async def work(settings: Settings, announce: Callable[[str], None]) -> None:
     # The web server is for who works on only: one task, or a look, needs none.
     from bot.app.terminal.door import door
 
-    with _held(settings):
+    with held(settings):
         stop = stop_on_signals()
         async with (
-            _core(settings) as core,
+            opened(settings) as core,
             App((*core.engine.workers, *door(settings, core))) as app,
         ):
             announce("Working the queue. Ctrl-C ends it politely.")
@@ -44,9 +44,9 @@ async def work(settings: Settings, announce: Callable[[str], None]) -> None:
 async def work_once(settings: Settings) -> TaskView | None:
     """Take the first task of the queue to its end, or to where it waits or pauses; the task as it
     is then, None if nothing waits that can start. Raises StartFailure, and HomeBusy."""
-    with _held(settings):
+    with held(settings):
         stop = stop_on_signals()
-        async with _core(settings) as core, AsyncExitStack() as stack:
+        async with opened(settings) as core, AsyncExitStack() as stack:
             await core.engine.dispatcher.start(stack)
             task = await _one(core, stop)
             while await core.engine.reporter.tell():
@@ -58,7 +58,7 @@ async def work_once(settings: Settings) -> TaskView | None:
 async def look(settings: Settings) -> Preview | None:
     """What the next task would be told. Calls nobody and changes nothing."""
     try:
-        with _held(settings):
+        with held(settings):
             return await _look(settings, alone=True)
     except HomeBusy:
         with explained(settings):
@@ -76,7 +76,7 @@ async def _one(core: Core, stop: asyncio.Event) -> Task | None:
 
 
 async def _look(settings: Settings, *, alone: bool) -> Preview | None:
-    async with _core(settings) as core:
+    async with opened(settings) as core:
         return await next_prompt(
             core.store.work,
             language_of=LanguageOfTask(core.store.people, guessed, settings_language(settings)),
@@ -90,7 +90,7 @@ async def _look(settings: Settings, *, alone: bool) -> Preview | None:
 
 
 @contextmanager
-def _held(settings: Settings) -> Iterator[None]:
+def held(settings: Settings) -> Iterator[None]:
     """HomeBusy passes: what it means depends on what was wanted."""
     try:
         home = Home(settings.home)
@@ -102,7 +102,7 @@ def _held(settings: Settings) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def _core(settings: Settings) -> AsyncGenerator[Core, None]:
+async def opened(settings: Settings) -> AsyncGenerator[Core, None]:
     async with AsyncExitStack() as stack:
         db = await Database.open(settings.database, stack)
         core = await build_core(settings, db)

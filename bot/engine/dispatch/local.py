@@ -42,7 +42,8 @@ class _Running:
 class LocalDispatcher:
     """`owner` names this process in the leases it holds. `offer_after` is for how long work that
     was interrupted, by a death or a stop, goes on by itself at the next start. `grace` is how long
-    a stop waits for steps to end; `look_again` tells whoever runs a task of an order."""
+    a stop waits for steps to end; `look_again` tells whoever runs a task of an order. While
+    `only` is set, that task is worked on and all others wait."""
 
     name = "dispatcher"
 
@@ -77,6 +78,7 @@ class LocalDispatcher:
         self._changed = asyncio.Event()
         self._running: dict[TaskId, _Running] = {}
         self._draining = False
+        self.only: TaskId | None = None
 
     async def start(self, stack: AsyncExitStack) -> None:
         now = self._now()
@@ -156,7 +158,12 @@ class LocalDispatcher:
             if self._draining:
                 return False
             task = await self._store.queue.claim(
-                tx, owner=self._owner, now=self._now(), lease=LEASE, patience=self._patience
+                tx,
+                owner=self._owner,
+                now=self._now(),
+                lease=LEASE,
+                patience=self._patience,
+                only=self.only,
             )
         if task is None:
             return False

@@ -1,0 +1,163 @@
+"""A workflow run to its end in this process, on this home, without a chat."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+from bot.app.build import Core
+from bot.app.lifecycle import App, stop_on_signals
+from bot.app.parts import settings_language
+from bot.app.terminal.dispatch import held, opened
+from bot.config.settings import Settings
+from bot.engine.workflow.expressions.language import ExpressionError
+from bot.engine.workflow.graph import Workflow, load_workflow
+from bot.engine.workflow.routing.flow import Flow
+from bot.engine.workflow.routing.paths import place_of
+from bot.transports.web.ports import PLACE, SENDER
+from cards.words import words_for
+from storage.records.approvals import Approval
+from storage.records.helping import HELPERS_WORK
+from storage.records.people import Language, Person
+from storage.records.tasks import NewTask, NodeRun, Priority, Task, TaskStatus, TaskView
+from storage.records.workers.workflows import ReadyWorkflow
+
+_LOOK_EVERY = 0.05
+_LATER = datetime.max.replace(tzinfo=UTC)
+_STANDS = {TaskStatus.PAUSED, TaskStatus.BLOCKED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One activation of a node: `id` is the node's, `path` says in which round of what."""
+
+    path: str
+    id: str
+    type: str
+    title: str
+    run: NodeRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """How far it came. `nodes` are in the order in which they began; `outputs` are what it gives
+    back, `missing` why one of them cannot be told, by name; `waits_for` are people's decisions
+    that it waits for, `spans` what its run was made of."""
+
+    view: TaskView
+    nodes: tuple[Node, ...]
+    outputs: Mapping[str, Any]
+    missing: Mapping[str, str]
+    waits_for: tuple[Approval, ...]
+    spans: list[Any]
+
+
+async def run(settings: Settings, ready: ReadyWorkflow, announce: Callable[[str], None]) -> Ran:
+    """To its end, or to where it waits for a person; `announce` is told what it waits for by
+    itself. Raises StartFailure, and HomeBusy."""
+    with held(settings):
+        stop = stop_on_signals()
+        async with opened(settings) as core:
+            task = await _queued(core, ready)
+            core.engine.dispatcher.only = task.id
+            async with App(core.engine.workers) as app:
+                watching = asyncio.create_task(
+                    _watch(core, task, stop, announce), name="watch the task"
+                )
+                await app.run(stop)
+                await watching
+            return await _told(settings, core, task)
+
+
+async def _queued(core: Core, ready: ReadyWorkflow) -> Task:
+    """As the local owner's, in their conversation."""
+    now, source = core.clock.now(), f"terminal:{uuid4().hex}"
+    async with core.store.db.write() as tx:
+        chat = await core.store.chats.meet(tx, PLACE, SENDER, now)
+    owner = await _owner(core)
+    new = NewTask(
+        title=ready.title,
+        instruction=ready.instruction,
+        priority=Priority.IMPORTANT,
+        chat_id=chat.id,
+        created_by=owner.id,
+        source=source,
+    )
+    return await core.engine.foreman.run_workflow(new, ready.body)
+
+
+async def _owner(core: Core) -> Person:
+    owner = await core.store.people.who(PLACE.channel, SENDER.external_id)
+    assert owner is not None  # made when the core was built
+    return owner
+
+
+async def _watch(
+    core: Core, task: Task, stop: asyncio.Event, announce: Callable[[str], None]
+) -> None:
+    """Until nothing goes on any more without a person, or somebody stops it all."""
+    told = None
+    while not stop.is_set():
+        seen = await core.store.work.tasks.get(task.id)
+        if await _is_over(core, seen):
+            stop.set()
+            return
+        if seen.wake_at is not None and seen.wake_at != told and seen.status is TaskStatus.WAITING:
+            told = seen.wake_at
+            announce(f"{seen.id} goes on by itself at {told:%Y-%m-%d %H:%M:%S} UTC")
+        await asyncio.sleep(_LOOK_EVERY)
+
+
+async def _is_over(core: Core, task: Task) -> bool:
+    if task.status.is_final or task.status in _STANDS:
+        return True
+    if task.status is not TaskStatus.WAITING or task.status_reason == HELPERS_WORK:
+        return False
+    return bool(await _open(core, task))
+
+
+async def _open(core: Core, task: Task) -> Sequence[Approval]:
+    waiting = await core.store.approvals.waiting(by=await _owner(core), chat=None)
+    return [each for each in waiting if each.task_id == task.id]
+
+
+async def _told(settings: Settings, core: Core, task: Task) -> Ran:
+    seen = await core.store.work.tasks.get(task.id)
+    graph = await core.store.work.graphs.latest(task.id)
+    assert graph is not None  # it was made with one
+    workflow = load_workflow(graph.body)
+    runs = await core.store.work.graphs.runs(task.id)
+    words = words_for(settings_language(settings) or Language.ENGLISH)
+    flow = Flow(
+        task.id, workflow, dict(runs), zone=settings.zone, say=words, warn=lambda _warning: None
+    )
+    sight = flow.sight("", core.clock.now())
+    outputs: dict[str, Any] = {}
+    missing: dict[str, str] = {}
+    for name, expression in workflow.outputs.items() if seen.status.is_final else ():
+        try:
+            outputs[name] = sight.value(expression)
+        except ExpressionError as error:
+            missing[name] = str(error)
+    return Ran(
+        view=await core.engine.foreman.view(task.id),
+        nodes=tuple(_nodes(workflow, runs)),
+        outputs=outputs,
+        missing=missing,
+        waits_for=tuple(await _open(core, seen)) if not seen.status.is_final else (),
+        spans=[],
+    )
+
+
+def _nodes(workflow: Workflow, runs: Mapping[str, NodeRun]) -> Iterator[Node]:
+    known = workflow.by_id
+    begun = sorted(runs.items(), key=lambda each: (each[1].started_at or _LATER, each[0]))
+    for path, run in begun:
+        place = place_of(path)
+        node = known.get(place.node) if place else None
+        if node is not None:
+            yield Node(path=path, id=node.id, type=str(node.type), title=node.title, run=run)

@@ -1,0 +1,66 @@
+"""A workflow's run, as it is printed when it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bot.app.terminal.workflow import Node, Ran
+
+_LINE = 160
+
+
+def ran_data(ran: Ran) -> dict[str, Any]:
+    """For programs."""
+    from cards.plain import view_data
+
+    return {
+        "task": view_data(ran.view),
+        "nodes": [_node_data(each) for each in ran.nodes],
+        "outputs": dict(ran.outputs),
+        "missing_outputs": dict(ran.missing),
+        "waits_for": [{"id": each.id, "title": each.title} for each in ran.waits_for],
+        "spans": ran.spans,
+    }
+
+
+def ran_lines(ran: Ran) -> Iterator[str]:
+    """For people."""
+    task = ran.view.task
+    yield f"{task.id}  {task.status}  {task.title}"
+    if task.status_reason:
+        yield f"  {_line(task.status_reason)}"
+    for node in ran.nodes:
+        title = node.title if node.title != node.path else ""
+        told = node.run.error or _brief(node)
+        parts = (f"  {node.run.status.value:<8} {node.path}", title, _line(told))
+        yield "  ".join(filter(None, parts))
+    for name, value in ran.outputs.items():
+        yield f"{name} = {_line(value)}"
+    for name, why in ran.missing.items():
+        yield f"{name} is left empty: {_line(why)}"
+    for each in ran.waits_for:
+        yield f"waits for somebody to decide: {each.title} (/approve {each.id})"
+
+
+def _node_data(node: Node) -> dict[str, Any]:
+    return {
+        "path": node.path,
+        "node": node.id,
+        "type": node.type,
+        "title": node.title,
+        "state": node.run.status.value,
+        "attempt": node.run.attempt,
+        "output": dict(node.run.output),
+        "error": node.run.error,
+    }
+
+
+def _brief(node: Node) -> str:
+    return str(node.run.output.get("summary") or node.run.output.get("value") or "")
+
+
+def _line(value: object) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= _LINE else f"{text[:_LINE]}…"
