@@ -11,6 +11,7 @@ from bot.cli.parameters import Json, MaybeSaid, TextCommand, Word
 from bot.cli.speak import speak
 from bot.cli.task import next_task
 from bot.cli.task import resume as resume_task
+from bot.cli.traces.trace import trace
 
 MaybeApproval = Annotated[
     str, typer.Argument(metavar="[ID]", help="The request; may be left out where one waits.")
@@ -61,6 +62,7 @@ def add_to(cli: typer.Typer) -> None:
     cli.command("resume", cls=TextCommand)(resume_task)
     cli.command("status")(status)
     cli.command("cost")(cost)
+    cli.command("trace")(trace)
     cli.command("persona")(persona)
     cli.command("approvals")(approvals)
     cli.command("approve")(approve)
