@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeAlias
 from cards.courier import Courier
 from cards.model import Card, Form
 from handlers.services.context import Contexts
+from handlers.services.models import Models
 from handlers.services.notebook import Notebook
 from handlers.services.personas import Personas
 from handlers.services.projects import Projects
@@ -34,8 +35,6 @@ from storage.records.people import (
     Role,
 )
 from storage.records.status import (
-    BackendHealth,
-    BackendReport,
     CostQuery,
     CostReport,
     ModelChoice,
@@ -215,26 +214,6 @@ class BackendFailure(Exception):
         self.hint = hint
         self.facts = facts
         super().__init__(hint)
-
-
-class Models(Protocol):
-    def choices(self) -> Sequence[ModelChoice]:
-        """All that is configured, the default first."""
-        ...
-
-    def pick(self, name: str) -> ModelChoice | None:
-        """What a person means by `opus`, `offline`, `openai` or `anthropic:claude-…`."""
-        ...
-
-    async def ready(self, name: str) -> BackendHealth | None:
-        """Whether what a person means by this can work, looked at without starting anything. None
-        if it means nothing."""
-        ...
-
-    async def report(self, name: str = "") -> BackendReport | None:
-        """How all backends are doing; or this one, tried out. None if there is none of that
-        name."""
-        ...
 
 
 class People(Protocol):

@@ -65,7 +65,10 @@ async def filled(
 ) -> Reply:
     """The form was sent: it stays until all of it is right, and then makes one task."""
     workflow = await request.services.workflows.find(action.name)
-    texts = {**dict(action.known), **{name: text for name, text in form.items() if text.strip()}}
+    # Fields of a form that was made before the workflow was changed are left out.
+    asked = {each.name for each in workflow.inputs}
+    sent = {name: text for name, text in form.items() if name in asked and text.strip()}
+    texts = {name: text for name, text in action.known if name in asked} | sent
     found = given(workflow.inputs, texts)
     if not found.is_complete:
         again = _asking(request, workflow, action, found, texts)

@@ -10,7 +10,7 @@ from bot.engine.llm.access import Api
 from bot.engine.llm.base import BackendDenied
 from bot.engine.llm.registry import registry
 from cards.words import words_for
-from handlers.ports import Models as ModelsPort
+from handlers.services.models import Models as ModelsPort
 from storage.records.people import Language
 from storage.records.status import ModelChoice
 from tests.bot.engine.llm.world import request_to, run_to_end
