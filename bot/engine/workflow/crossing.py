@@ -67,7 +67,7 @@ class Crossing:
         settled = await self._known.settle(tx, task, self._now())
         here = Here(tx, task, flow, session_id)
         await self._nobody_asked(here, {run.path for run in settled if flow.is_asked(run)})
-        late = self._is_late(flow)
+        late = self._is_late(here)
         if flow.failed is not None and not (late and flow.running):
             return await self._fail(here, flow.failed)
         if flow.is_complete:
@@ -186,7 +186,7 @@ class Crossing:
     def _on_the_way(self, here: Here, begun: Sequence[Next] = (), *, soon: bool = False) -> Steps:
         """Steps run, or there is more that goes on by itself, `soon`."""
         self._known.leave(here.task)
-        times = filter(None, (here.flow.wakes_at, self._deadline(here.flow)))
+        times = filter(None, (here.flow.wakes_at, self._deadline(here)))
         return Steps(
             steps=tuple(begun),
             look_at=self._now() if soon else min(times, default=None),
@@ -205,7 +205,7 @@ class Crossing:
     async def _rest(self, here: Here, asked: Sequence[Approval]) -> None:
         """Nothing runs: why, and until when."""
         flow, control = here.flow, here.task.control
-        wakes = min(filter(None, (flow.wakes_at, self._deadline(flow))), default=None)
+        wakes = min(filter(None, (flow.wakes_at, self._deadline(here))), default=None)
         if self.wants.money is not None:
             money, self.wants = self.wants.money, replace(self.wants, money=None)
             await self._moves.wait(here.tx, here.task, [money.approval], wake_at=money.until)
@@ -246,13 +246,14 @@ class Crossing:
         await self._moves.end(here.tx, here.task, TaskStatus.FAILED, why)
         return None
 
-    def _deadline(self, flow: Flow) -> datetime | None:
-        if flow.workflow.timeout is None or flow.began_at is None:
+    def _deadline(self, here: Here) -> datetime | None:
+        seconds = here.flow.workflow.timeout
+        if seconds is None or (began := here.flow.began_at(here.task.started_at)) is None:
             return None
-        return flow.began_at + timedelta(seconds=flow.workflow.timeout)
+        return began + timedelta(seconds=seconds)
 
-    def _is_late(self, flow: Flow) -> bool:
-        deadline = self._deadline(flow)
+    def _is_late(self, here: Here) -> bool:
+        deadline = self._deadline(here)
         return deadline is not None and deadline <= self._now()
 
     async def _complete(self, here: Here) -> Following:

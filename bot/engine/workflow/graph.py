@@ -70,6 +70,10 @@ def is_complete(workflow: Workflow, runs: Mapping[str, NodeRun]) -> bool:
 
 def dump_workflow(workflow: Workflow) -> dict[str, Any]:
     dumped: dict[str, Any] = _ADAPTER.dump_python(workflow, mode="json", exclude_defaults=True)
+    for node, told in zip(workflow.nodes, dumped.get("nodes", ()), strict=True):
+        if node.config is not None:
+            # A default as well, but the one by which it is read.
+            told["config"]["kind"] = node.config.kind
     return {"plan": workflow.plan, "version": workflow.version, **dumped}
 
 

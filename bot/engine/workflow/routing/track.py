@@ -95,13 +95,14 @@ class Track:
         own = self.layout.nodes[place.node].on_error is not OnError.FAIL
         return own or self._forgives(place.scope)
 
-    @property
-    def began_at(self) -> datetime | None:
-        """When its first node began since it ran out of time."""
+    def began_at(self, taken_up: datetime | None) -> datetime | None:
+        """When its first node began since it ran out of time; where that has not happened and no
+        node has begun, when its task was first taken up."""
         late = self._runs.get(LATE)
         since = _EVER if late is None or late.ended_at is None else late.ended_at
         times = (run.started_at for run in self._runs.values() if place_of(run.path))
-        return min((time for time in times if time is not None and time > since), default=None)
+        begun = (time for time in times if time is not None and time > since)
+        return min(begun, default=taken_up if late is None else None)
 
     def timed_out(self, now: datetime) -> NodeRun:
         """What is kept of its having run out of time."""
@@ -116,9 +117,12 @@ class Track:
 
     def note(self, run: NodeRun) -> None:
         """What was stored of a node."""
+        before = self._runs.get(run.path)
         self._runs[run.path] = run
         self._remember(run)
         self._track(run)
+        if before is not None and before.status is NodeStatus.PENDING:
+            self._take_up(run)
         self._answered(run)
 
     def sight(self, scope: str, now: datetime) -> Sight:
@@ -174,8 +178,9 @@ class Track:
         body = self._bodies[scope].get(path)
         if body is not None:
             body.let_go = True
-        held = self._frames[scope].exhausted.get(place.node) if place else None
-        if held is not None:
+        frame = self._frames.get(scope)
+        held = frame.exhausted.get(place.node) if frame is not None and place is not None else None
+        if held is not None and held.path == path:
             output = {key: value for key, value in held.output.items() if key != EXHAUSTED}
             self._let_go.append(replace(held, output=output))
         self._busy[scope] = None
@@ -185,6 +190,15 @@ class Track:
         if node.body and of is not None:
             body = Body(node, place, of.output, let_go=is_done(self._runs.get(place.asked)))
             self._bodies[place.scope][place.path] = body
+
+    def _take_up(self, run: NodeRun) -> None:
+        """A loop that is tried again keeps the rounds that it has had."""
+        scope = scope_of(run.path)
+        body = self._bodies[scope].get(run.path)
+        if body is not None and run.status is NodeStatus.WAITING and not body.opened:
+            stored = Stored(self._runs)
+            for _ in range(stored.opened(run.path)):
+                self._open_round(body, stored)
 
     def _open(self, ring: str, scope: str, stored: Stored) -> Frame:
         """A frame as the store knows it, with all that is under way inside."""

@@ -24,6 +24,7 @@ from bot.engine.workflow.graph import (
     linear,
     load_workflow,
 )
+from bot.engine.workflow.model.nodes import Config, Human, Join, NodeType
 from bot.engine.workflow.routing.flow import Flow
 from storage.records.tasks import NodeRun, NodeStatus, TaskId
 
@@ -178,3 +179,11 @@ def test_a_waiting_source_holds_its_targets_back() -> None:
     runs = {"s1": replace(run_of("s1"), status=NodeStatus.WAITING)}
 
     assert not free(workflow, runs)
+
+
+@pytest.mark.parametrize("config", [Human(), Join(), Human(auto_approve=True)])
+def test_what_a_node_is_told_comes_back_though_it_is_all_default(config: Config) -> None:
+    kind = NodeType(config.kind)
+    plan = Workflow(plan="", nodes=(Node(id="a", title="a", type=kind, config=config),))
+
+    assert load_workflow(dump_workflow(plan)) == plan
