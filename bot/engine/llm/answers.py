@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import json
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 
 PROPOSE_TASK = "propose_task"
 """The tool by which talk asks the Boss whether to start a task."""
@@ -44,6 +52,11 @@ class PlanStep(BaseModel):
     )
 
 
+def _as_text(value: Any) -> Any:
+    """Some models give the object itself, where its text is asked for."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+
+
 class PlanAnswer(BaseModel):
     """How a task will be done: steps in order, or the answer at once where no work is needed."""
 
@@ -58,10 +71,14 @@ class PlanAnswer(BaseModel):
     answer: Text = Field(
         default="", description="The complete answer, if the task needs no step at all."
     )
+    workflow: Annotated[Text, BeforeValidator(_as_text)] = Field(
+        default="",
+        description="A workflow as JSON, only where steps in order cannot do it. Mostly empty.",
+    )
 
     @model_validator(mode="after")
     def _says_something(self) -> PlanAnswer:
-        if not self.steps and not self.answer:
+        if not self.steps and not self.answer and not self.workflow:
             raise ValueError("give at least one step, or the complete answer")
         return self
 

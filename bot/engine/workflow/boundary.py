@@ -93,6 +93,12 @@ class Boundary:
             task = await self._moves.adopt(tx, task, replace(plan, served=orders.replan), reply)
             return await self._crossing.go_on(tx, task, session_id)
 
+    async def paid(self, lease: Lease, reply: Reply) -> None:
+        """Keep what an answer has cost of which nothing else comes."""
+        async with self._write() as tx:
+            await self._moves.fence(tx, lease)
+            await self._desk.book(tx, reply)
+
     async def replace_plan(
         self, lease: Lease, step: Next, reply: Reply, plan: Workflow, session_id: str
     ) -> Following:

@@ -27,6 +27,17 @@ needs and which files it leaves. Mark a step not repeatable only if doing it twi
 Make a step of kind "ask" only where a person really has to do or decide something first.
 If the task is only a question, answer it and give no steps. {language}"""
 
+_BRANCHES = """\
+Steps in order are enough for nearly every task: leave `workflow` empty then. Give one instead only
+where work is repeated until it is good, goes different ways by what a step finds, or goes through
+a list that is not known yet. It is JSON: {"nodes": [{"id", "type", "name", "prompt", "persona"}],
+"edges": [{"from", "to", "condition", "maxLoops"}]}. Types: task, human (a person decides),
+condition (the first edge whose condition holds, else the one without), parallel and join, and
+foreach {"collection": "outputs.find.items", "itemVar": "item", "mode": "parallel", "bodyNodes":
+["read"]}. Conditions speak of what earlier nodes report: a node told to end its summary with
+`approved: true` or `approved: false` gives `outputs.review.approved == true`. Prompts may hold
+{{outputs.find}} and {{item}}. An edge back, from fix to review, has maxLoops 5."""
+
 _TEAM = """\
 A step may name in `persona` who does it. Do so only where one of these clearly fits better than
 the task's own worker:"""
@@ -58,7 +69,7 @@ NOTHING = Heard()
 
 def plan_system(language: Language, team: Mapping[str, str] | None = None) -> str:
     """`team` says whom a step may name, and what each is for."""
-    system = _PLAN.format(language=_LANGUAGE[language])
+    system = f"{_PLAN.format(language=_LANGUAGE[language])}\n{_BRANCHES}"
     lines = [f"- {name}: {purpose}" for name, purpose in (team or {}).items()]
     return "\n".join([system, _TEAM, *lines]) if lines else system
 
@@ -69,6 +80,14 @@ def plan_prompt(task: Task, *, said: Sequence[str] = (), recalled: Sequence[str]
     if recalled:
         parts.append("Earlier tasks left these notes; they may help:\n" + "\n".join(recalled))
     return "\n\n".join(parts)
+
+
+def plan_again_prompt(prompt: str, faults: str) -> str:
+    """`prompt` is what was asked before."""
+    return (
+        f"{prompt}\n\nThe workflow you gave for this cannot be run:\n{faults}\n"
+        "Give it again without these faults, or give steps in order instead."
+    )
 
 
 def replan_prompt(

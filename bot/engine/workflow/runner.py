@@ -19,9 +19,10 @@ from bot.engine.llm.base import BackendDenied, BackendError, BudgetReached, Purp
 from bot.engine.observe.ids import node_span
 from bot.engine.workflow import prompts
 from bot.engine.workflow.boundary import Boundary
-from bot.engine.workflow.graph import PLANNING
+from bot.engine.workflow.graph import PLANNING, Workflow
 from bot.engine.workflow.running.branches import Branches
 from bot.engine.workflow.running.kit import Kit
+from bot.engine.workflow.running.planning import agreed
 from bot.engine.workflow.running.tries import Tries
 from bot.engine.workflow.steps import (
     Attempt,
@@ -32,7 +33,6 @@ from bot.engine.workflow.steps import (
     Steps,
     attempted,
     output_of,
-    planned,
 )
 from bot.engine.workflow.suspension import Suspensions
 from bot.engine.workflow.verdict import Record, Verdict, of_answer, of_error
@@ -199,13 +199,12 @@ class _Errand:
             recalled = await self._kit.recall(self._task)
             prompt = prompts.plan_prompt(self._task, said=said, recalled=recalled)
             try:
-                reply = await self._ask_for_plan(prompt, run)
+                reply, plan = await self._ask_for_plan(prompt, run)
             except BudgetReached as reached:
                 return await self._wait_for_money(run, reached)
             except BackendError as error:
                 verdict = of_error(error, failures=failures, words=self._words)
             else:
-                plan = planned(reply)
                 # Its steps share the session in which the task was told and the plan was made.
                 self._tries.told_of_task(self._session_id)
                 return await self._kept(
@@ -222,7 +221,7 @@ class _Errand:
             failures += 1
             await self._wait(verdict)
 
-    async def _ask_for_plan(self, prompt: str, run: NodeRun) -> Reply:
+    async def _ask_for_plan(self, prompt: str, run: NodeRun) -> tuple[Reply, Workflow]:
         ask = Ask(
             purpose=Purpose.PLAN,
             prompt=prompt,
@@ -236,7 +235,14 @@ class _Errand:
         )
         ask = await self._tries.with_pictures(ask, self._lead, self._task.files)
         watch = self._kit.progress.watch(self._task.id, PLANNING)
-        return await self._kit.desk.ask(ask, self._lead.chosen, self._lead.session, watch)
+        lead, desk = self._lead, self._kit.desk
+
+        async def paid(reply: Reply) -> None:
+            await self._kept(partial(self._boundary.paid, self._lease, reply))
+
+        return await agreed(
+            ask, lambda ask: desk.ask(ask, lead.chosen, lead.session, watch), paid, self._words
+        )
 
     async def _do(self, step: Next) -> Following:
         """Try one step once, store how it ended, and say what is next."""
@@ -310,7 +316,7 @@ class _Errand:
         is its failing that has asked: then a person is needed."""
         prompt = prompts.replan_prompt(step.task, step.workflow, step.runs, asked.why, step.said)
         try:
-            reply = await self._ask_for_plan(prompt, step.run)
+            reply, plan = await self._ask_for_plan(prompt, step.run)
         except BudgetReached as reached:
             return await self._wait_for_money(step.run, reached)
         except BackendError as error:
@@ -320,7 +326,6 @@ class _Errand:
                 return None
             self._boundary.decline(asked.order)
             return await self._do(step)
-        plan = planned(reply)
         return await self._kept(
             partial(self._boundary.replace_plan, self._lease, step, reply, plan, self._session_id)
         )

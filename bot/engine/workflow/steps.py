@@ -9,7 +9,8 @@ from typing import TypeAlias
 
 from bot.engine.agent.desk import Reply
 from bot.engine.llm.answers import PlanAnswer, StepAnswer
-from bot.engine.workflow.graph import HUMAN, TASK, Node, Workflow, linear
+from bot.engine.workflow.forms.answers import workflow_of
+from bot.engine.workflow.graph import Node, Workflow
 from bot.engine.workflow.places.artifacts import Collected
 from bot.engine.workflow.verdict import Verdict
 from storage.records.tasks import NodeRun, Task, TaskStatus
@@ -108,25 +109,10 @@ def attempted(
 
 
 def planned(reply: Reply) -> Workflow:
-    """The plan that was answered."""
+    """The plan that was answered. Raises BadGraph where it is one that cannot be run."""
     answer = reply.result.value
     assert isinstance(answer, PlanAnswer)
-    if not answer.steps:
-        return Workflow(plan=answer.plan, answer=answer.answer)
-    return linear(
-        answer.plan,
-        (
-            Node(
-                id=f"s{n}",
-                title=step.title,
-                detail=step.detail,
-                repeatable=step.repeatable,
-                type=HUMAN if step.kind == "ask" else TASK,
-                persona=step.persona,
-            )
-            for n, step in enumerate(answer.steps, start=1)
-        ),
-    )
+    return workflow_of(answer)
 
 
 def closing_title(said: Sequence[str]) -> str:

@@ -85,7 +85,7 @@ def of_answer(
 
 
 def of_error(error: BackendError, *, failures: int, words: Words) -> Verdict:
-    told = words(error.hint)
+    told = words.or_own(error.hint)
     if isinstance(error, BackendDenied):
         return replace(_blocked(told, told), hopeless=True)
     if isinstance(error, BackendUnavailable):
