@@ -48,7 +48,7 @@ async def run(request: Request, name: str, rest: str) -> Reply:
     found = given(workflow.inputs, texts, free)
     if found.is_complete:
         return await _started(request, workflow, asked, found.values, source=request.origin)
-    return _asking(request, workflow, asked, found, texts)
+    return _asking(request, workflow, asked, found)
 
 
 async def pressed(request: Request, name: str) -> Reply:
@@ -57,7 +57,7 @@ async def pressed(request: Request, name: str) -> Reply:
     found, asked = given(workflow.inputs, {}), FillWorkflow(name=workflow.name)
     if found.is_complete:
         return await _started(request, workflow, asked, found.values, source=request.source)
-    return _asking(request, workflow, asked, found, {})
+    return _asking(request, workflow, asked, found)
 
 
 async def filled(
@@ -71,7 +71,7 @@ async def filled(
     texts = {name: text for name, text in action.known if name in asked} | sent
     found = given(workflow.inputs, texts)
     if not found.is_complete:
-        again = _asking(request, workflow, action, found, texts)
+        again = _asking(request, workflow, action, found)
         return Reply(card=again.card, key=card_key, in_place=True, data=again.data)
     reply = await _started(request, workflow, action, found.values, source=f"start:{card_key}")
     text = request.words("workflows.started", name=workflow.name)
@@ -120,7 +120,6 @@ def _asking(
     workflow: NamedWorkflow,
     asked: FillWorkflow,
     found: Given,
-    texts: Mapping[str, str],
 ) -> Reply:
     """One card with all that is wrong and a form for it; where a form would not help, a refusal
     that says what to type."""
@@ -131,7 +130,7 @@ def _asking(
         raise UserError("workflow_input", name=workflow.name, problems=told)
     # Asked in the order in which they were written, with what may be left out.
     open_ = [each for each in workflow.inputs if each in wanted or each.name not in found.values]
-    known = tuple((name, text) for name, text in texts.items() if _is_known(name, found))
+    known = tuple(found.said.items())
     action = FillWorkflow(
         name=workflow.name,
         known=known,
@@ -165,7 +164,3 @@ def _problem(request: Request, wrong: Wrong) -> str:
         options=formats.line(" / ".join(wrong.input.options), 200),
         most=MOST_TEXT,
     )
-
-
-def _is_known(name: str, found: Given) -> bool:
-    return name.casefold() in {each.casefold() for each in found.values}

@@ -30,9 +30,11 @@ class Wrong:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """`missing` has to be given still; `unknown` are names that no input has."""
+    """`said` is what was typed for each of `values`, by the input's name; `missing` has to be
+    given still; `unknown` are names that no input has."""
 
     values: Mapping[str, Value]
+    said: Mapping[str, str]
     missing: tuple[WorkflowInput, ...] = ()
     wrong: tuple[Wrong, ...] = ()
     unknown: tuple[str, ...] = ()
@@ -86,7 +88,13 @@ def given(inputs: Sequence[WorkflowInput], texts: Mapping[str, str], free: str =
         for each in inputs
         if each.is_open and each.name not in values and each.name not in refused
     )
-    return Given(values=values, missing=tuple(missing), wrong=tuple(wrong), unknown=tuple(unknown))
+    return Given(
+        values=values,
+        said={name: said[name] for name in values},
+        missing=tuple(missing),
+        wrong=tuple(wrong),
+        unknown=tuple(unknown),
+    )
 
 
 def value_of(wanted: WorkflowInput, text: str) -> Value | Wrong:
