@@ -38,8 +38,9 @@ class Body:
         """Whether a round that fails is only noted as such."""
         return self.node.on_error is not OnError.FAIL
 
-    def close(self, n: int, frame: Frame) -> None:
-        self.brought[n] = _cut(_result(frame), self._most)
+    def close(self, n: int, frame: Frame, lost: str | None) -> None:
+        """`lost` is why the round has brought nothing."""
+        self.brought[n] = _cut(_result(frame) if lost is None else {"error": lost}, self._most)
 
     @property
     def _most(self) -> int:
@@ -50,8 +51,6 @@ class Body:
 
 def _result(frame: Frame) -> Any:
     """What its last node has brought, or each of them where it ends in several."""
-    if frame.failed:
-        return {"error": next(iter(frame.failed.values())).error}
     runs = {name: frame.runs[name] for name in frame.ring.last if name in frame.runs}
     came = {name: dict(brought(run)) for name, run in runs.items() if not is_dead(run)}
     return next(iter(came.values())) if len(came) == 1 else came

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from bot.engine.workflow.model.nodes import NodeType, OnLimit
+from bot.engine.workflow.model.nodes import NodeType, OnLimit, Switch
 from bot.engine.workflow.model.shape import Edge
 from bot.engine.workflow.nodes.base import Sight
 from bot.engine.workflow.routing.frame import Frame
@@ -25,7 +25,7 @@ def chosen(frame: Frame, node: str, sight: Sight, *, to: str | None = None) -> M
         return {}
     edges = [*ring.back_out.get(node, ()), *ring.out.get(node, ())]
     if ring.nodes[node].type == NodeType.SWITCH:
-        return {TOOK: [edge.name for edge in edges if edge.target == to]}
+        return _switched(frame, node, edges, to)
     in_order = sorted(edges, key=ring.position)
     used_up = [edge for edge in in_order if _is_used_up(frame, edge)]
     held = [edge for edge in in_order if edge not in used_up and _holds(frame, edge, sight)]
@@ -33,6 +33,18 @@ def chosen(frame: Frame, node: str, sight: Sight, *, to: str | None = None) -> M
         held = held[:1]
     others = held or _others(in_order, used_up)
     return _noted(others, () if held else _wanted(frame, used_up, sight))
+
+
+def _switched(frame: Frame, node: str, edges: Sequence[Edge], to: str | None) -> Mapping[str, Any]:
+    """Where the way that was chosen leads back and is used up, the default is left."""
+    ways = [edge for edge in edges if edge.target == to]
+    taken = [edge for edge in ways if not _is_used_up(frame, edge)]
+    if taken or not ways:
+        return _noted(taken, ())
+    config = frame.ring.nodes[node].config
+    default = config.default if isinstance(config, Switch) else ""
+    others = [edge for edge in edges if edge.target == default and not _is_used_up(frame, edge)]
+    return _noted(others, ways)
 
 
 def _noted(taken: Sequence[Edge], wanted: Iterable[Edge]) -> Mapping[str, Any]:

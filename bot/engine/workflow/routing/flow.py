@@ -15,10 +15,11 @@ from typing import Any, TypeAlias, assert_never
 from bot.engine.workflow.model.nodes import NodeType, OnError, OnLimit
 from bot.engine.workflow.model.shape import Node
 from bot.engine.workflow.nodes.base import Ask, Done, Effect, Failed, Sight, Wait
+from bot.engine.workflow.routing.bodies import Body
 from bot.engine.workflow.routing.choice import chosen
 from bot.engine.workflow.routing.frame import Frame
 from bot.engine.workflow.routing.handlers import HANDLERS, ROUNDERS
-from bot.engine.workflow.routing.marks import EXHAUSTED, TOOK, brought, dead_end, is_done, is_over
+from bot.engine.workflow.routing.marks import EXHAUSTED, brought, dead_end, is_done, is_over
 from bot.engine.workflow.routing.paths import (
     VARIABLES,
     Place,
@@ -45,15 +46,18 @@ class Flow(Track):
         if self.running:
             return False
         frame = self._frames[""]
-        return self._at_end if frame.ring.ends else frame.is_complete and self.dead_end is None
+        return self._at_end if frame.ring.ends else frame.is_complete
 
     @property
     def dead_end(self) -> NodeRun | None:
-        """A run behind which no edge could be taken, though there are some."""
-        for frame in self._frames.values():
-            for run in frame.exhausted.values():
+        """A run behind which no edge could be taken, though there are some; or behind which
+        nothing leads to an end, where none can be reached."""
+        for _, frame in sorted(self._frames.items()):
+            if (run := _halt(frame)) is not None:
                 return run
-        return next((run for run in self._latest.values() if run.output.get(TOOK) == []), None)
+        frame = self._frames[""]
+        is_past = frame.ring.ends and all(is_over(frame.runs.get(end)) for end in frame.ring.ends)
+        return frame.last_done() if is_past and not self._at_end else None
 
     @property
     def failed(self) -> NodeRun | None:
@@ -81,10 +85,11 @@ class Flow(Track):
     def why_stuck(self) -> str:
         """Why nothing can go on, in words for the Boss."""
         run = self.dead_end
-        if run is None:
-            return self._say("workflow.stuck")
-        key = "workflow.edge_limit" if EXHAUSTED in run.output else "workflow.dead_end"
-        return self._say(key, name=self.node(run.path).title)
+        return self._say("workflow.stuck") if run is None else self._why(run)
+
+    def _why(self, halt: NodeRun) -> str:
+        key = "workflow.edge_limit" if EXHAUSTED in halt.output else "workflow.dead_end"
+        return self._say(key, name=self.node(halt.path).title)
 
     def steps(self) -> Iterator[tuple[Place, Node]]:
         """Steps that may start now, and those asked about, which may have been decided: in the
@@ -106,7 +111,7 @@ class Flow(Track):
         if place is None or frame is None or place.node not in frame.ring.nodes:
             return run
         run = _as_told(run, frame.ring.nodes[place.node])
-        if not is_over(run):
+        if not is_over(run) or not frame.ring.branches(place.node):
             return run
         noted = chosen(frame, place.node, self._after(run, now))
         return replace(run, output={**run.output, **noted})
@@ -161,7 +166,9 @@ class Flow(Track):
             return self._kept(self._beside(path, times, now))
         if (name := frame.next_free()) is not None:
             return self._enter(frame.place(name), frame.ring.nodes[name], now)
-        return self._due(scope, now) or self._turn(scope, now) or self._close(scope, frame)
+        # A round that was opened makes no row, and is a move all the same.
+        moves = (act(scope, now) for act in (self._due, self._turn, self._close))
+        return next((made for made in moves if made is not None), None)
 
     def _enter(self, place: Place, node: Node, now: datetime) -> _Rows:
         effect = HANDLERS[NodeType(node.type)].enter(node, self.sight(place.scope, now))
@@ -198,19 +205,48 @@ class Flow(Track):
                     assert_never(never)
         return None
 
-    def _close(self, scope: str, frame: Frame) -> _Rows | None:
+    def _close(self, scope: str, now: datetime) -> _Rows | None:
         """A round that is over, or has failed where that does not matter, is handed in."""
-        above = outer(scope)
-        lost = frame.failed and frame.is_still and self._forgives(scope)
-        if above is None or not (frame.is_complete or lost):
+        frame, above = self._frames[scope], outer(scope)
+        if above is None:
             return None
         path, n = above
         body = self._bodies[scope_of(path)].get(path)
-        if body is not None:
-            body.close(n, frame)
+        if body is None:
+            del self._frames[scope]
+            return ()
+        lost = self._lost(frame)
+        if lost is not None and not body.forgives:
+            return self._fail_around(body, lost, now)
+        if lost is None and not frame.is_complete:
+            return None
+        body.close(n, frame, lost)
         del self._frames[scope]
         self._busy[scope_of(path)] = None
         return ()
+
+    def _lost(self, frame: Frame) -> str | None:
+        """Why a round can bring nothing any more."""
+        if frame.failed:
+            return next(iter(frame.failed.values())).error if frame.is_still else None
+        halt = _halt(frame) if frame.is_idle else None
+        return None if halt is None or self._asks_about(frame, halt) else self._why(halt)
+
+    def _asks_about(self, frame: Frame, halt: NodeRun) -> bool:
+        name = halt.output.get(EXHAUSTED)
+        return name is not None and frame.ring.back[name].on_limit is OnLimit.ASK
+
+    def _fail_around(self, body: Body, why: str, now: datetime) -> _Rows | None:
+        """A loop fails with its round where something further out makes up for that: when nothing
+        inside it is under way any more."""
+        inside = [scope for scope in self._frames if scope.startswith(f"{body.place.path}[")]
+        still = all(self._frames[scope].is_still for scope in inside)
+        if not (still and self._forgives(body.place.scope)):
+            return None
+        for scope in inside:
+            del self._frames[scope]
+        failed = self._made(body.place, NodeStatus.FAILED, now, {})
+        return self._kept(self.ended(replace(failed, error=why), now))
 
     def _carry_out(self, place: Place, node: Node, effect: Effect, now: datetime) -> _Rows:
         match effect:
@@ -250,6 +286,12 @@ class Flow(Track):
         """What is kept beside the nodes."""
         place = Place("", path)
         return replace(self._made(place, NodeStatus.DONE, now, output), path=path)
+
+
+def _halt(frame: Frame) -> NodeRun | None:
+    """Where it does not go on, the first in the order of the plan."""
+    halts = {**frame.dead_ends, **frame.exhausted}
+    return halts[min(halts, key=frame.ring.order.__getitem__)] if halts else None
 
 
 def _as_told(run: NodeRun, node: Node) -> NodeRun:

@@ -39,6 +39,7 @@ class Frame:
         self._over = 0
         self._returning: dict[str, Edge] = {}
         self.exhausted: dict[str, NodeRun] = {}
+        self.dead_ends: dict[str, NodeRun] = {}
         for node in ring.nodes:
             self._look(node)
 
@@ -98,12 +99,25 @@ class Frame:
     @property
     def is_complete(self) -> bool:
         settled = self._over == len(self.ring.nodes)
-        return settled and not self._returning and not self.exhausted
+        return settled and not (self._returning or self.exhausted or self.dead_ends)
 
     @property
     def is_still(self) -> bool:
         """Nothing in it is under way."""
         return not self._under_way
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing in it is under way, and nothing could be."""
+        return not (self._under_way or self._steps or self._others or self._returning)
+
+    def last_done(self) -> NodeRun | None:
+        """A run that was not passed over, though all that comes behind it was."""
+        for node, run in self.runs.items():
+            behind = (self.runs.get(edge.target) for edge in self.ring.out.get(node, ()))
+            if is_over(run) and not is_dead(run) and all(each and is_dead(each) for each in behind):
+                return run
+        return None
 
     def _begin_anew(self, node: str) -> None:
         run = self.runs.pop(node, None)
@@ -114,6 +128,7 @@ class Frame:
         self._open[node] = self._come[node] = 0
         self.failed.pop(node, None)
         self.exhausted.pop(node, None)
+        self.dead_ends.pop(node, None)
         self._drop(node)
 
     def _all_free(self) -> Iterator[str]:
@@ -159,10 +174,16 @@ class Frame:
         if returning:
             self._returning.update({edge.name: edge for edge in returning})
             return
+        if chosen is not None and not chosen and self._needs_way(node):
+            self.dead_ends[node] = run
         for edge in self.ring.out.get(node, ()):
             self._open[edge.target] -= 1
             self._come[edge.target] += _is_taken(edge, run)
             self._look(edge.target)
+
+    def _needs_way(self, node: str) -> bool:
+        """Whether it is no end, though nothing behind it was taken."""
+        return bool(self.ring.out.get(node)) or self.ring.nodes[node].type == NodeType.SWITCH
 
     def _listen(self, node: str, region: Iterable[str]) -> None:
         """What edges from outside a region have brought stays true; the others are open again."""
