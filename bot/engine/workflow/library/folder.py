@@ -5,6 +5,7 @@ All functions block: call them in a thread.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -90,7 +91,10 @@ def write(folder: Path, name: str, text: str, *, replace: bool) -> str:
     """The file's name. Written under another name first and put in place whole; FileExistsError
     where one is there already and is not to be replaced. Other files of that name go once the new
     one is in place."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from error
     file = f"{name}{suffix_of(text)}"
     new = folder / f".{file}.{os.getpid()}.new"
     try:
