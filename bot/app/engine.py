@@ -12,6 +12,7 @@ from bot.app.store import Store
 from bot.app.workers.leave import stops_of
 from bot.app.workers.place import Place, build_place
 from bot.app.workers.talking import build_talking
+from bot.app.workers.traces import build_watchers
 from bot.config.settings import Settings
 from bot.engine.agent.budget import Caps
 from bot.engine.agent.helpers.service import HelperService
@@ -53,6 +54,7 @@ class Engine:
     recall: Recall
     skill_writer: SkillWriter
     newcomers: Newcomers
+    watchers: tuple[Service, ...]
 
     @property
     def workers(self) -> tuple[Service, ...]:
@@ -65,6 +67,7 @@ class Engine:
             *tellers,
             self.place.homes,
             self.newcomers,
+            *self.watchers,
         )
 
 
@@ -125,6 +128,7 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
         recall=recall,
         skill_writer=SkillWriter(db=store.db, desk=desk, library=place.skills),
         newcomers=parts.newcomers(place.skills),
+        watchers=build_watchers(settings, store, clock),
     )
 
 

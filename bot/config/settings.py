@@ -195,6 +195,8 @@ class Settings(BaseSettings):
     openai_tools: Literal["called", "written"] = Field(
         default="called", alias="SHIFTBOSS_OPENAI_TOOLS"
     )
+    otlp_endpoint: Url = Field(default="", alias="SHIFTBOSS_OTLP_ENDPOINT")
+    otlp_headers: SecretStr = Field(default=SecretStr(""), alias="SHIFTBOSS_OTLP_HEADERS")
     embedding_base_url: Url = Field(default="", alias="EMBEDDING_BASE_URL")
     embedding_model: str = Field(default="", alias="EMBEDDING_MODEL")
     embedding_api_key: SecretStr = Field(default=SecretStr(""), alias="EMBEDDING_API_KEY")
@@ -248,11 +250,18 @@ class Settings(BaseSettings):
         return tuple(Path(each).expanduser() for each in _listed(self.tools_folders))
 
     @property
+    def otlp_header_values(self) -> dict[str, str]:
+        """What goes with each span to its collector, by name."""
+        pairs = (each.partition("=") for each in _listed(self.otlp_headers.get_secret_value()))
+        return {name.strip(): value.strip() for name, _, value in pairs}
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """The values that must never be seen."""
         values = (getattr(self, name) for name in type(self).model_fields)
         held = [v.get_secret_value() for v in values if isinstance(v, SecretStr)]
         held.append(urlsplit(self.database_url).password or "")
+        held += self.otlp_header_values.values()
         return tuple(secret for secret in held if secret)
 
 

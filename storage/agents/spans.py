@@ -3,18 +3,18 @@ the work leaves anyway, and is read from there."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import Table, bindparam, delete, insert, select, update
+from sqlalchemy import Table, bindparam, delete, func, insert, select, update
 
 from storage import schema
 from storage.agents.tables import helpers, spans, tool_calls
 from storage.db import Database, Transaction
 from storage.dialect import FixedWrite
-from storage.records.tasks import TaskId
+from storage.records.tasks import TaskId, TaskStatus
 from storage.records.workers.spans import (
     Attribute,
     HelperWork,
@@ -25,6 +25,9 @@ from storage.records.workers.spans import (
 
 _S = spans.c
 _T = schema.tasks.c
+_E = schema.events.c
+_LOOK = 1000
+"""Events at a time."""
 _KIND = "llm"
 _CALL = tuple(each.name for each in fields(ModelCall))
 
@@ -53,6 +56,16 @@ class Pieces:
     attempts: Sequence[NodeAttempt]
     tools: Sequence[ToolUse]
     helpers: Sequence[HelperWork]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stirred:
+    """Tasks of which there may be something new: all that run, and those with events since.
+    `event` is the last that was looked at."""
+
+    tasks: Sequence[TaskId]
+    running: Collection[TaskId]
+    event: int
 
 
 class SpanRepo:
@@ -87,6 +100,23 @@ class SpanRepo:
             attempts=await _rows(tx, attempts, NodeAttempt, task_id, "started_at"),
             tools=await _tools(tx, task_id),
             helpers=await _rows(tx, helpers, HelperWork, task_id, "created_at"),
+        )
+
+    async def last_event(self) -> int:
+        async with self._db.read() as view:
+            return int(await view.scalar(select(func.max(_E.id))) or 0)
+
+    async def stirred(self, *, after: int) -> Stirred:
+        running = select(_T.id).where(_T.status == TaskStatus.RUNNING.value)
+        since = select(_E.id, _E.task_id).where(_E.id > after).order_by(_E.id).limit(_LOOK)
+        async with self._db.read() as view:
+            now = [TaskId(each) for each in (await view.scalars(running)).all()]
+            rows = (await view.execute(since)).all()
+        stirred = [TaskId(row.task_id) for row in rows]
+        return Stirred(
+            tasks=tuple(dict.fromkeys([*stirred, *now])),
+            running=frozenset(now),
+            event=rows[-1].id if rows else after,
         )
 
     async def prune(self, *, before: datetime) -> int:

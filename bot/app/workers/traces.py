@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import secrets
+from importlib.metadata import version
 
+from bot.app.lifecycle import Service
 from bot.app.store import Store
 from bot.app.workers.commands import build_masking
 from bot.config.settings import Settings
+from bot.engine.observe.live import Collector, LiveSpans
 from bot.engine.observe.recorder import Recorder
 from bot.engine.observe.trace import Traces
+from bot.engine.observe.upkeep import SpanUpkeep
 from bot.engine.workflow.shown.anatomy import anatomy
 from bot.transports.clock import Clock
 from storage.agents.spans import SpanRepo
+
+log = logging.getLogger(__name__)
 
 
 def build_recorder(settings: Settings, store: Store, clock: Clock) -> Recorder:
@@ -33,4 +41,39 @@ def build_traces(settings: Settings, store: Store, clock: Clock) -> Traces:
         anatomy=anatomy,
         mask=build_masking(settings).mask,
         now=clock.now,
+    )
+
+
+def build_watchers(settings: Settings, store: Store, clock: Clock) -> tuple[Service, ...]:
+    """Who forgets old spans, and, where there is a collector, who sends it the new ones."""
+    spans = SpanRepo(store.db)
+    upkeep = SpanUpkeep(spans=spans, now=clock.now, sleep=asyncio.sleep)
+    collector = _collector(settings)
+    if collector is None:
+        return (upkeep,)
+    live = LiveSpans(
+        traces=build_traces(settings, store, clock),
+        spans=spans,
+        marks=store.marks,
+        collector=collector,
+        now=clock.now,
+        sleep=asyncio.sleep,
+    )
+    return upkeep, live
+
+
+def _collector(settings: Settings) -> Collector | None:
+    if not settings.otlp_endpoint:
+        return None
+    try:
+        # Large, and an extra of its own: loaded only where somebody wants it.
+        from bot.engine.observe.exporter import OtlpCollector
+    except ImportError:
+        log.warning(
+            "SHIFTBOSS_OTLP_ENDPOINT is set, but nothing can send spans:"
+            " pip install 'shiftboss[otel]' and start again"
+        )
+        return None
+    return OtlpCollector(
+        settings.otlp_endpoint, settings.otlp_header_values, version=version("shiftboss")
     )
