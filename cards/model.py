@@ -72,9 +72,12 @@ class Fields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
+    """`depth` is how deep it stands under those before it."""
+
     label: str
     state: CheckState = CheckState.PENDING
     detail: str = ""
+    depth: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,7 +76,7 @@ class Parts:
 
     @property
     def views(self) -> TaskViews:
-        return TaskViews(self.store.work, self.store.usage, self.progress)
+        return TaskViews(self.store.work, self.store.usage, self.progress, now=self.clock.now)
 
     @property
     def artifacts(self) -> Artifacts:

@@ -278,8 +278,10 @@ def _field(label: str, value: str) -> Rich:
 
 
 def _check(item: Check) -> Rich:
-    lines = [f"{item.state.mark} {one_line(item.label)}"]
-    lines += [f"    {line}" for line in item.detail.strip().splitlines() if line.strip()]
+    # Narrow screens: wide spaces that no client takes away, and few of them.
+    margin = "\u2003" * item.depth
+    lines = [f"{margin}{item.state.mark} {one_line(item.label)}"]
+    lines += [f"{margin}    {line}" for line in item.detail.strip().splitlines() if line.strip()]
     return plain("\n".join(lines))
 
 

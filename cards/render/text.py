@@ -141,8 +141,9 @@ def _options(options: Iterable[Option]) -> list[str]:
 
 
 def _check(item: Check) -> list[str]:
-    detail = [f"   {line}" for line in clean(item.detail).strip().split("\n") if line]
-    return [f"{item.state.mark} {in_line(item.label)}", *detail]
+    margin = "   " * item.depth
+    detail = [f"{margin}   {line}" for line in clean(item.detail).strip().split("\n") if line]
+    return [f"{margin}{item.state.mark} {in_line(item.label)}", *detail]
 
 
 def _bar(percent: int) -> str:

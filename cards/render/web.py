@@ -43,6 +43,7 @@ from cards.safe_text import clean, in_line, whole
 from cards.words import Words
 
 _FILES = "files/"
+_DEEPEST = 5
 _PILLS = 4
 _SAFE_SCHEMES = frozenset({"http", "https", "mailto"})
 
@@ -165,8 +166,8 @@ def _options(options: Iterable[Option]) -> tuple[Option, ...]:
     return tuple(replace(option, label=in_line(option.label)) for option in options)
 
 
-def _check(item: Check) -> tuple[str, str, str]:
-    return in_line(item.label), item.state, clean(item.detail).strip()
+def _check(item: Check) -> tuple[str, str, str, int]:
+    return in_line(item.label), item.state, clean(item.detail).strip(), min(item.depth, _DEEPEST)
 
 
 def _cells(row: Iterable[str]) -> list[str]:

@@ -224,10 +224,28 @@ class TaskEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rounds:
+    """How far a loop is: rounds that are over and that failed, the number of the newest, 0 before
+    the first, and how many there are, or, where nobody knows that, may be at most."""
+
+    done: int = 0
+    failed: int = 0
+    at: int = 0
+    total: int | None = None
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One line of a task's plan with what became of it. `files` are relative to the data
     directory; `left_out` are those that stayed where the task worked, by the names it gave.
-    `persona` is who does it, empty for the task's own worker."""
+    `persona` is who does it, empty for the task's own worker.
+
+    Of a plan with branches: `kind` is the type of node and `depth` how deep it stands; `branch` is
+    set where a branch begins, to what leads into it, if that has a name; `round` counts how often
+    it was come back to; `way` names what was gone on with. `asked` says that a person is waited
+    for, by the names in `waits_for` if they are known, `until` until when something is waited for;
+    `folded` is how many more steps this line stands for."""
 
     path: str
     title: str
@@ -239,6 +257,26 @@ class Step:
     persona: str = ""
     started_at: datetime | None = None
     ended_at: datetime | None = None
+    kind: str = "task"
+    depth: int = 0
+    branch: str | None = None
+    round: int = 1
+    rounds: Rounds | None = None
+    way: tuple[str, ...] = ()
+    asked: bool = False
+    waits_for: tuple[str, ...] = ()
+    until: datetime | None = None
+    folded: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eta:
+    """How long a task is expected to take from now on. `confidence` is from 0 to 1, `steps` how
+    many are left."""
+
+    seconds: float
+    confidence: float
+    steps: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +299,11 @@ class TaskView:
     """All that a card about a task shows. `plan` is the plan in one line; `ahead` is how many
     tasks run before it while it is pending, counted as far as a card shows it; `holder` is the
     task in whose directory it waits, if it waits near the head of the queue; `live` is what its
-    running step shows of itself; `helpers` are all that its workers have sent off."""
+    running steps show of themselves; `helpers` are all that its workers have sent off.
+
+    `outline` are the lines of `steps` that a card has room for, with those that hold them
+    together; `left_out` says how many are missing before it and behind it. `counted` is how many
+    steps are done and how many there are, as far as that is known."""
 
     task: Task
     plan: str
@@ -269,19 +311,34 @@ class TaskView:
     spent: Spent
     ahead: int = 0
     holder: Task | None = None
-    live: Live | None = None
+    live: tuple[Live, ...] = ()
     helpers: tuple[HelperLine, ...] = ()
+    outline: tuple[Step, ...] = ()
+    left_out: tuple[int, int] = (0, 0)
+    counted: tuple[int, int] | None = None
+    eta: Eta | None = None
+
+    @property
+    def lines(self) -> tuple[Step, ...]:
+        """What a card shows of the plan."""
+        return self.outline or self.steps
 
     @property
     def done(self) -> int:
+        if self.counted is not None:
+            return self.counted[0]
         return sum(step.status.is_settled for step in self.steps)
+
+    @property
+    def total(self) -> int:
+        return len(self.steps) if self.counted is None else self.counted[1]
 
     @property
     def percent(self) -> int:
         """Whole percent of the plan that is done; 0 while there is none."""
         if self.task.status is TaskStatus.COMPLETED:
             return 100
-        return 100 * self.done // len(self.steps) if self.steps else 0
+        return 100 * self.done // self.total if self.total else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

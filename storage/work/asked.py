@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -33,6 +33,8 @@ _OPEN = select(approvals).where(
     approvals.c.state == ApprovalState.WAITING.value,
 )
 
+_NAMES = select(people.c.id, people.c.name).where(people.c.id.in_(bindparam("ids", expanding=True)))
+
 _CLOSE = (
     update(approvals)
     .where(approvals.c.id == bindparam("which"), approvals.c.state == ApprovalState.WAITING.value)
@@ -49,6 +51,22 @@ async def owner_ids(view: Transaction) -> tuple[PersonId, ...]:
 async def awaited_by(view: Transaction, task_id: TaskId) -> frozenset[str]:
     """The ids of the approvals that the task has begun to wait for since it was last taken up."""
     return frozenset(await view.scalars(_AWAITED, {"task": task_id}))
+
+
+async def asked_at(view: Transaction, task_id: TaskId) -> Mapping[str, tuple[str, ...]]:
+    """The paths of a task's steps that wait for a person, with the names of those who may decide;
+    none where any owner may."""
+    rows = (await view.execute(_OPEN, {"task": task_id})).all()
+    paths = {row.path: tuple(row.approvers) for row in rows if row.path}
+    ids = {person for approvers in paths.values() for person in approvers}
+    if not ids:
+        return paths
+    found = await view.execute(_NAMES, {"ids": list(ids)})
+    names = {row.id: row.name for row in found}
+    return {
+        path: tuple(names[each] for each in approvers if each in names)
+        for path, approvers in paths.items()
+    }
 
 
 async def withdraw(tx: Transaction, approval_id: str, *, why: str, now: datetime) -> bool:

@@ -99,10 +99,11 @@ def _text(text: str) -> str:
 
 
 def _check(item: Check) -> str:
-    line = f"{item.state.mark} {_text(item.label)}"
+    margin = "　" * item.depth
+    line = f"{margin}{item.state.mark} {_text(item.label)}"
     if not item.detail:
         return line
-    return f"{line}{_BREAK}　<font color='grey'>{_text(item.detail)}</font>"
+    return f"{line}{_BREAK}{margin}　<font color='grey'>{_text(item.detail)}</font>"
 
 
 def _bar(percent: int) -> str:

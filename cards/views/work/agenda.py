@@ -10,7 +10,8 @@ from cards.model import Block, Button, Buttons, Card, Check, Checklist, Text, To
 from cards.views import controls, marks
 from cards.views.backends import without_note
 from cards.views.work.logs import found_rows, kind_name
-from cards.views.work.tasks import reason_of, step_state
+from cards.views.work.outline import is_list, outline, step_state
+from cards.views.work.tasks import reason_of
 from cards.words import Words
 from storage.records.logs import LogEntry
 from storage.records.notebook import Agenda, Found, Recap
@@ -65,7 +66,9 @@ def plan_card(view: TaskView, words: Words) -> Card:
     blocks: list[Block] = []
     if view.plan:
         blocks.append(Text(markdown=formats.cut(without_note(view.plan), _PLAN)))
-    if view.steps:
+    if view.outline and not is_list(view.outline):
+        blocks.append(outline(view, words, now=view.task.created_at))
+    elif view.steps:
         checks = (
             Check(label=f"{n}. {formats.line(step.title, _LINE)}", state=step_state(step, task))
             for n, step in enumerate(view.steps, 1)
@@ -136,7 +139,7 @@ def _advice(agenda: Agenda, first: Task, words: Words) -> str:
 def _where(recap: Recap, words: Words) -> str:
     reason = formats.cut(without_note(reason_of(recap.task, words)), _LINE)
     view, stage = recap.view, formats.verbatim(recap.task.stage, _LINE)
-    steps = words("recap.steps", done=view.done, total=len(view.steps)) if view.steps else ""
+    steps = words("recap.steps", done=view.done, total=view.total) if view.total else ""
     where = words(
         "recap.where",
         status=marks.status(recap.task.status, words),

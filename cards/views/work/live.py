@@ -1,6 +1,8 @@
-"""What the running step does now: its own checklist, one line, and the details folded."""
+"""What running steps do now: their own checklist, one line, and the details folded."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 from cards import formats
 from cards.model import (
@@ -18,6 +20,8 @@ from cards.words import Words
 from storage.records.live import Live, LiveCall
 
 _LINE = 100
+_STEP = 60
+_BESIDE = 3
 _ENTRIES = 12
 _DIFF = 1_200
 _OUTPUT = 300
@@ -29,10 +33,25 @@ _STATES = {
 }
 
 
-def live_blocks(live: Live | None, words: Words) -> list[Block]:
-    """For the card of a running task."""
-    if live is None:
+def live_blocks(
+    live: Sequence[Live], words: Words, titles: Mapping[str, str] | None = None
+) -> list[Block]:
+    """For the card of a running task; `titles` are those of its steps, by path, for where several
+    run at once."""
+    if len(live) == 1:
+        return _alone(live[0], words)
+    busy = [each for each in live if each.calls]
+    if not busy:
         return []
+    names = titles or {}
+    now = [_beside(each, words, names) for each in busy if each.now is not None]
+    checks = [_call(call) for each in busy for call in each.calls[-_BESIDE:]]
+    used = words("live.calls", n=sum(each.used for each in busy))
+    folded = Collapsible(title=used, blocks=(Checklist(items=tuple(checks)),))
+    return [*([Text(markdown="\n\n".join(now))] if now else []), folded]
+
+
+def _alone(live: Live, words: Words) -> list[Block]:
     blocks: list[Block] = []
     if live.plan:
         blocks.append(Text(markdown=words("live.plan")))
@@ -47,6 +66,14 @@ def live_blocks(live: Live | None, words: Words) -> list[Block]:
     return blocks
 
 
+def _beside(live: Live, words: Words, titles: Mapping[str, str]) -> str:
+    """One line: there is less room for each."""
+    assert live.now is not None
+    step = formats.verbatim(titles.get(live.path, live.path), _STEP)
+    what = formats.verbatim(formats.line(live.now.title, _LINE), _LINE)
+    return words("graph.doing", step=step, what=what)
+
+
 def _plan(live: Live) -> tuple[Check, ...]:
     """A long one from where it is."""
     at = next((n for n, (_, state) in enumerate(live.plan) if state != "completed"), 0)
@@ -58,10 +85,7 @@ def _plan(live: Live) -> tuple[Check, ...]:
 
 
 def _calls(live: Live) -> list[Leaf]:
-    checks = [
-        Check(label=formats.line(each.title, _LINE), state=_state(each)) for each in live.calls
-    ]
-    told: list[Leaf] = [Checklist(items=tuple(checks))]
+    told: list[Leaf] = [Checklist(items=tuple(map(_call, live.calls)))]
     last = next((each for each in reversed(live.calls) if each.diff or each.output), None)
     if last is not None and last.diff:
         told.append(Code(text=formats.cut(last.diff, _DIFF), language="diff"))

@@ -12,9 +12,6 @@ from cards.model import (
     Block,
     Buttons,
     Card,
-    Check,
-    Checklist,
-    CheckState,
     Collapsible,
     Note,
     Progress,
@@ -25,13 +22,13 @@ from cards.views.backends import noted, without_note
 from cards.views.files import attached
 from cards.views.work.helpers import helper_blocks
 from cards.views.work.live import live_blocks
+from cards.views.work.outline import eta_text, outline
 from cards.views.work.projects import folder_story, may_let_in, place
 from cards.views.workers.personas import named
 from cards.words import Words
 from storage.records.helping import HELPERS_WORK
 from storage.records.tasks import (
     Control,
-    NodeStatus,
     Phase,
     Step,
     Task,
@@ -47,29 +44,20 @@ _TITLE = 80
 _PLAN = 600
 _SUMMARY = 2000
 _ERROR = 200
-_DETAIL = 100
 _FILES = 5
 _ERRORS = {TaskStatus.FAILED, TaskStatus.BLOCKED}
 
-_CHECKS = {
-    NodeStatus.PENDING: CheckState.PENDING,
-    NodeStatus.RUNNING: CheckState.RUNNING,
-    NodeStatus.WAITING: CheckState.WAITING,
-    NodeStatus.DONE: CheckState.DONE,
-    NodeStatus.FAILED: CheckState.FAILED,
-    NodeStatus.SKIPPED: CheckState.SKIPPED,
-}
 
-
-def task_card(view: TaskView, words: Words, *, now: datetime) -> Card:
+def task_card(view: TaskView, words: Words, *, now: datetime, zone: ZoneInfo | None = None) -> Card:
     """The one card that follows a task through its life; it belongs under key `task:<id>`. What
-    came out of it is told by the ending's message, not twice."""
+    came out of it is told by the ending's message, not twice. Without `zone` it says no time of
+    the clock."""
     task = view.task
     trouble = _trouble(view, words)
     blocks: list[Block] = [
         *_situation(view, words),
-        *_plan(view, words),
-        *live_blocks(view.live, words),
+        *_plan(view, words, now, zone),
+        *live_blocks(view.live, words, {step.path: step.title for step in view.steps}),
         *helper_blocks(view.helpers, words),
         *([Text(markdown=_explained(task, trouble, words))] if trouble else []),
         *noted((view.plan, trouble), words),
@@ -171,41 +159,24 @@ def _queue(view: TaskView, words: Words) -> str:
     return words("task.queued_again" if view.done else "task.pending_first")
 
 
-def _plan(view: TaskView, words: Words) -> list[Block]:
+def _plan(view: TaskView, words: Words, now: datetime, zone: ZoneInfo | None) -> list[Block]:
     blocks: list[Block] = []
     if view.plan:
         plan = formats.cut(without_note(view.plan), _PLAN)
         blocks.append(Text(markdown=words("task.plan", plan=plan)))
-    if view.steps:
-        label = words("task.steps", done=view.done, total=len(view.steps))
+    if view.lines:
+        steps = words("task.steps", done=view.done, total=view.total)
+        label = " · ".join(filter(None, (steps, eta_text(view, words))))
         blocks.append(Progress(percent=view.percent, label=label))
-        blocks.append(Checklist(items=tuple(_check(step, view.task, words) for step in view.steps)))
+        blocks.append(outline(view, words, now=now, zone=zone))
     return blocks
-
-
-def _check(step: Step, task: Task, words: Words) -> Check:
-    detail = named(step.persona, words) if step.persona != task.persona else ""
-    if step.status is NodeStatus.FAILED and task.status not in _ERRORS:
-        detail = formats.line(without_note(step.error), _DETAIL)
-    return Check(
-        label=formats.line(step.title, _DETAIL), state=step_state(step, task), detail=detail
-    )
-
-
-def step_state(step: Step, task: Task) -> CheckState:
-    """A step of a task that nobody works on does not run: it was left, or is what went wrong."""
-    if step.status is NodeStatus.RUNNING and task.status is not TaskStatus.RUNNING:
-        return CheckState.PAUSED
-    if step.status is NodeStatus.PENDING and step.started_at and task.status in _ERRORS:
-        return CheckState.FAILED
-    return _CHECKS[step.status]
 
 
 def _folded_steps(view: TaskView, words: Words, now: datetime) -> list[Block]:
     """They stand open on the live card."""
-    if not view.steps:
+    if not view.lines:
         return []
-    steps = Checklist(items=tuple(_timed(step, view.task, now, words) for step in view.steps))
+    steps = outline(view, words, now=now, timed=True)
     return [Collapsible(title=words("detail.steps"), blocks=(steps,))]
 
 
@@ -263,16 +234,9 @@ def _ending_stats(view: TaskView, words: Words, now: datetime) -> str:
         "ended.stats",
         elapsed=formats.duration((task.ended_at or now) - started, words),
         done=view.done,
-        total=len(view.steps),
+        total=view.total,
         cost=formats.cost(view.spent, words),
     )
-
-
-def _timed(step: Step, task: Task, now: datetime, words: Words) -> Check:
-    took = ""
-    if step.started_at:
-        took = f" ({formats.duration((step.ended_at or now) - step.started_at, words)})"
-    return Check(label=formats.line(step.title, _DETAIL) + took, state=step_state(step, task))
 
 
 def _summary_line(task: Task, words: Words) -> str:

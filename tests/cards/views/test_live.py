@@ -32,7 +32,9 @@ LIVE = Live(
 
 
 def shown(live: Live | None, language: Language = Language.ENGLISH) -> str:
-    view: TaskView = replace(a_view(a_task(status=TaskStatus.RUNNING)), live=live)
+    view: TaskView = replace(
+        a_view(a_task(status=TaskStatus.RUNNING)), live=(live,) if live else ()
+    )
     return render(task_card(view, words_for(language), now=NOW)).text
 
 

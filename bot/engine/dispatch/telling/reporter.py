@@ -173,7 +173,7 @@ class Reporter:
         now = self._now()
         await self._courier.send(
             task.chat_id,
-            task_card(view, words, now=now),
+            task_card(view, words, now=now, zone=self._zone),
             key=f"task:{task.id}",
             urgency=Urgency.PROGRESS,
             reply_to=task.reply_to,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 from bot.engine.workflow.model.layout import Layout
 from bot.engine.workflow.model.shape import Edge
@@ -22,15 +23,34 @@ class Now:
         self.runs = runs
         self.stored = Stored(runs)
         self._rounds: dict[str, Mapping[str, int]] = {}
+        self._open: dict[str, AbstractSet[str]] = {}
 
     def place(self, scope: str, node: str) -> Place:
         return Place(scope, node, self._of(scope).get(node, 1))
 
     def run(self, scope: str, node: str) -> NodeRun | None:
-        return self.runs.get(self.place(scope, node).path)
+        return self.at(self.place(scope, node))
+
+    def at(self, place: Place) -> NodeRun | None:
+        """A branch that nothing comes to is still to come while something may lead back to it."""
+        run = self.runs.get(place.path)
+        if run is not None and is_dead(run) and place.node in self._reopening(place.scope):
+            return None if self.is_current(place) else run
+        return run
 
     def is_current(self, place: Place) -> bool:
         return self.place(place.scope, place.node) == place
+
+    def _reopening(self, scope: str) -> AbstractSet[str]:
+        if scope not in self._open:
+            ring = self.layout.rings.get(self._ring(scope))
+            self._open[scope] = {
+                node
+                for name, edge in (ring.back.items() if ring else ())
+                if ring and not is_over(self.runs.get(self.place(scope, edge.source).path))
+                for node in ring.region[name]
+            }
+        return self._open[scope]
 
     def _of(self, scope: str) -> Mapping[str, int]:
         if scope not in self._rounds:

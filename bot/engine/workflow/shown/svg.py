@@ -15,7 +15,8 @@ from bot.engine.workflow.shown.paint import COLOURS, STYLE, Colour
 from bot.engine.workflow.shown.states import Now, is_taken, states
 from cards import formats
 from cards.safe_text import in_line
-from cards.words import Words
+from cards.words import Words, words_for
+from storage.records.people import Language
 from storage.records.tasks import NodeRun, NodeStatus
 
 MOST = 200
@@ -47,10 +48,14 @@ class _Inside:
     width: float
 
 
-def svg(workflow: Workflow, runs: Mapping[str, NodeRun] | None = None, *, words: Words) -> str:
+def svg(
+    workflow: Workflow,
+    runs: Mapping[str, NodeRun] | None = None,
+    words: Words | None = None,
+) -> str:
     """A picture without script or anything from elsewhere; with `runs` it shows how far each node
     is. Of a very large workflow it shows the first nodes."""
-    return "".join(_Picture(workflow, runs or {}, words).parts())
+    return "".join(_Picture(workflow, runs or {}, words or words_for(Language.ENGLISH)).parts())
 
 
 class _Picture:

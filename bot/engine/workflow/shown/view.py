@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import datetime
 
-from bot.engine.workflow.graph import Node, Workflow, linear, load_workflow
+from bot.engine.workflow.graph import Workflow, linear, load_workflow
 from bot.engine.workflow.progress import Progress
+from bot.engine.workflow.shown.eta import eta
+from bot.engine.workflow.shown.outline import Outline
+from bot.engine.workflow.shown.past import Experience
+from bot.engine.workflow.shown.window import window
 from bot.engine.workflow.store import WorkStore
 from cards.views.work.tasks import MOST_AHEAD
 from storage.records.live import Live
-from storage.records.tasks import (
-    NodeRun,
-    NodeStatus,
-    Step,
-    Task,
-    TaskId,
-    TaskStatus,
-    TaskView,
-)
+from storage.records.tasks import Eta, NodeRun, NodeStatus, Task, TaskId, TaskStatus, TaskView
 from storage.usage import UsageRepo
+from storage.work.asked import asked_at
+
+_LIVE = 3
+"""Steps of which it is shown what they do: of more than that, those that began first."""
 
 
 class TaskViews:
+    """Without `now` nothing is said of how long a task will take."""
+
     def __init__(
-        self, store: WorkStore, usage: UsageRepo, progress: Progress | None = None
+        self,
+        store: WorkStore,
+        usage: UsageRepo,
+        progress: Progress | None = None,
+        now: Callable[[], datetime] | None = None,
     ) -> None:
         self._store = store
         self._usage = usage
         self._progress = progress
+        self._now = now
+        self._experience = Experience(store.db)
 
     async def view(self, task_id: TaskId) -> TaskView:
         task = await self._store.tasks.get(task_id)
@@ -36,24 +45,51 @@ class TaskViews:
         runs = await self._store.graphs.runs(task_id)
         ahead = await self._ahead(task) if task.status is TaskStatus.PENDING else 0
         counted = task.status is TaskStatus.PENDING and ahead <= MOST_AHEAD
+        outline = Outline(workflow, runs, await self._asked(task))
+        shown = window(tuple(outline.lines()))
+        count = outline.counted
         return TaskView(
             task=task,
             plan=workflow.plan,
-            steps=tuple(_step(node, runs.get(node.id)) for node in workflow.nodes),
+            steps=tuple(outline.steps()),
             spent=await self._usage.of_task(task_id),
             ahead=ahead,
             # Whom it waits for far back in the queue changes without its card being told.
             holder=await self._store.queue.holder(task) if counted else None,
             live=self._live(task, runs),
             helpers=await self._store.helpers.lines(task_id),
+            outline=shown.lines,
+            left_out=(shown.before, shown.behind),
+            counted=(count.done, count.total),
+            eta=await self._eta(task, workflow, outline),
         )
 
-    def _live(self, task: Task, runs: Mapping[str, NodeRun]) -> Live | None:
+    def _live(self, task: Task, runs: Mapping[str, NodeRun]) -> tuple[Live, ...]:
         if self._progress is None or task.status is not TaskStatus.RUNNING:
+            return ()
+        running = [run for run in runs.values() if run.status is NodeStatus.RUNNING]
+        running.sort(key=lambda run: (run.started_at is None, run.started_at, run.path))
+        shown = (self._progress.of(task.id, run.path) for run in running)
+        return tuple(live for live in shown if live is not None)[:_LIVE]
+
+    async def _asked(self, task: Task) -> Mapping[str, tuple[str, ...]]:
+        if task.status not in {TaskStatus.RUNNING, TaskStatus.WAITING}:
+            return {}
+        async with self._store.db.read() as view:
+            return await asked_at(view, task.id)
+
+    async def _eta(self, task: Task, workflow: Workflow, outline: Outline) -> Eta | None:
+        if self._now is None or task.status is not TaskStatus.RUNNING or not workflow.nodes:
             return None
-        running = [path for path, run in runs.items() if run.status is NodeStatus.RUNNING]
-        shown = (self._progress.of(task.id, path) for path in running)
-        return next((live for live in shown if live is not None), None)
+        now, count = self._now(), outline.counted
+        return eta(
+            outline.left(),
+            await self._experience.so_far(workflow, outline.runs, now),
+            done=count.done,
+            total=count.total,
+            parallel=workflow.parallel,
+            now=now,
+        )
 
     async def _ahead(self, task: Task) -> int:
         first = await self._store.queue.first(MOST_AHEAD + 1)
@@ -62,20 +98,3 @@ class TaskViews:
             # Far back; or, where the whole queue was seen, claimed since the task was read.
             return len(first) if len(first) > MOST_AHEAD else 0
         return place
-
-
-def _step(node: Node, run: NodeRun | None) -> Step:
-    if run is None:
-        return Step(path=node.id, title=node.title, status=NodeStatus.PENDING, persona=node.persona)
-    return Step(
-        path=node.id,
-        title=node.title,
-        status=run.status,
-        summary=str(run.output.get("summary", "")),
-        error=run.error,
-        files=tuple(run.output.get("files", ())),
-        left_out=tuple(run.output.get("left_out", ())),
-        persona=node.persona,
-        started_at=run.started_at,
-        ended_at=run.ended_at,
-    )
