@@ -13,6 +13,7 @@ from bot.app.build import Core
 from bot.app.lifecycle import App, stop_on_signals
 from bot.app.parts import settings_language
 from bot.app.terminal.dispatch import held, opened
+from bot.app.workers.traces import build_traces
 from bot.config.settings import Settings
 from bot.engine.workflow.expressions.language import ExpressionError
 from bot.engine.workflow.graph import Workflow, load_workflow
@@ -24,6 +25,7 @@ from storage.records.approvals import Approval
 from storage.records.helping import HELPERS_WORK
 from storage.records.people import Language, Person
 from storage.records.tasks import NewTask, NodeRun, Priority, Task, TaskStatus, TaskView
+from storage.records.workers.spans import Trace
 from storage.records.workers.workflows import ReadyWorkflow
 
 _LOOK_EVERY = 0.05
@@ -46,14 +48,14 @@ class Node:
 class Ran:
     """How far it came. `nodes` are in the order in which they began; `outputs` are what it gives
     back, `missing` why one of them cannot be told, by name; `waits_for` are people's decisions
-    that it waits for, `spans` what its run was made of."""
+    that it waits for, `trace` what its run was made of."""
 
     view: TaskView
     nodes: tuple[Node, ...]
     outputs: Mapping[str, Any]
     missing: Mapping[str, str]
     waits_for: tuple[Approval, ...]
-    spans: list[Any]
+    trace: Trace
 
 
 async def run(settings: Settings, ready: ReadyWorkflow, announce: Callable[[str], None]) -> Ran:
@@ -149,15 +151,18 @@ async def _told(settings: Settings, core: Core, task: Task) -> Ran:
         outputs=outputs,
         missing=missing,
         waits_for=tuple(await _open(core, seen)) if not seen.status.is_final else (),
-        spans=[],
+        trace=await build_traces(settings, core.store, core.clock).trace_of(task.id),
     )
 
 
 def _nodes(workflow: Workflow, runs: Mapping[str, NodeRun]) -> Iterator[Node]:
     known = workflow.by_id
-    begun = sorted(runs.items(), key=lambda each: (each[1].started_at or _LATER, each[0]))
-    for path, run in begun:
-        place = place_of(path)
-        node = known.get(place.node) if place else None
-        if node is not None:
-            yield Node(path=path, id=node.id, type=str(node.type), title=node.title, run=run)
+    written = {node.id: n for n, node in enumerate(workflow.nodes)}
+    places = {path: place for path in runs if (place := place_of(path)) and place.node in known}
+
+    def when(path: str) -> tuple[datetime, int, str]:
+        return runs[path].started_at or _LATER, written[places[path].node], path
+
+    for path in sorted(places, key=when):
+        node = known[places[path].node]
+        yield Node(path=path, id=node.id, type=str(node.type), title=node.title, run=runs[path])

@@ -9,11 +9,13 @@ if TYPE_CHECKING:
     from bot.app.terminal.workflow import Node, Ran
 
 _LINE = 160
+_SPANS = 60
 
 
 def ran_data(ran: Ran) -> dict[str, Any]:
     """For programs."""
     from cards.plain import view_data
+    from cards.views.work.trace_data import trace_data
 
     return {
         "task": view_data(ran.view),
@@ -21,12 +23,16 @@ def ran_data(ran: Ran) -> dict[str, Any]:
         "outputs": dict(ran.outputs),
         "missing_outputs": dict(ran.missing),
         "waits_for": [{"id": each.id, "title": each.title} for each in ran.waits_for],
-        "spans": ran.spans,
+        "spans": trace_data(ran.trace)["spans"],
     }
 
 
 def ran_lines(ran: Ran) -> Iterator[str]:
     """For people."""
+    from cards.views.work.traces import tree_lines
+    from cards.words import words_for
+    from storage.records.people import Language
+
     task = ran.view.task
     yield f"{task.id}  {task.status}  {task.title}"
     if task.status_reason:
@@ -42,6 +48,7 @@ def ran_lines(ran: Ran) -> Iterator[str]:
         yield f"{name} is left empty: {_line(why)}"
     for each in ran.waits_for:
         yield f"waits for somebody to decide: {each.title} (/approve {each.id})"
+    yield from ("", *tree_lines(ran.trace, words_for(Language.ENGLISH), most=_SPANS))
 
 
 def _node_data(node: Node) -> dict[str, Any]:
