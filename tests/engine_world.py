@@ -398,6 +398,7 @@ async def engine(
                 zone=ZoneInfo("UTC"),
                 asker=tool_asker(db, clock),
                 show_pictures=show_pictures,
+                chance=lambda: 0.5,
             )
         )
         dispatcher = LocalDispatcher(

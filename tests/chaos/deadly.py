@@ -195,7 +195,7 @@ def make_haste() -> None:
     assert isinstance(PACES, dict)
     for channel in PACES:
         PACES[channel] = ChannelPace()
-    verdict._BASE_DELAY = 0.1
+    verdict._MOST_DELAY = 0.1
 
 
 def set_clock(hours: float) -> None:

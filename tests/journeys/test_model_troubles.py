@@ -53,11 +53,11 @@ def fails(status: int, **more: str) -> Reply:
 
 PASSING: Mapping[str, Script] = {
     "rate-limit": once(fails(429, retry_after="1")),
-    "overload": once(fails(529)),
+    "overload": once(fails(529, retry_after="2")),
     "server-error": {"plan": (fails(500), steps("one")), "step": (GOOD,)},
     "dropped-midway": once(Reply(text="I begin to work on it", drop_after=4)),
     "failed-midway": once(
-        Reply(text="I begin to work on it", failure=Failure(status=529), fail_after=4)
+        Reply(text="I begin to work on it", failure=Failure(status=503), fail_after=4)
     ),
     "no-form-at-first": {"plan": (Reply(text="A fine plan."), steps("one")), "step": (GOOD,)},
     "wrong-arguments": once(Reply(calls=[Call(name="write", arguments={"path": 5})])),

@@ -12,6 +12,7 @@ from bot.engine.llm.base import (
     BackendUnavailable,
     BadAnswer,
     LimitReached,
+    Trouble,
     Usage,
 )
 
@@ -27,6 +28,8 @@ HINTS: tuple[tuple[type[Exception], str], ...] = (
 MASK = "••••"
 MAX_TEXT = 500
 _SERVER_ERROR = 500
+_TOO_MANY = 429
+_OVERLOADED = 529
 _PASSING = frozenset({408, 409, 425, 429})
 
 # The first that fits counts, so what is special stands before what is general.
@@ -59,7 +62,9 @@ def translated(error: Exception, usage: Usage, key: str) -> BackendError:
     text = _text(error, key)
     if issubclass(kind, BackendUnavailable):
         retry_after = getattr(error, "retry_after", None)
-        return BackendUnavailable(text, usage=usage, retry_after=retry_after)
+        return BackendUnavailable(
+            text, usage=usage, retry_after=retry_after, trouble=_trouble(error)
+        )
     hint = next((hint for known, hint in HINTS if isinstance(error, known)), "")
     return kind(text, usage=usage, hint=hint)
 
@@ -78,6 +83,15 @@ def _kind(error: Exception) -> Kind:
         return BackendUnavailable
     # What a library stumbled over without a word of its own: an answer it could not read.
     return BadAnswer
+
+
+def _trouble(error: Exception) -> Trouble:
+    status = error.status_code if isinstance(error, theirs.ModelHTTPError) else 0
+    if isinstance(error, theirs.ModelRateLimitError) or status == _TOO_MANY:
+        return Trouble.RATE_LIMITED
+    if isinstance(error, theirs.ModelOverloadedError) or status == _OVERLOADED:
+        return Trouble.OVERLOADED
+    return Trouble.BROKEN if status == _SERVER_ERROR else Trouble.AWAY
 
 
 def _text(error: Exception, key: str) -> str:

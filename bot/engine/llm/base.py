@@ -192,15 +192,31 @@ class BackendError(Exception):
         super().__init__(message)
 
 
+class Trouble(StrEnum):
+    """What keeps a service away: it is not reached or does not answer in time, we have asked too
+    often, it has too much to do, or something is wrong with it."""
+
+    AWAY = "away"
+    RATE_LIMITED = "rate_limited"
+    OVERLOADED = "overloaded"
+    BROKEN = "broken"
+
+
 class BackendUnavailable(BackendError):
     """Overloaded, unreachable, 5xx, rate limited. `retry_after` in seconds where it says so."""
 
     hint = "backend.unavailable"
 
     def __init__(
-        self, message: str, *, usage: Usage | None = None, retry_after: float | None = None
+        self,
+        message: str,
+        *,
+        usage: Usage | None = None,
+        retry_after: float | None = None,
+        trouble: Trouble = Trouble.AWAY,
     ) -> None:
         self.retry_after = retry_after
+        self.trouble = trouble
         super().__init__(message, usage=usage)
 
 

@@ -20,6 +20,7 @@ from bot.engine.observe.ids import node_span
 from bot.engine.workflow import prompts
 from bot.engine.workflow.boundary import Boundary
 from bot.engine.workflow.graph import PLANNING, Workflow
+from bot.engine.workflow.model.nodes import Retry
 from bot.engine.workflow.running.branches import Branches
 from bot.engine.workflow.running.kit import Kit
 from bot.engine.workflow.running.planning import agreed
@@ -35,7 +36,7 @@ from bot.engine.workflow.steps import (
     output_of,
 )
 from bot.engine.workflow.suspension import Suspensions
-from bot.engine.workflow.verdict import Record, Verdict, of_answer, of_error
+from bot.engine.workflow.verdict import Manner, Record, Verdict, of_answer, of_error
 from cards import formats
 from cards.words import Words, words_for
 from storage.errors import LostLease, StoreUnavailable
@@ -203,7 +204,8 @@ class _Errand:
             except BudgetReached as reached:
                 return await self._wait_for_money(run, reached)
             except BackendError as error:
-                verdict = of_error(error, failures=failures, words=self._words)
+                manner = self._manner()
+                verdict = of_error(error, failures=failures, words=self._words, manner=manner)
             else:
                 # Its steps share the session in which the task was told and the plan was made.
                 self._tries.told_of_task(self._session_id)
@@ -252,7 +254,9 @@ class _Errand:
             return await self._wait_for_money(step.run, reached)
         except BackendError as error:
             failures = self._record(step).in_row
-            verdict = of_error(error, failures=failures, words=self._words)
+            verdict = of_error(
+                error, failures=failures, words=self._words, manner=self._manner(step.node.retry)
+            )
             attempt = attempted(step, verdict, None, {}, now=self._kit.now())
         else:
             if reply.result.suspended:
@@ -264,6 +268,7 @@ class _Errand:
                 missing=collected.missing,
                 before=self._record(step),
                 words=self._words,
+                manner=self._manner(step.node.retry),
             )
             output = output_of(answer, collected, heard=len(step.said))
             now = self._kit.now()
@@ -283,6 +288,9 @@ class _Errand:
         return await self._kept(
             partial(self._boundary.settle, self._lease, attempt, self._session_id, replan=replan)
         )
+
+    def _manner(self, retry: Retry | None = None) -> Manner:
+        return Manner(retry=retry, chance=self._kit.chance())
 
     def _record(self, step: Next) -> Record:
         """Where several steps run at once each has its own row of failures."""

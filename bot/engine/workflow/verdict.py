@@ -6,7 +6,14 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from bot.engine.llm.answers import StepAnswer
-from bot.engine.llm.base import BackendDenied, BackendError, BackendUnavailable, LimitReached
+from bot.engine.llm.base import (
+    BackendDenied,
+    BackendError,
+    BackendUnavailable,
+    LimitReached,
+    Trouble,
+)
+from bot.engine.workflow.model.nodes import Retry
 from cards.words import Words
 from storage.records.tasks import NodeStatus, Task, TaskStatus
 
@@ -19,16 +26,37 @@ MOST_ERRORS = 5
 MOST_REPLANS = 1
 """How often a plan is made anew without anybody having asked for it."""
 
-_MOST_TRIES_WHEN_UNAVAILABLE = 6
-"""An outage costs no money and passes by itself: worth a minute's patience."""
-
-_MOST_TRIES_AT_A_LIMIT = 2
-"""Each such try has cost all that was allowed."""
-
-_BASE_DELAY = 2.0
 _MOST_DELAY = 60.0
 _MOST_PATIENCE = 900.0
 """How long the service itself may send us away, in seconds."""
+
+_JITTER = 0.2
+"""By how much of itself a rest is longer or shorter, so that not all come back at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rule:
+    """Tries in all, and seconds before the second, each later one so many times longer; never
+    less than `least`, unless the service itself names a time."""
+
+    most: int
+    base: float = 2.0
+    factor: float = 2.0
+    least: float = 0.0
+
+
+_OUTAGES = {
+    Trouble.AWAY: _Rule(most=6),
+    Trouble.RATE_LIMITED: _Rule(most=6, least=30.0),
+    Trouble.OVERLOADED: _Rule(most=6, least=15.0),
+    Trouble.BROKEN: _Rule(most=4, base=5.0, factor=3.0),
+}
+"""An outage costs no money and passes by itself: worth a minute's patience."""
+
+_AT_A_LIMIT = _Rule(most=2)
+"""Each such try has cost all that was allowed."""
+
+_OTHERS = _Rule(most=MOST_TRIES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +93,45 @@ class Record:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How a step is tried again: what its node says of that, if it does, and a number from 0 to 1
+    by which a rest is a little shorter or longer."""
+
+    retry: Retry | None = None
+    chance: float = 0.5
+
+    def rule(self, rule: _Rule) -> _Rule:
+        if self.retry is None:
+            return rule
+        base, factor = self.retry.backoff_ms / 1000, self.retry.multiplier
+        return _Rule(most=self.retry.max_attempts, base=base, factor=factor, least=rule.least)
+
+    def rest(self, rule: _Rule, failures: int) -> float:
+        """Seconds after so many tries before this one."""
+        longer = _JITTER * (2 * self.chance - 1)
+        try:
+            delay = min(_MOST_DELAY, rule.base * rule.factor**failures)
+        except OverflowError:
+            delay = _MOST_DELAY
+        return delay * (1 + longer)
+
+
+USUAL = Manner()
+
+
 def of_answer(
-    answer: StepAnswer, *, missing: tuple[str, ...], before: Record, words: Words
+    answer: StepAnswer,
+    *,
+    missing: tuple[str, ...],
+    before: Record,
+    words: Words,
+    manner: Manner = USUAL,
 ) -> Verdict:
     """`missing` are files the worker claims and nobody finds."""
     if answer.status == "done" and missing:
-        return _tried(words("work.missing_files", files=", ".join(missing)), before, words)
+        told = words("work.missing_files", files=", ".join(missing))
+        return _tried(told, before, words, manner)
     match answer.status:
         case "done":
             return Verdict(status=NodeStatus.DONE, replan=answer.needs_replan and before.may_replan)
@@ -79,33 +140,38 @@ def of_answer(
         case "blocked":
             return _blocked(answer.summary, answer.summary)
         case "error":
-            return _tried(answer.summary, before, words)
+            return _tried(answer.summary, before, words, manner)
         case never:
             assert_never(never)
 
 
-def of_error(error: BackendError, *, failures: int, words: Words) -> Verdict:
+def of_error(
+    error: BackendError, *, failures: int, words: Words, manner: Manner = USUAL
+) -> Verdict:
+    """`failures` are tries in a row before this one."""
     told = words.or_own(error.hint)
     if isinstance(error, BackendDenied):
         return replace(_blocked(told, told), hopeless=True)
     if isinstance(error, BackendUnavailable):
-        after = error.retry_after or 0.0
-        most = _MOST_TRIES_WHEN_UNAVAILABLE
-        return replace(_failed(told, failures, most=most, after=after), away=True)
+        rule = _OUTAGES[error.trouble]
+        if error.retry_after is not None:
+            rule = replace(rule, least=min(_MOST_PATIENCE, error.retry_after))
+        return replace(_failed(told, failures, rule, manner), away=True)
     if isinstance(error, LimitReached):
-        return _failed(told, failures, most=_MOST_TRIES_AT_A_LIMIT)
-    return _failed(told, failures)
+        return _failed(told, failures, _AT_A_LIMIT, manner)
+    return _failed(told, failures, _OTHERS, manner)
 
 
-def _tried(error: str, before: Record, words: Words) -> Verdict:
+def _tried(error: str, before: Record, words: Words, manner: Manner) -> Verdict:
     """The worker tried and did not manage it."""
-    if before.errors + 1 >= MOST_ERRORS:
+    if before.errors + 1 >= MOST_ERRORS and manner.retry is None:
         return _blocked(error, words("work.too_many_errors", n=MOST_ERRORS, error=error))
-    if before.in_row + 1 < MOST_TRIES:
-        return _failed(error, before.in_row)
+    most = manner.rule(_OTHERS).most
+    if before.in_row + 1 < most:
+        return _failed(error, before.in_row, _OTHERS, manner)
     if before.may_replan:
         return _new_plan(error)
-    return _blocked(error, words("work.too_many_tries", n=MOST_TRIES, error=error))
+    return _blocked(error, words("work.too_many_tries", n=most, error=error))
 
 
 def _new_plan(error: str) -> Verdict:
@@ -116,9 +182,9 @@ def _blocked(error: str, reason: str) -> Verdict:
     return Verdict(status=NodeStatus.FAILED, error=error, stop=(TaskStatus.BLOCKED, reason))
 
 
-def _failed(error: str, failures: int, *, most: int = MOST_TRIES, after: float = 0.0) -> Verdict:
-    if failures + 1 >= most:
+def _failed(error: str, failures: int, rule: _Rule, manner: Manner) -> Verdict:
+    own = manner.rule(rule)
+    if failures + 1 >= own.most:
         return Verdict(status=NodeStatus.FAILED, error=error, stop=(TaskStatus.FAILED, error))
-    backoff = min(_MOST_DELAY, _BASE_DELAY * 2**failures)
-    wait = max(backoff, min(_MOST_PATIENCE, after))
+    wait = max(own.least, manner.rest(own, failures))
     return Verdict(status=NodeStatus.FAILED, error=error, again=True, wait=wait)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -31,7 +32,8 @@ class Kit:
     person is asked about; `recall` finds what earlier tasks have left that may help; `on_change`
     is called after each commit that wrote events; `zone` is the one that people's clocks show.
     `asker` asks for leave to use tools: without one no step stops for that. `progress` is told
-    what the running step does; `show_pictures` gives the model those that were sent along."""
+    what the running step does; `show_pictures` gives the model those that were sent along.
+    `chance`, from 0 to 1, spreads the tries of those that wait for the same thing."""
 
     store: WorkStore
     desk: Desk
@@ -48,4 +50,5 @@ class Kit:
     zone: ZoneInfo
     asker: Asker | None = None
     show_pictures: ShowPictures | None = None
+    chance: Callable[[], float] = random.random
     progress: Progress = field(default_factory=Progress)

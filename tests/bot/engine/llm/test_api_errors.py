@@ -16,6 +16,7 @@ from bot.engine.llm.base import (
     BackendUnavailable,
     BadAnswer,
     LimitReached,
+    Trouble,
     Usage,
 )
 from cards.words import words_for
@@ -89,6 +90,30 @@ def test_http_errors_by_category_and_status(
     assert ours.usage == SPENT
     if isinstance(ours, BackendUnavailable):
         assert ours.retry_after == 3.0
+
+
+@pytest.mark.parametrize(
+    ("status", "category", "trouble"),
+    [
+        (429, theirs.ModelRateLimitError, Trouble.RATE_LIMITED),
+        (429, None, Trouble.RATE_LIMITED),
+        (529, theirs.ModelOverloadedError, Trouble.OVERLOADED),
+        (529, None, Trouble.OVERLOADED),
+        (500, theirs.ModelServerError, Trouble.BROKEN),
+        (502, theirs.ModelServerError, Trouble.AWAY),
+        (503, theirs.ModelUnavailableError, Trouble.AWAY),
+        (504, None, Trouble.AWAY),
+    ],
+)
+def test_what_keeps_a_service_away_is_told_apart(
+    status: int, category: Any, trouble: Trouble
+) -> None:
+    error = theirs.ModelHTTPError.for_category(category, status_code=status, model_name="m")
+
+    ours = translated(error, SPENT, "")
+
+    assert isinstance(ours, BackendUnavailable)
+    assert ours.trouble is trouble
 
 
 @pytest.mark.parametrize(

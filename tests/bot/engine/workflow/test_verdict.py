@@ -13,8 +13,10 @@ from bot.engine.llm.base import (
     BackendUnavailable,
     BadAnswer,
     LimitReached,
+    Trouble,
 )
-from bot.engine.workflow.verdict import Record, Verdict, of_answer, of_error
+from bot.engine.workflow.model.nodes import Retry
+from bot.engine.workflow.verdict import Manner, Record, Verdict, of_answer, of_error
 from cards.words import words_for
 from storage.records.people import Language
 from storage.records.tasks import TaskStatus
@@ -39,7 +41,10 @@ def verdicts(error: BackendError) -> Iterator[Verdict]:
         (BackendDenied("401"), 1, TaskStatus.BLOCKED),
         (LimitReached("turns"), 2, TaskStatus.FAILED),
         (BadAnswer("empty"), 3, TaskStatus.FAILED),
-        (BackendUnavailable("529"), 6, TaskStatus.FAILED),
+        (BackendUnavailable("reset"), 6, TaskStatus.FAILED),
+        (BackendUnavailable("429", trouble=Trouble.RATE_LIMITED), 6, TaskStatus.FAILED),
+        (BackendUnavailable("529", trouble=Trouble.OVERLOADED), 6, TaskStatus.FAILED),
+        (BackendUnavailable("500", trouble=Trouble.BROKEN), 4, TaskStatus.FAILED),
     ],
 )
 def test_tries_by_what_they_cost_and_whether_they_can_help(
@@ -54,9 +59,75 @@ def test_tries_by_what_they_cost_and_whether_they_can_help(
 
 
 def test_an_outage_is_waited_for_twice_as_long_each_time() -> None:
-    waits = [each.wait for each in verdicts(BackendUnavailable("529"))]
+    waits = [each.wait for each in verdicts(BackendUnavailable("reset"))]
 
     assert waits == [2.0, 4.0, 8.0, 16.0, 32.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "waits"),
+    [
+        (Trouble.RATE_LIMITED, [30.0, 30.0, 30.0, 30.0, 32.0, 0.0]),
+        (Trouble.OVERLOADED, [15.0, 15.0, 15.0, 16.0, 32.0, 0.0]),
+        (Trouble.BROKEN, [5.0, 15.0, 45.0, 0.0]),
+    ],
+)
+def test_each_trouble_has_its_own_patience(trouble: Trouble, waits: list[float]) -> None:
+    assert [each.wait for each in verdicts(BackendUnavailable("-", trouble=trouble))] == waits
+
+
+def test_a_time_that_the_service_names_is_enough() -> None:
+    error = BackendUnavailable("429", retry_after=3.0, trouble=Trouble.RATE_LIMITED)
+
+    assert of_error(error, failures=0, words=WORDS).wait == 3.0
+
+
+@pytest.mark.parametrize(("chance", "waited"), [(0.0, 6.4), (0.5, 8.0), (1.0, 9.6)])
+def test_a_rest_is_a_fifth_shorter_or_longer(chance: float, waited: float) -> None:
+    manner = Manner(chance=chance)
+
+    wait = of_error(BackendUnavailable("-"), failures=2, words=WORDS, manner=manner).wait
+
+    assert wait == pytest.approx(waited)
+
+
+def test_no_rest_is_longer_than_a_minute_and_its_fifth() -> None:
+    manner = Manner(retry=Retry(max_attempts=20, backoff_ms=3_600_000, multiplier=10), chance=1.0)
+
+    waits = [
+        of_error(BadAnswer("-"), failures=n, words=WORDS, manner=manner).wait for n in range(19)
+    ]
+
+    assert set(waits) == {72.0}
+
+
+def test_a_nodes_own_rule_counts_instead() -> None:
+    manner = Manner(retry=Retry(max_attempts=2, backoff_ms=500, multiplier=3))
+    error, away = BadAnswer("-"), BackendUnavailable("-", trouble=Trouble.OVERLOADED)
+
+    assert of_error(error, failures=0, words=WORDS, manner=manner).wait == 0.5
+    assert of_error(error, failures=1, words=WORDS, manner=manner).stop is not None
+    assert of_error(away, failures=0, words=WORDS, manner=manner).wait == 15.0
+    assert of_error(BackendDenied("-"), failures=0, words=WORDS, manner=manner).stop is not None
+
+
+@pytest.mark.parametrize(("tries", "ends_at"), [(1, 0), (7, 6)])
+def test_a_worker_has_as_many_tries_as_its_node_says(tries: int, ends_at: int) -> None:
+    manner, failed = Manner(retry=Retry(max_attempts=tries)), StepAnswer(status="error", summary="no")
+
+    found = [
+        of_answer(
+            failed,
+            missing=(),
+            before=Record(in_row=n, errors=n, may_replan=False),
+            words=WORDS,
+            manner=manner,
+        ).stop
+        for n in range(ends_at + 1)
+    ]
+
+    assert found[:-1] == [None] * ends_at
+    assert found[-1] is not None
 
 
 @pytest.mark.parametrize(("asked", "waited"), [(1.0, 2.0), (90.0, 90.0), (86_400.0, 900.0)])
