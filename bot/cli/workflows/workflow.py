@@ -56,7 +56,8 @@ def validate(
 
         name, workflow = found(file, as_json=as_json)
         data = workflow_data(as_told(name, file, workflow))
-    text = f"{name}: good, {len(data['nodes'])} nodes"
+    count = len(data["nodes"])
+    text = f"{name}: good, {count} {'node' if count == 1 else 'nodes'}"
     _print(text, {**data, "good": True, "faults": []}, as_json=as_json)
 
 

@@ -1,0 +1,128 @@
+"""`shiftboss workflow`: what it prints, and with which status it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from bot.cli.main import cli
+
+GOOD = """\
+name: Sums
+inputs:
+  - {name: n, type: number}
+  - {name: how, type: choice, options: [fast, slow], default: fast}
+nodes:
+  - {id: add, type: script, script: {expression: "inputs.n * 2", outputVar: twice}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SHIFTBOSS_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "home" / "workflows"
+    folder.mkdir(parents=True)
+    (folder / "sums.yaml").write_text(GOOD, encoding="utf-8")
+    return tmp_path
+
+
+def typed(*args: str, stdin: str = "") -> Result:
+    return CliRunner().invoke(cli, ["workflow", *args], input=stdin)
+
+
+def test_a_good_file_is_said_to_be_good_by_name_and_by_path(home: Path) -> None:
+    path = str(home / "home" / "workflows" / "sums.yaml")
+
+    assert typed("validate", "sums").stdout == "sums: good, 1 node\n"
+    data = json.loads(typed("validate", path, "--json").stdout)
+    assert (data["good"], data["faults"]) == (True, [])
+    assert [each["name"] for each in data["inputs"]] == ["n", "how"]
+
+
+def test_a_bad_file_is_told_with_all_its_faults(home: Path) -> None:
+    bad = home / "bad.yaml"
+    bad.write_text("name: x\nnodes: [{id: a, type: banana}, {id: a}]", encoding="utf-8")
+
+    plain, data = typed("validate", str(bad)), typed("validate", str(bad), "--json")
+
+    assert (plain.exit_code, data.exit_code) == (1, 1)
+    assert len(plain.stdout.splitlines()) >= 3
+    assert {"twice", "unknown_type"} <= {each["key"] for each in json.loads(data.stdout)["faults"]}
+
+
+def test_what_is_not_there_says_so(home: Path) -> None:
+    assert typed("validate", str(home / "none.yaml")).exit_code == 2
+    unknown = typed("show", "nothing")
+    assert unknown.exit_code == 1
+    assert "workflow list" in unknown.output
+
+
+def test_the_list_has_broken_files_too(home: Path) -> None:
+    (home / "home" / "workflows" / "torn.json").write_text("{", encoding="utf-8")
+
+    plain = typed("list").stdout
+
+    assert "sums  Sums  (asks for n)" in plain
+    assert "torn.json: cannot be run" in plain
+    data = json.loads(typed("list", "--json").stdout)
+    assert [each["file"] for each in data["broken"]] == ["torn.json"]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "says"),
+    [
+        ([], "n=…: wanted"),
+        (["-i", "n=many"], "must be a number"),
+        (["-i", "n=1", "-i", "how=never"], "one of fast / slow"),
+        (["-i", "n=1", "-i", "colour=red"], "no such input"),
+        (["-i", "n"], "NAME=VALUE"),
+    ],
+)
+def test_wrong_inputs_are_refused_before_anything_runs(
+    home: Path, inputs: list[str], says: str
+) -> None:
+    result = typed("run", "sums", *inputs)
+
+    assert result.exit_code == 2
+    assert says in result.output
+    assert not (home / "home" / "shiftboss.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("expression", "value", "kind"),
+    [
+        ("n * 2", 42, "number"),
+        ("n > 20 && true", True, "bool"),
+        ("'a' + 'b'", "ab", "text"),
+        ("[1, n]", [1, 21], "list"),
+        ("null", None, "null"),
+    ],
+)
+def test_an_expression_has_a_value_and_a_type(expression: str, value: object, kind: str) -> None:
+    result = typed("eval", expression, "--scope", '{"n": 21}', "--json")
+
+    assert json.loads(result.stdout) == {"value": value, "type": kind}
+
+
+@pytest.mark.parametrize("expression", ["1 +", "nobody", "__import__('os')", "9 ** 9 ** 9"])
+def test_a_wrong_expression_is_one_line(expression: str) -> None:
+    result = typed("eval", expression)
+
+    assert result.exit_code == 1
+    assert len(result.output.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("scope", ["{", "[1]", "@/nowhere/at/all"])
+def test_a_scope_that_is_none_is_refused(scope: str) -> None:
+    assert typed("eval", "1", "--scope", scope).exit_code == 2
+
+
+def test_a_scope_may_come_from_a_file_or_a_pipe(home: Path) -> None:
+    file = home / "scope.json"
+    file.write_text('{"n": 3}', encoding="utf-8")
+
+    assert typed("eval", "n", "--scope", f"@{file}").stdout == "3\nnumber\n"
+    assert typed("eval", "n", "--scope", "-", stdin='{"n": 4}').stdout == "4\nnumber\n"
