@@ -7,10 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from bot.engine.llm.answers import PlanAnswer
-from bot.engine.workflow.forms.completing import bounded, completed
 from bot.engine.workflow.forms.mending import found_in
-from bot.engine.workflow.forms.parsing import parsed, within_bounds
-from bot.engine.workflow.forms.reading import checked, draft_of
+from bot.engine.workflow.forms.reading import checked, data_in, draft_of
 from bot.engine.workflow.graph import HUMAN, TASK, linear
 from bot.engine.workflow.model.faults import BadGraph
 from bot.engine.workflow.model.nodes import NodeType
@@ -65,7 +63,7 @@ def steps_of(answer: PlanAnswer) -> Workflow | None:
 
 def _data(text: str) -> Any:
     found = found_in(text)
-    return parsed(within_bounds(text)) if found is None else found
+    return found if _is_workflow(found) else data_in(text)
 
 
 def _is_workflow(data: Any) -> bool:
@@ -77,7 +75,7 @@ def _planned(data: Any, plan: str) -> Workflow:
     draft, faults = draft_of(data, named=False)
     # Nobody is asked for inputs where a task is under way.
     draft = replace(draft, plan=draft.plan or plan, inputs=())
-    return _simple(checked(bounded(completed(draft), MOST_LOOPS), faults))
+    return _simple(checked(draft, faults, most_loops=MOST_LOOPS))
 
 
 def _simple(workflow: Workflow) -> Workflow:

@@ -121,8 +121,8 @@ def _text(inside: str) -> str:
         char = inside[at]
         if char == "\\":
             escaped = _ESCAPED.match(inside, at + 1)
-            made.append(f"\\{escaped[0]}" if escaped else json.dumps(inside[at + 1 : at + 2])[1:-1])
-            at += len(escaped[0]) + 1 if escaped else 2
+            made.append(f"\\{escaped[0]}" if escaped else "\\\\")
+            at += len(escaped[0]) + 1 if escaped else 1
             continue
         made.append(json.dumps(char, ensure_ascii=False)[1:-1])
         at += 1

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import JsonValue
 
-from bot.engine.workflow.forms.completing import completed, in_order, parallel_of
+from bot.engine.workflow.forms.completing import bounded, completed, in_order, parallel_of
 from bot.engine.workflow.forms.configs import config_of, expression
 from bot.engine.workflow.forms.fields import Faults, Fields, as_written, brief, fold
 from bot.engine.workflow.forms.markdown import data_of, is_markdown
@@ -35,10 +35,13 @@ _NOBODY = {"auto", "none", "default"}
 def read(text: str) -> Workflow:
     """The workflow that a text describes, complete and checked. Takes up to a second for the
     largest. Raises BadGraph with all its faults."""
+    return from_data(data_in(text))
+
+
+def data_in(text: str) -> Any:
+    """The same, not yet looked at. Raises BadGraph."""
     inside = within_bounds(text)
-    if is_markdown(inside):
-        return from_data(clean(data_of(inside)))
-    return from_data(parsed(inside))
+    return clean(data_of(inside)) if is_markdown(inside) else parsed(inside)
 
 
 def from_data(data: Any, *, named: bool = True) -> Workflow:
@@ -48,9 +51,14 @@ def from_data(data: Any, *, named: bool = True) -> Workflow:
     return checked(workflow, faults)
 
 
-def checked(draft: Workflow, faults: Iterable[Fault] = ()) -> Workflow:
-    """The workflow, complete. Raises BadGraph with these faults and its own."""
+def checked(
+    draft: Workflow, faults: Iterable[Fault] = (), *, most_loops: int | None = None
+) -> Workflow:
+    """The workflow, complete; `most_loops` bounds the edges back that have no bound. Raises
+    BadGraph with these faults and its own."""
     workflow = completed(draft)
+    if most_loops is not None:
+        workflow = bounded(workflow, most_loops)
     # Who wrote an edge without a name knows it by where it leads.
     written = {edge.id for edge in draft.edges}
     ours = {
@@ -118,14 +126,19 @@ def _nodes(top: Fields) -> Iterator[Node]:
         top = Fields({"nodes": listed}, top.faults)
     for n, each in enumerate(top.several("nodes", "steps") or (), start=1):
         if isinstance(each, Mapping):
-            yield _node(Fields(each, top.faults), n)
+            place = _called(each, "id") or f"nodes[{n}]"
+            yield _node(Fields(each, top.faults, where=place))
         else:
             top.add("not_a_group", f"nodes[{n}]")
 
 
-def _node(node: Fields, n: int) -> Node:
+def _called(given: Mapping[str, Any], name: str) -> str:
+    """What a fault in it is said to be in."""
+    return (as_written(given.get(name)) or "").strip()[:64]
+
+
+def _node(node: Fields) -> Node:
     name = node.word("id", most=200)
-    node.where = name[:64] or f"nodes[{n}]"
     if not name:
         node.add("missing", "id")
     written = node.word("type", most=60)
@@ -179,15 +192,16 @@ def _retry(node: Fields) -> Retry | None:
 def _edges(top: Fields) -> Iterator[Edge]:
     for n, each in enumerate(top.several("edges") or (), start=1):
         if isinstance(each, Mapping):
-            yield _edge(Fields(each, top.faults), n)
+            yield _edge(Fields(each, top.faults, where=_called(each, "id") or f"edges[{n}]"))
         else:
             top.add("not_a_group", f"edges[{n}]")
 
 
-def _edge(edge: Fields, n: int) -> Edge:
+def _edge(edge: Fields) -> Edge:
     name = edge.word("id", most=64)
     source, target = edge.word("from", "source", most=200), edge.word("to", "target", most=200)
-    edge.where = name or (f"{source}→{target}" if source and target else f"edges[{n}]")
+    if not name and source and target:
+        edge.where = f"{source}→{target}"[:100]
     for field, given in (("source", source), ("target", target)):
         if not given:
             edge.add("missing", field)
@@ -234,7 +248,7 @@ def _inputs(top: Fields) -> Iterator[Input]:
 
 
 def _input(each: Fields, name: str) -> Input:
-    told = fold(each.word("type", "kind", default="text"))
+    told = fold(each.word("type", "kind", default=_kind_of(each)))
     kind = _KINDS.get(told)
     if kind is None:
         known = "text, number, bool, choice"
@@ -252,6 +266,16 @@ def _input(each: Fields, name: str) -> Input:
     if default is not None and not _fits(made, default):
         each.add("bad_default", "default", given=brief(default))
     return made
+
+
+def _kind_of(each: Fields) -> str:
+    """The kind of an input for which none is given."""
+    default = each.value("default")
+    if each.has("options", "choices", "enum"):
+        return "choice"
+    if isinstance(default, bool):
+        return "bool"
+    return "number" if isinstance(default, int | float) else "text"
 
 
 def _fits(made: Input, value: JsonValue) -> bool:

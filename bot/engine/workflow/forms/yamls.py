@@ -30,6 +30,8 @@ def parsed(text: str, *, most_deep: int, most_values: int) -> tuple[Any, list[st
     try:
         for event in yaml.parse(text, Loader=_LOADER):
             making.take(event)
+    except BadGraph:
+        raise
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         why = str(getattr(error, "problem", "") or "").strip()[:100]

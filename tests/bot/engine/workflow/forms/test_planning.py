@@ -1,0 +1,120 @@
+"""A plan that cannot be run goes back to the model once; a task never runs a broken one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import text
+
+from bot.engine.llm.answers import PlanAnswer, PlanStep, StepAnswer
+from bot.engine.llm.base import Purpose
+from storage.records.tasks import TaskStatus
+from tests.engine_world import FakeBackend, engine, plan_of
+
+BROKEN = json.dumps({"nodes": [{"id": "a"}], "edges": [{"from": "a", "to": "gone"}]})
+BRANCHES = json.dumps(
+    {
+        "nodes": [
+            {"id": "look", "name": "Look"},
+            {"id": "good", "name": "Good"},
+            {"id": "bad", "name": "Bad"},
+        ],
+        "edges": [
+            {"from": "look", "to": "good", "condition": "outputs.look.score > 5"},
+            {"from": "look", "to": "bad"},
+        ],
+    }
+)
+STEPS = [PlanStep(title="simple")]
+
+
+def answers(*plans: PlanAnswer, **more: Any) -> FakeBackend:
+    left = iter(plans)
+    return FakeBackend(on_plan=lambda: next(left), **more)
+
+
+def asked_for_plans(backend: FakeBackend) -> list[str]:
+    return [request.prompt for request in backend.asked if request.purpose is Purpose.PLAN]
+
+
+async def test_a_planner_may_answer_a_workflow_with_branches(tmp_path: Path) -> None:
+    backend = answers(
+        PlanAnswer(workflow=BRANCHES),
+        on_step=lambda _: StepAnswer(status="done", summary="score: 8"),
+    )
+    async with engine(tmp_path, backend) as world:
+        view = await world.until(await world.add())
+
+    assert view.task.status is TaskStatus.COMPLETED
+    assert backend.done == ["Look", "Good"]
+
+
+async def test_a_broken_workflow_goes_back_with_its_faults(tmp_path: Path) -> None:
+    backend = answers(PlanAnswer(workflow=BROKEN), PlanAnswer(workflow=BRANCHES))
+    async with engine(tmp_path, backend) as world:
+        view = await world.until(await world.add("Look at it"))
+
+    first, again = asked_for_plans(backend)
+    assert view.task.status is TaskStatus.COMPLETED
+    assert "gone" not in first
+    assert "a→gone.target: there is no node “gone”." in again
+    assert "Look at it" in again
+
+
+async def test_what_both_answers_cost_is_counted(tmp_path: Path) -> None:
+    backend = answers(PlanAnswer(workflow=BROKEN), plan_of("one"))
+    async with engine(tmp_path, backend) as world:
+        await world.until(await world.add())
+        async with world.db.read() as view:
+            rows = await view.execute(text("SELECT count(*) FROM usage"))
+            calls = rows.scalar_one()
+
+    assert calls == 3
+
+
+async def test_steps_in_order_do_where_the_workflow_stays_broken(tmp_path: Path) -> None:
+    backend = answers(
+        PlanAnswer(workflow=BROKEN, steps=STEPS), PlanAnswer(workflow=BROKEN, steps=STEPS)
+    )
+    async with engine(tmp_path, backend) as world:
+        view = await world.until(await world.add())
+
+    assert view.task.status is TaskStatus.COMPLETED
+    assert backend.done == ["simple"]
+
+
+async def test_without_steps_the_task_is_blocked_and_says_why(tmp_path: Path) -> None:
+    backend = answers(PlanAnswer(workflow=BROKEN), PlanAnswer(workflow=BROKEN))
+    async with engine(tmp_path, backend) as world:
+        view = await world.until(await world.add(), TaskStatus.BLOCKED)
+
+    assert "there is no node “gone”" in view.task.status_reason
+    assert backend.done == []
+    assert len(asked_for_plans(backend)) == 2
+
+
+async def test_a_new_plan_that_cannot_be_run_leaves_the_old_one(tmp_path: Path) -> None:
+    broken = PlanAnswer(workflow=BROKEN)
+    backend = answers(
+        plan_of("one", "two"),
+        broken,
+        broken,
+        on_step=lambda title: StepAnswer(status="done", summary="hm", needs_replan=title == "one"),
+    )
+    async with engine(tmp_path, backend) as world:
+        view = await world.until(await world.add())
+
+    assert view.task.status is TaskStatus.COMPLETED
+    assert backend.done == ["one", "two"]
+
+
+async def test_the_planner_is_told_when_a_workflow_is_worth_it(tmp_path: Path) -> None:
+    backend = FakeBackend()
+    async with engine(tmp_path, backend) as world:
+        await world.until(await world.add())
+
+    system = backend.asked[0].system
+    assert "leave `workflow` empty" in system
+    assert "{language}" not in system
