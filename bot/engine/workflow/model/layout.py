@@ -6,7 +6,7 @@ A ring is the outermost level, or the body of one loop or foreach: nodes that ru
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -14,12 +14,14 @@ from bot.engine.workflow.model.nodes import NodeType
 from bot.engine.workflow.model.shape import Edge, Node, Workflow
 
 OUTERMOST = ""
+_MOST_WORK = 2_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ring:
     """`into` and `out` are edges forward only; `back` those that lead back, by their names, and
-    `region` what such an edge starts anew."""
+    `region` what such an edge starts anew. `counted` lead forward, and have a bound because it is
+    they that bound a circle."""
 
     nodes: Mapping[str, Node]
     order: Mapping[str, int]
@@ -30,6 +32,11 @@ class Ring:
     region: Mapping[str, frozenset[str]]
     ends: tuple[str, ...] = field(default=())
     positions: Mapping[str, int] = field(default_factory=dict)
+    counted: Mapping[str, Edge] = field(default_factory=dict)
+
+    def bounded(self, name: str) -> Edge:
+        """The edge of that name that may be taken only so often."""
+        return self.back.get(name) or self.counted[name]
 
     def position(self, edge: Edge) -> int:
         """Its place among the edges as they were written."""
@@ -39,7 +46,8 @@ class Ring:
         """Whether it has to be noted which of the edges behind a node were taken."""
         if self.nodes[node].type == NodeType.SWITCH or node in self.back_out:
             return True
-        return any(edge.condition for edge in self.out.get(node, ()))
+        out = self.out.get(node, ())
+        return any(edge.condition or edge.name in self.counted for edge in out)
 
     @property
     def last(self) -> tuple[str, ...]:
@@ -73,6 +81,7 @@ class Layout:
 def _ring(nodes: list[Node], edges: list[Edge]) -> Ring:
     returning = back_edges([node.id for node in nodes], edges)
     names = {edge.name for edge in returning}
+    circle = circles([node.id for node in nodes], edges)
     forward = [edge for edge in edges if edge.name not in names]
     out = _by_source(forward)
     return Ring(
@@ -85,20 +94,76 @@ def _ring(nodes: list[Node], edges: list[Edge]) -> Ring:
         region={edge.name: _behind(edge.target, out) for edge in returning},
         ends=tuple(node.id for node in nodes if node.type == NodeType.END),
         positions={edge.name: n for n, edge in enumerate(edges)},
+        counted={
+            edge.name: edge
+            for edge in forward
+            if edge.max_loops is not None and _is_inside(edge, circle)
+        },
     )
 
 
 def back_edges(nodes: Iterable[str], edges: Iterable[Edge]) -> tuple[Edge, ...]:
-    """Those with a bound that lie on a circle."""
-    known = tuple(edges)
-    circle = circles(nodes, known)
-    return tuple(
-        edge
-        for edge in known
-        if edge.max_loops is not None
-        and edge.source in circle
-        and circle[edge.source] == circle.get(edge.target)
-    )
+    """Those with a bound that lie on a circle. Where some node could then be come to in no other
+    way, or an edge would not lead back to what comes before it, the bound is on an edge forward,
+    and those lead back that do so for who walks from where the circle is entered."""
+    order, known = tuple(nodes), tuple(edges)
+    circle = circles(order, known)
+    groups: dict[int, list[str]] = defaultdict(list)
+    for node in order:
+        if node in circle:
+            groups[circle[node]].append(node)
+    inside: dict[int, list[Edge]] = defaultdict(list)
+    entered = dict[int, set[str]]()
+    for edge in known:
+        if _is_inside(edge, circle):
+            inside[circle[edge.source]].append(edge)
+        elif edge.target in circle:
+            entered.setdefault(circle[edge.target], set()).add(edge.target)
+    back: set[str] = set()
+    for n, group in groups.items():
+        firsts = [node for node in group if node in entered.get(n, ())] or group[:1]
+        back |= _back_in(group, inside[n], firsts)
+    return tuple(edge for edge in known if edge.name in back)
+
+
+def _is_inside(edge: Edge, circle: Mapping[str, int]) -> bool:
+    return edge.source in circle and circle[edge.source] == circle.get(edge.target)
+
+
+def _back_in(group: Sequence[str], edges: Sequence[Edge], firsts: Sequence[str]) -> set[str]:
+    bounded = [edge for edge in edges if edge.max_loops is not None]
+    free = [edge for edge in edges if edge.max_loops is None]
+    names = {edge.name for edge in bounded}
+    # What has no bound at all is refused elsewhere.
+    if circles(group, free):
+        return names
+    out = _by_source(free)
+    is_small = len(bounded) * len(edges) <= _MOST_WORK
+    leads_back = is_small and all(edge.source in _behind(edge.target, out) for edge in bounded)
+    if leads_back and _behind_all(firsts, out) == set(group):
+        return names
+    return _retreating(firsts[0], _by_source((*free, *bounded)))
+
+
+def _retreating(first: str, out: Mapping[str, tuple[Edge, ...]]) -> set[str]:
+    """Edges to a node that the walk has come through."""
+    found: set[str] = set()
+    seen, way = {first}, {first}
+    work = [(first, iter(out.get(first, ())))]
+    while work:
+        node, edges = work[-1]
+        for edge in edges:
+            if edge.target in way:
+                found.add(edge.name)
+            elif edge.target not in seen:
+                seen.add(edge.target)
+                way.add(edge.target)
+                work.append((edge.target, iter(out.get(edge.target, ()))))
+                break
+        else:
+            work.pop()
+            way.discard(node)
+    return found
 
 
 def circles(nodes: Iterable[str], edges: Iterable[Edge]) -> Mapping[str, int]:
@@ -168,7 +233,12 @@ class _Tarjan:
 
 def _behind(first: str, out: Mapping[str, tuple[Edge, ...]]) -> frozenset[str]:
     """A node and all that can come after it."""
-    seen, open_ = {first}, [first]
+    return _behind_all((first,), out)
+
+
+def _behind_all(firsts: Iterable[str], out: Mapping[str, tuple[Edge, ...]]) -> frozenset[str]:
+    open_ = list(firsts)
+    seen = set(open_)
     while open_:
         for edge in out.get(open_.pop(), ()):
             if edge.target not in seen:

@@ -56,9 +56,10 @@ def _noted(taken: Sequence[Edge], wanted: Iterable[Edge]) -> Mapping[str, Any]:
 
 
 def _holds(frame: Frame, edge: Edge, sight: Sight) -> bool:
-    """An edge back without a condition is wanted each time, for as often as it may be taken."""
+    """An edge on a circle without a condition is wanted each time, for as often as it may be
+    taken."""
     if not edge.condition:
-        return edge.name in frame.ring.back
+        return edge.name in frame.ring.back or edge.name in frame.ring.counted
     return sight.holds(edge.condition)
 
 
@@ -71,6 +72,8 @@ def _wanted(frame: Frame, used_up: Iterable[Edge], sight: Sight) -> Sequence[Edg
 
 
 def _is_used_up(frame: Frame, edge: Edge) -> bool:
-    if edge.name not in frame.ring.back or edge.max_loops is None:
+    if edge.max_loops is None:
         return False
-    return frame.times.get(edge.name, 0) >= edge.max_loops
+    if edge.name in frame.ring.back:
+        return frame.times.get(edge.name, 0) >= edge.max_loops
+    return edge.name in frame.ring.counted and frame.taken[edge.name] >= edge.max_loops

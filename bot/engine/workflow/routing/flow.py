@@ -140,7 +140,7 @@ class Flow(Track):
         """Whether to go on behind loops that have used up their rounds."""
         yield from self._asks[scope].values()
         for name, run in frame.exhausted.items():
-            edge = frame.ring.back[run.output[EXHAUSTED]]
+            edge = frame.ring.bounded(run.output[EXHAUSTED])
             if edge.on_limit is OnLimit.ASK:
                 title = frame.ring.nodes[name].title
                 facts = {"name": title, "n": edge.max_loops}
@@ -234,7 +234,7 @@ class Flow(Track):
 
     def _asks_about(self, frame: Frame, halt: NodeRun) -> bool:
         name = halt.output.get(EXHAUSTED)
-        return name is not None and frame.ring.back[name].on_limit is OnLimit.ASK
+        return name is not None and frame.ring.bounded(name).on_limit is OnLimit.ASK
 
     def _fail_around(self, body: Body, why: str, now: datetime) -> _Rows | None:
         """A loop fails with its round where something further out makes up for that: when nothing

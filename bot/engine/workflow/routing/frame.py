@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from bot.engine.workflow.model.layout import Ring
@@ -16,7 +17,7 @@ from storage.records.tasks import NodeRun, NodeStatus
 class Frame:
     """One round of a ring. It follows from the runs alone: told them all at once or one after the
     other, in whatever order, it is the same. `times` says how often each edge that leads back has
-    been taken."""
+    been taken, `taken` the same of those that have a bound and lead forward."""
 
     def __init__(self, ring: Ring, scope: str, times: Mapping[str, int] | None = None) -> None:
         self.ring = ring
@@ -40,6 +41,7 @@ class Frame:
         self._returning: dict[str, Edge] = {}
         self.exhausted: dict[str, NodeRun] = {}
         self.dead_ends: dict[str, NodeRun] = {}
+        self.taken: Counter[str] = Counter()
         for node in ring.nodes:
             self._look(node)
 
@@ -55,6 +57,10 @@ class Frame:
         if is_over(run) and (not is_over(before) or node in self.exhausted):
             self._over += not is_over(before)
             self._spread(node, run)
+
+    def count(self, run: NodeRun) -> None:
+        """Which edges with a bound forward were taken behind a node, now or in an earlier round."""
+        self.taken.update(self.ring.counted.keys() & (took(run) or ()))
 
     def free_steps(self) -> Iterator[str]:
         """Steps that may start now, as they stand in the plan. Those that are noted as begun while
@@ -112,10 +118,13 @@ class Frame:
         return not (self._under_way or self._steps or self._others or self._returning)
 
     def last_done(self) -> NodeRun | None:
-        """A run that was not passed over, though all that comes behind it was."""
-        for node, run in self.runs.items():
+        """The last of those that were not passed over, though all that comes behind them was."""
+        for node in reversed(self._names):
+            run = self.runs.get(node)
             behind = (self.runs.get(edge.target) for edge in self.ring.out.get(node, ()))
-            if is_over(run) and not is_dead(run) and all(each and is_dead(each) for each in behind):
+            if run is None or not is_over(run) or is_dead(run):
+                continue
+            if all(each is not None and is_dead(each) for each in behind):
                 return run
         return None
 
@@ -168,6 +177,7 @@ class Frame:
             self.exhausted[node] = run
             return
         chosen = took(run)
+        self.count(run)
         returning = [
             edge for edge in self.ring.back_out.get(node, ()) if chosen and edge.name in chosen
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from bot.engine.workflow.routing.paths import BACK, Place, outer, scope_of
 from storage.records.tasks import NodeRun
@@ -27,9 +27,13 @@ class Stored:
 
     def past(self, place: Place) -> Mapping[str, NodeRun]:
         """What the node brought the last time before, by its id."""
-        earlier = (Place(place.scope, place.node, n) for n in range(place.round - 1, 0, -1))
-        runs = (self.runs.get(each.path) for each in earlier)
-        return next(({place.node: run} for run in runs if run is not None), {})
+        return next(({place.node: run} for run in self.earlier(place)), {})
+
+    def earlier(self, place: Place) -> Iterator[NodeRun]:
+        """Its runs in the rounds before, the last one first."""
+        before = (Place(place.scope, place.node, n) for n in range(place.round - 1, 0, -1))
+        runs = (self.runs.get(each.path) for each in before)
+        return (run for run in runs if run is not None)
 
     def _see(self, path: str, run: NodeRun) -> None:
         scope = scope_of(path)

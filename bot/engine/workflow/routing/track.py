@@ -206,6 +206,9 @@ class Track:
         self._frames[scope] = frame
         for name in frame.ring.nodes:
             frame.past.update(stored.past(frame.place(name)))
+            if frame.ring.counted:
+                for earlier in stored.earlier(frame.place(name)):
+                    frame.count(earlier)
             run = stored.runs.get(frame.place(name).path)
             if run is not None:
                 self._track(run)

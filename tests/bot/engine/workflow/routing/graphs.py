@@ -55,6 +55,15 @@ def by_path(node: Node, _names: Mapping[str, Any], path: str) -> Mapping[str, An
     return {"summary": f"did {path}", "n": n % 4, "ok": n % 2 == 0, "list": [1] * (n % 3)}
 
 
+def told(workflow: Workflow) -> str:
+    """It in a few lines, for who has to find out why an example fails."""
+    lines = [f"{each.id}: {each.type} {each.on_error} {each.config}" for each in workflow.nodes]
+    for edge in workflow.edges:
+        bound = f" at most {edge.max_loops}, then {edge.on_limit}" if edge.max_loops else ""
+        lines.append(f"{edge.name} [{edge.condition}]{bound}")
+    return "\n".join(lines)
+
+
 class _Made:
     def __init__(self, draw: Draw) -> None:
         self._draw = draw
@@ -85,7 +94,8 @@ class _Made:
             sources = {ids[at - 1 - self._draw(st.integers(0, min(at - 1, 2)))] for _ in range(n)}
             for source in sorted(sources):
                 condition = self._one(("", "", *_CONDITIONS))
-                self._edge(source, target, condition=condition)
+                bound = self._one((None, None, None, 1, 2))
+                self._edge(source, target, condition=condition, max_loops=bound)
 
     def _back(self, ids: Sequence[str]) -> None:
         at = self._draw(st.integers(0, len(ids) - 1))
@@ -96,7 +106,7 @@ class _Made:
             ids[at],
             target,
             condition=self._one(("", *_CONDITIONS)),
-            max_loops=self._draw(st.integers(1, 2)),
+            max_loops=self._one((1, 2, None)),
             on_limit=self._one(tuple(OnLimit)),
         )
 

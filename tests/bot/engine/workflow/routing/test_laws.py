@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hypothesis import assume, given
+from hypothesis import assume, given, note
 from hypothesis import strategies as st
 
 from bot.engine.workflow.model.shape import Workflow
@@ -14,7 +14,7 @@ from bot.engine.workflow.routing.flow import Flow
 from bot.engine.workflow.routing.marks import EXHAUSTED, brought, is_over
 from bot.engine.workflow.routing.paths import place_of
 from storage.records.tasks import NodeRun, NodeStatus
-from tests.bot.engine.workflow.routing.graphs import by_path, workflows
+from tests.bot.engine.workflow.routing.graphs import by_path, told, workflows
 from tests.bot.engine.workflow.routing.sim import Sim
 
 _TURNS = 3_000
@@ -66,6 +66,7 @@ def _results(sim: Sim) -> Mapping[str, Any]:
 
 def _valid(workflow: Workflow) -> Workflow:
     assume(not list(faults_of(workflow)))
+    note(told(workflow))
     return workflow
 
 
