@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from bot.engine.observe.exporter import OtlpCollector
 from bot.engine.observe.live import LiveSpans
@@ -21,6 +18,7 @@ from storage.agents.spans import SpanRepo
 from storage.marks import Marks
 from storage.records.tasks import TaskId, TaskStatus
 from storage.records.workers.spans import SpanKind, SpanState, Trace
+from tests.emulators.otlp import otlp_emulator
 from tests.engine_world import Engine, FakeBackend, engine
 from tests.samples import a_span, a_trace
 
@@ -130,27 +128,6 @@ async def test_a_new_process_goes_on_where_the_old_one_was(tmp_path: Path) -> No
     assert again.taken == []
 
 
-@asynccontextmanager
-async def loopback(status: int = 200) -> AsyncIterator[tuple[str, list[tuple[str, bytes]]]]:
-    """A collector on this machine: what it is sent, with the line each request began with."""
-    got: list[tuple[str, bytes]] = []
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        fields = dict(line.lower().split(": ", 1) for line in head.splitlines()[1:] if line)
-        body = await reader.readexactly(int(fields["content-length"]))
-        got.append((head, body))
-        writer.write(
-            f"HTTP/1.1 {status} X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
-        )
-        await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", got
-
-
 @pytest.fixture
 def unproxied(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
@@ -167,17 +144,15 @@ TRACE = a_trace(
 
 @pytest.mark.usefixtures("unproxied")
 async def test_the_real_exporter_sends_ids_times_and_attributes_as_they_are() -> None:
-    async with loopback() as (url, got):
-        collector = OtlpCollector(url, {"x-team": "blue"}, version="1.2")
+    async with otlp_emulator() as emulator:
+        collector = OtlpCollector(emulator.url, {"x-team": "blue"}, version="1.2")
         assert await collector.send(TRACE)
         collector.close()
 
-    (head, body), *more = got
-    assert not more
+    (head,) = emulator.heads
     assert head.startswith("POST /v1/traces ")
     assert "x-team: blue" in head
-    sent = ExportTraceServiceRequest.FromString(body)
-    whole, call, tool = sent.resource_spans[0].scope_spans[0].spans
+    whole, call, tool = emulator.spans
     assert whole.trace_id.hex() == TRACE.id
     assert (whole.span_id.hex(), call.parent_span_id.hex()) == ("a" * 16, "a" * 16)
     assert call.end_time_unix_nano - call.start_time_unix_nano == 10**9
@@ -191,8 +166,8 @@ async def test_the_real_exporter_sends_ids_times_and_attributes_as_they_are() ->
 async def test_a_collector_that_refuses_is_told_of_once_and_disturbs_nobody(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with loopback(400) as (url, _):
-        collector = OtlpCollector(url, {}, version="1.2")
+    async with otlp_emulator(400) as emulator:
+        collector = OtlpCollector(emulator.url, {}, version="1.2")
         with caplog.at_level(logging.WARNING):
             assert not await collector.send(TRACE)
             assert not await collector.send(TRACE)
