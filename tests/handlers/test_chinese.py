@@ -25,6 +25,7 @@ SAMPLES = frozenset({
     "opus", "claude-opus", "claude-haiku", "gpt-", "line", "task", "qa", "ap", "Delete", "logs",
     "old", "make", "jq", "x-ann", "x-olga", "tracker", "Verse", "boss", "shiftboss", "skills",
     "abcdef", "sh", "run", "scripts", "test", "Fine", "report",
+    "review", "Review", "change", "Look", "it", "at", "twice", "Is", "good", "flowchart", "TD",
     "Writes", "weekly", "nope", "wizard", "nobody", "zzz", "lacking",
 })  # fmt: skip
 """Words of the people, tasks and skills in the samples: nobody translates these."""
@@ -37,6 +38,10 @@ MORE = (
     "/tools log k3m9qa", "/transcript nope", "/transcript 5e5", "/get k3m9qa", "/logs k3m9qa",
     "/approve ap7x2k", "/reject ap7x2k", "/people remove ann", "/people demote ann",
     "/people remove nobody", "/pair nope", "/language zh", "/stop k3m9qa", "/pause k3m9qa",
+    "/workflow show review", "/workflow run review x=1", "/workflow run nope",
+    "/workflow validate x: broken", "/workflow validate x: good", "/workflow delete review",
+    "/workflow save test k3m9qa", "/workflow save test x: good", "/workflow save review x: good",
+    "/workflow save test x: broken", "/workflow delete review yes",
     "/approve zzz", "/priority k3m9qa nope", "/cost nope", "/nope",
 )  # fmt: skip
 
