@@ -20,6 +20,7 @@ from tests.journeys.model_world import (
     shows,
     steps,
     told,
+    web_page,
     world,
 )
 from tests.journeys.program import Program
@@ -167,6 +168,17 @@ async def test_a_file_that_is_sent_is_kept_shown_and_deleted_by_a_button(place: 
     await chat.wait_until(lambda: "is deleted" in card.text, timeout=PATIENCE)
 
     assert not (place.shiftboss.home / "workflows" / "sent-one.yaml").exists()
+
+
+@on_the_world
+async def test_the_web_chat_shows_the_drawing_as_a_picture(place: World) -> None:
+    put(place.shiftboss.home, "drawn.yaml", REPORT)
+
+    async with web_page(place.shiftboss) as page:
+        await page.says("/workflow show drawn")
+        shown = await page.frame("", '.svg" alt=')
+
+    assert '<img src="/files/workflows/' in shown["html"]
 
 
 def alone(home: Path) -> Program:

@@ -120,7 +120,7 @@ class Library:
             fault = WorkflowFault(key="unreadable", facts={"why": error.strerror or "?"})
             bad = (BadWorkflow(name=FOLDER, file=FOLDER, faults=(fault,)),)
             return WorkflowShelf(bad=bad, folder=str(self._folder))
-        self._known = {file: read for file, read in self._known.items() if _has(found, file)}
+        self._known = {file: read for file, read in self._known.copy().items() if _has(found, file)}
         good: list[NamedWorkflow] = []
         broken: list[BadWorkflow] = []
         for name, same in files.by_name(found).items():
