@@ -20,7 +20,7 @@ class Loop:
         try:
             texts = {"init": config.init, "end": config.end, "step": config.step}
             of = {name: float(sight.value(text)) for name, text in texts.items()}
-        except (ExpressionError, TypeError, ValueError) as error:
+        except (ExpressionError, TypeError, ValueError, OverflowError) as error:
             return Failed(key="workflow.no_value", facts={"name": node.id, "why": str(error)})
         if not of["step"]:
             return Failed(key="workflow.no_step", facts={"name": node.title})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from bot.engine.workflow.expressions.language import ExpressionError
+from bot.engine.workflow.expressions.values import same, text_of
 from bot.engine.workflow.model import nodes
 from bot.engine.workflow.model.shape import Node
 from bot.engine.workflow.nodes.base import Done, Effect, Failed, Instant, Sight
@@ -26,13 +28,19 @@ class Switch(Instant):
 
 
 def _same(wanted: Any, value: Any) -> bool:
-    """`"3"` fits 3, and `"true"` what is true: models write either."""
-    if wanted == value and isinstance(wanted, bool) == isinstance(value, bool):
+    """`"3"` fits 3, and `"true"` what is true: models write either. Of an output it is the text
+    that counts."""
+    if same(wanted, value):
         return True
-    return isinstance(wanted, str) and wanted.casefold() == _text(value)
+    if not (isinstance(wanted, str) or isinstance(value, str | Mapping)):
+        return False
+    return _text(wanted) == _text(value)
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value).casefold()
+    if value is None:
+        return "null"
+    try:
+        return text_of(value).strip().casefold()
+    except ExpressionError:
+        return ""

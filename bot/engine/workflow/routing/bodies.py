@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,8 +13,10 @@ from bot.engine.workflow.routing.frame import Frame
 from bot.engine.workflow.routing.marks import brought, is_dead
 from bot.engine.workflow.routing.paths import Place
 
-_MOST_IN_ALL = 400_000
+_MOST_IN_ALL = 1_000_000
 _LEAST_OF_ONE = 200
+_OF_A_NUMBER = 8
+_MOST_DEEP = 30
 
 
 @dataclass(slots=True)
@@ -40,11 +41,12 @@ class Body:
 
     def close(self, n: int, frame: Frame, lost: str | None) -> None:
         """`lost` is why the round has brought nothing."""
-        self.brought[n] = _cut(_result(frame) if lost is None else {"error": lost}, self._most)
+        result = _result(frame) if lost is None else {"error": lost}
+        self.brought[n] = _Scissors(self._most).cut(result)
 
     @property
     def _most(self) -> int:
-        """Characters of one text, so that the results of all rounds stay a row of fair size."""
+        """Characters of one round, so that the results of all stay a row of fair size."""
         total = len(self.of.get("items", ())) or 1
         return max(_LEAST_OF_ONE, _MOST_IN_ALL // total)
 
@@ -56,12 +58,26 @@ def _result(frame: Frame) -> Any:
     return next(iter(came.values())) if len(came) == 1 else came
 
 
-def _cut(value: Any, most: int) -> Any:
-    if isinstance(value, str):
-        return value[:most]
-    if isinstance(value, Mapping):
-        return {key: _cut(each, most) for key, each in value.items()}
-    if isinstance(value, list):
-        text = json.dumps(value, ensure_ascii=False)
-        return value if len(text) <= most else text[:most]
-    return value
+class _Scissors:
+    """Cuts a value down to about so many characters in all, no part of it deeper than may be."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    def cut(self, value: Any, deep: int = 0) -> Any:
+        if isinstance(value, str):
+            return self._piece(value)
+        if deep > _MOST_DEEP:
+            return None
+        if isinstance(value, Mapping):
+            own = (str(key) for key in value)
+            return {self._piece(key): self.cut(value[key], deep + 1) for key in own if self._left}
+        if isinstance(value, list):
+            return [self.cut(each, deep + 1) for each in value if self._left]
+        self._left = max(0, self._left - _OF_A_NUMBER)
+        return value
+
+    def _piece(self, text: str) -> str:
+        piece = text[: self._left]
+        self._left -= len(piece)
+        return piece

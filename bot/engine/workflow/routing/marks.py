@@ -40,7 +40,7 @@ def brought(run: NodeRun) -> Mapping[str, Any]:
         own["error"] = run.error
     text = own.get("summary")
     if not isinstance(text, str):
-        return own
+        return {"result": own["_raw"], **own} if "_raw" in own else own
     return {"result": text, "_raw": text, **read(text), **own}
 
 

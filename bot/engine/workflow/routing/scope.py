@@ -22,7 +22,7 @@ class Outputs(Mapping[str, Any]):
     aliases: Mapping[str, str]
 
     def __getitem__(self, name: str) -> Any:
-        run = self._run(name) or self._run(self.aliases.get(name, name))
+        run = self._run(self.aliases.get(name, name))
         if run is None:
             raise KeyError(name)
         return brought(run)
@@ -45,11 +45,13 @@ class Outputs(Mapping[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class States(Mapping[str, str]):
-    """How nodes stand, by id."""
+    """How nodes stand, by id, of which one with dashes is also known with underscores."""
 
     frames: Sequence[Frame]
+    aliases: Mapping[str, str]
 
     def __getitem__(self, name: str) -> str:
+        name = self.aliases.get(name, name)
         for frame in self.frames:
             if name in frame.ring.nodes:
                 run = frame.runs.get(name)

@@ -64,7 +64,10 @@ class Track:
         self._asks: dict[str, dict[str, tuple[Place, Node]]] = defaultdict(dict)
         self._let_go: list[NodeRun] = []
         self._busy: dict[str, None] = {}
-        self._aliases = {name.replace("-", "_"): name for name in self.layout.nodes}
+        plain = {name.replace("-", "_"): name for name in self.layout.nodes}
+        self._aliases = {
+            alias: name for alias, name in plain.items() if alias not in self.layout.nodes
+        }
         for run in sorted(runs.values(), key=_ended):
             self._remember(run)
         self._open(OUTERMOST, "", Stored(runs))
@@ -132,7 +135,7 @@ class Track:
             "outputs": Outputs(frames, self._latest, self._aliases),
             "variables": self._variables,
             "inputs": {**_defaults(self.workflow), **self.workflow.values},
-            "nodeStates": States(frames),
+            "nodeStates": States(frames, self._aliases),
             NOW: int(now.timestamp() * 1_000),
             "loopCount": sum(frames[0].times.values()),
             **own,
