@@ -21,7 +21,8 @@ from storage.records.live import Live, LiveCall
 
 _LINE = 100
 _STEP = 60
-_BESIDE = 3
+_BESIDE = 2
+_LINE_BESIDE = 60
 _ENTRIES = 12
 _DIFF = 1_200
 _OUTPUT = 300
@@ -45,7 +46,7 @@ def live_blocks(
         return []
     names = titles or {}
     now = [_beside(each, words, names) for each in busy if each.now is not None]
-    checks = [_call(call) for each in busy for call in each.calls[-_BESIDE:]]
+    checks = [_call(call, _LINE_BESIDE) for each in busy for call in each.calls[-_BESIDE:]]
     used = words("live.calls", n=sum(each.used for each in busy))
     folded = Collapsible(title=used, blocks=(Checklist(items=tuple(checks)),))
     return [*([Text(markdown="\n\n".join(now))] if now else []), folded]
@@ -70,7 +71,7 @@ def _beside(live: Live, words: Words, titles: Mapping[str, str]) -> str:
     """One line: there is less room for each."""
     assert live.now is not None
     step = formats.verbatim(titles.get(live.path, live.path), _STEP)
-    what = formats.verbatim(formats.line(live.now.title, _LINE), _LINE)
+    what = formats.verbatim(live.now.title, _LINE_BESIDE)
     return words("graph.doing", step=step, what=what)
 
 
@@ -94,8 +95,8 @@ def _calls(live: Live) -> list[Leaf]:
     return told
 
 
-def _call(call: LiveCall) -> Check:
-    return Check(label=formats.line(call.title, _LINE), state=_state(call))
+def _call(call: LiveCall, room: int = _LINE) -> Check:
+    return Check(label=formats.line(call.title, room), state=_state(call))
 
 
 def _state(call: LiveCall) -> CheckState:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -24,8 +25,11 @@ from storage.records.tasks import (
 )
 
 _DETAIL = 100
-_LINE = 60
+_LINE = 72
+_SHORT = 24
+_WAY = 24
 _LONG = 12
+_CHARACTERS = 2_000
 _NAME = 40
 _FEW = 2
 _ERRORS = {TaskStatus.FAILED, TaskStatus.BLOCKED}
@@ -53,12 +57,17 @@ def outline(
 ) -> Checklist:
     """`timed` says of each step how long it took; without `zone` no time of the clock is said."""
     before, behind = view.left_out
-    room = _LINE if len(view.lines) > _LONG else _DETAIL
+    long = len(view.lines) > _LONG
     checks = [
         Check(
-            label=_label(step, words, room) + (_took(step, words, now) if timed else ""),
+            label=_label(step, words, _LINE if long else _DETAIL)
+            + (_took(step, words, now) if timed else ""),
             state=step_state(step, view.task),
-            detail="" if timed else _detail(step, view.task, words, now, zone),
+            detail=""
+            if timed
+            else formats.cut(
+                _detail(step, view.task, words, now, zone), _NAME if long else _DETAIL
+            ),
             depth=step.depth,
         )
         for step in view.lines
@@ -67,7 +76,23 @@ def outline(
         checks.insert(0, Check(label=words("graph.before", n=before), state=CheckState.DONE))
     if behind:
         checks.append(Check(label=words("graph.more", n=behind)))
-    return Checklist(items=tuple(checks))
+    return Checklist(items=tuple(_within(checks, _CHARACTERS)))
+
+
+def _within(checks: Sequence[Check], most: int) -> Sequence[Check]:
+    """All lines, the longest of them cut where they are too much for one message together."""
+    lengths = sorted(len(check.label) for check in checks)
+    left = most - sum(len(check.detail) + 2 * check.depth for check in checks)
+    if sum(lengths) <= left:
+        return checks
+    # The shorter ones leave room to the longer ones.
+    room, n = left, len(lengths)
+    for length in lengths:
+        if length * n > room:
+            break
+        room, n = room - length, n - 1
+    longest = max(_SHORT, room // max(1, n))
+    return [replace(check, label=formats.cut(check.label, longest)) for check in checks]
 
 
 def is_list(steps: Sequence[Step]) -> bool:
@@ -118,21 +143,23 @@ def _span(seconds: float, words: Words) -> str:
 
 
 def _label(step: Step, words: Words, room: int) -> str:
-    title = formats.line(step.title, room)
-    parts = [title]
+    """What is behind the title is short, and never cut off."""
+    parts: list[str] = []
     if step.round > 1:
         parts.append(f"×{step.round}")
     if step.way:
-        parts.append("→ " + ", ".join(formats.line(way, _NAME) for way in step.way))
+        parts.append("→ " + formats.cut(", ".join(step.way), _WAY))
     if step.folded:
         parts.append(words("graph.folded", n=step.folded))
-    label = " ".join(parts)
+    behind = " ".join(["", *parts])
+    before = "🔁 " if step.rounds is not None else ""
     if step.rounds is not None:
-        label = f"🔁 {label}{_rounds(step, step.rounds, words)}"
-    if step.branch is None:
-        return label
-    name = formats.line(step.branch, _NAME)
-    return f"↳ {name}: {label}" if name else f"↳ {label}"
+        behind += _rounds(step, step.rounds, words)
+    if step.branch is not None:
+        name = formats.line(step.branch, _WAY)
+        before = f"↳ {name}: {before}" if name else f"↳ {before}"
+    title = formats.line(step.title, max(_SHORT, room - len(before) - len(behind)))
+    return f"{before}{title}{behind}"
 
 
 def _rounds(step: Step, rounds: Rounds, words: Words) -> str:

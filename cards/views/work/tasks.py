@@ -42,6 +42,7 @@ queue moves, and all others have to stay true without that."""
 
 _TITLE = 80
 _PLAN = 600
+_MANY = 12
 _SUMMARY = 2000
 _ERROR = 200
 _FILES = 5
@@ -162,7 +163,8 @@ def _queue(view: TaskView, words: Words) -> str:
 def _plan(view: TaskView, words: Words, now: datetime, zone: ZoneInfo | None) -> list[Block]:
     blocks: list[Block] = []
     if view.plan:
-        plan = formats.cut(without_note(view.plan), _PLAN)
+        room = _PLAN if len(view.lines) <= _MANY else _PLAN // 2
+        plan = formats.cut(without_note(view.plan), room)
         blocks.append(Text(markdown=words("task.plan", plan=plan)))
     if view.lines:
         steps = words("task.steps", done=view.done, total=view.total)

@@ -1,0 +1,217 @@
+"""A plan with branches on a card: worded, indented and small enough on every platform."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from cards.model import Card, Checklist, CheckState, Progress
+from cards.render import telegram, text, web
+from cards.render.feishu.card import render as feishu
+from cards.views.work.agenda import plan_card
+from cards.views.work.outline import is_list
+from cards.views.work.tasks import ending_card, task_card
+from cards.words import words_for
+from storage.records.live import Live, LiveCall
+from storage.records.people import Language
+from storage.records.tasks import Eta, NodeStatus, Rounds, Step, TaskStatus, TaskView
+from tests.samples import NOW, a_step, a_task, a_view
+
+EN = words_for(Language.ENGLISH)
+ZONE = ZoneInfo("Asia/Shanghai")
+both = pytest.mark.parametrize("language", list(Language))
+
+
+def lines_of(*steps: Step, language: Language = Language.ENGLISH, **more: Any) -> list[str]:
+    view = replace(a_view(a_task(status=TaskStatus.RUNNING)), steps=steps, outline=steps, **more)
+    return shown(task_card(view, words_for(language), now=NOW, zone=ZONE))
+
+
+def shown(card: Card) -> list[str]:
+    return text.render(card).text.splitlines()
+
+
+def a_line(title: str, status: NodeStatus = NodeStatus.PENDING, **more: Any) -> Step:
+    return replace(a_step(title, title, status), **more)
+
+
+def test_branches_are_indented_and_say_what_leads_into_them() -> None:
+    lines = lines_of(
+        a_line("Review", NodeStatus.DONE, way=("Fix it",)),
+        a_line("Fix it", NodeStatus.RUNNING, depth=1, branch="rejected"),
+        a_line("Send it", depth=1, branch=""),
+    )
+
+    assert "✅ Review → Fix it" in lines
+    assert "   📍 ↳ rejected: Fix it" in lines
+    assert "   ○ ↳ Send it" in lines
+
+
+@pytest.mark.parametrize(
+    ("rounds", "told"),
+    [
+        (Rounds(), "📍 🔁 Polish"),
+        (Rounds(total=7), "📍 🔁 Polish · 0/7"),
+        (Rounds(done=3, at=4, total=7), "📍 🔁 Polish · 3/7"),
+        (Rounds(done=3, failed=1, at=4, total=7), "📍 🔁 Polish · 3/7 · 1 failed"),
+        (Rounds(done=1, at=2, most=5), "📍 🔁 Polish · round 2 of ≤ 5"),
+        (Rounds(done=1, at=2), "📍 🔁 Polish · round 2"),
+    ],
+)
+def test_a_loop_says_how_far_it_is(rounds: Rounds, told: str) -> None:
+    assert told in lines_of(a_line("Polish", NodeStatus.RUNNING, rounds=rounds, kind="loop"))
+
+
+@both
+def test_who_is_waited_for_and_until_when(language: Language) -> None:
+    words = words_for(language)
+    soon = NOW + timedelta(hours=2)
+    late = NOW + timedelta(days=3)
+    lines = "\n".join(
+        lines_of(
+            a_line("Sign", NodeStatus.WAITING, asked=True, waits_for=("Ann",), until=soon),
+            a_line("Choose", NodeStatus.WAITING, asked=True, waits_for=("Ann", "Bo")),
+            a_line("Crowd", NodeStatus.WAITING, asked=True, waits_for=("Ann", "Bo", "Cy")),
+            a_line("Allow", NodeStatus.WAITING, asked=True),
+            a_line("Rest", NodeStatus.WAITING, until=late),
+            language=language,
+        )
+    )
+
+    ann = words("graph.waits_for", who="Ann")
+    until = words("graph.until", at=f"{soon.astimezone(ZONE):%H:%M}")
+    assert f"{ann} · {until}" in lines
+    assert words("graph.waits_for", who=f"Ann{words('graph.or')}Bo") in lines
+    assert words("graph.waits_for_many", who="Ann, Bo") in lines
+    assert words("graph.waits") in lines
+    assert words("graph.until", at=f"{late.astimezone(ZONE):%Y-%m-%d %H:%M}") in lines
+
+
+def test_what_is_left_out_and_folded_is_counted() -> None:
+    lines = lines_of(
+        a_line("Again", NodeStatus.DONE, round=3),
+        a_line("Mail", NodeStatus.SKIPPED, folded=2),
+        left_out=(12, 30),
+    )
+
+    assert "✅ 12 earlier steps" in lines
+    assert "✅ Again ×3" in lines
+    assert "⏭️ Mail +2" in lines
+    assert "○ … and 30 more" in lines
+
+
+def test_how_long_it_takes_stands_beside_how_far_it_is() -> None:
+    view = replace(
+        a_view(a_task(status=TaskStatus.RUNNING), a_line("a")),
+        counted=(2, 9),
+        eta=Eta(seconds=300, confidence=0.5, steps=7),
+    )
+
+    bar = next(b for b in task_card(view, EN, now=NOW).blocks if isinstance(b, Progress))
+
+    assert (bar.percent, bar.label) == (22, "2/9 steps · ~5 min left")
+
+
+def test_several_steps_at_once_are_told_in_a_line_each() -> None:
+    steps = tuple(a_line(name, NodeStatus.RUNNING) for name in ("Read", "Sum"))
+    live = tuple(
+        Live(path=name, used=4, calls=(LiveCall(id="1", title=f"open {name}.md"),))
+        for name in ("Read", "Sum")
+    )
+
+    lines = lines_of(*steps, live=live)
+
+    assert "⚙️ Read: open Read.md" in lines
+    assert "⚙️ Sum: open Sum.md" in lines
+    assert "🔧 8 tools used" in lines
+
+
+def test_a_loop_whose_body_waits_for_a_person_waits_and_one_of_a_paused_task_rests() -> None:
+    loop = a_line("Polish", NodeStatus.RUNNING, rounds=Rounds(at=1), kind="loop")
+
+    def state(status: TaskStatus) -> CheckState:
+        view = replace(a_view(a_task(status=status), loop), outline=(loop,))
+        card = task_card(view, EN, now=NOW)
+        return next(b for b in card.blocks if isinstance(b, Checklist)).items[0].state
+
+    assert state(TaskStatus.RUNNING) is CheckState.RUNNING
+    assert state(TaskStatus.WAITING) is CheckState.WAITING
+    assert state(TaskStatus.PAUSED) is CheckState.PAUSED
+
+
+def test_a_plan_is_numbered_only_where_it_is_a_list() -> None:
+    flat = (a_line("one"), a_line("two"))
+    deep = (a_line("one"), a_line("two", depth=1, branch=""))
+
+    assert is_list(flat)
+    assert not is_list(deep)
+    view = a_view(a_task(), *flat)
+    assert "○ 2. two" in shown(plan_card(replace(view, outline=flat), EN))
+    assert "   ○ ↳ two" in shown(plan_card(replace(view, outline=deep), EN))
+
+
+def largest(title: str) -> TaskView:
+    """As much as there can be on one card."""
+    steps = tuple(
+        a_line(
+            f"{title * 20} {n}",
+            NodeStatus.RUNNING if n < 6 else NodeStatus.FAILED if n < 12 else NodeStatus.DONE,
+            error=title * 30,
+            depth=n % 6,
+            branch=title * 8,
+            way=(title * 8,) * 3,
+            round=1000,
+            folded=9999,
+            rounds=Rounds(done=999, failed=999, at=1000, total=1000),
+            asked=True,
+            waits_for=(title * 8,) * 3,
+            until=NOW + timedelta(days=400),
+            persona="reviewer",
+        )
+        for n in range(22)
+    )
+    live = tuple(
+        Live(
+            path=step.path,
+            used=9999,
+            calls=tuple(LiveCall(id=str(n), title=title * 30) for n in range(8)),
+        )
+        for step in steps[:3]
+    )
+    view = a_view(a_task(status=TaskStatus.RUNNING, title=title * 20), plan=title * 200)
+    return replace(view, steps=steps, outline=steps, left_out=(9999, 9999), live=live)
+
+
+@both
+@pytest.mark.parametrize("title", ["A long title ", "很长的标题", "<b>&*_[x](y)`"])
+def test_the_largest_plan_fits_one_message_everywhere(title: str, language: Language) -> None:
+    words = words_for(language)
+    view = largest(title)
+
+    card = task_card(view, words, now=NOW, zone=ZONE)
+    ended = replace(view, task=replace(view.task, status=TaskStatus.COMPLETED))
+    told = ending_card(ended, words, now=NOW, zone=ZONE)
+
+    for each in (card, told):
+        assert len(telegram.render(each, words).parts) == 1
+        assert len(feishu(each, words).parts) == 1
+        assert len(text.render(each).text) < 12_000
+    assert 'data-depth="5"' in web.render(card, words).html
+
+
+def test_depth_is_seen_on_every_platform() -> None:
+    deep = (a_line("top", NodeStatus.DONE), a_line("below", depth=2))
+    view = replace(a_view(a_task(status=TaskStatus.RUNNING), *deep), outline=deep)
+    card = task_card(view, EN, now=NOW)
+
+    assert "\u2003\u2003○ below" in "".join(
+        getattr(each, "text", "") for each in telegram.render(card, EN).parts
+    )
+    assert "　　○ below" in json.dumps(feishu(card, EN).parts, ensure_ascii=False)
+    assert "      ○ below" in text.render(card).text
+    assert '<li data-state="pending" data-depth="2">' in web.render(card, EN).html
