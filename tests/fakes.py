@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from cards.model import Card
 from handlers.ports import (
     Answered,
     Forbidden,
@@ -571,9 +572,15 @@ class FakeTraces:
 
     def __init__(self) -> None:
         self.known: dict[TaskId, Trace] = {}
+        self.followed: list[tuple[ChatId, str]] = []
 
     async def trace_of(self, task_id: TaskId) -> Trace:
         return self.known.get(task_id) or a_trace(task_id)
+
+    def follow(
+        self, chat: ChatId, key: str, task_id: TaskId, draw: Callable[[Trace], Card]
+    ) -> None:
+        self.followed.append((chat, key))
 
 
 class FakeWorld:

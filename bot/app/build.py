@@ -28,7 +28,6 @@ from bot.app.supervisor import Supervised
 from bot.app.web import Overheard, WebHistory, WebSpeaker
 from bot.app.workers.commands import build_masking
 from bot.app.workers.leave import ToolBookService
-from bot.app.workers.traces import build_traces
 from bot.app.workers.transcripts import TranscriptService
 from bot.config.settings import Settings
 from bot.engine.llm.registry import Registry
@@ -265,7 +264,7 @@ def _router(
         transcripts=TranscriptService(
             TranscriptRepo(store.db), settings.home, build_masking(settings).mask
         ),
-        traces=build_traces(settings, store, clock),
+        traces=engine.traces,
         projects=ProjectService(settings.home, Worktrees(settings.home).is_repository),
         skills=engine.place.skills,
         skill_writer=engine.skill_writer,

@@ -12,7 +12,7 @@ from bot.app.store import Store
 from bot.app.workers.leave import stops_of
 from bot.app.workers.place import Place, build_place
 from bot.app.workers.talking import build_talking
-from bot.app.workers.traces import build_watchers
+from bot.app.workers.traces import build_follower, build_watchers
 from bot.config.settings import Settings
 from bot.engine.agent.budget import Caps
 from bot.engine.agent.helpers.service import HelperService
@@ -26,6 +26,7 @@ from bot.engine.dispatch.local import LocalDispatcher
 from bot.engine.dispatch.method.notebook import Notebook
 from bot.engine.dispatch.telling.reporter import Reporter
 from bot.engine.dispatch.timekeeper import Timekeeper
+from bot.engine.observe.follow import TraceFollower
 from bot.engine.skills.newcomers import Newcomers
 from bot.engine.workflow.progress import Progress
 from bot.engine.workflow.runner import TaskRunner
@@ -54,6 +55,7 @@ class Engine:
     recall: Recall
     skill_writer: SkillWriter
     newcomers: Newcomers
+    traces: TraceFollower
     watchers: tuple[Service, ...]
 
     @property
@@ -67,6 +69,7 @@ class Engine:
             *tellers,
             self.place.homes,
             self.newcomers,
+            self.traces,
             *self.watchers,
         )
 
@@ -128,6 +131,7 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
         recall=recall,
         skill_writer=SkillWriter(db=store.db, desk=desk, library=place.skills),
         newcomers=parts.newcomers(place.skills),
+        traces=build_follower(settings, store, courier, clock),
         watchers=build_watchers(settings, store, clock),
     )
 

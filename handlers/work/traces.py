@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cards.model import Card
 from cards.views.errors import notice_card
 from cards.views.work.trace_data import trace_data
 from cards.views.work.traces import TraceMode, trace_card
@@ -10,6 +11,7 @@ from handlers.registry import Commands
 from handlers.request import Reply, Request
 from handlers.work.naming import found_task
 from storage.records.tasks import Task
+from storage.records.workers.spans import Trace
 
 commands = Commands("system")
 
@@ -36,8 +38,14 @@ async def trace(request: Request) -> Reply:
         return Reply(card=notice_card("", title), data={"spans": []})
     found = await request.services.traces.trace_of(task.id)
     mode = modes[0] if modes else TraceMode.TREE
-    card = trace_card(task, found, mode, request.words, zone=request.zone)
-    return Reply(card=card, data=trace_data(found))
+    key = f"trace:{request.source}"
+
+    def drawn(trace: Trace) -> Card:
+        return trace_card(task, trace, mode, request.words, zone=request.zone)
+
+    if found.whole.state.is_open:
+        request.services.traces.follow(request.chat.id, key, task.id, drawn)
+    return Reply(card=drawn(found), key=key, data=trace_data(found))
 
 
 async def _newest(request: Request) -> Task | None:

@@ -132,3 +132,12 @@ def test_an_open_span_has_lasted_until_the_trace_was_read() -> None:
     span = a_span("w", SpanKind.WORKFLOW, SpanState.RUNNING)
 
     assert span.seconds(NOW + timedelta(seconds=75)) == 75
+
+
+async def test_the_card_of_what_runs_is_followed_and_no_other(desk: Desk, task: Task) -> None:
+    reply = await desk.say(f"/trace {task.id}")
+    assert desk.world.traces.followed == [("c1", reply.key)]
+
+    desk.world.traces.known[task.id] = a_trace(task.id)
+    await desk.say(f"/trace {task.id}")
+    assert len(desk.world.traces.followed) == 1

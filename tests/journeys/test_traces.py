@@ -108,15 +108,20 @@ async def test_a_task_is_traced_while_it_runs_and_after_it_was_killed(
     await place.until(lambda: {each.span_id.hex() for each in collector.spans} >= ids)
 
 
-async def test_what_it_cost_adds_up_to_what_was_billed(place: World) -> None:
+async def test_the_card_follows_and_what_it_cost_adds_up_to_what_was_billed(place: World) -> None:
     boss, chat = place.boss()
     place.stage.on("cost-run", "plan", steps("only-look"))
-    place.stage.on("only-look", "step", done("Looked."))
+    go = asyncio.Event()
+    place.stage.on("only-look", "step", held(done("Looked."), go))
     await boss.says(chat, "/run cost-run")
-    await told(chat, "Task finished")
-
+    await place.stage.under_way("only-look")
     await boss.says(chat, "/trace cost")
-    card = await told(chat, "Trace of", "only-look", "plan")
+    card = await told(chat, "Trace of", "Still going on")
+    go.set()
+    await told(chat, "Task finished")
+    # Nobody asks again: the card goes along with the task.
+    await place.until(lambda: "Still going on" not in card.text)
+    assert "only-look" in card.text
     found = re.search(r"Trace of (\S+)", card.text)
     assert found is not None
     _, trace = await place.shiftboss.run_to_end("trace", found[1], "--json")

@@ -11,12 +11,14 @@ from bot.app.lifecycle import Service
 from bot.app.store import Store
 from bot.app.workers.commands import build_masking
 from bot.config.settings import Settings
+from bot.engine.observe.follow import TraceFollower
 from bot.engine.observe.live import Collector, LiveSpans
 from bot.engine.observe.recorder import Recorder
 from bot.engine.observe.trace import Traces
 from bot.engine.observe.upkeep import SpanUpkeep
 from bot.engine.workflow.shown.anatomy import anatomy
 from bot.transports.clock import Clock
+from cards.courier import Courier
 from storage.agents.spans import SpanRepo
 
 log = logging.getLogger(__name__)
@@ -41,6 +43,21 @@ def build_traces(settings: Settings, store: Store, clock: Clock) -> Traces:
         anatomy=anatomy,
         mask=build_masking(settings).mask,
         now=clock.now,
+    )
+
+
+def build_follower(
+    settings: Settings, store: Store, courier: Courier, clock: Clock
+) -> TraceFollower:
+    async def is_there(key: str) -> bool:
+        return await store.outbox.by_key(key) is not None
+
+    return TraceFollower(
+        traces=build_traces(settings, store, clock),
+        courier=courier,
+        is_there=is_there,
+        now=clock.now,
+        sleep=asyncio.sleep,
     )
 
 
