@@ -22,6 +22,7 @@ MAX_TITLE = 200
 MAX_TEXT = 20_000
 MAX_FILES = 50
 MAX_NOTES = 20
+_NONE = {"null", "none", "{}", "[]", "n/a"}
 
 Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_TITLE)]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, max_length=MAX_TEXT)]
@@ -53,8 +54,11 @@ class PlanStep(BaseModel):
 
 
 def _as_text(value: Any) -> Any:
-    """Some models give the object itself, where its text is asked for."""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+    """Some models give the object itself, where its text is asked for, or a word for none."""
+    if isinstance(value, dict | list) and value:
+        return json.dumps(value, ensure_ascii=False)
+    none = not value or (isinstance(value, str) and value.strip().casefold() in _NONE)
+    return "" if none else value
 
 
 class PlanAnswer(BaseModel):

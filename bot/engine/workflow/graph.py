@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from bot.engine.workflow.model.faults import BadGraph, Fault
+from bot.engine.workflow.model.grafting import grafted
 from bot.engine.workflow.model.nodes import NodeType
 from bot.engine.workflow.model.shape import VERSION, Edge, Node, Workflow
 from bot.engine.workflow.model.validate import validated
@@ -93,14 +94,19 @@ def keep_finished(old: Workflow, runs: Mapping[str, NodeRun], new: Workflow) -> 
     """A new plan for what is left: settled nodes stay first, then come those that people put in
     and nobody has begun, then the new ones, under fresh ids."""
     settled = [node for node in old.nodes if _status(runs, node.id).is_settled]
-    kept = [*settled, *still_given(old, runs)]
-    renamed = [replace(node, id=name) for node, name in zip(new.nodes, _fresh(old), strict=False)]
-    if is_chain(old):
-        return _chained(replace(new, served=old.served), [*kept, *renamed])
+    given = still_given(old, runs)
+    new = replace(new, served=old.served)
+    if is_chain(old) and is_chain(new):
+        names = zip(new.nodes, _fresh(old), strict=False)
+        return _chained(new, [*settled, *given, *(replace(node, id=name) for node, name in names)])
     # What is settled of a plan with branches leads nowhere any more: no edge begins there.
-    left = _chained(replace(new, served=old.served), [*still_given(old, runs), *renamed])
-    told = replace(left, variables=old.variables, inputs=old.inputs, values=old.values)
-    return replace(told, nodes=(*(_alone(node) for node in settled), *left.nodes))
+    new = replace(
+        new,
+        variables={**old.variables, **new.variables},
+        inputs=old.inputs,
+        values=old.values,
+    )
+    return grafted(new, over=settled, first=given, taken=[node.id for node in old.nodes])
 
 
 def still_given(workflow: Workflow, runs: Mapping[str, NodeRun]) -> tuple[Node, ...]:
@@ -125,11 +131,6 @@ def inserted(workflow: Workflow, runs: Mapping[str, NodeRun], titles: Iterable[s
 def _chained(workflow: Workflow, nodes: Sequence[Node]) -> Workflow:
     """The same workflow with these nodes, one after the other."""
     return replace(workflow, nodes=tuple(nodes), edges=linear("", nodes).edges)
-
-
-def _alone(node: Node) -> Node:
-    """A node that is over, without the body that it ran."""
-    return replace(node, type=NodeType.TASK, config=None) if node.body else node
 
 
 def _fresh(workflow: Workflow) -> Iterator[str]:

@@ -156,3 +156,10 @@ def test_a_workflow_that_cannot_be_run_is_refused(text: str, fault: str) -> None
 def test_an_answer_that_says_nothing_is_none() -> None:
     with pytest.raises(ValidationError, match="at least one step"):
         PlanAnswer(plan="Hm.")
+
+
+@pytest.mark.parametrize("none", [None, "", "null", "None", "{}", {}, []])
+def test_a_word_for_no_workflow_is_none(none: Any) -> None:
+    answer = PlanAnswer.model_validate({"answer": "It is 42.", "workflow": none})
+
+    assert workflow_of(answer) == Workflow(plan="", answer="It is 42.")

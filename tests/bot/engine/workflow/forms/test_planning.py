@@ -118,3 +118,19 @@ async def test_the_planner_is_told_when_a_workflow_is_worth_it(tmp_path: Path) -
     system = backend.asked[0].system
     assert "leave `workflow` empty" in system
     assert "{language}" not in system
+
+
+async def test_a_new_plan_with_branches_takes_the_place_of_what_is_left(tmp_path: Path) -> None:
+    plan = PlanAnswer(workflow=BRANCHES)
+    looks = iter((8, 3))
+
+    def work(title: str) -> StepAnswer:
+        score = next(looks) if title == "Look" else 0
+        return StepAnswer(status="done", summary=f"score: {score}", needs_replan=score == 8)
+
+    backend = answers(plan, plan, on_step=work)
+    async with engine(tmp_path, backend) as world:
+        view = await world.until(await world.add())
+
+    assert view.task.status is TaskStatus.COMPLETED
+    assert backend.done == ["Look", "Look", "Bad"]

@@ -1,0 +1,73 @@
+"""A new workflow behind what an old one has left: names that clash are changed everywhere."""
+
+from __future__ import annotations
+
+import json
+
+from bot.engine.workflow.forms.reading import read
+from bot.engine.workflow.model import nodes
+from bot.engine.workflow.model.grafting import grafted, renamed
+from bot.engine.workflow.model.nodes import NodeType
+from bot.engine.workflow.model.shape import Node, Workflow
+
+NEW = read(
+    json.dumps(
+        {
+            "name": "x",
+            "nodes": [
+                {"id": "find-it", "prompt": "Find {{outputs.other}}"},
+                {"id": "each", "type": "foreach", "collection": "outputs.find_it.items",
+                 "bodyNodes": ["do"]},
+                {"id": "do", "prompt": "{{item}} of {{outputs['find-it'].items}}"},
+                {"id": "pick", "type": "switch",
+                 "switch": {"expression": "outputs.find_it.n-1",
+                            "cases": [{"value": 1, "targetNode": "find-it"}]}},
+            ],
+            "edges": [
+                {"from": "find-it", "to": "each", "condition": "nodeStates.find_it == 'done'"},
+                {"from": "each", "to": "pick"},
+                {"from": "pick", "to": "find-it", "maxLoops": 2},
+            ],
+            "outputs": {"n": "outputs.find_it.n + outputs.find_item"},
+        }
+    )
+)  # fmt: skip
+
+
+def node(name: str, kind: str = NodeType.TASK) -> Node:
+    return Node(id=name, title=name, type=kind)
+
+
+def test_a_node_is_renamed_wherever_it_is_spoken_of() -> None:
+    known = renamed(NEW, {"find-it": "find-it_2", "do": "do_2"})
+
+    each, pick = known.by_id["each"].config, known.by_id["pick"].config
+    assert isinstance(each, nodes.Foreach)
+    assert isinstance(pick, nodes.Switch)
+    assert (each.collection, each.body) == ("outputs.find_it_2.items", ("do_2",))
+    assert (pick.expression, pick.cases[0].target) == ("outputs.find_it_2.n-1", "find-it_2")
+    assert known.by_id["do_2"].detail == "{{item}} of {{outputs['find-it_2'].items}}"
+    assert known.by_id["find-it_2"].detail == "Find {{outputs.other}}"
+    assert known.outputs == {"n": "outputs.find_it_2.n + outputs.find_item"}
+    assert [edge.condition for edge in known.edges if edge.condition] == [
+        "nodeStates.find_it_2 == 'done'"
+    ]
+    assert ("pick", "find-it_2") in {(edge.source, edge.target) for edge in known.edges}
+
+
+def test_it_begins_behind_what_people_have_put_in() -> None:
+    over = (node("start", "start"), node("do"))
+    whole = grafted(NEW, over=over, first=(node("a"), node("b")), taken=["find-it"])
+
+    assert [each.id for each in whole.nodes] == [
+        "do", "a", "b", "find-it_2", "each", "do_2", "pick", "end",
+    ]  # fmt: skip
+    ways = [(edge.source, edge.target) for edge in whole.edges]
+    assert ways[:2] == [("a", "b"), ("b", "find-it_2")]
+
+
+def test_names_that_are_free_stay() -> None:
+    whole = grafted(NEW, over=(), first=(), taken=())
+
+    assert {each.id for each in whole.nodes} == {"find-it", "each", "do", "pick", "end"}
+    assert not Workflow(plan="").nodes
