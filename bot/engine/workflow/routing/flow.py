@@ -275,9 +275,12 @@ class Flow(Track):
     def _after(self, run: NodeRun, now: datetime) -> Sight:
         """What the edges behind it may speak of: what it has brought, too."""
         seen = self.sight(scope_of(run.path), now)
-        own = {self.node(run.path).id: brought(run)}
-        outputs = ChainMap(own, seen.names["outputs"])
-        return replace(seen, names={**seen.names, "outputs": outputs})
+        name = self.node(run.path).id
+        alias = name.replace("-", "_")
+        known = {name, alias} if self._aliases.get(alias) == name else {name}
+        outputs = ChainMap(dict.fromkeys(known, brought(run)), seen.names["outputs"])
+        states = ChainMap(dict.fromkeys(known, run.status.value), seen.names["nodeStates"])
+        return replace(seen, names={**seen.names, "outputs": outputs, "nodeStates": states})
 
     def _is_held(self, run: NodeRun) -> bool:
         return not self.node(run.path).body
