@@ -145,7 +145,7 @@ def _span(seconds: float, words: Words) -> str:
 def _label(step: Step, words: Words, room: int) -> str:
     """What is behind the title is short, and never cut off."""
     parts: list[str] = []
-    if step.round > 1:
+    if step.round > 1 and step.status is not NodeStatus.SKIPPED:
         parts.append(f"×{step.round}")
     if step.way:
         parts.append("→ " + formats.cut(", ".join(step.way), _WAY))

@@ -9,6 +9,7 @@ from statistics import fmean
 
 from bot.engine.workflow.model.nodes import Delay, NodeType
 from bot.engine.workflow.model.shape import Node
+from bot.engine.workflow.shown.outline import Left
 from storage.records.tasks import Eta, NodeRun, NodeStatus
 
 UNKNOWN = 120.0
@@ -57,7 +58,7 @@ def _means(seen: Mapping[str, list[float]], least: int) -> Mapping[str, float]:
 
 
 def eta(
-    left: Iterable[tuple[Node, NodeRun | None, int]],
+    left: Iterable[Left],
     past: Past,
     *,
     done: int,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeAlias
 
 from bot.engine.workflow.model.layout import OUTERMOST, Layout, Ring
 from bot.engine.workflow.model.nodes import Foreach, Human, Loop, NodeType, OnError
@@ -27,6 +28,10 @@ _UNDER_WAY = {NodeStatus.RUNNING, NodeStatus.WAITING}
 _PENDING = NodeStatus.PENDING
 
 
+Left: TypeAlias = tuple[Node, NodeRun | None, int]
+"""A step still to be done, with what there is of it, and how often."""
+
+
 @dataclass(frozen=True, slots=True)
 class Count:
     done: int = 0
@@ -36,22 +41,44 @@ class Count:
         return Count(self.done + other.done, self.total + other.total)
 
 
+class Plan:
+    """What of a workflow is the same however far it is."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        self.workflow = workflow
+        self.layout = Layout(workflow)
+        self._slots: dict[str, tuple[Slot, ...]] = {}
+        self._sizes: dict[str, int] = {}
+
+    def slots(self, ring: str) -> tuple[Slot, ...]:
+        if ring not in self._slots:
+            self._slots[ring] = slots(self.layout.rings[ring])
+        return self._slots[ring]
+
+    def size(self, ring: str) -> int:
+        """Steps in one round of it."""
+        if ring not in self._sizes:
+            nodes = self.layout.rings[ring].nodes.values()
+            sizes = (self.size(n.id) if n.body else int(n.type in COUNTED) for n in nodes)
+            self._sizes[ring] = sum(sizes)
+        return self._sizes[ring]
+
+
 class Outline:
     """`asked` are the names of those who are asked about a step, by its path."""
 
     def __init__(
         self,
-        workflow: Workflow,
+        plan: Plan | Workflow,
         runs: Mapping[str, NodeRun],
         asked: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
-        self.layout = Layout(workflow)
+        self._plan = plan if isinstance(plan, Plan) else Plan(plan)
+        self.layout = self._plan.layout
         self.runs = runs
         self._now = Now(self.layout, runs)
         self._titles = Titles(self.layout, runs)
         self._asked = {asked_of(path) or path: names for path, names in (asked or {}).items()}
-        self._slots: dict[str, tuple[Slot, ...]] = {}
-        self._sizes: dict[str, int] = {}
         self._overs: dict[str, bool] = {}
 
     def lines(self) -> Iterator[Step]:
@@ -67,24 +94,20 @@ class Outline:
         """Rounds still to come count where it is known how many they are; else the next."""
         return self._count(OUTERMOST, "")
 
-    def left(self) -> Iterator[tuple[Node, NodeRun | None, int]]:
-        """Steps still to be done, with what there is of them, and how often."""
+    def left(self) -> Iterator[Left]:
+        """What is still to be done."""
         return self._left(OUTERMOST, "", 1)
 
     def _lines(self, ring: str, scope: str, depth: int) -> Iterator[Step]:
         branch: str | None = None
-        for slot in self._slots_of(ring):
+        for slot in self._plan.slots(ring):
             branch = slot.branch if slot.branch is not None else branch
             node, place = self.layout.nodes[slot.node], self._now.place(scope, slot.node)
             run = self._now.at(place)
             if not _is_shown(node, run):
                 continue
-            line = replace(
-                self._step(node, place),
-                depth=depth + slot.depth,
-                branch=branch,
-                way=self._way(ring, scope, node, run),
-            )
+            way = self._way(ring, scope, node, run)
+            line = self._step(node, place, depth=depth + slot.depth, branch=branch, way=way)
             branch = None
             yield line
             if node.body and not is_over(run):
@@ -102,7 +125,15 @@ class Outline:
                 for each in range(opened if is_over(run) else max(1, opened)) if node.body else ():
                     yield from self._steps(node.id, place.inside(each))
 
-    def _step(self, node: Node, place: Place) -> Step:
+    def _step(
+        self,
+        node: Node,
+        place: Place,
+        *,
+        depth: int = 0,
+        branch: str | None = None,
+        way: tuple[str, ...] = (),
+    ) -> Step:
         run = self._now.at(place)
         rounds = self._rounds(node, place, run) if node.body else None
         asks = self._asked.get(place.path)
@@ -112,6 +143,9 @@ class Outline:
             status=_status(node, run, asked=asks is not None),
             persona=node.persona,
             kind=node.type,
+            depth=depth,
+            branch=branch,
+            way=way,
             round=1 + sum(self._was_done(place, n) for n in range(1, place.round)),
             rounds=rounds,
             asked=asks is not None,
@@ -207,7 +241,7 @@ class Outline:
             return Count(int(settled), int(settled or not before))
         if not node.body:
             return Count()
-        size = self._size(node.id)
+        size = self._plan.size(node.id)
         if run is not None and run.status is NodeStatus.SKIPPED:
             return Count() if before else Count(size, size)
         opened = self._now.stored.opened(place.path)
@@ -222,9 +256,7 @@ class Outline:
         count = self._count(node.id, scope)
         return Count(count.total, count.total) if self._is_over(node, scope) else count
 
-    def _left(
-        self, ring: str, scope: str, times: int
-    ) -> Iterator[tuple[Node, NodeRun | None, int]]:
+    def _left(self, ring: str, scope: str, times: int) -> Iterator[Left]:
         for name, node in self.layout.rings[ring].nodes.items():
             place = self._now.place(scope, name)
             run = self._now.at(place)
@@ -235,9 +267,7 @@ class Outline:
             elif node.body:
                 yield from self._left_inside(node, place, times)
 
-    def _left_inside(
-        self, node: Node, place: Place, times: int
-    ) -> Iterator[tuple[Node, NodeRun | None, int]]:
+    def _left_inside(self, node: Node, place: Place, times: int) -> Iterator[Left]:
         opened = self._now.stored.opened(place.path)
         for n in range(opened):
             if not self._is_over(node, place.inside(n)):
@@ -246,19 +276,6 @@ class Outline:
         ahead = (0 if opened else 1) if total is None else max(0, total - opened)
         if ahead:
             yield from self._left(node.id, place.inside(opened), times * ahead)
-
-    def _size(self, ring: str) -> int:
-        """Steps in one round of it."""
-        if ring not in self._sizes:
-            nodes = self.layout.rings[ring].nodes.values()
-            sizes = (self._size(n.id) if n.body else int(n.type in COUNTED) for n in nodes)
-            self._sizes[ring] = sum(sizes)
-        return self._sizes[ring]
-
-    def _slots_of(self, ring: str) -> tuple[Slot, ...]:
-        if ring not in self._slots:
-            self._slots[ring] = slots(self.layout.rings[ring])
-        return self._slots[ring]
 
 
 def _is_shown(node: Node, run: NodeRun | None) -> bool:
