@@ -122,6 +122,19 @@ async def test_a_file_dropped_in_is_listed_asked_for_by_a_form_and_runs_to_its_e
 
 
 @on_the_world
+async def test_a_form_on_feishu_starts_it_too(place: World) -> None:
+    boss, chat = place.feishu_boss, place.feishu_chat
+    put(place.shiftboss.home, "report.yaml", REPORT)
+    place.stage.on("Tell of badgers", "step", done("Badgers dig."))
+
+    await boss.says(chat, "/workflow run report")
+    form = await chat.wait_for(lambda m: "can start:" in m.text, timeout=PATIENCE)
+    await boss.presses(form, label_with(form.buttons, "Start"), topic="badgers", size="short")
+
+    await chat.wait_for(lambda m: "said: Badgers dig." in m.text, timeout=PATIENCE)
+
+
+@on_the_world
 async def test_a_broken_file_is_told_with_all_its_faults_until_it_is_mended(place: World) -> None:
     boss, chat = place.boss()
     path = put(place.shiftboss.home, "broken.yaml", BROKEN)

@@ -82,5 +82,6 @@ def _field(each: WorkflowInput, words: Words) -> FormField:
 
 def _placeholder(each: WorkflowInput, words: Words) -> str:
     if each.default is None:
-        return fits(each, words)
+        # What may be chosen is listed already.
+        return "" if each.kind in {"choice", "bool"} else fits(each, words)
     return formats.line(str(shown_value(each.default, words)), 80)
