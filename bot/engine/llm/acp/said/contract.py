@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
+
+from bot.engine.llm.loop.mending import mended_text
 
 FILE = ".shiftboss/result.json"
 _FENCED = re.compile(r"```(?:json|JSON)?[ \t]*\r?\n(.*?)\r?\n?[ \t]*```", re.DOTALL)
@@ -56,6 +59,8 @@ def handed_in(text: str, workspace: Path | None, form: type[BaseModel]) -> BaseM
             return form.model_validate_json(found)
         except ValidationError as error:
             why = _told(error)
+        with suppress(ValueError):
+            return form.model_validate_json(mended_text(found))
     raise NoResult(why)
 
 

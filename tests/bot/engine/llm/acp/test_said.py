@@ -134,6 +134,7 @@ def test_a_huge_or_wild_update_does_no_harm() -> None:
         GOOD,
         'x\n```json\n{"status": "done", "summary": "run ```make``` twice"}\n```',
         '```json\n{"status": "done", "summary": "```\\ncode\\n```"}\n```',
+        '```json\n{"status": "done", "summary": "two\nlines", // so\n "files": [],}\n```',
     ],
 )
 def test_the_last_block_is_the_result(text: str) -> None:

@@ -22,6 +22,7 @@ FOUND: dict[str, tuple[str, Any]] = {
     "comments": ('{"a": 1, // one\n /* two */ "b": 2 # three\n}', {"a": 1, "b": 2}),
     "no comment in a text": ('{"a": "http://x", "b": 1,}', {"a": "http://x", "b": 1}),
     "single quotes": ("{'a': 'it is', 'b': True}", {"a": "it is", "b": True}),
+    "an escaped single quote": (r"{'a': 'it\'s'}", {"a": "it's"}),
     "curly quotes": ("{“a”: “b”}", {"a": "b"}),
     "quotes within": ('{"a": "say "hi" to her", "b": 1}', {"a": 'say "hi" to her', "b": 1}),
     "a new line within": ('{"a": "one\ntwo"}', {"a": "one\ntwo"}),
