@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from bot.engine.workflow.forms.reading import read
 from bot.engine.workflow.model import nodes
 from bot.engine.workflow.model.nodes import NodeType, OnError, OnLimit, Retry
 from bot.engine.workflow.model.shape import Input, Node, Workflow
+from tests.bot.engine.workflow.routing.sim import Sim
 
 
 def reading(*listed: Any, **more: Any) -> Workflow:
@@ -26,6 +29,7 @@ def ways(workflow: Workflow) -> set[tuple[str, str]]:
     return {(edge.source, edge.target) for edge in workflow.edges}
 
 
+DOCS = Path(__file__).parents[5] / "docs" / "workflows.md"
 A, B, C = {"id": "a"}, {"id": "b"}, {"id": "c"}
 
 
@@ -245,3 +249,19 @@ def test_a_thousand_nodes_are_read() -> None:
 )  # fmt: skip
 def test_durations_are_written_as_people_do(text: object, seconds: float | None) -> None:
     assert seconds_in(text) == seconds
+
+
+@pytest.mark.parametrize("kind", ["yaml", "markdown"])
+def test_the_examples_of_the_documentation_are_read_and_lead_to_the_end(kind: str) -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    section = text[text.index("## Format") :].split("\n## Named", 1)[0]
+    examples = re.findall(rf"```{kind}\n(.*?)```", section, re.DOTALL)
+
+    for example in examples:
+        sim = Sim(read(example), work=lambda _, __, path: {"approved": "#2" in path, "ok": True})
+        # Nobody is there to send it.
+        assert sim.run() in {
+            "done",
+            "failed: task-4#2: workflow.nobody_decided {'name': 'Send it?'}",
+        }
+    assert examples
