@@ -91,7 +91,12 @@ async def delete(request: Request, rest: str) -> Reply:
 
 
 async def deleted(request: Request, name: str, card_key: str = "") -> Reply:
-    await request.services.workflows.delete(name)
+    """One that is gone already is deleted: the same order may be carried out again."""
+    try:
+        await request.services.workflows.delete(name)
+    except WorkflowRefused as error:
+        if error.reason is not WhyNoWorkflow.UNKNOWN:
+            raise
     card = deleted_card(name, request.words)
     return Reply(
         card=card, key=card_key, in_place=bool(card_key), data={"name": name, "deleted": True}

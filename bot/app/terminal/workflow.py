@@ -102,11 +102,20 @@ async def _watch(
     core: Core, task: Task, stop: asyncio.Event, announce: Callable[[str], None]
 ) -> None:
     """Until nothing goes on any more without a person, or somebody stops it all."""
+    try:
+        await _follow(core, task, stop, announce)
+    finally:
+        # Whatever became of it, nobody else would end the program.
+        stop.set()
+
+
+async def _follow(
+    core: Core, task: Task, stop: asyncio.Event, announce: Callable[[str], None]
+) -> None:
     told = None
     while not stop.is_set():
         seen = await core.store.work.tasks.get(task.id)
         if await _is_over(core, seen):
-            stop.set()
             return
         if seen.wake_at is not None and seen.wake_at != told and seen.status is TaskStatus.WAITING:
             told = seen.wake_at

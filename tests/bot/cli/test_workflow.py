@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from bot.cli.main import cli
+from storage.home import Home
 
 GOOD = """\
 name: Sums
@@ -89,6 +90,14 @@ def test_wrong_inputs_are_refused_before_anything_runs(
     assert result.exit_code == 2
     assert says in result.output
     assert not (home / "home" / "shiftboss.db").exists()
+
+
+def test_a_home_that_somebody_works_on_is_left_to_them(home: Path) -> None:
+    with Home(home / "home"):
+        result = typed("run", "sums", "-i", "n=1")
+
+    assert result.exit_code == 2
+    assert "another Shiftboss" in result.output
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TypeAlias
 
 SUFFIXES = (".yaml", ".yml", ".json", ".md")
@@ -89,34 +89,42 @@ def decoded(data: bytes) -> str:
 
 def write(folder: Path, name: str, text: str, *, replace: bool) -> str:
     """The file's name. Written under another name first and put in place whole; FileExistsError
-    where one is there already and is not to be replaced. Other files of that name go once the new
-    one is in place."""
+    where one is there already, other than this one, and is not to be replaced. Other files of
+    that name go once the new one is in place."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except FileExistsError as error:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from error
     file = f"{name}{suffix_of(text)}"
-    new = folder / f".{file}.{os.getpid()}.new"
-    try:
-        with new.open("w", encoding="utf-8") as opened:
-            opened.write(text if text.endswith("\n") else f"{text}\n")
+    others = [each for each in _of_name(folder, name) if each != file]
+    if others and not replace:
+        raise FileExistsError(others[0])
+    data = f"{text.rstrip()}\n".encode()
+    with NamedTemporaryFile(dir=folder, prefix=f".{name}.", suffix=".new", delete=False) as opened:
+        new = Path(opened.name)
+        try:
+            opened.write(data)
             opened.flush()
             os.fsync(opened.fileno())
-        others = [each for each in _of_name(folder, name) if each != file]
-        if replace:
-            new.replace(folder / file)
-        elif others:
-            raise FileExistsError(others[0])
-        else:
-            # Fails where somebody was quicker, which a rename would not.
-            os.link(new, folder / file)
-    finally:
-        with suppress(FileNotFoundError):
-            new.unlink()
-    if replace:
-        for other in others:
-            (folder / other).unlink(missing_ok=True)
+            _put(new, folder / file, data, replace=replace)
+        finally:
+            new.unlink(missing_ok=True)
+    for other in others:
+        (folder / other).unlink(missing_ok=True)
     return file
+
+
+def _put(new: Path, place: Path, data: bytes, *, replace: bool) -> None:
+    if replace:
+        new.replace(place)
+        return
+    try:
+        # Fails where somebody was quicker, which a rename would not.
+        os.link(new, place)
+    except FileExistsError:
+        # The same order carried out again has been carried out.
+        if place.is_symlink() or not place.is_file() or place.read_bytes() != data:
+            raise
 
 
 def delete(folder: Path, name: str) -> bool:

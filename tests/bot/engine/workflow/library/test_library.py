@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -160,6 +161,29 @@ async def test_nothing_is_overwritten_without_being_asked(library: Library, tmp_
     await library.save("research", GOOD, replace=True)
 
     assert (await library.find("research")).title == "Look it up"
+    assert [each.name for each in (tmp_path / "workflows").iterdir()] == ["research.yaml"]
+
+
+async def test_the_same_order_carried_out_again_changes_nothing(
+    library: Library, tmp_path: Path
+) -> None:
+    first = await library.save("research", GOOD)
+
+    assert await library.save("research", GOOD) == first
+    assert [each.name for each in (tmp_path / "workflows").iterdir()] == ["research.yaml"]
+
+
+async def test_of_many_who_save_one_name_at_once_one_is_first(
+    library: Library, tmp_path: Path
+) -> None:
+    texts = [GOOD.replace("Look it up", f"Number {n}") for n in range(8)]
+    saved = await asyncio.gather(
+        *(library.save("research", text) for text in texts), return_exceptions=True
+    )
+
+    refused = [each for each in saved if isinstance(each, WorkflowRefused)]
+    assert len(refused) == 7
+    assert (tmp_path / "workflows" / "research.yaml").read_text(encoding="utf-8") in texts
     assert [each.name for each in (tmp_path / "workflows").iterdir()] == ["research.yaml"]
 
 
