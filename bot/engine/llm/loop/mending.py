@@ -6,9 +6,8 @@ import json
 import re
 
 _TOKEN = re.compile(
-    r"(?P<skip>\s+|//[^\n]*|/\*.*?\*/|\#[^\n]*)|(?P<sign>[{}\[\],:])"
-    r"|(?P<quote>[\"'“”])|(?P<word>[^\s{}\[\],:\"'“”]+)",
-    re.DOTALL,
+    r"(?P<skip>\s+|//[^\n]*|\#[^\n]*)|(?P<comment>/\*)|(?P<sign>[{}\[\],:])"
+    r"|(?P<quote>[\"'“”])|(?P<word>[^\s{}\[\],:\"'“”]+)"
 )
 _ENDS_TEXT = re.compile(r"\s*(?:[,:}\]]|//|/\*|\Z)")
 _CLOSING = {'"': '"', "'": "'", "“": '”"', "”": '”"'}
@@ -24,10 +23,11 @@ def mended_text(text: str) -> str:
     at = 0
     while at < len(text):
         token = _TOKEN.match(text, at)
-        if token is None:
-            raise ValueError("nothing like JSON")
+        assert token is not None  # one of them fits any character
         at = token.end()
-        if token["quote"]:
+        if token["comment"]:
+            at = text.index("*/", at) + 2
+        elif token["quote"]:
             end = end_of(text, at, _CLOSING[token["quote"]])
             made.append(_text(text[at:end]))
             at = end + 1

@@ -15,15 +15,18 @@ _NAME, _SECTION, _TASK = 1, 2, 3
 _TASKS = r"(?:任务|步骤|tasks?|steps?)"
 _LOOPS = r"(?:循环|loops?)"
 _BACKGROUND = r"(?:背景|说明|描述|background|description|context)"
-_IS_ONE = re.compile(rf"^(?:##\s*{_TASKS}\s*[:：]?\s*$|###\s+\S)", re.MULTILINE | re.IGNORECASE)
+_IS_ONE = re.compile(rf"^(?:##[ \t]*{_TASKS}[ \t:：]*$|###[ \t]+\S)", re.MULTILINE | re.IGNORECASE)
 _HAS_NODES = re.compile(r"^(?:nodes|steps)\s*:", re.MULTILINE)
-_HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\s*")
+_HEADING = re.compile(r"(#{1,6})[ \t]+(\S.*)")
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 _NUMBERED = re.compile(
     r"(?:(?:任务|步骤|task|step)\s*)?(\d{1,6})\s*[.、:：)）]\s*(.*)", re.IGNORECASE
 )
 _FIELD = re.compile(r"[-*+]\s+\**([^\W\d][\w -]{0,30}?)\**\s*[:：]\**[ \t]*(.*)")
-_LOOP = re.compile(r"\s*(?:[-*+]\s+)?(.+?)\s*(?:→|->|=>)\s*([^(（]+?)\s*(?:[（(](.*)[）)])?\s*")
+_ARROW = re.compile(r"→|->|=>")
+_RULE = re.compile(r"[（(](.*)[）)]")
+_LONGEST_RULE = 500
+_LONGEST_FIELD = 2_000
 _MOST = re.compile(
     r"[,，;；]?\s*(?:最多|at most|max(?:imum)?\.?)\s*(\d{1,6})\s*(?:次|轮|times|rounds)?",
     re.IGNORECASE,
@@ -88,8 +91,8 @@ def data_of(text: str) -> dict[str, Any]:
         mark = _FENCE.match(line)
         if mark and (not fence or mark[1].startswith(fence)):
             fence = "" if fence else mark[1]
-        heading = None if fence or mark else _HEADING.fullmatch(line)
-        if heading is None or not _headed(page, len(heading[1]), heading[2]):
+        heading = None if fence or mark else _HEADING.match(line)
+        if heading is None or not _headed(page, len(heading[1]), _title(heading[2])):
             _filled(page, line, plain=not fence and not mark)
     return _data(page)
 
@@ -108,6 +111,13 @@ def _headed(page: _Page, depth: int, title: str) -> bool:
     else:
         return False
     return True
+
+
+def _title(text: str) -> str:
+    """Without the signs that may close a heading."""
+    text = text.strip()
+    open_ = text.rstrip("#")
+    return open_.rstrip() if open_.endswith((" ", "\t")) else text
 
 
 def _section(title: str) -> str:
@@ -132,11 +142,19 @@ def _told(task: _Task, line: str, *, plain: bool) -> None:
     name = _NAMES.get(found[1].strip().casefold(), "") if found else ""
     if found and name and name not in task.fields:
         task.fields[name], task.last = found[2].strip(), name
-    elif task.last and task.last != "prompt" and line.startswith((" ", "\t")) and line.strip():
+    elif _goes_on(task, line):
         task.fields[task.last] += f" {line.strip()}"
     else:
         task.last = "prompt"
         task.text.append(line)
+
+
+def _goes_on(task: _Task, line: str) -> bool:
+    """Whether a line that is set back belongs to the field above it."""
+    set_back = line.startswith((" ", "\t")) and bool(line.strip())
+    if not set_back or task.last in {"", "prompt"}:
+        return False
+    return len(task.fields[task.last]) < _LONGEST_FIELD
 
 
 def _data(page: _Page) -> dict[str, Any]:
@@ -199,19 +217,27 @@ def _edges(task: _Task, name: str, known: Mapping[str, str]) -> Iterator[dict[st
 
 def _loops(lines: Iterable[str], known: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     for line in lines:
-        found = _LOOP.fullmatch(line)
-        if found is None:
+        arrow = _ARROW.search(line)
+        if arrow is None:
             continue
-        rule = found[3] or ""
+        target, rule = _ruled(line[arrow.end() :])
         most = _MOST.search(rule)
         condition = _WHEN.sub("", _MOST.sub("", rule)).strip(" ,，;；")
         yield {
-            "from": _called(found[1], known),
-            "to": _called(found[2], known),
+            "from": _called(line[: arrow.start()].strip().lstrip("-*+ "), known),
+            "to": _called(target, known),
             "maxLoops": int(most[1]) if most else MOST_LOOPS,
             "label": "loop",
             **({"condition": condition} if condition else {}),
         }
+
+
+def _ruled(text: str) -> tuple[str, str]:
+    """What is led back to, and what stands in brackets behind it."""
+    found = _RULE.search(text)
+    if found is None:
+        return text, ""
+    return text[: found.start()], found[1][:_LONGEST_RULE]
 
 
 def _listed(text: str) -> list[str]:

@@ -20,6 +20,7 @@ from bot.engine.workflow.forms.durations import seconds_in
 from bot.engine.workflow.forms.faults import told
 from bot.engine.workflow.forms.reading import from_data, read
 from bot.engine.workflow.forms.writing import written
+from bot.engine.workflow.graph import dump_workflow, load_workflow
 from bot.engine.workflow.model import nodes
 from bot.engine.workflow.model.faults import BadGraph
 from bot.engine.workflow.model.nodes import NodeType, Retry
@@ -163,6 +164,7 @@ def test_what_is_written_is_read_as_the_same(workflow: Workflow, name: str, note
     assert read(json.dumps(data)) == whole
     assert read(yaml.safe_dump(data, allow_unicode=True)) == whole
     assert completed(whole) == whole
+    assert load_workflow(json.loads(json.dumps(dump_workflow(whole)))) == whole
 
 
 def test_each_type_of_node_is_written_and_read_as_the_same() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -338,3 +339,18 @@ def test_very_many_faults_are_told_in_part() -> None:
     lines = told(faults_in(text), words_for(Language.ENGLISH), most=10).splitlines()
 
     assert lines[10:] == ["… and 490 more."]
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["# a" + " " * 400_000 + "b\n", "## Tasks" + " " * 400_000 + "x\n", "## Tasks\n" * 90_000,
+     "###" * 300_000, "- a: " * 150_000, "a -> " * 150_000, "a -> b (" + " ," * 400_000 + ")\n",
+     "- " + "*" * 800_000,
+     "- After: b\n" + "  c\n" * 200_000,
+     "```\n" * 200_000, "a: " * 300_000, "- " * 300_000, "[" * 800_000,
+     "{" * 800_000, "? " * 300_000, '{"a": ' * 100_000, '"' * 900_000, "{a: b, " * 120_000],
+)  # fmt: skip
+@pytest.mark.parametrize("before", ["", "# x\n## Tasks\n### 1. a\n", "# x\n### 1. a\n## Loops\n"])
+def test_a_text_made_to_take_long_is_over_soon(before: str, part: str) -> None:
+    with suppress(BadGraph):
+        read(before + part[:990_000])

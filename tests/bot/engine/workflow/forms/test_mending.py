@@ -45,12 +45,16 @@ def test_words_without_json_hold_none(text: str) -> None:
     assert found_in(text) is None
 
 
-@pytest.mark.parametrize("text", ['```json\n{"a": \n```', '{"a": 1 "b": [}', '{"a": }'])
+@pytest.mark.parametrize(
+    "text", ['```json\n{"a": /* 1}\n```', '```json\n{"a": \n```', '{"a": 1 "b": [}', '{"a": }']
+)
 def test_json_that_is_beyond_mending_is_refused(text: str) -> None:
     with pytest.raises(BadGraph, match="bad_json"):
         found_in(text)
 
 
-@pytest.mark.parametrize("text", ["{" * 100_000, '{"' * 50_000, "{'a': " * 20_000, '"\\' * 50_000])
+@pytest.mark.parametrize(
+    "text", ["{" * 100_000, '{"' * 50_000, "{'a': " * 20_000, "{/* " * 20_000, '"\\' * 50_000]
+)
 def test_hostile_answers_take_no_time_to_speak_of(text: str) -> None:
     assert found_in(text) is None
