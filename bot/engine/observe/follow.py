@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from bot.engine.observe.live import TraceReader
+from bot.engine.observe.live import SHARE, TraceReader
 from cards.courier import Courier
 from cards.model import Card
 from storage.errors import NotFound, StoreUnavailable
@@ -74,10 +74,13 @@ class TraceFollower:
         """Nothing to prepare: what an earlier process followed stays as it was."""
 
     async def run(self) -> None:
+        rest = _PACE
         while True:
             await self._news.wait()
-            await self._sleep(_PACE)
+            await self._sleep(rest)
+            begun = self._now()
             await self.look()
+            rest = max(_PACE, (self._now() - begun).total_seconds() * SHARE)
             if not self._followed:
                 self._news.clear()
 

@@ -197,7 +197,7 @@ def _model(call: ModelCall, state: SpanState, ended: datetime | None) -> Span:
         kind=SpanKind.LLM,
         state=state,
         started_at=call.started_at,
-        ended_at=None if ended is None else max(ended, call.started_at),
+        ended_at=ended,
         error=str(told.get("error.type", "")),
         attributes=told,
         spent=spent_on(told),
@@ -270,7 +270,7 @@ def _tool(use: ToolUse, parent: str, begun: datetime, task: Task) -> Span:
         kind=SpanKind.TOOL,
         state=state,
         started_at=begun,
-        ended_at=None if ended is None else max(ended, begun),
+        ended_at=ended,
         error=call.value if state.is_wrong else "",
         attributes={
             "gen_ai.operation.name": "execute_tool",

@@ -6,6 +6,7 @@ goes on, so that no trace can say anything else than what is true.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
@@ -16,7 +17,7 @@ from bot.engine.observe.ids import trace_id
 from bot.engine.observe.pieces import NameOf, Nodes
 from storage.agents.spans import Pieces, SpanRepo
 from storage.db import Database
-from storage.records.tasks import NodeRun, Spent, Task, TaskId
+from storage.records.tasks import Graph, NodeRun, Spent, Task, TaskId
 from storage.records.workers.spans import Attribute, Span, Trace
 from storage.work.graphs import GraphRepo
 from storage.work.tasks import TaskRepo
@@ -26,7 +27,8 @@ _SPENT = tuple(each.name for each in fields(Spent))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traces:
-    """`anatomy` names the runs of a plan as it was stored; `mask` takes out secrets."""
+    """`anatomy` names the runs of a plan as it was stored; `mask` takes out secrets; both are
+    safe in any thread."""
 
     db: Database
     tasks: TaskRepo
@@ -43,14 +45,15 @@ class Traces:
             graph = await self.graphs.latest(task_id, tx=view)
             runs = await self.graphs.runs(task_id, tx=view)
             found = await self.spans.pieces(task_id, tx=view)
+        # Thousands of spans take long enough for the event loop to be missed.
+        spans = await asyncio.to_thread(self._spans, task, graph, runs, found)
+        return Trace(id=trace_id(task_id), task_id=task_id, at=self.now(), spans=spans)
+
+    def _spans(
+        self, task: Task, graph: Graph | None, runs: Mapping[str, NodeRun], found: Pieces
+    ) -> tuple[Span, ...]:
         name_of = self.anatomy(graph.body if graph else None)
-        spans = assembled(task, runs, found, name_of)
-        return Trace(
-            id=trace_id(task_id),
-            task_id=task_id,
-            at=self.now(),
-            spans=tuple(self._masked(span) for span in spans),
-        )
+        return tuple(self._masked(span) for span in assembled(task, runs, found, name_of))
 
     def _masked(self, span: Span) -> Span:
         def masked(value: Attribute) -> Attribute:
@@ -86,7 +89,14 @@ def _tree(whole: Span, others: Sequence[Span]) -> Sequence[Span]:
     for each in reversed(ordered):
         if each.parent:
             spent[each.parent] = _sum(spent[each.parent], spent[each.id])
-    return [replace(each, spent=spent[each.id]) for each in ordered]
+    return [replace(_forward(each), spent=spent[each.id]) for each in ordered]
+
+
+def _forward(span: Span) -> Span:
+    """Clocks are put back now and then: nothing ends before it began."""
+    if span.ended_at is None or span.ended_at >= span.started_at:
+        return span
+    return replace(span, ended_at=span.started_at)
 
 
 def _downward(whole: Span, below: Mapping[str, list[Span]]) -> Iterator[Span]:
