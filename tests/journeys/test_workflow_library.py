@@ -175,7 +175,7 @@ async def test_a_file_that_is_sent_is_kept_shown_and_deleted_by_a_button(place: 
     await boss.sends_document(chat, "w.yaml", ASKS.encode(), "/workflow save sent-one")
     await told(chat, "Kept as workflow sent-one")
 
-    await ask(boss, chat, "/workflow save sent-one\n" + ASKS, "--replace sent-one")
+    await ask(boss, chat, "/workflow save sent-one\n" + SUMS, "--replace sent-one")
     card = await ask(boss, chat, "/workflow delete sent-one", "Delete workflow sent-one?")
     await boss.presses(card, label_with(card.buttons, "Delete"))
     await chat.wait_until(lambda: "is deleted" in card.text, timeout=PATIENCE)
