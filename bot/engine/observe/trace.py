@@ -22,6 +22,7 @@ from storage.records.workers.spans import Attribute, Span, Trace
 from storage.work.graphs import GraphRepo
 from storage.work.tasks import TaskRepo
 
+_NOTHING = Spent()
 _SPENT = tuple(each.name for each in fields(Spent))
 
 
@@ -79,34 +80,46 @@ def assembled(
 
 def _tree(whole: Span, others: Sequence[Span]) -> Sequence[Span]:
     known = {whole.id, *(each.id for each in others)}
+    # What it was made under may be gone: then it is the workflow's own.
+    parents = {each.id: each.parent if each.parent in known else whole.id for each in others}
     below: dict[str, list[Span]] = {}
     for each in others:
-        # What it was made under may be gone: then it is the workflow's own.
-        parent = each.parent if each.parent in known else whole.id
-        below.setdefault(parent, []).append(replace(each, parent=parent))
-    ordered = list(_downward(replace(whole, started_at=_first(whole, others)), below))
-    spent = {each.id: each.spent for each in ordered}
-    for each in reversed(ordered):
-        if each.parent:
-            spent[each.parent] = _sum(spent[each.parent], spent[each.id])
-    return [replace(_forward(each), spent=spent[each.id]) for each in ordered]
+        below.setdefault(parents[each.id], []).append(each)
+    ordered = list(_downward(whole, below))
+    spent = {each.id: each.spent for each, _ in ordered}
+    for each, depth in reversed(ordered):
+        if depth:
+            parent = parents[each.id]
+            spent[parent] = _sum(spent[parent], spent[each.id])
+    begun = {whole.id: _first(whole, others)}
+    return [
+        _placed(
+            each,
+            parent=parents.get(each.id, ""),
+            depth=depth,
+            spent=spent[each.id],
+            started_at=begun.get(each.id, each.started_at),
+        )
+        for each, depth in ordered
+    ]
 
 
-def _forward(span: Span) -> Span:
-    """Clocks are put back now and then: nothing ends before it began."""
-    if span.ended_at is None or span.ended_at >= span.started_at:
-        return span
-    return replace(span, ended_at=span.started_at)
+def _placed(span: Span, *, started_at: datetime, **found: Any) -> Span:
+    ended_at = span.ended_at
+    if ended_at is not None:
+        # Clocks are put back now and then: nothing ends before it began.
+        ended_at = max(ended_at, started_at)
+    return replace(span, started_at=started_at, ended_at=ended_at, **found)
 
 
-def _downward(whole: Span, below: Mapping[str, list[Span]]) -> Iterator[Span]:
-    """Without recursion: helpers of helpers, and rounds in rounds, may be many."""
-    stack = [whole]
+def _downward(whole: Span, below: Mapping[str, list[Span]]) -> Iterator[tuple[Span, int]]:
+    """Each with how deep it stands. Without recursion: rounds in rounds may be many."""
+    stack = [(whole, 0)]
     while stack:
-        span = stack.pop()
-        yield span
+        span, depth = stack.pop()
+        yield span, depth
         inner = sorted(below.get(span.id, ()), key=lambda each: each.started_at, reverse=True)
-        stack += [replace(each, depth=span.depth + 1) for each in inner]
+        stack += [(each, depth + 1) for each in inner]
 
 
 def _first(whole: Span, others: Sequence[Span]) -> datetime:
@@ -115,4 +128,6 @@ def _first(whole: Span, others: Sequence[Span]) -> datetime:
 
 
 def _sum(one: Spent, other: Spent) -> Spent:
+    if other == _NOTHING:
+        return one
     return Spent(**{name: getattr(one, name) + getattr(other, name) for name in _SPENT})
