@@ -185,14 +185,14 @@ class Fields:
         return Fields(given, self.faults, where=self.where, path=path)
 
     def check_names(self) -> None:
-        """A name that is nearly one of those asked for is a slip and a fault; others are notes of
-        whoever wrote them."""
+        """A name that is nearly one of those asked for, and not given, is a slip and a fault;
+        others are notes of whoever wrote them."""
         unknown = [name for folded, name in self._written.items() if folded not in self._known]
         for name in unknown[:_MOST_SEEN]:
             if len(name) > _LONGEST_NAME:
                 continue
             alike = get_close_matches(fold(name), self._known, n=1, cutoff=_ALIKE)
-            if alike:
+            if alike and self._given.get(alike[0]) is None:
                 self.add("unknown_field", name, meant=self._known[alike[0]])
 
     def _figure(self, names: tuple[str, ...]) -> float | None:

@@ -33,8 +33,8 @@ _NOBODY = {"auto", "none", "default"}
 
 
 def read(text: str) -> Workflow:
-    """The workflow that a text describes, complete and checked. Takes up to a second for the
-    largest. Raises BadGraph with all its faults."""
+    """The workflow that a text describes, complete and checked. Blocking: some seconds for
+    the largest. Raises BadGraph with all its faults."""
     return from_data(data_in(text))
 
 

@@ -215,7 +215,7 @@ def test_inputs_are_a_list_or_by_name() -> None:
 
 
 def test_notes_of_ones_own_are_no_faults() -> None:
-    assert reading({**A, "x": 10, "y": 20, "comment": "mine"}, createdAt="today").name == "x"
+    assert reading({**A, "x": 10, "y": 20, "comment": "mine"}, notes="mine").name == "x"
 
 
 def test_nodes_may_be_by_name_and_yaml_keeps_words_as_they_are() -> None:
