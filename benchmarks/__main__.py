@@ -13,6 +13,7 @@ ALL = {
     "enqueue_to_start": "starts.enqueue_to_start",
     "urgent_start": "starts.urgent_start",
     "durable_steps": "durable_steps.measure",
+    "workflow_nodes": "workflow_nodes.measure",
     "queue_depth": "queue_depth.measure",
     "waiting_thousand": "waiting_thousand.measure",
     "shared_session": "shared_session.measure",
