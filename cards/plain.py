@@ -20,7 +20,7 @@ from storage.records.status import (
     SystemStatus,
     TaskCost,
 )
-from storage.records.tasks import Spent, Step, Task, TaskEvent, TaskPage, TaskView
+from storage.records.tasks import Eta, Spent, Step, Task, TaskEvent, TaskPage, TaskView
 
 Plain: TypeAlias = dict[str, Any]
 
@@ -60,11 +60,17 @@ def view_data(view: TaskView) -> Plain:
         "plan": view.plan,
         "steps": [step_data(step) for step in view.steps],
         "done": view.done,
+        "total": view.total,
         "percent": view.percent,
         "ahead": view.ahead,
         "waits_for": view.holder.id if view.holder else None,
         "spent": spent_data(view.spent),
+        "eta": eta_data(view.eta) if view.eta else None,
     }
+
+
+def eta_data(eta: Eta) -> Plain:
+    return {"seconds": round(eta.seconds), "confidence": eta.confidence, "steps": eta.steps}
 
 
 def step_data(step: Step) -> Plain:
