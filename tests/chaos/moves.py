@@ -66,8 +66,13 @@ TASK = {
 
 NODE = {
     NodeStatus.PENDING: (NodeStatus.RUNNING,),
-    NodeStatus.RUNNING: (NodeStatus.PENDING, NodeStatus.DONE, NodeStatus.FAILED),
-    NodeStatus.WAITING: (),
+    NodeStatus.RUNNING: (
+        NodeStatus.PENDING,
+        NodeStatus.DONE,
+        NodeStatus.FAILED,
+        NodeStatus.SKIPPED,
+    ),
+    NodeStatus.WAITING: (NodeStatus.DONE,),
     NodeStatus.DONE: (),
     NodeStatus.FAILED: (NodeStatus.RUNNING, NodeStatus.PENDING),
     NodeStatus.SKIPPED: (),
@@ -143,6 +148,9 @@ NEW = (
     "task.>pending",
     "control.>run",
     "node.>running",
+    "node.>waiting",
+    "node.>done",
+    "node.>skipped",
     "plan.>there",
     "approval.>waiting",
     "event.>untold",

@@ -98,7 +98,8 @@ def _steps(told: Ended) -> Iterator[str]:
     ):
         tried = attempts.get((task_id, path), [])
         good = [number for number, ended, error in tried if ended is not None and not error]
-        if status == "done" and good != [last]:
+        # What costs nothing but a line in the store is never tried.
+        if status == "done" and tried and good != [last]:
             yield f"{task_id} {path} is {status}: attempts {tried}"
         open_tries = path != "@plan" and any(ended is None for _, ended, _ in tried)
         if status == "running" or open_tries:

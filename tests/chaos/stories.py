@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.chaos.boss import Boss, Story
+from tests.chaos.graphs import STORIES as OF_GRAPHS
 from tests.chaos.workers.stories import STORIES as OF_WORKERS
 
 NOTES = b"The queue was long. The queue was kind. Nobody in the queue was in a hurry at all."
@@ -226,5 +227,6 @@ STORIES = (
         files={"end.txt": "end", "more.txt": "more"},
         moves=("order.>message", "order.>inject", "order.>replan"),
     ),
+    *OF_GRAPHS,
     *OF_WORKERS,
 )

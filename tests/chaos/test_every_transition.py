@@ -87,6 +87,16 @@ async def test_what_workers_do_and_bring_happens_once_over_deaths(tmp_path: Path
     assert set(told.died) == set(points)
 
 
+async def test_branches_that_were_under_way_go_on_after_a_death(tmp_path: Path) -> None:
+    """Two items of a foreach run, and a step beside them is left out, when it dies."""
+    story = next(each for each in STORIES if each.name == "a graph")
+    point = "node.running>skipped:before:1"
+    told = await tell(tmp_path / "home", story, "telegram", [point])
+
+    assert told.wrong == []
+    assert told.died == [point]
+
+
 async def test_a_first_start_killed_in_the_middle_of_making_the_tables_is_made_again(
     tmp_path: Path,
 ) -> None:

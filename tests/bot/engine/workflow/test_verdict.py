@@ -113,7 +113,10 @@ def test_a_nodes_own_rule_counts_instead() -> None:
 
 @pytest.mark.parametrize(("tries", "ends_at"), [(1, 0), (7, 6)])
 def test_a_worker_has_as_many_tries_as_its_node_says(tries: int, ends_at: int) -> None:
-    manner, failed = Manner(retry=Retry(max_attempts=tries)), StepAnswer(status="error", summary="no")
+    manner, failed = (
+        Manner(retry=Retry(max_attempts=tries)),
+        StepAnswer(status="error", summary="no"),
+    )
 
     found = [
         of_answer(
