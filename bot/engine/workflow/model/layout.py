@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from bot.engine.workflow.model.nodes import NodeType
@@ -84,6 +84,8 @@ def _ring(nodes: list[Node], edges: list[Edge]) -> Ring:
     circle = circles([node.id for node in nodes], edges)
     forward = [edge for edge in edges if edge.name not in names]
     out = _by_source(forward)
+    counted = [edge for edge in forward if edge.max_loops is not None and _is_inside(edge, circle)]
+    returning = tuple(_bounded(edge, counted, circle) for edge in returning)
     return Ring(
         nodes={node.id: node for node in nodes},
         order={node.id: n for n, node in enumerate(nodes)},
@@ -94,11 +96,18 @@ def _ring(nodes: list[Node], edges: list[Edge]) -> Ring:
         region={edge.name: _behind(edge.target, out) for edge in returning},
         ends=tuple(node.id for node in nodes if node.type == NodeType.END),
         positions={edge.name: n for n, edge in enumerate(edges)},
-        counted={
-            edge.name: edge
-            for edge in forward
-            if edge.max_loops is not None and _is_inside(edge, circle)
-        },
+        counted={edge.name: edge for edge in counted},
+    )
+
+
+def _bounded(edge: Edge, counted: Iterable[Edge], circle: Mapping[str, int]) -> Edge:
+    """An edge back whose bound is on the way forward is taken no oftener than those are, though
+    other ways may lead to where it begins."""
+    if edge.max_loops is not None:
+        return edge
+    here = circle[edge.source]
+    return replace(
+        edge, max_loops=sum(each.max_loops or 0 for each in counted if circle[each.source] == here)
     )
 
 

@@ -41,6 +41,7 @@ class Sim:
     warnings: list[str] = field(default_factory=list)
     most_at_once: int = 0
     yes: bool = True
+    at_once: int = 200
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
@@ -66,11 +67,13 @@ class Sim:
     def turn(self) -> str | None:
         if self._random.random() < self.crashes:
             self._die()
-        self._store(*self.flow.settle(self.now, 200))
+        self._store(*self.flow.settle(self.now, self.at_once))
         if self.flow.failed is not None:
             return self._failed()
         if self.flow.is_complete:
             return "done"
+        if self.flow.is_busy:
+            return None
         decided = self._start()
         if self.flow.running:
             self._finish(self._random.choice(sorted(self.flow.running)))
