@@ -32,7 +32,7 @@ def grafted(
     return replace(
         whole,
         nodes=(
-            *map(_without_body, past),
+            *map(_past, past),
             *first,
             *(node for node in whole.nodes if node.id not in starts),
         ),
@@ -46,8 +46,10 @@ def _first(workflow: Workflow) -> list[str]:
     return [node.id for node in workflow.nodes if node.id not in inner | reached]
 
 
-def _without_body(node: Node) -> Node:
-    return replace(node, type=NodeType.TASK, config=None) if node.body else node
+def _past(node: Node) -> Node:
+    """Without what it led to, which is there no more."""
+    led = isinstance(node.config, nodes.Loop | nodes.Foreach | nodes.Switch)
+    return replace(node, type=NodeType.TASK, config=None) if led else node
 
 
 def renamed(workflow: Workflow, names: Mapping[str, str]) -> Workflow:

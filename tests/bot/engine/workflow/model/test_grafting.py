@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from bot.engine.workflow.forms.reading import read
+from bot.engine.workflow.graph import inserted
 from bot.engine.workflow.model import nodes
 from bot.engine.workflow.model.grafting import grafted, renamed
+from bot.engine.workflow.model.layout import OUTERMOST, Layout
 from bot.engine.workflow.model.nodes import NodeType
 from bot.engine.workflow.model.shape import Node, Workflow
+from bot.engine.workflow.model.validate import faults_of
+from tests.bot.engine.workflow.routing.graphs import workflows
+from tests.thorough import sampled
 
 NEW = read(
     json.dumps(
@@ -70,4 +79,30 @@ def test_names_that_are_free_stay() -> None:
     whole = grafted(NEW, over=(), first=(), taken=())
 
     assert {each.id for each in whole.nodes} == {"find-it", "each", "do", "pick", "end"}
-    assert not Workflow(plan="").nodes
+
+
+def test_what_is_done_with_leads_nowhere() -> None:
+    over = (NEW.by_id["each"], NEW.by_id["pick"])
+
+    whole = grafted(NEW, over=over, first=(), taken=())
+
+    assert [(each.type, each.config) for each in whole.nodes[:2]] == [(NodeType.TASK, None)] * 2
+    assert not {"each", "pick"} & {edge.source for edge in whole.edges}
+
+
+@settings(max_examples=sampled(500, 60), deadline=None)
+@given(old=workflows(), new=workflows(), data=st.data())
+def test_whatever_is_put_behind_whatever_it_can_be_run_and_added_to(
+    old: Workflow, new: Workflow, data: st.DataObject
+) -> None:
+    assume(not list(faults_of(old)) and not list(faults_of(new)))
+    outer = set(Layout(old).rings[OUTERMOST].nodes)
+    over = [each for each in old.nodes if each.id in outer and data.draw(st.booleans())]
+    given_ = [
+        replace(node(name), given=True) for name in ("x1", "x2")[: data.draw(st.integers(0, 2))]
+    ]
+
+    whole = grafted(new, over=over, first=given_, taken=[each.id for each in old.nodes])
+
+    assert not list(faults_of(whole))
+    assert len(inserted(whole, {}, ["more"]).nodes) == len(whole.nodes) + 1
