@@ -80,7 +80,7 @@ class Flow(Track):
     @property
     def is_busy(self) -> bool:
         """Whether there is more that goes on by itself."""
-        return bool(self._busy)
+        return bool(self._busy) and not self._is_over
 
     def why_stuck(self) -> str:
         """Why nothing can go on, in words for the Boss."""
@@ -121,7 +121,7 @@ class Flow(Track):
         here and has to be stored. With none left only steps and time can move it."""
         rows: dict[str, NodeRun] = {}
         self._busy.update(dict.fromkeys(self._frames))
-        while self._busy and len(rows) < most:
+        while self._busy and len(rows) < most and not self._is_over:
             scope = next(iter(self._busy))
             made = self._move(scope, now)
             if made is None:
@@ -129,6 +129,12 @@ class Flow(Track):
             else:
                 rows.update({row.path: row for row in made})
         return tuple(rows.values())
+
+    @property
+    def _is_over(self) -> bool:
+        """An end has been reached, or it has failed: what costs nothing is not done any more
+        either, however much of it one transaction may do."""
+        return self._at_end or self.failed is not None
 
     @property
     def _at_end(self) -> bool:
