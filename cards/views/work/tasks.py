@@ -140,6 +140,9 @@ def _situation(view: TaskView, words: Words) -> list[Block]:
             texts.append(words("task.planning"))
         case TaskStatus.WAITING if task.status_reason == HELPERS_WORK:
             return [Text(markdown=words(HELPERS_WORK))]
+        case TaskStatus.WAITING if task.wake_at and task.status_reason and not _is_asked(view):
+            # Where somebody is asked, the card that asks is the reason.
+            texts.append(words("task.waiting_time"))
         case TaskStatus.WAITING | TaskStatus.PAUSED | TaskStatus.CANCELLED:
             texts.append(words(f"task.{task.status}"))
         case _:
@@ -148,6 +151,10 @@ def _situation(view: TaskView, words: Words) -> list[Block]:
         texts.append(words("task.reason", reason=formats.cut(reason_of(task, words), _ERROR)))
     told = "\n\n".join(filter(None, texts))
     return [Text(markdown=told)] if told else []
+
+
+def _is_asked(view: TaskView) -> bool:
+    return any(step.asked for step in (*view.steps, *view.lines))
 
 
 def _queue(view: TaskView, words: Words) -> str:
