@@ -278,7 +278,7 @@ def test_a_task_that_says_why_it_waits_is_not_also_said_to_be_next_in_line() -> 
 @pytest.mark.parametrize("asked", [False, True])
 def test_only_a_task_that_somebody_is_asked_about_waits_for_a_decision(asked: bool) -> None:
     reason = "" if asked else "Waits until 18:00."
-    task = replace(a_task(status=TaskStatus.WAITING, status_reason=reason), wake_at=NOW)
+    task = replace(a_task(status=TaskStatus.WAITING, reason=reason), wake_at=NOW)
     step = replace(a_step("1", "Rest", NodeStatus.WAITING), asked=asked)
 
     told = render(task_card(a_view(task, step), EN, now=NOW)).text
