@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from bot.engine.workflow.model.layout import Ring
 from bot.engine.workflow.model.nodes import OnError
 from bot.engine.workflow.model.shape import Node
 from bot.engine.workflow.nodes.base import Rounds
@@ -52,10 +53,25 @@ class Body:
 
 
 def _result(frame: Frame) -> Any:
-    """What its last node has brought, or each of them where it ends in several."""
-    runs = {name: frame.runs[name] for name in frame.ring.last if name in frame.runs}
+    """What its last node has brought, or each of them where it ends in several. A step that people
+    have put in meanwhile is none of these: what it stands behind is, as it was planned."""
+    runs = {name: frame.runs[name] for name in _planned_last(frame.ring) if name in frame.runs}
     came = {name: dict(brought(run)) for name, run in runs.items() if not is_dead(run)}
     return next(iter(came.values())) if len(came) == 1 else came
+
+
+def _planned_last(ring: Ring) -> Iterable[str]:
+    found: dict[str, None] = {}
+    open_, seen = list(reversed(ring.last)), set[str]()
+    while open_:
+        name = open_.pop()
+        before = [edge.source for edge in ring.into.get(name, ())]
+        if not ring.nodes[name].given or not before:
+            found[name] = None
+            continue
+        seen.add(name)
+        open_ += [each for each in reversed(before) if each not in seen]
+    return found
 
 
 class _Scissors:

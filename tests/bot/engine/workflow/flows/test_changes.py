@@ -99,3 +99,22 @@ async def test_a_step_put_into_a_body_is_done_for_every_item(tmp_path: Path) -> 
     ]
     assert graph_now is not None
     assert load_workflow(graph_now.body).by_id["each"].body == ("read", "s1")
+
+
+async def test_a_step_put_into_a_body_does_not_take_the_place_of_its_results(
+    tmp_path: Path,
+) -> None:
+    backend = Paced()
+    for each in "ab":
+        backend.ends[f"read {each}"] = StepAnswer(status="done", summary=f"page {each}")
+    backend.hold("read a")
+    async with flows(tmp_path, backend) as here:
+        made = await here.world.run_workflow(for_each("ab", task("read", "read {{item}}")))
+        await backend.begun("read a")
+        await here.world.foreman.inject(made, ["check", "check more"], by=BOSS, source="i:1")
+        backend.let_go("read a")
+        await here.world.until(made)
+        results = (await here.runs(made))["each"].output["results"]
+
+    assert backend.done.count("check more") == 2
+    assert [each["summary"] for each in results] == ["page a", "page b"]
