@@ -11,6 +11,7 @@ import pytest
 
 from bot.engine.workflow.model.nodes import Assign, Assignment, Foreach, Loop, OnError, OnLimit
 from bot.engine.workflow.model.shape import Node, Workflow
+from bot.engine.workflow.routing.seen import as_done
 from storage.records.tasks import NodeStatus
 from tests.bot.engine.workflow.routing.made import brings, edge, flow, step
 from tests.bot.engine.workflow.routing.sim import Sim
@@ -286,3 +287,15 @@ def test_a_step_that_is_tried_again_goes_on_from_there() -> None:
 
     assert sim.run() == "done"
     assert tries == ["each[0]/a", "each[1]/a", "each[1]/a", "each[2]/a", "after"]
+
+
+def test_the_filled_text_of_a_step_has_a_bound_and_says_what_is_left_out() -> None:
+    giant = Node(id="a", detail="{{variables.x}}" * 10, title="{{variables.x}}")
+    sim = Sim(flow((giant,), variables={"x": "y" * 10_000}))
+    place, node = next(iter(sim.flow.steps()))
+
+    done = as_done(sim.flow, place, node, sim.now)
+
+    assert len(done.title) <= 500
+    assert len(done.detail) < 60_100
+    assert done.detail.endswith("[40000 more characters of this text are left out.]")
