@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -58,11 +59,12 @@ def outline(
     """`timed` says of each step how long it took; without `zone` no time of the clock is said."""
     before, behind = view.left_out
     long = len(view.lines) > _LONG
+    wrong = _wrong(view)
     checks = [
         Check(
             label=_label(step, words, _LINE if long else _DETAIL)
             + (_took(step, words, now) if timed else ""),
-            state=step_state(step, view.task),
+            state=CheckState.FAILED if step.path in wrong else step_state(step, view.task),
             detail=""
             if timed
             else formats.cut(
@@ -101,8 +103,36 @@ def is_list(steps: Sequence[Step]) -> bool:
     return not any(step.depth or step.kind not in plain or step.round > 1 for step in steps)
 
 
+def _wrong(view: TaskView) -> AbstractSet[str]:
+    """The paths of what holds a step on which the task has failed."""
+    if view.task.status not in _ERRORS:
+        return frozenset()
+    steps = (*view.steps, *view.lines)
+    failed = {
+        step.path
+        for step in steps
+        if not _is_made_up_for(step) and step_state(step, view.task) is CheckState.FAILED
+    }
+    return {
+        step.path
+        for step in steps
+        if step.rounds is not None
+        and not step.status.is_settled
+        and any(path.startswith(f"{step.path}[") for path in failed)
+    }
+
+
+def _is_made_up_for(step: Step) -> bool:
+    """Whether it has failed and the plan goes on all the same."""
+    return step.status in {NodeStatus.DONE, NodeStatus.SKIPPED} and bool(step.error)
+
+
 def step_state(step: Step, task: Task) -> CheckState:
     """A step of a task that nobody works on does not run: it was left, or is what went wrong."""
+    if _is_made_up_for(step):
+        return CheckState.FAILED
+    if step.status is NodeStatus.WAITING and task.status.is_final:
+        return CheckState.PAUSED
     if step.status is NodeStatus.RUNNING and task.status is not TaskStatus.RUNNING:
         waits = step.rounds is not None and task.status is TaskStatus.WAITING
         return CheckState.WAITING if waits else CheckState.PAUSED
@@ -137,6 +167,8 @@ def _span(seconds: float, words: Words) -> str:
             return words("graph.eta.minutes", m=round(minutes / step) * step)
     quarters = round(minutes / 15) * 15
     hours, rest = divmod(quarters, _MINUTE)
+    if hours >= _DAY and not hours % _DAY:
+        return words("graph.eta.whole_days", d=hours // _DAY)
     if hours >= _DAY:
         return words("graph.eta.days", d=hours // _DAY, h=hours % _DAY)
     return words("graph.eta.hours", h=hours, m=f"{rest:02}")
@@ -175,6 +207,11 @@ def _rounds(step: Step, rounds: Rounds, words: Words) -> str:
 
 
 def _detail(step: Step, task: Task, words: Words, now: datetime, zone: ZoneInfo | None) -> str:
+    if _is_made_up_for(step):
+        why = formats.line(without_note(step.error), _DETAIL)
+        return words("graph.made_up_for", why=why)
+    if task.status.is_final and not step.status.is_settled:
+        return ""
     if step.status is NodeStatus.FAILED and task.status not in _ERRORS:
         return formats.line(without_note(step.error), _DETAIL)
     who = named(step.persona, words) if step.persona != task.persona else ""
@@ -187,7 +224,7 @@ def _waits_for(step: Step, words: Words) -> str:
     if not names:
         return words("graph.waits")
     if len(step.waits_for) > _FEW:
-        return words("graph.waits_for_many", who=", ".join(names))
+        return words("graph.waits_for_many", who=words("graph.comma").join(names))
     return words("graph.waits_for", who=words("graph.or").join(names))
 
 

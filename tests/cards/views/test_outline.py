@@ -87,7 +87,7 @@ def test_who_is_waited_for_and_until_when(language: Language) -> None:
     until = words("graph.until", at=f"{soon.astimezone(ZONE):%H:%M}")
     assert f"{ann} · {until}" in lines
     assert words("graph.waits_for", who=f"Ann{words('graph.or')}Bo") in lines
-    assert words("graph.waits_for_many", who="Ann, Bo") in lines
+    assert words("graph.waits_for_many", who=f"Ann{words('graph.comma')}Bo") in lines
     assert words("graph.waits") in lines
     assert words("graph.until", at=f"{late.astimezone(ZONE):%Y-%m-%d %H:%M}") in lines
 
@@ -215,3 +215,44 @@ def test_depth_is_seen_on_every_platform() -> None:
     assert "　　○ below" in json.dumps(feishu(card, EN).parts, ensure_ascii=False)
     assert "      ○ below" in text.render(card).text
     assert '<li data-state="pending" data-depth="2">' in web.render(card, EN).html
+
+
+@pytest.mark.parametrize("status", [NodeStatus.DONE, NodeStatus.SKIPPED])
+def test_a_step_that_failed_and_was_made_up_for_is_no_step_that_is_done(
+    status: NodeStatus,
+) -> None:
+    lines = "\n".join(lines_of(a_line("Fetch", status, error="no such page")))
+
+    assert "❌ Fetch" in lines
+    assert EN("graph.made_up_for", why="no such page") in lines
+
+
+def test_nothing_of_a_failed_task_is_under_way_and_the_loop_around_it_has_failed() -> None:
+    steps = (
+        a_line("Each", NodeStatus.RUNNING, rounds=Rounds(at=1, total=2)),
+        replace(
+            a_step("Each[0]/read", "Read", NodeStatus.PENDING),
+            started_at=NOW,
+            error="torn",
+            depth=1,
+        ),
+        a_line("Rest", NodeStatus.WAITING, until=NOW + timedelta(hours=1)),
+    )
+    view = replace(a_view(a_task(status=TaskStatus.FAILED)), steps=steps, outline=steps)
+
+    checks = next(
+        block
+        for block in task_card(view, EN, now=NOW, zone=ZONE).blocks
+        if isinstance(block, Checklist)
+    ).items
+
+    failed, paused = CheckState.FAILED, CheckState.PAUSED
+    assert [check.state for check in checks] == [failed, failed, paused]
+    assert not checks[2].detail
+
+
+def test_whole_days_say_nothing_of_hours() -> None:
+    eta = Eta(seconds=86_400, confidence=0.2, steps=3)
+
+    assert "≈1 d " in "\n".join(lines_of(a_line("a"), a_line("b"), eta=eta)) + " "
+    assert "0 h" not in "\n".join(lines_of(a_line("a"), a_line("b"), eta=eta))

@@ -303,7 +303,8 @@ def _with(step: Step, run: NodeRun) -> Step:
     return replace(
         step,
         summary=str(run.output.get("summary", "")),
-        error=run.error,
+        # Of an earlier try nothing is left to say once it is over.
+        error=run.error if not is_over(run) or "error" in run.output else "",
         files=tuple(run.output.get("files", ())),
         left_out=tuple(run.output.get("left_out", ())),
         started_at=run.started_at,
