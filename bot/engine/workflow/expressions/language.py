@@ -24,7 +24,16 @@ from bot.engine.workflow.expressions.operations import (
 )
 from bot.engine.workflow.expressions.wrong import BadExpression, ExpressionError, UnknownName
 
-__all__ = ["NOW", "BadExpression", "ExpressionError", "UnknownName", "check", "evaluate", "truth"]
+__all__ = [
+    "NOW",
+    "BadExpression",
+    "ExpressionError",
+    "UnknownName",
+    "check",
+    "evaluate",
+    "references",
+    "truth",
+]
 
 _MOST_WORK = 1_000_000
 
@@ -46,6 +55,18 @@ def check(text: str) -> frozenset[str]:
     """The names that an expression speaks of. Raises BadExpression where it is none."""
     names = {form.told for form in forms_in(_parsed(text)) if form.act is Act.NAME}
     return frozenset(names - _CONSTANTS.keys())
+
+
+def references(text: str) -> frozenset[tuple[str, str | None]]:
+    """Each name that an expression speaks of, alone and with the part of it that is written out,
+    as in `outputs.a` and `outputs['a']`. Raises BadExpression."""
+    found: set[tuple[str, str | None]] = {(name, None) for name in check(text)}
+    for form in forms_in(_parsed(text)):
+        if form.act is Act.PART:
+            whole, key = form.parts
+            if whole.act is Act.NAME and key.act is Act.VALUE:
+                found.add((str(whole.told), str(key.told)))
+    return frozenset(found)
 
 
 def evaluate(text: str, names: Mapping[str, Any]) -> Any:

@@ -21,6 +21,11 @@ def holes(text: str) -> Iterator[str]:
     return ((found[1] or found[2]).strip() for found in _HOLE.finditer(text))
 
 
+def rest(text: str) -> str:
+    """The text without its holes."""
+    return _HOLE.sub(" ", text)
+
+
 def fill(text: str, names: Mapping[str, Any], warn: Callable[[str], None]) -> str:
     """The text with its holes filled, each and the whole up to a size. What cannot be worked out
     leaves nothing, and `warn` is told. What is put in is not looked at again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from bot.engine.workflow.forms.markdown import data_of, is_markdown
 from bot.engine.workflow.forms.parsing import clean, parsed, within_bounds
 from bot.engine.workflow.model.faults import BadGraph, Fault
 from bot.engine.workflow.model.nodes import Human, NodeType, OnError, OnLimit, Retry
+from bot.engine.workflow.model.references import unknown_in
 from bot.engine.workflow.model.shape import VERSION, Edge, Input, Node, Workflow
 from bot.engine.workflow.model.validate import faults_of
 
@@ -29,6 +31,7 @@ _KINDS: Mapping[str, Literal["text", "number", "bool", "choice"]] = {
     "bool": "bool", "boolean": "bool", "choice": "choice", "select": "choice", "enum": "choice",
 }  # fmt: skip
 _ELSE = {"else", "default", "otherwise", "否则", "其他"}
+_MAKES_KNOWN = {"id", "nodes", "type", "assign", "script", "loop", "foreach", "variables", "inputs"}
 _NOBODY = {"auto", "none", "default"}
 
 
@@ -66,8 +69,14 @@ def checked(
         for edge in workflow.edges
         if edge.id not in written
     }
-    found = [replace(each, where=ours.get(each.where, each.where)) for each in faults_of(workflow)]
     before = {(each.key, each.where, each.field): each for each in faults}
+    # A name is not unknown because what makes it known could not be read.
+    unread = any(re.split(r"[.\[]", each.field)[0] in _MAKES_KNOWN for each in before.values())
+    spoken = () if unread else unknown_in(workflow)
+    found = [
+        replace(each, where=ours.get(each.where, each.where))
+        for each in (*faults_of(workflow), *spoken)
+    ]
     places = {(where, field) for _, where, field in before}
     own = [each for each in found if (each.where, each.field) not in places]
     if before or own:

@@ -255,6 +255,34 @@ BROKEN: dict[str, tuple[str, list[Place]]] = {
         graph(node("script", script={"outputVar": "x"})),
         [("missing", "b", "script.expression")],
     ),
+    "an output of no node": (
+        graph(node(), edges=[{"from": "a", "to": "b", "condition": "outputs.z.ok"}]),
+        [("unknown_output", "a→b", "condition")],
+    ),
+    "a state of no node": (
+        graph(node("script", script={"expression": "nodeStates['z']", "outputVar": "x"})),
+        [("unknown_output", "b", "script.expression")],
+    ),
+    "an input of no name": (
+        graph(node(prompt="{{inputs.topic}}"), inputs=[{"name": "topics"}]),
+        [("unknown_input", "b", "prompt")],
+    ),
+    "a variable that nothing sets": (
+        graph(node("switch", switch={"expression": "variables.x", "cases": {"1": "c"}}), C),
+        [("unknown_variable", "b", "switch.expression")],
+    ),
+    "an item outside of its body": (
+        graph(node("foreach", foreach=EACH), C, {"id": "d", "prompt": "${item}"}),
+        [("unknown_name", "d", "prompt")],
+    ),
+    "a result of no node": (
+        graph(outputs={"text": "outputs.z"}),
+        [("unknown_output", "", "outputs.text")],
+    ),
+    "a hole that is not closed": (
+        graph(node(prompt="Fix {{outputs.a")),
+        [("open_hole", "b", "prompt")],
+    ),
     "program code": (
         graph(node("script", script={"expression": "__import__('os').system('id')"})),
         [("bad_expression", "b", "script.expression")],

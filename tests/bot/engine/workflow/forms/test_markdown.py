@@ -69,7 +69,7 @@ Sent every Monday.
 - Depends on: 2
 - Value: 2h
 ## Loops
-Write -> Collect (when outputs.write.short == true, at most 2 times)
+Write -> Collect (when outputs.task_2.short == true, at most 2 times)
 """
 
 
@@ -139,7 +139,7 @@ def test_english_headings_do_as_well() -> None:
     assert workflow.by_id["task-2"].retry is not None
     assert workflow.by_id["task-3"].config == nodes.Delay(seconds=7_200)
     assert [(edge.max_loops, edge.condition) for edge in loops(workflow)] == [
-        (2, "outputs.write.short == true")
+        (2, "outputs.task_2.short == true")
     ]
 
 

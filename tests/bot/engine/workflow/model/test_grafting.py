@@ -24,7 +24,7 @@ NEW = read(
         {
             "name": "x",
             "nodes": [
-                {"id": "find-it", "prompt": "Find {{outputs.other}}"},
+                {"id": "find-it", "prompt": "Find {{outputs.pick}}"},
                 {"id": "each", "type": "foreach", "collection": "outputs.find_it.items",
                  "bodyNodes": ["do"]},
                 {"id": "do", "prompt": "{{item}} of {{outputs['find-it'].items}}"},
@@ -37,10 +37,10 @@ NEW = read(
                 {"from": "each", "to": "pick"},
                 {"from": "pick", "to": "find-it", "maxLoops": 2},
             ],
-            "outputs": {"n": "outputs.find_it.n + outputs.find_item"},
         }
     )
 )  # fmt: skip
+NEW = replace(NEW, outputs={"n": "outputs.find_it.n + outputs.find_item"})
 
 
 def node(name: str, kind: str = NodeType.TASK) -> Node:
@@ -56,7 +56,7 @@ def test_a_node_is_renamed_wherever_it_is_spoken_of() -> None:
     assert (each.collection, each.body) == ("outputs.find_it_2.items", ("do_2",))
     assert (pick.expression, pick.cases[0].target) == ("outputs.find_it_2.n-1", "find-it_2")
     assert known.by_id["do_2"].detail == "{{item}} of {{outputs['find-it_2'].items}}"
-    assert known.by_id["find-it_2"].detail == "Find {{outputs.other}}"
+    assert known.by_id["find-it_2"].detail == "Find {{outputs.pick}}"
     assert known.outputs == {"n": "outputs.find_it_2.n + outputs.find_item"}
     assert [edge.condition for edge in known.edges if edge.condition] == [
         "nodeStates.find_it_2 == 'done'"
