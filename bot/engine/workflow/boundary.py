@@ -110,8 +110,10 @@ class Boundary:
             task = await self._moves.fence(tx, lease)
             await self._desk.book(tx, reply)
             before = step.runs.get(step.node.id)
-            why = asked.why or _REPLANNED
-            await self._known.shelve(tx, step.run, before, why=why, now=self._now())
+            await self._known.shelve(tx, step.run, before, why=_REPLANNED, now=self._now())
+            flow = await self._known.flow(tx, task)
+            for run in flow.so_far(self._now()):
+                await self._known.put(tx, run)
             workflow, runs = await self._known.state(tx, task)
             merged = keep_finished(workflow, runs, plan)
             if asked.order:

@@ -352,10 +352,13 @@ class Crossing:
         _, before = await self._known.state(tx, task)
         runs = seen_from(flow, place, before)
         run = await self._known.start(tx, task, step.id, session_id=here.session, now=self._now())
-        await self._moves.event(tx, task, EventKind.STEP_STARTED, step.title)
-        replan = Replan(why=self.wants.replan) if self.wants.replan else None
+        so_far = flow.so_far(self._now())
+        replan = Replan(why=self.wants.replan, so_far=so_far) if self.wants.replan else None
         if self._is_ordered(orders, flow):
-            replan = Replan(why=orders.replan_why, order=orders.replan)
+            replan = Replan(why=orders.replan_why, order=orders.replan, so_far=so_far)
+        if replan is None:
+            # Else it only holds the place of what the new plan begins with.
+            await self._moves.event(tx, task, EventKind.STEP_STARTED, step.title)
         self.wants = replace(self.wants, replan="", planning=step.id if replan else "")
         return Next(
             task=task,

@@ -15,6 +15,7 @@ from bot.engine.workflow.model.nodes import NodeType
 from bot.engine.workflow.model.shape import VERSION, Edge, Node, Workflow
 from bot.engine.workflow.model.validate import validated
 from bot.engine.workflow.routing.inject import injected
+from bot.engine.workflow.routing.paths import place_of
 from storage.records.tasks import NodeRun, NodeStatus
 
 __all__ = [
@@ -111,7 +112,8 @@ def keep_finished(old: Workflow, runs: Mapping[str, NodeRun], new: Workflow) -> 
 
 def still_given(workflow: Workflow, runs: Mapping[str, NodeRun]) -> tuple[Node, ...]:
     """What people have put in and nobody has begun."""
-    begun = {path for path, run in runs.items() if run.started_at}
+    places = (place_of(path) for path, run in runs.items() if run.started_at)
+    begun = {place.node for place in places if place is not None}
     return tuple(node for node in workflow.nodes if node.given and node.id not in begun)
 
 

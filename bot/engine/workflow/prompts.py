@@ -111,12 +111,16 @@ def replan_prompt(
     runs: Mapping[str, NodeRun],
     why: str,
     said: Sequence[str] = (),
+    *,
+    so_far: Sequence[NodeRun] = (),
 ) -> str:
-    """Ask for new steps in place of those not done and not put in by people."""
+    """Ask for new steps in place of those not done and not put in by people. `so_far` are nodes
+    whose rounds are under way, as they are kept."""
     given = "\n".join(f"- {node.title}" for node in still_given(workflow, runs))
     parts = [
         f"Task: {task.instruction}",
         f"The plan so far: {workflow.plan}\n{_list(workflow, runs, '')}",
+        *(_rounds(workflow, run) for run in so_far),
         *said_since(said),
         f"It does not fit any more: {why}".rstrip(": "),
         "Give new steps for what is left. Finished steps stay; do not repeat them.",
@@ -288,7 +292,7 @@ def _outputs(
         run = runs.get(node.id)
         if run is None or run.path in heard or run.status is not NodeStatus.DONE:
             continue
-        if text := _result(node, run):
+        if text := _result(run):
             found.append((near.get(node.id, _NEAREST), -_ended(run), node, text))
     found.sort(key=lambda each: each[:2])
     kept: list[tuple[int, str]] = []
@@ -301,10 +305,22 @@ def _outputs(
     return [_SOME, *told] if len(kept) < len(found) else told
 
 
-def _result(node: Node, run: NodeRun) -> str:
-    """What a step says, or what the rounds of a loop have brought."""
-    key = "results" if node.type == NodeType.FOREACH else "last" if node.body else "summary"
-    text = as_text(run.output.get(key))
+def _rounds(workflow: Workflow, run: NodeRun) -> str:
+    node, output = workflow.by_id[run.path], run.output
+    n = output.get("total", output.get("rounds"))
+    most = f" of {output['of']}" if "of" in output else ""
+    key = "results" if "results" in output else "last"
+    return (
+        f"Of “{node.title}” {n}{most} rounds are finished; no more of them will be run. What they "
+        f"brought is kept as `outputs.{run.path}.{key}`: {_result(run)}"
+    )
+
+
+def _result(run: NodeRun) -> str:
+    """What a step says, or what the rounds of a loop have brought, also of one that a new plan
+    has cut short."""
+    found = (key for key in ("summary", "results", "last") if run.output.get(key))
+    text = as_text(run.output.get(next(found, "")))
     return text if len(text) <= _MOST_OUTPUT else text[: _MOST_OUTPUT - 1] + "…"
 
 

@@ -322,7 +322,9 @@ class _Errand:
     async def _replan(self, step: Next, asked: Replan) -> Following:
         """Ask for a new end of the plan. Where there is no answer the old plan stays, unless it
         is its failing that has asked: then a person is needed."""
-        prompt = prompts.replan_prompt(step.task, step.workflow, step.runs, asked.why, step.said)
+        prompt = prompts.replan_prompt(
+            step.task, step.workflow, step.runs, asked.why, step.said, so_far=asked.so_far
+        )
         try:
             reply, plan = await self._ask_for_plan(prompt, step.run)
         except BudgetReached as reached:

@@ -38,10 +38,12 @@ class Attempt:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replan:
     """Why what is left wants a new plan. `order` is the number of the order that asks for it, 0
-    where the work itself does."""
+    where the work itself does. `so_far` is what the finished rounds of nodes under way have
+    brought."""
 
     why: str
     order: int = 0
+    so_far: Sequence[NodeRun] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bot.engine.workflow.model.layout import Ring
-from bot.engine.workflow.model.nodes import OnError
+from bot.engine.workflow.model.nodes import NodeType, OnError
 from bot.engine.workflow.model.shape import Node
 from bot.engine.workflow.nodes.base import Rounds
 from bot.engine.workflow.routing.frame import Frame
@@ -34,6 +34,14 @@ class Body:
     @property
     def rounds(self) -> Rounds:
         return Rounds(of=self.of, brought=self.brought, opened=self.opened, let_go=self.let_go)
+
+    @property
+    def so_far(self) -> Mapping[str, Any]:
+        """What it would have brought with the rounds that are over."""
+        results = [self.brought[n] for n in sorted(self.brought)]
+        if self.node.type == NodeType.FOREACH:
+            return {"results": results, "total": len(results), "of": len(self.of["items"])}
+        return {"rounds": len(results), "last": results[-1] if results else None}
 
     @property
     def forgives(self) -> bool:

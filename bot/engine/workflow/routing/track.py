@@ -142,6 +142,15 @@ class Track:
         }
         return Sight(now=now, zone=self.zone, names=names, warn=self._warn)
 
+    def so_far(self, now: datetime) -> Sequence[NodeRun]:
+        """For each node of the outermost level whose rounds are under way, a run that is done with
+        what those that are over have brought."""
+        bodies = (body for body in self._bodies[OUTERMOST].values() if body.brought)
+        return [
+            self._made(Place("", body.node.id), NodeStatus.DONE, now, body.so_far)
+            for body in bodies
+        ]
+
     def seen(self, scope: str) -> Mapping[str, NodeRun]:
         """By node, the run that counts for who is in that scope."""
         frames, _ = self._around(scope)

@@ -270,6 +270,34 @@ async def test_a_new_plan_comes_when_all_that_runs_has_ended(tmp_path: Path) -> 
     assert backend.done[2:] == ["one", "two", "three"]
 
 
+async def test_a_new_plan_is_told_of_finished_rounds_and_keeps_what_they_brought(
+    tmp_path: Path,
+) -> None:
+    backend = Paced()
+    for each in "ab":
+        backend.ends[f"read {each}"] = StepAnswer(status="done", summary=f"page {each}")
+    backend.hold("read b")
+    plan = for_each("abc", task("read", "read {{item}}"))
+    async with flows(tmp_path, backend) as here:
+        made = await here.world.run_workflow(plan)
+        await backend.begun("read b")
+        await here.world.foreman.replan(made, "leave out c", by=BOSS, source="n:1")
+        backend.let_go("read b")
+        view = await here.world.until(made)
+        runs = await here.runs(made)
+        began = await here.told(made, EventKind.STEP_STARTED)
+
+    assert view.task.status is TaskStatus.COMPLETED
+    assert backend.done == ["read a", "read b", "one", "two", "three"]
+    assert "read c" not in began
+    asked = next(each.prompt for each in backend.asked if "leave out c" in each.prompt)
+    assert "2 of 3 rounds are finished" in asked
+    assert "page b" in asked
+    assert [each["summary"] for each in runs["each"].output["results"]] == ["page a", "page b"]
+    assert "page a" in backend.heard("one")
+    assert not any("leave out c" in run.error for run in runs.values())
+
+
 async def test_urgent_work_cuts_in_between_two_items(tmp_path: Path) -> None:
     backend = Paced()
     backend.hold("read b")
