@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from dataclasses import replace
 from importlib.metadata import version
 
 from bot.app.lifecycle import Service
@@ -68,8 +69,12 @@ def build_watchers(settings: Settings, store: Store, clock: Clock) -> tuple[Serv
     collector = _collector(settings)
     if collector is None:
         return (upkeep,)
+    # What fills a title's holes is no business of a collector's.
+    traces = replace(
+        build_traces(settings, store, clock), anatomy=lambda body, _runs: anatomy(body)
+    )
     live = LiveSpans(
-        traces=build_traces(settings, store, clock),
+        traces=traces,
         spans=spans,
         marks=store.marks,
         collector=collector,

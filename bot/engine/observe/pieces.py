@@ -29,11 +29,13 @@ _HELPER = "helper:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeName:
-    """What a node's run is called; `inside` is the path of the run whose round it is part of."""
+    """What a node's run is called; `inside` is the path of the run whose round it is part of,
+    `order` says which of those that began in the same moment comes first."""
 
     title: str
     type: str
     inside: str = ""
+    order: tuple[int, ...] = ()
 
 
 NameOf: TypeAlias = Callable[[str], NodeName | None]
@@ -101,12 +103,13 @@ class Nodes:
     def spans(self, calls: Sequence[Span]) -> list[Span]:
         """`calls` are those of models, which say how a try has ended."""
         last = {call.parent: call.state for call in calls}
-        made = []
-        for path, tries in self._tries.items():
-            name = self._name_of(path)
-            if name is not None:
-                made += [self._span(each, name, last, bool(calls)) for each in tries]
-        return made
+        named = [(name, path) for path in self._tries if (name := self._name_of(path)) is not None]
+        named.sort(key=lambda each: each[0].order)
+        return [
+            self._span(each, name, last, bool(calls))
+            for name, path in named
+            for each in self._tries[path]
+        ]
 
     @property
     def ends(self) -> Mapping[str, datetime | None]:
@@ -159,7 +162,8 @@ class Nodes:
         if mine is not None and mine.status is NodeStatus.FAILED:
             return SpanState.FAILED
         if not each.error:
-            return SpanState.DONE
+            skipped = mine is not None and mine.status is NodeStatus.SKIPPED
+            return SpanState.SKIPPED if skipped else SpanState.DONE
         if last is None:
             # Given back before a model was asked; where no call was kept at all nobody knows.
             return SpanState.LEFT if known else SpanState.FAILED

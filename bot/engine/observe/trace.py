@@ -28,14 +28,14 @@ _SPENT = tuple(each.name for each in fields(Spent))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traces:
-    """`anatomy` names the runs of a plan as it was stored; `mask` takes out secrets; both are
-    safe in any thread."""
+    """`anatomy` names the runs of a plan as it was stored, by all of them; `mask` takes out
+    secrets; both are safe in any thread."""
 
     db: Database
     tasks: TaskRepo
     graphs: GraphRepo
     spans: SpanRepo
-    anatomy: Callable[[Mapping[str, Any] | None], NameOf]
+    anatomy: Callable[[Mapping[str, Any] | None, Mapping[str, NodeRun]], NameOf]
     mask: Callable[[str], str]
     now: Callable[[], datetime]
 
@@ -53,7 +53,7 @@ class Traces:
     def _spans(
         self, task: Task, graph: Graph | None, runs: Mapping[str, NodeRun], found: Pieces
     ) -> tuple[Span, ...]:
-        name_of = self.anatomy(graph.body if graph else None)
+        name_of = self.anatomy(graph.body if graph else None, runs)
         return tuple(self._masked(span) for span in assembled(task, runs, found, name_of))
 
     def _masked(self, span: Span) -> Span:
@@ -118,8 +118,8 @@ def _downward(whole: Span, below: Mapping[str, list[Span]]) -> Iterator[tuple[Sp
     while stack:
         span, depth = stack.pop()
         yield span, depth
-        inner = sorted(below.get(span.id, ()), key=lambda each: each.started_at, reverse=True)
-        stack += [(each, depth + 1) for each in inner]
+        inner = sorted(below.get(span.id, ()), key=lambda each: each.started_at)
+        stack += [(each, depth + 1) for each in reversed(inner)]
 
 
 def _first(whole: Span, others: Sequence[Span]) -> datetime:

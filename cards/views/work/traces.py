@@ -26,6 +26,7 @@ _MARKS = {
     SpanState.RUNNING: "▶",
     SpanState.WAITING: "⏳",
     SpanState.DONE: "✓",
+    SpanState.SKIPPED: "–",
     SpanState.FAILED: "✗",
     SpanState.LEFT: "↷",
     SpanState.CUT: "✂",

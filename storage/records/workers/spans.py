@@ -29,6 +29,7 @@ class SpanState(StrEnum):
     RUNNING = "running"
     WAITING = "waiting"
     DONE = "done"
+    SKIPPED = "skipped"
     FAILED = "failed"
     LEFT = "left"
     CUT = "cut"

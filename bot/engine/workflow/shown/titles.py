@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -15,8 +15,7 @@ from bot.engine.workflow.routing.marks import brought, is_over
 from bot.engine.workflow.routing.paths import VARIABLES, outer, place_of
 from storage.records.tasks import NodeRun
 
-log = logging.getLogger(__name__)
-
+_HOLE = re.compile(r"\{\{(.{1,500}?)\}\}|\$\{(.{1,500}?)\}", re.DOTALL)
 _HOLES = ("{{", "${")
 _LONGEST = 400
 
@@ -28,11 +27,12 @@ class Titles:
         self._rounds: dict[str, Mapping[str, Any]] = {"": {}}
 
     def of(self, scope: str, node: str) -> str:
-        """With its holes filled as far as that is known; else its id."""
+        """With its holes filled as far as that is known, else with what is to come into them;
+        without a title its id."""
         title = self._layout.nodes[node].title
         if any(hole in title for hole in _HOLES):
             names = {**self._known, **self._inside(scope)}
-            title = " ".join(fill(title, names, _quietly)[:_LONGEST].split())
+            title = " ".join(_filled(title, names)[:_LONGEST].split())
         return title or node
 
     @cached_property
@@ -74,6 +74,11 @@ class Titles:
         return {**around, **own}
 
 
-def _quietly(warning: str) -> None:
-    """Who runs the step says so where people look; drawn again, it would be said each time."""
-    log.debug("a title: %s", warning)
+def _filled(title: str, names: Mapping[str, Any]) -> str:
+    def one(found: re.Match[str]) -> str:
+        unknown: list[str] = []
+        text = fill(found[0], names, unknown.append)
+        # Who runs the step says so where people look; drawn again, it would be said each time.
+        return f"‹{(found[1] or found[2]).strip()}›" if unknown else text
+
+    return _HOLE.sub(one, title)

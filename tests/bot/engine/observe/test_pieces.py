@@ -12,6 +12,8 @@ import pytest
 from bot.engine.observe.ids import helper_span, node_span, trace_id, workflow_span
 from bot.engine.observe.pieces import NodeName
 from bot.engine.observe.trace import assembled
+from bot.engine.workflow.graph import Node, dump_workflow, linear
+from bot.engine.workflow.shown.anatomy import anatomy
 from storage.agents.spans import Pieces
 from storage.records.tasks import NodeRun, NodeStatus, TaskId, TaskStatus
 from storage.records.workers.spans import (
@@ -233,3 +235,24 @@ def test_no_span_ends_before_it_began() -> None:
     for span in made.values():
         assert span.ended_at is not None
         assert span.ended_at >= span.started_at
+
+
+def test_a_node_that_was_skipped_is_neither_done_nor_wrong() -> None:
+    made = spans({"a": run("a", NodeStatus.SKIPPED, ended=1)})
+
+    assert made["a"].state is SpanState.SKIPPED
+
+
+def test_what_began_in_one_moment_stands_in_the_order_of_the_plan_and_of_the_rounds() -> None:
+    body: dict[str, Any] = dump_workflow(
+        linear("p", [Node(id=each, title=each) for each in ("z", "y", "x")])
+    )
+    paths = ["z", "z#2", "z#10", "y", "x"]
+    runs = {path: run(path, NodeStatus.DONE, ended=1) for path in sorted(paths, reverse=True)}
+
+    found = assembled(
+        TASK, runs, Pieces(calls=(), tools=(), attempts=(), helpers=()), anatomy(body)
+    )
+
+    shown = [span.attributes["shiftboss.node.path"] for span in found[1:]]
+    assert shown == paths

@@ -40,8 +40,8 @@ def test_before_the_start_the_plan_stands_with_its_branches() -> None:
         "  Check the sales",
         "  Write about support",
         "  Every letter",
-        "    Read the letter",
-        "    Sum up the letter",
+        "    Read the letter ‹item›",
+        "    Sum up the letter ‹item›",
         "Review",
         "  Fix what is wrong",
         "Large?",
@@ -51,7 +51,7 @@ def test_before_the_start_the_plan_stands_with_its_branches() -> None:
         "  Stamp it",
         "Ann signs",
         "Polish",
-        "  Polish page",
+        "  Polish page ‹i›",
         "Let it rest",
     ]
 
