@@ -12,7 +12,7 @@ from bot.engine.workflow.forms.reading import checked, data_in, draft_of
 from bot.engine.workflow.graph import HUMAN, TASK, linear
 from bot.engine.workflow.model.faults import BadGraph
 from bot.engine.workflow.model.nodes import NodeType
-from bot.engine.workflow.model.shape import Node, Workflow
+from bot.engine.workflow.model.shape import VERSION, Node, Workflow
 
 MOST_LOOPS = 5
 """How often an edge leads back for which the planner has given no bound."""
@@ -73,8 +73,8 @@ def _is_workflow(data: Any) -> bool:
 
 def _planned(data: Any, plan: str) -> Workflow:
     draft, faults = draft_of(data, named=False)
-    # Nobody is asked for inputs where a task is under way.
-    draft = replace(draft, plan=draft.plan or plan, inputs=())
+    # Nobody is asked for inputs where a task is under way, and no model knows of versions.
+    draft = replace(draft, plan=draft.plan or plan, inputs=(), version=VERSION)
     return _simple(checked(draft, faults, most_loops=MOST_LOOPS))
 
 

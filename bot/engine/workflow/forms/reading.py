@@ -14,6 +14,7 @@ from bot.engine.workflow.forms.configs import config_of, expression
 from bot.engine.workflow.forms.fields import Faults, Fields, as_written, brief, fold
 from bot.engine.workflow.forms.markdown import data_of, is_markdown
 from bot.engine.workflow.forms.parsing import clean, parsed, within_bounds
+from bot.engine.workflow.forms.sense import not_meant
 from bot.engine.workflow.model.faults import BadGraph, Fault
 from bot.engine.workflow.model.nodes import Human, NodeType, OnError, OnLimit, Retry
 from bot.engine.workflow.model.references import unknown_in
@@ -75,7 +76,7 @@ def checked(
     spoken = () if unread else unknown_in(workflow)
     found = [
         replace(each, where=ours.get(each.where, each.where))
-        for each in (*faults_of(workflow), *spoken)
+        for each in (*faults_of(workflow), *not_meant(workflow), *spoken)
     ]
     places = {(where, field) for _, where, field in before}
     own = [each for each in found if (each.where, each.field) not in places]

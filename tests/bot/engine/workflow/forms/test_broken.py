@@ -283,6 +283,12 @@ BROKEN: dict[str, tuple[str, list[Place]]] = {
         graph(node(prompt="Fix {{outputs.a")),
         [("open_hole", "b", "prompt")],
     ),
+    "a join of more than can come": (
+        graph(node("join", join={"mode": "n", "n": 2})),
+        [("too_many_waited", "b", "join.n")],
+    ),
+    "a version of tomorrow": (graph(version="99"), [("not_one_of", "", "version")]),
+    "a persona elsewhere": (graph(node(persona="../x")), [("bad_persona", "b", "persona")]),
     "program code": (
         graph(node("script", script={"expression": "__import__('os').system('id')"})),
         [("bad_expression", "b", "script.expression")],
