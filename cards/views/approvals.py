@@ -40,6 +40,7 @@ _NAME = 60
 _SAID = 200
 _WORD = 40
 _LISTED = 5
+_NAMED = 3
 
 _TONES = {
     ApprovalState.WAITING: Tone.WARN,
@@ -178,15 +179,24 @@ def _subject(
 ) -> list[Block]:
     pairs = [*_facts(approval, words)]
     if deciders is not None:
-        names = ", ".join(formats.line(each, _NAME) for each in deciders)
+        names = ", ".join(formats.line(each, _NAME) for each in deciders[:_NAMED])
+        if len(deciders) > _NAMED:
+            names = words("approval.deciders_more", names=names, n=len(deciders) - _NAMED)
         pairs.append((words("approval.deciders"), names or words("approval.owners")))
-    pairs.append((words("approval.until"), formats.moment(approval.expires_at, zone)))
+    pairs.append((words("approval.until"), formats.moment(_closes(approval), zone)))
     blocks: list[Block] = [Text(markdown=f"**{_title(approval, words)}**")]
     said = formats.line(str(approval.payload.get("said", "")), _SAID)
     if said and said != formats.line(approval.title, _SAID):
         blocks.append(Text(markdown=words("approval.said", said=formats.verbatim(said, _SAID))))
     blocks += _detail(approval, words)
     return [*blocks, Fields(pairs=tuple(pairs))]
+
+
+def _closes(approval: Approval) -> datetime:
+    """A step may have less time for it than the request has."""
+    closes = str(approval.payload.get("closes", ""))
+    own = datetime.fromisoformat(closes) if closes else approval.expires_at
+    return min(own, approval.expires_at)
 
 
 def _facts(approval: Approval, words: Words) -> tuple[tuple[str, str], ...]:

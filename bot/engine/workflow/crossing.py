@@ -66,7 +66,10 @@ class Crossing:
         flow = await self._known.flow(tx, task)
         settled = await self._known.settle(tx, task, self._now())
         here = Here(tx, task, flow, session_id)
-        await self._nobody_asked(here, {run.path for run in settled if flow.is_asked(run)})
+        over = [run for run in settled if flow.is_asked(run)]
+        counted = {run.path for run in over if run.output.get("auto")}
+        await self._nobody_asked(here, counted, "approval.counted")
+        await self._nobody_asked(here, {run.path for run in over} - counted)
         late = self._is_late(here)
         if flow.failed is not None and not (late and flow.running):
             return await self._fail(here, flow.failed)
@@ -117,13 +120,15 @@ class Crossing:
         await self._moves.end(here.tx, here.task, TaskStatus.CANCELLED, reason)
         return True
 
-    async def _nobody_asked(self, here: Here, paths: Collection[str] | None) -> None:
+    async def _nobody_asked(
+        self, here: Here, paths: Collection[str] | None, why: str = "approval.gone_on"
+    ) -> None:
         """Nobody has to decide any more about steps that are over; None for all of the task."""
         if paths is None or paths:
             await withdraw_of_task(
                 here.tx,
                 here.task.id,
-                why="approval.gone_on",
+                why=why,
                 now=self._now(),
                 kinds=STEP_KINDS,
                 but=lambda path: paths is not None and path not in paths,

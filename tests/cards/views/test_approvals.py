@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from cards.actions import Action, AskAgain, Decide, ShowTask
+from cards.formats import moment
 from cards.model import Buttons, Card, Code, Collapsible, Tone
 from cards.reasons import because
 from cards.render.text import render
@@ -38,7 +39,7 @@ def text_of(card: Card) -> str:
 def risk(**changes: object) -> Approval:
     approval = an_approval(kind=ApprovalKind.RISK)
     payload = {"task": "Ship the site", "said": "Ship it today, please", "word": "deploy"}
-    return replace(approval, payload=payload, **changes)  # type: ignore[arg-type] # fields of the record
+    return replace(approval, **{"payload": payload, **changes})  # type: ignore[arg-type] # fields of the record
 
 
 def test_a_risky_step_shows_its_exact_words_its_task_its_deciders_and_its_end() -> None:
@@ -52,6 +53,20 @@ def test_a_risky_step_shows_its_exact_words_its_task_its_deciders_and_its_end() 
         assert part in said
     assert card.tone is Tone.WARN
     assert {type(each) for each in actions(card)} == {Decide, ShowTask}
+
+
+def test_of_many_who_may_decide_three_are_named() -> None:
+    card = shown(risk(), deciders=[f"Owner {n}" for n in range(39)])
+
+    assert "Owner 0, Owner 1, Owner 2 and 36 more" in text_of(card)
+    assert "Owner 3" not in text_of(card)
+
+
+def test_a_step_with_less_time_than_its_request_says_its_own() -> None:
+    closes = NOW + timedelta(minutes=3)
+    approval = risk(expires_at=NOW + timedelta(days=7), payload={"closes": closes.isoformat()})
+
+    assert f"Open until: {moment(closes, ZONE)}" in text_of(shown(approval)).replace("*", "")
 
 
 def test_whatever_is_too_long_to_read_at_a_glance_is_there_in_full() -> None:
