@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, func, select, update
+from sqlalchemy import bindparam, func, or_, select, update
 
 from storage.db import Transaction
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.people import PersonId, Role
 from storage.records.tasks import EventKind, TaskId
-from storage.schema import approvals, events, people
+from storage.schema import approvals, events, identities, people
 
 _OWNERS = select(people.c.id).where(people.c.role == Role.OWNER.value).order_by(people.c.created_at)
 
@@ -35,6 +35,23 @@ _OPEN = select(approvals).where(
 
 _NAMES = select(people.c.id, people.c.name).where(people.c.id.in_(bindparam("ids", expanding=True)))
 
+_LET_IN = people.c.id.in_(select(identities.c.person_id))
+
+_BY_ID = select(people.c.id).where(
+    _LET_IN,
+    or_(
+        people.c.id == bindparam("id"),
+        people.c.id.in_(
+            select(identities.c.person_id).where(
+                identities.c.channel == bindparam("channel"),
+                identities.c.external_id == bindparam("account"),
+            )
+        ),
+    ),
+)
+
+_ALL_NAMES = select(people.c.id, people.c.name).where(_LET_IN)
+
 _CLOSE = (
     update(approvals)
     .where(approvals.c.id == bindparam("which"), approvals.c.state == ApprovalState.WAITING.value)
@@ -46,6 +63,18 @@ _NOTE = update(approvals).where(approvals.c.id == bindparam("which"))
 
 async def owner_ids(view: Transaction) -> tuple[PersonId, ...]:
     return tuple(PersonId(each) for each in await view.scalars(_OWNERS))
+
+
+async def person_called(view: Transaction, name: str) -> PersonId | None:
+    """Who of those let in has that id, that account, as `channel:id`, or, alone, that name in
+    whatever case."""
+    channel, _, account = (each.strip() for each in name.partition(":"))
+    found = await view.scalars(_BY_ID, {"id": name, "channel": channel.lower(), "account": account})
+    if exact := list(found):
+        return PersonId(exact[0])
+    rows = (await view.execute(_ALL_NAMES)).all()
+    same = [row.id for row in rows if row.name.strip().casefold() == name.casefold()]
+    return PersonId(same[0]) if len(same) == 1 else None
 
 
 async def awaited_by(view: Transaction, task_id: TaskId) -> frozenset[str]:

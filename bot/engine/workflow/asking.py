@@ -23,7 +23,7 @@ from storage.ids import Ids
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.people import PersonId
 from storage.records.tasks import NodeRun, Task
-from storage.work.asked import owner_ids, remark, withdraw_of_task
+from storage.work.asked import owner_ids, person_called, remark, withdraw_of_task
 from storage.work.journal import Orders, Report
 
 STEP_KINDS = (
@@ -37,6 +37,7 @@ STEP_KINDS = (
 _HUMAN = "human"
 _TASK = "task"
 _NONE = "-"
+_OWNER = "owner"
 _TITLE = 200
 _SAID = 200
 
@@ -177,11 +178,20 @@ class Asker:
         self, tx: Transaction, task: Task, node: Node, kind: ApprovalKind, word: str
     ) -> Approval:
         now = self._now()
+        config = node.config if isinstance(node.config, Human) else Human()
         approvers: tuple[PersonId, ...] = ()
+        named: PersonId | None = None
+        wanted = config.assignee.strip()
         if kind is ApprovalKind.HUMAN:
-            approvers = tuple(dict.fromkeys((task.created_by, *await owner_ids(tx))))
-        own = node.config.timeout if isinstance(node.config, Human) else None
-        lifetime = max(self._lifetime, timedelta(seconds=own or 0))
+            named = await _asked_first(tx, task, wanted)
+            first = () if named is None else (named,)
+            approvers = tuple(dict.fromkeys((*first, *await owner_ids(tx))))
+        lifetime = max(self._lifetime, timedelta(seconds=config.timeout or 0))
+        payload = {"task": task.title, "said": task.instruction[:_SAID], "word": word}
+        if wanted and named is not None:
+            payload["assignee"] = named
+        if config.timeout is not None:
+            payload["closes"] = (now + timedelta(seconds=config.timeout)).isoformat()
         new = NewApproval(
             kind=kind,
             chat_id=task.chat_id,
@@ -192,9 +202,16 @@ class Asker:
             path=node.id,
             command_hash=command_hash(node),
             approvers=approvers,
-            payload={"task": task.title, "said": task.instruction[:_SAID], "word": word},
+            payload=payload,
         )
         return await add_approval(tx, new, ids=self._ids, now=now)
+
+
+async def _asked_first(tx: Transaction, task: Task, wanted: str) -> PersonId | None:
+    """Who decides beside the owners: the one that is named, else whose task it is."""
+    if not wanted:
+        return task.created_by
+    return None if wanted.casefold() == _OWNER else await person_called(tx, wanted)
 
 
 class MoneyAsker:

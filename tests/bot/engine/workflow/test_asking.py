@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from bot.config.settings import RISK_WORDS
 from bot.engine.workflow.asking import (
@@ -21,10 +22,12 @@ from bot.engine.workflow.asking import (
     risky_word,
 )
 from bot.engine.workflow.graph import Node
+from bot.engine.workflow.model.nodes import Human
 from storage.approvals import Approvals
 from storage.ids import Ids
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.tasks import Task
+from storage.schema import people
 from tests.engine_world import BOSS, MATE, Engine, engine
 
 WORDS = risk_words(RISK_WORDS)
@@ -260,3 +263,34 @@ async def test_a_task_waits_for_one_decision_at_a_time(office: Office) -> None:
 
     assert (await office.approvals.get(first.id)).state is ApprovalState.EXPIRED
     assert [each.id for each in await office.approvals.waiting(by=BOSS, chat=None)] == [changed.id]
+
+
+@pytest.mark.parametrize(
+    ("assignee", "named"),
+    [
+        ("Mate", MATE.id),
+        ("mate", MATE.id),
+        (MATE.id, MATE.id),
+        (f"telegram:x-{MATE.id}", MATE.id),
+        (f"Telegram: x-{MATE.id}", MATE.id),
+        ("owner", None),
+        ("Zaphod", None),
+        ("telegram:5", None),
+    ],
+)
+async def test_who_is_named_for_a_step_decides_beside_the_owners(
+    office: Office, assignee: str, named: str | None
+) -> None:
+    asked = await office.asked(replace(HUMAN, config=Human(assignee=assignee)))
+
+    assert asked.approvers == ((BOSS.id,) if named is None else (named, BOSS.id))
+    assert asked.payload.get("assignee") == named
+
+
+async def test_a_name_that_two_people_have_means_neither(office: Office) -> None:
+    async with office.world.db.write() as tx:
+        await tx.execute(update(people).values(name="Sam"))
+
+    asked = await office.asked(replace(HUMAN, config=Human(assignee="Sam")))
+
+    assert asked.approvers == (BOSS.id,)

@@ -180,7 +180,9 @@ async def test_who_does_not_decide_in_time_over_a_restart(tmp_path: Path, auto: 
 
     assert left.id == asked.id
     assert left.state is ApprovalState.EXPIRED
+    assert left.payload["closes"] < left.expires_at.isoformat()
     if auto:
+        assert left.reason == "approval.counted"
         assert view.task.status is TaskStatus.COMPLETED
         assert backend.done == ["after"]
     else:

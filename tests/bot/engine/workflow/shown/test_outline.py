@@ -128,7 +128,8 @@ def test_what_a_way_back_will_come_to_again_is_still_to_be_done() -> None:
 def test_who_is_waited_for_is_said_at_the_step() -> None:
     asked = Outline(report(), until(report(), "bind#2").runs, {"sign#2": ("Bo",), "bind#2": ()})
 
-    assert line(asked, "Ann signs").waits_for == ("Ann",)
+    # Those who are asked, where nobody has the name that the step says.
+    assert line(asked, "Ann signs").waits_for == ("Bo",)
     assert line(asked, "Ann signs").status is NodeStatus.WAITING
     assert line(asked, "Bind it").asked
     assert line(asked, "Bind it").waits_for == ()
