@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,30 +18,36 @@ from bot.app.workers.traces import build_traces
 from bot.config.settings import Settings
 from bot.engine.workflow.expressions.language import ExpressionError
 from bot.engine.workflow.graph import Workflow, load_workflow
+from bot.engine.workflow.model.layout import Layout
 from bot.engine.workflow.routing.flow import Flow
 from bot.engine.workflow.routing.paths import place_of
+from bot.engine.workflow.routing.results import plain
+from bot.engine.workflow.shown.titles import Titles
 from bot.transports.web.ports import PLACE, SENDER
 from cards.words import words_for
 from storage.records.approvals import Approval
 from storage.records.helping import HELPERS_WORK
 from storage.records.people import Language, Person
-from storage.records.tasks import NewTask, NodeRun, Priority, Task, TaskStatus, TaskView
+from storage.records.tasks import NewTask, NodeRun, NodeStatus, Priority, Task, TaskStatus, TaskView
 from storage.records.workers.spans import Trace
 from storage.records.workers.workflows import ReadyWorkflow
 
 _LOOK_EVERY = 0.05
+_ROUNDS = re.compile(r"(?<=[\[#])\d+")
 _LATER = datetime.max.replace(tzinfo=UTC)
 _STANDS = {TaskStatus.PAUSED, TaskStatus.BLOCKED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One activation of a node: `id` is the node's, `path` says in which round of what."""
+    """One activation of a node: `id` is the node's, `path` says in which round of what. `state` is
+    how far it is: `failed` or `stopped` where the run knows only that nobody has finished it."""
 
     path: str
     id: str
     type: str
     title: str
+    state: str
     run: NodeRun
 
 
@@ -151,12 +158,12 @@ async def _told(settings: Settings, core: Core, task: Task) -> Ran:
     missing: dict[str, str] = {}
     for name, expression in workflow.outputs.items() if seen.status.is_final else ():
         try:
-            outputs[name] = sight.value(expression)
+            outputs[name] = plain(sight.value(expression))
         except ExpressionError as error:
             missing[name] = str(error)
     return Ran(
         view=await core.engine.foreman.view(task.id),
-        nodes=tuple(_nodes(workflow, runs)),
+        nodes=tuple(nodes_of(seen, workflow, runs)),
         outputs=outputs,
         missing=missing,
         waits_for=tuple(await _open(core, seen)) if not seen.status.is_final else (),
@@ -164,14 +171,39 @@ async def _told(settings: Settings, core: Core, task: Task) -> Ran:
     )
 
 
-def _nodes(workflow: Workflow, runs: Mapping[str, NodeRun]) -> Iterator[Node]:
+def nodes_of(task: Task, workflow: Workflow, runs: Mapping[str, NodeRun]) -> Iterator[Node]:
+    """In the order in which they began; those of one moment in the plan's, round after round."""
     known = workflow.by_id
     written = {node.id: n for n, node in enumerate(workflow.nodes)}
+    titles = Titles(Layout(workflow), runs)
     places = {path: place for path in runs if (place := place_of(path)) and place.node in known}
 
-    def when(path: str) -> tuple[datetime, int, str]:
-        return runs[path].started_at or _LATER, written[places[path].node], path
+    def when(path: str) -> tuple[datetime, int, list[int]]:
+        rounds = [int(n) for n in _ROUNDS.findall(path)]
+        return runs[path].started_at or _LATER, written[places[path].node], rounds
 
     for path in sorted(places, key=when):
-        node = known[places[path].node]
-        yield Node(path=path, id=node.id, type=str(node.type), title=node.title, run=runs[path])
+        node, place = known[places[path].node], places[path]
+        yield Node(
+            path=path,
+            id=node.id,
+            type=str(node.type),
+            title=titles.of(place.scope, place.node),
+            state=_state(task, path, runs),
+            run=runs[path],
+        )
+
+
+def _state(task: Task, path: str, runs: Mapping[str, NodeRun]) -> str:
+    status = runs[path].status
+    stands = task.status.is_final or task.status in _STANDS
+    if status.is_settled or not stands:
+        return status.value
+    inside = (run for each, run in runs.items() if each.startswith(f"{path}["))
+    if _has_failed(runs[path]) or any(map(_has_failed, inside)):
+        return NodeStatus.FAILED.value
+    return "stopped" if runs[path].started_at and task.status.is_final else status.value
+
+
+def _has_failed(run: NodeRun) -> bool:
+    return run.status is NodeStatus.FAILED or (bool(run.error) and not run.status.is_settled)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,7 @@ def ran_lines(ran: Ran) -> Iterator[str]:
     for node in ran.nodes:
         title = node.title if node.title != node.path else ""
         told = node.run.error or _brief(node)
-        parts = (f"  {node.run.status.value:<8} {node.path}", title, _line(told))
+        parts = (f"  {node.state:<8} {node.path}", title, _line(told))
         yield "  ".join(filter(None, parts))
     for name, value in ran.outputs.items():
         yield f"{name} = {_line(value)}"
@@ -57,17 +58,28 @@ def _node_data(node: Node) -> dict[str, Any]:
         "node": node.id,
         "type": node.type,
         "title": node.title,
-        "state": node.run.status.value,
+        "state": node.state,
         "attempt": node.run.attempt,
-        "output": dict(node.run.output),
+        "output": _output(node),
         "error": node.run.error,
     }
 
 
-def _brief(node: Node) -> str:
-    return str(node.run.output.get("summary") or node.run.output.get("value") or "")
+def _output(node: Node) -> dict[str, Any]:
+    from bot.engine.workflow.routing.results import is_inner, plain
+
+    told = {name: plain(each) for name, each in node.run.output.items() if not is_inner(name)}
+    if "_raw" in told:
+        told["result"] = told.pop("_raw")
+    return told
+
+
+def _brief(node: Node) -> object:
+    output = node.run.output
+    return next((output[name] for name in ("summary", "value") if output.get(name)), "")
 
 
 def _line(value: object) -> str:
-    text = " ".join(str(value).split())
+    whole = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = " ".join(whole.split())
     return text if len(text) <= _LINE else f"{text[:_LINE]}…"
