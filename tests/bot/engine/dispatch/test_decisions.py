@@ -6,17 +6,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from sqlalchemy import insert
 
 from bot.engine.llm.answers import PlanAnswer, PlanStep
+from bot.engine.workflow.graph import HUMAN, Node, Workflow
+from bot.engine.workflow.model.nodes import Human
 from storage.approvals import NewApproval, add_approval
 from storage.budgets import BudgetRepo
 from storage.errors import NotAllowed
 from storage.ids import Ids
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.money import Scope
+from storage.records.people import Person
 from storage.records.tasks import EventKind, Task, TaskEvent, TaskStatus
+from storage.schema import chats
 from tests.bot.engine.dispatch.office import Office, office
-from tests.engine_world import BOSS, CHAT, GROUP, MATE, THREAD, FakeBackend
+from tests.engine_world import BOSS, CHAT, GROUP, MATE, START, THREAD, FakeBackend
 
 
 async def test_a_risky_step_waits_and_runs_once_it_is_approved(tmp_path: Path) -> None:
@@ -247,3 +252,36 @@ async def _asked(
     )
     async with here.world.db.write() as tx:
         return await add_approval(tx, new, ids=Ids(), now=now)
+
+
+@pytest.mark.parametrize("assignee", ["Mate", "Zaphod", ""])
+async def test_who_is_named_for_a_step_gets_the_request_in_private(
+    tmp_path: Path, assignee: str
+) -> None:
+    step = Node(id="sign", title="Sign it", type=HUMAN, config=Human(assignee=assignee))
+    async with office(tmp_path) as here:
+        await _let_in_private(here, MATE)
+        task = await here.world.run_workflow(Workflow(plan="", nodes=(step,)))
+        await here.world.until(task, TaskStatus.WAITING)
+        await here.told()
+        (asked,) = await here.approvals.of_task(task.id)
+        copies = await here.copies(asked)
+
+    assert set(copies) == ({CHAT.id, "m1"} if assignee == "Mate" else {CHAT.id})
+
+
+async def _let_in_private(here: Office, person: Person) -> None:
+    async with here.world.db.write() as tx:
+        await tx.execute(
+            insert(chats).values(
+                id="m1",
+                channel=CHAT.channel,
+                external_id="mate",
+                thread="",
+                kind=CHAT.kind,
+                title="",
+                settings={},
+                person_id=person.id,
+                created_at=START,
+            )
+        )
