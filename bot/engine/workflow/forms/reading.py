@@ -149,7 +149,8 @@ def _called(given: Mapping[str, Any], name: str) -> str:
 
 def _node(node: Fields) -> Node:
     name = node.word("id", most=200)
-    if not name:
+    given = node.take("id")
+    if not name and (given is None or not str(given).strip()):
         node.add("missing", "id")
     written = node.word("type", most=60)
     kind = _TYPES.get(fold(written))

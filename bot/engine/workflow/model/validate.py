@@ -51,7 +51,8 @@ def faults_of(workflow: Workflow) -> Iterator[Fault]:
         yield from _edge(edge, known)
     yield from _bodies(workflow)
     yield from _settings(workflow)
-    if len(known) == len(workflow.nodes):
+    # Where bodies hold each other nothing can be said of ways.
+    if len(known) == len(workflow.nodes) and not _in_circles(_owners(workflow)):
         for name, ring in Layout(workflow).rings.items():
             yield from _ring(name, ring)
 
@@ -265,8 +266,9 @@ def _edge(edge: Edge, known: Mapping[str, Node]) -> Iterator[Fault]:
 
 def _bodies(workflow: Workflow) -> Iterator[Fault]:
     """A body is made of nodes that exist, and that no other body has."""
-    known = workflow.by_id
-    owner: dict[str, str] = {}
+    known, owner = workflow.by_id, _owners(workflow)
+    circular = _in_circles(owner)
+    seen: set[str] = set()
     for node in workflow.nodes:
         field = f"{node.type}.bodyNodes"
         if node.config is not None and hasattr(node.config, "body") and not node.body:
@@ -275,15 +277,42 @@ def _bodies(workflow: Workflow) -> Iterator[Fault]:
             facts = {"node": inner[:60]}
             if inner not in known:
                 yield Fault(key="unknown_node", where=node.id, field=field, facts=facts)
-            elif inner in owner or inner == node.id:
+            elif inner in seen or inner in circular:
                 yield Fault(key="in_two_bodies", where=node.id, field=field, facts=facts)
             elif known[inner].type in {NodeType.START, NodeType.END}:
                 yield Fault(key="not_in_body", where=node.id, field=field, facts=facts)
-            owner.setdefault(inner, node.id)
+            seen.add(inner)
+    if circular:
+        return
     for name in owner:
         if _deep(name, owner) > _DEEPEST:
             yield Fault(key="too_deep", where=name, facts={"most": _DEEPEST})
     yield from _crossing(workflow, owner)
+
+
+def _owners(workflow: Workflow) -> dict[str, str]:
+    """By node, the first that has it in its body."""
+    owner: dict[str, str] = {}
+    for node in workflow.nodes:
+        for inner in node.body:
+            owner.setdefault(inner, node.id)
+    return owner
+
+
+def _in_circles(owner: Mapping[str, str]) -> frozenset[str]:
+    """Nodes that are, by way of bodies, within themselves."""
+    found: set[str] = set()
+    seen: set[str] = set()
+    for start in owner:
+        way: list[str] = []
+        name = start
+        while name in owner and name not in seen:
+            seen.add(name)
+            way.append(name)
+            name = owner[name]
+        if name in way:
+            found.update(way[way.index(name) :])
+    return frozenset(found)
 
 
 def _deep(name: str, owner: Mapping[str, str]) -> int:

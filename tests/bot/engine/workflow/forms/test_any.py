@@ -19,6 +19,7 @@ from bot.engine.workflow.forms.completing import completed
 from bot.engine.workflow.forms.durations import seconds_in
 from bot.engine.workflow.forms.faults import told
 from bot.engine.workflow.forms.reading import from_data, read
+from bot.engine.workflow.forms.sense import not_meant
 from bot.engine.workflow.forms.writing import written
 from bot.engine.workflow.graph import dump_workflow, load_workflow
 from bot.engine.workflow.model import nodes
@@ -158,7 +159,7 @@ def _told(workflow: Workflow, name: str, note: str) -> Workflow:
 )
 def test_what_is_written_is_read_as_the_same(workflow: Workflow, name: str, note: str) -> None:
     whole = completed(_told(workflow, name, note.replace("{", "")))
-    assume(not list(faults_of(whole)) and not list(unknown_in(whole)))
+    assume(not [*faults_of(whole), *unknown_in(whole), *not_meant(whole)])
 
     data = written(whole)
 

@@ -388,3 +388,21 @@ def test_very_many_faults_are_told_in_part() -> None:
 def test_a_text_made_to_take_long_is_over_soon(before: str, part: str) -> None:
     with suppress(BadGraph):
         read(before + part[:990_000])
+
+
+@pytest.mark.parametrize("bodies", [{"b": "b"}, {"b": "c", "c": "b"}])
+def test_bodies_that_hold_each_other_are_told_as_that_and_nothing_else(
+    bodies: dict[str, str],
+) -> None:
+    loops = [
+        {"id": name, "type": "loop", "loop": {**LOOP, "bodyNodes": [inner]}}
+        for name, inner in bodies.items()
+    ]
+
+    found = [(fault.key, fault.where) for fault in faults_in(graph(*loops))]
+
+    assert found == [("in_two_bodies", name) for name in bodies]
+
+
+def test_an_id_that_is_too_long_is_not_missing() -> None:
+    assert [fault.key for fault in faults_in(graph({"id": "b" * 300}))] == ["too_long"]
