@@ -206,7 +206,9 @@ def _about(workflow: NamedWorkflow) -> str:
 
 def _titles(workflow: NamedWorkflow, words: Words) -> list[str]:
     titles = [
-        f"{each.title or each.id} `{each.type}`" if each.type != "task" else each.title or each.id
+        f"{each.title or each.id} · {words(f'graph.type.{each.type}')}"
+        if each.type != "task"
+        else each.title or each.id
         for each in workflow.steps[:_STEPS]
     ]
     more = len(workflow.steps) - len(titles)
