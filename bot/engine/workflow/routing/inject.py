@@ -12,7 +12,7 @@ from bot.engine.workflow.model.layout import OUTERMOST, Layout
 from bot.engine.workflow.model.nodes import Foreach, Loop, NodeType
 from bot.engine.workflow.model.shape import Edge, Node, Workflow
 from bot.engine.workflow.routing.marks import took
-from bot.engine.workflow.routing.paths import place_of
+from bot.engine.workflow.routing.paths import Place, outer, place_of
 from storage.records.tasks import NodeRun, NodeStatus
 
 _EVER = datetime.min.replace(tzinfo=UTC)
@@ -51,11 +51,18 @@ def _anchor(workflow: Workflow, runs: Mapping[str, NodeRun]) -> tuple[Node, Node
         for path, run in runs.items()
         if (place := place_of(path)) is not None
         and place.node in known
-        and not known[place.node].body
         and run.status in {NodeStatus.RUNNING, NodeStatus.DONE}
+        and not _in_finished_rounds(place, runs)
     ]
     late = sorted(begun, key=lambda each: _late(each[1]))
     return late[-1] if late else None
+
+
+def _in_finished_rounds(place: Place, runs: Mapping[str, NodeRun]) -> bool:
+    """What comes behind a node in there would never be done."""
+    around = outer(place.scope)
+    run = None if around is None else runs.get(around[0])
+    return run is not None and run.status.is_settled
 
 
 def _late(run: NodeRun) -> tuple[bool, datetime]:

@@ -118,3 +118,27 @@ async def test_a_step_put_into_a_body_does_not_take_the_place_of_its_results(
 
     assert backend.done.count("check more") == 2
     assert [each["summary"] for each in results] == ["page a", "page b"]
+
+
+async def test_a_step_put_in_behind_finished_rounds_is_done_once(tmp_path: Path) -> None:
+    backend = Paced()
+    plan = graph(
+        *(
+            part
+            for part in for_each("ab", task("read", "read {{item}}")).nodes
+            if part.id != "last"
+        ),
+        node("rest", NodeType.DELAY, Delay(seconds=3600)),
+        task("last"),
+        "each>rest>last",
+        variables={"items": ["a", "b"]},
+    )
+    async with flows(tmp_path, backend) as here:
+        made = await here.world.run_workflow(plan)
+        await here.world.until(made, TaskStatus.WAITING)
+        await here.world.foreman.inject(made, ["new"], by=BOSS, source="i:1")
+        await here.later(hours=2)
+        view = await here.world.until(made)
+
+    assert view.task.status is TaskStatus.COMPLETED
+    assert sorted(backend.done) == ["last", "new", "read a", "read b"]
