@@ -36,7 +36,7 @@ def parsed(text: str, *, most_deep: int, most_values: int) -> tuple[Any, list[st
         mark = getattr(error, "problem_mark", None)
         why = str(getattr(error, "problem", "") or "").strip()[:100]
         facts = {"line": mark.line + 1 if mark else 1, "why": why}
-        raise BadGraph([Fault(key="bad_yaml", facts=facts)]) from error
+        raise BadGraph([Fault(key=_key_of(error, why), facts=facts)]) from error
     except (RecursionError, ValueError) as error:
         raise BadGraph([Fault(key="bad_yaml", facts={"line": 1, "why": ""})]) from error
     return making.value, making.twice
@@ -109,6 +109,14 @@ class _Making:
         if isinstance(value, dict | list):
             _refuse("yaml_key", event)
         return str(getattr(event, "value", value))
+
+
+def _key_of(error: yaml.YAMLError, why: str) -> str:
+    """An alias or a tag is refused as such, however badly it is written."""
+    about = f"{getattr(error, 'context', None) or ''} {why}"
+    if "alias" in about or "anchor" in about:
+        return "yaml_alias"
+    return "yaml_tag" if re.search(r"\btag\b", about) else "bad_yaml"
 
 
 def _plain(event: yaml.ScalarEvent) -> Any:

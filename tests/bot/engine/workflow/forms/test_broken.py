@@ -46,6 +46,8 @@ BROKEN: dict[str, tuple[str, list[Place]]] = {
     "YAML badly indented": ("name: x\n nodes: [", [("bad_yaml", "", "")]),
     "a YAML alias": ("name: &n x\nnodes: *n", [("yaml_alias", "", "")]),
     "a YAML tag": ("name: !!python/object:os.system x", [("yaml_tag", "", "")]),
+    "a bold text in YAML": ("name: **x**", [("yaml_alias", "", "")]),
+    "a tag of nobody": ("name: !foo!bar x", [("yaml_tag", "", "")]),
     "two YAML documents": ("name: x\n---\nname: y", [("several_documents", "", "")]),
     "a group as a YAML name": ("? {a: 1}\n: 2", [("yaml_key", "", "")]),
     "too deep": ('{"a":' * 60 + "1" + "}" * 60, [("too_nested", "", "")]),
