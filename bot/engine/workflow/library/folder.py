@@ -16,7 +16,7 @@ from tempfile import NamedTemporaryFile
 from typing import TypeAlias
 
 SUFFIXES = (".yaml", ".yml", ".json", ".md")
-MOST_BYTES = 512 * 1024
+MOST_BYTES = 1_000_000
 MOST_FILES = 200
 
 _NAME = re.compile(r"[^\W_][\w-]{0,63}")
@@ -80,7 +80,7 @@ def read(path: Path) -> str:
 def decoded(data: bytes) -> str:
     """Raises NotReadable."""
     if len(data) > MOST_BYTES:
-        raise NotReadable("large_file", most=MOST_BYTES // 1024)
+        raise NotReadable("large_file", most=MOST_BYTES // 1_000)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -172,7 +172,7 @@ def workflow_in(text: str) -> Workflow:
     from bot.engine.workflow.forms.reading import read
 
     if len(text) > files.MOST_BYTES:
-        raise NotReadable("large_file", most=files.MOST_BYTES // 1024)
+        raise NotReadable("large_file", most=files.MOST_BYTES // 1_000)
     return validated(read(text))
 
 

@@ -100,7 +100,7 @@ async def test_links_pipes_large_files_and_strange_names_are_refused(
     secret.write_text(GOOD, encoding="utf-8")
     (tmp_path / "workflows" / "link.yaml").symlink_to(secret)
     os.mkfifo(tmp_path / "workflows" / "pipe.yaml")
-    put(tmp_path, "large.yaml", GOOD + "#" * 600_000)
+    put(tmp_path, "large.yaml", GOOD + "#" * 1_000_000)
     (tmp_path / "workflows" / "bytes.yaml").write_bytes(b"name: \xff\xfe")
     put(tmp_path, "a b.yaml")
     put(tmp_path, "same.yaml")
