@@ -62,7 +62,12 @@ def _get(whole: Any, key: Any, other: Any = None) -> Any:
 
 def _as_number(value: Any) -> float | int:
     if isinstance(value, str):
-        return within(float(short(value)))
+        try:
+            return within(float(short(value)))
+        except ValueError as error:
+            if isinstance(error, BadExpression):
+                raise
+            raise BadExpression(f"{value[:40]!r} is no number") from error
     return int(value) if isinstance(value, bool) else number(value)
 
 
@@ -100,16 +105,19 @@ def _whole(value: Any) -> int:
 
 
 def _lowest(*values: Any) -> Any:
-    return min(number(each) for each in _spread(values))
+    return min(_numbers(values))
 
 
 def _highest(*values: Any) -> Any:
-    return max(number(each) for each in _spread(values))
+    return max(_numbers(values))
 
 
-def _spread(values: tuple[Any, ...]) -> list[Any]:
+def _numbers(values: tuple[Any, ...]) -> list[float | int]:
     alone = len(values) == 1 and isinstance(values[0], list)
-    return list(values[0] if alone else values)
+    found = [number(each) for each in (values[0] if alone else values)]
+    if not found:
+        raise BadExpression("the list is empty")
+    return found
 
 
 def _length(value: Any) -> int:

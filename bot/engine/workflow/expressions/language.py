@@ -77,8 +77,14 @@ def evaluate(text: str, names: Mapping[str, Any]) -> Any:
         return fair(value) if _builds(form) else value
     except ExpressionError:
         raise
-    except (TypeError, ValueError, ArithmeticError, LookupError, RecursionError) as error:
-        raise BadExpression(str(error) or type(error).__name__) from error
+    except ZeroDivisionError as error:
+        raise BadExpression("it divides by zero") from error
+    except RecursionError as error:
+        raise BadExpression("it is nested too deeply") from error
+    except ArithmeticError as error:
+        raise BadExpression("the number is too large") from error
+    except (TypeError, ValueError, LookupError) as error:
+        raise BadExpression("it cannot be worked out with these values") from error
 
 
 def truth(text: str, names: Mapping[str, Any], warn: Callable[[str], None]) -> bool:

@@ -123,4 +123,5 @@ def _inside(value: list[Any] | dict[str, Any]) -> Iterable[Any]:
 
 def kind(value: Any) -> str:
     names = {str: "a text", bool: "true or false", list: "a list", type(None): "nothing"}
+    names |= {int: "a number", float: "a number"}
     return names.get(type(value), "a group" if isinstance(value, Mapping) else "this")

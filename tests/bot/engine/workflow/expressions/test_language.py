@@ -13,6 +13,7 @@ from bot.engine.workflow.expressions.language import (
     UnknownName,
     check,
     evaluate,
+    references,
     truth,
 )
 
@@ -329,3 +330,29 @@ def test_numbers_beyond_all_bounds_in_the_data_do_no_harm() -> None:
     for text in ("n + 1", "str(n)", "round(n)", "floor(inf)", "nan + 1", "[1][nan]", "str(inf)"):
         with pytest.raises(ExpressionError):
             evaluate(text, names)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("max([])", "the list is empty"),
+        ("1 % 0", "it divides by zero"),
+        ("1 / 0", "it divides by zero"),
+        ("num('x')", "'x' is no number"),
+        ("len(5)", "a number has no length"),
+    ],
+)
+def test_why_it_cannot_be_worked_out_is_told_in_plain_words(text: str, why: str) -> None:
+    with pytest.raises(BadExpression) as caught:
+        evaluate(text, {})
+    assert str(caught.value) == why
+
+
+def test_what_it_speaks_of_is_told_with_the_part_that_is_written_out() -> None:
+    assert references("outputs['a-b'].n > get(variables, 'x') + item[i]") == {
+        ("outputs", None),
+        ("outputs", "a-b"),
+        ("variables", None),
+        ("item", None),
+        ("i", None),
+    }
