@@ -106,6 +106,10 @@ class Tasks(Protocol):
         """Something for the worker: it reaches the next step, or the plan yet to be made."""
         ...
 
+    async def is_in_rounds(self, task: Task, titles: Sequence[str]) -> bool:
+        """Whether one of these that people have put in is done in each round of a loop."""
+        ...
+
     async def inject(self, task: Task, titles: Sequence[str], *, by: Person, source: str) -> Task:
         """Put these steps next: before those not begun, after the one under way. WrongState
         while there is no plan to put them in."""

@@ -186,6 +186,9 @@ class FakeTasks:
     async def inject(self, task: Task, titles: Sequence[str], *, by: Person, source: str) -> Task:
         return self._move("inject", task, source, task, " → ".join(titles))
 
+    async def is_in_rounds(self, task: Task, titles: Sequence[str]) -> bool:
+        return False
+
     async def replan(self, task: Task, why: str, *, by: Person, source: str) -> Task:
         return self._move("replan", task, source, task, why)
 

@@ -61,7 +61,8 @@ async def tell_task(request: Request, task_id: str, text: str) -> str:
 async def inject_steps(request: Request, task_id: str, titles: tuple[str, ...]) -> str:
     task = await found_task(request, task_id)
     await request.services.tasks.inject(task, titles, by=request.person, source=request.source)
-    return request.words("moved.injected", n=len(titles))
+    in_rounds = await request.services.tasks.is_in_rounds(task, titles)
+    return request.words("moved.injected_each" if in_rounds else "moved.injected", n=len(titles))
 
 
 async def let_in_task(request: Request, task_id: str) -> str:

@@ -149,6 +149,14 @@ class Foreman:
         self._dispatcher.look_again(task.id)
         return held
 
+    async def is_in_rounds(self, task: Task, titles: Sequence[str]) -> bool:
+        graph = await self._store.graphs.latest(task.id)
+        if graph is None:
+            return False
+        workflow = load_workflow(graph.body)
+        inner = {name for node in workflow.nodes for name in node.body}
+        return any(n.given and n.title in titles and n.id in inner for n in workflow.nodes)
+
     async def _insert(self, tx: Transaction, task: Task, titles: Sequence[str], by: Person) -> Task:
         """A new version of the plan with these steps next; the one under way is not touched."""
         graph = await self._store.graphs.latest(task.id, tx=tx)

@@ -112,6 +112,8 @@ async def test_a_step_put_into_a_body_does_not_take_the_place_of_its_results(
         made = await here.world.run_workflow(for_each("ab", task("read", "read {{item}}")))
         await backend.begun("read a")
         await here.world.foreman.inject(made, ["check", "check more"], by=BOSS, source="i:1")
+        assert await here.world.foreman.is_in_rounds(made, ["check more"])
+        assert not await here.world.foreman.is_in_rounds(made, ["read {{item}}"])
         backend.let_go("read a")
         await here.world.until(made)
         results = (await here.runs(made))["each"].output["results"]
