@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, TypeAlias, TypeVar
@@ -111,12 +112,22 @@ class Connection(aiosqlite.Connection):
             # Whatever is asked next waits for its turn behind this.
             self._tx.put_nowait((None, self._conn.rollback))
         else:
-            await super().rollback()
+            await self._cross(self._conn.rollback)
         self._touched = False
 
     async def _cross(self, work: Callable[[], _T]) -> _T:
-        crossing: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-        self._tx.put_nowait((crossing, work))
+        loop = asyncio.get_running_loop()
+        crossing: asyncio.Future[_T] = loop.create_future()
+
+        def do() -> None:
+            try:
+                result = work()
+            except BaseException as error:  # noqa: BLE001 - the border of the thread: it is raised where it is awaited
+                _tell(loop, _fail, crossing, error)
+            else:
+                _tell(loop, _fulfil, crossing, result)
+
+        self._tx.put_nowait((None, do))
         return await crossing
 
     def _taken(self) -> Sequence[Sentence]:
@@ -168,3 +179,19 @@ def _run(connection: sqlite3.Connection, along: Sequence[Sentence]) -> None:
             raise
         if must and not changed:
             raise Overtaken
+
+
+def _tell(loop: asyncio.AbstractEventLoop, how: Callable[..., None], *told: Any) -> None:
+    """A loop that is closed has nobody left who waits."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(how, *told)
+
+
+def _fulfil(crossing: asyncio.Future[Any], result: Any) -> None:
+    if not crossing.done():
+        crossing.set_result(result)
+
+
+def _fail(crossing: asyncio.Future[Any], error: BaseException) -> None:
+    if not crossing.done():
+        crossing.set_exception(error)

@@ -26,6 +26,7 @@ from storage.records.tasks import Priority, Task, TaskStatus
 from tests.bot.engine.lives import Lives, Worker, plan_of
 from tests.chaos.moves import ALL, BY_HAND, FORBIDDEN, names
 from tests.engine_world import BOSS, LIFETIME, MATE, engine
+from tests.thorough import sampled
 
 _SLOTS = 2
 _INSTANCE = st.integers(min_value=0, max_value=20)
@@ -386,7 +387,7 @@ def test_any_history_keeps_the_laws(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         template = tmp_path / "shiftboss.db"
 
     Here.TestCase.settings = settings(
-        max_examples=20,
+        max_examples=sampled(20, 10),
         stateful_step_count=40,
         deadline=None,
         # Shrinking a history on a real file takes minutes; the whole one is printed anyway.
