@@ -223,6 +223,10 @@ async def test_a_skill_dropped_in_is_announced_to_owners_with_all_of_it_and_let_
 ) -> None:
     boss, chat = place.boss()
     await ask(boss, chat, "/skill", "code-review")
+    lark = place.feishu_chat
+    # Owners are known in private once they have written there.
+    await place.feishu_boss.says(lark, "/skill")
+    await lark.wait_for(lambda m: "code-review" in m.text, PATIENCE)
     end = "The last line of all."
     folder = write_skill(skills(place) / "long-one", f"{'Work well. ' * 500}{end}")
 
@@ -236,5 +240,4 @@ async def test_a_skill_dropped_in_is_announced_to_owners_with_all_of_it_and_let_
     await press(boss, asked, "Enable")
     await told(chat, "long-one", "is enabled")
 
-    lark = place.feishu_chat
     await lark.wait_for(lambda m: "long-one" in m.header and m.buttons, PATIENCE)
