@@ -123,7 +123,7 @@ async def test_a_member_uses_skills_and_lets_none_in(place: World) -> None:
 async def test_a_bad_file_says_what_to_mend_and_is_there_once_mended(place: World) -> None:
     boss, chat = place.boss()
     folder = skills(place) / "half-done"
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (folder / "SKILL.md").write_text("---\nname: half--done\nuser-invocable: perhaps\n---\n")
 
     bad = await ask(boss, chat, "/skill", "Cannot be read")
