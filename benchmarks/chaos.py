@@ -25,7 +25,7 @@ from tests.chaos.stories import STORIES
 from tests.chaos.sweep import WHENS, Sweep, When, moments
 from tests.chaos.telling import Told, fresh_home, witness_of
 
-_AT_ONCE = 2
+_AT_ONCE = int(os.environ.get("CHAOS_AT_ONCE", "2"))
 _KILLS = 210
 _KILLS_OF_A_STORM = 10
 _TASKS_OF_A_STORM = 14
@@ -39,8 +39,9 @@ _Work: TypeAlias = Callable[[], Awaitable[None]]
 
 async def measure() -> list[str]:
     """CHAOS_SEED repeats the random part, CHAOS_KILLS says how long it is, CHAOS_PARTS names
-    what is to be done of `transitions,random,places,moments`, CHAOS_CHANNELS where, CHAOS_MINUTES
-    when to begin nothing more: what is left out then is told."""
+    what is to be done of `transitions,random,places,moments`, CHAOS_CHANNELS where, CHAOS_STORIES of
+    which stories, CHAOS_AT_ONCE how many at a time, CHAOS_MINUTES when to begin nothing more: what
+    is left out then is told."""
     seed = int(os.environ.get("CHAOS_SEED", random.randrange(1_000_000)))
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -72,6 +73,11 @@ class _Run:
         wanted = os.environ.get("CHAOS_CHANNELS", ",".join(NAMES)).split(",")
         return [name for name in NAMES if name in wanted]
 
+    @property
+    def stories(self) -> Sequence[Story]:
+        wanted = os.environ.get("CHAOS_STORIES", "").split(",")
+        return [story for story in STORIES if wanted == [""] or story.name in wanted]
+
     async def all(self) -> None:
         await self.at_once(self.works())
 
@@ -91,7 +97,7 @@ class _Run:
 
     def of_transitions(self) -> Iterator[_Work]:
         for shift, when in product(range(len(self.channels)), WHENS):
-            for number, story in enumerate(reversed(STORIES)):
+            for number, story in enumerate(reversed(self.stories)):
                 yield partial(self.transitions, self.channel(number + shift), story, when)
 
     def of_random(self) -> Iterator[_Work]:
@@ -100,11 +106,11 @@ class _Run:
             yield partial(self.storm, self.channel(number), number)
 
     def of_places(self) -> Iterator[_Work]:
-        for number, story in enumerate(reversed(STORIES)):
+        for number, story in enumerate(reversed(self.stories)):
             yield partial(self.places, self.channel(number + 1), story)
 
     def of_moments(self) -> Iterator[_Work]:
-        for story in STORIES:
+        for story in self.stories:
             if story.name in _STEP_BY_STEP:
                 yield partial(self.moments, self.channels[0], story)
 
