@@ -39,9 +39,9 @@ _Work: TypeAlias = Callable[[], Awaitable[None]]
 
 async def measure() -> list[str]:
     """CHAOS_SEED repeats the random part, CHAOS_KILLS says how long it is, CHAOS_PARTS names
-    what is to be done of `transitions,random,places,moments`, CHAOS_CHANNELS where, CHAOS_STORIES of
-    which stories, CHAOS_AT_ONCE how many at a time, CHAOS_MINUTES when to begin nothing more: what
-    is left out then is told."""
+    what is to be done of `transitions,random,places,moments`, CHAOS_CHANNELS where, CHAOS_STORIES
+    of which stories, CHAOS_AT_ONCE how many at a time, CHAOS_MINUTES when to begin nothing more:
+    what is left out then is told."""
     seed = int(os.environ.get("CHAOS_SEED", random.randrange(1_000_000)))
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
