@@ -72,6 +72,28 @@ name: Ask
 nodes:
   - {id: ok, type: human, name: "Is it good?"}
 """
+NOBODY_COMES = """\
+name: Nobody comes
+nodes:
+  - {id: soon, type: human, name: "Is it good?", human: {timeout: 1, autoApprove: true}}
+  - {id: rest, type: delay, delay: 0.2s}
+  - {id: never, type: human, name: "Is it bad?", human: {timeout: 1}, onError: continue}
+outputs:
+  counted: outputs.soon.approved
+"""
+BRANCHES = """\
+name: Branches
+nodes:
+  - {id: all, type: parallel}
+  - {id: rest, type: delay, delay: 1s}
+  - {id: up, type: assign, assign: {assignments: [{variable: word, value: rested}]}}
+  - {id: ok, type: human, name: "Is it good?"}
+edges:
+  - {from: all, to: rest}
+  - {from: rest, to: up}
+  - {from: all, to: ok}
+settings: {timeout: 2h}
+"""
 
 on_the_world = pytest.mark.asyncio(loop_scope="module")
 
@@ -247,3 +269,29 @@ async def test_a_shell_says_for_whom_a_workflow_waits(tmp_path: Path) -> None:
 
     assert status == 3
     assert [each["title"] for each in ran["waits_for"]] == ["Is it good?"]
+
+
+async def test_a_shell_waits_out_the_time_that_people_are_given(tmp_path: Path) -> None:
+    shiftboss = alone(tmp_path / "home")
+    (tmp_path / "late.yaml").write_text(NOBODY_COMES, encoding="utf-8")
+
+    status, ran = await said(shiftboss, "run", str(tmp_path / "late.yaml"))
+
+    assert status == 0
+    assert (ran["outputs"], ran["waits_for"]) == ({"counted": True}, [])
+    never = next(each for each in ran["nodes"] if each["node"] == "never")
+    assert "nobody" in never["output"]["error"].lower()
+
+
+async def test_a_shell_does_all_that_needs_nobody_before_it_says_for_whom_it_waits(
+    tmp_path: Path,
+) -> None:
+    shiftboss = alone(tmp_path / "home")
+    (tmp_path / "two.yaml").write_text(BRANCHES, encoding="utf-8")
+
+    status, ran = await said(shiftboss, "run", str(tmp_path / "two.yaml"))
+
+    assert status == 3
+    assert [each["title"] for each in ran["waits_for"]] == ["Is it good?"]
+    states = {each["node"]: each["state"] for each in ran["nodes"]}
+    assert (states["rest"], states["up"]) == ("done", "done")

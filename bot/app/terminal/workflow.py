@@ -25,7 +25,7 @@ from bot.engine.workflow.routing.results import plain
 from bot.engine.workflow.shown.titles import Titles
 from bot.transports.web.ports import PLACE, SENDER
 from cards.words import words_for
-from storage.records.approvals import Approval
+from storage.records.approvals import Approval, ApprovalKind
 from storage.records.helping import HELPERS_WORK
 from storage.records.people import Language, Person
 from storage.records.tasks import NewTask, NodeRun, NodeStatus, Priority, Task, TaskStatus, TaskView
@@ -66,8 +66,8 @@ class Ran:
 
 
 async def run(settings: Settings, ready: ReadyWorkflow, announce: Callable[[str], None]) -> Ran:
-    """To its end, or to where it waits for a person; `announce` is told what it waits for by
-    itself. Raises StartFailure, and HomeBusy."""
+    """To its end, times that are waited for included, or to where nothing but a person's decision
+    helps; `announce` is told until when it waits by itself. Raises StartFailure, and HomeBusy."""
     with held(settings):
         stop = stop_on_signals()
         async with opened(settings) as core:
@@ -126,7 +126,9 @@ async def _follow(
             return
         if seen.wake_at is not None and seen.wake_at != told and seen.status is TaskStatus.WAITING:
             told = seen.wake_at
-            announce(f"{seen.id} goes on by itself at {told:%Y-%m-%d %H:%M:%S} UTC")
+            asked = " or ".join(each.title for each in await _open(core, seen))
+            unless = f", though nobody has decided: {asked}" if asked else ""
+            announce(f"{seen.id} goes on by itself at {told:%Y-%m-%d %H:%M:%S} UTC{unless}")
         await asyncio.sleep(_LOOK_EVERY)
 
 
@@ -135,7 +137,21 @@ async def _is_over(core: Core, task: Task) -> bool:
         return True
     if task.status is not TaskStatus.WAITING or task.status_reason == HELPERS_WORK:
         return False
-    return bool(await _open(core, task))
+    asked = await _open(core, task)
+    if not asked or await _has_its_time(core, task, asked):
+        return False
+    # Read one after the other: it may have gone on meanwhile.
+    return await core.store.work.tasks.get(task.id) == task
+
+
+async def _has_its_time(core: Core, task: Task, asked: Sequence[Approval]) -> bool:
+    """Whether it goes on without these decisions. The time of the whole workflow alone is no such
+    thing: it would only break it off."""
+    if task.wake_at is None:
+        return False
+    runs = await core.store.work.graphs.runs(task.id)
+    timed = (each.wake_at for each in runs.values() if each.status is NodeStatus.WAITING)
+    return any(timed) or any(each.kind is ApprovalKind.BUDGET for each in asked)
 
 
 async def _open(core: Core, task: Task) -> Sequence[Approval]:

@@ -48,7 +48,9 @@ def ran_lines(ran: Ran) -> Iterator[str]:
     for name, why in ran.missing.items():
         yield f"{name} is left empty: {_line(why)}"
     for each in ran.waits_for:
-        yield f"waits for somebody to decide: {each.title} (/approve {each.id})"
+        yield f"nothing goes on until somebody decides: {each.title} (shiftboss approve {each.id})"
+    if ran.waits_for:
+        yield "then `shiftboss dispatch` or `shiftboss run` goes on with it"
     yield from ("", *tree_lines(ran.trace, words_for(Language.ENGLISH), most=_SPANS))
 
 

@@ -86,8 +86,9 @@ def run(
 ) -> None:
     """Run it to its end in this process, and print its nodes' states, outputs and spans.
 
-    Status 1 if it failed, 3 if it waits for somebody: it goes on once they have decided and
-    `shiftboss run` or `shiftboss dispatch` is there. Where another Shiftboss has the home, 2.
+    Delays, schedules and the times of human nodes are waited out. Status 1 if it failed; 3 if
+    only somebody's decision lets it go on: once they have decided, `shiftboss run` or `shiftboss
+    dispatch` does. Where another Shiftboss has the home, 2.
     """
     with told(as_json=as_json):
         from bot.app.terminal.workflow import run as carry_out
