@@ -13,10 +13,10 @@ from bot.engine.dispatch.port import Dispatcher
 from bot.engine.dispatch.rights import Rights
 from bot.engine.workflow.graph import (
     Workflow,
-    checked,
     dump_workflow,
     inserted,
     load_workflow,
+    validated,
 )
 from bot.engine.workflow.logbook import Logbook
 from bot.engine.workflow.shown.view import TaskViews
@@ -65,7 +65,7 @@ class Foreman:
         return await self._create(new, None)
 
     async def run_workflow(self, new: NewTask, workflow: Mapping[str, Any]) -> Task:
-        return await self._create(new, checked(load_workflow(workflow)))
+        return await self._create(new, validated(load_workflow(workflow)))
 
     async def _create(self, new: NewTask, workflow: Workflow | None) -> Task:
         async with self._store.db.write() as tx:

@@ -191,10 +191,9 @@ class Crossing:
     def _on_the_way(self, here: Here, begun: Sequence[Next] = (), *, soon: bool = False) -> Steps:
         """Steps run, or there is more that goes on by itself, `soon`."""
         self._known.leave(here.task)
-        times = filter(None, (here.flow.wakes_at, self._deadline(here)))
         return Steps(
             steps=tuple(begun),
-            look_at=self._now() if soon else min(times, default=None),
+            look_at=self._now() if soon else self._wakes_at(here),
             listens=here.flow.workflow.parallel > 1 or here.flow.asks_people,
         )
 
@@ -210,7 +209,7 @@ class Crossing:
     async def _rest(self, here: Here, asked: Sequence[Approval]) -> None:
         """Nothing runs: why, and until when."""
         flow, control = here.flow, here.task.control
-        wakes = min(filter(None, (flow.wakes_at, self._deadline(here))), default=None)
+        wakes = self._wakes_at(here)
         if self.wants.money is not None:
             money, self.wants = self.wants.money, replace(self.wants, money=None)
             await self._moves.wait(here.tx, here.task, [money.approval], wake_at=money.until)
@@ -250,6 +249,10 @@ class Crossing:
         await self._known.put(here.tx, here.flow.timed_out(now))
         await self._moves.end(here.tx, here.task, TaskStatus.FAILED, why)
         return None
+
+    def _wakes_at(self, here: Here) -> datetime | None:
+        """When there is something to do though nobody says a word."""
+        return min(filter(None, (here.flow.wakes_at, self._deadline(here))), default=None)
 
     def _deadline(self, here: Here) -> datetime | None:
         seconds = here.flow.workflow.timeout

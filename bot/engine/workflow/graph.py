@@ -27,15 +27,14 @@ __all__ = [
     "Edge",
     "Node",
     "Workflow",
-    "checked",
     "dump_workflow",
     "inserted",
     "is_chain",
-    "is_complete",
     "keep_finished",
     "linear",
     "load_workflow",
     "still_given",
+    "validated",
 ]
 
 PLANNING = "@plan"
@@ -50,7 +49,7 @@ def linear(plan: str, nodes: Iterable[Node]) -> Workflow:
     """Nodes one after the other: the form subtasks have."""
     chain = tuple(nodes)
     edges = tuple(Edge(source=before.id, target=after.id) for before, after in pairwise(chain))
-    return checked(Workflow(plan=plan, nodes=chain, edges=edges))
+    return validated(Workflow(plan=plan, nodes=chain, edges=edges))
 
 
 def is_chain(workflow: Workflow) -> bool:
@@ -60,23 +59,9 @@ def is_chain(workflow: Workflow) -> bool:
     )
 
 
-def checked(workflow: Workflow) -> Workflow:
-    """The workflow itself, or BadGraph with all its faults."""
-    return validated(workflow)
-
-
-def is_complete(workflow: Workflow, runs: Mapping[str, NodeRun]) -> bool:
-    """Of a chain: whether every step is settled."""
-    return all(_status(runs, node.id).is_settled for node in workflow.nodes)
-
-
 def dump_workflow(workflow: Workflow) -> dict[str, Any]:
-    dumped: dict[str, Any] = _ADAPTER.dump_python(workflow, mode="json", exclude_defaults=True)
-    for node, told in zip(workflow.nodes, dumped.get("nodes", ()), strict=True):
-        if node.config is not None:
-            # A default as well, but the one by which it is read.
-            told["config"]["kind"] = node.config.kind
-    return {"plan": workflow.plan, "version": workflow.version, **dumped}
+    dumped: dict[str, Any] = _ADAPTER.dump_python(workflow, mode="json")
+    return dumped
 
 
 def load_workflow(body: Mapping[str, Any]) -> Workflow:
@@ -124,7 +109,7 @@ def inserted(workflow: Workflow, runs: Mapping[str, NodeRun], titles: Iterable[s
         for title, name in zip(titles, _fresh(workflow), strict=False)
     ]
     if not is_chain(workflow):
-        return checked(injected(workflow, runs, new))
+        return validated(injected(workflow, runs, new))
     begun = [node for node in workflow.nodes if _status(runs, node.id) is not NodeStatus.PENDING]
     others = [node for node in workflow.nodes if node not in begun]
     return _chained(workflow, [*begun, *new, *others])

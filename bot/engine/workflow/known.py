@@ -66,11 +66,12 @@ class Known:
         return self._orders
 
     async def state(self, tx: Transaction, task: Task) -> tuple[Workflow, Mapping[str, NodeRun]]:
+        """The runs go on with what is noted here; whoever keeps them takes a copy."""
         if self._version != task.graph_version:
             graph = await self._graphs.latest(task.id, tx=tx)
             self._workflow = load_workflow(graph.body) if graph else linear("", ())
             self._version, self._flow = task.graph_version, None
-        return self._workflow, dict(await self._read(tx, task))
+        return self._workflow, await self._read(tx, task)
 
     async def flow(self, tx: Transaction, task: Task) -> Flow:
         """The same under way."""

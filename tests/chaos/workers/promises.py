@@ -73,7 +73,7 @@ def _unasked(rows: Rows) -> Iterator[str]:
 def _unsafe(rows: Rows) -> Iterator[tuple[str, str]]:
     for task, body in rows("SELECT task_id, body FROM task_graphs"):
         for node in json.loads(body)["nodes"]:
-            if not node.get("repeatable", True):
+            if not node["repeatable"]:
                 yield task, node["id"]
 
 

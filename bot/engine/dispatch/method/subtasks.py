@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from bot.engine.workflow.graph import Edge, Node, Workflow, checked
+from bot.engine.workflow.graph import Edge, Node, Workflow, validated
 from storage.errors import AmbiguousId, NotFound
 from storage.records.tasks import NodeRun
 
@@ -26,7 +26,7 @@ def appended(workflow: Workflow, titles: Iterable[str]) -> Workflow:
     for node in new:
         edges += [Edge(source=each, target=node.id) for each in last]
         last = [node.id]
-    return checked(replace(workflow, nodes=(*workflow.nodes, *new), edges=tuple(edges)))
+    return validated(replace(workflow, nodes=(*workflow.nodes, *new), edges=tuple(edges)))
 
 
 def left_of(workflow: Workflow, runs: Mapping[str, NodeRun]) -> tuple[Node, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
@@ -86,9 +87,7 @@ def _node(node: Node, known: Mapping[str, Node]) -> Iterator[Fault]:
         yield Fault(key="wrong_config", where=node.id, field=node.config.kind)
         return
     for fault in _config(node.config, known):
-        yield Fault(
-            key=fault.key, where=node.id, field=f"{kind.value}.{fault.field}", facts=fault.facts
-        )
+        yield replace(fault, where=node.id, field=f"{kind.value}.{fault.field}")
 
 
 def _common(node: Node) -> Iterator[Fault]:
@@ -101,7 +100,7 @@ def _common(node: Node) -> Iterator[Fault]:
         yield Fault(key="bad_retry", where=node.id, field="retry")
     for hole in holes(f"{node.title}\n{node.detail}"):
         for fault in _expression(hole, "prompt"):
-            yield Fault(key=fault.key, where=node.id, field="prompt", facts=fault.facts)
+            yield replace(fault, where=node.id)
 
 
 def _config(config: nodes.Config, known: Mapping[str, Node]) -> Iterator[Fault]:
@@ -258,7 +257,7 @@ def _edge(edge: Edge, known: Mapping[str, Node]) -> Iterator[Fault]:
             yield Fault(key="unknown_node", where=edge.name, field=field, facts={"node": name[:60]})
     if edge.condition.strip():
         for fault in _expression(edge.condition, "condition"):
-            yield Fault(key=fault.key, where=edge.name, field="condition", facts=fault.facts)
+            yield replace(fault, where=edge.name)
     if edge.max_loops is not None and not 1 <= edge.max_loops <= _MOST_LOOPS:
         facts = {"least": 1, "most": _MOST_LOOPS}
         yield Fault(key="out_of_range", where=edge.name, field="maxLoops", facts=facts)

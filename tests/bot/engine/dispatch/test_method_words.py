@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bot.engine.dispatch.method.keywords import MOST, keywords
 from bot.engine.dispatch.method.subtasks import appended, node_and_rest, node_named
-from bot.engine.workflow.graph import Edge, Node, Workflow, checked, linear
+from bot.engine.workflow.graph import Edge, Node, Workflow, linear, validated
 from storage.errors import AmbiguousId, NotFound
 
 PLAN = appended(linear("", ()), ("build it", "build", "测试：单元", "2024", "ship"))
@@ -90,7 +90,7 @@ def test_the_longest_name_that_a_text_begins_with_is_meant(
 
 
 def test_new_subtasks_follow_all_that_a_branching_plan_has() -> None:
-    plan = checked(
+    plan = validated(
         Workflow(
             plan="",
             nodes=(Node(id="s1", title="a"), Node(id="s2", title="b"), Node(id="s3", title="c")),

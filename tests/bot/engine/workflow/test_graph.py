@@ -16,13 +16,12 @@ from bot.engine.workflow.graph import (
     Edge,
     Node,
     Workflow,
-    checked,
     dump_workflow,
     inserted,
-    is_complete,
     keep_finished,
     linear,
     load_workflow,
+    validated,
 )
 from bot.engine.workflow.model.nodes import Config, Human, Join, NodeType
 from bot.engine.workflow.routing.flow import Flow
@@ -56,7 +55,7 @@ def workflows(draw: st.DrawFn) -> Workflow:
     chosen = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
     made = nodes(n)
     edges = tuple(Edge(source=made[a].id, target=made[b].id) for a, b in chosen)
-    return checked(Workflow(plan="p", nodes=tuple(made), edges=edges))
+    return validated(Workflow(plan="p", nodes=tuple(made), edges=edges))
 
 
 def flow_of(workflow: Workflow, runs: Mapping[str, NodeRun]) -> Flow:
@@ -145,7 +144,7 @@ def test_a_failed_step_leaves_the_plan_stuck_and_is_named() -> None:
 
 
 def test_an_empty_plan_is_complete() -> None:
-    assert is_complete(linear("p", ()), {})
+    assert flow_of(linear("p", ()), {}).is_complete
 
 
 def test_all_faults_are_told_at_once() -> None:
@@ -157,7 +156,7 @@ def test_all_faults_are_told_at_once() -> None:
     )
 
     with pytest.raises(BadGraph) as refusal:
-        checked(bad)
+        validated(bad)
 
     told = [str(fault) for fault in refusal.value.faults]
     assert [each.split()[1] for each in told] == ["twice", "bad_id", "unknown_node"]
@@ -166,7 +165,7 @@ def test_all_faults_are_told_at_once() -> None:
 def test_a_circle_is_refused() -> None:
     circle = (Edge(source="s1", target="s2"), Edge(source="s2", target="s1"))
     with pytest.raises(BadGraph, match="unbounded"):
-        checked(Workflow(plan="p", nodes=tuple(nodes(2)), edges=circle))
+        validated(Workflow(plan="p", nodes=tuple(nodes(2)), edges=circle))
 
 
 def test_a_body_of_another_shape_is_refused() -> None:

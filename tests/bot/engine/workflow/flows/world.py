@@ -14,8 +14,8 @@ from bot.engine.agent.budget import grant
 from bot.engine.dispatch.decisions import Decisions
 from bot.engine.llm.answers import StepAnswer
 from bot.engine.llm.base import BackendError, Purpose, RunRequest, RunResult
-from bot.engine.workflow.graph import Edge, Node, Workflow, checked
-from bot.engine.workflow.model.nodes import Config, Foreach, NodeType
+from bot.engine.workflow.graph import Edge, Node, Workflow, validated
+from bot.engine.workflow.model.nodes import Config, Foreach, NodeType, OnError
 from storage.approvals import Approvals
 from storage.records.approvals import Approval, ApprovalState
 from storage.records.people import Language, PersonId
@@ -174,7 +174,7 @@ def graph(*parts: Node | str, parallel: int = 1, **settings: Any) -> Workflow:
             pairs = pairwise(names)
             edges += [Edge(source=a, target=b, condition=condition.strip()) for a, b in pairs]
     made = Workflow(plan="As drawn.", nodes=nodes, edges=tuple(edges), parallel=parallel)
-    return checked(replace(made, **settings))
+    return validated(replace(made, **settings))
 
 
 def two_branches(**settings: Any) -> Workflow:
@@ -194,7 +194,7 @@ def two_branches(**settings: Any) -> Workflow:
 def for_each(items: Sequence[str], *body: Node | str, **how: Any) -> Workflow:
     """One body after the other for these, and `last` behind them."""
     names = tuple(part.id for part in body if isinstance(part, Node))
-    on_error = how.pop("on_error", "fail")
+    on_error = how.pop("on_error", OnError.FAIL)
     parallel = how.pop("parallel", 1)
     config = Foreach(collection="variables.items", body=names, **how)
     return graph(
