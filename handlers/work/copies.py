@@ -87,9 +87,9 @@ class Copies:
         await self.courier.send(chat, card, key=key, urgency=Urgency.APPROVAL, reply_to=reply_to)
 
     async def _rooms(self, approval: Approval, asked: Chat) -> Sequence[Chat]:
-        assignee = approval.payload.get("assignee")
+        named = approval.payload.get("assignees", [])
         here = asked.kind is ChatKind.PRIVATE and await self._decides(asked, approval)
-        if here and assignee in {None, asked.person_id}:
+        if here and {*named} <= {asked.person_id}:
             return ()
         rooms = [chat for role in Role for chat in await self.people.private_chats(role)]
         return [
@@ -97,7 +97,7 @@ class Copies:
             for chat in rooms
             if (chat.channel, chat.external_id) != (asked.channel, asked.external_id)
             and await self._decides(chat, approval)
-            and (not here or chat.person_id == assignee)
+            and (not here or chat.person_id in named)
         ]
 
     async def _knows(self, chat: ChatId, approval: Approval) -> bool:

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from bot.engine.agent.budget import ask_for_more
 from bot.engine.llm.base import CapHit
@@ -180,16 +180,19 @@ class Asker:
         now = self._now()
         config = node.config if isinstance(node.config, Human) else Human()
         approvers: tuple[PersonId, ...] = ()
-        named: PersonId | None = None
-        wanted = config.assignee.strip()
+        named: Sequence[PersonId] = ()
         if kind is ApprovalKind.HUMAN:
-            named = await _asked_first(tx, task, wanted)
-            first = () if named is None else (named,)
+            named = await _named(tx, config.assignee)
+            first = named if config.assignee else (task.created_by,)
             approvers = tuple(dict.fromkeys((*first, *await owner_ids(tx))))
         lifetime = max(self._lifetime, timedelta(seconds=config.timeout or 0))
-        payload = {"task": task.title, "said": task.instruction[:_SAID], "word": word}
-        if wanted and named is not None:
-            payload["assignee"] = named
+        payload: dict[str, Any] = {
+            "task": task.title,
+            "said": task.instruction[:_SAID],
+            "word": word,
+        }
+        if named:
+            payload["assignees"] = list(named)
         if config.timeout is not None:
             payload["closes"] = (now + timedelta(seconds=config.timeout)).isoformat()
         new = NewApproval(
@@ -207,11 +210,11 @@ class Asker:
         return await add_approval(tx, new, ids=self._ids, now=now)
 
 
-async def _asked_first(tx: Transaction, task: Task, wanted: str) -> PersonId | None:
-    """Who decides beside the owners: the one that is named, else whose task it is."""
-    if not wanted:
-        return task.created_by
-    return None if wanted.casefold() == _OWNER else await person_called(tx, wanted)
+async def _named(tx: Transaction, wanted: Sequence[str]) -> Sequence[PersonId]:
+    """Those of them that are people who have been let in; owners decide without being named."""
+    names = [each for each in wanted if each.casefold() != _OWNER]
+    found = [await person_called(tx, each) for each in names]
+    return tuple(dict.fromkeys(each for each in found if each is not None))
 
 
 class MoneyAsker:

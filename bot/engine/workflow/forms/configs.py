@@ -16,6 +16,7 @@ from bot.engine.workflow.model.nodes import CONFIGS, NodeType, OnLimit
 _JOIN: tuple[Literal["all", "any", "n"], ...] = ("all", "any", "n")
 _LOOP: tuple[Literal["while", "for", "until"], ...] = ("while", "for", "until")
 _FOREACH: tuple[Literal["sequential", "parallel"], ...] = ("sequential", "parallel")
+_MOST_PEOPLE = 20
 _SHORT = {
     NodeType.DELAY: "value",
     NodeType.SCHEDULE: "cron",
@@ -63,7 +64,8 @@ def _block(node: Fields, kind: NodeType) -> Fields | None:
     given = node.take(*names)
     if isinstance(given, Mapping):
         return Fields(given, node.faults, where=node.where, path=kind.value)
-    if given is not None and kind in _SHORT and not isinstance(given, list):
+    short_list = kind is NodeType.HUMAN and isinstance(given, list)
+    if given is not None and kind in _SHORT and (short_list or not isinstance(given, list)):
         short = {_SHORT[kind]: given}
         return Fields(short, node.faults, where=node.where, path=kind.value)
     if given is not None:
@@ -105,10 +107,18 @@ def _join(block: Fields) -> nodes.Join:
 
 def _human(block: Fields) -> nodes.Human:
     return nodes.Human(
-        assignee=block.word("assignee", most=200),
+        assignee=_people(block),
         timeout=block.seconds("timeout"),
         auto_approve=block.flag("autoApprove", default=False),
     )
+
+
+def _people(block: Fields) -> tuple[str, ...]:
+    """Several, with commas between them or as a list: a name with a comma in it needs one."""
+    people = tuple(dict.fromkeys(filter(None, block.words("assignee"))))
+    if len(people) > _MOST_PEOPLE:
+        block.add("too_many_people", "assignee", most=_MOST_PEOPLE)
+    return people[:_MOST_PEOPLE]
 
 
 def _delay(block: Fields) -> nodes.Delay:

@@ -5,6 +5,7 @@ What is of the wrong kind is a fault, and counts as not given: so all faults are
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -162,7 +163,7 @@ class Fields:
         """A list of words, or one text with commas between them."""
         value = self.take(*names)
         if isinstance(value, str):
-            value = [each for each in value.replace("，", ",").split(",") if each.strip()]
+            value = [each for each in re.split("[,，、]", value) if each.strip()]
         if value is None:
             return ()
         told = [as_written(each) for each in value] if isinstance(value, list) else [None]

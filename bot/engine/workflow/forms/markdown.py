@@ -40,6 +40,7 @@ _NAMES = {
     **dict.fromkeys(("condition", "when", "条件"), "when"),
     **dict.fromkeys(("timeout", "超时"), "timeout"),
     **dict.fromkeys(("retries", "重试"), "retries"),
+    **dict.fromkeys(("审批人", "负责人"), "assignee"),
     **{
         name.casefold(): name
         for name in (

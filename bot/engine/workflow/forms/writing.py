@@ -57,7 +57,7 @@ def _config(config: nodes.Config) -> dict[str, Any]:  # noqa: PLR0911 - one for 
         case nodes.Join(mode=mode, n=n):
             return {"mode": mode, **_given(n=n)}
         case nodes.Human():
-            told = _given(assignee=config.assignee, timeout=config.timeout)
+            told = _given(assignee=list(config.assignee), timeout=config.timeout)
             return told | _given(autoApprove=config.auto_approve)
         case nodes.Delay(seconds=seconds):
             return {"value": seconds, "unit": "s"}

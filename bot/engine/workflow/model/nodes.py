@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import JsonValue
+from pydantic import BeforeValidator, JsonValue
 
 
 class NodeType(StrEnum):
@@ -68,13 +68,22 @@ class Join:
     n: int = 0
 
 
+def _several(stored: object) -> object:
+    """Plans of older versions name one person, by a text."""
+    return (stored,) * bool(stored) if isinstance(stored, str) else stored
+
+
+People: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_several)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Human:
-    """`assignee` is who is asked, empty for whoever may decide in the task's chat. After `timeout`
-    seconds, if there is one, it counts as approved with `auto_approve`, else as failed."""
+    """`assignee` are those who are asked, each of whom may decide; empty for whoever may in the
+    task's chat. After `timeout` seconds, if there is one, it counts as approved with
+    `auto_approve`, else as failed."""
 
     kind: Literal["human"] = "human"
-    assignee: str = ""
+    assignee: People = ()
     timeout: float | None = None
     auto_approve: bool = False
 

@@ -295,9 +295,8 @@ def _status(node: Node, run: NodeRun | None, *, asked: bool) -> NodeStatus:
 
 
 def _who(node: Node, asked: tuple[str, ...]) -> tuple[str, ...]:
-    assignee = node.config.assignee if isinstance(node.config, Human) else ""
     # Who is asked may be others, where nobody has that name.
-    return asked or ((assignee,) if assignee else ())
+    return asked or (node.config.assignee if isinstance(node.config, Human) else ())
 
 
 def _with(step: Step, run: NodeRun) -> Step:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import insert, update
 
 from bot.config.settings import RISK_WORDS
 from bot.engine.workflow.asking import (
@@ -24,10 +24,12 @@ from bot.engine.workflow.asking import (
 from bot.engine.workflow.graph import Node
 from bot.engine.workflow.model.nodes import Human
 from storage.approvals import Approvals
+from storage.errors import NotAllowed, WrongState
 from storage.ids import Ids
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
+from storage.records.people import Person, PersonId, Role
 from storage.records.tasks import Task
-from storage.schema import people
+from storage.schema import identities, people
 from tests.engine_world import BOSS, MATE, Engine, engine
 
 WORDS = risk_words(RISK_WORDS)
@@ -53,6 +55,15 @@ class Office:
         leave = await self.leave(node)
         assert isinstance(leave, Asked)
         return leave.approval
+
+    async def let_in(self, name: str) -> Person:
+        person = replace(MATE, id=PersonId(name.casefold()), name=name)
+        async with self.world.db.write() as tx:
+            values = {"id": person.id, "name": name, "role": Role.MEMBER.value}
+            await tx.execute(insert(people).values(**values, created_at=self.world.clock()))
+            account = {"channel": "telegram", "external_id": name, "person_id": person.id}
+            await tx.execute(insert(identities).values(**account))
+        return person
 
     async def decide(self, approval: Approval, *, approve: bool, reason: str = "") -> None:
         await self.approvals.decide(
@@ -281,16 +292,31 @@ async def test_a_task_waits_for_one_decision_at_a_time(office: Office) -> None:
 async def test_who_is_named_for_a_step_decides_beside_the_owners(
     office: Office, assignee: str, named: str | None
 ) -> None:
-    asked = await office.asked(replace(HUMAN, config=Human(assignee=assignee)))
+    asked = await office.asked(replace(HUMAN, config=Human(assignee=(assignee,))))
 
     assert asked.approvers == ((BOSS.id,) if named is None else (named, BOSS.id))
-    assert asked.payload.get("assignee") == named
+    assert asked.payload.get("assignees") == (None if named is None else [named])
+
+
+async def test_each_of_several_who_are_named_may_decide_and_nobody_else(office: Office) -> None:
+    ann = await office.let_in("Ann")
+    other = await office.let_in("Other")
+    office.task = replace(office.task, created_by=other.id)
+
+    asked = await office.asked(replace(HUMAN, config=Human(assignee=("Mate", "Ann", "Zaphod"))))
+
+    assert asked.approvers == (MATE.id, ann.id, BOSS.id)
+    with pytest.raises(NotAllowed):
+        await office.approvals.decide(asked, approve=True, by=other, source="d:other")
+    await office.approvals.decide(asked, approve=True, by=ann, source="d:ann")
+    with pytest.raises(WrongState):
+        await office.approvals.decide(asked, approve=False, by=MATE, source="d:mate")
 
 
 async def test_a_name_that_two_people_have_means_neither(office: Office) -> None:
     async with office.world.db.write() as tx:
         await tx.execute(update(people).values(name="Sam"))
 
-    asked = await office.asked(replace(HUMAN, config=Human(assignee="Sam")))
+    asked = await office.asked(replace(HUMAN, config=Human(assignee=("Sam",))))
 
     assert asked.approvers == (BOSS.id,)

@@ -43,6 +43,16 @@ def run_of(path: str, status: NodeStatus = NodeStatus.DONE) -> NodeRun:
     )
 
 
+def test_a_plan_that_names_one_person_as_plans_once_did_can_still_be_read() -> None:
+    asks = Node(id="h", title="?", type=NodeType.HUMAN, config=Human(assignee=("Ann",)))
+    body = dump_workflow(Workflow(plan="p", nodes=(asks,)))
+    body["nodes"][0]["config"]["assignee"] = "Ann"
+
+    assert load_workflow(body).nodes[0].config == Human(assignee=("Ann",))
+    body["nodes"][0]["config"]["assignee"] = ""
+    assert load_workflow(body).nodes[0].config == Human()
+
+
 def nodes(n: int) -> list[Node]:
     return [Node(id=f"s{i}", title=f"step {i}") for i in range(1, n + 1)]
 

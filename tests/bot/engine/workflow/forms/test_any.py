@@ -182,7 +182,12 @@ def test_each_type_of_node_is_written_and_read_as_the_same() -> None:
                 type="schedule",
                 config=nodes.Schedule(at="2027-01-01T00:00", timezone="Asia/Shanghai"),
             ),
-            Node(id="ask", title="?", type="human", config=nodes.Human(assignee="Bo", timeout=60)),
+            Node(
+                id="ask",
+                title="?",
+                type="human",
+                config=nodes.Human(assignee=("Bo", "Doe, Ann"), timeout=60),
+            ),
             Node(id="rest", title="r", type="delay", config=nodes.Delay(seconds=1.5)),
             Node(
                 id="pick",

@@ -36,6 +36,7 @@ CHINESE = """\
 
 ### 3. 审阅
 - 类型: human
+- 审批人: 王芳、Bo
 - 依赖: 撰写
 - 描述: 请审阅
 
@@ -106,7 +107,7 @@ def test_a_task_is_told_what_stands_under_it() -> None:
     assert "### 3. 这不是任务" in known["task-2"].detail
     assert known["task-2"].persona == ""
     assert known["task-4"].timeout == 1_800
-    assert known["task-3"].config == nodes.Human(timeout=86_400)
+    assert known["task-3"].config == nodes.Human(assignee=("王芳", "Bo"), timeout=86_400)
 
 
 def test_conditions_stand_on_the_edges_that_lead_there() -> None:

@@ -12,6 +12,7 @@ import pytest
 from bot.engine.workflow.forms.durations import seconds_in
 from bot.engine.workflow.forms.reading import read
 from bot.engine.workflow.model import nodes
+from bot.engine.workflow.model.faults import BadGraph
 from bot.engine.workflow.model.nodes import NodeType, OnError, OnLimit, Retry
 from bot.engine.workflow.model.shape import Input, Node, Workflow
 from tests.bot.engine.workflow.routing.sim import Sim
@@ -167,6 +168,30 @@ def test_a_persons_time_may_stand_in_the_node() -> None:
 
     assert node.timeout is None
     assert node.config == nodes.Human(timeout=3_600, auto_approve=True)
+
+
+@pytest.mark.parametrize(
+    ("told", "asked"),
+    [
+        ("Ann", ("Ann",)),
+        ("Ann, telegram:5，王芳、 Bo", ("Ann", "telegram:5", "王芳", "Bo")),
+        (["Ann", "Doe, John", "Ann", ""], ("Ann", "Doe, John")),
+        (None, ()),
+    ],
+)
+def test_several_people_may_be_asked(told: Any, asked: tuple[str, ...]) -> None:
+    in_block = the({"id": "h", "type": "human", "human": {"assignee": told}})
+    in_node = the({"id": "h", "type": "human", "assignee": told})
+    short = the({"id": "h", "type": "human", "human": told})
+
+    wanted = nodes.Human(assignee=asked)
+    assert [node.config or nodes.Human() for node in (in_block, in_node, short)] == [wanted] * 3
+
+
+def test_people_are_named_by_words_and_not_by_the_hundred() -> None:
+    for told in ([{"name": "Ann"}], 5, [str(n) for n in range(21)]):
+        with pytest.raises(BadGraph):
+            the({"id": "h", "type": "human", "human": {"assignee": told}})
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def report() -> Workflow:
         step("bind", "Bind it"),
         step("mail", "Mail it"),
         step("stamp", "Stamp it"),
-        step("sign", "Ann signs", type=NodeType.HUMAN, config=Human(assignee="Ann")),
+        step("sign", "Ann signs", type=NodeType.HUMAN, config=Human(assignee=("Ann",))),
         step(
             "polish",
             "Polish",
