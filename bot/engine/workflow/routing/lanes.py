@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
+from bot.engine.workflow.model.common import BEGIN, Common
 from bot.engine.workflow.model.layout import OUTERMOST, Layout, Ring
 from bot.engine.workflow.model.nodes import Foreach, NodeType
 from bot.engine.workflow.routing.paths import Place, outer, place_of
@@ -46,23 +48,49 @@ class Lanes:
         return lanes
 
 
-def _of_ring(ring: Ring, first: str) -> dict[str, str]:
-    lanes: dict[str, str] = {}
-    left = {node: len(ring.into.get(node, ())) for node in ring.nodes}
-    free = [node for node, n in left.items() if not n]
-    for node in free:
-        lanes[node] = first if len(free) == 1 else node
-    while free:
-        node = free.pop()
-        behind = ring.out.get(node, ())
-        parts = len(behind) > 1 and (
-            ring.nodes[node].type == NodeType.PARALLEL or sum(not e.condition for e in behind) > 1
-        )
-        for edge in behind:
-            # Where branches meet again the work goes on in the ring's first lane.
-            meets = len(ring.into.get(edge.target, ())) > 1
-            lanes[edge.target] = first if meets else edge.target if parts else lanes[node]
-            left[edge.target] -= 1
-            if not left[edge.target]:
-                free.append(edge.target)
+def _of_ring(ring: Ring, first: str) -> Mapping[str, str]:
+    """Where all branches of a fork meet again, the work goes on in the lane they parted from;
+    where only some meet, the others may still be under way beside it."""
+    sources = {node: [edge.source for edge in ring.into.get(node, ())] for node in ring.nodes}
+    targets = {node: [edge.target for edge in ring.out.get(node, ())] for node in ring.nodes}
+    order = _in_order(sources, targets)
+    parted, met = Common(order, sources), Common(order[::-1], targets)
+    begins = [node for node in order if not sources[node]]
+    lanes = {BEGIN: first}
+    for node in order:
+        before = parted.above[node]
+        if len(set(sources[node])) > 1:
+            goes_on = node == (met.above[before] if before != BEGIN else met.of(begins))
+        else:
+            goes_on = len(begins) == 1 if before == BEGIN else not _parts(ring, before)
+        lanes[node] = lanes[before] if goes_on else node
+    del lanes[BEGIN]
     return lanes
+
+
+def _parts(ring: Ring, node: str) -> bool:
+    """Whether more than one of the ways behind it may be taken."""
+    behind, kind = ring.out.get(node, ()), ring.nodes[node].type
+    if kind == NodeType.SWITCH or len({edge.target for edge in behind}) == 1:
+        return False
+    # Those without a condition are taken where none holds.
+    others = sum(not edge.condition for edge in behind)
+    return (
+        kind == NodeType.PARALLEL
+        or others > 1
+        or (kind != NodeType.CONDITION and len(behind) - others > 1)
+    )
+
+
+def _in_order(
+    sources: Mapping[str, Sequence[str]], targets: Mapping[str, Sequence[str]]
+) -> Sequence[str]:
+    """Each behind all that lead to it."""
+    left = {node: len(each) for node, each in sources.items()}
+    order = [node for node, n in left.items() if not n]
+    for node in order:
+        for target in targets[node]:
+            left[target] -= 1
+            if not left[target]:
+                order.append(target)
+    return order
