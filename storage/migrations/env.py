@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from storage.agents.tables import metadata
+from storage.memory.tables import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -12,8 +12,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Engine, create_engine, event
 
-from storage.agents.tables import metadata
 from storage.errors import StoreTooNew, StoreUnavailable
+from storage.memory.tables import metadata
 from storage.migrate import HEAD, known_revisions, migrate
 from tests.fresh_store import fresh_url
 

@@ -16,6 +16,7 @@ Attribute: TypeAlias = str | int | float | bool | Sequence[str]
 
 class SpanKind(StrEnum):
     WORKFLOW = "workflow"
+    CHAT = "chat"
     NODE = "node"
     HELPER = "helper"
     LLM = "llm"
@@ -68,11 +69,11 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """A task's spans as they were `at` that time: each stands behind its parent, the first is the
-    whole."""
+    """A task's spans as they were `at` that time, or, where there is no task, those of an answer:
+    each stands behind its parent, the first is the whole."""
 
     id: str
-    task_id: TaskId
+    task_id: TaskId | None
     at: datetime
     spans: tuple[Span, ...]
 
@@ -90,7 +91,7 @@ class ModelCall:
     trace_id: str
     parent_id: str
     name: str
-    task_id: TaskId
+    task_id: TaskId | None
     attributes: Mapping[str, Attribute]
     started_at: datetime
     status: str = ""

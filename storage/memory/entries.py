@@ -1,0 +1,188 @@
+"""What is remembered, row by row. Every reader names the scopes that it may see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, and_, delete, select, true, update
+
+from storage.db import Database, Transaction
+from storage.dialect import insert_or_ignore
+from storage.errors import NotFound, Overtaken
+from storage.ids import TASK_LENGTH, Ids
+from storage.memory.index import AFTER, BEFORE, BODY, FACTS, META, Index
+from storage.memory.rows import changed_row, entry_of, new_row
+from storage.memory.tables import (
+    memories,
+    memory_links,
+    memory_tombstones,
+    memory_vectors,
+)
+from storage.memory.words import same
+from storage.records.memory.entries import (
+    Category,
+    Entry,
+    EntryId,
+    EntryState,
+    MemoryKind,
+    NewEntry,
+    Scope,
+)
+
+_M = memories.c
+_T = memory_tombstones.c
+_ID_LENGTH = TASK_LENGTH + 2
+
+
+class EntryRepo:
+    """`None` for scopes means all of them: for the program itself, never for a reader."""
+
+    def __init__(self, db: Database, ids: Ids, index: Index) -> None:
+        self._db = db
+        self._ids = ids
+        self._index = index
+
+    async def add(
+        self, tx: Transaction, new: NewEntry, *, now: datetime, beside: Sequence[str] = ()
+    ) -> Entry | None:
+        """Remember it, and index it with what was said `beside` it (before, after). None if its
+        source has written it before, or if somebody wanted these words forgotten here."""
+        if await self._is_buried(tx, new.scope, new.text):
+            return None
+        row = new_row(new, id=self._ids(_ID_LENGTH), now=now)
+        made = await tx.execute(
+            insert_or_ignore(self._db.dialect, memories).values(row).returning(memories)
+        )
+        kept = made.one_or_none()
+        if kept is None:
+            return None
+        entry = entry_of(kept)
+        await self.index(tx, entry, beside=beside)
+        return entry
+
+    async def index(
+        self, tx: Transaction, entry: Entry, *, beside: Sequence[str] = (), facts: str = ""
+    ) -> None:
+        """Make it found by what it says now, and by the words around it."""
+        before, after = (*beside, "", "")[:2]
+        meta = f"{entry.sender} {entry.said_at:%Y-%m-%d}"
+        fields = [(entry.text, BODY), (meta, META), (before, BEFORE), (after, AFTER)]
+        fields += [(" ".join((*entry.keywords, entry.abstract)), META), (facts, FACTS)]
+        await self._index.put(tx, entry.number, entry.scope, fields)
+
+    async def get(
+        self,
+        entry_id: EntryId,
+        scopes: Iterable[Scope] | None,
+        *,
+        tx: Transaction | None = None,
+    ) -> Entry:
+        """Raises NotFound, also for one that these scopes do not see."""
+        found = await self._where(_M.id == entry_id, _within(scopes), tx=tx)
+        if not found:
+            raise NotFound("memory", entry_id)
+        return found[0]
+
+    async def numbered(
+        self,
+        numbers: Sequence[int],
+        scopes: Iterable[Scope] | None,
+        *,
+        tx: Transaction | None = None,
+    ) -> Sequence[Entry]:
+        """In the order asked for; those that are not seen are left out."""
+        found = await self._where(_M.number.in_(numbers), _within(scopes), tx=tx)
+        by_number = {entry.number: entry for entry in found}
+        return [by_number[n] for n in numbers if n in by_number]
+
+    async def list(
+        self,
+        scopes: Iterable[Scope] | None,
+        *,
+        kinds: Sequence[MemoryKind] = (),
+        states: Sequence[EntryState] = (EntryState.ACTIVE,),
+        category: Category | None = None,
+        limit: int = 100,
+        offset: int = 0,
+        tx: Transaction | None = None,
+    ) -> Sequence[Entry]:
+        """The newest first, pinned ones before all."""
+        where = [_within(scopes), _M.state.in_([state.value for state in states])]
+        if kinds:
+            where.append(_M.kind.in_([kind.value for kind in kinds]))
+        if category is not None:
+            where.append(_M.category == category.value)
+        query = (
+            select(memories)
+            .where(*where)
+            .order_by(_M.pinned.desc(), _M.said_at.desc(), _M.number.desc())
+            .limit(limit)
+            .offset(offset)
+        )
+        async with self._db.read(tx) as view:
+            return [entry_of(row) for row in (await view.execute(query)).all()]
+
+    async def by_source(self, source: str, *, tx: Transaction | None = None) -> Entry | None:
+        return next(iter(await self._where(_M.source == source, tx=tx)), None)
+
+    async def by_key(
+        self, scope: Scope, key: str, *, tx: Transaction | None = None
+    ) -> Sequence[Entry]:
+        """Active entries about the same thing, the newest first."""
+        active = _M.state == EntryState.ACTIVE.value
+        return await self._where(_M.scope == str(scope), _M.key == key, active, tx=tx)
+
+    async def same_as(
+        self, scope: Scope, text: str, *, tx: Transaction | None = None
+    ) -> Sequence[Entry]:
+        """Those with the same words, whatever their state."""
+        return await self._where(_M.scope == str(scope), _M.hash == same(text), tx=tx)
+
+    async def change(self, tx: Transaction, entry: Entry, *, now: datetime) -> Entry:
+        """Write all of it, on top of the revision that it was read as. Raises Overtaken if
+        somebody was quicker. It is indexed again if its words have changed."""
+        changed = replace(entry, revision=entry.revision + 1, updated_at=now)
+        done = await tx.execute(
+            update(memories)
+            .where(_M.number == entry.number, _M.revision == entry.revision)
+            .values(changed_row(changed))
+        )
+        if not done.rowcount:
+            raise Overtaken
+        await self.index(tx, changed)
+        return changed
+
+    async def forget(self, tx: Transaction, entry: Entry, *, now: datetime) -> None:
+        """For good: nothing of it stays but a mark that keeps its words from coming back."""
+        buried = insert_or_ignore(self._db.dialect, memory_tombstones)
+        scope, words = str(entry.scope), same(entry.text)
+        await tx.execute(buried.values(scope=scope, hash=words, at=now))
+        await self._index.remove(tx, entry.number)
+        number = entry.number
+        ends = (memory_links.c.one == number) | (memory_links.c.other == number)
+        await tx.execute(delete(memory_links).where(ends))
+        await tx.execute(delete(memory_vectors).where(memory_vectors.c.number == number))
+        await tx.execute(delete(memories).where(_M.number == number))
+
+    async def dig_up(self, tx: Transaction, scope: Scope, text: str) -> None:
+        """What somebody writes again by hand may be remembered again."""
+        await tx.execute(
+            delete(memory_tombstones).where(_T.scope == str(scope), _T.hash == same(text))
+        )
+
+    async def _is_buried(self, tx: Transaction, scope: Scope, text: str) -> bool:
+        query = select(_T.at).where(_T.scope == str(scope), _T.hash == same(text))
+        return await tx.scalar(query) is not None
+
+    async def _where(
+        self, *conditions: ColumnElement[bool], tx: Transaction | None = None
+    ) -> Sequence[Entry]:
+        query = select(memories).where(and_(*conditions)).order_by(_M.number.desc())
+        async with self._db.read(tx) as view:
+            return [entry_of(row) for row in (await view.execute(query)).all()]
+
+
+def _within(scopes: Iterable[Scope] | None) -> ColumnElement[bool]:
+    return true() if scopes is None else _M.scope.in_([str(scope) for scope in scopes])
