@@ -576,6 +576,10 @@ class FakeTraces:
     def __init__(self) -> None:
         self.known: dict[TaskId, Trace] = {}
         self.followed: list[tuple[ChatId, str]] = []
+        self.answers: dict[ChatId, Trace] = {}
+
+    async def talk_of(self, chat_id: ChatId) -> Trace | None:
+        return self.answers.get(chat_id)
 
     async def trace_of(self, task_id: TaskId) -> Trace:
         return self.known.get(task_id) or a_trace(task_id)

@@ -1,4 +1,4 @@
-"""What `/trace` needs: what a task's run was made of."""
+"""What `/trace` needs: what a task's run was made of, or an answer."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from storage.records.workers.spans import Trace
 class TraceBook(Protocol):
     async def trace_of(self, task_id: TaskId) -> Trace:
         """As it is now, also while the task runs. Nothing of it holds a secret."""
+        ...
+
+    async def talk_of(self, chat_id: ChatId) -> Trace | None:
+        """The last answer in that chat that was no task's; None where there is none."""
         ...
 
     def follow(

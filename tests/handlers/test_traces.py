@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from cards.views.work.trace_data import trace_from
 from cards.views.work.traces import tree_lines
 from cards.words import words_for
-from storage.records.people import Language
+from storage.records.people import ChatId, Language
 from storage.records.tasks import Spent, Task, TaskId, TaskStatus
 from storage.records.workers.spans import SpanKind, SpanState, Trace
 from tests.handlers.desk import Desk, text_of
@@ -141,3 +142,29 @@ async def test_the_card_of_what_runs_is_followed_and_no_other(desk: Desk, task: 
     desk.world.traces.known[task.id] = a_trace(task.id)
     await desk.say(f"/trace {task.id}")
     assert len(desk.world.traces.followed) == 1
+
+
+@pytest.mark.parametrize("said", ["/trace talk", "/追踪 对话", "/trace talk cost"])
+async def test_the_last_answer_of_a_chat_can_be_looked_at(desk: Desk, said: str) -> None:
+    desk.world.traces.answers[ChatId("c1")] = answer()
+
+    told = text_of(await desk.say(said))
+
+    assert "opus" in told or "answer" in told
+    assert "$0.02" in told
+    assert "Paint it" not in told
+
+
+async def test_where_there_is_no_task_it_is_the_last_answer_that_is_meant() -> None:
+    desk = Desk()
+    assert "nothing to look back at" in text_of(await desk.say("/trace"))
+
+    desk.world.traces.answers[ChatId("c1")] = answer()
+
+    assert "model opus" in text_of(await desk.say("/trace"))
+
+
+def answer() -> Trace:
+    whole = a_span("w", SpanKind.CHAT, name="chat", spent=SPENT)
+    call = a_span("c", SpanKind.LLM, parent="w", name="chat opus", depth=1, spent=SPENT)
+    return replace(a_trace(TaskId("t"), whole, call), task_id=None)

@@ -15,6 +15,7 @@ from bot.config.settings import Settings
 from bot.engine.observe.follow import TraceFollower
 from bot.engine.observe.live import Collector, LiveSpans
 from bot.engine.observe.recorder import Recorder
+from bot.engine.observe.talks import TalkTraces
 from bot.engine.observe.trace import Traces
 from bot.engine.observe.upkeep import SpanUpkeep
 from bot.engine.workflow.shown.anatomy import anatomy
@@ -53,8 +54,16 @@ def build_follower(
     async def is_there(key: str) -> bool:
         return await store.outbox.by_key(key) is not None
 
+    talks = TalkTraces(
+        db=store.db,
+        spans=SpanRepo(store.db),
+        mask=build_masking(settings).mask,
+        now=clock.now,
+        since=clock.now(),
+    )
     return TraceFollower(
         traces=build_traces(settings, store, clock),
+        talks=talks,
         courier=courier,
         is_there=is_there,
         now=clock.now,

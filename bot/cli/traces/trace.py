@@ -15,7 +15,7 @@ from bot.cli.speak import fail, speak
 
 def trace(
     task: Annotated[
-        str, typer.Argument(metavar="[ID]", help="The task; left out, the newest.")
+        str, typer.Argument(metavar="[ID|talk]", help="The task; left out, the newest.")
     ] = "",
     *,
     slow: Annotated[bool, typer.Option("--slow", help="What took long by itself.")] = False,
@@ -27,14 +27,14 @@ def trace(
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Show what a task is doing and did: steps, calls of models and tools, with time and cost."""
+    """Show what a task, or with `talk` the last answer, is doing and did, with time and cost."""
     modes = [name for name, on in (("slow", slow), ("errors", errors), ("cost", cost)) if on]
     if len(modes) > 1 or (modes and (everything or otlp)):
         fail("choose one of --slow, --errors, --cost, --all and --otlp", as_json=as_json, status=2)
 
     def show(data: Any) -> tuple[str, Any]:
         if not data["spans"]:
-            return "there is no task yet", data
+            return "there is nothing to look back at yet", data
         return _exported(data, otlp, as_json=as_json) if otlp else (_whole(data), data)
 
     said = lines.line("trace", *modes, task)

@@ -12,11 +12,13 @@ from storage.records.tasks import TaskId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """The person, chat and task behind a call."""
+    """The person, chat and task behind a call; `turn` is the message it answers, where it is
+    talk."""
 
     person: PersonId | None
     chat: ChatId | None
     task: TaskId | None = None
+    turn: str = ""
 
     @property
     def subjects(self) -> Mapping[Scope, str]:

@@ -110,7 +110,7 @@ class Desk:
         spans: Recorder | None = None,
     ) -> None:
         """Without a `budget` there are no caps. `pending` knows the calls at which sessions
-        stopped: without it none may stop. `spans` keeps what tasks ask."""
+        stopped: without it none may stop. `spans` keeps what tasks and talk ask."""
         self._db = db
         self._sessions = sessions
         self._usage = usage
@@ -304,12 +304,14 @@ class _Call:
     span: ModelCall | None = None
 
     def start(self) -> CallStart | None:
-        """What is known of it as it begins; None for talk, which has no trace."""
+        """What is known of it as it begins; None where it is part of no trace."""
         account, chosen = self.ask.account, self.chosen
-        if account.task is None:
+        if account.task is None and not account.turn and not self.ask.parent:
             return None
         return CallStart(
             task_id=account.task,
+            chat_id=account.chat,
+            turn=account.turn,
             parent=self.ask.parent,
             purpose=self.ask.purpose,
             backend=chosen.backend.name,

@@ -344,7 +344,7 @@ class Conversations:
 
 
 def _account(question: Question) -> Account:
-    return Account(person=question.person.id, chat=question.chat.id)
+    return Account(person=question.person.id, chat=question.chat.id, turn=question.source)
 
 
 def _notes(language: Language, reply: Reply, seen: Seen, files: Made) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from bot.engine.observe.live import SHARE, TraceReader
 from cards.courier import Courier
@@ -37,6 +38,10 @@ class _Followed:
     seen: tuple[Span, ...] = ()
 
 
+class TalkReader(Protocol):
+    async def talk_of(self, chat_id: ChatId) -> Trace | None: ...
+
+
 class TraceFollower:
     """Satisfies `handlers.services.traces.TraceBook`. `is_there` says whether a card was sent."""
 
@@ -46,12 +51,14 @@ class TraceFollower:
         self,
         *,
         traces: TraceReader,
+        talks: TalkReader,
         courier: Courier,
         is_there: Callable[[str], Awaitable[bool]],
         now: Callable[[], datetime],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         self._traces = traces
+        self._talks = talks
         self._courier = courier
         self._is_there = is_there
         self._now = now
@@ -61,6 +68,9 @@ class TraceFollower:
 
     async def trace_of(self, task_id: TaskId) -> Trace:
         return await self._traces.trace_of(task_id)
+
+    async def talk_of(self, chat_id: ChatId) -> Trace | None:
+        return await self._talks.talk_of(chat_id)
 
     def follow(
         self, chat: ChatId, key: str, task_id: TaskId, draw: Callable[[Trace], Card]

@@ -171,10 +171,11 @@ class Nodes:
 
 
 def models(
-    calls: Sequence[ModelCall], ends: Mapping[str, datetime | None], task: Task
+    calls: Sequence[ModelCall], ends: Mapping[str, datetime | None], over: datetime | None
 ) -> list[Span]:
-    """`ends` tells by the ids of spans when what calls were made under has ended: one whose end
-    nobody has stored was cut off then, or when its session went on with another."""
+    """`ends` tells by the ids of spans when what calls were made under has ended, `over` when all
+    has: one whose end nobody has stored was cut off then, or when its session went on with
+    another."""
     after: dict[str, datetime] = {}
     sessions: dict[str, list[ModelCall]] = {}
     for call in calls:
@@ -185,7 +186,7 @@ def models(
     for call in calls:
         ended, state = call.ended_at, SpanState(call.status or SpanState.RUNNING)
         if ended is None:
-            known = (ends.get(call.parent_id), after.get(call.span_id), task.ended_at)
+            known = (ends.get(call.parent_id), after.get(call.span_id), over)
             ended = min((each for each in known if each is not None), default=None)
             state = SpanState.CUT if ended is not None else state
         made.append(_model(call, state, ended))
@@ -227,11 +228,11 @@ def spent_on(told: Mapping[str, Attribute]) -> Spent:
     )
 
 
-def helpers(works: Sequence[HelperWork], nodes: Nodes) -> list[Span]:
+def helpers(works: Sequence[HelperWork], at: Callable[[str, datetime], str]) -> list[Span]:
     return [
         Span(
             id=helper_span(each.id),
-            parent=nodes.at(each.path, each.created_at),
+            parent=at(each.path, each.created_at),
             name=_line(f"invoke_agent {each.label}", _NAME),
             kind=SpanKind.HELPER,
             state=_HELPERS.get(each.status, SpanState.DONE),
@@ -247,8 +248,16 @@ def helpers(works: Sequence[HelperWork], nodes: Nodes) -> list[Span]:
     ]
 
 
-def tools(uses: Sequence[ToolUse], calls: Sequence[Span], nodes: Nodes, task: Task) -> list[Span]:
-    """Each under the call of a model that made it, or, where that is not known, its node."""
+def tools(
+    uses: Sequence[ToolUse],
+    calls: Sequence[Span],
+    *,
+    whose: str,
+    at: Callable[[str, datetime], str],
+    over: datetime | None,
+) -> list[Span]:
+    """Each under the call of a model that made it, or, where that is not known, what was `at` its
+    path then. `whose` is part of their names; what is open when all is `over` was cut off."""
     by_session: dict[str, list[Span]] = {}
     for call in calls:
         by_session.setdefault(str(call.attributes.get("gen_ai.conversation.id")), []).append(call)
@@ -256,19 +265,19 @@ def tools(uses: Sequence[ToolUse], calls: Sequence[Span], nodes: Nodes, task: Ta
     for use in uses:
         begun = use.started_at or use.asked_at
         callers = [each for each in by_session.get(use.session_id, ()) if each.started_at <= begun]
-        parent = callers[-1].id if callers else nodes.at(use.path, begun)
-        made.append(_tool(use, parent, begun, task))
+        parent = callers[-1].id if callers else at(use.path, begun)
+        made.append(_tool(use, parent, begun, tool_span(whose, use.id), over))
     return made
 
 
-def _tool(use: ToolUse, parent: str, begun: datetime, task: Task) -> Span:
+def _tool(use: ToolUse, parent: str, begun: datetime, span_id: str, over: datetime | None) -> Span:
     call = CallState(use.state)
     state = _TOOLS.get(call, SpanState.WAITING if use.ended_at is None else SpanState.DONE)
     ended = use.ended_at
-    if ended is None and task.ended_at is not None:
-        ended, state = task.ended_at, SpanState.CUT
+    if ended is None and over is not None:
+        ended, state = over, SpanState.CUT
     return Span(
-        id=tool_span(task.id, use.id),
+        id=span_id,
         parent=parent,
         name=_line(f"execute_tool {use.tool}", _NAME),
         kind=SpanKind.TOOL,

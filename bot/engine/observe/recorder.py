@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from bot.engine.observe.ids import trace_id, workflow_span
+from bot.engine.observe.ids import errand_trace, talk_span, talk_trace, trace_id, workflow_span
 from storage.agents.spans import SpanRepo
 from storage.db import Database, Transaction
 from storage.errors import StoreUnavailable
+from storage.records.people import ChatId
 from storage.records.tasks import TaskId
 from storage.records.workers.spans import Attribute, ModelCall, SpanState
 from storage.usage import Bill
@@ -50,16 +51,31 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallStart:
-    """A call about to be made for a task. `parent` is the span it is made under, empty for the
-    workflow's own."""
+    """A call about to be made for a task, or else as part of talk: `turn` is what is answered.
+    `parent` is the span it is made under, empty for that of the whole."""
 
-    task_id: TaskId
+    task_id: TaskId | None
+    chat_id: ChatId | None = None
+    turn: str = ""
     parent: str
     purpose: str
     backend: str
     model: str
     session_id: str
     instead_of: str = ""
+
+    @property
+    def trace(self) -> str:
+        if self.task_id is not None:
+            return trace_id(self.task_id)
+        return talk_trace(self.chat_id or "", self.turn) if self.turn else errand_trace(self.parent)
+
+    @property
+    def whole(self) -> str:
+        """The span of the whole."""
+        if self.task_id is not None:
+            return workflow_span(self.task_id)
+        return talk_span(self.chat_id or "", self.turn)
 
     @property
     def attributes(self) -> dict[str, Attribute]:
@@ -92,8 +108,8 @@ class Recorder:
         call is made all the same, and leaves no span."""
         call = ModelCall(
             span_id=self.new_id(),
-            trace_id=trace_id(start.task_id),
-            parent_id=start.parent or workflow_span(start.task_id),
+            trace_id=start.trace,
+            parent_id=start.parent or start.whole,
             name=self.mask(f"chat {start.model or start.backend}"),
             task_id=start.task_id,
             attributes=self._masked(start.attributes),

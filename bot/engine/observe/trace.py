@@ -54,16 +54,16 @@ class Traces:
         self, task: Task, graph: Graph | None, runs: Mapping[str, NodeRun], found: Pieces
     ) -> tuple[Span, ...]:
         name_of = self.anatomy(graph.body if graph else None, runs)
-        return tuple(self._masked(span) for span in assembled(task, runs, found, name_of))
+        spans = assembled(task, runs, found, name_of)
+        return tuple(without_secrets(span, self.mask) for span in spans)
 
-    def _masked(self, span: Span) -> Span:
-        def masked(value: Attribute) -> Attribute:
-            return self.mask(value) if isinstance(value, str) else value
 
-        told = {name: masked(value) for name, value in span.attributes.items()}
-        return replace(
-            span, name=self.mask(span.name), error=self.mask(span.error), attributes=told
-        )
+def without_secrets(span: Span, mask: Callable[[str], str]) -> Span:
+    def masked(value: Attribute) -> Attribute:
+        return mask(value) if isinstance(value, str) else value
+
+    told = {name: masked(value) for name, value in span.attributes.items()}
+    return replace(span, name=mask(span.name), error=mask(span.error), attributes=told)
 
 
 def assembled(
@@ -71,14 +71,15 @@ def assembled(
 ) -> Sequence[Span]:
     """All spans, each behind its parent, with what it has used together with those below."""
     nodes = Nodes(task, runs, found.attempts, name_of)
-    works = pieces.helpers(found.helpers, nodes)
+    works = pieces.helpers(found.helpers, nodes.at)
     ends = {**nodes.ends, **{each.id: each.ended_at for each in works}}
-    calls = pieces.models(found.calls, ends, task)
-    made = [*nodes.spans(calls), *works, *calls, *pieces.tools(found.tools, calls, nodes, task)]
-    return _tree(pieces.whole(task), made)
+    calls = pieces.models(found.calls, ends, task.ended_at)
+    tools = pieces.tools(found.tools, calls, whose=task.id, at=nodes.at, over=task.ended_at)
+    return tree(pieces.whole(task), [*nodes.spans(calls), *works, *calls, *tools])
 
 
-def _tree(whole: Span, others: Sequence[Span]) -> Sequence[Span]:
+def tree(whole: Span, others: Sequence[Span]) -> Sequence[Span]:
+    """All of them, each behind its parent, with what it has used together with those below."""
     known = {whole.id, *(each.id for each in others)}
     # What it was made under may be gone: then it is the workflow's own.
     parents = {each.id: each.parent if each.parent in known else whole.id for each in others}

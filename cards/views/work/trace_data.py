@@ -15,7 +15,7 @@ _SPENT = tuple(each.name for each in fields(Spent))
 
 def trace_data(trace: Trace) -> dict[str, Any]:
     return {
-        "id": trace.task_id,
+        "id": trace.task_id or "",
         "trace": trace.id,
         "at": _told(trace.at),
         "spans": [_span_data(span, trace.at) for span in trace.spans],
@@ -26,7 +26,7 @@ def trace_from(data: Mapping[str, Any]) -> Trace:
     """What `trace_data` has told."""
     return Trace(
         id=data["trace"],
-        task_id=TaskId(data["id"]),
+        task_id=TaskId(data["id"]) if data["id"] else None,
         at=datetime.fromisoformat(data["at"]),
         spans=tuple(_span(each) for each in data["spans"]),
     )

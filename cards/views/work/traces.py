@@ -1,4 +1,4 @@
-"""A task's trace: as a tree, what took long, what went wrong, what it cost."""
+"""A trace of a task, or of an answer: as a tree, what took long, what went wrong, what it cost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from cards import formats
 from cards.model import Block, Card, Code, Note, Table, Text, Tone
 from cards.words import Words
-from storage.records.tasks import Spent, Task
+from storage.records.tasks import Spent
 from storage.records.workers.spans import Span, SpanKind, SpanState, Trace
 
 _MOST = 25
@@ -19,6 +19,7 @@ _ROWS = 12
 _NAME = 40
 _ERROR = 160
 _WHOLE = 100
+_TALK = "talk"
 _BRIEF = 10.0
 """Seconds: what took less is told in tenths."""
 
@@ -42,9 +43,13 @@ class TraceMode(StrEnum):
     COST = "cost"
 
 
-def trace_card(task: Task, trace: Trace, mode: TraceMode, words: Words, *, zone: ZoneInfo) -> Card:
-    title = words("trace.title", id=task.id)
-    blocks: list[Block] = [Text(markdown=_head(task, trace, words))]
+def trace_card(
+    trace: Trace, mode: TraceMode, words: Words, *, zone: ZoneInfo, title: str = ""
+) -> Card:
+    """`title` is the task's; an answer has none."""
+    blocks: list[Block] = [Text(markdown=_head(title, trace, words))]
+    talk = words("trace.talk_title")
+    title = talk if trace.task_id is None else words("trace.title", id=trace.task_id)
     match mode:
         case TraceMode.TREE:
             blocks += _tree(trace, words)
@@ -66,12 +71,14 @@ def tree_lines(trace: Trace, words: Words, *, most: int | None = None) -> tuple[
     return tuple(_line(span, trace.at, words) for span in trace.spans if span.id in chosen)
 
 
-def _head(task: Task, trace: Trace, words: Words) -> str:
+def _head(title: str, trace: Trace, words: Words) -> str:
     whole = trace.whole
+    if trace.task_id is None:
+        title = words("trace.answer")
     return words(
         "trace.head",
         mark=_MARKS[whole.state],
-        title=formats.verbatim(task.title, _NAME),
+        title=formats.verbatim(title, _NAME),
         took=_took(whole.seconds(trace.at), words),
         spent=_spent(whole.spent, words) or "–",
     )
@@ -81,8 +88,8 @@ def _tree(trace: Trace, words: Words) -> Iterator[Block]:
     lines = tree_lines(trace, words, most=_MOST)
     yield Code(text="\n".join(lines))
     if left := len(trace.spans) - len(lines):
-        yield Note(markdown=words("trace.more", n=left, id=trace.task_id))
-    yield Note(markdown=words("trace.how", id=trace.task_id))
+        yield Note(markdown=words("trace.more", n=left, id=trace.task_id or _TALK))
+    yield Note(markdown=words("trace.how", id=trace.task_id or _TALK))
 
 
 def _telling(trace: Trace, most: int) -> set[str]:
@@ -112,7 +119,7 @@ def _upward(span_id: str, parents: Mapping[str, str]) -> Iterator[str]:
 
 def _line(span: Span, now: datetime, words: Words) -> str:
     facts = [_took(span.seconds(now), words), _spent(span.spent, words)]
-    if span.state.is_wrong and span.kind is not SpanKind.WORKFLOW:
+    if span.state.is_wrong and span.parent:
         facts.append(formats.line(span.error, _NAME))
     told = "  ".join(fact for fact in facts if fact)
     return f"{'  ' * span.depth}{_MARKS[span.state]} {_name(span, words)}  {told}"
@@ -134,6 +141,8 @@ def _bare_name(span: Span, words: Words) -> str:
             name = words("trace.helper", name=name.removeprefix("invoke_agent "))
         case SpanKind.LLM:
             name = words("trace.llm", name=name.removeprefix("chat "))
+        case SpanKind.CHAT:
+            name = words("trace.answer")
         case SpanKind.NODE if span.attributes.get("shiftboss.node.type") == "plan":
             name = words("trace.plan")
         case _:
@@ -190,7 +199,8 @@ def _cost(trace: Trace, words: Words) -> Iterator[Block]:
     for span in trace.spans:
         if span.kind is SpanKind.LLM:
             asker = parents[span.parent]
-            name = words("trace.whole") if not asker.parent else _bare_name(asker, words)
+            of_task = asker.kind is SpanKind.WORKFLOW
+            name = words("trace.whole") if of_task else _bare_name(asker, words)
             sums[name] = _add(sums.get(name, Spent()), span.spent)
     if not sums:
         yield Text(markdown=words("trace.no_calls"))

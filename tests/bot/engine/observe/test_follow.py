@@ -27,7 +27,12 @@ class Scene:
         self.there = True
         self.courier = FakeCourier()
         self.follower = TraceFollower(
-            traces=self, courier=self.courier, is_there=self._is_there, now=self._now, sleep=no_wait
+            traces=self,
+            talks=self,
+            courier=self.courier,
+            is_there=self._is_there,
+            now=self._now,
+            sleep=no_wait,
         )
         self.is_at(SpanState.RUNNING, "one")
 
@@ -38,6 +43,9 @@ class Scene:
     async def trace_of(self, task_id: TaskId) -> Trace:
         if self.trace is None:
             raise NotFound("task", task_id)
+        return self.trace
+
+    async def talk_of(self, _chat_id: ChatId) -> Trace | None:
         return self.trace
 
     def follow(self, key: str = "trace:1") -> None:
