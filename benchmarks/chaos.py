@@ -21,9 +21,10 @@ from typing import Literal, TypeAlias
 from tests.chaos.boss import Story
 from tests.chaos.fronts import NAMES, Name
 from tests.chaos.load import Load, storm
+from tests.chaos.store import witness_of
 from tests.chaos.stories import STORIES
 from tests.chaos.sweep import WHENS, Sweep, When, moments
-from tests.chaos.telling import Told, fresh_home, witness_of
+from tests.chaos.telling import Told, fresh_home
 
 _AT_ONCE = int(os.environ.get("CHAOS_AT_ONCE", "2"))
 _KILLS = 210
@@ -175,6 +176,8 @@ class _Run:
             where = f"{part} {told.channel} {told.story} {' '.join(told.died)}"
             self.broken.append(f"BROKEN {where}: {'; '.join(told.wrong)}")
         deaths, wrong = told.deaths, "; ".join(told.wrong) or "kept"
+        if told.put_aside:
+            wrong += f" ({told.put_aside} messages died six times and were put aside)"
         print(f"{part} {told.channel} {told.story}: {deaths} deaths, {wrong}", flush=True)
 
     def table(self) -> Iterator[str]:

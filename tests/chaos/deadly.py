@@ -187,6 +187,19 @@ def arm_steps(fate: Fate) -> None:
     Desk.ask = ask  # type: ignore[method-assign]  # as above
 
 
+def arm_arrivals(fate: Fate) -> None:
+    """Nothing dies here either; which arrival is about to be handled is written down."""
+    from storage.mail.inbox import Inbox
+
+    begun = Inbox.begin
+
+    async def begin(self: Inbox, inbox_id: Any) -> int:
+        fate.note(f"begins {inbox_id}")
+        return await begun(self, inbox_id)
+
+    Inbox.begin = begin  # type: ignore[method-assign]  # as above
+
+
 def make_haste() -> None:
     """No platform counts here: a telling shall take seconds, and be dense with points."""
     from bot.engine.workflow import verdict
@@ -223,10 +236,12 @@ def _caller(frame: FrameType | None) -> str:
 
 def main() -> None:
     fate = Fate(os.environ.get("DEADLY_POINTS", ""), os.environ["DEADLY_WITNESS"])
+    fate.note("a life")
     arm_statements(fate)
     arm_commits(fate)
     arm_calls(fate)
     arm_steps(fate)
+    arm_arrivals(fate)
     make_haste()
     if hours := os.environ.get("DEADLY_CLOCK"):
         set_clock(float(hours))

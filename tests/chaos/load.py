@@ -14,8 +14,9 @@ from pathlib import Path
 from storage.records.tasks import Priority
 from tests.chaos.fronts import Front, Name, front
 from tests.chaos.promises import Ended, broken, repeats, shows_all, unsettled
-from tests.chaos.store import rows
-from tests.chaos.telling import Told, deadly, points_of, tracebacks
+from tests.chaos.put_aside import put_aside
+from tests.chaos.store import points_of, rows
+from tests.chaos.telling import Told, deadly, tracebacks
 from tests.chaos.workers.load import ASKED, allow_all, is_helped, task_of, text_of, work_of
 from tests.emulators.models.emulator import Models
 from tests.journeys.model_world import access
@@ -65,6 +66,7 @@ async def storm(home: Path, load: Load, name: Name, *, template: Path | None = N
                 told.wrong.append(f"it ended with status {status}")
             told.points, told.output = points_of(home), program.text
             told.repeats = repeats(channel)
+            told.put_aside = len(put_aside(home, told.points))
             told.wrong += [*broken(_ended(home, channel, load)), *tracebacks(program.text)]
             told.wrong += [f"the model refused: {each.message}" for each in models.refused]
         finally:

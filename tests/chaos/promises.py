@@ -17,7 +17,8 @@ from cards.views.marks import STATUS
 from storage.records.tasks import EventKind, TaskStatus
 from tests.chaos.fronts import Front
 from tests.chaos.moves import ALL
-from tests.chaos.store import rows
+from tests.chaos.put_aside import apologies_owed, put_aside
+from tests.chaos.store import points_of, rows
 from tests.chaos.workers.promises import OF_WORKERS
 
 REPEATED = "Sent again"
@@ -46,12 +47,13 @@ class Ended:
 def unsettled(home: Path, ends: Mapping[str, tuple[str, ...]]) -> list[str]:
     """Everything in the store that is not at its end."""
     questions = {
-        "inbox": "SELECT id, state FROM inbox WHERE state <> 'handled'",
+        "inbox": "SELECT id, state FROM inbox WHERE state = 'new'",
         "outbox": "SELECT key, state FROM outbox WHERE state <> 'shown' OR tried_revision <> 0"
         " OR (revision > 0 AND shown_revision <> revision)",
         "event": "SELECT id, kind FROM events WHERE told_at IS NULL",
     }
     left = [f"{noun} {row}" for noun, sql in questions.items() for row in rows(home, sql)]
+    left += apologies_owed(home, points_of(home))
     tasks = rows(home, "SELECT instruction, status FROM tasks")
     for words, statuses in ends.items():
         found = [status for instruction, status in tasks if words in instruction]
@@ -168,8 +170,12 @@ def _answers(told: Ended) -> Iterator[str]:
     if len(people) != told.front.said:
         yield f"{told.front.said} messages said, {len(people)} heard"
     replies = {key for (key,) in told.rows("SELECT key FROM outbox")}
+    aside = put_aside(told.home, told.points)
     made = {source for (source,) in told.rows("SELECT source FROM tasks")}
     for number, message, chat in messages:
+        if number in aside:
+            # It has its apology, and what it had led to before goes on.
+            continue
         answers = (f"reply:{number}" in replies) + (
             f"message:{chat}:{message['message_id']}" in made
         )

@@ -15,3 +15,13 @@ def rows(home: Path, sql: str, *values: str) -> list[tuple[Any, ...]]:
             return [tuple(row) for row in store.execute(sql, values)]
     except sqlite3.OperationalError:
         return []
+
+
+def witness_of(home: Path) -> Path:
+    return home.with_suffix(".witness")
+
+
+def points_of(home: Path) -> list[str]:
+    """What all lives so far have passed through."""
+    witness = witness_of(home)
+    return witness.read_text().splitlines() if witness.exists() else []

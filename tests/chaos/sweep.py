@@ -11,7 +11,8 @@ from typing import ClassVar, Literal, TypeAlias
 
 from tests.chaos.boss import Story
 from tests.chaos.fronts import Name
-from tests.chaos.telling import Told, tell, witness_of
+from tests.chaos.store import witness_of
+from tests.chaos.telling import Told, tell
 
 When: TypeAlias = Literal["before", "after"]
 WHENS: Sequence[When] = ("before", "after")

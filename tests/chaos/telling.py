@@ -14,6 +14,8 @@ from pathlib import Path
 from tests.chaos.boss import Boss, Story
 from tests.chaos.fronts import Front, Name, front
 from tests.chaos.promises import Ended, broken, repeats, shows_all, unsettled
+from tests.chaos.put_aside import put_aside, says_again
+from tests.chaos.store import points_of, witness_of
 from tests.emulators.models.emulator import Models
 from tests.journeys.model_world import access
 from tests.journeys.program import Program
@@ -30,7 +32,7 @@ _KILLED = -9
 class Told:
     """How one telling went. `wrong` lists every promise that was broken; `points` is what the
     lives passed through; `died` where they ended; `repeats` counts messages sent twice and
-    marked so."""
+    marked so, `put_aside` messages that died too often and were apologised for."""
 
     story: str
     channel: Name
@@ -38,6 +40,7 @@ class Told:
     points: list[str] = field(default_factory=list)
     deaths: int = 0
     repeats: int = 0
+    put_aside: int = 0
     output: str = ""
 
     @property
@@ -82,6 +85,7 @@ async def tell(
         program = deadly(home, channel, **_access(story, models))
         channel.meets(program)
         keeper = asyncio.create_task(_keep_alive(program, deaths, told, in_order=in_order))
+        patient = asyncio.create_task(says_again(channel, home))
         try:
             try:
                 async with asyncio.timeout(_PATIENCE + _FOR_EACH_DEATH * len(deaths)):
@@ -90,13 +94,14 @@ async def tell(
                 left = "; ".join(unsettled(home, story.ends))[:400]
                 told.wrong.append(f"stuck: {left}; {[s.text[:60] for s in channel.shown()]}")
             keeper.cancel()
-            with suppress(asyncio.CancelledError):
-                await keeper
+            patient.cancel()
+            await asyncio.gather(keeper, patient, return_exceptions=True)
             await _end_politely(program, told)
             _look(told, home, channel, story, program)
             told.wrong += [f"the model refused: {each.message}" for each in models.refused]
         finally:
             keeper.cancel()
+            patient.cancel()
             await program.end()
     return told
 
@@ -112,15 +117,6 @@ def _access(story: Story, models: Models) -> Mapping[str, str]:
     return (
         story.settings if story.mind is None else {**access(models, "anthropic"), **story.settings}
     )
-
-
-def witness_of(home: Path) -> Path:
-    return home.with_suffix(".witness")
-
-
-def points_of(home: Path) -> list[str]:
-    witness = witness_of(home)
-    return witness.read_text().splitlines() if witness.exists() else []
 
 
 async def _live_through(boss: Boss, story: Story) -> None:
@@ -170,6 +166,7 @@ def _look(told: Told, home: Path, channel: Front, story: Story, program: Program
     told.points = points_of(home)
     told.output = program.text
     told.repeats = repeats(channel)
+    told.put_aside = len(put_aside(home, told.points))
     told.wrong += broken(_ended(home, channel, story))
     if channel.unheard():
         told.wrong.append(f"{channel.unheard()} messages unheard")

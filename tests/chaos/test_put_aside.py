@@ -1,0 +1,65 @@
+"""Only a message that really died in six lives may be put aside, and never without an apology."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.put_aside import apologies_owed, died, put_aside
+
+CUT = ["a life", "begins 4", "died sendMessage:before:1"]
+FIRST = ["a life", "moved inbox.>new 4", "died intake._store:after:1"]
+OTHER = ["a life", "begins 5", "died sendMessage:before:2"]
+UNCOUNTED = ["a life", "begins 4", "died inbox.begin:before:1"]
+KILLED = ["a life", "begins 4"]
+NOTHING = ["a life", "died people.ensure_owners:before:1"]
+LAST = ["a life", "begins 4", "moved inbox.new>failed 4"]
+
+
+@pytest.mark.parametrize(
+    ("lives", "deaths"),
+    [
+        ([FIRST, *[CUT] * 5, LAST], 6),
+        ([FIRST, *[CUT] * 4, KILLED, LAST], 6),
+        ([FIRST, *[CUT] * 4, LAST], 5),
+        ([FIRST, *[CUT] * 4, OTHER, LAST], 5),
+        ([FIRST, *[CUT] * 4, UNCOUNTED, LAST], 5),
+        ([FIRST, *[CUT] * 4, NOTHING, LAST], 5),
+        ([*[FIRST], [*LAST, "died outbox.shown:before:1"], NOTHING], 1),
+    ],
+)
+def test_only_lives_that_ended_while_it_was_under_way_count(
+    lives: Sequence[Sequence[str]], deaths: int
+) -> None:
+    assert died([line for life in lives for line in life], 4) == deaths
+
+
+@pytest.mark.parametrize(
+    ("deaths", "error", "told", "is_right"),
+    [
+        (6, "failed 6 times", True, True),
+        (5, "failed 6 times", True, False),
+        (6, "failed 6 times", False, False),
+        (6, "failed 3 times", True, False),
+    ],
+)
+def test_it_is_promised_only_after_six_deaths_and_with_an_apology(
+    tmp_path: Path, deaths: int, error: str, told: bool, is_right: bool
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with closing(sqlite3.connect(home / "shiftboss.db")) as store:
+        store.execute("CREATE TABLE inbox (id, state, error)")
+        store.execute("CREATE TABLE outbox (key)")
+        store.execute("INSERT INTO inbox VALUES (4, 'failed', ?)", (error,))
+        if told:
+            store.execute("INSERT INTO outbox VALUES ('reply:4')")
+        store.commit()
+    points = [line for life in [*[CUT] * deaths, LAST] for line in life]
+
+    assert bool(put_aside(home, points)) is is_right
+    assert bool(apologies_owed(home, points)) is not is_right
