@@ -64,13 +64,14 @@ class GraphRepo:
             )
         )
 
-    async def latest(self, task_id: TaskId, *, tx: Transaction | None = None) -> Graph | None:
-        query = (
-            select(schema.task_graphs)
-            .where(_G.task_id == task_id)
-            .order_by(_G.version.desc())
-            .limit(1)
-        )
+    async def latest(
+        self, task_id: TaskId, *, before: int | None = None, tx: Transaction | None = None
+    ) -> Graph | None:
+        """The newest, or the one that came before that version."""
+        wanted = _G.task_id == task_id
+        if before is not None:
+            wanted = wanted & (_G.version < before)
+        query = select(schema.task_graphs).where(wanted).order_by(_G.version.desc()).limit(1)
         async with self._db.read(tx) as connection:
             row = (await connection.execute(query)).one_or_none()
         return None if row is None else _graph(row)

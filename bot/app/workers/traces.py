@@ -18,7 +18,7 @@ from bot.engine.observe.recorder import Recorder
 from bot.engine.observe.talks import TalkTraces
 from bot.engine.observe.trace import Traces
 from bot.engine.observe.upkeep import SpanUpkeep
-from bot.engine.workflow.shown.anatomy import anatomy
+from bot.engine.workflow.shown.anatomy import anatomy, dropped
 from bot.transports.clock import Clock
 from cards.courier import Courier
 from storage.agents.spans import SpanRepo
@@ -43,6 +43,7 @@ def build_traces(settings: Settings, store: Store, clock: Clock) -> Traces:
         graphs=store.work.graphs,
         spans=SpanRepo(store.db),
         anatomy=anatomy,
+        dropped=dropped,
         mask=build_masking(settings).mask,
         now=clock.now,
     )
@@ -80,7 +81,7 @@ def build_watchers(settings: Settings, store: Store, clock: Clock) -> tuple[Serv
         return (upkeep,)
     # What fills a title's holes is no business of a collector's.
     traces = replace(
-        build_traces(settings, store, clock), anatomy=lambda body, _runs: anatomy(body)
+        build_traces(settings, store, clock), anatomy=lambda body, _runs, older: anatomy(body, None, older)
     )
     live = LiveSpans(
         traces=traces,

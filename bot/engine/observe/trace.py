@@ -7,35 +7,41 @@ goes on, so that no trace can say anything else than what is true.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from bot.engine.observe import pieces
 from bot.engine.observe.ids import trace_id
 from bot.engine.observe.pieces import NameOf, Nodes
 from storage.agents.spans import Pieces, SpanRepo
-from storage.db import Database
+from storage.db import Database, Transaction
 from storage.records.tasks import Graph, NodeRun, Spent, Task, TaskId
 from storage.records.workers.spans import Attribute, Span, Trace
 from storage.work.graphs import GraphRepo
 from storage.work.tasks import TaskRepo
 
+Body: TypeAlias = Mapping[str, Any]
+"""A plan as it was stored."""
+
+_MOST_OLDER = 50
 _NOTHING = Spent()
 _SPENT = tuple(each.name for each in fields(Spent))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traces:
-    """`anatomy` names the runs of a plan as it was stored, by all of them; `mask` takes out
-    secrets; both are safe in any thread."""
+    """`anatomy` names the runs of a plan as it was stored, by all of them and by the plans before
+    it, the newest first; `dropped` says which of these runs a plan has no node for; `mask` takes
+    out secrets. The first and the last are safe in any thread."""
 
     db: Database
     tasks: TaskRepo
     graphs: GraphRepo
     spans: SpanRepo
-    anatomy: Callable[[Mapping[str, Any] | None, Mapping[str, NodeRun]], NameOf]
+    anatomy: Callable[[Body | None, Mapping[str, NodeRun], Sequence[Body]], NameOf]
+    dropped: Callable[[Body, Collection[str]], Collection[str]]
     mask: Callable[[str], str]
     now: Callable[[], datetime]
 
@@ -46,14 +52,37 @@ class Traces:
             graph = await self.graphs.latest(task_id, tx=view)
             runs = await self.graphs.runs(task_id, tx=view)
             found = await self.spans.pieces(task_id, tx=view)
+            paths = {*runs, *(each.path for each in found.attempts)}
+            older = await self._older(graph, paths, view) if graph is not None else []
         # Thousands of spans take long enough for the event loop to be missed.
-        spans = await asyncio.to_thread(self._spans, task, graph, runs, found)
+        spans = await asyncio.to_thread(self._spans, task, graph, older, runs, found)
         return Trace(id=trace_id(task_id), task_id=task_id, at=self.now(), spans=spans)
 
+    async def _older(
+        self, graph: Graph, paths: Collection[str], view: Transaction
+    ) -> Sequence[Body]:
+        """Plans that hold what newer ones have dropped, as far back as is needed."""
+        left, at = self.dropped(graph.body, paths), graph
+        made: list[Body] = []
+        for _ in range(_MOST_OLDER):
+            before = await self.graphs.latest(at.task_id, before=at.version, tx=view)
+            if not left or before is None:
+                break
+            still, at = self.dropped(before.body, left), before
+            if len(still) < len(left):
+                made.append(at.body)
+            left = still
+        return made
+
     def _spans(
-        self, task: Task, graph: Graph | None, runs: Mapping[str, NodeRun], found: Pieces
+        self,
+        task: Task,
+        graph: Graph | None,
+        older: Sequence[Body],
+        runs: Mapping[str, NodeRun],
+        found: Pieces,
     ) -> tuple[Span, ...]:
-        name_of = self.anatomy(graph.body if graph else None, runs)
+        name_of = self.anatomy(graph.body if graph else None, runs, older)
         spans = assembled(task, runs, found, name_of)
         return tuple(without_secrets(span, self.mask) for span in spans)
 

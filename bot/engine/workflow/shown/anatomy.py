@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from bot.engine.observe.pieces import NodeName
@@ -14,20 +14,23 @@ from storage.records.tasks import NodeRun
 
 
 def anatomy(
-    body: Mapping[str, Any] | None, runs: Mapping[str, NodeRun] | None = None
+    body: Mapping[str, Any] | None,
+    runs: Mapping[str, NodeRun] | None = None,
+    older: Sequence[Mapping[str, Any]] = (),
 ) -> Callable[[str], NodeName | None]:
     """Names the runs of the plan that was stored as `body`, by path: None for what is only a note.
-    A node that a newer plan has dropped is called by its id. With `runs` the holes in titles are
-    filled."""
-    workflow = _workflow(body)
-    nodes = workflow.by_id if workflow is not None else {}
-    written = {node: n for n, node in enumerate(nodes)}
-    titles = Titles(Layout(workflow), runs) if workflow is not None and runs is not None else None
+    A node that it has dropped is called as in the first of the `older` plans that has it, else by
+    its id. With `runs` the holes in titles are filled."""
+    plans = [plan for each in (body, *older) if (plan := _workflow(each)) is not None]
+    nodes = {node.id: node for plan in reversed(plans) for node in plan.nodes}
+    written = {node.id: n for n, node in enumerate(plans[0].nodes)} if plans else {}
+    titles = [Titles(Layout(plan), runs) for plan in plans] if runs is not None else []
 
     def title_of(place: Place) -> str:
-        if place.node not in nodes:
-            return place.node
-        return titles.of(place.scope, place.node) if titles else nodes[place.node].title
+        known = (each for each in titles if each.has(place.node))
+        if (named := next(known, None)) is not None:
+            return named.of(place.scope, place.node)
+        return nodes[place.node].title if place.node in nodes else place.node
 
     def name_of(path: str) -> NodeName | None:
         if path == PLANNING:
@@ -47,6 +50,13 @@ def anatomy(
         )
 
     return name_of
+
+
+def dropped(body: Mapping[str, Any], paths: Collection[str]) -> Collection[str]:
+    """Those of these runs of whose nodes the plan that was stored as `body` knows nothing."""
+    held = {each.get("id") for each in body.get("nodes", ())}
+    places = {path: place_of(path) for path in paths}
+    return [path for path, place in places.items() if place is not None and place.node not in held]
 
 
 def _workflow(body: Mapping[str, Any] | None) -> Workflow | None:

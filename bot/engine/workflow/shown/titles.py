@@ -26,6 +26,9 @@ class Titles:
         self._runs = runs
         self._rounds: dict[str, Mapping[str, Any]] = {"": {}}
 
+    def has(self, node: str) -> bool:
+        return node in self._layout.nodes
+
     def of(self, scope: str, node: str) -> str:
         """With its holes filled as far as that is known, else with what is to come into them;
         without a title its id."""

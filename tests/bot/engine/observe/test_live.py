@@ -13,7 +13,7 @@ import pytest
 from bot.engine.observe.exporter import OtlpCollector
 from bot.engine.observe.live import LiveSpans
 from bot.engine.observe.trace import Traces
-from bot.engine.workflow.shown.anatomy import anatomy
+from bot.engine.workflow.shown.anatomy import anatomy, dropped
 from storage.agents.spans import SpanRepo
 from storage.marks import Marks
 from storage.records.tasks import TaskId, TaskStatus
@@ -46,6 +46,7 @@ def live_on(life: Engine, collector: FakeCollector) -> LiveSpans:
             graphs=life.store.graphs,
             spans=spans,
             anatomy=anatomy,
+            dropped=dropped,
             mask=str,
             now=life.clock,
         ),

@@ -15,12 +15,12 @@ from bot.engine.observe.ids import node_span, trace_id, workflow_span
 from bot.engine.observe.trace import Traces
 from bot.engine.workflow.graph import Edge, Node, Workflow
 from bot.engine.workflow.model.nodes import Foreach, NodeType
-from bot.engine.workflow.shown.anatomy import anatomy
+from bot.engine.workflow.shown.anatomy import anatomy, dropped
 from storage.agents.spans import SpanRepo
 from storage.records.tasks import Task, TaskStatus
 from storage.records.workers.spans import Span, SpanKind, SpanState, Trace
 from storage.usage import UsageRepo
-from tests.engine_world import Clock, Engine, FakeBackend, engine
+from tests.engine_world import BOSS, Clock, Engine, FakeBackend, engine
 
 
 def reader(life: Engine) -> Traces:
@@ -30,6 +30,7 @@ def reader(life: Engine) -> Traces:
         graphs=life.store.graphs,
         spans=SpanRepo(life.db),
         anatomy=anatomy,
+        dropped=dropped,
         mask=lambda text: text.replace("hunter2", "••••"),
         now=life.clock,
     )
@@ -206,6 +207,37 @@ async def test_rounds_are_within_what_runs_them(tmp_path: Path) -> None:
         (1, "Last"),
     ]
     assert {span.state for span in trace.spans} == {SpanState.DONE}
+
+
+async def test_what_newer_plans_have_dropped_is_called_as_it_was_called(tmp_path: Path) -> None:
+    gate, begun = asyncio.Event(), asyncio.Event()
+
+    def hold(title: str) -> Any:
+        if title != "Read b":
+            return None
+        begun.set()
+        return gate
+
+    each = Foreach(collection="['a', 'b', 'c']", body=("read",))
+    workflow = Workflow(
+        plan="",
+        nodes=(
+            Node(id="all", title="All letters", type=NodeType.FOREACH, config=each),
+            Node(id="read", title="Read {{item}}"),
+        ),
+    )
+    async with engine(tmp_path, FakeBackend(on_step=hold), traced=True) as life:
+        task = await life.run_workflow(workflow)
+        await begun.wait()
+        await life.foreman.replan(task, "leave out c", by=BOSS, source="r:1")
+        gate.set()
+        await life.until(task, TaskStatus.COMPLETED)
+        trace = await traced(life, task)
+
+    nodes = {(span.depth, span.name) for span in of(trace, SpanKind.NODE)}
+    assert {(1, "All letters"), (2, "Read a [1]"), (2, "Read b [2]")} <= nodes
+    types = {span.attributes["shiftboss.node.type"] for span in of(trace, SpanKind.NODE)}
+    assert "" not in types
 
 
 async def test_no_secret_is_in_a_trace(tmp_path: Path) -> None:
