@@ -1,0 +1,94 @@
+"""What people need to see and change what is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from storage.records.memory.entries import Entry
+from storage.records.memory.shown import (
+    Brought,
+    CleanReport,
+    EntryPage,
+    FoundEntry,
+    MemoryStats,
+    UsedEntry,
+    Wanted,
+)
+from storage.records.people import Chat, Person
+
+
+class MemoryRefused(Exception):
+    """Nothing was changed. `reason` is one of `unknown`, `ambiguous`, `not_yours`, `changed`,
+    `empty`, `too_long`, `unknown_scope`, `same`, `secret`, `unreadable`; `detail` what it was
+    about."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        self.reason = reason
+        self.detail = detail
+        super().__init__(f"{reason} {detail}".strip())
+
+
+class MemoryBook(Protocol):
+    """Each sees and changes what they may see in this chat: never what is another's, and in a
+    group nobody's own. All of it raises MemoryRefused. `entry_id` may be the beginning of one."""
+
+    async def list(
+        self, who: Person, chat: Chat, wanted: Wanted, *, scope: str = "", page: int = 1
+    ) -> EntryPage:
+        """Twenty at a time, the newest first."""
+        ...
+
+    async def search(
+        self, who: Person, chat: Chat, query: str, *, limit: int = 10
+    ) -> Sequence[FoundEntry]: ...
+
+    async def show(self, who: Person, chat: Chat, entry_id: str) -> Entry: ...
+
+    async def add(
+        self, who: Person, chat: Chat, text: str, *, scope: str = "", source: str = ""
+    ) -> Entry:
+        """`scope` is a scope's name, or `me`, `chat`, `project`, `global`; empty for where this chat
+        keeps its memories. `source` makes the same message add it once."""
+        ...
+
+    async def edit(
+        self, who: Person, chat: Chat, entry_id: str, text: str, *, revision: int = 0
+    ) -> Entry:
+        """0 edits whatever it is now."""
+        ...
+
+    async def forget(self, who: Person, chat: Chat, entry_id: str) -> Entry:
+        """For good. It is given back as it was, to say what is gone."""
+        ...
+
+    async def pin(self, who: Person, chat: Chat, entry_id: str, *, pinned: bool) -> Entry: ...
+
+    async def move(self, who: Person, chat: Chat, entry_id: str, scope: str) -> Entry: ...
+
+    async def decide(self, who: Person, chat: Chat, entry_id: str, *, keep: bool) -> Entry:
+        """A candidate is kept for good, or dropped."""
+        ...
+
+    async def why(self, who: Person, chat: Chat) -> Sequence[UsedEntry]:
+        """What stood before the model at this chat's last answer."""
+        ...
+
+    async def handbook(self, who: Person, chat: Chat) -> Sequence[Entry]:
+        """The chapters of BOSS.md, in order."""
+        ...
+
+    async def write_chapter(self, who: Person, chat: Chat, chapter: str, text: str) -> Entry: ...
+
+    async def stats(self, who: Person, chat: Chat) -> MemoryStats: ...
+
+    async def clean(self, who: Person, chat: Chat, *, dry: bool) -> CleanReport: ...
+
+    async def export(self, who: Person, chat: Chat) -> Path:
+        """A file of one JSON object a line, within the data directory."""
+        ...
+
+    async def bring(self, who: Person, chat: Chat, path: str, *, scope: str = "") -> Brought:
+        """What `export` wrote, or rows of text; `path` is a file that was sent along."""
+        ...

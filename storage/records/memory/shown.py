@@ -1,0 +1,98 @@
+"""What people are shown of what is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from storage.records.memory.entries import Entry, Scope
+
+
+class Wanted(StrEnum):
+    """Which entries a list is about: those that count, or those that are put aside."""
+
+    ALL = "all"
+    HANDBOOK = "handbook"
+    PROFILE = "profile"
+    LONGTERM = "longterm"
+    FACTS = "facts"
+    CELLS = "cells"
+    EPISODES = "episodes"
+    CANDIDATES = "candidates"
+    ARCHIVED = "archived"
+    SUPERSEDED = "superseded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryPage:
+    """`scopes` are those that were looked into, `more` says that there are older ones."""
+
+    entries: Sequence[Entry]
+    scopes: Sequence[Scope]
+    total: int
+    page: int
+    more: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundEntry:
+    """`parts` are what its score is made of, by name."""
+
+    entry: Entry
+    score: float
+    parts: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsedEntry:
+    """An entry as it stood before a model: `entry` is None once it was forgotten. `block` is where
+    (`handbook`, `profile`, `longterm`, `similar`, `recent`), `confirmed` that the answer used it."""
+
+    entry: Entry | None
+    id: str
+    block: str
+    score: float
+    parts: Mapping[str, float]
+    at: datetime
+    confirmed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryStats:
+    """Of what this reader may see. `quality` are the write path's own figures, by name."""
+
+    by_kind: Mapping[str, int]
+    by_state: Mapping[str, int]
+    by_scope: Mapping[str, int]
+    jobs_waiting: int
+    jobs_failed: int
+    vectors: int
+    model: str
+    quality: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanReport:
+    """What a cleaning would do, or has done: entries by reason. `backup` is a path in the data
+    directory, empty for a dry run."""
+
+    noise: Sequence[Entry]
+    doubles: Sequence[Entry]
+    weak: Sequence[Entry]
+    done: bool
+    backup: str = ""
+
+    @property
+    def total(self) -> int:
+        return len(self.noise) + len(self.doubles) + len(self.weak)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brought:
+    """What an import made of a file: `bad` are lines that could not be read, by number."""
+
+    added: int
+    known: int
+    bad: Mapping[int, str]
