@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from sqlalchemy import insert
 
-from bot.engine.agent.desk import Desk
+from bot.engine.agent.desk import Backends, Desk
 from bot.engine.agent.leave.asking import Asker as ToolAsker
 from bot.engine.agent.leave.pending import Pending
 from bot.engine.agent.mcp.servers import McpServers
@@ -339,10 +339,12 @@ async def engine(
     servers: McpServers | None = None,
     show_pictures: ShowPictures | None = None,
     traced: bool = False,
+    backends: Backends | None = None,
     **timing: Any,
 ) -> AsyncGenerator[Engine, None]:
     """`sleep` is how a step waits for its next try; `bench` may be made on the store; where it
-    is `traced`, calls of models leave spans; `timing` is the dispatcher's: patience, offer_after,
+    is `traced`, calls of models leave spans; `backends` choose who works, where it is not always
+    `backend`; `timing` is the dispatcher's: patience, offer_after,
     grace."""
     worker = backend or FakeBackend()
     clock = clock or Clock()
@@ -374,7 +376,7 @@ async def engine(
             db=db,
             sessions=sessions,
             usage=usage,
-            backends=OneBackend(),
+            backends=backends or OneBackend(),
             now=clock,
             new_id=new_id,
             pending=Pending(CallRepo(db), clock),

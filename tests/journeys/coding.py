@@ -38,7 +38,7 @@ def done(text: str) -> dict[str, Any]:
     return result({"status": "done", "summary": text})
 
 
-def agent(*turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def agent(*turns: Sequence[Mapping[str, Any]], **scenario: Any) -> dict[str, Any]:
     """An entry of agents.yaml: all that it needs is put into its home, as it is held in there."""
     return {
         "command": [
@@ -49,7 +49,7 @@ def agent(*turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "modes": {"plan": "plan", "execute": "default", "review": "plan"},
         "files": {
             "agent.py": PROGRAM.read_text(),
-            "scenario.json": json.dumps({"turns": [list(turn) for turn in turns]}),
+            "scenario.json": json.dumps({"turns": [list(turn) for turn in turns], **scenario}),
         },
     }
 

@@ -34,6 +34,7 @@ def all_kinds(home: Path) -> Path:
         ),
         "boaster": agent([PLAN], [boast], [done("Now it is there.")]),
         "talker": agent([{"say": "Good to see you."}], [{"say": "Still here."}]),
+        "locked": agent([], login=True),
         "gone": {"command": ["no-such-program"]},
     }
     return furnished(home, **agents)
@@ -159,6 +160,16 @@ async def test_who_stands_in_is_on_the_card(place: World) -> None:
     await boss.says(chat, '@gone /run wait 1 second and then write "x" to a.txt')
 
     await told(chat, "gone cannot work now, so offline does this")
+
+
+async def test_a_login_refused_only_as_its_session_opens_is_stood_in_for_alike(
+    place: World,
+) -> None:
+    boss, chat = place.boss()
+    await boss.says(chat, '@locked /run wait 1 second and then write "x" to b.txt')
+
+    await told(chat, "locked cannot work now, so offline does this", "not logged in")
+    await told(chat, "Task finished", "b.txt")
 
 
 async def test_one_that_is_not_installed_is_refused_with_what_to_do_and_the_chat_keeps_its_own(

@@ -8,8 +8,9 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from bot.engine.agent.account import Account
-from bot.engine.agent.desk import Ask, Desk
-from bot.engine.llm.base import BackendDenied, BackendError, Limits, Purpose
+from bot.engine.agent.desk import Ask, Desk, Reply
+from bot.engine.agent.team import Choice
+from bot.engine.llm.base import BackendDenied, BackendError, CannotWork, Limits, Purpose
 from bot.engine.llm.offline import NAME as OFFLINE
 from bot.engine.skills.library import Library
 from handlers.ports import BackendFailure
@@ -76,12 +77,12 @@ class SkillWriter:
         named = choice if choice.backend or choice.model else chat.settings
         account = Account(person=by.id, chat=chat.id)
         try:
-            chosen = self._desk.choose(named.model, named.backend)
-            if chosen.backend.name == OFFLINE:
-                raise BackendDenied("fixed rules write no skills", hint="skill.no_model")
-            session = await self._desk.session(f"skill:{source}", chosen)
             ask = await self._ask(text, account, language)
-            reply = await self._desk.ask(ask, chosen, session)
+            try:
+                reply = await self._put(ask, named, source)
+            except CannotWork:
+                # It is known only now that another may have to stand in.
+                reply = await self._put(ask, named, source)
         except BackendError as error:
             raise BackendFailure(error.hint) from error
         async with self._db.write() as tx:
@@ -90,6 +91,13 @@ class SkillWriter:
         if not isinstance(answer, DraftAnswer):
             raise BackendFailure("backend.bad_answer")
         return self._checked(answer)
+
+    async def _put(self, ask: Ask, named: Choice, source: str) -> Reply:
+        chosen = self._desk.choose(named.model, named.backend)
+        if chosen.backend.name == OFFLINE:
+            raise BackendDenied("fixed rules write no skills", hint="skill.no_model")
+        session = await self._desk.session(f"skill:{source}", chosen)
+        return await self._desk.ask(ask, chosen, session)
 
     def _checked(self, answer: DraftAnswer) -> SkillDraft:
         draft = SkillDraft(name=answer.name, text=skill_text(answer))

@@ -28,6 +28,7 @@ from bot.engine.llm.base import (
     BackendError,
     BackendUnavailable,
     BudgetReached,
+    CannotWork,
     Chosen,
     Limits,
     Purpose,
@@ -120,7 +121,12 @@ class Conversations:
         self._turns.choose(question.chat.id, question.chat.settings.queue)
         try:
             async with self._turns.one(question.chat.id):
-                return await self._answer(question, show, keep)
+                try:
+                    return await self._answer(question, show, keep)
+                except CannotWork:
+                    if not await self._stood_in_for(question):
+                        raise
+                    return await self._answer(question, show, keep)
         except BudgetReached as error:
             approval = await self._ask_for_more(question, error)
             raise BackendFailure(error.hint, approval=approval) from error
@@ -220,7 +226,7 @@ class Conversations:
             proposal=proposals[0] if proposals else None,
             files=files.files,
             sizes=files.sizes,
-            notes=_notes(question.language, reply, seen, files),
+            notes=_notes(question.language, chosen, reply, seen, files),
             model=reply.result.model or chosen.backend.name,
             seconds=(self._now() - begun).total_seconds(),
         )
@@ -271,6 +277,14 @@ class Conversations:
                 await self._stops.ask(tx, reply.session.id)
             if kept is not None:
                 await kept(tx)
+
+    async def _stood_in_for(self, question: Question) -> bool:
+        """Whether somebody else answers, now that it is known who cannot. Raises BackendDenied."""
+        if question.resumes:
+            return False
+        persona = await self._bench.persona(question.chat.settings.persona)
+        chosen = choose(self._desk, self._auto, question, persona, pictures=bool(question.files))
+        return bool(chosen.instead_of)
 
     async def _seat(
         self, question: Question, persona: Persona, *, pictures: bool
@@ -347,11 +361,17 @@ def _account(question: Question) -> Account:
     return Account(person=question.person.id, chat=question.chat.id, turn=question.source)
 
 
-def _notes(language: Language, reply: Reply, seen: Seen, files: Made) -> tuple[str, ...]:
+def _notes(
+    language: Language, chosen: Chosen, reply: Reply, seen: Seen, files: Made
+) -> tuple[str, ...]:
     words = words_for(language)
+    instead, why = chosen.backend.name, words(chosen.why) if chosen.why else ""
     names = ", ".join(files.left_out[:_MOST_NAMED])
     questions = [each for each in reply.result.suspended if each.kind is CallKind.ASK]
     told = (
+        words("backend.fell_back", name=chosen.instead_of, instead=instead, why=why)
+        if chosen.instead_of
+        else "",
         words("tools.asked" if questions else "tools.waits") if reply.result.suspended else "",
         words("talk.cut") if reply.result.cut else "",
         words("talk.unseen") if seen.blind else "",

@@ -53,6 +53,7 @@ class Team:
     its sessions in its persona's home, so there everybody has one."""
 
     _first: _Post
+    _leader: Worker
 
     def __init__(
         self,
@@ -80,6 +81,11 @@ class Team:
         self._first = _Post(persona=persona, chosen=self._chosen(persona), key=self._key)
         return await self._at(self._first)
 
+    @property
+    def leader(self) -> Worker:
+        """The lead as it is now: somebody may stand in, and sessions grow too long."""
+        return self._leader
+
     async def member(self, name: str, lane: str = "") -> Worker:
         """Who does a step that names somebody; a name that nobody has means the lead. Steps of
         another lane, which may run at the same time, have another session. Raises
@@ -93,6 +99,14 @@ class Team:
         key = _in_lane(self._key if shares else f"{self._key}:{persona.name}", lane)
         return await self._at(_Post(persona=persona, chosen=chosen, key=key))
 
+    async def instead(self, of: Worker, name: str, lane: str = "") -> Worker | None:
+        """Who stands in for one that turned out not to be able to work; None for nobody. Raises
+        BackendDenied."""
+        self._first = replace(self._first, chosen=self._chosen(self._first.persona))
+        await self._at(self._first)
+        worker = await self.member(name, lane)
+        return None if worker.chosen.backend.name == of.chosen.backend.name else worker
+
     def leave(self, session: Session) -> None:
         """It has grown too long: whoever shared it begins a new one."""
         for key in [key for key, each in self._sessions.items() if each.id == session.id]:
@@ -102,12 +116,16 @@ class Team:
     async def _at(self, post: _Post) -> Worker:
         async with self._opening:
             # Steps that begin at once may want the same one.
-            if post.key not in self._sessions:
+            known = self._sessions.get(post.key)
+            if known is None or known.backend != post.chosen.backend.name:
                 most = _NONE if post.key in self._left else self._most_tokens
                 self._sessions[post.key] = await self._open(post, most)
                 self._left.discard(post.key)
         session = self._sessions[post.key]
-        return Worker(persona=post.persona, chosen=post.chosen, session=session)
+        worker = Worker(persona=post.persona, chosen=post.chosen, session=session)
+        if post == self._first:
+            self._leader = worker
+        return worker
 
     async def _open(self, post: _Post, most_tokens: int) -> Session:
         return await self._desk.session(

@@ -226,6 +226,11 @@ class BackendDenied(BackendError):
     hint = "backend.denied"
 
 
+class CannotWork(BackendDenied):
+    """Nobody is there to ask: not installed, too old a Node.js, not logged in. Nothing was done.
+    Whoever chooses again now gets who stands in, where anybody does."""
+
+
 class BadAnswer(BackendError):
     """Empty, refused, or not of the asked form even after one re-ask; a form that was cut off."""
 

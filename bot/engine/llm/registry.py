@@ -100,11 +100,10 @@ class Registry:
         choice = self._chosen(model, backend)
         if choice is None:
             raise BackendDenied(f"no such model: {backend}:{model}", hint="backend.unknown")
-        if choice.problem and self._fallback and self._cli(choice.backend) is not None:
-            instead = self.pick(self._fallback)
-            if instead is not None and not instead.problem:
-                chosen = self._of(instead)
-                return replace(chosen, instead_of=choice.name, why=choice.problem)
+        cli = self._cli(choice.backend)
+        problem = choice.problem or (cli.refused if cli else "")
+        if problem and cli is not None and (instead := self._stands_in()):
+            return replace(self._of(instead), instead_of=choice.name, why=problem)
         if choice.problem:
             raise BackendDenied(f"{choice.name} cannot be used", hint=choice.problem)
         return self._of(choice)
@@ -117,10 +116,14 @@ class Registry:
                 await cli.check()
 
     async def ready(self, name: str) -> BackendHealth | None:
-        """Whether what a person means by this can work, looked at without starting anything. None
-        if it means nothing."""
+        """Whether what a person means by this can work, looked at without starting anything but a
+        CLI that has refused its work. None if it means nothing."""
         choice = self.pick(name)
-        return await self._health(choice.backend, thorough=False) if choice else None
+        if choice is None:
+            return None
+        cli = self._cli(choice.backend)
+        # Where it has refused its work, only asking it again can tell.
+        return await self._health(choice.backend, thorough=cli is not None and bool(cli.refused))
 
     async def report(self, name: str = "") -> BackendReport | None:
         """How all are doing; or this one, which is started where that costs nothing. None if
@@ -148,6 +151,14 @@ class Registry:
         if not backend or not model:
             return self.pick(model or backend)
         return self.pick(backend) if backend == OFFLINE else self.pick(f"{backend}:{model}")
+
+    def _stands_in(self) -> ModelChoice | None:
+        """For a coding CLI that cannot work; None where nobody does."""
+        instead = self.pick(self._fallback) if self._fallback else None
+        if instead is None or instead.problem:
+            return None
+        cli = self._cli(instead.backend)
+        return None if cli is not None and cli.refused else instead
 
     def _of(self, choice: ModelChoice) -> Chosen:
         if choice.backend == OFFLINE:
@@ -178,7 +189,7 @@ class Registry:
 
     async def _health(self, name: str, *, thorough: bool) -> BackendHealth:
         if cli := self._cli(name):
-            health = await (cli.try_out() if thorough else cli.check())
+            health = await (cli.try_out() if thorough else cli.known())
             note = self._clis.agent(name).limited if self._clis else ""
         else:
             backend = self._offline if name == OFFLINE else self._apis[name]

@@ -13,9 +13,15 @@ from typing import TypeVar, assert_never
 
 from bot.engine.agent.account import Account
 from bot.engine.agent.desk import Ask, Reply
-from bot.engine.agent.team import Team, Worker, purposes
+from bot.engine.agent.team import Team, purposes
 from bot.engine.llm.answers import PlanAnswer, StepAnswer
-from bot.engine.llm.base import BackendDenied, BackendError, BudgetReached, Purpose
+from bot.engine.llm.base import (
+    BackendDenied,
+    BackendError,
+    BudgetReached,
+    CannotWork,
+    Purpose,
+)
 from bot.engine.observe.ids import node_span
 from bot.engine.workflow import prompts
 from bot.engine.workflow.boundary import Boundary
@@ -86,7 +92,6 @@ class _Errand:
     """One task under way: its lease, and the sessions that its steps share."""
 
     _team: Team
-    _lead: Worker
     _tries: Tries
 
     def __init__(self, kit: Kit, task: Task, language: Language) -> None:
@@ -165,18 +170,18 @@ class _Errand:
             choices=(task, settings),
             most_tokens=_MOST_CONTEXT,
         )
-        self._lead = await self._team.lead(task.persona or settings.persona)
+        await self._team.lead(task.persona or settings.persona)
         self._tries = Tries(self._kit, self._team, self._account, self._language)
 
     @property
     def _session_id(self) -> str:
-        return self._lead.session.id
+        return self._team.leader.session.id
 
     async def _make_room(self, reply: Reply) -> None:
         """A session that has grown too long is left behind: the next step is told everything."""
         if reply.result.context > _MOST_CONTEXT:
             self._team.leave(reply.session)
-            self._lead = await self._team.member("")
+            await self._team.member("")
 
     async def _follow(self, step: Next) -> Following:
         if rest := self._rests.pop(step.node.id, None):
@@ -235,16 +240,26 @@ class _Errand:
             result=PlanAnswer,
             parent=node_span(run.task_id, run.path, run.attempt),
         )
-        ask = await self._tries.with_pictures(ask, self._lead, self._task.files)
+        ask = await self._tries.with_pictures(ask, self._team.leader, self._task.files)
         watch = self._kit.progress.watch(self._task.id, PLANNING)
-        lead, desk = self._lead, self._kit.desk
+
+        async def put(ask: Ask) -> Reply:
+            lead = self._team.leader
+            try:
+                return await self._kit.desk.ask(ask, lead.chosen, lead.session, watch)
+            except CannotWork:
+                instead = await self._team.instead(lead, "")
+                if instead is None:
+                    raise
+            ask = await self._tries.with_pictures(
+                replace(ask, pictures=()), instead, self._task.files
+            )
+            return await self._kit.desk.ask(ask, instead.chosen, instead.session, watch)
 
         async def paid(reply: Reply) -> None:
             await self._kept(partial(self._boundary.paid, self._lease, reply))
 
-        return await agreed(
-            ask, lambda ask: desk.ask(ask, lead.chosen, lead.session, watch), paid, self._words
-        )
+        return await agreed(ask, put, paid, self._words)
 
     async def _do(self, step: Next) -> Following:
         """Try one step once, store how it ended, and say what is next."""

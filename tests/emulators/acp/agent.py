@@ -143,6 +143,7 @@ class Agent:
             "spawn": _spawn,
             "hang": lambda _: self._hang(),
             "deaf": lambda _: time.sleep(FOREVER),
+            "refuse": _refuse,
             "die": lambda code: self._die(code, str(self._scenario.get("last_words", ""))),
             "end": str,
         }
@@ -208,6 +209,11 @@ def _sessions() -> dict[str, int]:
 
 def _keep(sessions: Mapping[str, int]) -> None:
     SESSIONS.write_text(json.dumps(sessions))
+
+
+def _refuse(message: str) -> None:
+    """As one answers that has found out only now that nobody is logged in."""
+    raise Fault(-32000, message)
 
 
 def _shout(count: int) -> None:

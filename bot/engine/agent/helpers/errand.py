@@ -19,7 +19,7 @@ from bot.engine.agent.helpers.patience import Patient
 from bot.engine.agent.leave.bell import Bell
 from bot.engine.agent.team import Team, Worker
 from bot.engine.agent.workbench import Job, Workbench
-from bot.engine.llm.base import BackendError, BackendUnavailable, Limits, Purpose
+from bot.engine.llm.base import BackendError, BackendUnavailable, CannotWork, Limits, Purpose
 from bot.engine.llm.workspace import PathRefused
 from bot.engine.observe.ids import helper_span
 from cards.words import words_for
@@ -105,12 +105,20 @@ class Errand:
         async with self._slot() as free:
             if not free:
                 return
-            worker = await self._worker()
+            team = await self._team()
+            worker = await team.lead(helper.persona)
             if not await self._begun(worker):
                 return
             reply = None
             if not worker.session.turns:
-                reply = await self._ask(worker, workspace, helper.prompt)
+                try:
+                    reply = await self._ask(worker, workspace, helper.prompt)
+                except CannotWork:
+                    instead = await team.instead(worker, "")
+                    if instead is None or not await self._begun(instead):
+                        raise
+                    worker = instead
+                    reply = await self._ask(worker, workspace, helper.prompt)
         told: Sequence[Helper] = ()
         while reply is None or not await self._settled(reply, told, workspace):
             told = await self._reported(worker.session.id)
@@ -130,16 +138,15 @@ class Errand:
             finally:
                 self.is_working = False
 
-    async def _worker(self) -> Worker:
+    async def _team(self) -> Team:
         kit, helper = self._kit, self._helper
-        team = Team(
+        return Team(
             kit.desk,
             kit.bench,
             key=f"helper:{helper.id}",
             choices=await kit.parents.choices(helper),
             most_tokens=_MOST_CONTEXT,
         )
-        return await team.lead(helper.persona)
 
     async def _begun(self, worker: Worker) -> bool:
         kit = self._kit

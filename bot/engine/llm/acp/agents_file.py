@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 AGENTS_FILE = "agents.yaml"
 RESERVED = frozenset({"anthropic", "openai", "offline", "acp", "auto", "claude", "default"})
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
-_MOST = 100_000
+_MOST = 250_000
 
 
 def _inside(path: str) -> str:

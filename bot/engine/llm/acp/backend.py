@@ -8,11 +8,20 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bot.engine.llm.acp.failures import of_health
+from bot.engine.llm.acp.failures import is_unfit, of_health
 from bot.engine.llm.acp.house import House
 from bot.engine.llm.acp.machine import health
+from bot.engine.llm.acp.machine.refusals import Refusals
 from bot.engine.llm.acp.table import Agent, Resume
-from bot.engine.llm.base import BackendError, Caps, Health, Purpose, Run, RunRequest
+from bot.engine.llm.base import (
+    BackendError,
+    CannotWork,
+    Caps,
+    Health,
+    Purpose,
+    Run,
+    RunRequest,
+)
 
 if TYPE_CHECKING:
     from bot.engine.llm.acp.run import AcpRun
@@ -26,6 +35,7 @@ class AcpBackend:
     def __init__(self, agent: Callable[[], Agent], house: House) -> None:
         self._agent = agent
         self._house = house
+        self._refusals = Refusals(house.root, house.clock)
 
     @property
     def name(self) -> str:
@@ -45,11 +55,27 @@ class AcpBackend:
         run = make(self._agent(), request, self._house)
         try:
             yield run
+        except CannotWork as refused:
+            self._refusals.keep(refused.hint, self._agent())
+            raise
         finally:
             await run.aclose()
 
+    @property
+    def refused(self) -> str:
+        """What it lacked when it was last asked to work, though nothing of that can be seen from
+        outside: a catalogue key, for some minutes, or until somebody logs in or tries it out."""
+        return self._refusals.now(self._agent())
+
     async def check(self) -> Health:
         return await asyncio.to_thread(self._look, ask=True)
+
+    async def known(self) -> Health:
+        """As `check`, and what it refused when it was asked lately."""
+        found = await self.check()
+        if found.problem or not self.refused:
+            return found
+        return health.after_refusal(found, self.refused, self._agent(), self._house.root)
 
     def seen(self) -> Health:
         """As far as it can be told without running anything."""
@@ -69,7 +95,10 @@ class AcpBackend:
             async with house.slots:
                 version = await version_of(agent, request, house)
         except BackendError as error:
-            return replace(found, problem=error.hint)
+            if is_unfit(error):
+                self._refusals.keep(error.hint, agent)
+            return health.after_refusal(found, error.hint, agent, house.root)
+        self._refusals.forget()
         return replace(found, version=version)
 
     def _look(self, *, ask: bool) -> Health:

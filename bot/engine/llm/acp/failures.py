@@ -10,6 +10,7 @@ from bot.engine.llm.base import (
     BackendDenied,
     BackendError,
     BackendUnavailable,
+    CannotWork,
     Health,
     LimitReached,
     Usage,
@@ -18,7 +19,7 @@ from bot.engine.llm.base import (
 AUTH_REQUIRED = -32000
 METHOD_NOT_FOUND = -32601
 _LOGIN = re.compile(
-    r"auth(entication|enticate|orization)?[ _-]?(is )?(required|fail)|not logged in|log ?in|"
+    r"auth(entication|enticate|orization)?[ _-]?(is )?(required|fail)|not logged in|\blog ?in\b|"
     r"unauthorized|invalid api key|\b401\b",
     re.IGNORECASE,
 )
@@ -60,6 +61,7 @@ _FOR_GOOD = {
     Failed.MODE,
 }
 _LIMITS = {Failed.FLOOD, Failed.SILENT}
+_UNFIT = {failed.hint for failed in (Failed.MISSING, Failed.OLD_NODE, Failed.LOGIN)}
 
 
 def failure(failed: Failed, name: str, said: str = "", *, usage: Usage | None = None) -> Exception:
@@ -77,9 +79,14 @@ def failure(failed: Failed, name: str, said: str = "", *, usage: Usage | None = 
     return BackendError(message, usage=usage, hint=failed.hint)
 
 
-def of_health(health: Health, name: str) -> BackendDenied:
+def of_health(health: Health, name: str) -> CannotWork:
     """It cannot even be started."""
-    return BackendDenied(f"{name} cannot work: {health.problem}", hint=health.problem)
+    return CannotWork(f"{name} cannot work: {health.problem}", hint=health.problem)
+
+
+def is_unfit(error: BackendError) -> bool:
+    """True where it is the CLI that is missing something, whatever it is asked."""
+    return isinstance(error, BackendDenied) and error.hint in _UNFIT
 
 
 def of_death(last_words: str) -> Failed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,7 @@ class House:
     is how many seconds a live process waits for a person, `idle` how long it may say nothing, and
     `longest` how long a run may take where the caller does not say: they work longer than a model
     answers. `farewell` is how long a cancelled
-    turn may take to end. `endings` are processes that are being ended."""
+    turn may take to end. `clock` counts seconds. `endings` are processes that are being ended."""
 
     root: Path
     around: Mapping[str, str]
@@ -33,6 +34,7 @@ class House:
     idle: float = 600.0
     longest: float = 3600.0
     farewell: float = 3.0
+    clock: Callable[[], float] = time.monotonic
     launch: Launcher = plain_launcher
     nodes: Nodes = field(default_factory=Nodes)
     endings: set[asyncio.Task[None]] = field(default_factory=set)

@@ -119,10 +119,13 @@ async def _start(
     agent: Agent, request: RunRequest, house: House, home: Home, mode: Mode
 ) -> CliProcess:
     await asyncio.to_thread(furnish, home, agent)
+    folder = _folder(request, home)
+    # A chat that has made nothing yet has none.
+    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
     found = await asyncio.to_thread(program, agent, home, house.around, request.model)
     launch = await house.launch(
         found.argv,
-        workspace=_folder(request, home),
+        workspace=folder,
         home=home.path,
         env=found.env,
         readable=found.readable,

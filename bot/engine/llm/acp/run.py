@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel
 
 from bot.engine.llm.acp.asking import Asking
-from bot.engine.llm.acp.failures import Failed, failure
+from bot.engine.llm.acp.failures import Failed, failure, is_unfit
 from bot.engine.llm.acp.house import House
 from bot.engine.llm.acp.live import Ears, Live, live
 from bot.engine.llm.acp.machine.homes import home_of
@@ -23,6 +23,7 @@ from bot.engine.llm.acp.table import Agent, Resume
 from bot.engine.llm.base import (
     BackendError,
     BadAnswer,
+    CannotWork,
     LimitReached,
     Mode,
     Purpose,
@@ -77,6 +78,9 @@ class AcpRun(OneRun):
                     yield event
         except BackendError as error:
             error.usage = self.spent
+            if is_unfit(error) and not self._used_tools:
+                # It is known only now, and what it said so far has changed nothing.
+                raise CannotWork(str(error), usage=error.usage, hint=error.hint) from None
             raise
 
     async def _in_its_turn(self) -> AsyncGenerator[AgentEvent, None]:

@@ -11,7 +11,7 @@ from bot.engine.agent.desk import Ask, Reply
 from bot.engine.agent.team import Team, Worker
 from bot.engine.agent.workbench import Equipment, Job
 from bot.engine.llm.answers import StepAnswer
-from bot.engine.llm.base import LimitReached, Purpose
+from bot.engine.llm.base import CannotWork, LimitReached, Purpose
 from bot.engine.observe.ids import node_span
 from bot.engine.workflow import prompts
 from bot.engine.workflow.places.artifacts import Collected, names_in_workspace
@@ -34,7 +34,17 @@ class Tries:
 
     async def once(self, step: Next) -> tuple[Reply, Collected]:
         """Raises BackendError, and LimitReached where the step's own time is over."""
-        worker = await self._team.member(step.node.persona, step.lane)
+        name, lane = step.node.persona, step.lane
+        worker = await self._team.member(name, lane)
+        try:
+            return await self._within_its_time(worker, step)
+        except CannotWork:
+            instead = await self._team.instead(worker, name, lane)
+            if instead is None:
+                raise
+        return await self._within_its_time(instead, step)
+
+    async def _within_its_time(self, worker: Worker, step: Next) -> tuple[Reply, Collected]:
         async with self._turns[worker.session.id]:
             limit = asyncio.timeout(step.node.timeout)
             try:

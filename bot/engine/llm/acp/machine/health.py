@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from bot.engine.llm.acp.failures import Failed
@@ -16,6 +17,7 @@ from bot.engine.llm.base import BackendError, Health
 _VERSION = re.compile(r"v?(\d+)\.")
 _SECONDS = 10.0
 _ANYHOW = "backend.get.anyhow"
+_ITS_KEY = "backend.get.key"
 
 
 def look(
@@ -33,10 +35,23 @@ def look(
         facts |= {"found": str(version), "needed": str(agent.node)}
         return Health(problem=Failed.OLD_NODE.hint, facts=facts)
     if not is_logged_in(root, agent, around):
-        facts["keys"] = " / ".join(agent.keys)
-        facts["home"] = str(home_of(root, agent.name, "").path.parent)
-        return Health(problem=Failed.LOGIN.hint, facts=facts)
+        return Health(problem=Failed.LOGIN.hint, facts={**facts, **_where_to_log_in(agent, root)})
     return Health(facts=facts)
+
+
+def after_refusal(found: Health, problem: str, agent: Agent, root: Path) -> Health:
+    """The same, now that it was really asked and this is what it lacks."""
+    if problem == Failed.LOGIN.hint:
+        return replace(
+            found, problem=problem, facts={**found.facts, **_where_to_log_in(agent, root)}
+        )
+    # Which Node.js it has and wants is only known where it can be seen from outside.
+    return replace(found, problem=problem, facts={})
+
+
+def _where_to_log_in(agent: Agent, root: Path) -> Mapping[str, str]:
+    keys = " / ".join(agent.keys) or _ITS_KEY
+    return {"keys": keys, "home": str(home_of(root, agent.name, "").path.parent)}
 
 
 class Nodes:

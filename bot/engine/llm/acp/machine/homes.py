@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,8 +85,13 @@ def is_logged_in(root: Path, agent: Agent, around: Mapping[str, str]) -> bool:
         return True
     if any(around.get(key) or agent.given.get(key) for key in agent.keys):
         return True
+    return next(logins_of(root, agent), None) is not None
+
+
+def logins_of(root: Path, agent: Agent) -> Iterator[Path]:
+    """The files that say so, in all homes. Blocks."""
     folder = root / FOLDER / agent.name
-    return any(next(folder.glob(f"*/{name}"), None) is not None for name in agent.logins)
+    return (path for name in agent.logins for path in folder.glob(f"*/{name}"))
 
 
 def _installed(found: Path) -> Path:

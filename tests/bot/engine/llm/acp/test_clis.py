@@ -14,7 +14,7 @@ from bot.engine.llm.acp.machine.health import Nodes, look
 from bot.engine.llm.acp.table import BUILT_IN, NODE, Agent
 from bot.engine.llm.base import BackendDenied, Mode
 from bot.engine.llm.registry import Registry, registry
-from cards.views.backends import backends_card
+from cards.views.backends import backends_card, how
 from cards.words import words_for
 from storage.records.people import Language
 from tests.emulators.acp.cli import FakeCli, result
@@ -242,6 +242,8 @@ async def test_a_check_finds_what_no_look_can(cli: FakeCli) -> None:
 
     assert report is not None
     assert report.backends[0].problem == "backend.cli_login"
+    for language in Language:
+        assert "agents/fake" in how(report.backends[0], words_for(language))
     assert await found(cli).report("nobody") is None
 
 
