@@ -46,12 +46,12 @@ class _Rule:
 
 
 _OUTAGES = {
-    Trouble.AWAY: _Rule(most=6),
-    Trouble.RATE_LIMITED: _Rule(most=6, least=30.0),
-    Trouble.OVERLOADED: _Rule(most=6, least=15.0),
-    Trouble.BROKEN: _Rule(most=4, base=5.0, factor=3.0),
+    Trouble.AWAY: _Rule(most=5),
+    Trouble.RATE_LIMITED: _Rule(most=5, least=30.0),
+    Trouble.OVERLOADED: _Rule(most=5, least=15.0),
+    Trouble.BROKEN: _Rule(most=3, base=5.0, factor=3.0),
 }
-"""An outage costs no money and passes by itself: worth a minute's patience."""
+"""An outage costs no money and passes by itself: worth some patience."""
 
 _AT_A_LIMIT = _Rule(most=2)
 """Each such try has cost all that was allowed."""

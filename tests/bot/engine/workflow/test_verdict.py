@@ -16,7 +16,7 @@ from bot.engine.llm.base import (
     Trouble,
 )
 from bot.engine.workflow.model.nodes import Retry
-from bot.engine.workflow.verdict import Manner, Record, Verdict, of_answer, of_error
+from bot.engine.workflow.verdict import USUAL, Manner, Record, Verdict, of_answer, of_error
 from cards.words import words_for
 from storage.records.people import Language
 from storage.records.tasks import TaskStatus
@@ -24,11 +24,11 @@ from storage.records.tasks import TaskStatus
 WORDS = words_for(Language.ENGLISH)
 
 
-def verdicts(error: BackendError) -> Iterator[Verdict]:
+def verdicts(error: BackendError, manner: Manner = USUAL) -> Iterator[Verdict]:
     """What follows from the same error again and again, until the task's run ends."""
     failures = 0
     while True:
-        verdict = of_error(error, failures=failures, words=WORDS)
+        verdict = of_error(error, failures=failures, words=WORDS, manner=manner)
         yield verdict
         if verdict.stop is not None:
             return
@@ -41,10 +41,10 @@ def verdicts(error: BackendError) -> Iterator[Verdict]:
         (BackendDenied("401"), 1, TaskStatus.BLOCKED),
         (LimitReached("turns"), 2, TaskStatus.FAILED),
         (BadAnswer("empty"), 3, TaskStatus.FAILED),
-        (BackendUnavailable("reset"), 6, TaskStatus.FAILED),
-        (BackendUnavailable("429", trouble=Trouble.RATE_LIMITED), 6, TaskStatus.FAILED),
-        (BackendUnavailable("529", trouble=Trouble.OVERLOADED), 6, TaskStatus.FAILED),
-        (BackendUnavailable("500", trouble=Trouble.BROKEN), 4, TaskStatus.FAILED),
+        (BackendUnavailable("reset"), 5, TaskStatus.FAILED),
+        (BackendUnavailable("429", trouble=Trouble.RATE_LIMITED), 5, TaskStatus.FAILED),
+        (BackendUnavailable("529", trouble=Trouble.OVERLOADED), 5, TaskStatus.FAILED),
+        (BackendUnavailable("500", trouble=Trouble.BROKEN), 3, TaskStatus.FAILED),
     ],
 )
 def test_tries_by_what_they_cost_and_whether_they_can_help(
@@ -58,18 +58,27 @@ def test_tries_by_what_they_cost_and_whether_they_can_help(
     assert all(each.again for each in found[:-1])
 
 
+@pytest.mark.parametrize("error", [BackendUnavailable("reset"), BadAnswer("empty")], ids=str)
+def test_five_tries_are_five_in_all_whoever_says_so(error: BackendError) -> None:
+    """A node's own number means what the table's does: the first try is one of them."""
+    manner = Manner(retry=Retry(max_attempts=5))
+
+    assert len(list(verdicts(error, manner))) == 5
+    assert len(list(verdicts(BackendUnavailable("reset")))) == 5
+
+
 def test_an_outage_is_waited_for_twice_as_long_each_time() -> None:
     waits = [each.wait for each in verdicts(BackendUnavailable("reset"))]
 
-    assert waits == [2.0, 4.0, 8.0, 16.0, 32.0, 0.0]
+    assert waits == [2.0, 4.0, 8.0, 16.0, 0.0]
 
 
 @pytest.mark.parametrize(
     ("trouble", "waits"),
     [
-        (Trouble.RATE_LIMITED, [30.0, 30.0, 30.0, 30.0, 32.0, 0.0]),
-        (Trouble.OVERLOADED, [15.0, 15.0, 15.0, 16.0, 32.0, 0.0]),
-        (Trouble.BROKEN, [5.0, 15.0, 45.0, 0.0]),
+        (Trouble.RATE_LIMITED, [30.0, 30.0, 30.0, 30.0, 0.0]),
+        (Trouble.OVERLOADED, [15.0, 15.0, 15.0, 16.0, 0.0]),
+        (Trouble.BROKEN, [5.0, 15.0, 0.0]),
     ],
 )
 def test_each_trouble_has_its_own_patience(trouble: Trouble, waits: list[float]) -> None:
