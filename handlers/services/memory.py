@@ -49,7 +49,7 @@ class MemoryBook(Protocol):
     async def add(
         self, who: Person, chat: Chat, text: str, *, scope: str = "", source: str = ""
     ) -> Entry:
-        """`scope` is a scope's name, or `me`, `chat`, `project`, `global`; empty for where this chat
+        """`scope` is a name of one, or `me`, `chat`, `project`, `global`; empty for where this chat
         keeps its memories. `source` makes the same message add it once."""
         ...
 

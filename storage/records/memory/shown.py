@@ -47,8 +47,8 @@ class FoundEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsedEntry:
-    """An entry as it stood before a model: `entry` is None once it was forgotten. `block` is where
-    (`handbook`, `profile`, `longterm`, `similar`, `recent`), `confirmed` that the answer used it."""
+    """An entry as it stood before a model, None once it was forgotten. `block` is where
+    (`handbook`, `profile`, `longterm`, `similar`, `recent`), `confirmed` that it was used."""
 
     entry: Entry | None
     id: str
