@@ -20,7 +20,7 @@ from storage.records.status import (
     SystemStatus,
     TaskCost,
 )
-from storage.records.tasks import Eta, Spent, Step, Task, TaskEvent, TaskPage, TaskView
+from storage.records.tasks import Eta, Rounds, Spent, Step, Task, TaskEvent, TaskPage, TaskView
 
 Plain: TypeAlias = dict[str, Any]
 
@@ -80,10 +80,28 @@ def step_data(step: Step) -> Plain:
         "status": step.status.value,
         "summary": step.summary,
         "error": step.error,
+        "kind": step.kind,
+        "depth": step.depth,
+        "branch": step.branch,
+        "round": step.round,
+        "rounds": rounds_data(step.rounds) if step.rounds else None,
+        "way": list(step.way),
+        "waits_for": list(step.waits_for) if step.asked else None,
+        "until": moment(step.until),
         "persona": step.persona,
         "files": list(step.files),
         "started_at": moment(step.started_at),
         "ended_at": moment(step.ended_at),
+    }
+
+
+def rounds_data(rounds: Rounds) -> Plain:
+    return {
+        "done": rounds.done,
+        "at": rounds.at,
+        "total": rounds.total,
+        "most": rounds.most,
+        "failed": rounds.failed,
     }
 
 

@@ -26,6 +26,7 @@ from cards.model import (
 from cards.views import controls, marks
 from cards.views.backends import noted, without_note
 from cards.views.work.helpers import helper_blocks
+from cards.views.work.outline import is_list, outline
 from cards.views.workers.personas import named
 from cards.words import Words
 from storage.records.tasks import (
@@ -88,7 +89,7 @@ def detail_card(view: TaskView, words: Words, *, now: datetime, zone: ZoneInfo) 
         blocks.append(Text(markdown=f"**{words('detail.plan')}**\n\n{without_note(view.plan)}"))
     if view.steps:
         blocks.append(Text(markdown=f"**{words('detail.steps')}**"))
-        blocks += _timeline(view.steps, words, now)
+        blocks += _steps(view, words, now, zone)
     blocks += helper_blocks(view.helpers, words)
     if task.summary:
         result = Text(markdown=formats.cut(without_note(task.summary), _RESULT))
@@ -205,6 +206,28 @@ def _facts(
         cost = f"{formats.cost(view.spent, words)} · {formats.tokens(view.spent, words)}"
         facts.append(("spent", cost))
     return tuple((words(f"detail.{key}"), value) for key, value in facts)
+
+
+def _steps(view: TaskView, words: Words, now: datetime, zone: ZoneInfo) -> list[Block]:
+    """One after the other with what each brought; branches and rounds as on the live card, and
+    what they brought below."""
+    if is_list(view.steps):
+        return _timeline(view.steps, words, now)
+    over = view.task.status.is_final
+    told = [step for step in view.steps if step.summary or step.error]
+    blocks: list[Block] = [outline(view, words, now=now, zone=zone, timed=over)]
+    if told:
+        results = tuple(Text(markdown=each) for each in _moments(told, words, now))
+        blocks.append(Collapsible(title=words("detail.results"), blocks=results))
+    if len(told) > _STEPS:
+        blocks.append(Note(markdown=words("detail.more_steps", n=len(told) - _STEPS)))
+    return blocks
+
+
+def _moments(steps: Sequence[Step], words: Words, now: datetime) -> list[str]:
+    """The last of them, in the order in which they began."""
+    ordered = sorted(steps, key=lambda step: step.started_at or now)
+    return [_moment(step, words, now) for step in ordered[-_STEPS:]]
 
 
 def _timeline(steps: Sequence[Step], words: Words, now: datetime) -> list[Block]:

@@ -10,11 +10,13 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from cards.model import Card, Checklist, CheckState, Progress
+from cards.model import Card, Checklist, CheckState, Collapsible, Progress
+from cards.plain import view_data
 from cards.render import telegram, text, web
 from cards.render.feishu.card import render as feishu
 from cards.views.work.agenda import plan_card
 from cards.views.work.outline import is_list
+from cards.views.work.task_lists import detail_card
 from cards.views.work.tasks import ending_card, task_card
 from cards.words import words_for
 from storage.records.live import Live, LiveCall
@@ -256,3 +258,50 @@ def test_whole_days_say_nothing_of_hours() -> None:
 
     assert "≈1 d " in "\n".join(lines_of(a_line("a"), a_line("b"), eta=eta)) + " "
     assert "0 h" not in "\n".join(lines_of(a_line("a"), a_line("b"), eta=eta))
+
+
+@both
+def test_one_task_in_full_shows_a_graph_as_its_card_does(language: Language) -> None:
+    words = words_for(language)
+    steps = (
+        a_line("Letters", NodeStatus.WAITING, kind="foreach", rounds=Rounds(done=1, at=2, total=3)),
+        replace(a_line("Read b", NodeStatus.RUNNING), depth=1, summary=""),
+        a_line("Sign", NodeStatus.WAITING, kind="human", asked=True, waits_for=("Ann", "Bo")),
+    )
+    view = replace(a_view(a_task(status=TaskStatus.RUNNING)), steps=steps, outline=steps)
+
+    lines = shown(detail_card(view, words, now=NOW, zone=ZONE))
+
+    live = shown(task_card(view, words, now=NOW, zone=ZONE))
+    outlined = [line for line in live if any(each.title in line for each in steps)]
+    assert len(outlined) >= 3
+    assert set(outlined) <= set(lines)
+    for raw in NodeStatus:
+        assert not any(line.endswith(raw.value) for line in lines)
+
+
+def test_what_the_steps_of_a_graph_brought_stands_below_them() -> None:
+    done = replace(a_line("Read a", NodeStatus.DONE, depth=1), summary="page one")
+    view = a_view(a_task(status=TaskStatus.COMPLETED), a_line("Letters", kind="foreach"), done)
+
+    folded = [
+        block
+        for block in detail_card(view, EN, now=NOW, zone=ZONE).blocks
+        if isinstance(block, Collapsible) and block.title == "What the steps brought"
+    ]
+
+    assert "page one" in str(folded)
+
+
+def test_programs_are_told_of_a_graph_in_the_engines_own_words() -> None:
+    waits = a_line("Sign", NodeStatus.WAITING, kind="human", asked=True, waits_for=("Ann",))
+    each = a_line("Letters", NodeStatus.RUNNING, kind="foreach", rounds=Rounds(done=1, total=3))
+
+    told = view_data(a_view(a_task(), waits, each))["steps"]
+
+    assert (told[0]["status"], told[0]["kind"], told[0]["waits_for"]) == (
+        "waiting",
+        "human",
+        ["Ann"],
+    )
+    assert told[1]["rounds"] == {"done": 1, "at": 0, "total": 3, "most": None, "failed": 0}

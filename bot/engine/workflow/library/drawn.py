@@ -17,7 +17,7 @@ _PLACE = Path("files", "workflows")
 
 def draw(home: Path, workflow: Workflow, words: Words) -> Drawn:
     """Blocking. Without the picture where it cannot be written."""
-    text = mermaid(workflow)
+    text = mermaid(workflow, words=words)
     picture = svg(workflow, words=words)
     path = _PLACE / f"{hashlib.sha256(picture.encode()).hexdigest()[:16]}.svg"
     whole = home / path

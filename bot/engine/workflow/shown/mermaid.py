@@ -10,6 +10,8 @@ from bot.engine.workflow.model.shape import Edge, Node, Workflow
 from bot.engine.workflow.shown.states import states
 from cards import formats
 from cards.safe_text import in_line
+from cards.words import Words, words_for
+from storage.records.people import Language
 from storage.records.tasks import NodeRun, NodeStatus
 
 MOST = 200
@@ -36,14 +38,18 @@ _STYLES = {
 _TAKEN = frozenset('"#&;<>`\\|[]{}()*_~%')
 
 
-def mermaid(workflow: Workflow, runs: Mapping[str, NodeRun] | None = None) -> str:
+def mermaid(
+    workflow: Workflow, runs: Mapping[str, NodeRun] | None = None, words: Words | None = None
+) -> str:
     """A flowchart; with `runs` it shows how far each node is. Of a very large one, the first
     nodes."""
-    return "\n".join(_Chart(workflow, runs or {}).lines()) + "\n"
+    chart = _Chart(workflow, runs or {}, words or words_for(Language.ENGLISH))
+    return "\n".join(chart.lines()) + "\n"
 
 
 class _Chart:
-    def __init__(self, workflow: Workflow, runs: Mapping[str, NodeRun]) -> None:
+    def __init__(self, workflow: Workflow, runs: Mapping[str, NodeRun], words: Words) -> None:
+        self._words = words
         self._layout = Layout(workflow)
         self._states = states(self._layout, runs)
         self._nodes = workflow.nodes[:MOST]
@@ -73,7 +79,7 @@ class _Chart:
                 continue
             own = self._names[node.id]
             if not node.body:
-                yield f"{margin}{own}{_shape(node)}"
+                yield f"{margin}{own}{self._shape(node)}"
                 continue
             yield f'{margin}subgraph {own}["{label(node.title)}"]'
             yield from self._ring(node.id, margin + "  ")
@@ -87,6 +93,10 @@ class _Chart:
         text = f'|"{label(told)}"|' if told else ""
         return f"{self._names[edge.source]} {line}{text} {self._names[edge.target]}"
 
+    def _shape(self, node: Node) -> str:
+        left, right = _SHAPES.get(NodeType(node.type), ("[", "]"))
+        return f'{left}"{label(name_of(node, self._words))}"{right}'
+
     def _marks(self) -> Iterator[str]:
         for status, style in _STYLES.items():
             those = [name for node, name in self._names.items() if self._states.get(node) is status]
@@ -95,9 +105,12 @@ class _Chart:
                 yield f"  class {','.join(those)} {status.value}"
 
 
-def _shape(node: Node) -> str:
-    left, right = _SHAPES.get(NodeType(node.type), ("[", "]"))
-    return f'{left}"{label(node.title)}"{right}'
+def name_of(node: Node, words: Words) -> str:
+    """Its title; a start and an end that nobody has named are called so in the reader's words."""
+    unnamed = in_line(node.title) in {"", node.id, str(node.type)}
+    if unnamed and node.type in {NodeType.START, NodeType.END}:
+        return words(f"graph.type.{node.type}")
+    return in_line(node.title) or node.id
 
 
 def label(text: str) -> str:

@@ -11,6 +11,7 @@ from bot.engine.workflow.model.layout import OUTERMOST, Layout, Ring
 from bot.engine.workflow.model.nodes import NodeType
 from bot.engine.workflow.model.shape import Edge, Node, Workflow
 from bot.engine.workflow.shown.layered import Drawn, Size, Spot, arranged
+from bot.engine.workflow.shown.mermaid import name_of
 from bot.engine.workflow.shown.paint import COLOURS, STYLE, Colour
 from bot.engine.workflow.shown.states import Now, is_taken, states
 from cards import formats
@@ -125,7 +126,7 @@ class _Picture:
         return Size(max(_SLIM, width), height)
 
     def _lines(self, node: Node) -> list[str]:
-        return _wrapped(in_line(node.title) or node.id, 2)
+        return _wrapped(name_of(node, self._words), 2)
 
     def _below(self, node: Node) -> str:
         """What kind of node it is, where its shape does not tell."""
@@ -151,7 +152,8 @@ class _Picture:
     def _node(self, node: Node, size: Size, x: float, y: float) -> Iterator[str]:
         status = self._states.get(node.id, NodeStatus.PENDING)
         colour = COLOURS[status]
-        told = f"{in_line(node.title)[:200]} — {self._words(f'render.web.state_{status.value}')}"
+        state = self._words(f"render.web.state_{status.value}") if self._states else ""
+        told = " — ".join(filter(None, (name_of(node, self._words)[:200], state)))
         yield f'<g class="wf-{status.value}"><title>{_safe(told)}</title>'
         yield _shape(node, size, x, y, colour)
         if node.body:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.engine.workflow.forms.reading import read
 from bot.engine.workflow.graph import linear
 from bot.engine.workflow.model.shape import Edge, Node, Workflow
 from bot.engine.workflow.shown import drawing
@@ -160,3 +161,15 @@ def test_a_loop_on_itself_is_drawn() -> None:
     again = replace(workflow, edges=(*workflow.edges, Edge(source="a", target="a", max_loops=2)))
 
     assert "≤2" in drawing.svg(again, words=EN)
+
+
+@pytest.mark.parametrize("language", list(Language))
+def test_no_word_of_the_engines_own_is_shown_to_people(language: Language) -> None:
+    words = words_for(language)
+    workflow = read('{"name": "x", "nodes": [{"id": "a", "name": "Otter"}]}')
+
+    for drawn in (drawing.svg(workflow, words=words), drawing.mermaid(workflow, words=words)):
+        texts = set(re.findall(r"""[">]([^<>"]+)[<"]""", drawn))
+        assert {words("graph.type.start"), words("graph.type.end"), "Otter"} <= texts
+        if language is Language.CHINESE:
+            assert not {"start", "end", "task", "pending"} & texts
