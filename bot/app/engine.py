@@ -28,6 +28,7 @@ from bot.engine.dispatch.telling.reporter import Reporter
 from bot.engine.dispatch.timekeeper import Timekeeper
 from bot.engine.observe.follow import TraceFollower
 from bot.engine.skills.newcomers import Newcomers
+from bot.engine.workflow.library.drawn import Drawings
 from bot.engine.workflow.progress import Progress
 from bot.engine.workflow.runner import TaskRunner
 from bot.transports.clock import Clock
@@ -132,7 +133,7 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
         skill_writer=SkillWriter(db=store.db, desk=desk, library=place.skills),
         newcomers=parts.newcomers(place.skills),
         traces=build_follower(settings, store, courier, clock),
-        watchers=build_watchers(settings, store, clock),
+        watchers=(*build_watchers(settings, store, clock), Drawings(home=settings.home)),
     )
 
 

@@ -81,7 +81,8 @@ def build_watchers(settings: Settings, store: Store, clock: Clock) -> tuple[Serv
         return (upkeep,)
     # What fills a title's holes is no business of a collector's.
     traces = replace(
-        build_traces(settings, store, clock), anatomy=lambda body, _runs, older: anatomy(body, None, older)
+        build_traces(settings, store, clock),
+        anatomy=lambda body, _runs, older: anatomy(body, None, older),
     )
     live = LiveSpans(
         traces=traces,
