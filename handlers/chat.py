@@ -21,6 +21,7 @@ from handlers.parsing import Directives, chosen_by
 from handlers.ports import Answered, Question
 from handlers.registry import Commands
 from handlers.request import Reply, Request
+from handlers.workers.ready import check_able, check_ready
 from storage.records.messages import Urgency
 from storage.records.people import ChatSettings
 from storage.records.status import AUTO, ModelChoice
@@ -39,6 +40,7 @@ _WHOLE = 10
 async def talk(request: Request, *, settle: bool = False, brief: str = "") -> Reply:
     """Answer what was said, or propose a skill, or a task where it amounts to work. `brief` is what
     the worker is told first."""
+    await check_able(request, request.backend)
     if not settle and (proposed := await _skill_for(request)):
         return proposed
     question = Question(
@@ -186,6 +188,8 @@ def _by(request: Request, answered: Answered) -> str:
 async def _adjusted(request: Request, name: str) -> ChatSettings:
     await check_choice(request)
     chosen = _chosen(request, name)
+    if chosen.backend:
+        await check_ready(request, name.removeprefix("@"))
     settings = replace(request.chat.settings, model=chosen.model, backend=chosen.backend)
     return (await request.services.people.adjust(request.chat, settings)).settings
 

@@ -264,6 +264,8 @@ class FakeModels:
     def __init__(self, *choices: ModelChoice) -> None:
         self._choices = choices or (OFFLINE, OPUS, HAIKU, GPT)
         self.facts: dict[str, str] = {}
+        self.clis: set[str] = set()
+        self.instead = ""
 
     def choices(self) -> Sequence[ModelChoice]:
         return self._choices
@@ -280,7 +282,13 @@ class FakeModels:
         choice = self.pick(name)
         if choice is None:
             return None
-        return BackendHealth(name=choice.backend, problem=choice.problem, facts=self.facts)
+        return BackendHealth(
+            name=choice.backend,
+            problem=choice.problem,
+            facts=self.facts,
+            is_cli=choice.backend in self.clis,
+            instead=self.instead,
+        )
 
     async def report(self, name: str = "") -> BackendReport | None:
         choice = self.pick(name) if name else None

@@ -19,6 +19,7 @@ from handlers.request import Reply, Request
 from handlers.work import agenda
 from handlers.work.persons import chosen_for_task
 from handlers.work.projects import workplace
+from handlers.workers.ready import check_able
 from storage.records.messages import Urgency
 from storage.records.personas import DEFAULT
 from storage.records.tasks import NewTask, Priority, TaskView
@@ -113,6 +114,7 @@ def _ordered(request: Request) -> _Ordered:
 
 
 async def _made(request: Request, ordered: _Ordered) -> Reply:
+    await check_able(request, ordered.chosen.backend)
     new = await _placed(
         request,
         _new(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from cards.plain import backends_data
 from cards.views.backends import backends_card, how
 from handlers.chat import LEAVES_IT, TAKES_BACK, choose_model
-from handlers.errors import UserError
 from handlers.registry import Commands
 from handlers.request import Reply, Request
+from handlers.workers.ready import not_ready
 
 commands = Commands("talk")
 
@@ -42,8 +42,7 @@ async def _choose(request: Request) -> Reply:
     if found is None:
         return await _unknown(request, name)
     if found.problem:
-        told = how(found, request.words)
-        raise UserError("backend_not_ready", name=found.name, how=told)
+        raise not_ready(request, found)
     return await choose_model(request)
 
 

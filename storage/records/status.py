@@ -42,13 +42,16 @@ class ModelChoice:
 class BackendHealth:
     """How one backend is doing. `problem` is a catalogue key, empty if it can work; `facts` say
     how to put it right. `version` is what it says of itself, where it was asked; `note` is a
-    catalogue key for what to know of it all the same."""
+    catalogue key for what to know of it all the same. `is_cli` says that it is a coding CLI;
+    `instead` does its work where it cannot, empty for nobody."""
 
     name: str
     problem: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
     version: str = ""
     note: str = ""
+    is_cli: bool = False
+    instead: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

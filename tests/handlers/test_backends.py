@@ -74,3 +74,50 @@ async def test_a_name_chooses_for_this_chat() -> None:
 
     settings = desk.world.people.chats[ChatId("c1")].settings
     assert settings.backend == "openai"
+
+
+def with_a_cli_that_is_missing(language: Language, *, instead: str = "") -> Desk:
+    models = FakeModels(OFFLINE, CODEX)
+    models.facts = {"name": "codex", "command": "codex-acp", "get": "npm install -g codex"}
+    models.clis, models.instead = {"codex"}, instead
+    return Desk(language=language, models=models)
+
+
+@pytest.mark.parametrize("language", list(Language))
+@pytest.mark.parametrize("instead", ["", "offline"])
+@pytest.mark.parametrize("said", ["/model codex", "/model @codex", "/backend codex"])
+async def test_a_cli_that_cannot_work_is_chosen_for_no_chat_also_where_somebody_stands_in(
+    language: Language, instead: str, said: str
+) -> None:
+    desk = with_a_cli_that_is_missing(language, instead=instead)
+
+    reply = await desk.say(said)
+
+    assert not reply.good
+    assert all(part in text_of(reply) for part in ("codex-acp", "npm install -g codex"))
+    assert desk.world.people.chats[ChatId("c1")].settings == ChatSettings()
+
+
+@pytest.mark.parametrize("language", list(Language))
+@pytest.mark.parametrize("said", ["@codex /run build it", "/run @codex build it", "@codex hello"])
+async def test_a_message_for_a_cli_that_cannot_work_begins_nothing(
+    language: Language, said: str
+) -> None:
+    desk = with_a_cli_that_is_missing(language)
+
+    reply = await desk.say(said)
+
+    assert not reply.good
+    assert all(part in text_of(reply) for part in ("codex-acp", "npm install -g codex"))
+    assert not desk.world.tasks.created
+    assert not desk.world.talk.questions
+
+
+@pytest.mark.parametrize("said", ["@codex /run build it", "/run @codex build it"])
+async def test_a_message_for_it_is_taken_where_somebody_stands_in(said: str) -> None:
+    desk = with_a_cli_that_is_missing(Language.ENGLISH, instead="offline")
+
+    await desk.say(said)
+
+    (task,) = desk.world.tasks.created
+    assert task.backend == "codex"

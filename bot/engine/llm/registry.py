@@ -188,6 +188,7 @@ class Registry:
         return ModelChoice(backend=name, model=model, problem=cli.seen().problem if cli else "")
 
     async def _health(self, name: str, *, thorough: bool) -> BackendHealth:
+        instead = self._stands_in()
         if cli := self._cli(name):
             health = await (cli.try_out() if thorough else cli.known())
             note = self._clis.agent(name).limited if self._clis else ""
@@ -200,6 +201,8 @@ class Registry:
             facts=health.facts,
             version=health.version,
             note=note,
+            is_cli=cli is not None,
+            instead=instead.name if cli is not None and instead is not None else "",
         )
 
     def _meant_by(self, setting: str) -> ModelChoice:

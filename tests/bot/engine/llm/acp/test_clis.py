@@ -219,8 +219,19 @@ async def test_whether_one_is_ready_is_looked_up_and_nothing_is_started(cli: Fak
     assert ready is not None
     assert missing is not None
     assert (ready.problem, missing.problem) == ("", "backend.no_anthropic_key")
+    assert (ready.is_cli, missing.is_cli) == (True, False)
     assert await models.ready("nobody") is None
     assert not cli.received("initialize")
+
+
+@pytest.mark.parametrize("fallback", ["", "offline"])
+async def test_of_a_missing_one_it_is_known_who_does_its_work(cli: FakeCli, fallback: str) -> None:
+    (cli.root / "agents.yaml").write_text("agents: {fake: {command: [no-such-program]}}")
+
+    found_out = await found(cli, fallback=fallback).ready("fake:big")
+
+    assert found_out is not None
+    assert (found_out.problem, found_out.instead) == ("backend.cli_missing", fallback)
 
 
 async def test_a_check_of_one_starts_it_and_asks_nothing_of_a_model(cli: FakeCli) -> None:
