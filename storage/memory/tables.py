@@ -210,14 +210,15 @@ summary_sources = Table(
     Column("part", ForeignKey("summaries.id"), index=True),
 )
 
-# What a model sees of a session, in order: messages by their number, or summaries in their place.
+# What a model sees of a session, in order: these summaries, each in the place of its messages up
+# to `through`, and then all later messages as they are.
 context_items = Table(
     "context_items",
     metadata,
     Column("session_id", ForeignKey("sessions.id"), primary_key=True),
     Column("ordinal", Integer, primary_key=True),
-    Column("message", Integer),
-    Column("summary_id", ForeignKey("summaries.id")),
+    Column("summary_id", ForeignKey("summaries.id"), nullable=False),
+    Column("through", Integer, nullable=False),
     Column("tokens", Integer, nullable=False),
 )
 

@@ -140,8 +140,8 @@ def _add_context_items() -> None:
         "context_items",
         sa.Column("session_id", sa.String(length=64), nullable=False),
         sa.Column("ordinal", sa.Integer(), nullable=False),
-        sa.Column("message", sa.Integer(), nullable=True),
-        sa.Column("summary_id", sa.String(length=24), nullable=True),
+        sa.Column("summary_id", sa.String(length=24), nullable=False),
+        sa.Column("through", sa.Integer(), nullable=False),
         sa.Column("tokens", sa.Integer(), nullable=False),
         sa.ForeignKeyConstraint(
             ["session_id"], ["sessions.id"], name="fk_context_items_session_id"
