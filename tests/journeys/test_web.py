@@ -414,3 +414,53 @@ async def _foreign_words(page: Page) -> list[str]:
         }"""
     )
     return re.findall(r"[A-Za-z]{2,}", KNOWN.sub("", "\n".join(texts)))
+
+
+WIDE = "\n".join(
+    [
+        "name: Many ways",
+        "nodes:",
+        "  - {id: fork, type: parallel}",
+        *(f"  - {{id: way{n}, name: Look into corner number {n}}}" for n in range(12)),
+        "  - {id: all, type: join}",
+        "edges:",
+        *(f"  - {{from: fork, to: way{n}}}\n  - {{from: way{n}, to: all}}" for n in range(12)),
+    ]
+)
+# How wide the picture is by itself and as it is shown; the frame around it, and what is in that.
+MEASURED = """image => {
+    const frame = image.closest(".image")
+    const right = element => element.getBoundingClientRect().right
+    return {
+        own: image.naturalWidth,
+        shown: image.clientWidth,
+        frame: frame.clientWidth,
+        inside: frame.scrollWidth,
+        beyond: right(frame) - right(frame.closest(".told")),
+        page: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+    }
+}"""
+
+
+async def test_a_wide_drawing_keeps_its_letters_and_scrolls_within_its_card(
+    boss: Visitor, shiftboss: Program, tmp_path: Path
+) -> None:
+    folder = shiftboss.home / "workflows"
+    folder.mkdir(exist_ok=True)
+    (folder / "ways.yaml").write_text(WIDE, encoding="utf-8")
+
+    await boss.say("/workflow show ways")
+    picture = boss.page.locator('.told .image img[src*=".svg"]')
+    await expect(picture).not_to_have_js_property("naturalWidth", 0)
+    sizes = await picture.evaluate(MEASURED)
+    # The smallest letters of a drawing are as large as it says where nothing shrinks it.
+    assert sizes["shown"] == sizes["own"] > sizes["frame"] > 0
+    assert sizes["inside"] >= sizes["shown"]
+    assert sizes["beyond"] <= 1
+    assert sizes["page"] <= 0
+
+    await picture.hover()
+    await boss.page.mouse.wheel(sizes["inside"], 0)
+    frame = boss.page.locator(".told .image", has=boss.page.locator('img[src*=".svg"]'))
+    await expect(frame).not_to_have_js_property("scrollLeft", 0)
+    await boss.shoot("wide-drawing", tmp_path)
