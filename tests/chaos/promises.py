@@ -129,8 +129,9 @@ def _files(told: Ended) -> Iterator[str]:
 def _moves(told: Ended) -> Iterator[str]:
     """Only transitions that are on the list, and no finished step ever moves again."""
     finished: set[str] = set()
+    aside = {f"moved inbox.new>failed {number}" for number in put_aside(told.home, told.points)}
     for line in told.points:
-        if not line.startswith("moved "):
+        if not line.startswith("moved ") or line in aside:
             continue
         _, move, name = line.split(" ", 2)
         if move not in ALL:
