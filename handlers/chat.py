@@ -16,12 +16,12 @@ from cards.views.chat import (
 from cards.views.errors import notice_card
 from cards.views.workers.skills import suggestion_card
 from handlers.access.choosing import check_choice
+from handlers.access.ready import check_able, check_ready
 from handlers.errors import UserError
 from handlers.parsing import Directives, chosen_by
 from handlers.ports import Answered, Question
 from handlers.registry import Commands
 from handlers.request import Reply, Request
-from handlers.workers.ready import check_able, check_ready
 from storage.records.messages import Urgency
 from storage.records.people import ChatSettings
 from storage.records.status import AUTO, ModelChoice

@@ -11,6 +11,7 @@ from cards.views.chat import started_card
 from cards.views.work.agenda import outside_card
 from cards.views.work.task_lists import ask_card
 from cards.views.work.tasks import task_card
+from handlers.access.ready import check_able
 from handlers.errors import UserError
 from handlers.flags import flags_of
 from handlers.parsing import Directives, directives_of
@@ -19,7 +20,6 @@ from handlers.request import Reply, Request
 from handlers.work import agenda
 from handlers.work.persons import chosen_for_task
 from handlers.work.projects import workplace
-from handlers.workers.ready import check_able
 from storage.records.messages import Urgency
 from storage.records.personas import DEFAULT
 from storage.records.tasks import NewTask, Priority, TaskView

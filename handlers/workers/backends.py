@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from cards.plain import backends_data
 from cards.views.backends import backends_card, how
+from handlers.access.ready import not_ready
 from handlers.chat import LEAVES_IT, TAKES_BACK, choose_model
 from handlers.registry import Commands
 from handlers.request import Reply, Request
-from handlers.workers.ready import not_ready
 
 commands = Commands("talk")
 
