@@ -49,8 +49,9 @@ class HelperRepo:
         if new.task_id is None:
             session = schema.sessions.c
             kept = select(session.last_used_at).where(session.id == new.parent_session)
-            now = _H.delivered_at.is_(None) | (_H.created_at > kept.scalar_subquery())
-            whose = (_H.parent_session == new.parent_session) & now
+            again = (_H.turn == new.turn) & (_H.turn != "")
+            lost = again | (_H.created_at > kept.scalar_subquery())
+            whose = (_H.parent_session == new.parent_session) & (_H.delivered_at.is_(None) | lost)
         else:
             whose = (_H.task_id == new.task_id) & (_H.status != HelperStatus.FAILED.value)
         found = await self._where(whose, *exact, tx=tx)
@@ -156,12 +157,14 @@ class HelperRepo:
         await tx.execute(delete(schema.messages).where(said))
 
     async def has_acted(self, session_id: str) -> str:
-        """The first call of this session that was begun and may have changed something, as
-        people see it; empty if there was none."""
+        """The first call since this session's last turn that was begun and may have changed
+        something, as people see it; empty if there was none."""
         query = (
             select(_C.title)
+            .join(schema.sessions, schema.sessions.c.id == _C.session_id)
             .where(
                 _C.session_id == session_id,
+                _C.asked_at >= schema.sessions.c.last_used_at,
                 _C.started_at.is_not(None),
                 _C.kind.not_in(_HARMLESS_KINDS),
                 _C.tool.not_in(_HARMLESS_TOOLS),

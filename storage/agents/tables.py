@@ -92,6 +92,8 @@ helpers = Table(
     # The call that asked for it: asked again, it is the same helper.
     Column("source", String(300), nullable=False, unique=True),
     Column("parent_session", ForeignKey("sessions.id"), nullable=False),
+    # What was said in the chat whose answer asked for it: that answer may be made anew.
+    Column("turn", Text, nullable=False, server_default=""),
     Column("session_id", String(64), nullable=False, server_default=""),
     Column("task_id", ForeignKey("tasks.id"), index=True),
     Column("path", String(200), nullable=False, server_default=""),

@@ -12,7 +12,8 @@ from storage.records.tasks import TaskId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewHelper:
-    """`source` is the call that asks for it. `path` is the step, or the helper, of its parent;
+    """`source` is the call that asks for it, `turn` what was said in the chat whose answer makes
+    that call, empty outside chats. `path` is the step, or the helper, of its parent;
     `depth` counts from 1. `keep` keeps its conversation once its result is delivered."""
 
     source: str
@@ -26,6 +27,7 @@ class NewHelper:
     prompt: str
     persona: str
     keep: bool
+    turn: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -334,6 +334,7 @@ class Conversations:
             persona=persona.name,
             mode=persona.works_in,
             text=question.text,
+            turn=question.source,
         )
         equipment = await self._bench.equip(job)
         proposing = () if question.settle else (propose_task(question, proposals),)

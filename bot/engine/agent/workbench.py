@@ -33,6 +33,8 @@ class Job:
     depth: int = 0
     text: str = ""
     """What was asked for, to choose by what belongs to it."""
+    turn: str = ""
+    """Of talk: what names the message that is answered, also when it is answered anew."""
 
     @property
     def is_talk(self) -> bool:

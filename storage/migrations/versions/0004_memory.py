@@ -1,4 +1,5 @@
-"""What memory needs: entries with their indexes, what was used, what is to do, summaries."""
+"""What memory needs: entries with their indexes, what was used, what is to do, summaries. And
+the turn of a chat that has sent a helper off."""
 
 from __future__ import annotations
 
@@ -12,6 +13,8 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
+    with op.batch_alter_table("helpers") as table:
+        table.add_column(sa.Column("turn", sa.Text(), server_default="", nullable=False))
     _add_memory_files()
     _add_memory_jobs()
     _add_memory_scopes()

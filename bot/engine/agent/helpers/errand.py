@@ -80,6 +80,15 @@ class HelperKit:
     patience: float = PATIENCE
 
 
+class _Acted(Exception):
+    """The turn broke off behind a call that may have changed something: made anew, it would do
+    that again."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(what)
+
+
 class Errand:
     def __init__(self, kit: HelperKit, helper: Helper, language: Language) -> None:
         self._kit = kit
@@ -90,10 +99,13 @@ class Errand:
 
     async def run(self) -> None:
         """To its end; it stays as it is in the store where the program closes down meanwhile."""
+        words = words_for(self._language)
         try:
             await self._work()
+        except _Acted as error:
+            await self.fail(words("helpers.cut_off", what=error.what))
         except BackendError as error:
-            await self.fail(words_for(self._language)(error.hint))
+            await self.fail(words(error.hint))
 
     async def fail(self, why: str) -> None:
         """End it for a reason; its own helpers are nobody's then. Nothing if it has ended."""
@@ -161,6 +173,8 @@ class Errand:
             try:
                 return await self._kit.desk.ask(ask, worker.chosen, worker.session)
             except BackendUnavailable as error:
+                if acted := await self._kit.repo.has_acted(worker.session.id):
+                    raise _Acted(acted) from error
                 wait = max(pause, error.retry_after or 0.0)
                 if wait > _LONGEST_PAUSE:
                     raise

@@ -78,4 +78,5 @@ class Spawning:
             prompt=wish.task.strip(),
             persona=wish.persona or job.persona,
             keep=wish.keep,
+            turn=job.turn,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,10 @@ from sqlalchemy import func, select
 
 from bot.engine.agent.helpers.service import HelperService
 from bot.engine.dispatch.helped import Helped
-from bot.engine.llm.base import BackendDenied
+from bot.engine.llm.base import BackendDenied, BackendUnavailable, RunRequest, RunResult
 from storage import schema
 from storage.agents.calls import CallRepo
+from storage.agents.helpers import HelperRepo
 from storage.db import Database, Transaction
 from storage.records.helpers import Helper
 from storage.records.helping import HelperStatus
@@ -46,7 +47,24 @@ async def made_call(db: Database, helper: Helper, *, kind: str) -> None:
         state=CallState.RUNNING,
     )
     async with db.write() as tx:
-        await CallRepo(db).add(tx, new, now=helper.created_at)
+        await CallRepo(db).add(tx, new, now=helper.started_at or helper.created_at)
+
+
+@dataclass
+class Acting(Talkative):
+    """A helper's model service goes away just when the helper has written something."""
+
+    db: Database | None = None
+    helper: Helper | None = None
+    may_act: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def settle(self, request: RunRequest) -> RunResult:
+        await self.may_act.wait()
+        assert self.db is not None
+        assert self.helper is not None
+        now = await HelperRepo(self.db).get(self.helper.id)
+        await made_call(self.db, now, kind="edit")
+        raise BackendUnavailable("busy", retry_after=0.0)
 
 
 async def test_what_was_only_accepted_is_run_after_a_death(tmp_path: Path) -> None:
@@ -96,6 +114,19 @@ async def test_what_had_changed_something_is_not_done_twice(tmp_path: Path) -> N
         assert backend.prompts == []
         (said,) = await second.said_to(task)
         assert "has failed" in said
+
+
+async def test_a_turn_that_broke_off_behind_a_change_is_not_made_again(tmp_path: Path) -> None:
+    backend = Acting()
+    async with house(tmp_path, backend, running=False) as home:
+        task = await home.world.add()
+        backend.db, backend.helper = home.world.db, await home.send(await home.job(task))
+        backend.may_act.set()
+        ended = await home.ended(backend.helper)
+
+        assert ended.status is HelperStatus.FAILED
+        assert "write notes.md" in ended.result
+        assert backend.prompts == ["look"]
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -95,6 +95,22 @@ async def test_a_turn_that_was_lost_sends_nobody_off_again_though_the_report_was
         assert again.id == once.id
 
 
+async def test_a_lost_turn_sends_nobody_off_again_though_the_chat_went_on_meanwhile(
+    tmp_path: Path,
+) -> None:
+    async with house(tmp_path, Talkative(), serving=False, running=False) as home:
+        job = replace(await home.job(None), turn="message-1")
+        once = await home.send(job)
+        await finish(home, once)
+        await tell(home, once)
+        await kept(home, job)
+        again = await home.send(job)
+        later = await home.send(replace(job, turn="message-2"))
+
+        assert again.id == once.id
+        assert later.id != once.id
+
+
 async def test_too_many_at_once_and_in_all_are_refused(tmp_path: Path) -> None:
     async with house(tmp_path, Talkative(), serving=False, running=False) as home:
         job = await home.job(await home.world.add())
