@@ -39,7 +39,7 @@ def parse(body: str, layout: Layout) -> Page:
     )
 
 
-def _front(lines: Sequence[str]) -> tuple[str, Sequence[str]]:
+def _front(lines: list[str]) -> tuple[str, list[str]]:
     """What some editors put before all: carried along, never looked into."""
     if lines[0].rstrip() == _FRONT:
         for at, line in enumerate(lines[1:_LONGEST_FRONT], start=1):
