@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from bot.engine.workflow.expressions.templates import as_it_stands
 from bot.engine.workflow.model.faults import BadGraph, Fault
 from bot.engine.workflow.model.grafting import grafted
 from bot.engine.workflow.model.nodes import NodeType
@@ -105,7 +106,7 @@ def still_given(workflow: Workflow, runs: Mapping[str, NodeRun]) -> tuple[Node, 
 def inserted(workflow: Workflow, runs: Mapping[str, NodeRun], titles: Iterable[str]) -> Workflow:
     """The plan with new steps next: after all that has begun, before all that has not."""
     new = [
-        Node(id=name, title=title, given=True)
+        Node(id=name, title=as_it_stands(title), given=True)
         for title, name in zip(titles, _fresh(workflow), strict=False)
     ]
     if not is_chain(workflow):

@@ -1,4 +1,7 @@
-"""Texts with holes: `{{outputs.review.score}}` is replaced by what the expression gives."""
+"""Texts with holes: `{{outputs.review.score}}` is replaced by what the expression gives.
+
+`${HOME}` is a hole too; `$${HOME}` is none, and stands there as `${HOME}`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,12 @@ from typing import Any
 from bot.engine.workflow.expressions.language import ExpressionError, evaluate
 from bot.engine.workflow.expressions.values import TEXT
 
-_HOLE = re.compile(r"\{\{(.{1,500}?)\}\}|\$\{(.{1,500}?)\}", re.DOTALL)
+_HOLE = re.compile(
+    r"\$(?P<none>\$\{\{.{1,500}?\}\}|\$\{.{1,500}?\})"
+    r"|\{\{(?P<two>.{1,500}?)\}\}|\$\{(?!\{)(?P<one>.{1,500}?)\}",
+    re.DOTALL,
+)
+_VARIABLE = re.compile(r"\$\{.{1,500}?\}", re.DOTALL)
 _MOST = 200_000
 _MOST_OF_ONE = 20_000
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
@@ -18,12 +26,34 @@ _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 
 def holes(text: str) -> Iterator[str]:
     """The expressions in a text."""
-    return ((found[1] or found[2]).strip() for found in _HOLE.finditer(text))
+    found = (_expression(each) for each in _HOLE.finditer(text))
+    return (each for each in found if each is not None)
 
 
 def rest(text: str) -> str:
     """The text without its holes."""
     return _HOLE.sub(" ", text)
+
+
+def replaced(text: str, put: Callable[[str, str], str]) -> str:
+    """The text with what `put` gives for each hole as it is written and its expression."""
+
+    def one(found: re.Match[str]) -> str:
+        expression = _expression(found)
+        return found["none"] if expression is None else put(found[0], expression)
+
+    return _HOLE.sub(one, text)
+
+
+def as_it_stands(text: str) -> str:
+    """Written so that what looks like a variable of a shell is no hole: for words that nobody has
+    meant as a template."""
+    return _VARIABLE.sub(r"$\g<0>", text)
+
+
+def _expression(found: re.Match[str]) -> str | None:
+    """None for what only looks like a hole."""
+    return None if found["none"] else (found["two"] or found["one"]).strip()
 
 
 def fill(text: str, names: Mapping[str, Any], warn: Callable[[str], None]) -> str:
@@ -43,8 +73,11 @@ def fill(text: str, names: Mapping[str, Any], warn: Callable[[str], None]) -> st
 
 
 def _filled(found: re.Match[str], names: Mapping[str, Any], warn: Callable[[str], None]) -> str:
+    expression = _expression(found)
+    if expression is None:
+        return found["none"]
     try:
-        return as_text(evaluate((found[1] or found[2]).strip(), names))
+        return as_text(evaluate(expression, names))
     except ExpressionError as error:
         warn(f"{found[0][:200]} is left empty: {error}")
         return ""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from bot.engine.llm.answers import PlanAnswer
+from bot.engine.workflow.expressions.templates import as_it_stands
 from bot.engine.workflow.forms.mending import found_in
 from bot.engine.workflow.forms.reading import checked, data_in, draft_of
 from bot.engine.workflow.graph import HUMAN, TASK, linear
@@ -50,8 +51,8 @@ def steps_of(answer: PlanAnswer) -> Workflow | None:
         (
             Node(
                 id=f"s{n}",
-                title=step.title,
-                detail=step.detail,
+                title=as_it_stands(step.title),
+                detail=as_it_stands(step.detail),
                 repeatable=step.repeatable,
                 type=HUMAN if step.kind == "ask" else TASK,
                 persona=step.persona,

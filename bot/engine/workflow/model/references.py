@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bot.engine.workflow.expressions.language import ExpressionError, references
 from bot.engine.workflow.expressions.templates import holes, rest
@@ -15,6 +15,7 @@ from bot.engine.workflow.model.shape import Node, Workflow
 
 _EVERYWHERE = frozenset({"outputs", "variables", "inputs", "nodeStates", "loopCount"})
 _MOST_SHOWN = 60
+_MEANT = {"unknown_name": "unknown_hole", "bad_expression": "bad_hole"}
 
 
 def unknown_in(workflow: Workflow) -> Iterator[Fault]:
@@ -29,7 +30,8 @@ def unknown_in(workflow: Workflow) -> Iterator[Fault]:
             yield from known.faults(text, around, node.id, field)
         template = f"{node.title}\n{node.detail}"
         for hole in dict.fromkeys(holes(template)):
-            yield from known.faults(hole, around, node.id, "prompt")
+            for fault in known.faults(hole, around, node.id, "prompt"):
+                yield in_hole(fault, hole, template)
         if "{{" in rest(template):
             yield Fault(key="open_hole", where=node.id, field="prompt")
     for edge in workflow.edges:
@@ -37,6 +39,14 @@ def unknown_in(workflow: Workflow) -> Iterator[Fault]:
         yield from known.faults(edge.condition, around, edge.name, "condition")
     for name, text in workflow.outputs.items():
         yield from known.faults(text, _EVERYWHERE, "", f"outputs.{name}")
+
+
+def in_hole(fault: Fault, hole: str, template: str) -> Fault:
+    """What is written as in a shell may be meant as it stands: then the fault tells how."""
+    key = _MEANT.get(fault.key)
+    if key is None or f"${{{hole}}}" not in template:
+        return fault
+    return replace(fault, key=key, facts={**fault.facts, "written": f"$${{{hole[:_MOST_SHOWN]}}}"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from bot.engine.workflow.model import nodes
 from bot.engine.workflow.model.faults import BadGraph, Fault
 from bot.engine.workflow.model.layout import OUTERMOST, Layout, Ring, back_edges, circles
 from bot.engine.workflow.model.nodes import CONFIGS, NodeType
+from bot.engine.workflow.model.references import in_hole
 from bot.engine.workflow.model.shape import Edge, Node, Workflow
 
 _ID = re.compile(r"[^\W\d][\w-]{0,63}")
@@ -98,9 +99,10 @@ def _common(node: Node) -> Iterator[Fault]:
         and 1 <= node.retry.multiplier <= _MOST_FACTOR
     ):
         yield Fault(key="bad_retry", where=node.id, field="retry")
-    for hole in holes(f"{node.title}\n{node.detail}"):
+    template = f"{node.title}\n{node.detail}"
+    for hole in holes(template):
         for fault in _expression(hole, "prompt"):
-            yield replace(fault, where=node.id)
+            yield in_hole(replace(fault, where=node.id), hole, template)
 
 
 def _config(config: nodes.Config, known: Mapping[str, Node]) -> Iterator[Fault]:

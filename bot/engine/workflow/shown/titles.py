@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from bot.engine.workflow.expressions.templates import fill
+from bot.engine.workflow.expressions.templates import fill, replaced
 from bot.engine.workflow.model.layout import Layout
 from bot.engine.workflow.model.nodes import NodeType
 from bot.engine.workflow.routing.handlers import ROUNDERS
@@ -15,7 +14,6 @@ from bot.engine.workflow.routing.marks import brought, is_over
 from bot.engine.workflow.routing.paths import VARIABLES, outer, place_of
 from storage.records.tasks import NodeRun
 
-_HOLE = re.compile(r"\{\{(.{1,500}?)\}\}|\$\{(.{1,500}?)\}", re.DOTALL)
 _HOLES = ("{{", "${")
 _LONGEST = 400
 
@@ -78,10 +76,10 @@ class Titles:
 
 
 def _filled(title: str, names: Mapping[str, Any]) -> str:
-    def one(found: re.Match[str]) -> str:
+    def one(hole: str, expression: str) -> str:
         unknown: list[str] = []
-        text = fill(found[0], names, unknown.append)
+        text = fill(hole, names, unknown.append)
         # Who runs the step says so where people look; drawn again, it would be said each time.
-        return f"‹{(found[1] or found[2]).strip()}›" if unknown else text
+        return f"‹{expression}›" if unknown else text
 
-    return _HOLE.sub(one, title)
+    return replaced(title, one)

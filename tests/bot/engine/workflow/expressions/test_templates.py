@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from bot.engine.workflow.expressions.templates import as_text, fill, holes
+from bot.engine.workflow.expressions.templates import as_it_stands, as_text, fill, holes
 
 NAMES: Mapping[str, Any] = {
     "outputs": {"plan": {"_raw": "Do it", "steps": ["a", "b"], "n": 2.0, "ok": True}},
@@ -29,10 +31,20 @@ NAMES: Mapping[str, Any] = {
         ("{{item == 'pear' ? 'yes' : 'no'}}", "yes"),
         ("no holes, { one }, {{}}", "no holes, { one }, {{}}"),
         ("{{null}}", ""),
+        ("ls $${HOME}/x; {{item}}", "ls ${HOME}/x; pear"),
+        ("$${VAR:-y} $${#all[@]} $$ $1", "${VAR:-y} ${#all[@]} $$ $1"),
+        ("$$${item} costs ${{item}}", "$${item} costs $pear"),
+        ("key: $${{ secrets.KEY }}", "key: ${{ secrets.KEY }}"),
     ],
 )
 def test_a_hole_is_filled_with_what_its_expression_gives(text: str, wanted: str) -> None:
     assert fill(text, NAMES, pytest.fail) == wanted
+
+
+@given(st.text(alphabet="${}ab: ", max_size=30).filter(lambda text: "{{" not in text))
+def test_words_that_nobody_meant_as_a_template_come_out_as_they_went_in(text: str) -> None:
+    assert fill(as_it_stands(text), NAMES, pytest.fail) == text
+    assert list(holes(as_it_stands(text))) == []
 
 
 def test_what_is_put_in_is_not_looked_at_again() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -315,6 +316,24 @@ async def test_urgent_work_cuts_in_between_two_items(tmp_path: Path) -> None:
 
     assert view.task.status is TaskStatus.COMPLETED
     assert backend.done == ["read a", "read b", "urgent", "read c", "last"]
+
+
+async def test_a_variable_of_a_shell_reaches_the_worker_as_it_stands(tmp_path: Path) -> None:
+    backend = Paced()
+    backend.hold("list")
+    listing = replace(task("list"), detail="ls $${HOME}/in")
+    async with flows(tmp_path, backend) as here:
+        made = await here.world.run_workflow(graph(listing))
+        await backend.begun("list")
+        text = "rm ${TMP:-/tmp}/x"
+        await here.world.foreman.inject(made, [text], by=BOSS, source="i:1")
+        backend.let_go("list")
+        view = await here.world.until(made)
+
+    assert view.task.status is TaskStatus.COMPLETED
+    assert "ls ${HOME}/in" in backend.heard("list")
+    assert backend.done == ["list", text]
+    assert text in [step.title for step in view.steps]
 
 
 async def test_prompts_are_filled_and_outputs_end_in_the_message(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from bot.engine.llm.answers import PlanAnswer, PlanStep
+from bot.engine.workflow.expressions.templates import fill, holes
 from bot.engine.workflow.forms.answers import workflow_in, workflow_of
 from bot.engine.workflow.graph import is_chain, linear
 from bot.engine.workflow.model.faults import BadGraph
@@ -43,6 +44,15 @@ def test_steps_in_order_are_the_linear_form() -> None:
         "So.",
         [Node(id="s1", title="one", detail="do"), Node(id="s2", title="two", type="human")],
     )
+
+
+def test_steps_in_order_are_plain_words_and_no_templates() -> None:
+    step = PlanStep(title="Look at ${HOME}", detail="run `echo ${X:-y}`")
+
+    (node,) = workflow_of(PlanAnswer(plan="So.", steps=[step])).nodes
+
+    assert list(holes(f"{node.title} {node.detail}")) == []
+    assert fill(node.detail, {}, pytest.fail) == step.detail
 
 
 def test_words_alone_are_the_answer() -> None:

@@ -275,7 +275,15 @@ BROKEN: dict[str, tuple[str, list[Place]]] = {
     ),
     "an item outside of its body": (
         graph(node("foreach", foreach=EACH), C, {"id": "d", "prompt": "${item}"}),
+        [("unknown_hole", "d", "prompt")],
+    ),
+    "another item outside of its body": (
+        graph(node("foreach", foreach=EACH), C, {"id": "d", "prompt": "{{item}}"}),
         [("unknown_name", "d", "prompt")],
+    ),
+    "a variable of a shell": (
+        graph(node(prompt="ls ${HOME} and ${X:-y}, not $${Z}")),
+        [("unknown_hole", "b", "prompt"), ("bad_hole", "b", "prompt")],
     ),
     "a result of no node": (
         graph(outputs={"text": "outputs.z"}),
