@@ -17,7 +17,7 @@ from bot.engine.agent.account import Account
 from bot.engine.agent.budget import Budget, Purse, in_micros
 from bot.engine.agent.context.pruning import pruned
 from bot.engine.agent.leave.pending import Pending
-from bot.engine.agent.mcp.servers import McpServers
+from bot.engine.agent.mcp.servers import McpServers, Plugged
 from bot.engine.llm.base import (
     MAX_ANSWER,
     BackendError,
@@ -240,16 +240,19 @@ class Desk:
     @asynccontextmanager
     async def _plugged(
         self, ask: Ask, chosen: Chosen, watch: Watch | None
-    ) -> AsyncGenerator[Sequence[Tool], None]:
+    ) -> AsyncGenerator[Plugged, None]:
         """What its MCP servers bring. A coding CLI starts them by itself."""
-        if self._servers is None or not chosen.backend.caps.tools:
-            yield ()
+        if self._servers is None:
+            yield Plugged(servers=ask.servers)
+            return
+        if not chosen.backend.caps.tools:
+            brought = self._servers.named(ask.servers)
+            await _tell(watch, brought)
+            yield brought
             return
         async with self._servers.plugged(ask.servers, ask.workspace, ask.mode) as brought:
-            if watch is not None:
-                for note in brought.notes:
-                    await watch(note)
-            yield brought.tools
+            await _tell(watch, brought)
+            yield replace(brought, servers=ask.servers)
 
     async def _begun(self, call: _Call) -> _Call:
         start = call.start()
@@ -320,7 +323,7 @@ class _Call:
             instead_of=chosen.instead_of,
         )
 
-    def request(self, history: Sequence[Any], brought: Sequence[Tool]) -> RunRequest:
+    def request(self, history: Sequence[Any], brought: Plugged) -> RunRequest:
         ask = self.ask
         return RunRequest(
             purpose=ask.purpose,
@@ -331,7 +334,7 @@ class _Call:
             workspace=ask.workspace,
             pictures=ask.pictures,
             history=history,
-            tools=(*ask.tools, *brought),
+            tools=(*ask.tools, *brought.tools),
             result=ask.result,
             limits=ask.limits,
             facts=ask.facts,
@@ -339,7 +342,7 @@ class _Call:
             mode=ask.mode,
             permit=ask.permit,
             answers=ask.answers,
-            servers=ask.servers,
+            servers=brought.servers,
             persona=self.session.persona,
             external_id=self.session.external_id,
             on_external=self.on_external,
@@ -368,6 +371,12 @@ class _Call:
             cache_write_tokens=usage.cache_write_tokens,
             cost_micros=in_micros(cost),
         )
+
+
+async def _tell(watch: Watch | None, brought: Plugged) -> None:
+    if watch is not None:
+        for note in brought.notes:
+            await watch(note)
 
 
 def _goes_on(session: Session, chosen: Chosen, most_tokens: int | None, persona: str) -> bool:

@@ -73,13 +73,14 @@ class ToolRun(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpServer:
     """An MCP server: a command over stdio with its `env`, or a URL with its `headers`, either of
-    which may hold secrets."""
+    which may hold secrets. `secrets` are values in them that nobody may be shown."""
 
     name: str
     command: tuple[str, ...] = ()
     url: str = ""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -138,6 +138,7 @@ class Agent:
             "flood": self._flood,
             "garbage": self._garbage,
             "stderr": _shout,
+            "shout": _say_aloud,
             "write": _write,
             "append": _append,
             "spawn": _spawn,
@@ -218,6 +219,11 @@ def _refuse(message: str) -> None:
 
 def _shout(count: int) -> None:
     sys.stderr.write("e" * count)
+    sys.stderr.flush()
+
+
+def _say_aloud(text: str) -> None:
+    sys.stderr.write(text)
     sys.stderr.flush()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import shutil
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.engine.agent.masking import MASK
+from bot.engine.agent.mcp.filling import filled, secrets_of
 from bot.engine.agent.mcp.http import reached
 from bot.engine.agent.mcp.said import description_of, name_of, result_of, schema_of
 from bot.engine.agent.mcp.wire import Line, McpFailed, wired
@@ -29,16 +29,15 @@ START_SECONDS = 30.0
 CALL_SECONDS = 120.0
 MOST_TOOLS = 64
 _MOST_PAGES = 10
-_SHORTEST_SECRET = 8
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plugged:
     """What the servers bring to a run, and what a person should know of those that bring
-    nothing."""
+    nothing. `servers` are those that the run is to start by itself."""
 
     tools: tuple[Tool, ...] = ()
+    servers: tuple[McpServer, ...] = ()
     notes: tuple[Noted, ...] = ()
 
 
@@ -81,6 +80,19 @@ class McpServers:
             notes = tuple(note for each in brought for note in each.notes)
             yield Plugged(tools=tuple(tools.values()), notes=notes)
 
+    def named(self, servers: Sequence[McpServer]) -> Plugged:
+        """For who starts them by itself: with values for the variables that they name. One that
+        names a variable which is not set is left out."""
+        known: list[McpServer] = []
+        notes: list[Noted] = []
+        for server in servers:
+            try:
+                known.append(filled(server, self._variables))
+            except McpFailed as error:
+                facts = {"server": server.name, "detail": self._mask(str(error))}
+                notes.append(Noted(key="mcp.failed", facts=facts))
+        return Plugged(servers=tuple(known), notes=tuple(notes))
+
     async def _started(
         self, stack: AsyncExitStack, server: McpServer, workspace: Path, mode: Mode
     ) -> Plugged:
@@ -97,9 +109,9 @@ class McpServers:
     async def _line(
         self, stack: AsyncExitStack, server: McpServer, workspace: Path, mode: Mode
     ) -> Line:
+        server = filled(server, self._variables)
         if server.url:
-            headers = {name: self._filled(value) for name, value in server.headers.items()}
-            way = reached(server.url, headers, self._fetcher, version=PROTOCOL)
+            way = reached(server.url, server.headers, self._fetcher, version=PROTOCOL)
             async with asyncio.timeout(self._start_seconds):
                 return await stack.enter_async_context(way)
         home = await stack.enter_async_context(self._shell.homes.lent(f"mcp-{server.name}"))
@@ -108,12 +120,10 @@ class McpServers:
 
     def _masking(self, server: McpServer) -> Callable[[str], str]:
         """What a server was given to show who we are is nothing for it to say."""
-        named = " ".join((*server.env.values(), *server.headers.values()))
-        given = {self._variables.get(name, "") for name in _VARIABLE.findall(named)}
-        secrets = sorted((each for each in given if len(each) >= _SHORTEST_SECRET), key=len)
+        secrets = secrets_of(server, self._variables)
 
         def mask(text: str) -> str:
-            for secret in reversed(secrets):
+            for secret in secrets:
                 text = text.replace(secret, MASK)
             return self._mask(text)
 
@@ -162,14 +172,12 @@ class McpServers:
         )
 
     async def _launch(self, server: McpServer, workspace: Path, home: Path, mode: Mode) -> Launch:
-        own = {name: self._filled(value) for name, value in server.env.items()}
         sandbox = await self._shell.sandbox()
         try:
             return await asyncio.to_thread(
                 self._held_in,
                 sandbox,
                 server,
-                own,
                 workspace=workspace,
                 home=home,
                 writable=mode is Mode.EXECUTE,
@@ -181,13 +189,12 @@ class McpServers:
         self,
         sandbox: Sandbox,
         server: McpServer,
-        own: Mapping[str, str],
         *,
         workspace: Path,
         home: Path,
         writable: bool,
     ) -> Launch:
-        env = {**self._shell.env(sandbox), **own}
+        env = {**self._shell.env(sandbox), **server.env}
         program = shutil.which(server.command[0], path=env.get("PATH"))
         if program is None:
             raise McpFailed("missing", f"there is no program {server.command[0]!r}")
@@ -202,14 +209,6 @@ class McpServers:
             readable=_needed(program, server.command),
             writable=writable,
         )
-
-    def _filled(self, value: str) -> str:
-        def known(found: re.Match[str]) -> str:
-            if found[1] not in self._variables:
-                raise McpFailed("variable", f"the variable {found[1]} is not set")
-            return self._variables[found[1]]
-
-        return _VARIABLE.sub(known, value)
 
 
 def _needed(program: str, command: Sequence[str]) -> list[Path]:

@@ -11,6 +11,7 @@ from acp.connection import Connection
 from acp.exceptions import RequestError
 
 from bot.engine.llm.acp.failures import Failed
+from bot.engine.llm.acp.said.hiding import Hiding
 from bot.engine.llm.acp.wire import Wire
 
 
@@ -33,8 +34,9 @@ class Ended(Exception):
 
 
 class Link:
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Wire, hiding: Hiding) -> None:
         self._wire = wire
+        self._hiding = hiding
         self._connection = Connection(_nobody, wire)
 
     async def ask(
@@ -45,7 +47,8 @@ class Link:
             async with asyncio.timeout(seconds):
                 answer = await self._connection.send_request(method, dict(params))
         except RequestError as error:
-            raise Refused(error.code, str(error)[:500], error.data) from None
+            hidden = self._hiding.text(str(error))[:500]
+            raise Refused(error.code, hidden, self._hiding.told(error.data)) from None
         except TimeoutError:
             silent = Failed.GARBAGE if self._wire.only_garbage else Failed.SILENT
             raise Ended(self._wire.fault or silent) from None

@@ -14,6 +14,7 @@ from bot.engine.llm.acp.house import House
 from bot.engine.llm.acp.link import Ended, Link, Refused
 from bot.engine.llm.acp.machine.homes import Home, furnish, program
 from bot.engine.llm.acp.machine.process import CliProcess
+from bot.engine.llm.acp.said.hiding import Hiding
 from bot.engine.llm.acp.session import Opened, open_session
 from bot.engine.llm.acp.table import Agent
 from bot.engine.llm.acp.wire import LINE, Message, Wire
@@ -32,12 +33,14 @@ class Ears:
 
 
 class Live:
-    def __init__(self, agent: Agent, process: CliProcess, wire: Wire, farewell: float) -> None:
+    def __init__(
+        self, agent: Agent, process: CliProcess, wire: Wire, hiding: Hiding, farewell: float
+    ) -> None:
         self._agent = agent
         self._process = process
         self._wire = wire
         self._farewell = farewell
-        self._link = Link(wire)
+        self._link = Link(wire, hiding)
         self._turn: asyncio.Task[Mapping[str, Any]] | None = None
         self.session = Opened(id="", gone_on=False)
 
@@ -87,9 +90,15 @@ async def live(
     agent: Agent, request: RunRequest, house: House, home: Home, *, mode: Mode, ears: Ears
 ) -> AsyncIterator[Live]:
     """Raises BackendError, also for what goes wrong within the context."""
-    process = await _start(agent, request, house, home, mode)
-    wire = Wire(process.reader, process.writer, on_update=ears.update, on_wish=ears.wish)
-    alive = Live(agent, process, wire, house.farewell)
+    hiding = Hiding([secret for server in request.servers for secret in server.secrets])
+    process = await _start(agent, request, house, home, mode=mode, hiding=hiding)
+    wire = Wire(
+        process.reader,
+        process.writer,
+        on_update=lambda update: ears.update(hiding.told(update)),
+        on_wish=lambda wish: ears.wish(hiding.told(wish)),
+    )
+    alive = Live(agent, process, wire, hiding, house.farewell)
     try:
         await alive.open(request, mode, _folder(request, home), house)
         yield alive
@@ -116,7 +125,7 @@ async def _ended(alive: Live, house: House) -> None:
 
 
 async def _start(
-    agent: Agent, request: RunRequest, house: House, home: Home, mode: Mode
+    agent: Agent, request: RunRequest, house: House, home: Home, *, mode: Mode, hiding: Hiding
 ) -> CliProcess:
     await asyncio.to_thread(furnish, home, agent)
     folder = _folder(request, home)
@@ -133,7 +142,9 @@ async def _start(
     )
     mark = await house.mark()
     try:
-        return await CliProcess.start(launch, log=home.log, mark=mark, line=LINE)
+        return await CliProcess.start(
+            launch, log=home.log, mark=mark, line=LINE, secrets=hiding.secrets
+        )
     except OSError as error:
         raise failure(Failed.MISSING, agent.name, error.strerror or "") from None
 

@@ -17,6 +17,7 @@ from bot.engine.llm.acp.machine.homes import home_of
 from bot.engine.llm.acp.memory import WishBook, turn
 from bot.engine.llm.acp.said import contract, words
 from bot.engine.llm.acp.said.contract import NoResult
+from bot.engine.llm.acp.said.hiding import Hiding
 from bot.engine.llm.acp.said.meter import Meter
 from bot.engine.llm.acp.said.updates import Calls
 from bot.engine.llm.acp.table import Agent, Resume
@@ -60,6 +61,7 @@ class AcpRun(OneRun):
         self._asking = Asking(
             request, self._mode, self._calls, patience=house.patience, tell=self._tell
         )
+        self._hiding = Hiding([each for server in request.servers for each in server.secrets])
         self._listening = False
         self._texts: list[str] = []
         self._written = 0
@@ -239,9 +241,14 @@ class AcpRun(OneRun):
             case _:
                 pass
 
+    @property
+    def _text(self) -> str:
+        """A secret may have come in pieces."""
+        return self._hiding.text("".join(self._texts))
+
     async def _handed_in(self) -> tuple[BaseModel | None, str]:
         """The result, or why there is none."""
-        form, text = self._request.result, "".join(self._texts)
+        form, text = self._request.result, self._text
         if form is None:
             empty = not text.strip() and (self._asking.denied or not self._used_tools)
             return None, "the answer was empty" if empty else ""
@@ -276,7 +283,7 @@ class AcpRun(OneRun):
         return BadAnswer(f"{self._agent.name} handed in no result: {why}", hint=hint)
 
     def _end(self, value: BaseModel | None) -> None:
-        text = "".join(self._texts)
+        text = self._text
         shown = text if self._request.result is None else contract.without_result(text)
         history = turn(
             prompt=self._request.prompt, answer=text, system=words.system_hash(self._request)

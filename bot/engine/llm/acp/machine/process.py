@@ -111,8 +111,11 @@ class CliProcess:
         self._draining = asyncio.create_task(errors.drain(process.stderr))
 
     @classmethod
-    async def start(cls, launch: Launch, *, log: Path, mark: str, line: int) -> CliProcess:
-        """Raises OSError where it cannot be started. `line` is the longest it may write."""
+    async def start(
+        cls, launch: Launch, *, log: Path, mark: str, line: int, secrets: Sequence[str] = ()
+    ) -> CliProcess:
+        """Raises OSError where it cannot be started. `line` is the longest it may write; `secrets`
+        are kept from the log like those in its environment."""
         env = {**launch.env, MARK: mark}
         process = await asyncio.create_subprocess_exec(
             *launch.argv,
@@ -124,7 +127,7 @@ class CliProcess:
             limit=line,
             start_new_session=True,
         )
-        return cls(process, mark, _Errors(log, tuple(_secrets(env))))
+        return cls(process, mark, _Errors(log, (*secrets, *_secrets(env))))
 
     @property
     def reader(self) -> asyncio.StreamReader:

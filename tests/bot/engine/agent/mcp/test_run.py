@@ -43,14 +43,14 @@ class OnlyTracker:
         return {TRACKER.name: TRACKER}
 
 
-def servers(tmp_path: Path) -> McpServers:
+def servers(tmp_path: Path, **variables: str) -> McpServers:
     async def found() -> Sandbox:
         return probe(Machine())
 
     shell = Shell(
         sandbox=found, homes=Homes(tmp_path / "shell"), env=lambda _: {"PATH": "/usr/bin:/bin"}
     )
-    return McpServers(shell, str, Fetcher())
+    return McpServers(shell, str, Fetcher(), variables=variables)
 
 
 @pytest.mark.parametrize(("caps", "there"), [(Caps(), True), (CLI, False)])
