@@ -1,0 +1,111 @@
+"""Files as they were written by us, number by number: what a person began from who changes one."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import ColumnElement, bindparam, delete, select
+
+from storage.db import Database, Transaction
+from storage.dialect import upsert
+from storage.memory.tables import memory_files
+
+KEPT = 50
+"""Of one file; an editor that was opened before these removes nothing."""
+
+DAYS = 7
+"""For so long the older ones of a file are kept."""
+
+LONGEST_PATH = 380
+
+_F = memory_files.c
+_SIGN = "#"
+_DIGITS = 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """`number` counts what was written, from 1."""
+
+    path: str
+    number: int
+    body: str
+    at: datetime
+
+
+class Bases:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def latest(self, path: str, *, tx: Transaction | None = None) -> Base | None:
+        query = select(memory_files).where(_of_file(path)).order_by(_F.path.desc()).limit(1)
+        async with self._db.read(tx) as view:
+            row = (await view.execute(query)).one_or_none()
+        if row is None:
+            return None
+        number = int(row.path.rpartition(_SIGN)[2])
+        return Base(path=path, number=number, body=row.body, at=row.at)
+
+    async def numbered(self, path: str, number: int) -> str | None:
+        """The text of the file when it was written for the n-th time."""
+        async with self._db.read() as view:
+            query = select(_F.body).where(_F.path == _key(path, number))
+            body: str | None = await view.scalar(query)
+        return body
+
+    async def is_known(self, path: str, body: str) -> bool:
+        """Whether we have written just this."""
+        query = select(_F.path).where(_of_file(path), _F.hash == _hash(body)).limit(1)
+        async with self._db.read() as view:
+            return await view.scalar(query) is not None
+
+    async def put(self, base: Base) -> None:
+        """Known before it is written into the file: a file never says what nobody remembers."""
+        row = {
+            "path": _key(base.path, base.number),
+            "body": base.body,
+            "hash": _hash(base.body),
+            "at": base.at,
+        }
+        old = delete(memory_files).where(
+            _of_file(base.path),
+            (_F.path <= bindparam("last"))
+            | ((_F.at < bindparam("since")) & (_F.path != bindparam("own"))),
+        )
+        facts = {
+            "last": _key(base.path, max(0, base.number - KEPT)),
+            "since": base.at - timedelta(days=DAYS),
+            "own": row["path"],
+        }
+        async with self._db.write() as tx:
+            await tx.execute(upsert(self._db.dialect, memory_files, row, ("path",)), row)
+            await tx.execute(old, facts)
+
+    async def drop(self, path: str) -> None:
+        async with self._db.write() as tx:
+            await tx.execute(delete(memory_files).where(_of_file(path)))
+
+    async def when(self) -> Mapping[str, tuple[int, datetime]]:
+        """All files that are known, with the number and the time of their last writing."""
+        async with self._db.read() as view:
+            rows = (await view.execute(select(_F.path, _F.at).order_by(_F.path))).all()
+        found: dict[str, tuple[int, datetime]] = {}
+        for row in rows:
+            path, _, number = row.path.rpartition(_SIGN)
+            found[path] = (int(number), row.at)
+        return found
+
+
+def _of_file(path: str) -> ColumnElement[bool]:
+    return _F.path.startswith(f"{path}{_SIGN}", autoescape=True)
+
+
+def _key(path: str, number: int) -> str:
+    return f"{path}{_SIGN}{number:0{_DIGITS}}"
+
+
+def _hash(body: str) -> str:
+    return hashlib.sha256(body.encode("utf-8", "replace")).hexdigest()
