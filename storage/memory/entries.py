@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 
 from sqlalchemy import ColumnElement, and_, delete, select, true, update
 
@@ -12,7 +12,8 @@ from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
 from storage.errors import NotFound, Overtaken
 from storage.ids import TASK_LENGTH, Ids
-from storage.memory.index import AFTER, BEFORE, BODY, FACTS, META, Index
+from storage.memory.fields import AFTER, BEFORE, added, own_words, weighted, words_of
+from storage.memory.index import Index
 from storage.memory.rows import changed_row, entry_of, new_row
 from storage.memory.tables import (
     memories,
@@ -37,12 +38,14 @@ _ID_LENGTH = TASK_LENGTH + 2
 
 
 class EntryRepo:
-    """`None` for scopes means all of them: for the program itself, never for a reader."""
+    """`None` for scopes means all of them: for the program itself, never for a reader. In `zone`
+    is told on which day something was said."""
 
-    def __init__(self, db: Database, ids: Ids, index: Index) -> None:
+    def __init__(self, db: Database, ids: Ids, index: Index, *, zone: tzinfo = UTC) -> None:
         self._db = db
         self._ids = ids
         self._index = index
+        self._zone = zone
 
     async def add(
         self, tx: Transaction, new: NewEntry, *, now: datetime, beside: Sequence[str] = ()
@@ -65,12 +68,11 @@ class EntryRepo:
     async def index(
         self, tx: Transaction, entry: Entry, *, beside: Sequence[str] = (), facts: str = ""
     ) -> None:
-        """Make it found by what it says now, and by the words around it."""
+        """Make it found by what it says, and by the words around it. Words that it was found by
+        before and that are none of these still find it: `change` takes those away."""
         before, after = (*beside, "", "")[:2]
-        meta = f"{entry.sender} {entry.said_at:%Y-%m-%d}"
-        fields = [(entry.text, BODY), (meta, META), (before, BEFORE), (after, AFTER)]
-        fields += [(" ".join((*entry.keywords, entry.abstract)), META), (facts, FACTS)]
-        await self._index.put(tx, entry.number, entry.scope, fields)
+        words = words_of(entry, self._zone, before=before, after=after, facts=facts)
+        await self._index.put(tx, [(entry.number, entry.scope, words)])
 
     async def get(
         self,
@@ -96,6 +98,29 @@ class EntryRepo:
         found = await self._where(_M.number.in_(numbers), _within(scopes), tx=tx)
         by_number = {entry.number: entry for entry in found}
         return [by_number[n] for n in numbers if n in by_number]
+
+    async def with_ids(
+        self,
+        ids: Iterable[EntryId],
+        scopes: Iterable[Scope] | None,
+        *,
+        tx: Transaction | None = None,
+    ) -> Sequence[Entry]:
+        """Those of them that are there and seen, the newest first."""
+        return await self._where(_M.id.in_(list(ids)), _within(scopes), tx=tx)
+
+    async def pinned(
+        self, scopes: Iterable[Scope], *, limit: int = 100, tx: Transaction | None = None
+    ) -> Sequence[Entry]:
+        """Active ones that somebody pinned, whatever they are."""
+        query = (
+            select(memories)
+            .where(_within(scopes), _M.pinned, _M.state == EntryState.ACTIVE.value)
+            .order_by(_M.number.desc())
+            .limit(limit)
+        )
+        async with self._db.read(tx) as view:
+            return [entry_of(row) for row in (await view.execute(query)).all()]
 
     async def list(
         self,
@@ -144,6 +169,7 @@ class EntryRepo:
         """Write all of it, on top of the revision that it was read as. Raises Overtaken if
         somebody was quicker. It is indexed again if its words have changed."""
         changed = replace(entry, revision=entry.revision + 1, updated_at=now)
+        before = await self._where(_M.number == entry.number, tx=tx)
         done = await tx.execute(
             update(memories)
             .where(_M.number == entry.number, _M.revision == entry.revision)
@@ -151,7 +177,7 @@ class EntryRepo:
         )
         if not done.rowcount:
             raise Overtaken
-        await self.index(tx, changed)
+        await self._reindex(tx, before[0], changed)
         return changed
 
     async def forget(self, tx: Transaction, entry: Entry, *, now: datetime) -> None:
@@ -159,7 +185,8 @@ class EntryRepo:
         buried = insert_or_ignore(self._db.dialect, memory_tombstones)
         scope, words = str(entry.scope), same(entry.text)
         await tx.execute(buried.values(scope=scope, hash=words, at=now))
-        await self._index.remove(tx, entry.number)
+        await self._index.remove(tx, [entry.number])
+        await self._tell_beside(tx, entry, "")
         number = entry.number
         ends = (memory_links.c.one == number) | (memory_links.c.other == number)
         await tx.execute(delete(memory_links).where(ends))
@@ -172,6 +199,41 @@ class EntryRepo:
             delete(memory_tombstones).where(_T.scope == str(scope), _T.hash == same(text))
         )
 
+    async def _reindex(self, tx: Transaction, old: Entry, new: Entry) -> None:
+        """What was said around it stays in the index, and is not known here."""
+        if _found_by(old) == _found_by(new):
+            return
+        if old.scope != new.scope:
+            await self._index.remove(tx, [new.number])
+            await self.index(tx, new)
+        else:
+            by = added(own_words(new, self._zone), own_words(old, self._zone), -1)
+            await self._index.adjust(tx, new.number, new.scope, by)
+        await self._tell_beside(tx, old, new.text if old.scope == new.scope else "")
+
+    async def _tell_beside(self, tx: Transaction, cell: Entry, text: str) -> None:
+        """What was said before and after is found by these words now, instead of the cell's."""
+        if cell.kind is not MemoryKind.CELL or cell.text == text:
+            return
+        for where, order, weight in (
+            (_M.number < cell.number, _M.number.desc(), AFTER),
+            (_M.number > cell.number, _M.number.asc(), BEFORE),
+        ):
+            number = await tx.scalar(
+                select(_M.number)
+                .where(
+                    _M.scope == str(cell.scope),
+                    _M.thread == cell.thread,
+                    _M.kind == MemoryKind.CELL.value,
+                    where,
+                )
+                .order_by(order)
+                .limit(1)
+            )
+            if number is not None:
+                by = added(weighted([(text, weight)]), weighted([(cell.text, weight)]), -1)
+                await self._index.adjust(tx, number, cell.scope, by)
+
     async def _is_buried(self, tx: Transaction, scope: Scope, text: str) -> bool:
         query = select(_T.at).where(_T.scope == str(scope), _T.hash == same(text))
         return await tx.scalar(query) is not None
@@ -182,6 +244,10 @@ class EntryRepo:
         query = select(memories).where(and_(*conditions)).order_by(_M.number.desc())
         async with self._db.read(tx) as view:
             return [entry_of(row) for row in (await view.execute(query)).all()]
+
+
+def _found_by(entry: Entry) -> tuple[object, ...]:
+    return entry.scope, entry.text, entry.abstract, entry.sender, tuple(entry.keywords)
 
 
 def _within(scopes: Iterable[Scope] | None) -> ColumnElement[bool]:

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from heapq import nlargest
-from math import log
-from typing import Any
+from typing import TypeAlias
 
-from sqlalchemy import Row, bindparam, delete, func, insert, select, update
+from sqlalchemy import select
 
 from storage.db import Database, Transaction
-from storage.dialect import insert_or_ignore
-from storage.memory.tables import memories, memory_postings, memory_scopes
+from storage.memory.bm25.blocks import length_of, place_of
+from storage.memory.bm25.postings import Changes, Postings, chunks
+from storage.memory.bm25.scoring import Shelf, best
+from storage.memory.tables import memories
 from storage.memory.words import terms
 from storage.records.memory.entries import EntryState, MemoryKind, Scope
 
-_K1 = 1.2
-_B = 0.4
-_P = memory_postings.c
-_S = memory_scopes.c
 _M = memories.c
+_AT_ONCE = 500
+_POOL = 200
+_SENDER_ASKED_FOR = 1.3
+_QUICK = 10_000
+"""Bytes of postings that are scored right away; more are scored beside the event loop."""
 
-BODY, META, BEFORE, AFTER, FACTS = 1.0, 0.5, 0.5, 0.25, 1.0
-"""What a word counts in an entry's own text, in its sender and date, in what was said before and
-after it, and in the facts that were drawn from it."""
+Words: TypeAlias = Mapping[str, float]
+"""The words of an entry, and what each counts by how often and where it stands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,41 +40,50 @@ class Hit:
 
 
 class Index:
+    """Written to within the transaction that changes the entries."""
+
     def __init__(self, db: Database) -> None:
         self._db = db
+        self._postings = Postings(db)
 
-    async def put(
-        self, tx: Transaction, number: int, scope: Scope, fields: Iterable[tuple[str, float]]
-    ) -> None:
-        """Index an entry by its texts, each with its weight, instead of whatever was there."""
-        await self.remove(tx, number)
-        counts: defaultdict[str, float] = defaultdict(float)
-        for text, weight in fields:
-            for term in terms(text):
-                counts[term] += weight
-        length = float(sum(counts.values()))
-        scope_id = await self.scope_id(tx, scope)
-        if counts:
-            rows = [
-                {"scope_id": scope_id, "term": t, "number": number, "tf": n, "length": length}
-                for t, n in counts.items()
-            ]
-            await tx.execute(insert(memory_postings), rows)
-        await tx.execute(update(memories).where(_M.number == number).values(length=length))
-        await self._grow(tx, scope_id, 1, length)
+    async def put(self, tx: Transaction, rows: Iterable[tuple[int, Scope, Words]]) -> None:
+        """Index entries by all of their words: the more at once, the quicker. One that had other
+        words has to be removed first."""
+        places: defaultdict[tuple[Scope, int], Changes] = defaultdict(Changes)
+        for number, scope, words in rows:
+            block, offset = place_of(number)
+            changes = places[scope, block]
+            changes.lengths[offset] = sum(words.values())
+            for term, times in words.items():
+                changes.words[term][offset] = times
+        for (scope, block), changes in places.items():
+            place = (await self._postings.scope_id(tx, scope), block)
+            await self._postings.write(tx, place, changes)
 
-    async def remove(self, tx: Transaction, number: int) -> None:
-        held = select(_P.scope_id, func.max(_P.length)).where(_P.number == number)
-        row = (await tx.execute(held.group_by(_P.scope_id))).one_or_none()
-        if row is not None:
-            await tx.execute(delete(memory_postings).where(_P.number == number))
-            await self._grow(tx, row[0], -1, -row[1])
+    async def adjust(self, tx: Transaction, number: int, scope: Scope, by: Words) -> None:
+        """Count words of an entry so much more, or less. One that is not indexed is left alone."""
+        block, offset = place_of(number)
+        place = (await self._postings.scope_id(tx, scope), block)
+        lengths = await self._postings.lengths(tx, place)
+        by = {term: times for term, times in by.items() if times}
+        if not by or not _has(lengths, offset):
+            return
+        changes = Changes(more=True)
+        changes.lengths[offset] = length_of(lengths[offset]) + sum(by.values())
+        for term, times in by.items():
+            changes.words[term][offset] = times
+        await self._postings.write(tx, place, changes)
 
-    async def scope_id(self, tx: Transaction, scope: Scope) -> int:
-        await tx.execute(insert_or_ignore(self._db.dialect, memory_scopes).values(name=str(scope)))
-        found = await tx.scalar(select(_S.id).where(_S.name == str(scope)))
-        assert found is not None
-        return int(found)
+    async def remove(self, tx: Transaction, numbers: Iterable[int]) -> None:
+        """Every trace of these entries."""
+        blocks: defaultdict[int, set[int]] = defaultdict(set)
+        for number in numbers:
+            block, offset = place_of(number)
+            blocks[block].add(offset)
+        for block, offsets in blocks.items():
+            for scope_id, lengths in (await self._postings.scopes_of(tx, block)).items():
+                if here := frozenset(each for each in offsets if _has(lengths, each)):
+                    await self._postings.erase(tx, (scope_id, block), here)
 
     async def search(
         self,
@@ -83,44 +95,67 @@ class Index:
         tx: Transaction | None = None,
     ) -> Sequence[Hit]:
         """Active entries of these scopes that have any of the words, each with its weight, best
-        first. No scopes: nothing."""
+        first. Where just one sender's name is among the words, what that one said counts more. No
+        scopes: nothing."""
         names = [str(scope) for scope in scopes]
+        if not names or not words or limit < 1:
+            return ()
+        most = max(_POOL, 2 * limit)
         async with self._db.read(tx) as view:
-            known = (await view.execute(select(memory_scopes).where(_S.name.in_(names)))).all()
-            scores: defaultdict[int, float] = defaultdict(float)
-            for scope in known:
-                for number, score in await self._of_scope(view, scope, words):
-                    scores[number] += score
-            best = nlargest(limit * 4, scores, key=scores.__getitem__)
-            alive = select(_M.number).where(
-                _M.number.in_(best),
+            shelves = await self._postings.shelves(view, names, list(words))
+            work = partial(_scores, shelves, words, most)
+            is_quick = sum(map(_size, shelves)) < _QUICK
+            scores = work() if is_quick else await asyncio.to_thread(work)
+            senders = await self._alive(view, scores, names, kinds, most)
+        asked_for = _asked_for(set(senders.values()), words)
+        hits = [
+            Hit(
+                number=number,
+                score=scores[number] * (_SENDER_ASKED_FOR if sender == asked_for else 1.0),
+            )
+            for number, sender in senders.items()
+        ]
+        return nlargest(limit, hits, key=lambda hit: (hit.score, hit.number))
+
+    async def _alive(
+        self,
+        view: Transaction,
+        scores: Mapping[int, float],
+        names: Sequence[str],
+        kinds: Sequence[MemoryKind],
+        most: int,
+    ) -> Mapping[int, str]:
+        """The best of those that may be shown, and who said them. The index has others, too."""
+        kept: dict[int, str] = {}
+        ranked = sorted(scores, key=lambda number: (scores[number], number), reverse=True)
+        for some in chunks(ranked, max(most, _AT_ONCE)):
+            query = select(_M.number, _M.sender).where(
+                _M.number.in_(some),
                 _M.scope.in_(names),
                 _M.state == EntryState.ACTIVE.value,
                 _M.kind.in_([kind.value for kind in kinds]),
             )
-            kept = set((await view.execute(alive)).scalars())
-        return [Hit(number=n, score=scores[n]) for n in best if n in kept][:limit]
+            kept.update({row.number: row.sender for row in await view.execute(query)})
+            if len(kept) >= most:
+                break
+        return kept
 
-    async def _of_scope(
-        self, view: Transaction, scope: Row[Any], words: Mapping[str, float]
-    ) -> Iterable[tuple[int, float]]:
-        entries, average = scope.entries, scope.length / max(scope.entries, 1)
-        query = select(_P.number, _P.tf, _P.length).where(
-            _P.scope_id == scope.id,
-            _P.term == bindparam("term"),
-        )
-        found: defaultdict[int, float] = defaultdict(float)
-        for term, weight in words.items():
-            rows = (await view.execute(query, {"term": term})).all()
-            idf = log(1 + (entries - len(rows) + 0.5) / (len(rows) + 0.5))
-            for number, tf, length in rows:
-                part = tf * (_K1 + 1) / (tf + _K1 * (1 - _B + _B * length / max(average, 1)))
-                found[number] += weight * idf * part
-        return found.items()
 
-    async def _grow(self, tx: Transaction, scope_id: int, entries: int, length: float) -> None:
-        await tx.execute(
-            update(memory_scopes)
-            .where(_S.id == scope_id)
-            .values(entries=_S.entries + entries, length=_S.length + length)
-        )
+def _scores(shelves: Sequence[Shelf], words: Mapping[str, float], most: int) -> Mapping[int, float]:
+    scores: dict[int, float] = {}
+    for shelf in shelves:
+        scores.update(best(shelf, words, most))
+    return scores
+
+
+def _size(shelf: Shelf) -> int:
+    return sum(len(data) for packed in shelf.postings.values() for _, data in packed)
+
+
+def _has(lengths: bytes, offset: int) -> bool:
+    return offset < len(lengths) and lengths[offset] > 0
+
+
+def _asked_for(senders: set[str], words: Mapping[str, float]) -> str | None:
+    named = [each for each in senders if each and not set(terms(each)).difference(words)]
+    return named[0] if len(named) == 1 else None

@@ -73,8 +73,6 @@ memories = Table(
     Column("bad_recalls", Integer, nullable=False, server_default="0"),
     Column("suppressed_until", Instant),
     Column("extra", JSON, nullable=False),
-    # How many words the index counts for it.
-    Column("length", Float, nullable=False, server_default="0"),
     Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
     Index(None, "scope", "state", "kind"),
@@ -93,17 +91,26 @@ memory_scopes = Table(
     Column("length", Float, nullable=False, server_default="0"),
 )
 
-# Which entries of a scope have a word, how often (weighted by field), and how long they are.
+# Entries stand in blocks of 2,048 by their number. Which of a block's entries of a scope have a
+# word and how often, packed (storage/memory/bm25/blocks.py).
 memory_postings = Table(
     "memory_postings",
     metadata,
     Column("scope_id", ForeignKey("memory_scopes.id"), primary_key=True),
+    Column("block", Integer, primary_key=True),
     Column("term", String(80), primary_key=True),
-    Column("number", Integer, primary_key=True),
-    Column("tf", Float, nullable=False),
-    Column("length", Float, nullable=False),
-    Index(None, "number"),
+    Column("data", LargeBinary, nullable=False),
     sqlite_with_rowid=False,
+)
+
+# How long each entry of a block is, one byte each.
+memory_blocks = Table(
+    "memory_blocks",
+    metadata,
+    Column("scope_id", ForeignKey("memory_scopes.id"), primary_key=True),
+    Column("block", Integer, primary_key=True),
+    Column("lengths", LargeBinary, nullable=False),
+    Index(None, "block"),
 )
 
 # Of each model its own: vectors of two models cannot be compared.

@@ -5,21 +5,48 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import datetime, tzinfo
 
-_HAN = re.compile(r"[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+")
-_RUN = re.compile(r"[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+|[^\W_]+")
-_LONGEST = 80
+from storage.memory.lexicon.chinese import FRAMES, is_filler
+from storage.memory.lexicon.dates import mentions
+from storage.memory.lexicon.english import STOP, stem
+
+# Scripts that write no spaces between words, or glue endings on: Thai and its neighbours, kana,
+# Chinese characters, Hangul.
+_UNSPACED = (
+    r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff"
+    r"\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_RUN = re.compile(rf"([{_UNSPACED}]+)|(?:(?![{_UNSPACED}])[^\W_])+(?:['’](?:s|t|re|ve|ll|d|m)\b)?")
+_LONGEST = 40
+_MOST_TEXT = 20_000
+"""Characters of a text that are looked at: an entry's text is half as long at most."""
+_MOST_ASKED = 1_000
+DATE_WEIGHT = 2.0
+"""What a date counts that is asked for, beside a word."""
 
 
 def terms(text: str) -> Iterator[str]:
-    """Latin words and numbers as they are; of Chinese every character and every pair."""
-    for run in _RUN.findall(unicodedata.normalize("NFKC", text).lower()):
-        if _HAN.fullmatch(run):
-            yield from run
-            yield from (run[at : at + 2] for at in range(len(run) - 1))
-        else:
-            yield run[:_LONGEST]
+    """Stems of words, and numbers as they are; of scripts without spaces every character and every
+    pair. English fillers are left out. Never more than one for each character, of 40 at most."""
+    for run in _RUN.finditer(_plain(text, _MOST_TEXT)):
+        if run[1]:
+            yield from run[1]
+            yield from (run[1][at : at + 2] for at in range(len(run[1]) - 1))
+        elif (word := _bare(run[0])) not in STOP:
+            yield stem(word)
+
+
+def asked(query: str, *, now: datetime, zone: tzinfo) -> Mapping[str, float]:
+    """What to look for, and what each counts: words without the fillers of both languages, and
+    the days that the query names, as their tokens (`dates`)."""
+    query = query[:_MOST_ASKED]
+    found = dict.fromkeys(_telling(query), 1.0)
+    today = now.astimezone(zone).date()
+    for mention in mentions(query, today):
+        found.update(dict.fromkeys(mention.tokens, DATE_WEIGHT))
+    return found
 
 
 def same(text: str) -> str:
@@ -27,3 +54,33 @@ def same(text: str) -> str:
     plain = unicodedata.normalize("NFKC", text).lower()
     letters = "".join(each for each in plain if each.isalnum())
     return hashlib.sha256((letters or plain).encode()).hexdigest()
+
+
+def _telling(query: str) -> Iterator[str]:
+    """A query of nothing but fillers is meant as it stands."""
+    everything = list(terms(_FRAMES.sub(" ", query)))
+    telling = [term for term in everything if not is_filler(term)]
+    yield from telling or everything or terms(query)
+
+
+_FRAMES = re.compile("|".join(FRAMES))
+
+
+def _plain(text: str, most: int) -> str:
+    text = text[:most]
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)[: 2 * most]
+    return text.lower()
+
+
+def _bare(word: str) -> str:
+    """Without its 's and its accents, and no longer than anybody would type it."""
+    cut = re.split("['’]", word, maxsplit=1)[0][:_LONGEST]
+    if cut.isascii():
+        return cut
+    apart = unicodedata.normalize("NFKD", cut)
+    return unicodedata.normalize("NFC", "".join(c for c in apart if not _is_mark(c)))[:_LONGEST]
+
+
+def _is_mark(letter: str) -> bool:
+    return unicodedata.combining(letter) != 0

@@ -20,6 +20,7 @@ def upgrade() -> None:
     _add_memory_scopes()
     _add_memory_tombstones()
     _add_memory_postings()
+    _add_memory_blocks()
     _add_message_texts()
     _add_summaries()
     _add_context_items()
@@ -86,17 +87,29 @@ def _add_memory_postings() -> None:
     op.create_table(
         "memory_postings",
         sa.Column("scope_id", RowNumber, nullable=False),
+        sa.Column("block", sa.Integer(), nullable=False),
         sa.Column("term", sa.String(length=80), nullable=False),
-        sa.Column("number", sa.Integer(), nullable=False),
-        sa.Column("tf", sa.Float(), nullable=False),
-        sa.Column("length", sa.Float(), nullable=False),
+        sa.Column("data", sa.LargeBinary(), nullable=False),
         sa.ForeignKeyConstraint(
             ["scope_id"], ["memory_scopes.id"], name="fk_memory_postings_scope_id"
         ),
-        sa.PrimaryKeyConstraint("scope_id", "term", "number", name="pk_memory_postings"),
+        sa.PrimaryKeyConstraint("scope_id", "block", "term", name="pk_memory_postings"),
         sqlite_with_rowid=False,
     )
-    op.create_index("ix_memory_postings_number", "memory_postings", ["number"])
+
+
+def _add_memory_blocks() -> None:
+    op.create_table(
+        "memory_blocks",
+        sa.Column("scope_id", RowNumber, nullable=False),
+        sa.Column("block", sa.Integer(), nullable=False),
+        sa.Column("lengths", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["scope_id"], ["memory_scopes.id"], name="fk_memory_blocks_scope_id"
+        ),
+        sa.PrimaryKeyConstraint("scope_id", "block", name="pk_memory_blocks"),
+    )
+    op.create_index("ix_memory_blocks_block", "memory_blocks", ["block"])
 
 
 def _add_message_texts() -> None:
@@ -220,7 +233,6 @@ def _add_memories() -> None:
         sa.Column("bad_recalls", sa.Integer(), server_default="0", nullable=False),
         sa.Column("suppressed_until", Instant(), nullable=True),
         sa.Column("extra", sa.JSON(), nullable=False),
-        sa.Column("length", sa.Float(), server_default="0", nullable=False),
         sa.Column("created_at", Instant(), nullable=False),
         sa.Column("updated_at", Instant(), nullable=False),
         sa.ForeignKeyConstraint(["chat_id"], ["chats.id"], name="fk_memories_chat_id"),

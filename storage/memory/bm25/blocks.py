@@ -1,0 +1,95 @@
+"""Postings packed by the block: which of 2,048 neighbouring entries have a word, and how often."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Mapping
+from functools import lru_cache
+from math import log2
+
+OFFSET_BITS = 11
+SIZE = 1 << OFFSET_BITS
+_TF_BITS = 5
+TF_MASK = (1 << _TF_BITS) - 1
+_STEPS = 4
+_LENGTH_STEPS = 16
+_MOST_LENGTH = 255
+K1 = 1.2
+B = 0.4
+
+
+def place_of(number: int) -> tuple[int, int]:
+    """The block of an entry, and where in it."""
+    return number >> OFFSET_BITS, number & (SIZE - 1)
+
+
+def unpacked(data: bytes) -> array[int]:
+    """One number for each posting, `offset << 5 | times`, in order; `times` counts quarters."""
+    packed = array("H")
+    packed.frombytes(data)
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return packed
+
+
+def changed(data: bytes, to: Mapping[int, float], *, more: bool = False) -> bytes:
+    """Count the word so often at these offsets, or so much `more` (or less). Empty when nobody has
+    it any longer."""
+    held = unpacked(data)
+    steps = {offset: round(times * _STEPS) for offset, times in to.items()}
+    if not held or min(to) > held[-1] >> _TF_BITS:
+        return data + _packed(steps)
+    counts = {each >> _TF_BITS: each & TF_MASK for each in held}
+    if more:
+        steps = {offset: counts.get(offset, 0) + step for offset, step in steps.items()}
+    return _packed(counts | steps)
+
+
+def without(data: bytes, offsets: frozenset[int]) -> bytes:
+    held = unpacked(data)
+    kept = array("H", [each for each in held if each >> _TF_BITS not in offsets])
+    return data if len(kept) == len(held) else _bytes(kept)
+
+
+def length_code(length: float) -> int:
+    """A length in one byte, some 4 % exact. 0 is for what is not indexed."""
+    return max(1, min(_MOST_LENGTH, round(_LENGTH_STEPS * log2(1 + max(0.0, length)))))
+
+
+def length_of(code: int) -> float:
+    return float(2 ** (code / _LENGTH_STEPS) - 1) if code else 0.0
+
+
+def ratios(average: float) -> list[list[float]]:
+    """What a word counts, out of its most: by how often it is there, then by the length code."""
+    return _ratios(length_code(average))
+
+
+@lru_cache(maxsize=64)
+def _ratios(average: int) -> list[list[float]]:
+    mean = max(length_of(average), 1.0)
+    norms = [K1 * (1 - B + B * length_of(code) / mean) for code in range(_MOST_LENGTH + 1)]
+    return [
+        [(step / _STEPS) * (K1 + 1) / (step / _STEPS + norm) for norm in norms]
+        for step in range(TF_MASK + 1)
+    ]
+
+
+def _packed(counts: Mapping[int, int]) -> bytes:
+    return _bytes(
+        array(
+            "H",
+            [
+                offset << _TF_BITS | min(steps, TF_MASK)
+                for offset, steps in sorted(counts.items())
+                if steps > 0
+            ],
+        )
+    )
+
+
+def _bytes(packed: array[int]) -> bytes:
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return packed.tobytes()

@@ -1,0 +1,165 @@
+"""Postings as they are stored: written block by block, read for a search in one go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, TypeVar
+
+from sqlalchemy import delete, select, update
+
+from storage.db import Database, Transaction
+from storage.dialect import insert_or_ignore, upsert
+from storage.memory.bm25.blocks import changed, length_code, length_of, without
+from storage.memory.bm25.scoring import Shelf
+from storage.memory.tables import memory_blocks, memory_postings, memory_scopes
+from storage.records.memory.entries import Scope
+
+_P = memory_postings.c
+_L = memory_blocks.c
+_S = memory_scopes.c
+_T = TypeVar("_T")
+_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is to be written to one block: for each word what it counts at which offsets, or how
+    much `more`, and how long what is there will be."""
+
+    words: defaultdict[str, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
+    lengths: dict[int, float] = field(default_factory=dict)
+    more: bool = False
+
+
+Place: TypeAlias = tuple[int, int]
+"""A scope's number, and a block."""
+
+
+class Postings:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def scope_id(self, tx: Transaction, scope: Scope) -> int:
+        query = select(_S.id).where(_S.name == str(scope))
+        found = await tx.scalar(query)
+        if found is None:
+            new = insert_or_ignore(self._db.dialect, memory_scopes).values(name=str(scope))
+            await tx.execute(new)
+            found = await tx.scalar(query)
+        assert found is not None
+        return int(found)
+
+    async def lengths(self, tx: Transaction, place: Place) -> bytes:
+        query = select(_L.lengths).where(_L.scope_id == place[0], _L.block == place[1])
+        return await tx.scalar(query) or b""
+
+    async def scopes_of(self, tx: Transaction, block: int) -> Mapping[int, bytes]:
+        """The lengths of the block's entries in every scope that has some there."""
+        query = select(_L.scope_id, _L.lengths).where(_L.block == block)
+        return {row.scope_id: row.lengths for row in await tx.execute(query)}
+
+    async def write(self, tx: Transaction, place: Place, changes: Changes) -> None:
+        old = await self.lengths(tx, place)
+        held = await self._held(tx, place, list(changes.words)) if old else {}
+        new = {
+            term: changed(held.get(term, b""), to, more=changes.more)
+            for term, to in changes.words.items()
+        }
+        await self._store(tx, place, {t: data for t, data in new.items() if data or t in held})
+        lengths = bytearray(old.ljust(max(changes.lengths, default=-1) + 1, b"\0"))
+        for offset, length in changes.lengths.items():
+            lengths[offset] = length_code(length)
+        await self._measure(tx, place, old, bytes(lengths))
+
+    async def erase(self, tx: Transaction, place: Place, offsets: frozenset[int]) -> None:
+        """Every trace of what is there."""
+        held = await self._held(tx, place, None)
+        left = await asyncio.to_thread(_rid, held, offsets)
+        await self._store(tx, place, left)
+        old = await self.lengths(tx, place)
+        kept = bytes(0 if at in offsets else code for at, code in enumerate(old))
+        await self._measure(tx, place, old, kept)
+
+    async def shelves(
+        self, view: Transaction, names: Sequence[str], words: Sequence[str]
+    ) -> Sequence[Shelf]:
+        """What a search for these words needs of the scopes with these names."""
+        known = (await view.execute(select(memory_scopes).where(_S.name.in_(names)))).all()
+        ids = [row.id for row in known]
+        held = await view.execute(select(memory_blocks).where(_L.scope_id.in_(ids)))
+        lengths: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
+        for scope_id, block, codes in held.all():
+            lengths[scope_id][block] = codes
+        found: defaultdict[int, defaultdict[str, list[tuple[int, bytes]]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        where = memory_blocks.join(
+            memory_postings, (_P.scope_id == _L.scope_id) & (_P.block == _L.block)
+        )
+        query = select(_P.scope_id, _P.block, _P.term, _P.data).select_from(where)
+        query = query.where(_L.scope_id.in_(ids), _P.term.in_(words))
+        for scope_id, block, term, data in (await view.execute(query)).all():
+            found[scope_id][term].append((block, data))
+        return [
+            Shelf(
+                entries=row.entries,
+                length=row.length,
+                lengths=lengths[row.id],
+                postings={term: sorted(packed) for term, packed in found[row.id].items()},
+            )
+            for row in known
+        ]
+
+    async def _held(
+        self, tx: Transaction, place: Place, words: Sequence[str] | None
+    ) -> Mapping[str, bytes]:
+        query = select(_P.term, _P.data).where(_P.scope_id == place[0], _P.block == place[1])
+        if words is None:
+            return {row.term: row.data for row in await tx.execute(query)}
+        held: dict[str, bytes] = {}
+        for some in chunks(words, _AT_ONCE):
+            rows = await tx.execute(query.where(_P.term.in_(some)))
+            held.update({row.term: row.data for row in rows})
+        return held
+
+    async def _store(self, tx: Transaction, place: Place, words: Mapping[str, bytes]) -> None:
+        """What nobody has any more is taken away."""
+        scope_id, block = place
+        put = [
+            {"scope_id": scope_id, "block": block, "term": term, "data": data}
+            for term, data in words.items()
+            if data
+        ]
+        if put:
+            columns = ("scope_id", "block", "term", "data")
+            await tx.execute(upsert(self._db.dialect, memory_postings, columns, columns[:3]), put)
+        here = delete(memory_postings).where(_P.scope_id == scope_id, _P.block == block)
+        for some in chunks([term for term, data in words.items() if not data], _AT_ONCE):
+            await tx.execute(here.where(_P.term.in_(some)))
+
+    async def _measure(self, tx: Transaction, place: Place, old: bytes, new: bytes) -> None:
+        """Note the lengths, and what the scope has more or less in all."""
+        scope_id, block = place
+        columns = ("scope_id", "block", "lengths")
+        row = {"scope_id": scope_id, "block": block, "lengths": new}
+        await tx.execute(upsert(self._db.dialect, memory_blocks, columns, columns[:2]), row)
+        entries = len(new) - new.count(0) - (len(old) - old.count(0))
+        length = sum(map(length_of, new)) - sum(map(length_of, old))
+        await tx.execute(
+            update(memory_scopes)
+            .where(_S.id == scope_id)
+            .values(entries=_S.entries + entries, length=_S.length + length)
+        )
+
+
+def chunks(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
+    yield from (items[at : at + size] for at in range(0, len(items), size))
+
+
+def _rid(words: Mapping[str, bytes], offsets: frozenset[int]) -> Mapping[str, bytes]:
+    """Those that change, without these offsets."""
+    left = ((term, data, without(data, offsets)) for term, data in words.items())
+    return {term: kept for term, data, kept in left if kept is not data}
