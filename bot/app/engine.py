@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from bot.app.lifecycle import Service
+from bot.app.memory.writing import Writing, build_writing
 from bot.app.parts import Parts, Recall, caps_of
 from bot.app.store import Store
 from bot.app.workers.leave import stops_of
@@ -18,8 +19,8 @@ from bot.engine.agent.budget import Caps
 from bot.engine.agent.helpers.service import HelperService
 from bot.engine.agent.leave.bell import Bell
 from bot.engine.agent.leave.talks import Talks
+from bot.engine.agent.remembering.hearing import RememberedTalk
 from bot.engine.agent.skill_writer import SkillWriter
-from bot.engine.agent.talk import Conversations
 from bot.engine.dispatch.foreman import Foreman
 from bot.engine.dispatch.live import LiveCards
 from bot.engine.dispatch.local import LocalDispatcher
@@ -41,7 +42,8 @@ from storage.records.tasks import Task
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     place: Place
-    talk: Conversations
+    talk: RememberedTalk
+    writing: Writing
     foreman: Foreman
     notebook: Notebook
     dispatcher: LocalDispatcher
@@ -114,10 +116,12 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
 
     notebook = parts.notebook(dispatcher)
     talking = build_talking(settings, store, desk, place.models)
-    talk = parts.talk(desk, talking, stops_of(store, stopped))
+    writing = build_writing(store, clock, mask=place.masking.mask)
+    talk = writing.heard(parts.talk(desk, talking, stops_of(store, stopped)), store, clock)
     return Engine(
         place=place,
         talk=talk,
+        writing=writing,
         talks=parts.talks(talk, requests, stopped),
         foreman=parts.foreman(dispatcher),
         notebook=notebook,

@@ -21,7 +21,7 @@ from bot.config.settings import Settings
 from bot.engine.agent.budget import Budget, Caps
 from bot.engine.agent.desk import Desk
 from bot.engine.agent.leave.pending import Pending
-from bot.engine.agent.leave.talks import Stops, Talks
+from bot.engine.agent.leave.talks import GoesOn, Stops, Talks
 from bot.engine.agent.mcp.servers import McpServers
 from bot.engine.agent.prices import PRICES_FILE, Prices, read_prices
 from bot.engine.agent.talk import Conversations
@@ -187,7 +187,7 @@ class Parts:
             on_change=on_decided,
         )
 
-    def talks(self, talk: Conversations, requests: Requests, stopped: asyncio.Event) -> Talks:
+    def talks(self, talk: GoesOn, requests: Requests, stopped: asyncio.Event) -> Talks:
         return build_talks(
             self.store,
             self.clock,

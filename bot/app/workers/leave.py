@@ -11,9 +11,8 @@ from bot.app.workers.guards import build_policy
 from bot.config.settings import Settings
 from bot.engine.agent.leave.bell import Bell
 from bot.engine.agent.leave.permits import Leaves
-from bot.engine.agent.leave.talks import Stops, Talks
+from bot.engine.agent.leave.talks import GoesOn, Stops, Talks
 from bot.engine.agent.masking import Masking
-from bot.engine.agent.talk import Conversations
 from bot.engine.dispatch.requests import Requests
 from bot.transports.clock import Clock
 from bot.transports.courier import OutboxCourier
@@ -57,7 +56,7 @@ def build_talks(
     store: Store,
     clock: Clock,
     *,
-    talk: Conversations,
+    talk: GoesOn,
     courier: OutboxCourier,
     requests: Requests,
     stopped: asyncio.Event,

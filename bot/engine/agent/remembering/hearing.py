@@ -1,0 +1,109 @@
+"""Talk that is remembered: each turn leaves its cell in the transaction that keeps the turn."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+
+from bot.engine.agent.leave.talks import Keep, Kept
+from bot.engine.agent.talk import Conversations
+from bot.engine.memory.writing.recorder import Recorder, Turn
+from handlers.ports import Answered, Question, Show, TalkState
+from storage.db import Database, Transaction
+from storage.errors import StoreUnavailable
+from storage.records.memory.entries import Scope
+from storage.records.people import ChatId
+
+log = logging.getLogger(__name__)
+
+
+class RememberedTalk:
+    """Satisfies `handlers.ports.Talk` and `leave.talks.GoesOn`: what it passes on is what
+    `Conversations` answers."""
+
+    def __init__(
+        self,
+        talk: Conversations,
+        *,
+        db: Database,
+        recorder: Recorder,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._talk = talk
+        self._db = db
+        self._recorder = recorder
+        self._now = now
+
+    async def answer(self, question: Question, show: Show, keep: Keep | None = None) -> Answered:
+        heard: list[Scope] = []
+        answered = await self._talk.answer(question, show, self._keeping(question, keep, heard))
+        if answered.interrupted:
+            await self._cut(question, heard)
+        self._tell(heard)
+        return answered
+
+    async def go_on(self, question: Question, keep: Keep) -> Answered:
+        heard: list[Scope] = []
+        answered = await self._talk.go_on(question, self._keeping(question, keep, heard))
+        self._tell(heard)
+        return answered
+
+    def interrupt(self, chat_id: ChatId) -> bool:
+        return self._talk.interrupt(chat_id)
+
+    def arrived(self, chat_id: ChatId) -> bool:
+        return self._talk.arrived(chat_id)
+
+    def queue(self, chat_id: ChatId, queue: str) -> None:
+        self._talk.queue(chat_id, queue)
+
+    def waits(self, chat_id: ChatId) -> bool:
+        return self._talk.waits(chat_id)
+
+    async def reset(self, chat_id: ChatId) -> bool:
+        return await self._talk.reset(chat_id)
+
+    async def state(self, chat_id: ChatId) -> TalkState | None:
+        return await self._talk.state(chat_id)
+
+    def _keeping(self, question: Question, keep: Keep | None, heard: list[Scope]) -> Keep:
+        async def keeping(answered: Answered) -> Kept:
+            also = None if keep is None else await keep(answered)
+
+            async def kept(tx: Transaction) -> None:
+                if also is not None:
+                    await also(tx)
+                await self._hear(tx, question, answered.text, heard)
+
+            return kept
+
+        return keeping
+
+    async def _cut(self, question: Question, heard: list[Scope]) -> None:
+        """The answer is not kept, but what was said is."""
+        try:
+            async with self._db.write() as tx:
+                await self._hear(tx, question, "", heard)
+        except StoreUnavailable as error:
+            log.warning("what was said in %s is not remembered: %s", question.chat.id, error)
+
+    async def _hear(
+        self, tx: Transaction, question: Question, answer: str, heard: list[Scope]
+    ) -> None:
+        heard.clear()
+        turn = Turn(
+            person=question.person,
+            chat=question.chat,
+            said=question.text,
+            answer=answer,
+            source=question.source,
+            at=self._now(),
+        )
+        cell = await self._recorder.said(tx, turn)
+        if cell is not None:
+            heard.append(cell.scope)
+
+    def _tell(self, heard: list[Scope]) -> None:
+        for scope in heard:
+            self._recorder.kept(scope)

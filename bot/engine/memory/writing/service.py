@@ -1,0 +1,323 @@
+"""What people do with what is remembered: add, edit, forget, pin, move, confirm and reject."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TypeVar
+
+from bot.engine.memory.changed import Changed
+from bot.engine.memory.writing.rights import By
+from bot.engine.memory.writing.succession import succeed, supersede
+from storage.db import Database, Transaction
+from storage.errors import NotAllowed, NotFound, Overtaken, WrongState
+from storage.memory.cells import Cells
+from storage.memory.entries import EntryRepo
+from storage.records.memory.entries import (
+    MOST_TEXT,
+    Category,
+    Entry,
+    EntryId,
+    EntryState,
+    MemoryKind,
+    NewEntry,
+    Origin,
+    Scope,
+    Tier,
+)
+from storage.records.memory.refusals import NotKept, WhyNotKept
+
+_IMPORTANT = 0.8
+_CERTAIN = 1.0
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByHand:
+    """What somebody wants kept. Without a scope it is kept with them, or with their group. `key`
+    names what it is about: what was said of it before is superseded."""
+
+    text: str
+    scope: Scope | None = None
+    kind: MemoryKind = MemoryKind.LONGTERM
+    category: Category = Category.OTHER
+    label: str = ""
+    key: str = ""
+    keywords: tuple[str, ...] = ()
+    importance: float = _IMPORTANT
+    pinned: bool = False
+    source: str | None = None
+
+
+class MemoryWriter:
+    """Each method is one transaction. NotFound for what `by` may not even see, NotAllowed for what
+    they may see and not change."""
+
+    def __init__(
+        self,
+        *,
+        db: Database,
+        entries: EntryRepo,
+        cells: Cells,
+        changed: Changed,
+        mask: Callable[[str], str],
+        now: Callable[[], datetime],
+    ) -> None:
+        """`mask` takes secrets out of a text."""
+        self._db = db
+        self._entries = entries
+        self._cells = cells
+        self._changed = changed
+        self._mask = mask
+        self._now = now
+
+    async def add(self, wanted: ByHand, by: By) -> Entry:
+        """Keep it as what a person wrote, also if it was forgotten before. Where the same words
+        are there already, these become the person's. Raises NotKept."""
+        text = self._fit(wanted.text)
+        scope = wanted.scope or (by.reader.keeps_in if by.reader is not None else None)
+        if scope is None:
+            raise NotFound("memory", "scope")
+        _check(by, scope)
+        now = self._now()
+
+        async def write(tx: Transaction) -> Entry:
+            await self._entries.dig_up(tx, scope, text)
+            again = await self._said_before(tx, wanted, scope, text)
+            return again or await self._written(tx, _new(wanted, scope, text, by), now)
+
+        return await self._write(write, scope)
+
+    async def edit(self, entry: Entry, text: str, by: By) -> Entry:
+        """Change what it says, on top of `entry` as it was read: from then on it is the person's.
+        Raises Overtaken where somebody has written something else meanwhile, and NotKept."""
+        text = self._fit(text)
+
+        async def write(tx: Transaction) -> Entry:
+            held = await self._held(tx, entry.id, by)
+            if held.revision != entry.revision and _told(held) != _told(entry):
+                raise Overtaken(f"memory {entry.id} was changed meanwhile")
+            await self._entries.dig_up(tx, held.scope, text)
+            mine = _by_hand(replace(held, text=text, abstract="", overview=""))
+            return await self._entries.change(tx, mine, now=self._now())
+
+        return await self._write(write, entry.scope)
+
+    async def supersede(self, entry: Entry, text: str, by: By) -> Entry:
+        """From now on this is so; what was so until now is kept, and not recalled."""
+        text = self._fit(text)
+
+        async def write(tx: Transaction) -> Entry:
+            old = await self._held(tx, entry.id, by)
+            if old.state is not EntryState.ACTIVE:
+                raise WrongState("memory", old.id, old.state.value)
+            await self._entries.dig_up(tx, old.scope, text)
+            new = replace(_again(old), text=text, origin=Origin.MANUAL, confidence=_CERTAIN)
+            made = await supersede(self._entries, tx, old, new, now=self._now())
+            if made is None:
+                raise NotKept(WhyNotKept.EMPTY)
+            return made
+
+        return await self._write(write, entry.scope)
+
+    async def forget(self, entry: Entry, by: By) -> int:
+        """For good: it, and what it was drawn from or was drawn from it alone, so that its words
+        are not recalled by another way. How many entries that were."""
+
+        async def write(tx: Transaction) -> int:
+            held = await self._held(tx, entry.id, by)
+            kin = await self._cells.kin(tx, held)
+            gone = [held, *(each for each in kin if by.may_write(each.scope))]
+            for each in gone:
+                await self._entries.forget(tx, each, now=self._now())
+            return len(gone)
+
+        return await self._write(write, entry.scope)
+
+    async def pin(self, entry: Entry, by: By, *, pinned: bool = True) -> Entry:
+        """What is pinned is never archived, changed or superseded by the program."""
+
+        async def write(tx: Transaction) -> Entry:
+            held = await self._held(tx, entry.id, by)
+            if held.pinned == pinned:
+                return held
+            return await self._entries.change(tx, replace(held, pinned=pinned), now=self._now())
+
+        return await self._write(write, entry.scope)
+
+    async def move(self, entry: Entry, scope: Scope, by: By) -> Entry:
+        """For others than it was. To everybody only on an owner's word."""
+        _check(by, scope)
+
+        async def write(tx: Transaction) -> Entry:
+            held = await self._held(tx, entry.id, by)
+            await self._entries.dig_up(tx, scope, held.text)
+            moved = replace(held, scope=scope, origin=Origin.MANUAL)
+            await self._cells.forget_vectors(tx, held)
+            return await self._entries.change(tx, moved, now=self._now())
+
+        return await self._write(write, entry.scope, scope)
+
+    async def confirm(self, candidate: Entry, by: By, *, scope: Scope | None = None) -> Entry:
+        """It is so, and is kept for long; in another scope only where `by` may write there."""
+        if scope is not None:
+            _check(by, scope)
+
+        async def write(tx: Transaction) -> Entry:
+            return await self.confirm_in(tx, await self._held(tx, candidate.id, by), scope)
+
+        return await self._write(write, candidate.scope, *(() if scope is None else (scope,)))
+
+    async def reject(self, candidate: Entry, by: By) -> Entry:
+        """It is not so, or not worth keeping; it is not proposed again."""
+
+        async def write(tx: Transaction) -> Entry:
+            return await self.reject_in(tx, await self._held(tx, candidate.id, by))
+
+        return await self._write(write, candidate.scope)
+
+    async def confirm_in(
+        self, tx: Transaction, candidate: Entry, scope: Scope | None = None
+    ) -> Entry:
+        """The same in a transaction of somebody who has checked that it may be."""
+        _is_candidate(candidate)
+        now = self._now()
+        kept = _by_hand(candidate, state=EntryState.ACTIVE)
+        kept = replace(kept, tier=Tier.CORE, supersedes=None)
+        if scope is not None and scope != kept.scope:
+            await self._cells.forget_vectors(tx, kept)
+            kept = replace(kept, scope=scope)
+        kept = await self._entries.change(tx, kept, now=now)
+        if candidate.supersedes is None:
+            return kept
+        fact = await self._cells.one(candidate.supersedes, tx=tx)
+        if fact is None or fact.state is not EntryState.ACTIVE:
+            return kept
+        return await succeed(self._entries, tx, fact, kept, now=now)
+
+    async def reject_in(self, tx: Transaction, candidate: Entry) -> Entry:
+        _is_candidate(candidate)
+        rejected = replace(candidate, state=EntryState.REJECTED)
+        return await self._entries.change(tx, rejected, now=self._now())
+
+    async def _written(self, tx: Transaction, new: NewEntry, now: datetime) -> Entry:
+        older = await self._entries.by_key(new.scope, new.key, tx=tx) if new.key else ()
+        made = await self._entries.add(tx, new, now=now)
+        if made is None:
+            # Told again under the same source: it is there.
+            found = await self._entries.by_source(new.source or "", tx=tx)
+            if found is None:
+                raise NotKept(WhyNotKept.EMPTY)
+            return found
+        for old in older:
+            made = await succeed(self._entries, tx, old, made, now=now)
+        return made
+
+    async def _said_before(
+        self, tx: Transaction, wanted: ByHand, scope: Scope, text: str
+    ) -> Entry | None:
+        same = await self._entries.same_as(scope, text, tx=tx)
+        for each in same:
+            if each.kind is MemoryKind.CELL or each.state is EntryState.SUPERSEDED:
+                continue
+            if wanted.key and each.key != wanted.key:
+                continue
+            mine = replace(_by_hand(each, state=EntryState.ACTIVE), kind=wanted.kind, text=text)
+            mine = replace(mine, pinned=each.pinned or wanted.pinned)
+            return await self._entries.change(tx, mine, now=self._now())
+        return None
+
+    async def _held(self, tx: Transaction, entry_id: EntryId, by: By) -> Entry:
+        held = await self._entries.get(entry_id, by.scopes, tx=tx)
+        _check(by, held.scope)
+        return held
+
+    async def _write(self, write: Callable[[Transaction], Awaitable[_T]], *scopes: Scope) -> _T:
+        async with self._db.write() as tx:
+            done = await write(tx)
+        self._changed.tell(*scopes)
+        return done
+
+    def _fit(self, text: str) -> str:
+        text = self._mask(plain(text)).strip()
+        if not text:
+            raise NotKept(WhyNotKept.EMPTY)
+        if len(text) > MOST_TEXT:
+            raise NotKept(WhyNotKept.TOO_LONG)
+        return text
+
+
+def plain(text: str) -> str:
+    """What every store can keep."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def _by_hand(entry: Entry, *, state: EntryState | None = None) -> Entry:
+    return replace(
+        entry,
+        origin=Origin.MANUAL,
+        confidence=_CERTAIN,
+        invalidated_at=None if state is not None else entry.invalidated_at,
+        state=state or entry.state,
+    )
+
+
+def _check(by: By, scope: Scope) -> None:
+    if not by.may_write(scope):
+        raise NotAllowed("memory", str(scope))
+
+
+def _is_candidate(entry: Entry) -> None:
+    if entry.state is not EntryState.CANDIDATE:
+        raise WrongState("memory", entry.id, entry.state.value)
+
+
+def _told(entry: Entry) -> tuple[object, ...]:
+    return entry.text, entry.state, entry.scope
+
+
+def _new(wanted: ByHand, scope: Scope, text: str, by: By) -> NewEntry:
+    chat = by.reader.chat if by.reader is not None else None
+    return NewEntry(
+        kind=wanted.kind,
+        scope=scope,
+        text=text,
+        category=wanted.category,
+        label=wanted.label,
+        key=wanted.key,
+        keywords=wanted.keywords,
+        importance=wanted.importance,
+        confidence=_CERTAIN,
+        tier=Tier.CORE,
+        pinned=wanted.pinned,
+        origin=Origin.MANUAL,
+        source=wanted.source,
+        sender="" if by.person is None else by.person.name,
+        person=None if by.person is None else by.person.id,
+        chat=None if chat is None else chat.id,
+    )
+
+
+def _again(old: Entry) -> NewEntry:
+    """A new entry about the same as an old one."""
+    return NewEntry(
+        kind=old.kind,
+        scope=old.scope,
+        text=old.text,
+        category=old.category,
+        label=old.label,
+        keywords=old.keywords,
+        importance=old.importance,
+        confidence=old.confidence,
+        tier=old.tier,
+        pinned=old.pinned,
+        key=old.key,
+        origin=old.origin,
+        sender=old.sender,
+        thread=old.thread,
+        person=old.person,
+        chat=old.chat,
+        task=old.task,
+    )

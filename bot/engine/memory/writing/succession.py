@@ -1,0 +1,35 @@
+"""How one entry takes the place of another, within a larger transaction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from storage.db import Transaction
+from storage.memory.entries import EntryRepo
+from storage.records.memory.entries import Entry, EntryState, NewEntry, Origin
+
+
+def is_by_hand(entry: Entry) -> bool:
+    """What a person wrote or pinned is never changed by the program on its own."""
+    return entry.origin is Origin.MANUAL or entry.pinned
+
+
+async def supersede(
+    entries: EntryRepo, tx: Transaction, old: Entry, new: NewEntry, *, now: datetime
+) -> Entry | None:
+    """Keep the new one, and the old one with its dates as what was true until now. None, with
+    nothing changed, where the new one is not kept."""
+    made = await entries.add(tx, new, now=now)
+    return None if made is None else await succeed(entries, tx, old, made, now=now)
+
+
+async def succeed(
+    entries: EntryRepo, tx: Transaction, old: Entry, made: Entry, *, now: datetime
+) -> Entry:
+    """An entry that is there already takes the place of `old`."""
+    gone = replace(
+        old, state=EntryState.SUPERSEDED, invalidated_at=now, superseded_by=made.id, pinned=False
+    )
+    await entries.change(tx, gone, now=now)
+    return await entries.change(tx, replace(made, supersedes=old.id), now=now)

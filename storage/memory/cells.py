@@ -1,0 +1,112 @@
+"""What was said, turn by turn, and the facts that were drawn from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, delete, select
+
+from storage.db import Database, Transaction
+from storage.dialect import insert_or_ignore
+from storage.memory.entries import EntryRepo
+from storage.memory.rows import entry_of
+from storage.memory.tables import memories, memory_links, memory_vectors
+from storage.records.memory.entries import Entry, EntryId, MemoryKind, NewEntry
+
+FROM = "from"
+"""The kind of a link from a fact to the cell that it was drawn from."""
+
+_M = memories.c
+_L = memory_links.c
+_WHOLE = 1.0
+
+
+class Cells:
+    """Every method but those that only read is part of a larger transaction."""
+
+    def __init__(self, db: Database, entries: EntryRepo) -> None:
+        self._db = db
+        self._entries = entries
+
+    async def add(self, tx: Transaction, new: NewEntry, *, now: datetime) -> Entry | None:
+        """Keep a cell; what was said before it finds it, and it finds what was said before. None
+        as of `EntryRepo.add`."""
+        made = await self._entries.add(tx, new, now=now)
+        if made is not None:
+            before = await self._beside(tx, made, _M.number < made.number, _M.number.desc())
+            await self.index(tx, made)
+            if before is not None:
+                await self.index(tx, before)
+        return made
+
+    async def index(self, tx: Transaction, cell: Entry) -> None:
+        """Make it found by its own words, by those around it and by the facts drawn from it."""
+        before = await self._beside(tx, cell, _M.number < cell.number, _M.number.desc())
+        after = await self._beside(tx, cell, _M.number > cell.number, _M.number.asc())
+        beside = ("" if before is None else before.text, "" if after is None else after.text)
+        facts = " ".join(each.text for each in await self.facts_of(tx, cell))
+        await self._entries.index(tx, cell, beside=beside, facts=facts)
+
+    async def by_ids(self, ids: Iterable[str], *, tx: Transaction | None = None) -> Sequence[Entry]:
+        """Those that are still there, in the order in which they were said."""
+        query = select(memories).where(_M.id.in_(list(ids))).order_by(_M.number)
+        async with self._db.read(tx) as view:
+            return [entry_of(row) for row in (await view.execute(query)).all()]
+
+    async def one(self, entry_id: EntryId, *, tx: Transaction | None = None) -> Entry | None:
+        return next(iter(await self.by_ids([entry_id], tx=tx)), None)
+
+    async def cite(self, tx: Transaction, fact: Entry, cells: Sequence[Entry]) -> None:
+        """The fact was drawn from these, and they are found by its words from now on."""
+        for cell in cells:
+            link = {"one": fact.number, "other": cell.number, "kind": FROM, "weight": _WHOLE}
+            await tx.execute(insert_or_ignore(self._db.dialect, memory_links).values(link))
+            await self.index(tx, cell)
+
+    async def take_over(self, tx: Transaction, old: Entry, new: Entry) -> None:
+        """What `old` was drawn from stands behind `new` as well."""
+        held = select(_L.other).where(_L.one == old.number, _L.kind == FROM)
+        for other in (await tx.execute(held)).scalars().all():
+            link = {"one": new.number, "other": other, "kind": FROM, "weight": _WHOLE}
+            await tx.execute(insert_or_ignore(self._db.dialect, memory_links).values(link))
+
+    async def facts_of(self, tx: Transaction, cell: Entry) -> Sequence[Entry]:
+        return await self._linked(tx, _L.other == cell.number, _L.one)
+
+    async def kin(self, tx: Transaction, entry: Entry) -> Sequence[Entry]:
+        """What would still say what the entry says: of a fact its cells, of a cell the facts that
+        were drawn from nothing else."""
+        if entry.kind is not MemoryKind.CELL:
+            return await self._linked(tx, _L.one == entry.number, _L.other)
+        facts = await self.facts_of(tx, entry)
+        sources = [await self._linked(tx, _L.one == each.number, _L.other) for each in facts]
+        return [fact for fact, cells in zip(facts, sources, strict=True) if len(cells) == 1]
+
+    async def forget_vectors(self, tx: Transaction, entry: Entry) -> None:
+        """They are made anew for where it is now."""
+        await tx.execute(delete(memory_vectors).where(memory_vectors.c.number == entry.number))
+
+    async def _beside(
+        self, tx: Transaction, cell: Entry, where: ColumnElement[bool], order: ColumnElement[int]
+    ) -> Entry | None:
+        query = (
+            select(memories)
+            .where(
+                _M.scope == str(cell.scope),
+                _M.thread == cell.thread,
+                _M.kind == MemoryKind.CELL.value,
+                where,
+            )
+            .order_by(order)
+            .limit(1)
+        )
+        found = (await tx.execute(query)).one_or_none()
+        return None if found is None else entry_of(found)
+
+    async def _linked(
+        self, tx: Transaction, where: ColumnElement[bool], far: ColumnElement[int]
+    ) -> Sequence[Entry]:
+        linked = select(far).where(where, _L.kind == FROM)
+        query = select(memories).where(_M.number.in_(linked)).order_by(_M.number)
+        return [entry_of(row) for row in (await tx.execute(query)).all()]

@@ -1,0 +1,265 @@
+"""What people write by hand, and who may."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bot.engine.memory.scopes import Reader
+from bot.engine.memory.writing.rights import HOME, By
+from bot.engine.memory.writing.service import ByHand
+from storage.errors import NotAllowed, NotFound, Overtaken, WrongState
+from storage.records.memory.entries import (
+    GLOBAL,
+    MOST_TEXT,
+    EntryState,
+    MemoryKind,
+    NewEntry,
+    Origin,
+    Scope,
+    ScopeKind,
+)
+from storage.records.memory.refusals import NotKept, WhyNotKept
+from tests.bot.engine.memory.writing.world import (
+    BOSS_IN_TEAM,
+    BY_BOSS,
+    BY_MATE,
+    MATE_IN_TEAM,
+    MINE,
+    TEAM,
+    Memory,
+    remembering,
+)
+from tests.engine_world import BOSS
+
+PROJECT = Scope(ScopeKind.PROJECT, "/srv/shop")
+
+
+@pytest.fixture
+async def memory(tmp_path: Path) -> AsyncGenerator[Memory, None]:
+    async with remembering(tmp_path) as made:
+        yield made
+
+
+async def test_what_is_written_in_private_is_the_persons_and_in_a_group_the_groups(
+    memory: Memory,
+) -> None:
+    mine = await memory.writer.add(ByHand(text="I like tea"), BY_BOSS)
+    ours = await memory.writer.add(ByHand(text="we deploy on Mondays"), BOSS_IN_TEAM)
+
+    assert (mine.scope, ours.scope) == (MINE, TEAM)
+    assert mine.origin is Origin.MANUAL
+    assert await memory.found("tea") == ["I like tea"]
+
+
+async def test_what_was_forgotten_comes_back_only_by_hand(memory: Memory) -> None:
+    mine = await memory.writer.add(ByHand(text="My PIN is 1234"), BY_BOSS)
+    assert await memory.writer.forget(mine, BY_BOSS) == 1
+    assert await memory.found("PIN") == []
+
+    async with memory.world.db.write() as tx:
+        fact = NewEntry(kind=MemoryKind.FACT, scope=MINE, text="my PIN is 1234.")
+        assert await memory.entries.add(tx, fact, now=memory.world.clock()) is None
+    await memory.writer.add(ByHand(text="my pin is 1234"), BY_BOSS)
+
+    assert await memory.found("PIN") == ["my pin is 1234"]
+
+
+async def test_forgetting_a_fact_forgets_what_it_was_drawn_from(memory: Memory) -> None:
+    cell = await memory.say("By the way, my PIN is 1234", "Noted.")
+    other = await memory.say("And the weather is fine today", "Good.")
+    assert cell is not None
+    assert other is not None
+    fact = NewEntry(kind=MemoryKind.FACT, scope=MINE, text="The PIN of the Boss is 1234")
+    async with memory.world.db.write() as tx:
+        made = await memory.entries.add(tx, fact, now=memory.world.clock())
+        assert made is not None
+        await memory.cells.cite(tx, made, [cell])
+
+    assert await memory.writer.forget(made, BY_BOSS) == 2
+
+    assert not any("PIN" in each for each in await memory.found("PIN"))
+    assert [each.id for each in await memory.all()] == [other.id]
+
+
+async def test_forgetting_what_was_said_forgets_the_facts_drawn_from_it_alone(
+    memory: Memory,
+) -> None:
+    one = await memory.say("I drink tea every morning", "Nice.")
+    two = await memory.say("Tea again, and I live in Ulm", "Nice.")
+    assert one is not None
+    assert two is not None
+    both = NewEntry(kind=MemoryKind.FACT, scope=MINE, text="The Boss drinks tea")
+    alone = NewEntry(kind=MemoryKind.FACT, scope=MINE, text="The Boss lives in Ulm")
+    async with memory.world.db.write() as tx:
+        tea = await memory.entries.add(tx, both, now=memory.world.clock())
+        ulm = await memory.entries.add(tx, alone, now=memory.world.clock())
+        assert tea is not None
+        assert ulm is not None
+        await memory.cells.cite(tx, tea, [one, two])
+        await memory.cells.cite(tx, ulm, [two])
+
+    assert await memory.writer.forget(two, BY_BOSS) == 2
+
+    assert await memory.texts(MemoryKind.FACT) == ["The Boss drinks tea"]
+
+
+async def test_the_same_words_again_are_the_same_entry(memory: Memory) -> None:
+    one = await memory.writer.add(ByHand(text="I like tea"), BY_BOSS)
+    two = await memory.writer.add(ByHand(text="i like TEA!"), BY_BOSS)
+
+    assert one.id == two.id
+    assert await memory.texts() == ["i like TEA!"]
+
+
+async def test_a_newer_word_about_the_same_takes_the_place_of_the_older(memory: Memory) -> None:
+    old = await memory.writer.add(ByHand(text="editor: vim", key="preferences:editor"), BY_BOSS)
+    new = await memory.writer.add(ByHand(text="editor: helix", key="preferences:editor"), BY_BOSS)
+
+    gone = await memory.entries.get(old.id, [MINE])
+
+    assert (gone.state, gone.superseded_by) == (EntryState.SUPERSEDED, new.id)
+    assert gone.invalidated_at is not None
+    assert new.supersedes == old.id
+    assert await memory.found("editor") == ["editor: helix"]
+
+
+async def test_what_is_superseded_is_kept_with_its_dates(memory: Memory) -> None:
+    old = await memory.writer.add(ByHand(text="lives in Ulm"), BY_BOSS)
+    new = await memory.writer.supersede(old, "lives in Bonn", BY_BOSS)
+
+    assert await memory.found("lives") == ["lives in Bonn"]
+    gone = await memory.entries.get(old.id, [MINE])
+    assert (gone.text, gone.superseded_by) == ("lives in Ulm", new.id)
+    with pytest.raises(WrongState):
+        await memory.writer.supersede(old, "lives in Rome", BY_BOSS)
+
+
+async def test_an_edit_on_what_is_not_there_any_more_is_refused(memory: Memory) -> None:
+    read = await memory.writer.add(ByHand(text="I like tea"), BY_BOSS)
+    await memory.writer.edit(read, "I like coffee", BY_BOSS)
+
+    with pytest.raises(Overtaken, match=read.id):
+        await memory.writer.edit(read, "I like water", BY_BOSS)
+
+    assert await memory.texts() == ["I like coffee"]
+    assert await memory.found("tea") == []
+
+
+async def test_an_edit_is_not_in_the_way_of_what_the_program_counts(memory: Memory) -> None:
+    read = await memory.writer.add(ByHand(text="I like tea"), BY_BOSS)
+    async with memory.world.db.write() as tx:
+        await memory.entries.change(tx, replace(read, used=3), now=memory.world.clock())
+
+    edited = await memory.writer.edit(read, "I like coffee", BY_BOSS)
+
+    assert (edited.text, edited.used) == ("I like coffee", 3)
+
+
+async def test_members_change_what_is_theirs_and_their_groups(memory: Memory) -> None:
+    mine = await memory.writer.add(ByHand(text="a secret of the Boss"), BY_BOSS)
+    ours = await memory.writer.add(ByHand(text="we meet at nine"), BOSS_IN_TEAM)
+    everybodys = await memory.writer.add(ByHand(text="be kind", scope=GLOBAL), BY_BOSS)
+
+    assert (await memory.writer.edit(ours, "we meet at ten", MATE_IN_TEAM)).text == "we meet at ten"
+    for by in (BY_MATE, MATE_IN_TEAM):
+        with pytest.raises(NotFound):
+            await memory.writer.edit(mine, "mine now", by)
+        with pytest.raises(NotFound):
+            await memory.writer.forget(mine, by)
+        with pytest.raises(NotAllowed):
+            await memory.writer.edit(everybodys, "be rude", by)
+        with pytest.raises(NotAllowed):
+            await memory.writer.add(ByHand(text="x is y", scope=GLOBAL), by)
+        with pytest.raises(NotAllowed):
+            await memory.writer.add(ByHand(text="x is y", scope=PROJECT), by)
+    with pytest.raises(NotFound):
+        await memory.writer.forget(ours, BY_MATE)
+
+
+async def test_in_a_group_nobody_touches_what_is_private_not_even_their_own(
+    memory: Memory,
+) -> None:
+    mine = await memory.writer.add(ByHand(text="a secret"), BY_BOSS)
+
+    with pytest.raises(NotFound):
+        await memory.writer.edit(mine, "told", BOSS_IN_TEAM)
+    with pytest.raises(NotAllowed):
+        await memory.writer.add(ByHand(text="told", scope=MINE), BOSS_IN_TEAM)
+
+
+async def test_only_an_owners_word_makes_something_everybodys(memory: Memory) -> None:
+    his = await memory.writer.add(ByHand(text="we use pnpm"), BY_MATE)
+    with pytest.raises(NotAllowed):
+        await memory.writer.move(his, GLOBAL, BY_MATE)
+
+    mine = await memory.writer.add(ByHand(text="we use uv"), BY_BOSS)
+    moved = await memory.writer.move(mine, GLOBAL, BY_BOSS)
+
+    assert moved.scope == GLOBAL
+    assert await memory.found("uv", MINE) == []
+    assert await memory.found("uv", GLOBAL) == ["we use uv"]
+
+
+async def test_nothing_and_too_much_are_refused_and_secrets_are_not_kept(memory: Memory) -> None:
+    with pytest.raises(NotKept) as empty:
+        await memory.writer.add(ByHand(text=" \0 "), BY_BOSS)
+    with pytest.raises(NotKept) as long:
+        await memory.writer.add(ByHand(text="x" * (MOST_TEXT + 1)), BY_BOSS)
+    assert (empty.value.why, long.value.why) == (WhyNotKept.EMPTY, WhyNotKept.TOO_LONG)
+
+    kept = await memory.writer.add(ByHand(text="the password is hunter2"), BY_BOSS)
+
+    assert kept.text == "the password is ••••"
+
+
+async def test_whoever_holds_the_folder_may_change_all_of_it(memory: Memory) -> None:
+    his = await memory.writer.add(ByHand(text="a note of the mate"), BY_MATE)
+
+    assert (await memory.writer.edit(his, "a note", HOME)).text == "a note"
+
+
+async def test_who_follows_hears_what_has_changed(memory: Memory) -> None:
+    follower = memory.changed.listen()
+    waiting = asyncio.create_task(memory.changed.wait())
+    await asyncio.sleep(0)
+
+    await memory.writer.add(ByHand(text="I like tea"), BY_BOSS)
+    await memory.writer.add(ByHand(text="we like tea"), BOSS_IN_TEAM)
+
+    assert await follower.wait() == {MINE, TEAM}
+    assert MINE in await waiting
+
+
+async def test_nobody_writes_where_there_is_no_chat(memory: Memory) -> None:
+    nowhere = By(person=BOSS, reader=Reader(person=BOSS.id))
+
+    with pytest.raises(NotFound):
+        await memory.writer.add(ByHand(text="I like tea"), nowhere)
+
+
+async def test_a_candidate_is_kept_or_dropped_once(memory: Memory) -> None:
+    def candidate(text: str) -> NewEntry:
+        return NewEntry(kind=MemoryKind.LONGTERM, scope=MINE, text=text, state=EntryState.CANDIDATE)
+
+    async with memory.world.db.write() as tx:
+        one = await memory.entries.add(tx, candidate("drinks tea"), now=memory.world.clock())
+        two = await memory.entries.add(tx, candidate("drinks wine"), now=memory.world.clock())
+    assert one is not None
+    assert two is not None
+    assert await memory.found("drinks") == []
+    with pytest.raises(NotFound):
+        await memory.writer.confirm(one, BY_MATE)
+
+    kept = await memory.writer.confirm(one, BY_BOSS)
+    await memory.writer.reject(two, BY_BOSS)
+
+    assert (kept.state, kept.origin) == (EntryState.ACTIVE, Origin.MANUAL)
+    assert await memory.found("drinks") == ["drinks tea"]
+    for each in (one, two):
+        with pytest.raises(WrongState):
+            await memory.writer.confirm(each, BY_BOSS)
