@@ -1,0 +1,51 @@
+"""The chapters of the Boss's handbook: one entry each, for everybody."""
+
+from __future__ import annotations
+
+from bot.engine.memory.writing.service import ByHand
+from cards.words import Words
+from storage.records.memory.entries import GLOBAL, MemoryKind
+
+CHAPTERS = (
+    "principles",
+    "communication",
+    "process",
+    "quality",
+    "learning",
+    "forbidden",
+    "notes",
+    "updates",
+)
+"""In their order; chapters that people add themselves come behind."""
+
+_KEY = "handbook:"
+
+
+def chapter_key(chapter: str) -> str:
+    """What an entry of this chapter has as its key; of people's own chapters by their title."""
+    return f"{_KEY}{chapter.strip().casefold()}"
+
+
+def chapter_of(key: str) -> str:
+    """The chapter that an entry's key names; empty for other keys."""
+    return key.removeprefix(_KEY) if key.startswith(_KEY) else ""
+
+
+def chapter(name: str, text: str, words: Words) -> ByHand:
+    """The text of a chapter: it takes the place of what the chapter said. `name` is one of ours or
+    a title of somebody's own."""
+    known = name.strip().casefold()
+    title = words(f"mirror.chapter.{known}") if known in CHAPTERS else name.strip()
+    return ByHand(
+        text=text,
+        scope=GLOBAL,
+        kind=MemoryKind.HANDBOOK,
+        key=chapter_key(name),
+        label=title,
+        importance=1.0,
+    )
+
+
+def defaults(words: Words) -> list[ByHand]:
+    """What the handbook says before anybody has written in it."""
+    return [chapter(name, words(f"mirror.default.{name}"), words) for name in CHAPTERS]
