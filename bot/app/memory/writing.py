@@ -9,6 +9,7 @@ from bot.app.store import Store
 from bot.engine.agent.remembering.hearing import RememberedTalk
 from bot.engine.agent.talk import Conversations
 from bot.engine.memory.changed import Changed
+from bot.engine.memory.writing.plainly import Plainly
 from bot.engine.memory.writing.recorder import Recorder
 from bot.engine.memory.writing.service import MemoryWriter
 from bot.transports.clock import Clock
@@ -43,5 +44,5 @@ def build_writing(store: Store, clock: Clock, *, mask: Callable[[str], str]) -> 
         writer=MemoryWriter(
             db=store.db, entries=entries, cells=cells, changed=changed, mask=mask, now=clock.now
         ),
-        recorder=Recorder(cells=cells, changed=changed, mask=mask),
+        recorder=Recorder(cells=cells, plainly=Plainly(entries, cells), changed=changed, mask=mask),
     )

@@ -9,6 +9,7 @@ from datetime import datetime
 from bot.engine.memory.changed import Changed
 from bot.engine.memory.scopes import Reader
 from bot.engine.memory.writing.noise import Noise, noise_of, without_scaffold
+from bot.engine.memory.writing.plainly import Plainly
 from bot.engine.memory.writing.service import plain
 from storage.db import Transaction
 from storage.memory.cells import Cells
@@ -51,9 +52,18 @@ class Work:
 
 
 class Recorder:
-    def __init__(self, *, cells: Cells, changed: Changed, mask: Callable[[str], str]) -> None:
-        """`mask` takes secrets out of a text."""
+    def __init__(
+        self,
+        *,
+        cells: Cells,
+        plainly: Plainly,
+        changed: Changed,
+        mask: Callable[[str], str],
+    ) -> None:
+        """`plainly` takes down what is said so plainly that no model is needed; `mask` takes
+        secrets out of a text."""
         self._cells = cells
+        self._plainly = plainly
         self._changed = changed
         self._mask = mask
 
@@ -79,7 +89,10 @@ class Recorder:
             said_at=turn.at,
             extra={"said": len(said)},
         )
-        return await self._cells.add(tx, cell, now=turn.at)
+        kept = await self._cells.add(tx, cell, now=turn.at)
+        if kept is not None:
+            await self._plainly.take_down(tx, kept, said)
+        return kept
 
     async def task_done(self, tx: Transaction, work: Work) -> Entry | None:
         """Keep what was wanted and what came of it, as `said`."""

@@ -13,6 +13,7 @@ from bot.engine.agent.talk import Conversations
 from bot.engine.agent.workbench import Workbench
 from bot.engine.memory.changed import Changed
 from bot.engine.memory.scopes import Reader
+from bot.engine.memory.writing.plainly import Plainly
 from bot.engine.memory.writing.recorder import Recorder, Turn
 from bot.engine.memory.writing.rights import By
 from bot.engine.memory.writing.service import MemoryWriter
@@ -140,7 +141,9 @@ async def remembering(
                 mask=mask,
                 now=world.clock,
             ),
-            recorder=Recorder(cells=cells, changed=changed, mask=mask),
+            recorder=Recorder(
+                cells=cells, plainly=Plainly(entries, cells), changed=changed, mask=mask
+            ),
         )
 
 

@@ -1,0 +1,93 @@
+"""Takes down what was said plainly, in the transaction that keeps the cell it was said in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bot.engine.memory.writing.rules import Plain, plainly_said
+from bot.engine.memory.writing.succession import is_by_hand, supersede
+from storage.db import Transaction
+from storage.memory.cells import Cells
+from storage.memory.entries import EntryRepo
+from storage.memory.words import same
+from storage.records.memory.entries import Category, Entry, MemoryKind, NewEntry, ScopeKind, Tier
+
+MOST_EVIDENCE = 20
+_IMPORTANCE = {Category.PROFILE: 0.9, Category.LESSONS: 0.8}
+
+
+class Plainly:
+    def __init__(self, entries: EntryRepo, cells: Cells) -> None:
+        self._entries = entries
+        self._cells = cells
+
+    async def take_down(self, tx: Transaction, cell: Entry, said: str) -> None:
+        for plain in plainly_said(said):
+            made = await self._kept(tx, cell, plain)
+            if made is not None:
+                await self._cells.cite(tx, made, [cell])
+
+    async def _kept(self, tx: Transaction, cell: Entry, plain: Plain) -> Entry | None:
+        new = _entry(cell, plain)
+        older = await self._entries.by_key(new.scope, new.key, tx=tx) if new.key else ()
+        if any(is_by_hand(each) for each in older):
+            # What a person has written themselves stands until they change it.
+            return None
+        for each in older:
+            if same(each.text) == same(new.text):
+                return await supported(self._entries, tx, each, cell)
+        if plain.key:
+            # Said again after it was forgotten: it is their own word.
+            await self._entries.dig_up(tx, new.scope, new.text)
+        if not older:
+            return await self._entries.add(tx, new, now=cell.said_at)
+        return await supersede(self._entries, tx, older[0], new, now=cell.said_at)
+
+
+async def supported(entries: EntryRepo, tx: Transaction, held: Entry, cell: Entry) -> Entry:
+    """The same was said once more."""
+    evidence = with_evidence(held, [str(cell.source or cell.id)])
+    if evidence == tuple(held.evidence):
+        return held
+    return await entries.change(tx, replace(held, evidence=evidence), now=cell.said_at)
+
+
+def with_evidence(held: Entry, more: list[str]) -> tuple[str, ...]:
+    """Distinct sources, the newest kept."""
+    return tuple(dict.fromkeys([*held.evidence, *more]))[-MOST_EVIDENCE:]
+
+
+def key_for(cell: Entry, key: str) -> str:
+    """In a group everybody has a name and a taste of their own."""
+    shared = cell.scope.kind is not ScopeKind.PERSON and cell.person is not None
+    return f"{key}@{cell.person}" if key and shared else key
+
+
+def told_in(cell: Entry, text: str) -> str:
+    """In a group it is said of whom it is true."""
+    shared = cell.scope.kind is not ScopeKind.PERSON and cell.sender
+    return f"{cell.sender}: {text}" if shared else text
+
+
+def _entry(cell: Entry, plain: Plain) -> NewEntry:
+    what = plain.key or "noted"
+    return NewEntry(
+        kind=MemoryKind.PROFILE if plain.key else MemoryKind.FACT,
+        scope=cell.scope,
+        text=told_in(cell, plain.text),
+        category=plain.category,
+        importance=_IMPORTANCE.get(plain.category, 0.8),
+        confidence=plain.confidence,
+        tier=Tier.WORKING,
+        key=key_for(cell, plain.key),
+        origin=cell.origin,
+        source=f"{what}:{cell.source}",
+        evidence=(str(cell.source or cell.id),),
+        sender=cell.sender,
+        thread=cell.thread,
+        person=cell.person,
+        chat=cell.chat,
+        task=cell.task,
+        said_at=cell.said_at,
+        extra={"value": plain.value} if plain.value else {},
+    )

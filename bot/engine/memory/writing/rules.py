@@ -1,0 +1,275 @@
+"""What people say so plainly that no model is needed to take it down: what they want to be called,
+how they want to be answered, what they correct, and what they ask to have remembered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from bot.engine.memory.writing.noise import fact_noise, is_time_bound
+from storage.records.memory.entries import Category
+
+MOST = 260
+_MOST_READ = 4000
+_LONGEST_NAME = 20
+_MOST_NAME_WORDS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plain:
+    """`key` names what it is about: what is said of it later takes its place. Without one it is
+    kept beside all others. `value` is what a program reads: `zh`, `brief`, a name."""
+
+    text: str
+    category: Category
+    key: str = ""
+    value: str = ""
+    confidence: float = 0.95
+
+
+def plainly_said(text: str) -> Sequence[Plain]:
+    """Each at most once, in the order of their kinds."""
+    text = text[:_MOST_READ]
+    found = [each for each in (_name(text), *_replies(text)) if each is not None]
+    noted = _correction(text) or _reminder(text)
+    return (*found, noted) if noted is not None else tuple(found)
+
+
+def is_emphatic(text: str) -> bool:
+    """Whether it asks to be taken down: then nobody waits for more to be said."""
+    return bool(_REMEMBER.search(text) or _LASTING.search(text) or _is_correction(text))
+
+
+def _name(text: str) -> Plain | None:
+    for clause, asked in _clauses(text):
+        found = None if asked else (_CALL_ME_ZH.fullmatch(clause) or _CALL_ME_EN.fullmatch(clause))
+        if found is None:
+            continue
+        name = _trimmed(found.group("name"))
+        if _is_name(name):
+            told = f"称呼：{name}" if _is_han(text) else f"Wants to be called {name}"
+            return Plain(text=told, category=Category.PROFILE, key="profile:name", value=name)
+    return None
+
+
+def _trimmed(name: str) -> str:
+    name = name.strip(" \t“”\"'「」《》:：")
+    return _ENDINGS.sub("", name).strip(" “”\"'「」")
+
+
+def _is_name(name: str) -> bool:
+    if not (1 <= len(name) <= _LONGEST_NAME) or not _NAME.fullmatch(name):
+        return False
+    folded = name.casefold()
+    if folded in _NO_NAMES or _NO_NAME.search(folded):
+        return False
+    words = name.split()
+    if len(words) > _MOST_NAME_WORDS or words[0].casefold() in _NOT_CALLED:
+        return False
+    # Of several words all have to look like a name: “call me back later” does not.
+    return len(words) == 1 or all(word[0].isupper() or _is_han(word) for word in words)
+
+
+def _replies(text: str) -> Iterator[Plain]:
+    """Only what is to hold from now on; what is said of this one answer is not kept."""
+    found: dict[str, Plain] = {}
+    for sentence in _sentences(text):
+        if not _LASTING.search(sentence) or _NEGATED.search(sentence):
+            continue
+        if sentence.rstrip().endswith(("?", "？", "吗", "吗？")):
+            continue
+        for key, value, pattern, told in _REPLIES:
+            if pattern.search(sentence) and key not in found:
+                said = told[0] if _is_han(sentence) else told[1]
+                preferences = Category.PREFERENCES
+                found[key] = Plain(text=said, category=preferences, key=key, value=value)
+    yield from found.values()
+
+
+def _correction(text: str) -> Plain | None:
+    said = " ".join(text.split())[:MOST]
+    if not _is_correction(said) or fact_noise(said) is not None:
+        return None
+    told = f"更正：{said}" if _is_han(said) else f"Correction: {said}"
+    return Plain(text=told, category=Category.LESSONS, confidence=0.9)
+
+
+def _is_correction(text: str) -> bool:
+    text = text.strip()
+    if text.endswith(("?", "？")):
+        return False
+    return any(pattern.match(text) for pattern in _CORRECTIONS)
+
+
+def _reminder(text: str) -> Plain | None:
+    """What stands behind “remember that”, as it was said."""
+    found = _REMEMBER.search(text)
+    if found is None:
+        return None
+    said = " ".join(found.group("what").split())[:MOST].strip(" ：:，,")
+    if text.strip().endswith(("?", "？")) or fact_noise(said) is not None or is_time_bound(said):
+        return None
+    if _name(said) is not None or any(True for _ in _replies(said)):
+        return None
+    return Plain(text=said, category=Category.OTHER, confidence=0.9)
+
+
+def _clauses(text: str) -> Iterator[tuple[str, bool]]:
+    """Each with whether it is asked."""
+    for found in _CLAUSE.finditer(text):
+        clause = found.group(1).strip()
+        if clause:
+            asked = found.group(2).strip() in {"?", "？"} or clause.endswith(("吗", "嘛", "呢"))
+            yield clause, asked
+
+
+def _sentences(text: str) -> Sequence[str]:
+    return [each for each in re.split(r"(?<=[。.!！?？\n])", text) if each.strip()]
+
+
+def _is_han(text: str) -> bool:
+    return re.search(r"[\u3400-\u9fff]", text) is not None
+
+
+def _words(listed: str) -> frozenset[str]:
+    return frozenset(listed.split())
+
+
+_CLAUSE = re.compile(r"([^，,。.!！?？；;\n]{1,200})([，,。.!！?？；;\n]|$)")
+_NAME = re.compile(r"[^\W_](?:[\w·•'’\- ]*[^\W_])?")
+_CALL_ME_ZH = re.compile(
+    r"(?:那|那么|好的?)?(?:以后|今后|从现在起|从今以后|之后)?(?:你|您|大家)?(?:就|都|请|可以|要)*"
+    r"(?:(?:直接)?叫我|称呼我(?:为|叫)?|我的(?:名字|姓名|昵称)(?:是|叫(?:做)?))"
+    r"\s*(?P<name>\S[^，。]{0,30})"
+)
+_CALL_ME_EN = re.compile(
+    r"(?:hi |hello |hey |and |so |ok |okay )*(?:(?:from now on|in future|please|just|you can"
+    r"|you may|always)[ ,]+)*(?:call me|my name is|my name['’]s)\s+(?P<name>\S.{0,40}?)"
+    r"(?: (?:from now on|please|instead|always|in future))*",
+    re.IGNORECASE,
+)
+_ENDINGS = re.compile(
+    r"(?:就(?:行|好|可以|成)(?:了|啦|吧)?|即可|好了|行了|吧|呀|啦|哦|喔|呗|了|please|thanks)$"
+)
+_NO_NAMES = _words(
+    "老板 老大 主人 主子 上司 领导 经理 总经理 总裁 董事长 老师 先生 女士 小姐 太太 同学 同志 大人"
+    " 亲 亲爱的 宝贝 用户 客户 管理员 管理 主管 组长 队长 船长 皇上 陛下 爸爸 爹 爷 大哥 老公 老婆"
+    " 名字 全名 什么 啥 谁 一声 起床 一下 过来 过去"
+    " boss chief master mistress sir madam ma'am mister miss admin administrator manager user owner"
+    " client customer king queen god lord captain teacher doctor professor director president ceo"
+    " cto assistant root system daddy darling dear honey babe me you him her them it"
+)
+_NO_NAME = re.compile(
+    r"什么|怎么|哪|谁|啥|多少|为何|为什么|几点|(?:经理|总监|老板|主任|管理员|先生|女士)$"
+    r"|^(?:what|who|whom|how|why|which|when|where|whatever|whoever|anything|something)\b"
+)
+_NOT_CALLED = _words(
+    "a an the back at when if on in by again up later now once before after via for whenever until"
+    " tomorrow today tonight asap soon crazy first not to with and or as out over about it this"
+    " that only already still sometimes"
+)
+_LASTING = re.compile(
+    r"以后|今后|往后|默认|一直|永远|总是|每次|从现在(?:起|开始)|从今(?:以后|天起)|长期"
+    r"|\b(?:always|from now on|by default|going forward|from here on|in (?:the )?future|every time"
+    r"|as a rule)\b",
+    re.IGNORECASE,
+)
+_NEGATED = re.compile(
+    r"不要|别|不用|不必|无需|不想|不再|禁止|\b(?:don['’]?t|do not|never|no longer|not|stop)\b",
+    re.IGNORECASE,
+)
+_ANSWERS = r"(?:回答|回复|答复|交流|沟通|说话|聊天|聊|讲话|对话)"
+_REPLY = r"\b(?:answer|answers|reply|replies|respond|responses?|speak|talk|write|communicate)\b"
+_BRIEF = r"(?:简短|简洁|简明|精简|简单|短一?点|精炼|言简意赅)"
+_FULL = r"(?:详细|详尽|细致|展开|具体一?点|细一?点)"
+
+
+def _either(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(patterns), re.IGNORECASE)
+
+
+_REPLIES = (
+    (
+        "preferences:reply_language",
+        "zh",
+        _either(
+            rf"(?:用|使用|以|讲|说)(?:简体)?(?:中文|汉语|普通话).{{0,6}}{_ANSWERS}",
+            rf"{_ANSWERS}.{{0,6}}(?:用|使用|以)(?:简体)?(?:中文|汉语)",
+            r"(?:和|跟|对)我(?:说|讲|用)(?:中文|汉语)",
+            rf"{_REPLY}(?: to me)?(?: back)? in (?:simplified )?chinese\b",
+        ),
+        ("回复语言：中文", "Wants answers in Chinese"),
+    ),
+    (
+        "preferences:reply_language",
+        "en",
+        _either(
+            rf"(?:用|使用|以|讲|说)(?:英文|英语).{{0,6}}{_ANSWERS}",
+            rf"{_ANSWERS}.{{0,6}}(?:用|使用|以)(?:英文|英语)",
+            r"(?:和|跟|对)我(?:说|讲|用)(?:英文|英语)",
+            rf"{_REPLY}(?: to me)?(?: back)? in english\b",
+        ),
+        ("回复语言：英文", "Wants answers in English"),
+    ),
+    (
+        "preferences:reply_style",
+        "brief",
+        _either(
+            rf"{_ANSWERS}.{{0,12}}{_BRIEF}",
+            rf"{_BRIEF}.{{0,6}}{_ANSWERS}",
+            rf"{_REPLY}.{{0,24}}\b(?:brief|short|concise|terse)(?:ly)?\b",
+            r"(?:^\s*|please |[,.] ?)(?:always )?(?:be|keep (?:it|your answers|your replies)) "
+            r"(?:brief|short|concise|terse|to the point)\b",
+            r"\b(?:brief|short|concise|terse) (?:answers|replies)\b",
+        ),
+        ("回复风格：简短", "Wants brief answers"),
+    ),
+    (
+        "preferences:reply_style",
+        "detailed",
+        _either(
+            rf"{_ANSWERS}.{{0,12}}{_FULL}",
+            rf"{_FULL}.{{0,6}}{_ANSWERS}",
+            rf"{_REPLY}.{{0,24}}\b(?:in (?:full )?detail|detailed|thorough(?:ly)?|at length)\b",
+            r"\bdetailed (?:answers|replies)\b",
+        ),
+        ("回复风格：详细", "Wants detailed answers"),
+    ),
+    (
+        "preferences:reply_conclusion",
+        "first",
+        _either(
+            r"先(?:说|给|讲|写|告诉我)?(?:出)?结论",
+            r"结论(?:放|写|说|摆)?在?(?:最)?(?:前|先)",
+            r"\b(?:conclusion|answer|result|bottom line|tl;?dr)s? (?:comes? )?first\b",
+            r"\b(?:lead|start|begin) with the (?:conclusion|answer|result|bottom line)\b",
+        ),
+        ("回复先说结论", "Wants the conclusion first"),
+    ),
+)
+
+_CORRECTIONS = (
+    re.compile(
+        r"(?:不对|不是的?|你?(?:搞|弄|说|记)?错了|更正|纠正)[，,。！!：:、 ]"
+        r".{0,80}?(?:应该|其实|而是|是|要用|改成|用|叫|我说的)"
+    ),
+    re.compile(r"(?:应该|其实)(?:是|用|叫).{1,80}(?:而不是|不是|，不)"),
+    re.compile(r"不是.{1,60}(?:，|,|而)(?:应该|其实)?是"),
+    re.compile(
+        r"(?:no|nope|wrong|incorrect|that['’]?s (?:wrong|not right|incorrect)|not quite|correction"
+        r"|actually)\b[,.:;!\- ]{1,3}.{0,80}?(?:\bi (?:meant|mean|said)\b|\bshould\b|\bit['’]?s\b"
+        r"|\bit is\b|\bthey['’]?re\b|\buse\b|\binstead\b|\bnot\b|\bis\b|\bare\b)",
+        re.IGNORECASE,
+    ),
+    re.compile(r"i meant\b.{3}", re.IGNORECASE),
+)
+
+_REMEMBER = re.compile(
+    r"(?:^|[，,。.!！;；\n]\s*)(?:please |also |and |请|麻烦|帮我|你要?|一定要?|务必){0,3}"
+    r"(?:(?:记住|记下来?|记得|别忘了|不要忘记|牢记)(?!吗|了吗|我是谁)[：:，, ]{0,2}"
+    r"|(?:remember|note|keep in mind|make a note|don['’]?t forget)(?: that|:| this:| for later:)\s+"
+    r"|remember,? (?=my\b|i\b|i['’]m\b|we\b|our\b|the\b))"
+    r"(?P<what>[^\n]{4,400})",
+    re.IGNORECASE,
+)
