@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from bot.engine.agent.context.briefing import Context
+from bot.engine.agent.context.memories import Remembering
 from bot.engine.agent.personas.library import PersonaLibrary
 from bot.engine.agent.personas.persona import Persona
 from bot.engine.agent.policy.closed import Closed
@@ -36,6 +37,7 @@ def build_bench(
     closed: Closed,
     mask: Callable[[str], str],
     brings_tools: Callable[[str], bool],
+    memories: Remembering,
     more: Sequence[ToolMaker] = (),
 ) -> Workbench:
     async def project_of(job: Job) -> str:
@@ -62,7 +64,10 @@ def build_bench(
             skill_briefing(library, project_of, brings_tools),
             context.notes,
             context.brief,
+            # It changes most often: what stands before it is cached longer.
+            memories.standing,
         ),
+        asides=(memories.aside,),
         permits=permits,
         mask=mask,
     )

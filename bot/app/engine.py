@@ -94,7 +94,7 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
         progress=progress,
     )
     caps = caps_of(settings)
-    desk = parts.desk(place.models, caps, place.servers)
+    desk = parts.desk(place.models, caps, place.servers, place.memory.remembering.book)
     news = asyncio.Event()
     requests = parts.requests(news)
     reporter = parts.reporter(requests)

@@ -19,7 +19,7 @@ from bot.app.workers.talking import Talking, build_eyes
 from bot.app.workers.traces import build_recorder
 from bot.config.settings import Settings
 from bot.engine.agent.budget import Budget, Caps
-from bot.engine.agent.desk import Desk
+from bot.engine.agent.desk import Desk, Keeper
 from bot.engine.agent.leave.pending import Pending
 from bot.engine.agent.leave.talks import GoesOn, Stops, Talks
 from bot.engine.agent.mcp.servers import McpServers
@@ -87,7 +87,7 @@ class Parts:
         """How long a request for a decision stays open."""
         return timedelta(hours=self.settings.approval_hours)
 
-    def desk(self, models: Registry, caps: Caps, servers: McpServers) -> Desk:
+    def desk(self, models: Registry, caps: Caps, servers: McpServers, *keepers: Keeper) -> Desk:
         store = self.store
         return Desk(
             db=store.db,
@@ -106,6 +106,7 @@ class Parts:
             ),
             pending=Pending(store.calls, self.clock.now),
             spans=build_recorder(self.settings, store, self.clock),
+            keepers=keepers,
         )
 
     def requests(self, news: asyncio.Event) -> Requests:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from bot.app.bench import build_bench
+from bot.app.memory.recall import Recalling, build_recall
 from bot.app.models import build_models
 from bot.app.store import Store
 from bot.app.workers.commands import build_masking, build_sandbox, build_shell
@@ -44,6 +45,7 @@ class Place:
     servers: McpServers
     helping: Helping
     bench: Workbench
+    memory: Recalling
 
 
 Show: TypeAlias = Callable[[Approval], Awaitable[None]]
@@ -62,6 +64,7 @@ def build_place(settings: Settings, store: Store, clock: Clock, *, bell: Bell, s
     context = Context(settings.home, chat_of=store.people.chat, person_of=store.people.get)
     sandbox = build_sandbox(settings)
     models = build_models(settings, sandbox)
+    memory = build_recall(settings, store, clock, told_anyway=context.boss)
     masking = build_masking(settings)
     fetcher = build_fetcher(settings)
     shell = build_shell(settings, sandbox, masking)
@@ -83,6 +86,7 @@ def build_place(settings: Settings, store: Store, clock: Clock, *, bell: Bell, s
         closed=build_closed(settings),
         mask=masking.mask,
         brings_tools=models.brings_tools,
+        memories=memory.remembering,
         more=(memory_tools(build_memories(settings.home, store)), helping.tools),
     )
     return Place(
@@ -96,4 +100,5 @@ def build_place(settings: Settings, store: Store, clock: Clock, *, bell: Bell, s
         servers=McpServers(shell, masking.mask, fetcher),
         helping=helping,
         bench=bench,
+        memory=memory,
     )

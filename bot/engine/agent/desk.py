@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from pydantic import BaseModel
 
@@ -41,7 +41,7 @@ from bot.engine.llm.events import AgentEvent, Noted
 from bot.engine.observe.recorder import CallStart, Ending, Recorder
 from storage.db import Database, Transaction
 from storage.records.people import Language
-from storage.records.workers.spans import ModelCall, SpanState
+from storage.records.workers.spans import ModelCall
 from storage.sessions import Session, SessionRepo
 from storage.usage import Bill, UsageRepo
 
@@ -94,6 +94,9 @@ class Reply:
     span: ModelCall | None = None
 
 
+Keeper: TypeAlias = Callable[[Transaction, Reply], Awaitable[None]]
+
+
 class Desk:
     def __init__(
         self,
@@ -108,9 +111,11 @@ class Desk:
         pending: Pending | None = None,
         servers: McpServers | None = None,
         spans: Recorder | None = None,
+        keepers: Sequence[Keeper] = (),
     ) -> None:
         """Without a `budget` there are no caps. `pending` knows the calls at which sessions
-        stopped: without it none may stop. `spans` keeps what tasks and talk ask."""
+        stopped: without it none may stop. `spans` keeps what tasks and talk ask; `keepers` write
+        with each answer what else is to be known of it."""
         self._db = db
         self._sessions = sessions
         self._usage = usage
@@ -121,6 +126,7 @@ class Desk:
         self._pending = pending
         self._servers = servers
         self._spans = spans
+        self._keepers = tuple(keepers)
 
     def choose(self, model: str, backend: str) -> Chosen:
         return self._backends.choose(model, backend)
@@ -236,6 +242,8 @@ class Desk:
         )
         if self._pending is not None and (reply.answered or result.suspended):
             await self._pending.settle(tx, reply.session.id, result.suspended)
+        for keep in self._keepers:
+            await keep(tx, reply)
 
     @asynccontextmanager
     async def _plugged(
@@ -270,7 +278,7 @@ class Desk:
         bill = call.bill("", usage, self._now())
         if call.purse is not None:
             call.purse.end(usage, bill.at)
-        ending = _went_wrong(bill, error)
+        ending = Ending.badly(bill, error, left=isinstance(error, BudgetReached))
         if usage.requests:
             async with self._db.write() as tx:
                 await self._usage.add(tx, bill)
@@ -388,13 +396,4 @@ def _goes_on(session: Session, chosen: Chosen, most_tokens: int | None, persona:
 
 def _went_well(reply: Reply) -> Ending:
     result = reply.result
-    if result.suspended:
-        return Ending(state=SpanState.LEFT, bill=reply.bill, finish="tool_calls")
-    return Ending(state=SpanState.DONE, bill=reply.bill, finish="length" if result.cut else "stop")
-
-
-def _went_wrong(bill: Bill, error: BaseException) -> Ending:
-    state = SpanState.FAILED if isinstance(error, Exception) else SpanState.CUT
-    if isinstance(error, BudgetReached):
-        state = SpanState.LEFT
-    return Ending(state=state, bill=bill, error=type(error).__name__)
+    return Ending.well(reply.bill, stopped=bool(result.suspended), cut=result.cut)

@@ -20,6 +20,7 @@ from bot.engine.agent.chat.sent import unpacked
 from bot.engine.agent.chat.turns import Turns
 from bot.engine.agent.chat.unanswered import Unanswered
 from bot.engine.agent.desk import Ask, Desk, Reply, Watch
+from bot.engine.agent.leave.permits import afresh
 from bot.engine.agent.leave.talks import Keep, Stops
 from bot.engine.agent.personas.persona import Persona
 from bot.engine.agent.workbench import Job, Workbench
@@ -250,6 +251,7 @@ class Conversations:
                 if wait > _LONGEST_PAUSE:
                     raise
             again()
+            ask = replace(ask, permit=afresh(ask.permit))
             await self._sleep(wait)
         return await self._desk.ask(ask, chosen, session, watch)
 
@@ -326,6 +328,7 @@ class Conversations:
         self, question: Question, session: Session, persona: Persona, proposals: list[Proposal]
     ) -> Ask:
         before = await self._unanswered.get(question.chat.id)
+        lost = "" if question.resumes or not self._stops else await self._stops.lost(session)
         job = Job(
             account=_account(question),
             session=session,
@@ -342,9 +345,10 @@ class Conversations:
             purpose=Purpose.CHAT,
             prompt=(f"{question.brief}\n\n" if question.brief else "")
             + (_UNANSWERED.format(text=before) if before else "")
+            + equipment.aside
             + question.text,
             system=_SYSTEM.format(language=_LANGUAGE[question.language])
-            + (f"\n\n{equipment.system}" if equipment.system else ""),
+            + "".join(f"\n\n{each}" for each in (equipment.system, lost) if each),
             language=question.language,
             account=job.account,
             workspace=job.workspace,

@@ -33,6 +33,8 @@ class Job:
     depth: int = 0
     text: str = ""
     """What was asked for, to choose by what belongs to it."""
+    skill: str = ""
+    """The one that it is done by, where somebody asked for one."""
     turn: str = ""
     """Of talk: what names the message that is answered, also when it is answered anew."""
 
@@ -44,13 +46,15 @@ class Job:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equipment:
     """Ready for `RunRequest`. `system` is what stands before the caller's own system text: the
-    same from turn to turn, so that it is cached."""
+    same from turn to turn, so that it is cached. `aside` stands before what is asked, with a blank
+    line behind it where there is any: what belongs to this turn alone."""
 
     persona: Persona
     tools: tuple[Tool, ...] = ()
     system: str = ""
     permit: Permit | None = None
     servers: tuple[McpServer, ...] = ()
+    aside: str = ""
 
 
 ToolMaker: TypeAlias = Callable[[Job, Persona], Sequence[Tool]]
@@ -88,12 +92,14 @@ class Workbench:
         briefings: Sequence[Briefing] = (),
         permits: Permits | None = None,
         mask: Callable[[str], str] = str,
+        asides: Sequence[Briefing] = (),
     ) -> None:
         self._personas = personas
         self._makers = tuple(makers)
         self._briefings = tuple(briefings)
         self._permits = permits
         self._mask = mask
+        self._asides = tuple(asides)
 
     async def persona(self, name: str) -> Persona:
         return PRAGMATIST if self._personas is None else await self._personas.get(name)
@@ -105,6 +111,7 @@ class Workbench:
         persona = await self.persona(job.persona)
         made = [tool for make in self._makers for tool in make(job, persona)]
         told = [await brief(job, persona) for brief in self._briefings]
+        aside = [await brief(job, persona) for brief in self._asides]
         return Equipment(
             persona=persona,
             tools=tuple(
@@ -115,6 +122,7 @@ class Workbench:
             system="\n\n".join(block for block in (persona.charter, *told) if block),
             permit=self._permits.permit(job, persona) if self._permits is not None else None,
             servers=persona.servers,
+            aside="".join(f"{block}\n\n" for block in aside if block),
         )
 
 

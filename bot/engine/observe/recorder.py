@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Self
 
 from bot.engine.observe.ids import errand_trace, talk_span, talk_trace, trace_id, workflow_span
 from storage.agents.spans import SpanRepo
@@ -27,6 +28,20 @@ class Ending:
     bill: Bill
     finish: str = ""
     error: str = ""
+
+    @classmethod
+    def well(cls, bill: Bill, *, stopped: bool, cut: bool) -> Self:
+        """`stopped` waits for answers of people; `cut` was the answer, by its length."""
+        if stopped:
+            return cls(state=SpanState.LEFT, bill=bill, finish="tool_calls")
+        return cls(state=SpanState.DONE, bill=bill, finish="length" if cut else "stop")
+
+    @classmethod
+    def badly(cls, bill: Bill, error: BaseException, *, left: bool) -> Self:
+        """`left` may go on later."""
+        failed = SpanState.FAILED if isinstance(error, Exception) else SpanState.CUT
+        state = SpanState.LEFT if left else failed
+        return cls(state=state, bill=bill, error=type(error).__name__)
 
     @property
     def attributes(self) -> Mapping[str, Attribute]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from bot.engine.memory.told import without_asides
 from storage.errors import StoreUnavailable
 from storage.marks import Marks
 from storage.records.people import ChatId
@@ -25,8 +26,8 @@ class Unanswered:
         return self._known[chat_id]
 
     async def keep(self, chat_id: ChatId, said: str) -> None:
-        """Its end, where it is long."""
-        self._known[chat_id] = said[-LONGEST:]
+        """Its end, where it is long, and nothing of what was remembered beside it."""
+        self._known[chat_id] = without_asides(said)[-LONGEST:]
         try:
             await self._marks.put(_name(chat_id), self._known[chat_id])
         except StoreUnavailable as error:

@@ -81,13 +81,14 @@ class Tries:
         trouble = step.runs[step.node.id].error if step.node.id in step.runs else ""
         ask = Ask(
             purpose=Purpose.STEP,
-            prompt=prompts.step_prompt(
+            prompt=equipment.aside
+            + prompts.step_prompt(
                 step.task,
                 step.workflow,
                 step.runs,
                 step.node,
                 trouble=trouble,
-                said=prompts.still_news(step.said, step.runs),
+                said=prompts.still_news(step.said, step.runs, step.deaf),
                 heard=self._heard.get(worker.session.id, prompts.NOTHING),
             ),
             system=_joined(equipment.system, prompts.step_system(self._language)),

@@ -1,0 +1,45 @@
+"""What is remembered, as workers and people find it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bot.app.store import Store
+from bot.config.settings import Settings
+from bot.engine.agent.context.memories import Remembering
+from bot.engine.agent.workbench import Briefing
+from bot.engine.memory.inject import Injection
+from bot.engine.memory.recall import Recall, dated_words
+from bot.engine.memory.uses import Uses
+from bot.transports.clock import Clock
+from storage.memory.entries import EntryRepo
+from storage.memory.index import Index
+from storage.memory.living.uses import UseRepo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recalling:
+    recall: Recall
+    uses: Uses
+    remembering: Remembering
+
+
+def build_recall(
+    settings: Settings, store: Store, clock: Clock, *, told_anyway: Briefing
+) -> Recalling:
+    """`told_anyway` is what workers are told besides, so that it is not told twice."""
+    index = Index(store.db)
+    entries = EntryRepo(store.db, store.ids, index)
+    recall = Recall(entries=entries, index=index, words=dated_words(settings.zone), now=clock.now)
+    uses = Uses(db=store.db, entries=entries, repo=UseRepo(store.db), now=clock.now)
+    injection = Injection(entries=entries, recall=recall, heard=uses.heard, now=clock.now)
+    return Recalling(
+        recall=recall,
+        uses=uses,
+        remembering=Remembering(
+            injection=injection,
+            uses=uses,
+            chat_of=store.people.chat,
+            told_anyway=told_anyway,
+        ),
+    )

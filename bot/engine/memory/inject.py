@@ -1,0 +1,193 @@
+"""What a worker is told of what is remembered: fixed places, fixed budgets, nothing twice."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from bot.engine.memory.gate import is_worth_looking
+from bot.engine.memory.recall import Recall, Recalled, is_recalled
+from bot.engine.memory.scopes import Reader
+from bot.engine.memory.told import SHARES, aside_text, fitted, is_order, standing_text
+from bot.engine.memory.uses import Block, Shown
+from storage.memory.entries import EntryRepo
+from storage.records.memory.entries import Entry, EntryId, MemoryKind, Origin, ScopeKind
+from storage.records.people import ChatId
+
+BUDGET = 4000
+"""Tokens of all that is told of memories."""
+
+MOST_SIMILAR = 6
+_MOST_RECENT = 3
+_MOST_STANDING = 400
+_LONGEST_QUERY = 2000
+_TELLING = 8
+"""Letters in a row that are no chance."""
+_HEARD_TURNS = 8
+_RECENT = timedelta(days=2)
+_CUT = 0.4
+"""Of what is looked for unasked, only what has this share of the best."""
+_LOOKED_FOR = (
+    MemoryKind.CELL,
+    MemoryKind.FACT,
+    MemoryKind.PROFILE,
+    MemoryKind.LONGTERM,
+    MemoryKind.EPISODE,
+)
+_ORDER = tuple(Block)
+_STANDING = sum(share for block, share in SHARES.items() if block.stands)
+_BLOCK_OF = {
+    MemoryKind.HANDBOOK: Block.HANDBOOK,
+    MemoryKind.PROFILE: Block.PROFILE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A text, and what it tells of."""
+
+    text: str = ""
+    shown: tuple[Shown, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sitting:
+    """A session as far as memories matter: what it has heard in this chat since it `started_at`
+    is not told to it again."""
+
+    id: str
+    turns: int
+    started_at: datetime
+    chat: ChatId | None = None
+
+
+class _Known:
+    """What is told already, letter by letter."""
+
+    def __init__(self, text: str = "") -> None:
+        self._whole = _letters(text)
+        self._parts: set[str] = set()
+
+    def takes(self, entry: Entry) -> bool:
+        """Whether it is new; if so it is known from now on."""
+        letters = _letters(entry.text)
+        if letters in self._parts or (len(letters) >= _TELLING and letters in self._whole):
+            return False
+        self._parts.add(letters)
+        self._whole += "\n" + letters
+        return True
+
+
+class Injection:
+    """`heard` says what a session has been told beside its turns, from a turn on."""
+
+    def __init__(
+        self,
+        *,
+        entries: EntryRepo,
+        recall: Recall,
+        heard: Callable[[str, int], Awaitable[Collection[EntryId]]],
+        now: Callable[[], datetime],
+        budget: int = BUDGET,
+    ) -> None:
+        self._entries = entries
+        self._recall = recall
+        self._heard = heard
+        self._now = now
+        self._budget = budget
+
+    async def standing(self, reader: Reader, told: str = "") -> Told:
+        """What stands at the front: the same from turn to turn for as long as nobody changes it,
+        so that models cache it. `told` is what the worker is told anyway."""
+        scopes, now = reader.scopes, self._now()
+        if not scopes:
+            return Told()
+        kinds = (MemoryKind.HANDBOOK, MemoryKind.PROFILE, MemoryKind.LONGTERM)
+        found = await self._entries.list(scopes, kinds=kinds, limit=_MOST_STANDING)
+        pinned = await self._entries.pinned(scopes, limit=_MOST_STANDING)
+        by_number = {each.number: each for each in (*found, *pinned) if is_recalled(each, now)}
+        known = _Known(told)
+        wanted = sorted(by_number.values(), key=_importance)
+        fresh = [each for each in wanted if known.takes(each)]
+        shown = self._in_blocks(fresh)
+        return Told(text=standing_text(shown), shown=tuple(shown))
+
+    async def aside(
+        self, reader: Reader, query: str, sitting: Sitting, standing: Told, told: str = ""
+    ) -> Told:
+        """What belongs to this message: told beside it."""
+        scopes = reader.scopes
+        if not scopes:
+            return Told()
+        out = {each.entry.id for each in standing.shown}
+        out |= set(await self._heard(sitting.id, sitting.turns + 1 - _HEARD_TURNS))
+        known = _Known("\n".join([told, *(each.entry.text for each in standing.shown)]))
+
+        def is_fresh(entry: Entry) -> bool:
+            return entry.id not in out and not _is_of(entry, sitting) and known.takes(entry)
+
+        similar = [
+            Shown(entry=each.entry, block=Block.SIMILAR, score=each.score, parts=each.parts)
+            for each in await self._similar(reader, query)
+            if self._is_awake(each.entry) and is_fresh(each.entry)
+        ][:MOST_SIMILAR]
+        recent = [
+            Shown(entry=each, block=Block.RECENT)
+            for each in await self._recent(reader, sitting)
+            if is_fresh(each)
+        ][:_MOST_RECENT]
+        shown = fitted([similar, recent], self._budget * (1 - _STANDING))
+        return Told(text=aside_text(shown), shown=tuple(shown))
+
+    async def _similar(self, reader: Reader, query: str) -> Sequence[Recalled]:
+        asked = query[:_LONGEST_QUERY]
+        if not is_worth_looking(asked):
+            return ()
+        limit = 2 * MOST_SIMILAR
+        return await self._recall.search(reader, asked, limit, kinds=_LOOKED_FOR, cut=_CUT)
+
+    async def _recent(self, reader: Reader, sitting: Sitting) -> Sequence[Entry]:
+        """What was said last, where a conversation begins anew."""
+        if sitting.turns or reader.keeps_in is None:
+            return ()
+        found = await self._entries.list(
+            (reader.keeps_in,), kinds=(MemoryKind.CELL,), limit=2 * _HEARD_TURNS
+        )
+        since = self._now() - _RECENT
+        return [each for each in found if each.said_at >= since]
+
+    def _is_awake(self, entry: Entry) -> bool:
+        return entry.suppressed_until is None or entry.suppressed_until <= self._now()
+
+    def _in_blocks(self, entries: Iterable[Entry]) -> list[Shown]:
+        """Of each kind of scope what fits, in the order in which it was written: what is added
+        later stands behind, and what stands before it stays as it was."""
+        groups: dict[tuple[int, ScopeKind], list[Shown]] = {}
+        for entry in entries:
+            block = _BLOCK_OF.get(entry.kind, Block.LONGTERM)
+            key = (_ORDER.index(block), entry.scope.kind)
+            groups.setdefault(key, []).append(Shown(entry=entry, block=block))
+        shown = fitted(list(groups.values()), self._budget * _STANDING)
+        return sorted(shown, key=_place)
+
+
+def _place(shown: Shown) -> tuple[bool, int, int]:
+    return not is_order(shown.entry), _ORDER.index(shown.block), shown.entry.number
+
+
+def _importance(entry: Entry) -> tuple[bool, bool, float, float]:
+    """What comes first where not all of it fits."""
+    by_hand = entry.origin is Origin.MANUAL
+    worth = entry.importance * entry.confidence
+    return not entry.pinned, not by_hand, -worth, -entry.said_at.timestamp()
+
+
+def _is_of(entry: Entry, sitting: Sitting) -> bool:
+    """Whether this very session has heard it said."""
+    here = entry.chat is not None and entry.chat == sitting.chat
+    return entry.kind is MemoryKind.CELL and here and entry.said_at >= sitting.started_at
+
+
+def _letters(text: str) -> str:
+    return "".join(each for each in text.lower() if each.isalnum())

@@ -1,0 +1,193 @@
+"""What stood before a model when it answered, and what of it the answer has used."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from bot.engine.memory.cited import is_cited
+from bot.engine.memory.life import Reinforcement, reinforced
+from storage.db import Database, Transaction
+from storage.memory.entries import EntryRepo
+from storage.memory.living.uses import Use, UseRepo
+from storage.records.memory.entries import Entry, EntryId, Scope
+from storage.records.people import ChatId
+from storage.records.tasks import TaskId
+
+_MOST_WAITING = 256
+"""Answers under way whose memories are known; of older ones nothing is noted."""
+
+
+class Block(StrEnum):
+    """Where an entry stands. The first three are told at the front, and stay the same from turn
+    to turn; the others stand beside what is asked."""
+
+    HANDBOOK = "handbook"
+    PROFILE = "profile"
+    LONGTERM = "longterm"
+    SIMILAR = "similar"
+    RECENT = "recent"
+
+    @property
+    def stands(self) -> bool:
+        return self in {Block.HANDBOOK, Block.PROFILE, Block.LONGTERM}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """An entry in its place; `score` and `parts` say why, where it was looked for."""
+
+    entry: Entry
+    block: Block
+    score: float = 0.0
+    parts: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Used:
+    """The same afterwards. `entry` is None once it was forgotten, or may not be seen any more."""
+
+    entry: Entry | None
+    id: EntryId
+    block: str
+    score: float
+    parts: Mapping[str, float]
+    at: datetime
+    confirmed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """One answer of a model. `goes_on` says that it was not asked anew: nothing stood beside."""
+
+    session: str
+    turn: int
+    chat: ChatId | None
+    task: TaskId | None
+    text: str
+    at: datetime
+    goes_on: bool = False
+
+
+class Uses:
+    def __init__(
+        self, *, db: Database, entries: EntryRepo, repo: UseRepo, now: Callable[[], datetime]
+    ) -> None:
+        self._db = db
+        self._entries = entries
+        self._repo = repo
+        self._now = now
+        self._standing: OrderedDict[str, tuple[str, Sequence[Shown]]] = OrderedDict()
+
+    def stand(self, session: str, asked: str, shown: Sequence[Shown]) -> None:
+        """These, and no others, stand before the next answer of this session, to what is
+        `asked`: words of that prove no use."""
+        self._standing[session] = asked, shown
+        self._standing.move_to_end(session)
+        while len(self._standing) > _MOST_WAITING:
+            self._standing.popitem(last=False)
+
+    async def heard(self, session: str, since: int) -> Collection[EntryId]:
+        """What was told beside what was asked, from this turn on."""
+        known = await self._repo.heard(session, since)
+        return {entry for entry, block in known.items() if not Block(block).stands}
+
+    async def book(self, tx: Transaction, answer: Answered) -> None:
+        """Note what stood there with the answer that it led to, and what of it was used."""
+        asked, stood = self._standing.pop(answer.session, ("", ()))
+        shown = [each for each in stood if each.block.stands or not answer.goes_on]
+        if not shown:
+            return
+        await self._repo.add(tx, [_use(each, answer) for each in shown])
+        aside = [each.entry.id for each in shown if not each.block.stands]
+        await self._repo.showed(tx, aside, answer.at)
+        used = [each.entry for each in shown if is_cited(each.entry, answer.text, asked)]
+        await self._confirm(tx, answer.session, answer.turn, used, Reinforcement.USED)
+
+    async def last(self, chat: ChatId, scopes: Sequence[Scope] | None = None) -> Sequence[Used]:
+        """What stood before the model at this chat's last answer, for a reader of these scopes."""
+        return await self._told(await self._repo.last(chat), scopes)
+
+    async def of_task(self, task: TaskId, scopes: Sequence[Scope] | None = None) -> Sequence[Used]:
+        return await self._told(await self._repo.of_task(task), scopes)
+
+    async def confirm(self, chat: ChatId, entry_ids: Collection[EntryId] | None = None) -> int:
+        """Somebody says that the chat's last answer used these well; None for all that were
+        looked for. How many were not known to be used before."""
+        uses = await self._repo.last(chat)
+        wanted = [
+            each
+            for each in uses
+            if (entry_ids is None and not Block(each.block).stands)
+            or (entry_ids is not None and each.entry in entry_ids)
+        ]
+        if not wanted:
+            return 0
+        async with self._db.write() as tx:
+            entries = await self._loaded(wanted, None, tx)
+            return await self._confirm(
+                tx, uses[0].session, uses[0].turn, list(entries.values()), Reinforcement.USED
+            )
+
+    async def task_ended(self, tx: Transaction, task: TaskId, *, well: bool) -> None:
+        """What a task was told and has used counts more after it ended well, less otherwise."""
+        by = Reinforcement.SUCCEEDED if well else Reinforcement.FAILED
+        uses = [each for each in await self._repo.of_task(task, tx=tx) if each.confirmed_at]
+        for entry in (await self._loaded(uses, None, tx)).values():
+            await self._repo.used(tx, entry, reinforced(entry, by, self._now()), self._now())
+
+    async def _confirm(
+        self,
+        tx: Transaction,
+        session: str,
+        turn: int,
+        entries: Sequence[Entry],
+        by: Reinforcement,
+    ) -> int:
+        if not entries:
+            return 0
+        now = self._now()
+        fresh = await self._repo.confirm(tx, session, turn, [each.id for each in entries], now)
+        for entry in entries:
+            if entry.id in fresh:
+                await self._repo.used(tx, entry, reinforced(entry, by, now), now)
+        return len(fresh)
+
+    async def _told(self, uses: Sequence[Use], scopes: Sequence[Scope] | None) -> Sequence[Used]:
+        entries = await self._loaded(uses, scopes)
+        return [
+            Used(
+                entry=entries.get(each.entry),
+                id=each.entry,
+                block=each.block,
+                score=each.score,
+                parts=each.parts,
+                at=each.at,
+                confirmed=each.confirmed_at is not None,
+            )
+            for each in uses
+        ]
+
+    async def _loaded(
+        self, uses: Sequence[Use], scopes: Sequence[Scope] | None, tx: Transaction | None = None
+    ) -> Mapping[EntryId, Entry]:
+        ids = {each.entry for each in uses}
+        found = await self._entries.with_ids(ids, scopes, tx=tx) if ids else ()
+        return {each.id: each for each in found}
+
+
+def _use(shown: Shown, answer: Answered) -> Use:
+    return Use(
+        session=answer.session,
+        turn=answer.turn,
+        chat=answer.chat,
+        task=answer.task,
+        entry=shown.entry.id,
+        block=shown.block.value,
+        score=shown.score,
+        parts=shown.parts,
+        at=answer.at,
+    )
