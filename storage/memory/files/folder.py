@@ -73,20 +73,20 @@ class Folder:
         except OSError:
             return Found(trouble=Trouble.UNUSABLE)
 
-    def write(self, path: str, body: str, seen: Sign | None) -> bool:
-        """Put this text into the file's place, all or nothing. False, with nothing done, where the
-        file is no longer the one that was `seen`. What was there before lies aside until `aside`
-        has looked whether somebody was still writing to it."""
+    def write(self, path: str, body: str, seen: Sign | None) -> Sign | None:
+        """Put this text into the file's place, all or nothing. None, with nothing done, where the
+        file is no longer the one that was `seen`; else what it is now. What was there before lies
+        aside, since somebody may still be writing to it."""
         with self._in(path, make=True) as (folder, name):
             new = _new(name)
-            _put(folder, new, body)
+            made = _put(folder, new, body)
             try:
                 if _sign(folder, name) != seen:
-                    return False
+                    return None
                 if seen is None:
-                    return _link(folder, new, name)
+                    return made if _link(folder, new, name) else None
                 _swap(folder, new, name)
-                return True
+                return made
             finally:
                 with suppress(FileNotFoundError):
                     os.unlink(new, dir_fd=folder)
@@ -183,14 +183,15 @@ def _text(data: bytes) -> str | None:
         return None
 
 
-def _put(folder: int, name: str, body: str) -> None:
+def _put(folder: int, name: str, body: str) -> Sign:
     with suppress(FileNotFoundError):
         os.unlink(name, dir_fd=folder)
     handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, 0o600, dir_fd=folder)
     with os.fdopen(handle, "wb") as file:
-        file.write(body.encode())
+        file.write(body.encode("utf-8", "replace"))
         file.flush()
         os.fsync(handle)
+        return _of(os.fstat(handle))
 
 
 def _swap(folder: int, new: str, name: str) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from storage.memory.markdown.page import Line, Page
+from storage.memory.markdown.page import Layout, Line, Page
 
 FEW = 5
 """So many lines may always be removed at once."""
@@ -62,12 +62,13 @@ def merge(
     `confirmed` is what was `held` before: missing once more, it is meant."""
     known = {line.id: line.text for line in base.lines if line.id} if base is not None else {}
     own, added = _told_apart(disk, known)
+    under = {line.id: each.title for each in disk.sections for line in each.lines}
     edits: list[Edit] = []
     clashes: list[Edit] = []
     for entry_id, line in own.items():
         found = _changed(line, known.get(entry_id), stored.get(entry_id))
         if isinstance(found, Written):
-            added.append(found)
+            added.append(replace(found, section=under.get(entry_id, "")))
         elif found is not None:
             to = clashes if _moved_on(found, stored[entry_id]) else edits
             to.append(found)
@@ -82,6 +83,30 @@ def merge(
         kept=tuple(each for each in missing if each not in gone) if sure else (),
         held=() if sure else gone,
     )
+
+
+def adopted(base: Page, disk: Page, layout: Layout) -> Page:
+    """The page with marks given back that were taken off without meaning it: a line that says what
+    it said, or a chapter under its heading, is the one that it was."""
+    there = {line.id for line in disk.lines}
+    lost: dict[str, Line] = {}
+    for section in base.sections:
+        for line in section.lines:
+            if line.id and line.id not in there:
+                name = section.title if layout is Layout.BOOK else line.text
+                lost.setdefault(name, line)
+    if not lost:
+        return disk
+    sections = []
+    for section in disk.sections:
+        lines = []
+        for line in section.lines:
+            name = section.title if layout is Layout.BOOK else line.text
+            known = None if line.id or not line.text.strip() else lost.pop(name, None)
+            marked = line if known is None else replace(known, text=line.text)
+            lines.append(marked)
+        sections.append(replace(section, lines=tuple(lines)))
+    return replace(disk, sections=tuple(sections))
 
 
 def _told_apart(disk: Page, known: Mapping[str, str]) -> tuple[dict[str, Line], list[Written]]:

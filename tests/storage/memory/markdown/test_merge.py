@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.memory.markdown.merge import Edit, Merge, Written, merge
-from storage.memory.markdown.page import Line, Page, Section
+from storage.memory.markdown.merge import Edit, Merge, Written, adopted, merge
+from storage.memory.markdown.page import Layout, Line, Page, Section
 
 
 def page(*lines: tuple[str, str] | str, complete: bool = True, number: int = 1) -> Page:
@@ -89,7 +89,7 @@ def test_what_somebody_wrote_over_a_forgotten_line_is_theirs() -> None:
 
     found = merge(BASE, disk, stored(page(("bb", "cats"))))
 
-    assert found == Merge(added=(Written(text="coffee", id="aa"),))
+    assert found == Merge(added=(Written(text="coffee", section="Facts", id="aa"),))
 
 
 def test_a_line_from_another_file_is_new_here() -> None:
@@ -97,7 +97,7 @@ def test_a_line_from_another_file_is_new_here() -> None:
 
     found = merge(BASE, disk, stored(BASE))
 
-    assert found == Merge(added=(Written(text="from elsewhere", id="zz"),))
+    assert found == Merge(added=(Written(text="from elsewhere", section="Facts", id="zz"),))
 
 
 def test_an_empty_or_torn_file_forgets_nothing() -> None:
@@ -138,6 +138,20 @@ def test_of_a_copied_line_the_changed_one_is_new() -> None:
     ):
         found = merge(BASE, disk, stored(BASE))
         assert found == Merge(added=(Written(text="green tea", section="Facts"),))
+
+
+def test_a_line_that_has_only_lost_its_mark_is_still_the_same() -> None:
+    disk = page("tea", ("bb", "cats"))
+
+    assert merge(BASE, adopted(BASE, disk, Layout.LIST), stored(BASE)) == Merge()
+
+
+def test_a_chapter_that_has_lost_its_mark_is_known_by_its_heading() -> None:
+    disk = page("coffee", ("bb", "cats"))
+
+    found = merge(BASE, adopted(BASE, disk, Layout.BOOK), stored(BASE))
+
+    assert found == Merge(edits=(Edit(id="aa", text="coffee", before="tea"),))
 
 
 WORDS = st.sampled_from(["tea", "milk", "rum", "cats", "dogs"])

@@ -1,0 +1,135 @@
+"""The entries that files show, by scope and day, and which of them speak against one another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, and_, func, select
+
+from storage.db import Database
+from storage.dialect import insert_or_ignore
+from storage.memory.rows import entry_of
+from storage.memory.tables import (
+    memories,
+    memory_links,
+    memory_scopes,
+    memory_tombstones,
+)
+from storage.memory.words import same
+from storage.records.memory.entries import (
+    Entry,
+    EntryId,
+    EntryState,
+    MemoryKind,
+    Scope,
+)
+
+RIVAL = "rival"
+"""A link between two versions of one line. It weighs nothing."""
+
+MOST = 5_000
+"""Entries of one file."""
+
+_M = memories.c
+_L = memory_links.c
+_PIECE = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glimpse:
+    """Of an entry no more than says which file it is in; `shows` that it is in one."""
+
+    number: int
+    id: EntryId
+    kind: MemoryKind
+    said_at: datetime
+    updated_at: datetime
+    shows: bool
+
+
+class Shelf:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def scopes(self) -> Sequence[Scope]:
+        """All in which anything was ever kept."""
+        async with self._db.read() as view:
+            names = await view.scalars(select(memory_scopes.c.name).order_by(memory_scopes.c.name))
+            return [Scope.of(name) for name in names]
+
+    async def shown(
+        self,
+        scope: Scope,
+        kinds: Sequence[MemoryKind],
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        only: EntryId | None = None,
+    ) -> Sequence[Entry]:
+        """The last that are active, the oldest first."""
+        where = [*_in(scope, kinds), _M.state == EntryState.ACTIVE.value]
+        where += [] if since is None else [_M.said_at >= since]
+        where += [] if before is None else [_M.said_at < before]
+        where += [] if only is None else [_M.id == only]
+        query = select(memories).where(*where).order_by(_M.number.desc()).limit(MOST)
+        async with self._db.read() as view:
+            rows = (await view.execute(query)).all()
+        return [entry_of(row) for row in reversed(rows)]
+
+    async def glimpses(
+        self, scope: Scope, kinds: Sequence[MemoryKind], *, after: int = 0, since: datetime | None
+    ) -> Sequence[Glimpse]:
+        """A piece of them by number: those of these kinds that were changed `since` then, whatever
+        their state. Asked for again `after` the last number until there are none."""
+        columns = (_M.number, _M.id, _M.kind, _M.said_at, _M.updated_at, _M.state)
+        where = [*_in(scope, kinds), _M.number > after]
+        where += [] if since is None else [_M.updated_at >= since]
+        query = select(*columns).where(*where).order_by(_M.number).limit(_PIECE)
+        async with self._db.read() as view:
+            rows = (await view.execute(query)).all()
+        return [
+            Glimpse(
+                number=row.number,
+                id=EntryId(row.id),
+                kind=MemoryKind(row.kind),
+                said_at=row.said_at,
+                updated_at=row.updated_at,
+                shows=row.state == EntryState.ACTIVE.value,
+            )
+            for row in rows
+        ]
+
+    async def count(self, scope: Scope, kinds: Sequence[MemoryKind]) -> int:
+        """In whatever state: it falls where something was forgotten."""
+        query = select(func.count()).select_from(memories).where(*_in(scope, kinds))
+        async with self._db.read() as view:
+            return int(await view.scalar(query) or 0)
+
+    async def is_buried(self, scope: Scope, text: str) -> bool:
+        """Whether somebody wanted these words forgotten here."""
+        tomb = memory_tombstones.c
+        query = select(tomb.at).where(tomb.scope == str(scope), tomb.hash == same(text))
+        async with self._db.read() as view:
+            return await view.scalar(query) is not None
+
+    async def oppose(self, one: Entry, other: Entry) -> None:
+        """They are two versions of the same, until one of them is gone."""
+        link = {"one": one.number, "other": other.number, "kind": RIVAL, "weight": 0.0}
+        async with self._db.write() as tx:
+            await tx.execute(insert_or_ignore(self._db.dialect, memory_links).values(link))
+
+    async def rivals(self, scope: Scope) -> Mapping[int, int]:
+        """By the number of the newer one, that of the older."""
+        query = (
+            select(_L.one, _L.other)
+            .join(memories, and_(_M.number == _L.other, _M.scope == str(scope)))
+            .where(_L.kind == RIVAL)
+        )
+        async with self._db.read() as view:
+            return {row.other: row.one for row in (await view.execute(query)).all()}
+
+
+def _in(scope: Scope, kinds: Sequence[MemoryKind]) -> list[ColumnElement[bool]]:
+    return [_M.scope == str(scope), _M.kind.in_([kind.value for kind in kinds])]
