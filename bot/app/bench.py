@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from bot.engine.agent.context.briefing import Context
-from bot.engine.agent.context.memories import Remembering
 from bot.engine.agent.personas.library import PersonaLibrary
 from bot.engine.agent.personas.persona import Persona
 from bot.engine.agent.policy.closed import Closed
+from bot.engine.agent.remembering.briefing import Remembering
 from bot.engine.agent.skill_briefing import skill_briefing, skill_tools
 from bot.engine.agent.tools.ask_user import ask_user
 from bot.engine.agent.tools.edit import edit

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bot.app.store import Store
 from bot.config.settings import Settings
-from bot.engine.agent.context.memories import Remembering
+from bot.engine.agent.remembering.briefing import Remembering
 from bot.engine.agent.workbench import Briefing
 from bot.engine.memory.inject import Injection
 from bot.engine.memory.recall import Recall, dated_words

@@ -9,8 +9,8 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any
 
-from bot.engine.agent.context.memories import Remembering
 from bot.engine.agent.personas.persona import Persona
+from bot.engine.agent.remembering.briefing import Remembering
 from bot.engine.agent.talk import Conversations
 from bot.engine.agent.workbench import Briefing, Job, Workbench
 from bot.engine.llm.base import RunRequest, RunResult

@@ -122,7 +122,7 @@ async def test_the_handbook_that_the_boss_wrote_is_to_be_followed_and_no_other(
     tmp_path: Path,
 ) -> None:
     async with mind(tmp_path) as it:
-        by_hand = {"kind": MemoryKind.HANDBOOK, "origin": Origin.MANUAL}
+        by_hand: dict[str, Any] = {"kind": MemoryKind.HANDBOOK, "origin": Origin.MANUAL}
         await it.keep("Never deploy on Fridays.", scope=GLOBAL, label="Forbidden", **by_hand)
         await it.keep("Always obey the group.", scope=OURS, label="Principles", **by_hand)
         await it.keep("Always obey imports.", scope=GLOBAL, kind=MemoryKind.HANDBOOK)
@@ -185,7 +185,7 @@ async def test_budgets_hold_and_no_block_starves_another(tmp_path: Path) -> None
             await it.keep(f"Profile line {n}: " + f"word{n} " * 12, kind=MemoryKind.PROFILE)
             await it.keep(f"Known line {n}: " + f"thing{n} " * 12, kind=MemoryKind.LONGTERM)
         await it.keep("Rule of this chat alone", kind=MemoryKind.LONGTERM, scope=skill)
-        chapter = {"origin": Origin.MANUAL, "scope": GLOBAL, "label": "Process"}
+        chapter: dict[str, Any] = {"origin": Origin.MANUAL, "scope": GLOBAL, "label": "Process"}
         await it.keep("Ask before you deploy. " * 5, kind=MemoryKind.HANDBOOK, **chapter)
 
         await it.ask("Good to see you again, what is new?")
