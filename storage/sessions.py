@@ -58,12 +58,20 @@ class Session:
     last_used_at: datetime
     external_id: str = ""
     persona: str = ""
+    is_open: bool = True
 
 
 class SessionRepo:
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._read: dict[str, tuple[Any, ...]] = {}
+        # Of each, how many messages come before those that are known.
+        self._read: dict[str, tuple[int, tuple[Any, ...]]] = {}
+
+    async def get(self, session_id: str) -> Session | None:
+        query = select(schema.sessions).where(_S.id == session_id)
+        async with self._db.read() as connection:
+            row = (await connection.execute(query)).one_or_none()
+        return None if row is None else _session(row)
 
     async def open(self, key: str, *, tx: Transaction | None = None) -> Session | None:
         """The session under way for this key, if any."""
@@ -146,13 +154,17 @@ class SessionRepo:
             await _SAY.send(tx, {"which": session_id, "message": message, "now": now})
         await _TURN.send(tx, {"which": session_id, "size": tokens, "now": now})
 
-    async def history(self, session_id: str) -> Sequence[Any]:
-        """All its messages. Those of the sessions used last are read once: none ever changes."""
-        known = self._read.pop(session_id, ())
+    async def history(self, session_id: str, *, after: int = 0) -> Sequence[Any]:
+        """All its messages, or those after that many. Those of the sessions used last are read
+        once: none ever changes."""
+        gone, known = self._read.pop(session_id, (after, ()))
+        if not gone <= after <= gone + len(known):
+            gone, known = after, ()
         async with self._db.read() as connection:
-            new = await connection.scalars(_SAID, {"which": session_id, "known": len(known)})
-            history = (*known, *new.all())
-        self._read[session_id] = history
+            there = gone + len(known)
+            new = await connection.scalars(_SAID, {"which": session_id, "known": there})
+            history = (*known[after - gone :], *new.all())
+        self._read[session_id] = (after, history)
         if len(self._read) > _MOST_READ:
             del self._read[next(iter(self._read))]
         return history
@@ -170,4 +182,5 @@ def _session(row: Row[Any]) -> Session:
         last_used_at=row.last_used_at,
         external_id=row.external_id,
         persona=row.persona,
+        is_open=row.closed_at is None,
     )

@@ -33,6 +33,7 @@ class Purpose(StrEnum):
     INTENT = "intent"
     HELPER = "helper"
     LOOK = "look"
+    COMPACT = "compact"
 
 
 class Mode(StrEnum):

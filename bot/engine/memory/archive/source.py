@@ -1,0 +1,54 @@
+"""What a summary is made from, as text for a model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from zoneinfo import ZoneInfo
+
+from bot.engine.memory.tokens import shortened, tokens
+from storage.records.memory.archive import Part, Summary
+
+_BLOCK = "[{at:%Y-%m-%d %H:%M %Z} | {role}]\n{text}"
+_SPAN = "[{since:%Y-%m-%d %H:%M %Z} – {until:%Y-%m-%d %H:%M %Z}]\n{text}"
+_BLOB = re.compile(r"[A-Za-z0-9+/=]{200,}")
+_TOLD = re.compile(
+    r"<(memor(?:y|ies)|relevant-memories|earlier|summary)\b[^>]*>.*?</\1>\s*", re.DOTALL
+)
+_CUT = "\n[… the middle of this is left out …]\n"
+
+
+def of_messages(parts: Sequence[Part], zone: ZoneInfo) -> str:
+    """Without what was told to the model from memory, and without pictures and thoughts. Empty
+    where nobody said anything."""
+    blocks = [
+        _BLOCK.format(at=part.at.astimezone(zone), role=part.role.value, text=text)
+        for part in parts
+        if (text := plain(part.text))
+    ]
+    return "\n\n".join(blocks)
+
+
+def of_summaries(summaries: Sequence[Summary], zone: ZoneInfo) -> str:
+    blocks = [
+        _SPAN.format(
+            since=each.earliest_at.astimezone(zone),
+            until=each.latest_at.astimezone(zone),
+            text=each.content,
+        )
+        for each in summaries
+    ]
+    return "\n\n".join(blocks)
+
+
+def plain(text: str) -> str:
+    return _BLOB.sub("[data]", _TOLD.sub("", text)).strip()
+
+
+def fitted(text: str, most: int) -> str:
+    """Its beginning and its end, at most about that long."""
+    if tokens(text) <= most:
+        return text
+    head = shortened(text, most * 2 // 3)
+    tail = shortened(text[::-1], most // 3)[::-1]
+    return head + _CUT + tail

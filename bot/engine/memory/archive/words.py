@@ -1,0 +1,104 @@
+"""The words of stored messages, whichever backend wrote them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bot.engine.llm.loop import turns
+from bot.engine.memory.tokens import PICTURE, tokens
+from storage.memory.archive.said import Unread
+from storage.records.memory.archive import Part, Speaker
+
+RESULT_ENDS = 1_500
+"""Characters that stay of a long result, at its beginning and at its end."""
+_LONGEST_RESULT = 4_000
+_LONGEST_CALL = 1_000
+_CUT = "\n[… {n} characters left out …]\n"
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+def parts_of(unread: Unread) -> list[Part]:
+    """Never empty: a message without words is one part without text."""
+    said = list(_said(unread.content)) or [(Speaker.OTHER, "", 0)]
+    return [
+        Part(
+            message=unread.message,
+            ordinal=n,
+            role=role,
+            text=_storable(text),
+            tokens=size,
+            at=unread.at,
+        )
+        for n, (role, text, size) in enumerate(said)
+    ]
+
+
+def _said(content: Any) -> Iterator[tuple[Speaker, str, int]]:
+    if turns.is_message(content):
+        for part in content["parts"]:
+            yield from _of_part(part, content)
+    elif isinstance(content, Mapping) and isinstance(cli := content.get("cli"), Mapping):
+        for role, key in ((Speaker.USER, "prompt"), (Speaker.ASSISTANT, "answer")):
+            text = str(cli.get(key) or "")
+            yield role, text, tokens(text)
+    else:
+        text = _dumped(content)
+        yield Speaker.OTHER, _ends(text), tokens(text)
+
+
+def _of_part(part: turns.Part, row: turns.Row) -> Iterator[tuple[Speaker, str, int]]:
+    kind = part["part_kind"]
+    if kind == "tool-call":
+        call = f"{part['tool_name']} {_dumped(part.get('args'))}"
+        yield Speaker.CALL, _head(call), tokens(call)
+    elif turns.answered(part):
+        text = _ends(_dumped(part.get("content")))
+        yield Speaker.TOOL, text, tokens(text)
+    elif kind == "thinking":
+        yield Speaker.OTHER, "", tokens(str(part.get("content") or ""))
+    elif kind != "system-prompt":
+        role = Speaker.ASSISTANT if turns.is_response(row) else Speaker.USER
+        texts, pictures = _pieces(part.get("content"))
+        text = "\n".join(texts)
+        yield role, text, tokens(text) + pictures * PICTURE
+
+
+def _pieces(content: Any) -> tuple[list[str], int]:
+    """The texts of a prompt, and how many other things it has; those are named."""
+    several = content if isinstance(content, list) else [content]
+    texts, others = [], 0
+    for each in several:
+        if isinstance(each, Mapping) and each.get("kind") == "binary":
+            texts.append(f"[{each.get('media_type') or 'file'}]")
+            others += 1
+        elif each is not None:
+            texts.append(_dumped(each))
+    return texts, others
+
+
+def _dumped(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _ends(text: str) -> str:
+    if len(text) <= _LONGEST_RESULT:
+        return text
+    note = _CUT.format(n=len(text) - 2 * RESULT_ENDS)
+    return text[:RESULT_ENDS] + note + text[-RESULT_ENDS:]
+
+
+def _head(text: str) -> str:
+    if len(text) <= _LONGEST_CALL:
+        return text
+    return text[:_LONGEST_CALL] + _CUT.format(n=len(text) - _LONGEST_CALL)
+
+
+def _storable(text: str) -> str:
+    """What every store can keep."""
+    return _CONTROL.sub("", text).encode("utf-8", "replace").decode()

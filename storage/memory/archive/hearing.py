@@ -1,0 +1,61 @@
+"""Which conversations one listener may look back into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, func, literal, or_, select
+
+from storage import schema
+from storage.ids import TASK_LENGTH
+from storage.records.people import ChatId, ChatKind, PersonId
+from storage.work.tasks import Sight
+
+_S = schema.sessions.c
+_C = schema.chats.c
+_CHAT, _TASK = "chat:", "task:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hearing:
+    """This chat; where only `person` hears what is said here, all private chats of theirs too;
+    and the sessions of the tasks in `sight`."""
+
+    chat: ChatId | None
+    person: PersonId | None = None
+    sight: Sight | None = None
+
+    @property
+    def clause(self) -> ColumnElement[bool]:
+        """Of `sessions`, by their keys."""
+        found: list[ColumnElement[bool]] = [_S.key == f"{_CHAT}{self.chat}"]
+        if self.person is not None:
+            own = and_(_C.person_id == self.person, _C.kind == ChatKind.PRIVATE.value)
+            found.append(_S.key.in_(select(literal(_CHAT) + _C.id).where(own)))
+        if self.sight is not None:
+            task = func.substr(_S.key, len(_TASK) + 1, TASK_LENGTH)
+            seen = select(schema.tasks.c.id).where(self.sight.clause)
+            found.append(and_(_S.key.startswith(_TASK, autoescape=True), task.in_(seen)))
+        return or_(*found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spell:
+    """A stretch of time, its end not among it; without limits all time."""
+
+    since: datetime | None = None
+    before: datetime | None = None
+
+    def clauses(self, at: ColumnElement[Any]) -> Iterator[ColumnElement[bool]]:
+        if self.since is not None:
+            yield at >= self.since
+        if self.before is not None:
+            yield at < self.before
+
+
+def has_all(text: ColumnElement[str], words: Sequence[str]) -> list[ColumnElement[bool]]:
+    """Wherever they stand in it, in small letters or large ones."""
+    return [text.icontains(word, autoescape=True) for word in words]

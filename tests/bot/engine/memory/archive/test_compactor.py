@@ -1,0 +1,353 @@
+"""A long session is made shorter in the background, and nothing of it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bot.engine.llm.base import BackendDenied, BackendUnavailable
+from bot.engine.memory.archive.guard import MOST_CALLS, MOST_REFUSALS
+from storage.memory.archive.summaries import SummaryRepo
+from storage.sessions import Session
+from tests.bot.engine.agent.context.histories import call, histories, result, said, told
+from tests.bot.engine.memory.archive.world import SMALL, World, asked, turn, world
+from tests.engine_world import Clock
+
+
+async def grown(world: World, turns: int, size: int = 300, key: str = "chat:c1") -> Session:
+    session = await world.session(key)
+    for n in range(turns):
+        await world.say(session, turn(n, size))
+    return await world.again(session)
+
+
+async def below(summaries: SummaryRepo, summary_id: str) -> list[int]:
+    """All messages under a summary, in the order in which they are expanded."""
+    found = list(await summaries.messages(summary_id))
+    for part in await summaries.parts(summary_id):
+        found += await below(summaries, part.id)
+    return found
+
+
+async def whole(world: World, session: Session) -> list[int]:
+    """Every message that the context stands for."""
+    items = await world.summaries.items(session.id)
+    found = [n for item in items for n in await below(world.summaries, item.summary.id)]
+    after = items[-1].through if items else 0
+    return found + [each.message for each in await world.said.sizes(session.id, after=after)]
+
+
+async def test_a_short_session_stays_as_it_is(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        session = await grown(w, 3)
+        await w.compactor.look()
+
+        assert await w.summaries.items(session.id) == []
+        assert w.writer.prompts == []
+        assert await w.history.told(session.id) == tuple(await w.sessions.history(session.id))
+
+
+async def test_a_long_session_is_told_by_summaries_and_its_end(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        session = await grown(w, 40)
+        await w.compactor.look()
+        first, *rest = await w.history.told(session.id)
+        stored = list(await w.sessions.history(session.id))
+
+        texts = [part["content"] for part in first["parts"]]
+        assert "never instructions" in texts[0]
+        assert texts[1].startswith('<summary id="sum_')
+        assert 'trust="untrusted"' in texts[1]
+        assert rest == stored[-SMALL.tail :]
+        assert len(stored) == 80, "nothing is deleted"
+        assert await whole(w, session) == list(range(1, 81))
+
+
+async def test_the_beginning_changes_only_where_a_summary_is_made(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        session = await grown(w, 40)
+        await w.compactor.look()
+        before = await w.history.told(session.id)
+        await w.say(session, turn(40))
+        await w.compactor.look()
+        after = await w.history.told(session.id)
+
+        assert after[: len(before)] == before
+
+
+async def test_what_a_backend_counts_decides_where_it_counts_more(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        session = await grown(w, 12)
+        await w.compactor.look()
+        assert await w.summaries.items(session.id) == []
+        await w.say(session, turn(12), tokens=SMALL.context)
+        await w.compactor.look()
+
+        assert await w.summaries.items(session.id)
+
+
+async def test_summaries_are_folded_where_they_grow_too_many(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.writer.text = lambda prompt: "So it went. " * 30
+        session = await grown(w, 150)
+        for _ in range(6):
+            w.clock.pass_by(minutes=11)
+            await w.compactor.wanted(session.id)
+            await w.compactor.look()
+
+        items = await w.summaries.items(session.id)
+        assert max(item.summary.depth for item in items) >= 1
+        assert sum(item.summary.tokens for item in items) <= SMALL.prefix
+        assert await whole(w, session) == list(range(1, 301))
+        deep = next(item.summary for item in items if item.summary.depth)
+        parts = await w.summaries.parts(deep.id)
+        assert deep.descendants == sum(part.descendants + 1 for part in parts)
+        assert deep.source_tokens == sum(part.source_tokens for part in parts)
+
+
+async def test_a_sweep_makes_a_bounded_number_of_passes(tmp_path: Path) -> None:
+    async with world(tmp_path, replace(SMALL, passes=3)) as w:
+        session = await grown(w, 60)
+        await w.reading.catch_up(session.id)
+
+        assert await w.compactor.sweep(session) == 3
+        assert len(await w.summaries.items(session.id)) == 3
+
+
+async def test_a_sweep_takes_a_bounded_time(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        session = await grown(w, 60)
+        await w.reading.catch_up(session.id)
+
+        def slow(_prompt: str) -> str:
+            w.clock.pass_by(seconds=61)
+            return "So it was."
+
+        w.writer.text = slow
+        assert await w.compactor.sweep(session) == 2
+
+
+async def test_a_model_that_is_away_leaves_everything_and_is_asked_later(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.writer.text = lambda _prompt: BackendUnavailable("busy")
+        session = await grown(w, 22)
+        await w.compactor.look()
+        assert await w.summaries.items(session.id) == []
+        assert len(await w.history.told(session.id)) == 44
+        await w.compactor.look()
+        assert len(w.writer.prompts) == 1, "not before it is due"
+
+        w.writer.text = lambda _prompt: "So it was."
+        w.clock.pass_by(minutes=2)
+        await w.compactor.look()
+
+        assert await w.summaries.items(session.id)
+        assert await w.debts.next_due() is None
+
+
+async def test_without_a_model_only_what_would_overflow_is_cut_to_its_beginnings(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as w:
+        w.writer.there = False
+        session = await grown(w, 22)
+        await w.compactor.look()
+        assert await w.summaries.items(session.id) == []
+
+        for n in range(22, 40):
+            await w.say(session, turn(n))
+        w.clock.pass_by(hours=1)
+        await w.compactor.look()
+        items = await w.summaries.items(session.id)
+
+        assert items
+        assert all(item.summary.model == "" for item in items)
+        assert "question 0" in items[0].summary.content
+        assert "[Truncated from" in items[0].summary.content
+        assert w.writer.prompts == []
+        assert await whole(w, session) == list(range(1, 81))
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"), [("", 1), ("many words and more. " * 400, 2)], ids=["empty", "longer"]
+)
+async def test_an_answer_that_is_no_summary_is_replaced(
+    tmp_path: Path, text: str, calls: int
+) -> None:
+    async with world(tmp_path) as w:
+        limits = replace(SMALL, passes=1, longest=100.0)
+        w.compactor._tools = replace(w.compactor._tools, limits=limits)
+        w.writer.text = lambda _prompt: text
+        session = await grown(w, 40)
+        await w.compactor.look()
+        items = await w.summaries.items(session.id)
+
+        assert len(w.writer.prompts) == calls
+        assert "[Truncated from" in items[0].summary.content
+        assert items[0].summary.model == ""
+
+
+async def test_a_summary_that_is_far_too_long_is_cut(tmp_path: Path) -> None:
+    async with world(tmp_path, replace(SMALL, passes=1)) as w:
+        w.writer.text = lambda _prompt: "many words " * 200
+        session = await grown(w, 40)
+        await w.compactor.look()
+        summary = (await w.summaries.items(session.id))[0].summary
+
+        assert "[Capped from" in summary.content
+        assert summary.tokens <= SMALL.longest * SMALL.leaf
+        assert summary.model == "fake-1"
+
+
+async def test_too_many_calls_pause_the_session(tmp_path: Path) -> None:
+    async with world(tmp_path, replace(SMALL, passes=100, span=timedelta(hours=9))) as w:
+        # Never shorter: two calls for each pass.
+        w.writer.text = lambda _prompt: "many words " * 60
+        session = await grown(w, 150)
+        w.compactor._tools = replace(
+            w.compactor._tools, limits=replace(w.limits, context=30_000, passes=100, longest=50.0)
+        )
+        await w.compactor.wanted(session.id)
+        await w.compactor.look()
+        first = len(w.writer.prompts)
+        await w.compactor.look()
+        due = await w.debts.next_due()
+
+        assert first == len(w.writer.prompts) == MOST_CALLS
+        assert due is not None
+        assert due - w.clock.time > timedelta(minutes=25)
+
+
+async def test_models_that_refuse_are_not_asked_again_and_again(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.writer.text = lambda _prompt: BackendDenied("wrong key")
+        session = await grown(w, 22)
+        await w.compactor.look()
+        for _ in range(MOST_REFUSALS * 2):
+            await w.compactor.wanted(session.id)
+            await w.compactor.look()
+
+        assert len(w.writer.prompts) == MOST_REFUSALS
+        assert await w.summaries.items(session.id) == []
+
+
+async def test_a_session_asks_for_it_once_however_often_it_grows(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.writer.text = lambda _prompt: BackendUnavailable("busy")
+        session = await grown(w, 22)
+        await w.compactor.look()
+        for n in range(3):
+            await w.say(session, turn(22 + n, 10))
+            await w.compactor.look()
+
+        assert len(w.writer.prompts) == 1
+
+
+async def test_sessions_that_are_over_or_kept_elsewhere_are_left_alone(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        over = await grown(w, 40)
+        async with w.db.write() as tx:
+            await w.sessions.close(tx, over.key, now=w.clock())
+        cli = await w.session("task:t1", backend="cli")
+        for n in range(40):
+            await w.say(cli, turn(n))
+        await w.compactor.look()
+
+        assert w.writer.prompts == []
+        assert len(await w.said.sizes(over.id)) == 80, "their words are known all the same"
+
+
+async def test_calls_and_results_stay_together(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        session = await w.session()
+        for n in range(30):
+            rows: list[Any] = [asked(f"question {n}")]
+            for i in range(3):
+                rows += [said(call(f"c{n}-{i}")), told(result(f"c{n}-{i}", "x" * 300))]
+            await w.say(session, [*rows, said({"part_kind": "text", "content": "done"})])
+            await w.compactor.look()
+        _, *rest = await w.history.told(session.id)
+
+        calls = [
+            p["tool_call_id"] for r in rest for p in r["parts"] if p["part_kind"] == "tool-call"
+        ]
+        results = [
+            p["tool_call_id"] for r in rest for p in r["parts"] if p["part_kind"] == "tool-return"
+        ]
+        assert calls == results
+        assert rest[0]["parts"][0]["part_kind"] != "tool-return"
+        assert "no result" not in str(rest)
+
+
+async def test_what_a_death_leaves_behind_is_whole_and_gone_on_with(tmp_path: Path) -> None:
+    clock = Clock()
+    async with world(tmp_path, clock=clock) as w:
+        session = await grown(w, 40)
+
+        def dies(prompt: str) -> str:
+            if len(w.writer.prompts) == 3:
+                raise asyncio.CancelledError
+            return "So it was."
+
+        w.writer.text = dies
+        with pytest.raises(asyncio.CancelledError):
+            await w.compactor.look()
+        assert len(await w.summaries.items(session.id)) == 2
+        assert await whole(w, session) == list(range(1, 81))
+    async with world(tmp_path, clock=clock) as w:
+        running = asyncio.create_task(w.compactor.run())
+        async with asyncio.timeout(30):
+            while await w.debts.next_due() is not None:
+                await asyncio.sleep(0.005)
+        running.cancel()
+        items = await w.summaries.items(session.id)
+
+        assert len(items) > 2
+        assert await whole(w, session) == list(range(1, 81))
+
+
+async def test_who_was_faster_wins(tmp_path: Path) -> None:
+    async with world(tmp_path, replace(SMALL, passes=1)) as w, world(tmp_path) as other:
+        session = await grown(w, 40)
+        await w.reading.catch_up(session.id)
+        begun, go = asyncio.Event(), asyncio.Event()
+
+        async def slow(_session: Session, _system: str, prompt: str, _most: int) -> str:
+            begun.set()
+            await go.wait()
+            return f"The slow one of {len(prompt)}."
+
+        w.writer.write = slow  # type: ignore[method-assign]  # waits for the other
+        sweeping = asyncio.create_task(w.compactor.sweep(session))
+        await begun.wait()
+        await other.compactor.sweep(session)
+        go.set()
+
+        assert await sweeping == 0
+        assert await whole(w, session) == list(range(1, 81))
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(rows=histories(), size=st.sampled_from([300, 1_000]))
+async def test_whatever_was_said_can_be_expanded_again(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Any], size: int
+) -> None:
+    limits = replace(SMALL, context=size, tail=4)
+    async with world(tmp_path_factory.mktemp("home"), limits) as w:
+        session = await w.session()
+        stored = [*rows, *turn(0, size), *turn(1, size)]
+        await w.say(session, stored)
+        await w.compactor.wanted(session.id)
+        await w.compactor.look()
+        kept = list(await w.sessions.history(session.id))
+
+        assert kept == stored
+        assert await whole(w, session) == list(range(1, len(stored) + 1))
+        await w.history.told(session.id)
