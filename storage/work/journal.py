@@ -27,15 +27,18 @@ HELPER = "helper"
 
 class Report(str):
     """What a helper reports: told to a worker in its place among what people said, and never as
-    theirs. `label` is what people call the helper."""
+    theirs. `label` is what people call the helper; `path` is the step that sent it off, empty
+    where that is not known."""
 
-    __slots__ = ("label",)
+    __slots__ = ("label", "path")
 
     label: str
+    path: str
 
-    def __new__(cls, text: str, label: str) -> Self:
+    def __new__(cls, text: str, label: str, path: str = "") -> Self:
         made = super().__new__(cls, text)
         made.label = label
+        made.path = path
         return made
 
 
@@ -90,7 +93,8 @@ class Journal:
             if row.kind == "replan":
                 replan, why = row.id, text
             elif row.kind == HELPER:
-                said.append(Report(text, str(row.payload.get("label", ""))))
+                known = {name: str(row.payload.get(name, "")) for name in ("label", "path")}
+                said.append(Report(text, **known))
             elif text:
                 if asked_by := row.payload.get("answers"):
                     answers[len(said)] = asked_by

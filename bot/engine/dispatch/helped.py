@@ -94,7 +94,12 @@ class Helped:
         goes on. A helper of a helper reports to that one."""
         task = await self.store.tasks.lock(tx, task_id)
         if helper.depth == 1:
-            said = {"said": report(helper), "label": helper.label, "helper": helper.id}
+            said = {
+                "said": report(helper),
+                "label": helper.label,
+                "helper": helper.id,
+                "path": helper.path,
+            }
             await self.store.journal.order(
                 tx,
                 task_id,

@@ -212,7 +212,7 @@ class Boundary:
         async with self._write() as tx:
             task = await self._moves.fence(tx, lease)
             await self._desk.book(tx, reply)
-            output = stopped_output(step.node, heard=len(step.said))
+            output = stopped_output(step)
             run = replace(step.run, output=output)
             approval = await self._suspensions.ask(tx, task, step.node)
             if approval is None:

@@ -3,7 +3,7 @@ slot is given back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import assert_never
@@ -13,6 +13,7 @@ from bot.engine.workflow.graph import HUMAN, Node, inserted
 from bot.engine.workflow.model.nodes import Human
 from bot.engine.workflow.moves import Moves
 from bot.engine.workflow.routing.flow import Flow
+from bot.engine.workflow.routing.hearing import Ears, unheard_of
 from bot.engine.workflow.routing.lanes import Lanes
 from bot.engine.workflow.routing.paths import Place
 from bot.engine.workflow.routing.results import given_back, summary_of
@@ -59,6 +60,7 @@ class Crossing:
         self._words = words
         self._now = now
         self._told: set[str] = set()
+        self._ears = Ears()
         self.wants = Wants()
 
     async def go_on(self, tx: Transaction, task: Task, session_id: str) -> Following:
@@ -270,7 +272,7 @@ class Crossing:
         tx, task = here.tx, here.task
         _, runs = await self._known.state(tx, task)
         said = (await self._known.orders(tx, task)).said
-        unheard = said[_heard(runs) :]
+        unheard = unheard_of(said, runs)
         people = [text for text in unheard if not isinstance(text, Report)]
         if not people and await self._store.helpers.count_open(tx, task=task.id):
             await self._moves.wait_for_helpers(tx, task)
@@ -375,13 +377,8 @@ class Crossing:
             node=step,
             run=run,
             said=orders.said,
+            deaf=self._ears.deaf(flow, place, orders.said, before),
             replan=replan,
             resumes=await self._suspensions.resumes(tx, task, step, runs),
             lane=Lanes(flow.layout).of(place),
         )
-
-
-def _heard(runs: Mapping[str, NodeRun]) -> int:
-    """How much of what people said has reached a step that was finished."""
-    counts = (int(run.output["heard"]) for run in runs.values() if "heard" in run.output)
-    return max(counts, default=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -12,6 +12,7 @@ from bot.engine.workflow.expressions.templates import as_text, replaced
 from bot.engine.workflow.graph import PLANNING, Node, Workflow, still_given
 from bot.engine.workflow.model.nodes import NodeType
 from bot.engine.workflow.places.artifacts import names_in_workspace
+from bot.engine.workflow.routing.hearing import is_heard
 from bot.engine.workflow.routing.marks import is_dead
 from bot.engine.workflow.routing.paths import place_of
 from cards import formats
@@ -191,10 +192,16 @@ def said_since(said: Sequence[str]) -> list[str]:
     return [*parts, told(helpers)] if helpers else parts
 
 
-def still_news(said: Sequence[str], runs: Mapping[str, NodeRun]) -> Sequence[str]:
-    """All that people said, and of the reports those that no finished step has heard."""
-    heard = heard_by_steps(runs) if said else 0
-    return [text for n, text in enumerate(said) if n >= heard or not isinstance(text, Report)]
+def still_news(
+    said: Sequence[str], runs: Mapping[str, NodeRun], deaf: Container[int] = ()
+) -> Sequence[str]:
+    """All that people said, and of the reports those that no finished step has heard; but none
+    of those that others hear."""
+    return [
+        text
+        for n, text in enumerate(said)
+        if not isinstance(text, Report) or not (n in deaf or is_heard(n, runs))
+    ]
 
 
 def heard_by_steps(runs: Mapping[str, NodeRun]) -> int:

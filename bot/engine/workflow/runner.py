@@ -285,7 +285,7 @@ class _Errand:
                 words=self._words,
                 manner=self._manner(step.node.retry),
             )
-            output = output_of(answer, collected, heard=len(step.said))
+            output = output_of(answer, collected, step)
             now = self._kit.now()
             attempt = attempted(step, verdict, reply, output, now=now, notes=answer)
             self._tries.told(step, reply)

@@ -12,6 +12,7 @@ from bot.engine.llm.answers import PlanAnswer, StepAnswer
 from bot.engine.workflow.forms.answers import workflow_of
 from bot.engine.workflow.graph import Node, Workflow
 from bot.engine.workflow.places.artifacts import Collected
+from bot.engine.workflow.routing.hearing import DEAF, HEARD
 from bot.engine.workflow.verdict import Verdict
 from storage.records.tasks import NodeRun, Task, TaskStatus
 from storage.work.journal import Report
@@ -53,7 +54,8 @@ class Next:
     the path of this activation, and its texts are filled in. `runs` has every run by its path,
     and by a node's id the one that counts for this step. `lane` is the session it shares with
     others. `replan` asks for a new plan before it is tried. `resumes` says that its session ends
-    with calls of tools that somebody has decided about."""
+    with calls of tools that somebody has decided about; `deaf` are the numbers of the helpers'
+    reports in `said` that other steps hear."""
 
     task: Task
     workflow: Workflow
@@ -64,6 +66,13 @@ class Next:
     replan: Replan | None = None
     resumes: bool = False
     lane: str = ""
+    deaf: frozenset[int] = frozenset()
+
+    @property
+    def hears(self) -> dict[str, object]:
+        """What is kept of it: how much of what was said its worker is told, and of that not."""
+        heard: dict[str, object] = {HEARD: len(self.said)}
+        return {**heard, DEAF: sorted(self.deaf)} if self.deaf else heard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,13 +132,12 @@ def closing_title(said: Sequence[str]) -> str:
     return f"🤝 {', '.join(labels)}"[:_MOST_TITLE]
 
 
-def output_of(answer: StepAnswer, collected: Collected, *, heard: int) -> dict[str, object]:
-    """`made` as the worker knows them, `files` as the Boss gets them; `heard` is how much of
-    what people said the worker was told."""
+def output_of(answer: StepAnswer, collected: Collected, step: Next) -> dict[str, object]:
+    """`made` as the worker knows them, `files` as the Boss gets them."""
     return {
         "summary": answer.summary[:_MOST_KEPT],
         "made": list(answer.files),
         "files": list(collected.copies),
         "left_out": list(collected.left_out),
-        "heard": heard,
+        **step.hears,
     }

@@ -8,13 +8,13 @@ from bot.engine.agent.leave.asking import Asker
 from bot.engine.workflow.asking import command_hash
 from bot.engine.workflow.graph import Node
 from bot.engine.workflow.prompts import said_since
+from bot.engine.workflow.routing.hearing import HEARD
 from bot.engine.workflow.steps import Next
 from storage.db import Transaction
 from storage.records.approvals import Approval
 from storage.records.tasks import NodeRun, Task
 
 _ASKED = "asked"
-_HEARD = "heard"
 
 
 class Suspensions:
@@ -44,17 +44,18 @@ class Suspensions:
         return None if self._asker is None else await self._asker.next_at(tx, task, node.id)
 
 
-def stopped_output(node: Node, *, heard: int) -> Mapping[str, object]:
+def stopped_output(step: Next) -> Mapping[str, object]:
     """What is kept of a step that stops: which step exactly, and how much of what people said
     its worker has been told."""
-    return {_ASKED: command_hash(node), _HEARD: heard}
+    return {_ASKED: command_hash(step.node), **step.hears}
 
 
 def news(step: Next) -> str:
     """What people have said since the step stopped, for its worker."""
     run = step.runs.get(step.node.id)
-    heard = int(run.output.get(_HEARD, 0)) if run is not None else 0
-    return "\n\n".join(said_since(step.said[heard:]))
+    heard = int(run.output.get(HEARD, 0)) if run is not None else 0
+    new = [text for n, text in enumerate(step.said) if n >= heard and n not in step.deaf]
+    return "\n\n".join(said_since(new))
 
 
 def _stopped(node: Node, runs: Mapping[str, NodeRun]) -> bool:
