@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import date, tzinfo
+from functools import lru_cache
 
 from storage.memory.lexicon.dates import day_tokens, mentions
 from storage.memory.words import terms
@@ -38,9 +39,15 @@ def own_words(entry: Entry, zone: tzinfo) -> Mapping[str, float]:
 def weighted(texts: Iterable[tuple[str, float]]) -> Mapping[str, float]:
     found: defaultdict[str, float] = defaultdict(float)
     for text, weight in texts:
-        for term, times in Counter(terms(text)).items():
+        for term, times in _counted(text).items():
             found[term] += weight * times
     return found
+
+
+@lru_cache(maxsize=64)
+def _counted(text: str) -> Mapping[str, int]:
+    """Of a conversation every text is asked for three times: for itself and for those around."""
+    return Counter(terms(text))
 
 
 def added(

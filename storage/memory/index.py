@@ -21,7 +21,6 @@ from storage.memory.words import terms
 from storage.records.memory.entries import EntryState, MemoryKind, Scope
 
 _M = memories.c
-_AT_ONCE = 500
 _POOL = 200
 _SENDER_ASKED_FOR = 1.3
 _QUICK = 10_000
@@ -128,7 +127,7 @@ class Index:
         """The best of those that may be shown, and who said them. The index has others, too."""
         kept: dict[int, str] = {}
         ranked = sorted(scores, key=lambda number: (scores[number], number), reverse=True)
-        for some in chunks(ranked, max(most, _AT_ONCE)):
+        for some in chunks(ranked, most):
             query = select(_M.number, _M.sender).where(
                 _M.number.in_(some),
                 _M.scope.in_(names),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, tzinfo
 
 from storage.memory.lexicon.chinese import FRAMES, is_filler
-from storage.memory.lexicon.dates import mentions
+from storage.memory.lexicon.dates import Mention, mentions
 from storage.memory.lexicon.english import STOP, stem
 
 # Scripts that write no spaces between words, or glue endings on: Thai and its neighbours, kana,
@@ -23,7 +23,7 @@ _LONGEST = 40
 _MOST_TEXT = 20_000
 """Characters of a text that are looked at: an entry's text is half as long at most."""
 _MOST_ASKED = 1_000
-DATE_WEIGHT = 2.0
+DATE_WEIGHT = 4.0
 """What a date counts that is asked for, beside a word."""
 
 
@@ -42,9 +42,9 @@ def asked(query: str, *, now: datetime, zone: tzinfo) -> Mapping[str, float]:
     """What to look for, and what each counts: words without the fillers of both languages, and
     the days that the query names, as their tokens (`dates`)."""
     query = query[:_MOST_ASKED]
-    found = dict.fromkeys(_telling(query), 1.0)
-    today = now.astimezone(zone).date()
-    for mention in mentions(query, today):
+    days = mentions(query, now.astimezone(zone).date())
+    found = dict.fromkeys(_telling(_without(query, days)), 1.0)
+    for mention in days:
         found.update(dict.fromkeys(mention.tokens, DATE_WEIGHT))
     return found
 
@@ -61,6 +61,14 @@ def _telling(query: str) -> Iterator[str]:
     everything = list(terms(_FRAMES.sub(" ", query)))
     telling = [term for term in everything if not is_filler(term)]
     yield from telling or everything or terms(query)
+
+
+def _without(query: str, days: Sequence[Mention]) -> str:
+    """A day is asked for by its token; a weekday and a bare year are words besides."""
+    for day in reversed(days):
+        if not day.tokens[0].startswith("=w") and not query[day.start : day.end].isdigit():
+            query = f"{query[: day.start]} {query[day.end :]}"
+    return query
 
 
 _FRAMES = re.compile("|".join(FRAMES))

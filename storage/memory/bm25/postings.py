@@ -13,7 +13,7 @@ from sqlalchemy import delete, select, update
 from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore, upsert
 from storage.memory.bm25.blocks import changed, length_code, length_of, without
-from storage.memory.bm25.scoring import Shelf
+from storage.memory.bm25.scoring import Packed, Shelf
 from storage.memory.tables import memory_blocks, memory_postings, memory_scopes
 from storage.records.memory.entries import Scope
 
@@ -93,25 +93,27 @@ class Postings:
         lengths: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
         for scope_id, block, codes in held.all():
             lengths[scope_id][block] = codes
-        found: defaultdict[int, defaultdict[str, list[tuple[int, bytes]]]] = defaultdict(
-            lambda: defaultdict(list)
-        )
-        where = memory_blocks.join(
-            memory_postings, (_P.scope_id == _L.scope_id) & (_P.block == _L.block)
-        )
-        query = select(_P.scope_id, _P.block, _P.term, _P.data).select_from(where)
-        query = query.where(_L.scope_id.in_(ids), _P.term.in_(words))
-        for scope_id, block, term, data in (await view.execute(query)).all():
-            found[scope_id][term].append((block, data))
         return [
             Shelf(
                 entries=row.entries,
                 length=row.length,
                 lengths=lengths[row.id],
-                postings={term: sorted(packed) for term, packed in found[row.id].items()},
+                postings=await self._of_scope(view, row.id, sorted(lengths[row.id]), words),
             )
             for row in known
         ]
+
+    async def _of_scope(
+        self, view: Transaction, scope_id: int, blocks: Sequence[int], words: Sequence[str]
+    ) -> Mapping[str, Packed]:
+        """The blocks are named, for a look-up each: SQLite would walk through the whole scope."""
+        found: defaultdict[str, list[tuple[int, bytes]]] = defaultdict(list)
+        query = select(_P.term, _P.block, _P.data).where(_P.scope_id == scope_id)
+        for some in chunks(blocks, _AT_ONCE):
+            here = query.where(_P.block.in_(some), _P.term.in_(words))
+            for term, block, data in await view.execute(here):
+                found[term].append((block, data))
+        return {term: sorted(packed) for term, packed in found.items()}
 
     async def _held(
         self, tx: Transaction, place: Place, words: Sequence[str] | None
