@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+_ASIDE = re.compile(r"<memory>.*?</memory>\s*", re.DOTALL)
 
 Api = Literal["anthropic", "openai", "responses", "gemini"]
 
@@ -55,7 +58,8 @@ class Reply:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """A valid request, in neutral form. `results` are the tool results after the last words of
-    the user, by tool name; `headers` are without the key."""
+    the user, by tool name; `headers` are without the key. What the program remembers beside what
+    the user says is no part of `said`; all of it stands in `body`."""
 
     api: Api
     model: str
@@ -68,6 +72,9 @@ class Asked:
     stream: bool
     headers: Mapping[str, str]
     body: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "said", tuple(_ASIDE.sub("", each) for each in self.said))
 
     @property
     def last(self) -> str:
