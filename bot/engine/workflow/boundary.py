@@ -112,7 +112,7 @@ class Boundary:
             before = step.runs.get(step.node.id)
             await self._known.shelve(tx, step.run, before, why=_REPLANNED, now=self._now())
             flow = await self._known.flow(tx, task)
-            for run in flow.so_far(self._now()):
+            for run in (*flow.newest(), *flow.so_far(self._now())):
                 await self._known.put(tx, run)
             workflow, runs = await self._known.state(tx, task)
             merged = keep_finished(workflow, runs, plan)

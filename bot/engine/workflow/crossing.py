@@ -362,9 +362,10 @@ class Crossing:
         _, before = await self._known.state(tx, task)
         runs = seen_from(flow, place, before)
         run = await self._known.start(tx, task, step.id, session_id=here.session, now=self._now())
-        so_far = flow.so_far(self._now())
+        ordered = self._is_ordered(orders, flow)
+        so_far = flow.so_far(self._now()) if ordered or self.wants.replan else ()
         replan = Replan(why=self.wants.replan, so_far=so_far) if self.wants.replan else None
-        if self._is_ordered(orders, flow):
+        if ordered:
             replan = Replan(why=orders.replan_why, order=orders.replan, so_far=so_far)
         if replan is None:
             # Else it only holds the place of what the new plan begins with.

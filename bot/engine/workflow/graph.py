@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from bot.engine.workflow.expressions.language import references
 from bot.engine.workflow.expressions.templates import as_it_stands
 from bot.engine.workflow.model.faults import BadGraph, Fault
 from bot.engine.workflow.model.grafting import grafted
@@ -16,6 +17,7 @@ from bot.engine.workflow.model.nodes import NodeType
 from bot.engine.workflow.model.shape import VERSION, Edge, Node, Workflow
 from bot.engine.workflow.model.validate import validated
 from bot.engine.workflow.routing.inject import injected
+from bot.engine.workflow.routing.marks import is_dead
 from bot.engine.workflow.routing.paths import place_of
 from storage.records.tasks import NodeRun, NodeStatus
 
@@ -79,21 +81,33 @@ def load_workflow(body: Mapping[str, Any]) -> Workflow:
 
 def keep_finished(old: Workflow, runs: Mapping[str, NodeRun], new: Workflow) -> Workflow:
     """A new plan for what is left: settled nodes stay first, then come those that people put in
-    and nobody has begun, then the new ones, under fresh ids."""
-    settled = [node for node in old.nodes if _status(runs, node.id).is_settled]
+    and nobody has begun, then the new ones, under fresh ids. What no branch came to is not kept."""
+    over = [node for node in old.nodes if _status(runs, node.id).is_settled]
+    settled = [node for node in over if not is_dead(runs[node.id])]
     given = still_given(old, runs)
-    new = replace(new, served=old.served)
-    if is_chain(old) and is_chain(new):
-        names = zip(new.nodes, _fresh(old), strict=False)
-        return _chained(new, [*settled, *given, *(replace(node, id=name) for node, name in names)])
-    # What is settled of a plan with branches leads nowhere any more: no edge begins there.
+    kept = {name: text for name, text in old.outputs.items() if _speaks_of(text, settled)}
     new = replace(
         new,
+        served=old.served,
+        name=new.name or old.name,
+        timeout=old.timeout if new.timeout is None else new.timeout,
         variables={**old.variables, **new.variables},
         inputs=old.inputs,
         values=old.values,
     )
-    return grafted(new, over=settled, first=given, taken=[node.id for node in old.nodes])
+    if is_chain(old) and is_chain(new):
+        names = zip(new.nodes, _fresh(old), strict=False)
+        return _chained(new, [*settled, *given, *(replace(node, id=name) for node, name in names)])
+    # What is settled of a plan with branches leads nowhere any more: no edge begins there.
+    whole = grafted(new, over=settled, first=given, taken=[node.id for node in old.nodes])
+    return replace(whole, outputs={**kept, **whole.outputs})
+
+
+def _speaks_of(text: str, kept: Sequence[Node]) -> bool:
+    """Whether it can still be worked out when only these nodes are left of a plan."""
+    known = {name for node in kept for name in (node.id, node.id.replace("-", "_"))}
+    spoken = [part for name, part in references(text) if name in {"outputs", "nodeStates"}]
+    return all(part is None or part in known for part in spoken)
 
 
 def still_given(workflow: Workflow, runs: Mapping[str, NodeRun]) -> tuple[Node, ...]:

@@ -13,8 +13,9 @@ from bot.engine.workflow.graph import PLANNING, Node, Workflow, still_given
 from bot.engine.workflow.model.nodes import NodeType
 from bot.engine.workflow.places.artifacts import names_in_workspace
 from bot.engine.workflow.routing.hearing import is_heard
-from bot.engine.workflow.routing.marks import is_dead
+from bot.engine.workflow.routing.marks import UNFINISHED, is_dead
 from bot.engine.workflow.routing.paths import place_of
+from bot.engine.workflow.routing.results import plain
 from cards import formats
 from storage.records.people import Language
 from storage.records.tasks import NodeRun, NodeStatus, Task
@@ -120,6 +121,7 @@ def replan_prompt(
         f"Task: {task.instruction}",
         f"The plan so far: {workflow.plan}\n{_list(workflow, runs, '')}",
         *(_rounds(workflow, run) for run in so_far),
+        *_to_give(workflow),
         *said_since(said),
         f"It does not fit any more: {why}".rstrip(": "),
         "Give new steps for what is left. Finished steps stay; do not repeat them.",
@@ -321,11 +323,20 @@ def _rounds(workflow: Workflow, run: NodeRun) -> str:
     )
 
 
+def _to_give(workflow: Workflow) -> list[str]:
+    """What whoever wrote it wants to have in the end."""
+    told = "\n".join(f"- {name}: {text}" for name, text in workflow.outputs.items())
+    why = "What it gives back in the end, by name; of nodes that are finished that stays true:\n"
+    return [why + told] if told else []
+
+
 def _result(run: NodeRun) -> str:
     """What a step says, or what the rounds of a loop have brought, also of one that a new plan
     has cut short."""
     found = (key for key in ("summary", "results", "last") if run.output.get(key))
     text = as_text(run.output.get(next(found, "")))
+    if left := run.output.get(UNFINISHED):
+        text = f"{text}\nIn rounds that were begun: {as_text(plain(left))}".strip()
     return text if len(text) <= _MOST_OUTPUT else text[: _MOST_OUTPUT - 1] + "…"
 
 

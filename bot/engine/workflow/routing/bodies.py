@@ -16,6 +16,7 @@ from bot.engine.workflow.routing.paths import Place
 
 _MOST_IN_ALL = 1_000_000
 _LEAST_OF_ONE = 200
+_LEAST_OF_ALL = 50_000
 _OF_A_NUMBER = 8
 _MOST_DEEP = 30
 
@@ -52,6 +53,10 @@ class Body:
         """`lost` is why the round has brought nothing."""
         result = _result(frame) if lost is None else {"error": lost}
         self.brought[n] = _Scissors(self._most).cut(result)
+
+    def cut(self, left: Any) -> Any:
+        """What rounds under way have brought, as large as one that is over may be."""
+        return _Scissors(max(self._most, _LEAST_OF_ALL)).cut(left)
 
     @property
     def _most(self) -> int:

@@ -117,6 +117,11 @@ class Frame:
         """Nothing in it is under way, and nothing could be."""
         return not (self._under_way or self._steps or self._others or self._returning)
 
+    def last(self, node: str) -> NodeRun | None:
+        """The last of its activations that is over."""
+        run = self.runs.get(node)
+        return run if is_over(run) else self.past.get(node)
+
     def last_done(self) -> NodeRun | None:
         """The last of those that were not passed over, though all that comes behind them was."""
         for node in reversed(self._names):

@@ -14,6 +14,9 @@ TOOK = "@took"
 EXHAUSTED = "@exhausted"
 """An edge that leads back, was wanted, and has been taken as often as it may."""
 
+UNFINISHED = "unfinished"
+"""Of a loop that a new plan has cut short, what was finished in rounds that were not."""
+
 _DEAD = "@dead"
 
 

@@ -17,7 +17,7 @@ from bot.engine.workflow.nodes.base import Sight
 from bot.engine.workflow.routing.bodies import Body
 from bot.engine.workflow.routing.frame import Frame
 from bot.engine.workflow.routing.handlers import ROUNDERS
-from bot.engine.workflow.routing.marks import EXHAUSTED, is_done, is_over
+from bot.engine.workflow.routing.marks import EXHAUSTED, UNFINISHED, brought, is_done, is_over
 from bot.engine.workflow.routing.paths import (
     LATE,
     VARIABLES,
@@ -144,12 +144,45 @@ class Track:
 
     def so_far(self, now: datetime) -> Sequence[NodeRun]:
         """For each node of the outermost level whose rounds are under way, a run that is done with
-        what those that are over have brought."""
-        bodies = (body for body in self._bodies[OUTERMOST].values() if body.brought)
+        what those that are over have brought, and what was finished in the others."""
+        told = [(body, self._told(body)) for body in self._bodies[OUTERMOST].values()]
         return [
-            self._made(Place("", body.node.id), NodeStatus.DONE, now, body.so_far)
-            for body in bodies
+            self._made(Place("", body.node.id), NodeStatus.DONE, now, came)
+            for body, came in told
+            if body.brought or UNFINISHED in came
         ]
+
+    def newest(self) -> Sequence[NodeRun]:
+        """For each node of the outermost level that was come back to, or behind which an edge was
+        used up, its first run with what it has brought last: what a plan without those edges goes
+        by."""
+        frame = self._frames[OUTERMOST]
+        made = []
+        for name in frame.ring.nodes:
+            first, last = self._runs.get(name), frame.last(name)
+            if first is None or last is None:
+                continue
+            output = {key: value for key, value in last.output.items() if key != EXHAUSTED}
+            if last.path != first.path or output != last.output:
+                made.append(replace(last, path=name, attempt=first.attempt, output=output))
+        return made
+
+    def _told(self, body: Body) -> Mapping[str, Any]:
+        begun = (n for n in range(body.opened) if n not in body.brought)
+        came = {n: self._came(body.place.inside(n)) for n in begun}
+        left = [{"round": n + 1, "outputs": each} for n, each in came.items() if each]
+        return {**body.so_far, UNFINISHED: body.cut(left)} if left else body.so_far
+
+    def _came(self, scope: str) -> Mapping[str, Any]:
+        """By node, what a round that is under way has brought so far."""
+        frame = self._frames.get(scope)
+        if frame is None:
+            return {}
+        last = {name: frame.last(name) for name in frame.ring.nodes}
+        came = {name: dict(brought(run)) for name, run in last.items() if run and is_done(run)}
+        for body in self._bodies[scope].values():
+            came[body.node.id] = dict(self._told(body))
+        return {name: each for name, each in came.items() if each}
 
     def seen(self, scope: str) -> Mapping[str, NodeRun]:
         """By node, the run that counts for who is in that scope."""

@@ -10,7 +10,8 @@ import pytest
 
 from bot.engine.llm.answers import StepAnswer
 from bot.engine.llm.base import Purpose
-from bot.engine.workflow.model.nodes import NodeType, OnError
+from bot.engine.workflow.model.nodes import Foreach, NodeType, OnError
+from bot.engine.workflow.model.shape import Edge, Node
 from storage.records.tasks import EventKind, NodeStatus, Priority, TaskStatus
 from tests.bot.engine.workflow.flows.world import (
     Paced,
@@ -297,6 +298,92 @@ async def test_a_new_plan_is_told_of_finished_rounds_and_keeps_what_they_brought
     assert [each["summary"] for each in runs["each"].output["results"]] == ["page a", "page b"]
     assert "page a" in backend.heard("one")
     assert not any("leave out c" in run.error for run in runs.values())
+
+
+async def test_a_new_plan_keeps_what_was_finished_in_rounds_within_rounds(tmp_path: Path) -> None:
+    backend = Paced()
+    backend.hold("write a1")
+    for name in ("read a", "write a1"):
+        backend.ends[name] = StepAnswer(status="done", summary=f"{name}: fine")
+    plan = graph(
+        Node(
+            id="each",
+            title="each",
+            type=NodeType.FOREACH,
+            config=Foreach(collection="['a', 'b']", item_var="x", body=("read", "inner")),
+        ),
+        task("read", "read {{x}}"),
+        Node(
+            id="inner",
+            title="inner",
+            type=NodeType.FOREACH,
+            config=Foreach(collection="[1, 2]", item_var="n", body=("write",)),
+        ),
+        task("write", "write {{x}}{{n}}"),
+        "read>inner",
+    )
+    async with flows(tmp_path, backend) as here:
+        made = await here.world.run_workflow(plan)
+        await backend.begun("write a1")
+        await here.world.foreman.replan(made, "leave out b", by=BOSS, source="n:1")
+        backend.let_go("write a1")
+        view = await here.world.until(made)
+        kept = (await here.runs(made))["each"].output
+
+    assert view.task.status is TaskStatus.COMPLETED
+    assert backend.done == ["read a", "write a1", "one", "two", "three"]
+    (begun,) = kept["unfinished"]
+    assert begun["round"] == 1
+    assert begun["outputs"]["read"]["summary"] == "read a: fine"
+    assert begun["outputs"]["inner"]["results"][0]["summary"] == "write a1: fine"
+    asked = next(each.prompt for each in backend.asked if "leave out b" in each.prompt)
+    for prompt in (asked, backend.heard("one")):
+        assert "read a: fine" in prompt
+        assert "write a1: fine" in prompt
+
+
+async def test_a_new_plan_goes_by_what_was_brought_last_and_by_the_boss_s_own_wishes(
+    tmp_path: Path,
+) -> None:
+    """A circle was gone round twice when the new plan came."""
+    backend = Paced()
+    backend.ends["review"] = StepAnswer(status="done", summary="first look. ok: false")
+    backend.hold("fix")
+    plan = graph(
+        task("write"),
+        task("review"),
+        task("fix"),
+        task("send"),
+        "write>review",
+        Edge(source="review", target="send", condition="outputs.review.ok == true"),
+        Edge(source="review", target="fix"),
+        Edge(source="fix", target="review", max_loops=5),
+        name="Letters",
+        outputs={"note": "outputs.review.summary", "sent": "outputs.send.summary"},
+        timeout=7_200.0,
+    )
+    async with flows(tmp_path, backend) as here:
+        made = await here.world.run_workflow(plan)
+        await backend.begun("fix")
+        backend.ends["review"] = StepAnswer(status="done", summary="second look. ok: false")
+        first = backend.gates["fix"]
+        backend.hold("fix")
+        first.set()
+        await here.until_run(made, "fix#2", "running")
+        await here.world.foreman.replan(made, "send it as it is", by=BOSS, source="n:1")
+        backend.let_go("fix")
+        view = await here.world.until(made)
+        kept = await here.runs(made)
+        graph_ = await here.world.store.graphs.latest(made.id)
+
+    assert view.task.status is TaskStatus.COMPLETED
+    assert backend.done == ["write", "review", "fix", "review", "fix", "one", "two", "three"]
+    assert kept["review"].output["summary"] == "second look. ok: false"
+    assert "send" not in [step.title for step in view.steps]
+    assert "note: second look. ok: false" in view.task.summary
+    assert "sent:" not in view.task.summary
+    assert graph_ is not None
+    assert (graph_.body["name"], graph_.body["timeout"]) == ("Letters", 7_200.0)
 
 
 async def test_urgent_work_cuts_in_between_two_items(tmp_path: Path) -> None:

@@ -163,11 +163,13 @@ def node(name: str, kind: NodeType, config: Config | None = None, **facts: Any) 
     return Node(id=name, title=name, type=kind, config=config, **facts)
 
 
-def graph(*parts: Node | str, parallel: int = 1, **settings: Any) -> Workflow:
+def graph(*parts: Node | Edge | str, parallel: int = 1, **settings: Any) -> Workflow:
     """Its nodes, and edges like `a>b>c` or `a>b ? condition`."""
     nodes = tuple(part for part in parts if isinstance(part, Node))
     edges: list[Edge] = []
     for part in parts:
+        if isinstance(part, Edge):
+            edges.append(part)
         if isinstance(part, str):
             way, _, condition = part.partition("?")
             names = [name.strip() for name in way.split(">")]
