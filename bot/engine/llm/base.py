@@ -34,6 +34,7 @@ class Purpose(StrEnum):
     HELPER = "helper"
     LOOK = "look"
     COMPACT = "compact"
+    MEMORY = "memory"
 
 
 class Mode(StrEnum):
