@@ -26,6 +26,8 @@ from storage.records.tasks import (
 
 log = logging.getLogger(__name__)
 
+_BETWEEN = {Language.CHINESE: "」「", Language.ENGLISH: "”, “"}
+
 OFFER_AFTER = timedelta(hours=12)
 """Work interrupted longer ago than this is offered on its card, not run."""
 
@@ -91,10 +93,11 @@ async def _take_up(
     running = await _running(store, tx, task)
     for run in running:
         await store.graphs.release(tx, run, why=words("work.interrupted"), now=now)
-    unsafe = await _unsafe_step(store, tx, task, running)
+    unsafe = await _unsafe_steps(store, tx, task, running)
     status, reason, kind = TaskStatus.PENDING, why, EventKind.RECOVERED
-    if unsafe is not None:
-        reason = words("work.interrupted_unsafe", step=unsafe.title)
+    if unsafe:
+        told = _BETWEEN[words.language].join(each.title for each in unsafe)
+        reason = words("work.interrupted_unsafe", n=len(unsafe), steps=told)
         status, kind = TaskStatus.BLOCKED, EventKind.BLOCKED
     elif task.control is Control.PAUSE:
         # Ordered before the crash, due at the boundary that never came.
@@ -114,15 +117,15 @@ async def _running(store: WorkStore, tx: Transaction, task: Task) -> Sequence[No
     return [run for run in runs.values() if run.status is NodeStatus.RUNNING]
 
 
-async def _unsafe_step(
+async def _unsafe_steps(
     store: WorkStore, tx: Transaction, task: Task, running: Sequence[NodeRun]
-) -> Node | None:
+) -> Sequence[Node]:
     graph = await store.graphs.latest(task.id, tx=tx)
     if graph is None:
-        return None
+        return ()
     begun = {place.node for run in running if (place := place_of(run.path)) is not None}
     nodes = load_workflow(graph.body).nodes
-    return next((node for node in nodes if node.id in begun and not node.repeatable), None)
+    return [node for node in nodes if node.id in begun and not node.repeatable]
 
 
 def _lease(task: Task) -> Lease:
