@@ -14,6 +14,7 @@ from storage.db import Database, Transaction
 from storage.errors import NotFound
 from storage.records.tasks import TaskId
 from storage.records.tools import CallFacts, CallRecord, CallState, NewCall
+from storage.sessions import Session
 
 _C = tool_calls.c
 _FACTS = tuple(each.name for each in fields(CallFacts))
@@ -94,6 +95,25 @@ class CallRepo:
     async def suspended_talks(self) -> Sequence[CallRecord]:
         """The same of all talk."""
         return await self._where(_C.suspended, _C.task_id.is_(None))
+
+    async def lost(self, tx: Transaction | None, session: Session) -> Sequence[CallRecord]:
+        """Those that were begun since the session's transcript last went on, oldest first: their
+        turn was cut off, and nothing remembers them."""
+        states = (CallState.RUNNING, CallState.DONE, CallState.FAILED, CallState.CUT)
+        return await self._where(
+            _C.session_id == session.id,
+            _C.asked_at > session.last_used_at,
+            _C.started_at.is_not(None),
+            _C.state.in_([each.value for each in states]),
+            ~_C.suspended,
+            tx=tx,
+        )
+
+    async def told(self, tx: Transaction, row_id: int, answer: str, *, now: datetime) -> CallRecord:
+        """It was not made, but answered with what is known."""
+        values = {"state": CallState.ANSWERED.value, "answer": answer, "ended_at": now}
+        await tx.execute(_change(row_id).values(**values))
+        return await self.get(row_id, tx=tx)
 
     async def of_approval(self, tx: Transaction, approval_id: str) -> Sequence[CallRecord]:
         """Those that this decision is about."""

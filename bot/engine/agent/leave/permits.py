@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
+from bot.engine.agent.leave.again import Earlier, told_of
 from bot.engine.agent.leave.asking import Asker
 from bot.engine.agent.leave.bell import Bell
 from bot.engine.agent.leave.pending import answer_to
@@ -62,6 +63,11 @@ class Leaves:
         return _JobPermit(self, job, persona)
 
 
+def afresh(permit: Permit | None) -> Permit | None:
+    """For another try of the same turn: what the one before made counts as made before."""
+    return permit.afresh() if isinstance(permit, _JobPermit) else permit
+
+
 class _JobPermit:
     """Leave for one job; see `calls.Permit`."""
 
@@ -70,15 +76,20 @@ class _JobPermit:
         self._job = job
         self._persona = persona
         self._rows: dict[str, int] = {}
+        self._earlier = Earlier(house.calls, job)
 
     async def __call__(self, call: ToolCall, *, patience: float = 0.0) -> Permission:
         if call.name in _FREE:
             return Permission(leave=Leave.ALLOW)
         record, permission = await self._kept(lambda: self._enter(call))
         self._rows[call.call_id] = record.id
+        self._earlier.mark(record)
         if permission.leave is not Leave.LATER or patience <= 0:
             return permission
         return await self._wait(record.id, patience)
+
+    def afresh(self) -> _JobPermit:
+        return _JobPermit(self._house, self._job, self._persona)
 
     async def ended(self, call_id: str, *, good: bool, outcome: str, size: int = 0) -> None:
         house = self._house
@@ -101,6 +112,8 @@ class _JobPermit:
             known = await house.calls.under_way(session, call.call_id, tx=tx)
             if known is not None:
                 return known, await self._of_known(tx, known)
+            if (made := await self._earlier.made(tx, call)) is not None:
+                return await self._as_told(tx, call, made)
             ruling = await self._ruling(tx, call)
             if ruling.verdict is not Verdict.ASK:
                 good = ruling.verdict is Verdict.ALLOW
@@ -109,6 +122,19 @@ class _JobPermit:
                 leave = Leave.ALLOW if good else Leave.DENY
                 return record, Permission(leave=leave, text="" if good else ruling.why.in_english())
             return await self._as_asked(tx, call, ruling)
+
+    async def _as_told(
+        self, tx: Transaction, call: ToolCall, made: CallRecord
+    ) -> tuple[CallRecord, Permission]:
+        """Its turn was cut off, and wants now again what it has made."""
+        house, now = self._house, self._house.now()
+        ruling = Ruling(verdict=Verdict.ALLOW, why=because("made_before"))
+        record = await house.calls.add(tx, self._new(call, ruling, CallState.OPEN), now=now)
+        if made.state is CallState.RUNNING:
+            await house.calls.cut(tx, made.id, now=now)
+        text = told_of(made)
+        record = await house.calls.told(tx, record.id, text, now=now)
+        return record, Permission(leave=Leave.ANSWER, text=text)
 
     async def _as_asked(
         self, tx: Transaction, call: ToolCall, ruling: Ruling

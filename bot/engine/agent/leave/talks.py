@@ -11,6 +11,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Protocol, TypeAlias
 
+from bot.engine.agent.leave.again import brief
 from bot.engine.agent.leave.asking import Asker
 from cards.model import Card
 from cards.views.chat import answer_card
@@ -24,6 +25,7 @@ from storage.records.approvals import Approval
 from storage.records.messages import Urgency
 from storage.records.people import ChatId, Language
 from storage.records.tools import CallRecord, CallState
+from storage.sessions import Session
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +68,10 @@ class Stops:
     calls: CallRepo
     asker: Asker
     wake: Callable[[], None]
+
+    async def lost(self, session: Session) -> str:
+        """What to tell the model of a turn that was cut off; empty for nothing."""
+        return brief(await self.calls.lost(None, session))
 
     async def ask(self, tx: Transaction, session_id: str) -> Approval | None:
         """Ask for what the session waits for now."""

@@ -51,7 +51,7 @@ async def no_sandbox() -> bool:
 
 
 class AskAboutDeploys:
-    """Looking is free, deploying is asked about, wiping is denied."""
+    """Looking and taking notes are free, deploying is asked about, wiping is denied."""
 
     def judge(
         self,
@@ -64,7 +64,7 @@ class AskAboutDeploys:
         persona: Persona | None = None,
     ) -> Ruling:
         command = str(call.arguments.get("command", ""))
-        if call.name == "look":
+        if call.name in {"look", "jot"}:
             return Ruling(verdict=Verdict.ALLOW, why=because("only_looks"))
         if command.startswith("wipe"):
             return Ruling(verdict=Verdict.DENY, why=because("destroys_outside"))
@@ -86,6 +86,10 @@ class Hands:
             self.ran.append(f"look {arguments['command']}")
             return "nothing special"
 
+        async def jot(arguments: Mapping[str, Any]) -> str:
+            self.ran.append(f"jot {arguments['command']}")
+            return f"it is note {len(self.ran)}"
+
         async def deploy(arguments: Mapping[str, Any]) -> str:
             self.ran.append(str(arguments["command"]))
             self.begun.set()
@@ -98,6 +102,7 @@ class Hands:
 
         return (
             Tool(name="look", description="Look.", schema=SCHEMA, run=look, kind=CallKind.READ),
+            Tool(name="jot", description="Note.", schema=SCHEMA, run=jot, kind=CallKind.EDIT),
             Tool(
                 name="deploy",
                 description="Run a command.",
