@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from bot.app.lifecycle import Service
+from bot.app.memory.archive import build_archive
 from bot.app.memory.writing import Writing, build_writing
 from bot.app.parts import Parts, Recall, caps_of
 from bot.app.store import Store
@@ -84,17 +85,10 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
         await requests.put(approval)
 
     place = build_place(settings, store, clock, bell=bell, show=show)
-    progress = Progress(place.masking.mask)
-    parts = Parts(
-        settings=settings,
-        store=store,
-        courier=courier,
-        clock=clock,
-        bench=place.bench,
-        progress=progress,
-    )
+    parts = _parts(settings, store, courier, clock, place)
     caps = caps_of(settings)
-    desk = parts.desk(place.models, caps, place.servers, place.memory.remembering.book)
+    archive = build_archive(settings, store, clock)
+    desk = parts.desk(place.models, caps, place.servers, archive, place.memory.remembering.book)
     news = asyncio.Event()
     requests = parts.requests(news)
     reporter = parts.reporter(requests)
@@ -130,15 +124,35 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
         timekeeper=parts.timekeeper(requests, news, on_decided),
         helpers=place.helping.serve(desk, place.bench, parts.language_of, dispatcher.wake),
         post=place.helping.post,
-        live=LiveCards(progress=progress, redraw=reporter.redraw, sleep=asyncio.sleep),
+        live=LiveCards(progress=parts.progress, redraw=reporter.redraw, sleep=asyncio.sleep),
         on_decided=on_decided,
         caps=caps,
         recall=recall,
         skill_writer=SkillWriter(db=store.db, desk=desk, library=place.skills),
         newcomers=parts.newcomers(place.skills),
         traces=build_follower(settings, store, courier, clock),
-        watchers=(*build_watchers(settings, store, clock), Drawings(home=settings.home)),
+        watchers=_watchers(parts, archive.compactor(desk, place.models)),
     )
+
+
+def _parts(
+    settings: Settings, store: Store, courier: OutboxCourier, clock: Clock, place: Place
+) -> Parts:
+    return Parts(
+        settings=settings,
+        store=store,
+        courier=courier,
+        clock=clock,
+        bench=place.bench,
+        progress=Progress(place.masking.mask),
+    )
+
+
+def _watchers(parts: Parts, *more: Service) -> tuple[Service, ...]:
+    """What goes on by itself besides the work."""
+    settings = parts.settings
+    watching = build_watchers(settings, parts.store, parts.clock)
+    return (*watching, Drawings(home=settings.home), *more)
 
 
 def _recalling(notebook: Callable[[], Notebook]) -> Callable[[Task], Awaitable[Sequence[str]]]:

@@ -12,6 +12,7 @@ from functools import partial
 from socket import gethostname
 from typing import TypeAlias
 
+from bot.app.memory.archive import Archiving
 from bot.app.services import LanguageOfTask, copies_of
 from bot.app.store import Store
 from bot.app.workers.leave import build_talks
@@ -19,6 +20,7 @@ from bot.app.workers.talking import Talking, build_eyes
 from bot.app.workers.traces import build_recorder
 from bot.config.settings import Settings
 from bot.engine.agent.budget import Budget, Caps
+from bot.engine.agent.chat.resets import Resets
 from bot.engine.agent.desk import Desk, Keeper
 from bot.engine.agent.leave.pending import Pending
 from bot.engine.agent.leave.talks import GoesOn, Stops, Talks
@@ -87,7 +89,14 @@ class Parts:
         """How long a request for a decision stays open."""
         return timedelta(hours=self.settings.approval_hours)
 
-    def desk(self, models: Registry, caps: Caps, servers: McpServers, *keepers: Keeper) -> Desk:
+    def desk(
+        self,
+        models: Registry,
+        caps: Caps,
+        servers: McpServers,
+        archive: Archiving,
+        *keepers: Keeper,
+    ) -> Desk:
         store = self.store
         return Desk(
             db=store.db,
@@ -106,7 +115,8 @@ class Parts:
             ),
             pending=Pending(store.calls, self.clock.now),
             spans=build_recorder(self.settings, store, self.clock),
-            keepers=keepers,
+            keepers=(archive.keep, *keepers),
+            history=archive.history,
         )
 
     def requests(self, news: asyncio.Event) -> Requests:
@@ -250,7 +260,17 @@ class Parts:
             auto=talking.auto,
             eyes=talking.eyes,
             stops=stops,
+            resets=_resets(self.settings),
         )
+
+
+def _resets(settings: Settings) -> Resets:
+    chosen = settings.memory
+    return Resets(
+        idle=timedelta(minutes=chosen.session_idle_minutes),
+        turns=chosen.session_turns,
+        tokens=chosen.session_tokens,
+    )
 
 
 def leaves_of(settings: Settings, store: Store, clock: Clock) -> Asker:

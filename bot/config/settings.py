@@ -10,7 +10,14 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 import yaml
-from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -19,6 +26,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from bot.config.memory import MemorySettings, written
 from storage.records.money import cap_of
 from storage.records.people import Channel
 
@@ -197,6 +205,9 @@ class Settings(BaseSettings):
     )
     otlp_endpoint: Url = Field(default="", alias="SHIFTBOSS_OTLP_ENDPOINT")
     otlp_headers: SecretStr = Field(default=SecretStr(""), alias="SHIFTBOSS_OTLP_HEADERS")
+    memory: Annotated[MemorySettings, NoDecode, BeforeValidator(written)] = Field(
+        default=MemorySettings(), alias="SHIFTBOSS_MEMORY"
+    )
     embedding_base_url: Url = Field(default="", alias="EMBEDDING_BASE_URL")
     embedding_model: str = Field(default="", alias="EMBEDDING_MODEL")
     embedding_api_key: SecretStr = Field(default=SecretStr(""), alias="EMBEDDING_API_KEY")

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from bot.engine.agent.account import Account
 from bot.engine.agent.budget import Budget, Purse, in_micros
-from bot.engine.agent.context.pruning import pruned
+from bot.engine.agent.context.history import History
 from bot.engine.agent.leave.pending import Pending
 from bot.engine.agent.mcp.servers import McpServers, Plugged
 from bot.engine.llm.base import (
@@ -112,6 +112,7 @@ class Desk:
         servers: McpServers | None = None,
         spans: Recorder | None = None,
         keepers: Sequence[Keeper] = (),
+        history: History | None = None,
     ) -> None:
         """Without a `budget` there are no caps. `pending` knows the calls at which sessions
         stopped: without it none may stop. `spans` keeps what tasks and talk ask; `keepers` write
@@ -127,6 +128,7 @@ class Desk:
         self._servers = servers
         self._spans = spans
         self._keepers = tuple(keepers)
+        self._history = history or History(sessions)
 
     def choose(self, model: str, backend: str) -> Chosen:
         return self._backends.choose(model, backend)
@@ -172,7 +174,6 @@ class Desk:
         if watch is not None and chosen.instead_of:
             facts = {"name": chosen.instead_of, "instead": chosen.backend.name, "why": chosen.why}
             await watch(Noted(key="backend.fell_back", facts=facts))
-        history = await self._sessions.history(session.id)
         if not chosen.backend.caps.tools:
             # A CLI's run has named it since the caller read it.
             named = await self._sessions.name_of(session.id)
@@ -189,7 +190,7 @@ class Desk:
             purse=self._purse(ask, chosen),
             on_external=partial(self._name_outside, session.id),
         )
-        told = pruned(history, open_calls=bool(ask.answers))
+        told = await self._history.told(session.id, open_calls=bool(ask.answers))
         call = await self._begun(call)
         run: Run | None = None
         try:

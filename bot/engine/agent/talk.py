@@ -16,6 +16,7 @@ from bot.engine.agent.chat.choice import Auto, choose
 from bot.engine.agent.chat.eyes import Eyes, Seen
 from bot.engine.agent.chat.made import Made, made, snapshot
 from bot.engine.agent.chat.proposing import propose_task
+from bot.engine.agent.chat.resets import Resets
 from bot.engine.agent.chat.sent import unpacked
 from bot.engine.agent.chat.turns import Turns
 from bot.engine.agent.chat.unanswered import Unanswered
@@ -49,10 +50,6 @@ from storage.records.status import ModelChoice
 from storage.sessions import Session, SessionRepo
 
 log = logging.getLogger(__name__)
-
-IDLE_RESET = timedelta(minutes=60)
-MOST_TURNS = 10
-MOST_TOKENS = 50_000
 
 _MOST_CALLS = 12
 """Of the model, for one answer: it may use tools in between."""
@@ -99,10 +96,11 @@ class Conversations:
         auto: Auto | None = None,
         eyes: Eyes | None = None,
         stops: Stops | None = None,
+        resets: Resets | None = None,
     ) -> None:
         """`patience` is how long a request for more money stays open; `turns` says what a newer
         message does to an answer, `auto` which model gives it where nobody chose; `eyes` look for
-        models that cannot."""
+        models that cannot; `resets` is when a conversation is over."""
         self._db = db
         self._sessions = sessions
         self._desk = desk
@@ -116,6 +114,7 @@ class Conversations:
         self._auto = auto or Auto()
         self._eyes = eyes or Eyes(desk=desk, db=db, ids=self._ids)
         self._stops = stops
+        self._resets = resets or Resets()
         self._unanswered = Unanswered(Marks(db))
 
     async def answer(self, question: Question, show: Show, keep: Keep | None = None) -> Answered:
@@ -320,7 +319,7 @@ class Conversations:
 
     async def _session(self, chat_id: ChatId, chosen: Chosen, persona: str) -> Session:
         session = await self._sessions.open(_key(chat_id))
-        if session is not None and _is_used_up(session, self._now()):
+        if session is not None and self._resets.ended(session, self._now()):
             await self._desk.close(_key(chat_id))
         return await self._desk.session(_key(chat_id), chosen, persona=persona)
 
@@ -388,11 +387,6 @@ def _notes(
 def _pauses() -> Iterator[float]:
     """Seconds to wait after each failed try but the last."""
     return (_PAUSE * 2**n for n in range(_MOST_TRIES - 1))
-
-
-def _is_used_up(session: Session, now: datetime) -> bool:
-    idle = now - session.last_used_at > IDLE_RESET
-    return idle or session.turns >= MOST_TURNS or session.tokens > MOST_TOKENS
 
 
 def _key(chat_id: ChatId) -> str:

@@ -35,6 +35,8 @@ _BACKOFF = timedelta(minutes=1)
 _LONGEST_BACKOFF = timedelta(hours=1)
 _AT_ONCE = 8
 _NEIGHBOURS = 2
+_WORK = ("chat:", "task:", "helper:")
+"""Whose sessions are gone on with."""
 
 
 class Writer(Protocol):
@@ -69,22 +71,33 @@ class Tools:
     limits: Limits
 
 
+class Growth:
+    """Sessions in which something was said, and a bell for whoever looks at them."""
+
+    def __init__(self) -> None:
+        self.sessions: set[str] = set()
+        self.bell = asyncio.Event()
+
+    def said(self, session_id: str) -> None:
+        self.sessions.add(session_id)
+        self.bell.set()
+
+
 class Compactor:
     """A service, see `bot.app.lifecycle`. Nothing that fails here is lost: the session is told as
     it was, and tried again later."""
 
     name = "archive"
 
-    def __init__(self, tools: Tools) -> None:
+    def __init__(self, tools: Tools, growth: Growth | None = None) -> None:
         self._tools = tools
         self._guard = Guard()
-        self._grown: set[str] = set()
-        self._bell = asyncio.Event()
+        self._growth = growth or Growth()
+        self._grown, self._bell = self._growth.sessions, self._growth.bell
 
     def grown(self, session_id: str) -> None:
         """Something was said there; it is looked at soon."""
-        self._grown.add(session_id)
-        self._bell.set()
+        self._growth.said(session_id)
 
     async def wanted(self, session_id: str) -> None:
         """Somebody wants it shorter, however short it still is."""
@@ -137,7 +150,8 @@ class Compactor:
                 await t.debts.owe(tx, session_id, now=t.now())
 
     def _concerns(self, session: Session) -> bool:
-        return session.is_open and self._tools.keeps(session.backend)
+        work = session.key.startswith(_WORK)
+        return work and session.is_open and self._tools.keeps(session.backend)
 
     async def _pay(self, debt: Debt) -> None:
         t = self._tools
@@ -149,7 +163,7 @@ class Compactor:
             await self._put_off(debt, paused.until, str(paused), failed=False)
         except StoreUnavailable:
             raise
-        except Exception as error:  # whatever it is, this debt is not all others'
+        except Exception as error:  # noqa: BLE001 - one debt's trouble is not all others'
             log.warning("session %s could not be made shorter: %s", debt.session_id, error)
             wait = min(_BACKOFF * 2**debt.tries, _LONGEST_BACKOFF)
             await self._put_off(debt, t.now() + wait, str(error), failed=True)

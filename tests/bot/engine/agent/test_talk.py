@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from bot.engine.agent.chat.resets import Resets
 from bot.engine.agent.desk import Reply
-from bot.engine.agent.talk import MOST_TURNS, Conversations
+from bot.engine.agent.talk import Conversations
 from bot.engine.agent.workbench import Workbench
 from bot.engine.llm.answers import PROPOSE_TASK
 from bot.engine.llm.base import BackendUnavailable, BudgetReached, CapHit, RunRequest, RunResult
@@ -51,7 +52,10 @@ async def at_once(_seconds: float) -> None:
 
 @asynccontextmanager
 async def talking(
-    home: Path, backend: Any = None, sleep: Callable[[float], Awaitable[None]] = at_once
+    home: Path,
+    backend: Any = None,
+    sleep: Callable[[float], Awaitable[None]] = at_once,
+    resets: Resets | None = None,
 ) -> AsyncGenerator[tuple[Engine, Conversations], None]:
     async with engine(home, backend or Talker(), running=False) as world:
         yield (
@@ -64,6 +68,7 @@ async def talking(
                 bench=Workbench(),
                 now=world.clock,
                 sleep=sleep,
+                resets=resets,
             ),
         )
 
@@ -134,15 +139,32 @@ async def test_a_new_conversation_forgets(tmp_path: Path) -> None:
         assert world.backend.asked[-1].history == ()
 
 
-async def test_a_session_ends_by_idleness_and_by_turns(tmp_path: Path) -> None:
+async def test_a_session_goes_on_however_many_turns_it_has(tmp_path: Path) -> None:
     async with talking(tmp_path) as (world, talk):
+        for _ in range(30):
+            await talk.answer(question("go on"), unseen)
+
+        assert [len(request.history) for request in world.backend.asked] == list(range(30))
+
+
+async def test_a_session_ends_by_tokens_where_that_is_chosen(tmp_path: Path) -> None:
+    async with talking(tmp_path, resets=Resets(tokens=14)) as (world, talk):
+        for _ in range(3):
+            await talk.answer(question("go on"), unseen)
+
+        assert [len(request.history) for request in world.backend.asked] == [0, 0, 0]
+
+
+async def test_a_session_ends_by_idleness_and_by_turns(tmp_path: Path) -> None:
+    most = 10
+    async with talking(tmp_path, resets=Resets(turns=most)) as (world, talk):
         await talk.answer(question("hi"), unseen)
         world.clock.pass_by(minutes=61)
-        for _ in range(MOST_TURNS + 1):
+        for _ in range(most + 1):
             await talk.answer(question("go on"), unseen)
 
         turns = [len(request.history) for request in world.backend.asked]
-        assert turns == [0, *range(MOST_TURNS), 0]
+        assert turns == [0, *range(most), 0]
 
 
 async def test_an_answer_cut_short_keeps_what_was_said_and_the_next_knows_the_question(
