@@ -1,4 +1,5 @@
-"""Files as they were written by us, number by number: what a person began from who changes one."""
+"""Files as they were written by us, number by number, without their words: what a person began
+from who changes one."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from sqlalchemy import ColumnElement, bindparam, delete, select
 
 from storage.db import Database, Transaction
 from storage.dialect import upsert
+from storage.memory.markdown.began import Began
 from storage.memory.tables import memory_files
 
 KEPT = 50
@@ -28,12 +30,16 @@ _DIGITS = 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """`number` counts what was written, from 1."""
+    """`number` counts what was written, from 1; `hash` is that of the whole file."""
 
     path: str
     number: int
-    body: str
+    hash: str
+    began: Began
     at: datetime
+
+    def is_of(self, body: str) -> bool:
+        return self.hash == hash_of(body)
 
 
 class Bases:
@@ -47,18 +53,19 @@ class Bases:
         if row is None:
             return None
         number = int(row.path.rpartition(_SIGN)[2])
-        return Base(path=path, number=number, body=row.body, at=row.at)
+        began = Began.read(row.body)
+        return Base(path=path, number=number, hash=row.hash, began=began, at=row.at)
 
-    async def numbered(self, path: str, number: int) -> str | None:
-        """The text of the file when it was written for the n-th time."""
+    async def numbered(self, path: str, number: int) -> Began | None:
+        """What the file said when it was written for the n-th time."""
         async with self._db.read() as view:
             query = select(_F.body).where(_F.path == _key(path, number))
             body: str | None = await view.scalar(query)
-        return body
+        return None if body is None else Began.read(body)
 
     async def is_known(self, path: str, body: str) -> bool:
         """Whether we have written just this."""
-        query = select(_F.path).where(_of_file(path), _F.hash == _hash(body)).limit(1)
+        query = select(_F.path).where(_of_file(path), _F.hash == hash_of(body)).limit(1)
         async with self._db.read() as view:
             return await view.scalar(query) is not None
 
@@ -66,8 +73,8 @@ class Bases:
         """Known before it is written into the file: a file never says what nobody remembers."""
         row = {
             "path": _key(base.path, base.number),
-            "body": base.body,
-            "hash": _hash(base.body),
+            "body": base.began.written(),
+            "hash": base.hash,
             "at": base.at,
         }
         old = delete(memory_files).where(
@@ -107,5 +114,5 @@ def _key(path: str, number: int) -> str:
     return f"{path}{_SIGN}{number:0{_DIGITS}}"
 
 
-def _hash(body: str) -> str:
+def hash_of(body: str) -> str:
     return hashlib.sha256(body.encode("utf-8", "replace")).hexdigest()

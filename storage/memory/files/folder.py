@@ -93,13 +93,13 @@ class Folder:
                 os.fsync(folder)
 
     def aside(self, path: str) -> Found:
-        """What was in the file's place before the last `write`, or what a `write` has left that
-        was broken off; to be dropped once it is looked at."""
-        for name in (_old, _new):
-            found = self.read(_beside(path, name))
-            if found.body is not None:
-                return found
-        return NONE
+        """What was in the file's place before the last `write`; to be dropped once looked at."""
+        return self.read(_beside(path, _old))
+
+    def begun(self, path: str) -> Found:
+        """What a `write` has left that was broken off: what it was to put there, or what it has
+        taken from there."""
+        return self.read(_beside(path, _new))
 
     def drop_aside(self, path: str) -> None:
         with suppress(OSError), self._in(path) as (folder, name):

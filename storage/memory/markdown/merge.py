@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from storage.memory.markdown.began import Began, digest
 from storage.memory.markdown.page import Layout, Line, Page
 
 FEW = 5
@@ -25,7 +26,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """`before` is what the entry said when the person began."""
+    """`before` is the digest of what the entry said when the person began."""
 
     id: str
     text: str
@@ -51,7 +52,7 @@ class Merge:
 
 
 def merge(
-    base: Page | None,
+    base: Began | None,
     disk: Page,
     stored: Mapping[str, Line],
     *,
@@ -60,7 +61,7 @@ def merge(
     """`base` is the page as it was when the person opened it, None where nobody knows: then only
     what is there counts, never what is missing. `stored` is what this file may show, by id.
     `confirmed` is what was `held` before: missing once more, it is meant."""
-    known = {line.id: line.text for line in base.lines if line.id} if base is not None else {}
+    known = base.lines if base is not None else {}
     own, added = _told_apart(disk, known)
     under = {line.id: each.title for each in disk.sections for line in each.lines}
     edits: list[Edit] = []
@@ -73,7 +74,7 @@ def merge(
             to = clashes if _moved_on(found, stored[entry_id]) else edits
             to.append(found)
     missing = [each for each in known if each in stored and each not in own]
-    gone = tuple(each for each in missing if stored[each].text == known[each])
+    gone = tuple(each for each in missing if digest(stored[each].text) == known[each])
     sure = _is_meant(disk, gone, known, confirmed)
     return Merge(
         edits=tuple(edits),
@@ -85,26 +86,25 @@ def merge(
     )
 
 
-def adopted(base: Page, disk: Page, layout: Layout) -> Page:
+def adopted(base: Began, disk: Page, layout: Layout) -> Page:
     """The page with marks given back that were taken off without meaning it: a line that says what
     it said, or a chapter under its heading, is the one that it was."""
     there = {line.id for line in disk.lines}
-    lost: dict[str, Line] = {}
-    for section in base.sections:
-        for line in section.lines:
-            if line.id and line.id not in there:
-                name = section.title if layout is Layout.BOOK else line.text
-                lost.setdefault(name, line)
+    lost = {
+        base.titles.get(each, "") if layout is Layout.BOOK else said: each
+        for each, said in base.lines.items()
+        if each not in there
+    }
     if not lost:
         return disk
     sections = []
     for section in disk.sections:
         lines = []
         for line in section.lines:
-            name = section.title if layout is Layout.BOOK else line.text
-            known = None if line.id or not line.text.strip() else lost.pop(name, None)
-            marked = line if known is None else replace(known, text=line.text)
-            lines.append(marked)
+            name = section.title if layout is Layout.BOOK else digest(line.text)
+            unmarked = not line.id and bool(line.text.strip())
+            known = lost.pop(name, "") if unmarked else ""
+            lines.append(replace(line, id=known) if known else line)
         sections.append(replace(section, lines=tuple(lines)))
     return replace(disk, sections=tuple(sections))
 
@@ -123,7 +123,7 @@ def _told_apart(disk: Page, known: Mapping[str, str]) -> tuple[dict[str, Line], 
                 own[line.id] = line
                 continue
             new = line
-            if twin is not None and line.text == known.get(line.id, twin.text) != twin.text:
+            if twin is not None and known.get(line.id) == digest(line.text) != digest(twin.text):
                 own[line.id], new = line, twin
             if twin is None or new.text != own[line.id].text:
                 added.append(Written(text=new.text, section=section.title))
@@ -134,17 +134,17 @@ def _changed(line: Line, before: str | None, now: Line | None) -> Edit | Written
     if now is None:
         # Gone from the store: what is as it was goes from the file as well; what a person has
         # written since, or brought from another file, is theirs.
-        return None if line.text == before else Written(text=line.text, id=line.id)
-    if line.text in (before, now.text):
+        return None if digest(line.text) == before else Written(text=line.text, id=line.id)
+    if line.text == now.text or digest(line.text) == before:
         return None
     if before is None:
         # Nobody knows what it said; as long as the entry is the one that was shown, it was that.
-        before = now.text if line.revision == now.revision else ""
+        before = digest(now.text) if line.revision == now.revision else ""
     return Edit(id=line.id, text=line.text, before=before)
 
 
 def _moved_on(edit: Edit, now: Line) -> bool:
-    return edit.before != now.text
+    return edit.before != digest(now.text)
 
 
 def _is_meant(

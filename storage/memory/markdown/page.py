@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -37,13 +37,14 @@ class Section:
 class Page:
     """A file as it says itself. `number` counts how often it was written by us, 0 where its first
     mark is gone; `complete` says that its last mark is there; `front` is whatever stands before
-    all, kept as it is."""
+    all, kept as it is; `left_out` counts those for which there is no room."""
 
     title: str
     sections: tuple[Section, ...] = ()
     number: int = 0
     complete: bool = True
     front: str = ""
+    left_out: int = field(default=0, compare=False)
 
     @property
     def lines(self) -> Iterator[Line]:

@@ -22,9 +22,10 @@ _ABOUT = ("work", "style", "stack", "facts")
 _STYLE = "style"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Pages:
-    """Files in the language of whoever reads them; headings are understood in all."""
+    """Files in the language of whoever reads them, known once the program runs; headings are
+    understood in all."""
 
     words: Words
     zone: tzinfo
@@ -45,7 +46,7 @@ class Pages:
             lines.append(_line(entry))
             rivals_here = newer.get(entry.number, ())
             lines.extend(replace(_line(each), rival=entry.id) for each in rivals_here)
-        return Page(
+        page = Page(
             title=self._title(place),
             sections=tuple(
                 Section(title=title, lines=tuple(lines))
@@ -53,13 +54,13 @@ class Pages:
                 if lines or place.sort in {Sort.HANDBOOK, Sort.PROFILE}
             ),
         )
+        return _fitting(page)
 
     def body(self, place: Place, page: Page) -> str:
         hint = "mirror.hint_book" if place.sort is Sort.HANDBOOK else "mirror.hint"
-        page, left_out = _fitting(page)
         told = self.words(hint)
-        if left_out:
-            told += "\n" + self.words("mirror.hint_more", n=left_out)
+        if page.left_out:
+            told += "\n" + self.words("mirror.hint_more", n=page.left_out)
         return render(page, place.sort.layout, hint=told, rivals=self.words("mirror.rivals"))
 
     def wanted(self, place: Place, text: str, heading: str) -> ByHand:
@@ -97,7 +98,7 @@ class Pages:
             case Sort.PROFILE:
                 return [self.words(f"mirror.about.{each}") for each in _ABOUT]
             case Sort.MEMORY:
-                return [self.words(f"mirror.category.{each}") for each in Category]
+                return [self.words(_key(each)) for each in Category]
             case Sort.DAY | Sort.EPISODE:
                 return ()
 
@@ -110,7 +111,7 @@ class Pages:
                 return self.words(f"mirror.about.{_about(entry)}")
             case Sort.MEMORY:
                 own = entry.label if entry.category is Category.OTHER else ""
-                return own or self.words(f"mirror.category.{entry.category}")
+                return own or self.words(_key(entry.category))
             case Sort.DAY:
                 return f"{entry.said_at.astimezone(self.zone):%H:%M}"
             case Sort.EPISODE:
@@ -131,7 +132,7 @@ def _meant(sort: Sort, heading: str) -> tuple[MemoryKind, Category, str]:
             about = _named(heading, {each: f"mirror.about.{each}" for each in _ABOUT})
             return MemoryKind.PROFILE, *_ABOUT_CATEGORY.get(about, (Category.PREFERENCES, ""))
         case Sort.MEMORY | Sort.HANDBOOK:
-            name = _named(heading, {each: f"mirror.category.{each}" for each in Category})
+            name = _named(heading, {each: _key(each) for each in Category})
             own = (Category(name), "") if name else (Category.OTHER, heading)
             return MemoryKind.LONGTERM, *own
         case Sort.DAY | Sort.EPISODE:
@@ -147,6 +148,11 @@ def _about(entry: Entry) -> str:
         case _:
             is_style = entry.label == _STYLE or entry.key.startswith(("style:", "reply:"))
             return "style" if is_style else "work"
+
+
+def _key(category: Category) -> str:
+    # `other` is what texts with a plural have.
+    return f"mirror.category.{'rest' if category is Category.OTHER else category}"
 
 
 def _own(entry: Entry) -> str:
@@ -167,7 +173,7 @@ def _line(entry: Entry) -> Line:
     return Line(text=entry.text, id=entry.id, revision=entry.revision)
 
 
-def _fitting(page: Page) -> tuple[Page, int]:
+def _fitting(page: Page) -> Page:
     """Without so many of its first lines that the rest fits into a file."""
     room, left_out = MOST_BYTES, 0
     sections = []
@@ -180,4 +186,4 @@ def _fitting(page: Page) -> tuple[Page, int]:
             else:
                 left_out += 1
         sections.append(replace(section, lines=tuple(reversed(kept))))
-    return replace(page, sections=tuple(reversed(sections))), left_out
+    return replace(page, sections=tuple(reversed(sections)), left_out=left_out)

@@ -77,7 +77,7 @@ def test_a_write_that_was_broken_off_leaves_the_file_as_it_was(
     (tmp_path / PATH).with_name(".MEMORY.md.new").write_text("half of")
 
     assert folder.read(PATH).body == "ours\n"
-    assert folder.aside(PATH).body == "half of"
+    assert folder.begun(PATH).body == "half of"
     assert folder.write(PATH, "ours again\n", folder.read(PATH).sign)
 
 

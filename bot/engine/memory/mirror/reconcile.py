@@ -1,0 +1,215 @@
+"""One file and the store are brought to say the same: what a person saved counts first, then the
+file shows what is remembered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from bot.engine.memory.mirror.notices import Tells
+from bot.engine.memory.mirror.pages import Pages
+from bot.engine.memory.mirror.places import Place, Sort
+from bot.engine.memory.mirror.taking import Outcome, Taking
+from storage.memory.files.bases import Base, Bases, hash_of
+from storage.memory.files.folder import Folder, Found, Sign
+from storage.memory.files.shelf import Shelf
+from storage.memory.markdown.began import Began
+from storage.memory.markdown.page import Layout, Page
+from storage.memory.markdown.parse import parse
+from storage.records.memory.entries import Entry
+
+log = logging.getLogger(__name__)
+
+PATIENCE = timedelta(seconds=3)
+"""For so long a file that is not whole may still be being saved."""
+
+ASIDE = timedelta(seconds=2)
+"""For so long an editor may still write into a file that has just been replaced."""
+
+_TRIES = 5
+_HIGHEST = 10**8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """`sign` is the file as it was last read or written; `again` says that it is to be looked at
+    soon whether or not that changes."""
+
+    sign: Sign | None = None
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Replaced:
+    body: str
+    at: datetime
+
+
+class Reconciler:
+    """Made for one caller at a time. A crash at any point leaves the store right and the file as
+    it was or as it will be; started again, it comes to the same end."""
+
+    def __init__(
+        self,
+        *,
+        folder: Folder,
+        bases: Bases,
+        shelf: Shelf,
+        pages: Pages,
+        taking: Taking,
+        tell: Tells,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._folder = folder
+        self._bases = bases
+        self._shelf = shelf
+        self._pages = pages
+        self._taking = taking
+        self._tell = tell
+        self._now = now
+        self._torn: dict[str, tuple[Sign | None, datetime]] = {}
+        self._replaced: dict[str, _Replaced] = {}
+
+    async def settle(self, place: Place, *, empty: bool) -> Settled:
+        """`empty` says whether there is to be a file if there is nothing in it."""
+        for _ in range(_TRIES):
+            settled = await self._once(place, empty)
+            if settled is not None:
+                return settled
+        return Settled(again=True)
+
+    async def withdraw(self, path: str) -> None:
+        """Take away a file that shows nothing any more, unless somebody has written in it."""
+        found = await asyncio.to_thread(self._folder.read, path)
+        latest = await self._bases.latest(path)
+        ours = found.body is not None and latest is not None and latest.is_of(found.body)
+        if found.sign is not None and ours:
+            await asyncio.to_thread(self._folder.remove, path, found.sign)
+        if ours or found.sign is None:
+            await self._bases.drop(path)
+
+    async def _once(self, place: Place, empty: bool) -> Settled | None:
+        """None where something has changed on the way."""
+        latest = await self._bases.latest(place.path)
+        aside = await self._look_aside(place, latest)
+        found = await asyncio.to_thread(self._folder.read, place.path)
+        if found.trouble is not None:
+            await self._tell(place.path, found.trouble.value, str(found.sign))
+            return Settled(sign=found.sign, again=aside)
+        disk, changed = None, False
+        if found.body is not None:
+            disk = await asyncio.to_thread(parse, found.body, place.sort.layout)
+            changed = latest is None or not latest.is_of(found.body)
+        if disk is not None and changed:
+            if self._may_be_half(place, disk, found):
+                return Settled(sign=found.sign, again=True)
+            outcome = await self._take(place, disk, latest)
+            if outcome is not Outcome.DONE:
+                return Settled(sign=found.sign) if outcome is Outcome.STUCK else None
+        self._torn.pop(place.path, None)
+        return await self._show(place, found, disk, latest, empty=empty, changed=changed)
+
+    async def _take(self, place: Place, disk: Page, latest: Base | None) -> Outcome:
+        base = None
+        if latest is not None and disk.number == latest.number:
+            base = latest.began
+        elif disk.number:
+            base = await self._bases.numbered(place.path, disk.number)
+        return await self._taking.take(place, base, disk, await self._entries(place))
+
+    async def _show(
+        self,
+        place: Place,
+        found: Found,
+        disk: Page | None,
+        latest: Base | None,
+        *,
+        empty: bool,
+        changed: bool,
+    ) -> Settled | None:
+        entries = await self._entries(place)
+        if not entries and not empty:
+            return await self._away(place, found)
+        rivals = await self._shelf.rivals(place.scope)
+        page = await asyncio.to_thread(self._pages.page, place, entries, rivals)
+        if disk is not None and not changed and page.shown == disk.shown:
+            return Settled(sign=found.sign, again=place.path in self._replaced)
+        number = max(latest.number if latest else 0, disk.number if disk else 0) % _HIGHEST + 1
+        front = "" if disk is None else disk.front
+        page = replace(page, number=number, front=front)
+        body = await asyncio.to_thread(self._pages.body, place, page)
+        base = Base(
+            path=place.path,
+            number=number,
+            hash=hash_of(body),
+            began=Began.at(page, titled=place.sort.layout is Layout.BOOK),
+            at=self._now(),
+        )
+        return await self._write(place, base, body, found)
+
+    async def _write(self, place: Place, base: Base, body: str, found: Found) -> Settled | None:
+        await self._bases.put(base)
+        try:
+            made = await asyncio.to_thread(self._folder.write, place.path, body, found.sign)
+        except OSError as error:
+            log.warning("%s cannot be written: %s", place.path, error)
+            trouble = "link" if isinstance(error, NotADirectoryError) else "unusable"
+            await self._tell(place.path, trouble, str(error.errno))
+            return Settled(sign=found.sign)
+        if made is None:
+            return None
+        if found.body is not None:
+            self._replaced[place.path] = _Replaced(body=found.body, at=self._now())
+        return Settled(sign=made, again=found.body is not None)
+
+    async def _away(self, place: Place, found: Found) -> Settled | None:
+        """A file with nothing in it any more."""
+        if found.sign is None:
+            return Settled()
+        gone = await asyncio.to_thread(self._folder.remove, place.path, found.sign)
+        return Settled() if gone else None
+
+    async def _look_aside(self, place: Place, latest: Base | None) -> bool:
+        """Whether something still lies beside the file. What was saved into a file in the moment
+        in which it was replaced, or lay there when the program died, is taken like any other."""
+        old = await asyncio.to_thread(self._folder.aside, place.path)
+        new = await asyncio.to_thread(self._folder.begun, place.path)
+        if old.body is None and new.body is None:
+            return False
+        replaced = self._replaced.get(place.path)
+        fresh = replaced is not None and self._now() - replaced.at < ASIDE
+        for body in (old.body, new.body):
+            if body is None or await self._bases.is_known(place.path, body):
+                continue
+            if replaced is None or body != replaced.body:
+                disk = await asyncio.to_thread(parse, body, place.sort.layout)
+                # Half of it: it is still being written, or it is our own that was broken off.
+                if disk.complete and await self._take(place, disk, latest) is not Outcome.DONE:
+                    return True
+        if fresh:
+            return True
+        self._replaced.pop(place.path, None)
+        await asyncio.to_thread(self._folder.drop_aside, place.path)
+        return False
+
+    def _may_be_half(self, place: Place, disk: Page, found: Found) -> bool:
+        if disk.complete and disk.number:
+            return False
+        sign, since = self._torn.get(place.path, (None, self._now()))
+        if sign != found.sign:
+            since = self._now()
+        self._torn[place.path] = found.sign, since
+        return self._now() - since < PATIENCE
+
+    async def _entries(self, place: Place) -> Sequence[Entry]:
+        span = place.span(self._pages.zone) if place.sort is Sort.DAY else None
+        return await self._shelf.shown(
+            place.scope,
+            place.kinds,
+            since=span[0] if span else None,
+            before=span[1] if span else None,
+            only=place.entry,
+        )
