@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from bot.app.lifecycle import Service
 from bot.app.memory.archive import build_archive
+from bot.app.memory.mirror import build_mirror
 from bot.app.memory.writing import Writing, build_writing
-from bot.app.parts import Parts, Recall, caps_of
+from bot.app.parts import Parts, Recall, caps_of, settings_language
 from bot.app.store import Store
 from bot.app.workers.leave import stops_of
 from bot.app.workers.place import Place, build_place
@@ -112,6 +113,8 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
     talking = build_talking(settings, store, desk, place.models)
     writing = build_writing(store, clock, mask=place.masking.mask)
     talk = writing.heard(parts.talk(desk, talking, stops_of(store, stopped)), store, clock)
+    fixed = settings_language(settings)
+    mirror = build_mirror(settings, store, clock, fixed, writing=writing, courier=courier)
     return Engine(
         place=place,
         talk=talk,
@@ -131,7 +134,7 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
         skill_writer=SkillWriter(db=store.db, desk=desk, library=place.skills),
         newcomers=parts.newcomers(place.skills),
         traces=build_follower(settings, store, courier, clock),
-        watchers=_watchers(parts, archive.compactor(desk, place.models)),
+        watchers=_watchers(parts, archive.compactor(desk, place.models), mirror),
     )
 
 
