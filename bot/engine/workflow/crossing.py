@@ -14,7 +14,6 @@ from bot.engine.workflow.model.nodes import Human
 from bot.engine.workflow.moves import Moves
 from bot.engine.workflow.routing.flow import Flow
 from bot.engine.workflow.routing.hearing import Ears, unheard_of
-from bot.engine.workflow.routing.lanes import Lanes
 from bot.engine.workflow.routing.paths import Place
 from bot.engine.workflow.routing.results import given_back, summary_of
 from bot.engine.workflow.routing.seen import as_done, seen_from
@@ -381,5 +380,5 @@ class Crossing:
             deaf=self._ears.deaf(flow, place, orders.said, before),
             replan=replan,
             resumes=await self._suspensions.resumes(tx, task, step, runs),
-            lane=Lanes(flow.layout).of(place),
+            lane=flow.lanes.of(place),
         )

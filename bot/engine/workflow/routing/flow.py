@@ -10,6 +10,7 @@ from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any, TypeAlias, assert_never
 
 from bot.engine.workflow.model.nodes import NodeType, OnError, OnLimit
@@ -19,6 +20,7 @@ from bot.engine.workflow.routing.bodies import Body
 from bot.engine.workflow.routing.choice import chosen
 from bot.engine.workflow.routing.frame import Frame
 from bot.engine.workflow.routing.handlers import HANDLERS, ROUNDERS
+from bot.engine.workflow.routing.lanes import Lanes
 from bot.engine.workflow.routing.marks import EXHAUSTED, brought, dead_end, is_done, is_over
 from bot.engine.workflow.routing.paths import (
     VARIABLES,
@@ -38,6 +40,11 @@ _Rows: TypeAlias = Sequence[NodeRun]
 class Flow(Track):
     """Made from the graph and the runs; kept up with `note`, or made anew after a death, it is the
     same."""
+
+    @cached_property
+    def lanes(self) -> Lanes:
+        """Which steps share a session, worked out once."""
+        return Lanes(self.layout)
 
     @property
     def is_complete(self) -> bool:
