@@ -9,7 +9,7 @@ from bot.config.settings import Settings
 from bot.engine.agent.remembering.briefing import Remembering
 from bot.engine.agent.workbench import Briefing
 from bot.engine.memory.inject import Injection
-from bot.engine.memory.recall import Recall, dated_words
+from bot.engine.memory.recall import Fusion, Recall, dated_words
 from bot.engine.memory.uses import Uses
 from bot.transports.clock import Clock
 from storage.memory.entries import EntryRepo
@@ -30,9 +30,22 @@ def build_recall(
     """`told_anyway` is what workers are told besides, so that it is not told twice."""
     index = Index(store.db)
     entries = EntryRepo(store.db, store.ids, index)
-    recall = Recall(entries=entries, index=index, words=dated_words(settings.zone), now=clock.now)
+    chosen = settings.memory
+    recall = Recall(
+        entries=entries,
+        index=index,
+        words=dated_words(settings.zone),
+        now=clock.now,
+        fusion=Fusion(kind=chosen.fusion, vectors=chosen.vector_weight, cut=chosen.recall_cut),
+    )
     uses = Uses(db=store.db, entries=entries, repo=UseRepo(store.db), now=clock.now)
-    injection = Injection(entries=entries, recall=recall, heard=uses.heard, now=clock.now)
+    injection = Injection(
+        entries=entries,
+        recall=recall,
+        heard=uses.heard,
+        now=clock.now,
+        budget=chosen.told_tokens,
+    )
     return Recalling(
         recall=recall,
         uses=uses,
@@ -41,5 +54,6 @@ def build_recall(
             uses=uses,
             chat_of=store.people.chat,
             told_anyway=told_anyway,
+            patience=chosen.recall_seconds,
         ),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from math import exp
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,26 +17,52 @@ from bot.engine.memory.life import (
     Reinforcement,
     decay_rate,
     fate,
+    lasting,
+    left,
     reinforced,
     strength,
+    tier_now,
 )
-from storage.records.memory.entries import Category, EntryState, Origin, Strength
+from storage.records.memory.entries import (
+    Category,
+    EntryState,
+    MemoryKind,
+    Origin,
+    Strength,
+    Tier,
+)
 from tests.bot.engine.memory.samples import NOW, entry
 
 HOURS = st.floats(min_value=0, max_value=20_000)
 
 
 @pytest.mark.parametrize(
-    ("hours", "left"), [(0, 100), (24, 36.79), (48, 13.53), (56, 9.70), (72, 4.98)]
+    ("hours", "rest"), [(0, 100), (24, 36.79), (48, 13.53), (56, 9.70), (72, 4.98)]
 )
-def test_an_entry_fades_from_a_day_of_stability_as_the_law_says(hours: float, left: float) -> None:
-    assert strength(entry(hours=hours), NOW) == pytest.approx(left, abs=0.005)
+def test_strength_falls_from_a_day_of_stability_as_the_law_says(hours: float, rest: float) -> None:
+    assert left(Strength(), NOW - timedelta(hours=hours), NOW) == pytest.approx(rest, abs=0.005)
 
 
 def test_a_week_of_stability_lasts_seven_times_as_long() -> None:
-    by_hand = entry(hours=7 * 24, strength=Strength(stability=168))
+    week = timedelta(days=7)
 
-    assert strength(by_hand, NOW) == pytest.approx(100 * exp(-1))
+    assert left(Strength(stability=168), NOW - week, NOW) == pytest.approx(100 * exp(-1))
+
+
+def test_a_fact_lasts_longer_from_the_start_the_surer_it_is() -> None:
+    sure, unsure = entry(hours=300, confidence=0.9), entry(hours=300, confidence=0.5)
+
+    assert lasting(0.7, 0) == pytest.approx(139.2)
+    assert lasting(0.7, 50) == pytest.approx(163.2)
+    assert strength(sure, NOW) == pytest.approx(100 * exp(-300 * 0.7 / 158.4))
+    assert strength(unsure, NOW) == pytest.approx(100 * exp(-300 / 120))
+
+
+@pytest.mark.parametrize("kind", [each for each in MemoryKind if each is not MemoryKind.FACT])
+def test_only_facts_fade_and_none_that_a_gate_let_into_the_core(kind: MemoryKind) -> None:
+    assert strength(entry(days=4000, kind=kind), NOW) == 100
+    assert strength(entry(days=4000, tier=Tier.CORE), NOW) == 100
+    assert strength(entry(days=4000), NOW) < 1
 
 
 @pytest.mark.parametrize(
@@ -100,9 +127,9 @@ def test_no_reinforcement_lasts_beyond_a_year(several: list[Reinforcement]) -> N
 
 
 def test_what_fades_is_archived_first_and_deleted_only_from_there() -> None:
-    weak, gone = entry(hours=60), entry(hours=80)
+    weak, gone = entry(hours=330), entry(hours=430)
 
-    assert fate(entry(hours=40), NOW) is Fate.LIVES
+    assert fate(entry(hours=310), NOW) is Fate.LIVES
     assert fate(weak, NOW) is Fate.ARCHIVED
     assert fate(gone, NOW) is Fate.ARCHIVED
     assert fate(replace(weak, state=EntryState.ARCHIVED), NOW) is Fate.LIVES
@@ -113,6 +140,28 @@ def test_what_fades_is_archived_first_and_deleted_only_from_there() -> None:
 def test_what_a_person_wrote_or_pinned_never_goes(hours: float, state: EntryState) -> None:
     assert fate(entry(hours=hours, state=state, pinned=True), NOW) is Fate.LIVES
     assert fate(entry(hours=hours, state=state, origin=Origin.MANUAL), NOW) is Fate.LIVES
+
+
+@pytest.mark.parametrize(
+    ("tier", "days", "changes", "becomes"),
+    [
+        (Tier.PERIPHERAL, 10, {"used": 3}, Tier.WORKING),
+        (Tier.PERIPHERAL, 10, {"used": 2}, Tier.PERIPHERAL),
+        (Tier.WORKING, 61, {"used": 2}, Tier.PERIPHERAL),
+        (Tier.WORKING, 61, {"used": 3}, Tier.WORKING),
+        (Tier.WORKING, 300, {"used": 3, "importance": 0.1}, Tier.WORKING),
+        (Tier.WORKING, 10, {"used": 99, "importance": 0.9, "confidence": 1.0}, Tier.WORKING),
+        (Tier.CORE, 5000, {"importance": 0.1}, Tier.WORKING),
+        (Tier.CORE, 5000, {"importance": 0.9}, Tier.CORE),
+    ],
+)
+def test_use_and_age_move_an_entry_between_tiers_but_never_into_the_core(
+    tier: Tier, days: float, changes: dict[str, Any], becomes: Tier
+) -> None:
+    if changes.get("used"):
+        changes = changes | {"last_used_at": NOW - timedelta(days=1)}
+
+    assert tier_now(entry(days=days, tier=tier, **changes), NOW) is becomes
 
 
 def test_a_clock_that_was_set_back_makes_nothing_stronger() -> None:

@@ -1,0 +1,132 @@
+"""Keeps memory in order while nobody asks: what fades is archived, what use has earned rises."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta, tzinfo
+
+from bot.engine.memory.changed import Changed
+from bot.engine.memory.life import Fate, fate, tier_now
+from storage.db import Database, Transaction
+from storage.errors import NotFound, Overtaken, StoreUnavailable
+from storage.memory.entries import EntryRepo
+from storage.memory.living.wear import WearRepo
+from storage.records.memory.entries import Entry, EntryState, Tier
+
+log = logging.getLogger(__name__)
+
+_HOUR = 3600.0
+_NIGHT = 3
+"""O'clock: what is done once a day is done from then on."""
+_NEVER_EARLIER = timedelta(hours=48)
+"""Nothing fades away before."""
+_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faded:
+    """How many entries came to which end."""
+
+    archived: int = 0
+    deleted: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Care:
+    """A service: it looks once an hour, and does nothing in between."""
+
+    db: Database
+    entries: EntryRepo
+    wear: WearRepo
+    changed: Changed
+    now: Callable[[], datetime]
+    sleep: Callable[[float], Awaitable[None]]
+    zone: tzinfo
+    forgets: bool = True
+    name: str = "memory care"
+    _night: date | None = field(default=None, init=False)
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Nothing to prepare."""
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.hourly()
+            except StoreUnavailable as error:
+                log.warning("memory is not cared for this hour: %s", error)
+            await self.sleep(_HOUR)
+
+    async def hourly(self) -> None:
+        faded = await self.forget() if self.forgets else Faded()
+        if faded.archived or faded.deleted:
+            log.info("memory: %d archived, %d forgotten", faded.archived, faded.deleted)
+        today = (self.now().astimezone(self.zone) - timedelta(hours=_NIGHT)).date()
+        if today != self._night:
+            await self.move()
+            self._night = today
+
+    async def forget(self) -> Faded:
+        """Archive what has faded, and let go what faded in the archive. No mark is left: it may be
+        learnt again."""
+        ended = {Fate.ARCHIVED: 0, Fate.DELETED: 0}
+        async for page in self._pages(untouched_since=self.now() - _NEVER_EARLIER):
+            for entry in page:
+                due = fate(entry, self.now())
+                if due is not Fate.LIVES and await self._end(entry, due):
+                    ended[due] += 1
+        return Faded(archived=ended[Fate.ARCHIVED], deleted=ended[Fate.DELETED])
+
+    async def move(self) -> int:
+        """Put every fact into the tier that use and age give it."""
+        moved = 0
+        async for page in self._pages(states=(EntryState.ACTIVE,)):
+            into: defaultdict[Tier, list[int]] = defaultdict(list)
+            for entry in page:
+                tier = tier_now(entry, self.now())
+                if tier is not entry.tier:
+                    into[tier].append(entry.number)
+            if not into:
+                continue
+            async with self.db.write() as tx:
+                for tier, numbers in into.items():
+                    await self.wear.move(tx, numbers, tier)
+                    moved += len(numbers)
+        return moved
+
+    async def _end(self, entry: Entry, due: Fate) -> bool:
+        """False where somebody has changed it meanwhile: then it lives."""
+        try:
+            async with self.db.write() as tx:
+                await self._ended(entry, due, tx)
+        except (NotFound, Overtaken):
+            return False
+        self.changed.tell(entry.scope)
+        return True
+
+    async def _ended(self, entry: Entry, due: Fate, tx: Transaction) -> None:
+        held = await self.entries.get(entry.id, [entry.scope], tx=tx)
+        if fate(held, self.now()) is not due:
+            raise Overtaken
+        if due is Fate.DELETED:
+            await self.entries.drop(tx, held)
+        else:
+            archived = replace(held, state=EntryState.ARCHIVED)
+            await self.entries.change(tx, archived, now=self.now())
+
+    async def _pages(
+        self,
+        *,
+        untouched_since: datetime | None = None,
+        states: Sequence[EntryState] = (EntryState.ACTIVE, EntryState.ARCHIVED),
+    ) -> AsyncGenerator[Sequence[Entry], None]:
+        after = 0
+        while page := await self.wear.facts(
+            after=after, limit=_PAGE, untouched_since=untouched_since, states=states
+        ):
+            yield page
+            after = page[-1].number

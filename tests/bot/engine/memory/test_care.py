@@ -1,0 +1,143 @@
+"""What nobody uses fades away, hour by hour; what somebody wrote or pinned never does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, timedelta
+from pathlib import Path
+
+import pytest
+
+from bot.engine.memory.care import Care
+from bot.engine.memory.changed import Changed
+from storage.db import Transaction
+from storage.errors import NotFound
+from storage.memory.living.wear import WearRepo
+from storage.records.memory.entries import Entry, EntryState, MemoryKind, Origin, Tier
+from tests.bot.engine.memory.mind import MINE, Mind, mind
+
+NO_WAIT = asyncio.sleep
+
+
+@asynccontextmanager
+async def cared_for(home: Path) -> AsyncGenerator[tuple[Mind, Care], None]:
+    async with mind(home) as it:
+        yield (
+            it,
+            Care(
+                db=it.world.db,
+                entries=it.entries,
+                wear=WearRepo(it.world.db),
+                changed=Changed(),
+                now=it.world.clock,
+                sleep=NO_WAIT,
+                zone=UTC,
+            ),
+        )
+
+
+async def states(it: Mind, *entries: Entry) -> list[EntryState]:
+    return [(await it.now(each)).state for each in entries]
+
+
+async def test_a_fact_that_nobody_uses_is_archived_and_later_gone_without_a_mark(
+    tmp_path: Path,
+) -> None:
+    async with cared_for(tmp_path) as (it, care):
+        fact = await it.keep("The shuttle leaves at nine")
+        it.world.clock.pass_by(days=10)
+        await care.forget()
+        at_first = await states(it, fact)
+        it.world.clock.pass_by(days=4)
+        archived = await care.forget()
+        then = await states(it, fact)
+        it.world.clock.pass_by(days=10)
+        deleted = await care.forget()
+
+        assert at_first == [EntryState.ACTIVE]
+        assert then == [EntryState.ARCHIVED]
+        assert (archived.archived, deleted.deleted) == (1, 1)
+        with pytest.raises(NotFound):
+            await it.now(fact)
+        assert (await it.keep("The shuttle leaves at nine")).used == 0, "it may be learnt again"
+
+
+async def test_what_was_said_written_by_hand_or_pinned_outlives_everything(
+    tmp_path: Path,
+) -> None:
+    async with cared_for(tmp_path) as (it, care):
+        kept = [
+            await it.keep("Boss: good morning", kind=MemoryKind.CELL),
+            await it.keep("Prefers tea", kind=MemoryKind.PROFILE),
+            await it.keep("Lives by the sea", kind=MemoryKind.LONGTERM, tier=Tier.CORE),
+            await it.keep("The code is 4711", origin=Origin.MANUAL),
+            await it.keep("The dog is Bruno", pinned=True),
+        ]
+        it.world.clock.pass_by(days=4000)
+
+        await care.forget()
+
+        assert await states(it, *kept) == [EntryState.ACTIVE] * len(kept)
+
+
+async def test_use_keeps_a_fact_alive(tmp_path: Path) -> None:
+    async with cared_for(tmp_path) as (it, care):
+        await it.keep("The shuttle to Hiddensee leaves at nine")
+        it.talker.said = "The shuttle to Hiddensee leaves at nine, as ever."
+        for _ in range(4):
+            it.world.clock.pass_by(days=5)
+            await it.ask("When does the shuttle leave, please?")
+            await care.forget()
+
+        found = await it.recall.within((MINE,), "shuttle", 5)
+        assert [each.entry.used for each in found] == [4]
+
+
+async def test_what_is_pinned_while_it_is_being_archived_stays(tmp_path: Path) -> None:
+    async with cared_for(tmp_path) as (it, care):
+        fact = await it.keep("The shuttle leaves at nine")
+        it.world.clock.pass_by(days=30)
+        get = it.entries.get
+
+        async def get_pinned(*args: object, tx: Transaction | None = None, **_: object) -> Entry:
+            return replace(await get(fact.id, [fact.scope], tx=tx), pinned=True)
+
+        it.entries.get = get_pinned  # type: ignore[method-assign]  # somebody is quicker
+        done = await care.forget()
+        it.entries.get = get  # type: ignore[method-assign]  # as before
+
+        assert done.archived == 0
+        assert await states(it, fact) == [EntryState.ACTIVE]
+
+
+async def test_every_night_use_and_age_move_facts_between_tiers(tmp_path: Path) -> None:
+    async with cared_for(tmp_path) as (it, care):
+        old = await it.keep("The shuttle leaves at nine", tier=Tier.WORKING)
+        it.world.clock.pass_by(days=61)
+        fresh = await it.keep("The ferry leaves at ten", tier=Tier.WORKING)
+
+        moved = await care.move()
+
+        assert moved == 1
+        assert (await it.now(old)).tier is Tier.PERIPHERAL
+        assert (await it.now(old)).revision == old.revision, "nobody's edit is in the way"
+        assert (await it.now(fresh)).tier is Tier.WORKING
+
+
+async def test_the_night_comes_once_a_day(tmp_path: Path) -> None:
+    async with cared_for(tmp_path) as (it, care):
+        await care.hourly()
+        fact = await it.keep("The shuttle leaves at nine", tier=Tier.WORKING, pinned=False)
+        old = replace(fact, said_at=fact.said_at - timedelta(days=90))
+        await it.change(old)
+
+        await care.hourly()
+        same_day = (await it.now(fact)).tier
+        it.world.clock.pass_by(days=1)
+        await care.hourly()
+
+        assert same_day is Tier.WORKING
+        assert (await it.now(fact)).tier is Tier.PERIPHERAL
