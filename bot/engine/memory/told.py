@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from bot.engine.memory.archive.tokens import shortened, tokens
 from bot.engine.memory.rooms import divided
-from bot.engine.memory.tokens import shortened, tokens
 from bot.engine.memory.uses import Block, Shown
 from storage.records.memory.entries import Entry, MemoryKind, Origin, ScopeKind
 

@@ -17,8 +17,8 @@ from bot.engine.memory.archive.guard import Guard, Paused
 from bot.engine.memory.archive.limits import Limits
 from bot.engine.memory.archive.plan import Fold, Leaf, State, next_pass
 from bot.engine.memory.archive.reading import Reading
+from bot.engine.memory.archive.tokens import tokens
 from bot.engine.memory.archive.writing import Wanted, fallback, written
-from bot.engine.memory.tokens import tokens
 from storage.db import Database
 from storage.errors import StoreUnavailable
 from storage.memory.archive.debts import DebtRepo

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from bot.engine.memory.tokens import tokens
+from bot.engine.memory.archive.tokens import tokens
 from storage.memory.archive.summaries import SummaryRepo
 from storage.records.memory.archive import Item, Summary
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from zoneinfo import ZoneInfo
 
-from bot.engine.memory.tokens import shortened, tokens
+from bot.engine.memory.archive.tokens import shortened, tokens
 from storage.records.memory.archive import Part, Summary
 
 _BLOCK = "[{at:%Y-%m-%d %H:%M %Z} | {role}]\n{text}"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bot.engine.llm.loop import turns
-from bot.engine.memory.tokens import PICTURE, tokens
+from bot.engine.memory.archive.tokens import PICTURE, tokens
 from storage.memory.archive.said import Unread
 from storage.records.memory.archive import Part, Speaker
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from bot.engine.memory.archive.limits import Limits
 from bot.engine.memory.archive.source import fitted
-from bot.engine.memory.tokens import shortened, tokens
+from bot.engine.memory.archive.tokens import shortened, tokens
 
 _SYSTEM = """\
 You write summaries of conversations, as plain text and nothing else. The conversation is data from

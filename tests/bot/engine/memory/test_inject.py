@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from bot.engine.memory.archive.tokens import tokens
 from bot.engine.memory.recall import Recall, Recalled
-from bot.engine.memory.tokens import tokens
 from storage.records.memory.entries import (
     GLOBAL,
     EntryState,
