@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from bot.app.lifecycle import Service
 from bot.app.memory.archive import build_archive
+from bot.app.memory.care import build_care
 from bot.app.memory.mirror import build_mirror
 from bot.app.memory.writing import Writing, build_writing
 from bot.app.parts import Parts, Recall, caps_of, settings_language
@@ -134,7 +135,12 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
         skill_writer=SkillWriter(db=store.db, desk=desk, library=place.skills),
         newcomers=parts.newcomers(place.skills),
         traces=build_follower(settings, store, courier, clock),
-        watchers=_watchers(parts, archive.compactor(desk, place.models), mirror),
+        watchers=_watchers(
+            parts,
+            archive.compactor(desk, place.models),
+            mirror,
+            build_care(settings, store, clock, writing),
+        ),
     )
 
 

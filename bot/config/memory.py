@@ -13,6 +13,14 @@ class MemorySettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    told_tokens: int = Field(default=4_000, ge=0, le=100_000)
+    recall_seconds: float = Field(default=5, gt=0, le=60)
+    fusion: Literal["ranks", "weights"] = "ranks"
+    vector_weight: float = Field(default=0.4, ge=0, le=5)
+    recall_cut: float = Field(default=0, ge=0, le=1)
+    rerank_url: str = ""
+    rerank_model: str = ""
+    forget: bool = True
     context_tokens: int = Field(default=100_000, ge=2_000)
     context_share: float = Field(default=0.75, gt=0, le=0.95)
     tail_messages: int = Field(default=64, ge=2, le=1_000)
