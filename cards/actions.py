@@ -6,6 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
 from cards.action_rules import ActionRules as _Action
+from cards.memory_actions import (
+    DecideMemory,
+    EditMemory,
+    ForgetMemory,
+    ListMemories,
+    PinMemory,
+    ShowMemory,
+)
 from cards.workflow_actions import (
     AskWorkflowName,
     DeleteWorkflow,
@@ -346,4 +354,10 @@ Action: TypeAlias = (
     | AskWorkflowName
     | KeepWorkflow
     | DeleteWorkflow
+    | ListMemories
+    | ShowMemory
+    | ForgetMemory
+    | PinMemory
+    | EditMemory
+    | DecideMemory
 )

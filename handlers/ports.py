@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeAlias
 from cards.courier import Courier
 from cards.model import Card, Form
 from handlers.services.context import Contexts
+from handlers.services.memory import MemoryBook
 from handlers.services.models import Models
 from handlers.services.notebook import Notebook
 from handlers.services.personas import Personas
@@ -382,3 +383,4 @@ class Services:
     skills: Skills
     skill_writer: SkillWriter
     workflows: Workflows
+    memory: MemoryBook

@@ -37,6 +37,14 @@ from cards.actions import (
     UseSkill,
 )
 from cards.card_json import BadCard, load_action
+from cards.memory_actions import (
+    DecideMemory,
+    EditMemory,
+    ForgetMemory,
+    ListMemories,
+    PinMemory,
+    ShowMemory,
+)
 from cards.model import FieldKind, Form, FormField, Select
 from cards.workflow_actions import (
     AskWorkflowName,
@@ -49,6 +57,7 @@ from cards.workflow_actions import (
 from handlers import approvals, chat
 from handlers.access import members
 from handlers.errors import UserError
+from handlers.memory import commands as memory
 from handlers.middleware import TOAST
 from handlers.parsing import priority_of
 from handlers.ports import Refusal
@@ -191,6 +200,10 @@ async def _act(  # noqa: C901, PLR0911, PLR0912 - one line for each action of th
             return await members.ask(request, action)
         case MovePerson():
             return await members.move(request, action, card_key)
+        case ListMemories() | ShowMemory() | ForgetMemory() | PinMemory() | DecideMemory():
+            return await memory.pressed(request, action, card_key, form)
+        case EditMemory():
+            return await memory.pressed(request, action, card_key, form)
         case _:
             assert_never(action)
 

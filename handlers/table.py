@@ -6,6 +6,7 @@ from cards.views.system import HelpLine, help_card
 from cards.words import Words, words_for
 from handlers import approvals, chat, people, system
 from handlers.access import members
+from handlers.memory import commands as memory
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from handlers.work import agenda, costs, create, logs, projects, steering, tasks, traces, upkeep
@@ -50,6 +51,7 @@ COMMANDS = Commands.joined(
     personas.commands,
     context.commands,
     transcripts.commands,
+    memory.commands,
     approvals.commands,
     tools.commands,
     people.commands,

@@ -64,6 +64,7 @@ from tests.fake_notebook import FakeNotebook
 from tests.fake_post import FakePost
 from tests.fake_skills import FakeSkills
 from tests.fake_workflows import FakeWorkflows
+from tests.memory_fake import FakeMemory
 from tests.samples import (
     GPT,
     HAIKU,
@@ -627,6 +628,7 @@ class FakeWorld:
         self.skills = FakeSkills()
         self.workflows = FakeWorkflows()
         self.toolbook = FakeToolBook()
+        self.memory = FakeMemory()
 
     @property
     def services(self) -> Services:
@@ -652,4 +654,5 @@ class FakeWorld:
             skills=self.skills,
             skill_writer=self.skills,
             workflows=self.workflows,
+            memory=self.memory,
         )

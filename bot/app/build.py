@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from bot.app.costs import CostService
 from bot.app.engine import Engine, build_engine
 from bot.app.lifecycle import Service
+from bot.app.memory.book import build_book
 from bot.app.parts import settings_language
 from bot.app.returns import Returns
 from bot.app.services import (
@@ -269,6 +270,9 @@ def _router(
         skills=engine.place.skills,
         skill_writer=engine.skill_writer,
         workflows=Library(settings.home, store.work.graphs),
+        memory=build_book(
+            settings, store, clock, writing=engine.writing, recalling=engine.place.memory
+        ),
     )
     return Router(
         services,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from bot.cli import dispatch, log, run, say, session, setup, skill, subtask, task, top
+from bot.cli.memory import memory
 from bot.cli.workers import backend
 from bot.cli.workflows import workflow
 
@@ -32,6 +33,7 @@ cli.add_typer(session.cli, name="session")
 cli.add_typer(skill.cli, name="skill")
 cli.add_typer(backend.cli, name="backend")
 cli.add_typer(workflow.cli, name="workflow")
+cli.add_typer(memory.cli, name="memory")
 
 
 def _version(wanted: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Protocol
 
 from storage.records.memory.entries import Entry
@@ -11,8 +10,10 @@ from storage.records.memory.shown import (
     Brought,
     CleanReport,
     EntryPage,
+    ExportedEntries,
     FoundEntry,
     MemoryStats,
+    ShownEntry,
     UsedEntry,
     Wanted,
 )
@@ -21,8 +22,8 @@ from storage.records.people import Chat, Person
 
 class MemoryRefused(Exception):
     """Nothing was changed. `reason` is one of `unknown`, `ambiguous`, `not_yours`, `changed`,
-    `empty`, `too_long`, `unknown_scope`, `same`, `secret`, `unreadable`; `detail` what it was
-    about."""
+    `empty`, `too_long`, `unknown_scope`, `unreadable`, `wrong_state`, `unknown_chapter`; `detail`
+    what it was about."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         self.reason = reason
@@ -44,7 +45,7 @@ class MemoryBook(Protocol):
         self, who: Person, chat: Chat, query: str, *, limit: int = 10
     ) -> Sequence[FoundEntry]: ...
 
-    async def show(self, who: Person, chat: Chat, entry_id: str) -> Entry: ...
+    async def show(self, who: Person, chat: Chat, entry_id: str) -> ShownEntry: ...
 
     async def add(
         self, who: Person, chat: Chat, text: str, *, scope: str = "", source: str = ""
@@ -79,14 +80,16 @@ class MemoryBook(Protocol):
         """The chapters of BOSS.md, in order."""
         ...
 
-    async def write_chapter(self, who: Person, chat: Chat, chapter: str, text: str) -> Entry: ...
+    async def write_chapter(self, who: Person, chat: Chat, chapter: str, text: str) -> Entry:
+        """Rewrite one of them, named by its title or by what its key says."""
+        ...
 
     async def stats(self, who: Person, chat: Chat) -> MemoryStats: ...
 
     async def clean(self, who: Person, chat: Chat, *, dry: bool) -> CleanReport: ...
 
-    async def export(self, who: Person, chat: Chat) -> Path:
-        """A file of one JSON object a line, within the data directory."""
+    async def export(self, who: Person, chat: Chat) -> ExportedEntries:
+        """All that they may see, one JSON object a line."""
         ...
 
     async def bring(self, who: Person, chat: Chat, path: str, *, scope: str = "") -> Brought:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 
-from sqlalchemy import ColumnElement, and_, delete, select, true, update
+from sqlalchemy import ColumnElement, and_, delete, false, func, select, true, update
 
 from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
-from storage.errors import NotFound, Overtaken
+from storage.errors import AmbiguousId, NotFound, Overtaken
 from storage.ids import TASK_LENGTH, Ids
 from storage.memory.fields import AFTER, BEFORE, added, own_words, weighted, words_of
 from storage.memory.index import Index
@@ -35,6 +35,7 @@ from storage.records.memory.entries import (
 _M = memories.c
 _T = memory_tombstones.c
 _ID_LENGTH = TASK_LENGTH + 2
+_SHOWN = 5
 
 
 class EntryRepo:
@@ -149,6 +150,33 @@ class EntryRepo:
         async with self._db.read(tx) as view:
             return [entry_of(row) for row in (await view.execute(query)).all()]
 
+    async def count(
+        self,
+        scopes: Iterable[Scope] | None,
+        *,
+        kinds: Sequence[MemoryKind] = (),
+        states: Sequence[EntryState] = (EntryState.ACTIVE,),
+    ) -> int:
+        """How many `list` would give in all."""
+        where = [_within(scopes), _M.state.in_([state.value for state in states])]
+        if kinds:
+            where.append(_M.kind.in_([kind.value for kind in kinds]))
+        async with self._db.read() as view:
+            return await view.scalar(select(func.count()).where(*where)) or 0
+
+    async def find(self, prefix: str, scopes: Iterable[Scope] | None) -> Entry:
+        """By its id or the beginning of it. Raises NotFound and AmbiguousId."""
+        begins = _M.id.startswith(prefix, autoescape=True) if prefix else false()
+        query = select(memories).where(begins, _within(scopes)).order_by(_M.id).limit(_SHOWN + 1)
+        async with self._db.read() as view:
+            found = [entry_of(row) for row in (await view.execute(query)).all()]
+        exact = [entry for entry in found if entry.id == prefix]
+        if not found:
+            raise NotFound("memory", prefix)
+        if len(found) > 1 and not exact:
+            raise AmbiguousId(prefix, tuple(entry.id for entry in found[:_SHOWN]))
+        return (exact or found)[0]
+
     async def by_source(self, source: str, *, tx: Transaction | None = None) -> Entry | None:
         return next(iter(await self._where(_M.source == source, tx=tx)), None)
 
@@ -185,6 +213,10 @@ class EntryRepo:
         buried = insert_or_ignore(self._db.dialect, memory_tombstones)
         scope, words = str(entry.scope), same(entry.text)
         await tx.execute(buried.values(scope=scope, hash=words, at=now))
+        await self.drop(tx, entry)
+
+    async def drop(self, tx: Transaction, entry: Entry) -> None:
+        """The same without the mark: if it is said again it is remembered again."""
         await self._index.remove(tx, [entry.number])
         await self._tell_beside(tx, entry, "")
         number = entry.number

@@ -36,6 +36,14 @@ from cards.actions import (
     StopTask,
     UseSkill,
 )
+from cards.memory_actions import (
+    DecideMemory,
+    EditMemory,
+    ForgetMemory,
+    ListMemories,
+    PinMemory,
+    ShowMemory,
+)
 from cards.render.text import render
 from cards.words import words_for
 from cards.workflow_actions import (
@@ -57,6 +65,7 @@ from storage.records.people import Language
 from storage.records.tasks import Priority, TaskStatus
 from tests.fake_skills import a_listed
 from tests.handlers.desk import Desk, text_of
+from tests.memory_fake import an_entry
 from tests.samples import a_task, an_approval
 
 EXAMPLES: dict[type, Action] = {
@@ -93,6 +102,12 @@ EXAMPLES: dict[type, Action] = {
         AskWorkflowName(task_id="d0neab"),
         KeepWorkflow(task_id="d0neab"),
         DeleteWorkflow(name="review"),
+        ListMemories(),
+        ShowMemory(entry_id="aa22"),
+        ForgetMemory(entry_id="aa22"),
+        PinMemory(entry_id="aa22", pinned=True),
+        EditMemory(entry_id="aa22", revision=1),
+        DecideMemory(entry_id="aa22", keep=True),
     )
 }
 
@@ -176,6 +191,7 @@ async def test_every_action_has_a_place_in_the_router(kind: type) -> None:
     )
     desk.world.approvals.all["ap7x2k"] = an_approval(approvers=("ann",))
     desk.world.skills.listed = [a_listed("weekly-report")]
+    desk.world.memory.keep(an_entry("aa22", "Deploys happen on Fridays"))
     token = desk.world.post.put(EXAMPLES[kind])
 
     reply = await desk.press(token, value="auto", form={"text": "write", "priority": "urgent"})

@@ -96,3 +96,22 @@ class Brought:
     added: int
     known: int
     bad: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownEntry:
+    """`strength` is what is left of it now, out of 100; `mine` says that its reader may change
+    it."""
+
+    entry: Entry
+    strength: float
+    mine: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedEntries:
+    """`path` is relative to the data directory, `size` in bytes."""
+
+    path: str
+    size: int
+    entries: int

@@ -17,11 +17,13 @@ class By:
 
     person: Person | None
     reader: Reader | None
+    besides: Sequence[Scope] = ()
+    """What else is seen there: an owner looks into what belongs to projects and skills."""
 
     @property
     def scopes(self) -> Sequence[Scope] | None:
         """What they may see there; None: all."""
-        return None if self.reader is None else self.reader.scopes
+        return None if self.reader is None else (*self.reader.scopes, *self.besides)
 
     def may_write(self, scope: Scope) -> bool:
         """People change what is their own and what is their chat's, owners also what is nobody's

@@ -1,0 +1,320 @@
+"""What people see and change of what is remembered, fitted to the port of the handlers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from bot.app.memory.carrying import Carrying
+from bot.app.memory.recall import Recalling
+from bot.app.memory.writing import Writing
+from bot.app.store import Store
+from bot.config.settings import Settings
+from bot.engine.memory.cleaning import Cleaning
+from bot.engine.memory.handbook import chapter, chapter_of
+from bot.engine.memory.life import strength
+from bot.engine.memory.recall import Recall
+from bot.engine.memory.scopes import Reader
+from bot.engine.memory.uses import Uses
+from bot.engine.memory.writing.rights import By
+from bot.engine.memory.writing.service import ByHand, MemoryWriter
+from bot.transports.clock import Clock
+from cards.views.memory.entries import is_chapter
+from cards.words import Words, words_for
+from handlers.services.memory import MemoryRefused
+from storage.errors import AmbiguousId, NotAllowed, NotFound, Overtaken, WrongState
+from storage.memory.entries import EntryRepo
+from storage.memory.figures import MemoryFigures
+from storage.records.memory.entries import (
+    GLOBAL,
+    MOST_TEXT,
+    Entry,
+    EntryState,
+    MemoryKind,
+    Scope,
+    ScopeKind,
+)
+from storage.records.memory.refusals import NotKept, WhyNotKept
+from storage.records.memory.shown import (
+    Brought,
+    CleanReport,
+    EntryPage,
+    ExportedEntries,
+    FoundEntry,
+    MemoryStats,
+    ShownEntry,
+    UsedEntry,
+    Wanted,
+)
+from storage.records.people import Chat, Language, Person, Role
+
+_A_PAGE = 20
+_LONGEST_ID = 16
+_CHAPTERS = 50
+_NOBODYS = {ScopeKind.PROJECT, ScopeKind.SKILL, ScopeKind.AGENT, ScopeKind.CUSTOM}
+_KINDS: Mapping[Wanted, tuple[MemoryKind, ...]] = {
+    Wanted.HANDBOOK: (MemoryKind.HANDBOOK,),
+    Wanted.PROFILE: (MemoryKind.PROFILE,),
+    Wanted.LONGTERM: (MemoryKind.LONGTERM,),
+    Wanted.FACTS: (MemoryKind.FACT,),
+    Wanted.CELLS: (MemoryKind.CELL,),
+    Wanted.EPISODES: (MemoryKind.EPISODE,),
+}
+_STATES: Mapping[Wanted, tuple[EntryState, ...]] = {
+    Wanted.CANDIDATES: (EntryState.CANDIDATE,),
+    Wanted.ARCHIVED: (EntryState.ARCHIVED,),
+    Wanted.SUPERSEDED: (EntryState.SUPERSEDED,),
+}
+_KEPT: Mapping[WhyNotKept, str] = {
+    WhyNotKept.EMPTY: "empty",
+    WhyNotKept.TOO_LONG: "too_long",
+    WhyNotKept.NO_CANDIDATE: "wrong_state",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryBookService:
+    """Satisfies `handlers.services.memory.MemoryBook`."""
+
+    entries: EntryRepo
+    figures: MemoryFigures
+    writer: MemoryWriter
+    recall: Recall
+    uses: Uses
+    carrying: Carrying
+    cleaning: Cleaning
+    quality: Callable[[], Awaitable[Mapping[str, float]]]
+    now: Callable[[], datetime]
+    embedder: str = ""
+
+    async def list(
+        self, who: Person, chat: Chat, wanted: Wanted, *, scope: str = "", page: int = 1
+    ) -> EntryPage:
+        by = await self._by(who, chat)
+        scopes = self._looked_into(by, scope)
+        kinds, states = _KINDS.get(wanted, ()), _STATES.get(wanted, (EntryState.ACTIVE,))
+        total = await self.entries.count(scopes, kinds=kinds, states=states)
+        page = max(1, min(page, 1 + max(0, total - 1) // _A_PAGE))
+        found = await self.entries.list(
+            scopes, kinds=kinds, states=states, limit=_A_PAGE, offset=(page - 1) * _A_PAGE
+        )
+        more = page * _A_PAGE < total
+        return EntryPage(entries=found, scopes=scopes, total=total, page=page, more=more)
+
+    async def search(
+        self, who: Person, chat: Chat, query: str, *, limit: int = 10
+    ) -> Sequence[FoundEntry]:
+        found = await self.recall.search(_reader(who, chat), query, limit)
+        return [FoundEntry(entry=e.entry, score=e.score, parts=e.parts) for e in found]
+
+    async def show(self, who: Person, chat: Chat, entry_id: str) -> ShownEntry:
+        by = await self._by(who, chat)
+        entry = await self._found(by, entry_id)
+        left = strength(entry, self.now())
+        return ShownEntry(entry=entry, strength=left, mine=by.may_write(entry.scope))
+
+    async def add(
+        self, who: Person, chat: Chat, text: str, *, scope: str = "", source: str = ""
+    ) -> Entry:
+        by = await self._by(who, chat)
+        wanted = ByHand(
+            text=text,
+            scope=self._named(by, scope) if scope else None,
+            source=f"hand:{source}" if source else None,
+        )
+        with _explained():
+            return await self.writer.add(wanted, by)
+
+    async def edit(
+        self, who: Person, chat: Chat, entry_id: str, text: str, *, revision: int = 0
+    ) -> Entry:
+        by = await self._by(who, chat)
+        entry = await self._found(by, entry_id)
+        if revision and revision != entry.revision:
+            raise MemoryRefused("changed", entry.id)
+        with _explained(entry.id):
+            return await self.writer.edit(entry, text, by)
+
+    async def forget(self, who: Person, chat: Chat, entry_id: str) -> Entry:
+        by = await self._by(who, chat)
+        entry = await self._found(by, entry_id)
+        with _explained(entry.id):
+            await self.writer.forget(entry, by)
+        return entry
+
+    async def pin(self, who: Person, chat: Chat, entry_id: str, *, pinned: bool) -> Entry:
+        by = await self._by(who, chat)
+        entry = await self._found(by, entry_id)
+        with _explained(entry.id):
+            return await self.writer.pin(entry, by, pinned=pinned)
+
+    async def move(self, who: Person, chat: Chat, entry_id: str, scope: str) -> Entry:
+        by = await self._by(who, chat)
+        entry = await self._found(by, entry_id)
+        with _explained(entry.id):
+            return await self.writer.move(entry, self._named(by, scope), by)
+
+    async def decide(self, who: Person, chat: Chat, entry_id: str, *, keep: bool) -> Entry:
+        by = await self._by(who, chat)
+        entry = await self._found(by, entry_id)
+        with _explained(entry.id):
+            decide = self.writer.confirm if keep else self.writer.reject
+            return await decide(entry, by)
+
+    async def why(self, who: Person, chat: Chat) -> Sequence[UsedEntry]:
+        used = await self.uses.last(chat.id, _reader(who, chat).scopes)
+        return [
+            UsedEntry(
+                entry=each.entry,
+                id=each.id,
+                block=each.block,
+                score=each.score,
+                parts=each.parts,
+                at=each.at,
+                confirmed=each.confirmed,
+            )
+            for each in used
+        ]
+
+    async def handbook(self, who: Person, chat: Chat) -> Sequence[Entry]:
+        found = await self.entries.list([GLOBAL], kinds=[MemoryKind.HANDBOOK], limit=_CHAPTERS)
+        return sorted(found, key=lambda each: each.number)
+
+    async def write_chapter(self, who: Person, chat: Chat, name: str, text: str) -> Entry:
+        chapters = await self.handbook(who, chat)
+        known = next((each for each in chapters if is_chapter(each, name)), None)
+        if known is None:
+            raise MemoryRefused("unknown_chapter", ", ".join(each.label for each in chapters))
+        by = await self._by(who, chat)
+        with _explained(known.id):
+            wanted = chapter(chapter_of(known.key) or name, text, _words(who))
+            return await self.writer.add(replace(wanted, label=known.label), by)
+
+    async def stats(self, who: Person, chat: Chat) -> MemoryStats:
+        scopes = (await self._by(who, chat)).scopes or ()
+        return MemoryStats(
+            by_kind=await self.figures.by_kind(scopes),
+            by_state=await self.figures.by_state(scopes),
+            by_scope=await self.figures.by_scope(scopes),
+            jobs_waiting=await self.figures.jobs("waiting"),
+            jobs_failed=await self.figures.jobs("failed"),
+            vectors=await self.figures.vectors(self.embedder),
+            model=self.embedder,
+            quality=await self.quality(),
+        )
+
+    async def clean(self, who: Person, chat: Chat, *, dry: bool) -> CleanReport:
+        return await self.cleaning.run(await self._by(who, chat), dry)
+
+    async def export(self, who: Person, chat: Chat) -> ExportedEntries:
+        scopes = (await self._by(who, chat)).scopes or ()
+        return await self.carrying.out(scopes, name=f"memory-{who.id}-{chat.id}")
+
+    async def bring(self, who: Person, chat: Chat, path: str, *, scope: str = "") -> Brought:
+        by = await self._by(who, chat)
+        target = self._named(by, scope) if scope else _reader(who, chat).keeps_in
+        if target is None or not by.may_write(target):
+            raise MemoryRefused("not_yours", scope)
+        return await self.carrying.bring(path, by, target)
+
+    async def _by(self, who: Person, chat: Chat) -> By:
+        """An owner in private also sees what belongs to projects, skills and personas."""
+        reader = _reader(who, chat)
+        besides: Sequence[Scope] = ()
+        if reader.is_private and who.role is Role.OWNER:
+            known = await self.figures.scopes()
+            besides = [s for s in known if s.kind in _NOBODYS and s not in reader.scopes]
+        return By(person=who, reader=reader, besides=besides)
+
+    async def _found(self, by: By, entry_id: str) -> Entry:
+        try:
+            return await self.entries.find(entry_id.strip().lower()[:_LONGEST_ID], by.scopes)
+        except NotFound as error:
+            raise MemoryRefused("unknown", entry_id) from error
+        except AmbiguousId as error:
+            raise MemoryRefused("ambiguous", ", ".join(error.candidates)) from error
+
+    def _looked_into(self, by: By, scope: str) -> Sequence[Scope]:
+        seen = by.scopes or ()
+        if not scope:
+            return seen
+        wanted = self._named(by, scope)
+        return [each for each in seen if each == wanted]
+
+    def _named(self, by: By, name: str) -> Scope:
+        """Raises MemoryRefused for what names no scope here."""
+        assert by.reader is not None
+        assert by.person is not None
+        chat, short = by.reader.chat, name.strip()
+        near: Mapping[str, Scope | None] = {
+            "me": Scope(ScopeKind.PERSON, by.person.id),
+            "chat": Scope(ScopeKind.CHAT, chat.id) if chat else None,
+            "project": (Scope(ScopeKind.PROJECT, by.reader.project) if by.reader.project else None),
+        }
+        words = {"我": "me", "本聊天": "chat", "项目": "project", "所有人": "global"}
+        short = words.get(short, short)
+        if (found := near.get(short.casefold())) is not None:
+            return found
+        try:
+            return Scope.of(short)
+        except ValueError as error:
+            raise MemoryRefused("unknown_scope", name) from error
+
+
+def _reader(who: Person, chat: Chat) -> Reader:
+    return Reader(chat=chat, person=who.id, project=chat.settings.project)
+
+
+def _words(who: Person) -> Words:
+    return words_for(who.language or Language.ENGLISH)
+
+
+@contextmanager
+def _explained(entry_id: str = "") -> Iterator[None]:
+    try:
+        yield
+    except NotAllowed as error:
+        raise MemoryRefused("not_yours", entry_id) from error
+    except NotFound as error:
+        raise MemoryRefused("unknown", entry_id) from error
+    except Overtaken as error:
+        raise MemoryRefused("changed", entry_id) from error
+    except WrongState as error:
+        raise MemoryRefused("wrong_state", entry_id) from error
+    except NotKept as error:
+        detail = str(MOST_TEXT) if error.why is WhyNotKept.TOO_LONG else entry_id
+        raise MemoryRefused(_KEPT[error.why], detail) from error
+
+
+def build_book(
+    settings: Settings, store: Store, clock: Clock, *, writing: Writing, recalling: Recalling
+) -> MemoryBookService:
+    carrying = Carrying(entries=writing.entries, writer=writing.writer, home=settings.home)
+
+    async def back_up() -> str:
+        made = await carrying.out(None, name=f"memory-backup-{clock.now():%Y%m%d-%H%M%S}")
+        return made.path
+
+    async def no_figures() -> Mapping[str, float]:
+        return {}
+
+    cleaning = Cleaning(
+        db=store.db,
+        entries=writing.entries,
+        changed=writing.changed,
+        back_up=back_up,
+        now=clock.now,
+    )
+    return MemoryBookService(
+        entries=writing.entries,
+        figures=MemoryFigures(store.db),
+        writer=writing.writer,
+        recall=recalling.recall,
+        uses=recalling.uses,
+        carrying=carrying,
+        cleaning=cleaning,
+        quality=no_figures,
+        now=clock.now,
+    )

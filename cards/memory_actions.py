@@ -1,0 +1,83 @@
+"""What buttons and forms about what is remembered mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias
+
+from cards.action_rules import ActionRules as _Action
+from storage.records.memory.shown import Wanted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListMemories(_Action):
+    single_use: ClassVar[bool] = False
+    wanted: Wanted = Wanted.ALL
+    scope: str = ""
+    page: int = 1
+    kind: Literal["list_memories"] = "list_memories"
+
+    @property
+    def command(self) -> str:
+        scope = f" --scope {self.scope}" if self.scope else ""
+        return f"/memory list --page {self.page}{scope} {self.wanted}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowMemory(_Action):
+    single_use: ClassVar[bool] = False
+    entry_id: str
+    kind: Literal["show_memory"] = "show_memory"
+
+    @property
+    def command(self) -> str:
+        return f"/memory show {self.entry_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetMemory(_Action):
+    entry_id: str
+    kind: Literal["forget_memory"] = "forget_memory"
+
+    @property
+    def command(self) -> str:
+        return f"/memory forget {self.entry_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinMemory(_Action):
+    entry_id: str
+    pinned: bool
+    kind: Literal["pin_memory"] = "pin_memory"
+
+    @property
+    def command(self) -> str:
+        return f"/memory {'pin' if self.pinned else 'unpin'} {self.entry_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditMemory(_Action):
+    """A form was sent: the press carries `text`. It is written on top of that revision."""
+
+    single_use: ClassVar[bool] = False
+    entry_id: str
+    revision: int
+    kind: Literal["edit_memory"] = "edit_memory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecideMemory(_Action):
+    """Keep a candidate for good, or drop it."""
+
+    entry_id: str
+    keep: bool
+    kind: Literal["decide_memory"] = "decide_memory"
+
+    @property
+    def command(self) -> str:
+        return f"/candidates {'keep' if self.keep else 'drop'} {self.entry_id}"
+
+
+MemoryAction: TypeAlias = (
+    ListMemories | ShowMemory | ForgetMemory | PinMemory | EditMemory | DecideMemory
+)

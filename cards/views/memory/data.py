@@ -1,0 +1,50 @@
+"""What is remembered, as plain values for programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from storage.records.memory.entries import Entry
+from storage.records.memory.shown import FoundEntry, UsedEntry
+
+
+def entry_data(entry: Entry) -> dict[str, Any]:
+    return {
+        "id": entry.id,
+        "kind": entry.kind.value,
+        "scope": str(entry.scope),
+        "state": entry.state.value,
+        "category": entry.category.value,
+        "label": entry.label,
+        "text": entry.text,
+        "keywords": list(entry.keywords),
+        "importance": entry.importance,
+        "confidence": entry.confidence,
+        "tier": entry.tier.value,
+        "pinned": entry.pinned,
+        "origin": entry.origin.value,
+        "key": entry.key,
+        "sender": entry.sender,
+        "thread": entry.thread,
+        "at": entry.said_at.isoformat(),
+        "valid_until": entry.valid_until.isoformat() if entry.valid_until else None,
+        "superseded_by": entry.superseded_by,
+        "used": entry.used,
+        "revision": entry.revision,
+    }
+
+
+def found_data(found: FoundEntry) -> dict[str, Any]:
+    return {**entry_data(found.entry), "score": found.score, "parts": dict(found.parts)}
+
+
+def used_data(used: UsedEntry) -> dict[str, Any]:
+    return {
+        "id": used.id,
+        "text": used.entry.text if used.entry else None,
+        "block": used.block,
+        "score": used.score,
+        "parts": dict(used.parts),
+        "at": used.at.isoformat(),
+        "used": used.confirmed,
+    }

@@ -1,0 +1,76 @@
+"""What stood behind an answer, figures, cleaning, and the way out and in again."""
+
+from __future__ import annotations
+
+from cards.model import Tone
+from cards.views.errors import notice_card
+from cards.views.memory.data import entry_data, used_data
+from cards.views.memory.figures import (
+    brought_card,
+    clean_card,
+    exported_card,
+    stats_card,
+    why_card,
+)
+from handlers.flags import flags_of
+from handlers.ports import Forbidden
+from handlers.request import Reply, Request
+from storage.records.people import Role
+
+_SURE = {"yes", "确定", "是"}
+
+
+async def why(request: Request, _rest: str = "") -> Reply:
+    used = await request.services.memory.why(request.person, request.chat)
+    data = {"used": [used_data(each) for each in used]}
+    return Reply(card=why_card(used, request.words), data=data)
+
+
+async def stats(request: Request, _rest: str = "") -> Reply:
+    told = await request.services.memory.stats(request.person, request.chat)
+    data = {
+        "kinds": dict(told.by_kind),
+        "states": dict(told.by_state),
+        "scopes": dict(told.by_scope),
+        "jobs_waiting": told.jobs_waiting,
+        "jobs_failed": told.jobs_failed,
+        "vectors": told.vectors,
+        "embedding_model": told.model,
+        "quality": dict(told.quality),
+    }
+    return Reply(card=stats_card(told, request.words), data=data)
+
+
+async def clean(request: Request, rest: str) -> Reply:
+    """Says what would go; with `yes` it goes, after a backup of everything."""
+    if not request.person.role.allows(Role.OWNER):
+        raise Forbidden
+    sure = rest.strip().casefold() in _SURE
+    report = await request.services.memory.clean(request.person, request.chat, dry=not sure)
+    data = {
+        "done": report.done,
+        "backup": report.backup,
+        **{
+            name: [entry_data(each) for each in getattr(report, name)]
+            for name in ("noise", "doubles", "weak")
+        },
+    }
+    return Reply(card=clean_card(report, request.words), data=data)
+
+
+async def export(request: Request, _rest: str = "") -> Reply:
+    made = await request.services.memory.export(request.person, request.chat)
+    card = exported_card(made.path, made.size, made.entries, request.words)
+    return Reply(card=card, data={"path": made.path, "entries": made.entries})
+
+
+async def bring(request: Request, rest: str) -> Reply:
+    flags = flags_of(rest, valued=("scope",))
+    if not request.files:
+        text = request.words("memory.import_how")
+        return Reply(card=notice_card("", text, tone=Tone.WARN), good=False)
+    brought = await request.services.memory.bring(
+        request.person, request.chat, request.files[0], scope=flags.options.get("scope", "")
+    )
+    data = {"added": brought.added, "known": brought.known, "bad": dict(brought.bad)}
+    return Reply(card=brought_card(brought, request.words), data=data)

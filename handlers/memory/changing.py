@@ -1,0 +1,78 @@
+"""Memories written, changed, kept and forgotten by hand."""
+
+from __future__ import annotations
+
+from cards.views.memory.entries import scope_name
+from handlers.errors import Usage
+from handlers.flags import flags_of
+from handlers.memory.refusals import said
+from handlers.request import Reply, Request
+
+
+async def add(request: Request, rest: str) -> Reply:
+    flags = flags_of(rest, valued=("scope", "for"))
+    if not flags.text:
+        raise Usage("memory")
+    entry = await request.services.memory.add(
+        request.person,
+        request.chat,
+        flags.text,
+        scope=flags.options.get("scope", flags.options.get("for", "")),
+        source=request.source,
+    )
+    return said(request, "memory.added", entry)
+
+
+async def edit(request: Request, rest: str) -> Reply:
+    entry_id, text = _id_and(rest)
+    if not text:
+        raise Usage("memory")
+    return await edited(request, entry_id, text)
+
+
+async def edited(request: Request, entry_id: str, text: str, *, revision: int = 0) -> Reply:
+    entry = await request.services.memory.edit(
+        request.person, request.chat, entry_id, text, revision=revision
+    )
+    return said(request, "memory.edited", entry)
+
+
+async def forget(request: Request, rest: str) -> Reply:
+    entry_id, _ = _id_and(rest)
+    entry = await request.services.memory.forget(request.person, request.chat, entry_id)
+    return said(request, "memory.forgotten", entry)
+
+
+async def pinned(request: Request, rest: str) -> Reply:
+    return await pin(request, _id_and(rest)[0], pinned=True)
+
+
+async def unpinned(request: Request, rest: str) -> Reply:
+    return await pin(request, _id_and(rest)[0], pinned=False)
+
+
+async def pin(request: Request, entry_id: str, *, pinned: bool) -> Reply:
+    entry = await request.services.memory.pin(request.person, request.chat, entry_id, pinned=pinned)
+    return said(request, "memory.pinned" if pinned else "memory.unpinned", entry)
+
+
+async def move(request: Request, rest: str) -> Reply:
+    entry_id, scope = _id_and(rest)
+    if not scope:
+        raise Usage("memory")
+    entry = await request.services.memory.move(request.person, request.chat, entry_id, scope)
+    return said(request, "memory.moved", entry, scope=scope_name(entry.scope, request.words))
+
+
+async def decide(request: Request, entry_id: str, *, keep: bool) -> Reply:
+    entry = await request.services.memory.decide(
+        request.person, request.chat, entry_id.strip(), keep=keep
+    )
+    return said(request, "memory.kept" if keep else "memory.dropped", entry)
+
+
+def _id_and(rest: str) -> tuple[str, str]:
+    entry_id, *more = rest.split(maxsplit=1) or [""]
+    if not entry_id:
+        raise Usage("memory")
+    return entry_id, "".join(more).strip()

@@ -1,0 +1,232 @@
+"""/memory and what belongs to it: what is remembered, seen and changed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import assert_never
+
+from cards.memory_actions import (
+    DecideMemory,
+    EditMemory,
+    ForgetMemory,
+    ListMemories,
+    MemoryAction,
+    PinMemory,
+    ShowMemory,
+)
+from cards.views.memory.data import entry_data, found_data
+from cards.views.memory.entries import (
+    TEXT,
+    candidates_card,
+    entry_card,
+    found_card,
+    handbook_card,
+    is_chapter,
+    page_card,
+    profile_card,
+)
+from handlers.errors import Usage
+from handlers.flags import flags_of
+from handlers.memory import care, changing
+from handlers.memory.refusals import answered, said
+from handlers.registry import Commands
+from handlers.request import Reply, Request
+from handlers.work.naming import number_of
+from storage.records.memory.shown import EntryPage, Wanted
+
+commands = Commands("memory")
+
+FOUND = 10
+
+_WORDS = {
+    **dict.fromkeys(("list", "ls", "列表"), "list"),
+    **dict.fromkeys(("add", "remember", "添加", "记住"), "add"),
+    **dict.fromkeys(("search", "find", "搜索", "查找", "搜"), "search"),
+    **dict.fromkeys(("show", "get", "查看", "显示"), "show"),
+    **dict.fromkeys(("edit", "change", "修改", "编辑"), "edit"),
+    **dict.fromkeys(("forget", "delete", "rm", "忘记", "删除"), "forget"),
+    **dict.fromkeys(("pin", "置顶"), "pin"),
+    **dict.fromkeys(("unpin", "取消置顶"), "unpin"),
+    **dict.fromkeys(("move", "移动"), "move"),
+    **dict.fromkeys(("why", "为什么", "依据"), "why"),
+    **dict.fromkeys(("stats", "统计"), "stats"),
+    **dict.fromkeys(("clean", "清理"), "clean"),
+    **dict.fromkeys(("export", "导出"), "export"),
+    **dict.fromkeys(("import", "导入"), "import"),
+}
+_KINDS = {
+    **{each.value: each for each in Wanted},
+    "全部": Wanted.ALL,
+    "手册": Wanted.HANDBOOK,
+    "画像": Wanted.PROFILE,
+    "长期": Wanted.LONGTERM,
+    "事实": Wanted.FACTS,
+    "原话": Wanted.CELLS,
+    "情景": Wanted.EPISODES,
+    "候选": Wanted.CANDIDATES,
+    "归档": Wanted.ARCHIVED,
+    "过时": Wanted.SUPERSEDED,
+}
+_KEEP, _DROP = {"keep", "yes", "confirm", "保留", "确认"}, {"drop", "no", "reject", "丢弃", "拒绝"}
+
+
+@commands(
+    "memory",
+    usage="[list [kind] | add|search text | show|forget|pin|unpin id | edit id text"
+    " | move id scope | why | stats | clean | export | import]",
+    aliases=("mem", "记忆"),
+    verbatim=True,
+)
+async def memory(request: Request) -> Reply:
+    """See and change what I remember."""
+    first, rest = split(request.args)
+    word = _WORDS.get(first.casefold(), "") if first else "list"
+    if not word and _KINDS.get(first.casefold()):
+        word, rest = "list", request.args
+    if word not in _ORDERS:
+        raise Usage("memory")
+    return await answered(_ORDERS[word](request, rest))
+
+
+@commands("remember", usage="text", aliases=("记住",), verbatim=True)
+async def remember(request: Request) -> Reply:
+    """Remember something for good."""
+    return await answered(changing.add(request, request.args))
+
+
+@commands("boss", usage="[chapter [text]]", aliases=("手册", "handbook"), verbatim=True)
+async def boss(request: Request) -> Reply:
+    """Show the handbook (BOSS.md), or rewrite one of its chapters."""
+    return await answered(_handbook(request))
+
+
+@commands("profile", aliases=("画像",))
+async def profile(request: Request) -> Reply:
+    """Show what I know about you."""
+    page = await _page(request, Wanted.PROFILE)
+    data = {"profile": [entry_data(each) for each in page.entries]}
+    return Reply(card=profile_card(page.entries, request.words), data=data)
+
+
+@commands("candidates", usage="[keep|drop id]", aliases=("候选",))
+async def candidates(request: Request) -> Reply:
+    """Decide about memories that wait for a word of yours."""
+    first, rest = split(request.args)
+    if not first:
+        page = await _page(request, Wanted.CANDIDATES)
+        data = {"candidates": [entry_data(each) for each in page.entries]}
+        return Reply(card=candidates_card(page.entries, request.words), data=data)
+    word = first.casefold()
+    if word not in _KEEP | _DROP or not rest:
+        raise Usage("candidates")
+    return await answered(changing.decide(request, rest, keep=word in _KEEP))
+
+
+async def pressed(
+    request: Request, action: MemoryAction, card_key: str, form: Mapping[str, str]
+) -> Reply:
+    """A button or form about memories; whether this person may press it was checked."""
+    return await answered(_pressed(request, action, card_key, form))
+
+
+async def _pressed(
+    request: Request, action: MemoryAction, card_key: str, form: Mapping[str, str]
+) -> Reply:
+    match action:
+        case ListMemories(wanted=wanted, scope=scope, page=page):
+            shown = await _listed(request, wanted, scope, page)
+        case ShowMemory(entry_id=entry_id):
+            return await _show(request, entry_id)
+        case ForgetMemory(entry_id=entry_id):
+            shown = await changing.forget(request, entry_id)
+        case PinMemory(entry_id=entry_id, pinned=pinned):
+            await changing.pin(request, entry_id, pinned=pinned)
+            shown = await _show(request, entry_id)
+        case EditMemory(entry_id=entry_id, revision=revision):
+            await changing.edited(request, entry_id, form.get(TEXT, ""), revision=revision)
+            shown = await _show(request, entry_id)
+        case DecideMemory(entry_id=entry_id, keep=keep):
+            shown = await changing.decide(request, entry_id, keep=keep)
+        case _:
+            assert_never(action)
+    return replace(shown, key=card_key, in_place=True)
+
+
+async def _list(request: Request, rest: str) -> Reply:
+    flags = flags_of(rest, valued=("scope", "page"))
+    word, more = split(flags.text)
+    flags_behind = flags_of(more, valued=("scope", "page"))
+    options = {**flags.options, **flags_behind.options}
+    wanted = _KINDS.get(word.casefold()) if word else Wanted.ALL
+    if wanted is None:
+        raise Usage("memory")
+    page = max(1, number_of(options.get("page", "1")))
+    return await _listed(request, wanted, options.get("scope", ""), page)
+
+
+async def _listed(request: Request, wanted: Wanted, scope: str, page: int) -> Reply:
+    found = await request.services.memory.list(
+        request.person, request.chat, wanted, scope=scope, page=page
+    )
+    data = {"memories": [entry_data(each) for each in found.entries], "total": found.total}
+    return Reply(card=page_card(found, wanted, request.words, scope=scope), data=data)
+
+
+async def _search(request: Request, rest: str) -> Reply:
+    if not rest:
+        raise Usage("memory")
+    found = await request.services.memory.search(request.person, request.chat, rest, limit=FOUND)
+    data = {"memories": [found_data(each) for each in found]}
+    return Reply(card=found_card(found, rest, request.words), data=data)
+
+
+async def _show(request: Request, rest: str) -> Reply:
+    entry_id = split(rest)[0]
+    if not entry_id:
+        raise Usage("memory")
+    shown = await request.services.memory.show(request.person, request.chat, entry_id)
+    card = entry_card(
+        shown.entry, request.words, zone=request.zone, strength=shown.strength, mine=shown.mine
+    )
+    return Reply(card=card, data={**entry_data(shown.entry), "strength": shown.strength})
+
+
+async def _handbook(request: Request) -> Reply:
+    first, text = split(request.args)
+    book = request.services.memory
+    if text:
+        entry = await book.write_chapter(request.person, request.chat, first, text)
+        return said(request, "memory.chapter_written", entry, chapter=entry.label)
+    chapters = await book.handbook(request.person, request.chat)
+    wanted = [each for each in chapters if not first or is_chapter(each, first)]
+    data = {"chapters": {each.label: each.text for each in wanted}}
+    return Reply(card=handbook_card(wanted, request.words), data=data)
+
+
+async def _page(request: Request, wanted: Wanted) -> EntryPage:
+    return await request.services.memory.list(request.person, request.chat, wanted)
+
+
+def split(text: str) -> tuple[str, str]:
+    """The first word, and all that follows it."""
+    first, *rest = text.split(maxsplit=1) or [""]
+    return first, "".join(rest).strip()
+
+
+_ORDERS: Mapping[str, Callable[[Request, str], Awaitable[Reply]]] = {
+    "list": _list,
+    "add": changing.add,
+    "search": _search,
+    "show": _show,
+    "edit": changing.edit,
+    "forget": changing.forget,
+    "pin": changing.pinned,
+    "unpin": changing.unpinned,
+    "move": changing.move,
+    "why": care.why,
+    "stats": care.stats,
+    "clean": care.clean,
+    "export": care.export,
+    "import": care.bring,
+}
