@@ -8,8 +8,8 @@ from bot.app.store import Store
 from bot.config.settings import Settings
 from bot.engine.agent.remembering.briefing import Remembering
 from bot.engine.agent.workbench import Briefing
-from bot.engine.memory.inject import Injection
 from bot.engine.memory.recall import Fusion, Recall, dated_words
+from bot.engine.memory.telling.inject import Injection
 from bot.engine.memory.uses import Uses
 from bot.transports.clock import Clock
 from storage.memory.entries import EntryRepo

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from bot.engine.memory.told import without_asides
+from bot.engine.memory.telling.told import without_asides
 from storage.errors import StoreUnavailable
 from storage.marks import Marks
 from storage.records.people import ChatId

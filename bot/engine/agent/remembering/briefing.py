@@ -12,8 +12,8 @@ from bot.engine.agent.desk import Reply
 from bot.engine.agent.personas.persona import Persona
 from bot.engine.agent.workbench import Briefing, Job
 from bot.engine.llm.answers import StepAnswer
-from bot.engine.memory.inject import Injection, Sitting, Told
 from bot.engine.memory.scopes import Reader
+from bot.engine.memory.telling.inject import Injection, Sitting, Told
 from bot.engine.memory.uses import Answered, Uses
 from storage.db import Transaction
 from storage.errors import StorageError

@@ -14,9 +14,9 @@ from bot.engine.agent.remembering.briefing import Remembering
 from bot.engine.agent.talk import Conversations
 from bot.engine.agent.workbench import Briefing, Job, Workbench
 from bot.engine.llm.base import RunRequest, RunResult
-from bot.engine.memory.inject import Injection
 from bot.engine.memory.recall import Recall, dated_words
 from bot.engine.memory.scopes import Reader
+from bot.engine.memory.telling.inject import Injection
 from bot.engine.memory.uses import Uses
 from handlers.ports import Answered, Question
 from storage.ids import Ids

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from bot.engine.memory.gate import is_worth_looking
 from bot.engine.memory.recall import Recall, Recalled, is_recalled
 from bot.engine.memory.scopes import Reader
-from bot.engine.memory.told import SHARES, aside_text, fitted, is_order, standing_text
+from bot.engine.memory.telling.gate import is_worth_looking
+from bot.engine.memory.telling.told import SHARES, aside_text, fitted, is_order, standing_text
 from bot.engine.memory.uses import Block, Shown
 from storage.memory.entries import EntryRepo
 from storage.records.memory.entries import Entry, EntryId, MemoryKind, Origin, ScopeKind

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from bot.engine.memory.archive.tokens import shortened, tokens
-from bot.engine.memory.rooms import divided
+from bot.engine.memory.telling.rooms import divided
 from bot.engine.memory.uses import Block, Shown
 from storage.records.memory.entries import Entry, MemoryKind, Origin, ScopeKind
 
