@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from heapq import nlargest
@@ -126,8 +126,7 @@ class Index:
     ) -> Mapping[int, str]:
         """The best of those that may be shown, and who said them. The index has others, too."""
         kept: dict[int, str] = {}
-        ranked = sorted(scores, key=lambda number: (scores[number], number), reverse=True)
-        for some in chunks(ranked, most):
+        for some in _ranked(scores, most):
             query = select(_M.number, _M.sender).where(
                 _M.number.in_(some),
                 _M.scope.in_(names),
@@ -145,6 +144,18 @@ def _scores(shelves: Sequence[Shelf], words: Mapping[str, float], most: int) -> 
     for shelf in shelves:
         scores.update(best(shelf, words, most))
     return scores
+
+
+def _ranked(scores: Mapping[int, float], most: int) -> Iterator[Sequence[int]]:
+    """The best first, the newest first among equals. Whoever is content with some is spared the
+    sorting of all."""
+    found = zip(scores.values(), scores, strict=True)
+    first = [number for _, number in nlargest(most, found)]
+    yield first
+    if len(first) < len(scores):
+        found = zip(scores.values(), scores, strict=True)
+        rest = [number for _, number in sorted(found, reverse=True)][most:]
+        yield from chunks(rest, most)
 
 
 def _size(shelf: Shelf) -> int:

@@ -50,6 +50,10 @@ FRAMES = (
 """They are taken out whole, the longest of those that begin alike first."""
 
 
+_PARTICLES = frozenset("吗呢吧啊呀的了")
+"""They end a word: a pair with one of them is no word."""
+
+
 def is_filler(term: str) -> bool:
     """A character, or a pair of them, that stands in every other sentence."""
-    return all(letter in _FILLERS for letter in term)
+    return _FILLERS.issuperset(term) or not _PARTICLES.isdisjoint(term)

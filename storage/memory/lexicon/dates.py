@@ -31,11 +31,11 @@ class Mention:
 def day_tokens(day: date) -> Sequence[str]:
     """By all of them an entry of that day can be asked for. No word of a text looks like these."""
     return (
-        f"={day:%Y-%m-%d}",
+        f"={day.isoformat()}",
         f"={day:%m-%d}",
-        f"={day:%Y-%m}",
+        f"={day.isoformat()[:7]}",
         f"={day:%m}",
-        f"={day:%Y}",
+        f"={day.year:04}",
         f"=w{day.weekday()}",
     )
 
@@ -113,23 +113,25 @@ def _count(text: str) -> int:
 
 
 def _one(day: date) -> Sequence[str]:
-    return (f"={day:%Y-%m-%d}",)
+    return (f"={day.isoformat()}",)
 
 
 def _span(first: date, last: date) -> Sequence[str]:
     """Day by day if they are few, else the months they are in, else the years."""
     days = (last - first).days
     if days < _DAYS_ONE_BY_ONE:
-        return [f"={first + timedelta(days=n):%Y-%m-%d}" for n in range(days + 1)]
+        return [f"={(first + timedelta(days=n)).isoformat()}" for n in range(days + 1)]
     if days < _DAYS_BY_MONTHS:
-        months = {f"={first + timedelta(days=n):%Y-%m}": None for n in range(0, days + 1, 7)}
-        return list(months | {f"={last:%Y-%m}": None})
+        months = {
+            f"={(first + timedelta(days=n)).isoformat()[:7]}": None for n in range(0, days + 1, 7)
+        }
+        return list(months | {f"={last.isoformat()[:7]}": None})
     return [f"={year:04}" for year in range(first.year, min(last.year, first.year + 10) + 1)]
 
 
 def _month(today: date, shift: int) -> Sequence[str]:
     months = today.year * 12 + today.month - 1 + shift
-    return (f"={date(months // 12, months % 12 + 1, 1):%Y-%m}",)
+    return (f"={date(months // 12, months % 12 + 1, 1).isoformat()[:7]}",)
 
 
 def _dated(year: str | None, month: int, day: int) -> Sequence[str]:

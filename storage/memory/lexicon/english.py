@@ -40,7 +40,7 @@ _IRREGULAR = {
         "freeze": "froze frozen",
         "get": "got gotten",
         "give": "gave given",
-        "go": "went gone goes",
+        "go": "went gone goes going",
         "grow": "grew grown",
         "hang": "hung",
         "hear": "heard",

@@ -1,0 +1,54 @@
+"""Invented conversations with questions, and which of their lines answer them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+FOLDER = Path(__file__).parent / "talks"
+_MARK = re.compile(r"\s*\{(\w+)\}$")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    mark: str
+    sender: str
+    text: str
+    thread: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    text: str
+    answers: frozenset[str]
+
+
+@dataclass(slots=True)
+class Talk:
+    name: str
+    turns: list[Turn] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
+
+
+def talks() -> list[Talk]:
+    return [_read(path) for path in sorted(FOLDER.glob("*.txt"))]
+
+
+def _read(path: Path) -> Talk:
+    talk, thread, at = Talk(path.stem), "", datetime.now(UTC)
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("=="):
+            thread = line.removeprefix("==").strip()
+            at = datetime.fromisoformat(thread).replace(tzinfo=UTC)
+        elif line.startswith("?"):
+            marks, _, text = line.removeprefix("?").partition("|")
+            talk.questions.append(Question(text.strip(), frozenset(marks.split())))
+        elif not line.startswith("#"):
+            mark = _MARK.search(line)
+            sender, _, text = _MARK.sub("", line).partition(": ")
+            name = mark[1] if mark else f"line {len(talk.turns)}"
+            talk.turns.append(Turn(name, sender, text.replace("／", "\n"), thread, at))
+    return talk

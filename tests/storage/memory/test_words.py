@@ -1,0 +1,97 @@
+"""What is stored is found by its own words, whatever they are."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.memory.lexicon.english import stem
+from storage.memory.words import asked, terms
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+
+def look(query: str, now: datetime = NOW) -> set[str]:
+    return set(asked(query, now=now, zone=UTC))
+
+
+@given(st.text(max_size=200))
+def test_no_text_is_too_strange(text: str) -> None:
+    found = list(terms(text))
+    look(text)
+
+    assert all(0 < len(term) <= 80 for term in found)
+    assert not any(term.startswith("=") for term in found)
+
+
+@given(st.text(alphabet="的我abcXYZ 花生部署12.,é'’ﬁ㍿", min_size=1, max_size=60))
+def test_what_is_stored_is_found_by_its_own_words(text: str) -> None:
+    if words := set(terms(text)):
+        assert look(text) & (words | {word for word in look(text) if word.startswith("=")})
+
+
+@pytest.mark.parametrize(
+    "text", ["a " * 5_000_000, "花" * 10_000_000, "ﷺ" * 1_000_000, "9" * 10_000_000, "'" * 999_999]
+)
+def test_a_huge_text_has_a_bounded_number_of_words(text: str) -> None:
+    assert sum(1 for _ in terms(text)) <= 80_000
+    assert len(look(text)) <= 2_100
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("went", "going"),
+        ("bought", "buys"),
+        ("children", "child"),
+        ("running", "ran"),
+        ("studies", "studying"),
+        ("adopted", "adoption"),
+        ("celebrated", "celebration"),
+        ("hiking", "hiked"),
+        ("stopped", "stop"),
+        ("happily", "happiness"),
+        ("families", "family"),
+        ("wives", "wife"),
+        ("boxes", "box"),
+        ("photos", "pics"),
+    ],
+)
+def test_forms_of_a_word_are_one(one: str, other: str) -> None:
+    assert stem(one) == stem(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("bus", "but"), ("king", "kid"), ("red", "rid"), ("paris", "party")]
+)
+def test_other_words_are_not(one: str, other: str) -> None:
+    assert stem(one) != stem(other)
+
+
+def test_width_case_accents_and_possession_make_no_difference() -> None:
+    assert set(terms("Ｃａｆé")) == set(terms("CAFE")) == set(terms("cafe's"))
+
+
+def test_chinese_is_found_by_two_characters_in_the_middle() -> None:
+    assert "生酱" in set(terms("我喜欢花生酱和茶"))
+    assert look("花生酱") <= set(terms("我喜欢花生酱和茶"))
+
+
+def test_fillers_of_a_question_find_nothing() -> None:
+    assert look("你还记得我的展览吗？") == {"展", "览", "展览"}
+    assert look("When did I tell you about the exhibition?") == {stem("exhibition")}
+
+
+def test_a_question_of_fillers_alone_is_taken_as_it_stands() -> None:
+    assert look("你是谁")
+
+
+def test_a_day_is_told_by_the_clock_of_the_boss() -> None:
+    late = datetime(2026, 11, 21, 20, tzinfo=UTC)
+    shanghai = timezone(timedelta(hours=8))
+
+    assert "=2026-11-21" in asked("昨天吃了什么", now=late, zone=shanghai)
+    assert "=2026-11-20" in asked("昨天吃了什么", now=late, zone=UTC)
