@@ -21,6 +21,7 @@ MAX_STEPS = 30
 MAX_TITLE = 200
 MAX_TEXT = 20_000
 MAX_FILES = 50
+MAX_DELIVERABLES = 20
 MAX_NOTES = 20
 _NONE = {"null", "none", "{}", "[]", "n/a"}
 
@@ -50,6 +51,14 @@ class PlanStep(BaseModel):
     ] = Field(
         default="",
         description="Who does the step, by name, if somebody else than usual fits it better.",
+    )
+    deliverables: list[FilePath] = Field(
+        default_factory=list,
+        max_length=MAX_DELIVERABLES,
+        description=(
+            "Files that must be there when the step is done, as paths relative to the workspace."
+            " Only those the task names or a later step needs; mostly empty."
+        ),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import PurePosixPath
 from typing import Any
 
 from bot.engine.llm.answers import PlanAnswer
@@ -15,6 +16,7 @@ from bot.engine.workflow.model.faults import BadGraph
 from bot.engine.workflow.model.nodes import NodeType
 from bot.engine.workflow.model.shape import VERSION, Node, Workflow
 
+_NO_PLACE = ("*", "?", "{", "}", "<", ">", "://", "\\", "\n", "\0")
 MOST_LOOPS = 5
 """How often an edge leads back for which the planner has given no bound."""
 
@@ -56,10 +58,18 @@ def steps_of(answer: PlanAnswer) -> Workflow | None:
                 repeatable=step.repeatable,
                 type=HUMAN if step.kind == "ask" else TASK,
                 persona=step.persona,
+                deliverables=tuple(dict.fromkeys(filter(_names_a_file, step.deliverables))),
             )
             for n, step in enumerate(answer.steps, start=1)
         ),
     )
+
+
+def _names_a_file(path: str) -> bool:
+    """A place in the workspace, by its letters; what is anything else could never be found."""
+    parts = PurePosixPath(path).parts
+    whole = not path.startswith(("/", "~")) and not path.endswith("/")
+    return whole and ".." not in parts and not any(each in path for each in _NO_PLACE)
 
 
 def _data(text: str) -> Any:

@@ -26,7 +26,8 @@ class Node:
     """One step. `repeatable` says that running it again after a crash does no harm; `given` that
     people have put it in, so that no planner may drop it; `persona` is who does it, empty for the
     task's own worker. `detail` is what its worker is told, a template. `auto_wait` asks a person
-    first, whatever the words are. `timeout` is seconds for one try. A node of a kind that works
+    first, whatever the words are. `deliverables` are files that must be there when it is done, by
+    their paths in the workspace. `timeout` is seconds for one try. A node of a kind that works
     with its defaults needs no `config`; `retry` is None for the program's own rules."""
 
     id: str
@@ -41,6 +42,7 @@ class Node:
     on_error: OnError = OnError.FAIL
     retry: Retry | None = None
     auto_wait: bool = False
+    deliverables: tuple[str, ...] = ()
 
     @property
     def body(self) -> tuple[str, ...]:

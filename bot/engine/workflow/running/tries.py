@@ -90,7 +90,8 @@ class Tries:
                 trouble=trouble,
                 said=prompts.still_news(step.said, step.runs, step.deaf),
                 heard=self._heard.get(worker.session.id, prompts.NOTHING),
-            ),
+            )
+            + _must_be_there(step),
             system=_joined(equipment.system, prompts.step_system(self._language)),
             language=self._language,
             account=self._account,
@@ -110,6 +111,8 @@ class Tries:
         reply = await self._kit.desk.ask(ask, worker.chosen, worker.session, watch)
         answer = reply.result.value
         claimed = tuple(answer.files) if isinstance(answer, StepAnswer) else ()
+        if isinstance(answer, StepAnswer) and answer.status == "done":
+            claimed += step.node.deliverables
         return reply, await self._kit.artifacts.collect(step.task.id, workspace, claimed)
 
     async def _equip(self, step: Next, worker: Worker, workspace: Path) -> Equipment:
@@ -124,6 +127,11 @@ class Tries:
             text=f"{step.node.title}\n{step.node.detail}",
         )
         return await self._kit.bench.equip(job)
+
+
+def _must_be_there(step: Next) -> str:
+    names = ", ".join(step.node.deliverables)
+    return f"\n\nFiles that must be there when it is done: {names}" if names else ""
 
 
 def _joined(*texts: str) -> str:
