@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.emulators.models.script import Reply
 from tests.emulators.otlp import OtlpEmulator, otlp_emulator
 from tests.journeys.model_world import (
     World,
@@ -142,3 +143,25 @@ async def test_on_feishu_it_is_the_same_command_in_chinese(place: World) -> None
     await boss.says(chat, "/追踪")
 
     await chat.wait_for(lambda m: "Trace of" in m.text and "feishu-look" in m.text, 60)
+
+
+async def test_an_answer_outside_tasks_is_traced_over_a_death(place: World) -> None:
+    boss, chat = place.boss()
+    go = asyncio.Event()
+    place.stage.on(
+        "traced-talk", "talk", held(Reply(text="Never heard."), go), Reply(text="Here I am again.")
+    )
+    await boss.says(chat, "traced-talk, are you there?")
+    await place.stage.under_way("traced-talk", "talk")
+    await place.shiftboss.kill()
+    go.set()
+    await place.shiftboss.start()
+    await told(chat, "Here I am again.")
+
+    await boss.says(chat, "/trace talk")
+    trace = await told(chat, "Trace of the last answer")
+
+    lines = [line.strip() for line in trace.text.splitlines()]
+    assert any(line.startswith("✓ answer") for line in lines)
+    assert any(line.startswith("✂ model") for line in lines)
+    assert any(line.startswith("✓ model") and "$" in line for line in lines)
