@@ -1,22 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
-
 from bot.engine.memory.writing.rights import HOME
 from storage.records.memory.entries import GLOBAL, Category, MemoryKind
 from tests.bot.engine.memory.mirror.desk import ANN, NOW, TEAM, Desk
-from tests.fresh_store import open_store
-
-
-@pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    home = tmp_path / "home"
-    home.mkdir()
-    async with open_store(tmp_path) as db:
-        yield Desk(home, db)
 
 
 async def test_what_is_remembered_stands_in_a_file(desk: Desk) -> None:

@@ -1,0 +1,217 @@
+"""What a person and the program change at the same time."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from bot.engine.memory.mirror.taking import CONFIRM_WITHIN
+from bot.engine.memory.writing.rights import HOME
+from storage.records.memory.entries import GLOBAL, MemoryKind
+from tests.bot.engine.memory.mirror.desk import TEAM, Desk
+
+
+async def test_what_both_have_changed_is_kept_twice_and_shown_together(desk: Desk) -> None:
+    made = await desk.hand("likes tea")
+    await desk.hand("has cats")
+    await desk.mirror.begin()
+    desk.change("likes tea", "likes coffee")
+    await desk.writer.edit(made, "likes milk", HOME)
+
+    await desk.mirror.render([GLOBAL])
+
+    assert await desk.texts() == ["has cats", "likes coffee", "likes milk"]
+    assert desk.shown() == ["likes milk", "likes coffee", "has cats"]
+    assert "> ⚠️" in desk.read()
+    assert desk.told.kinds == ["clash"]
+
+    await desk.mirror.render([GLOBAL])
+    await desk.mirror.look()
+    assert desk.told.kinds == ["clash"]
+
+
+async def test_a_conflict_ends_when_one_of_the_two_lines_is_removed(desk: Desk) -> None:
+    made = await desk.hand("likes tea")
+    await desk.mirror.begin()
+    desk.change("likes tea", "likes coffee")
+    await desk.writer.edit(made, "likes milk", HOME)
+    await desk.mirror.look()
+
+    desk.change(f"{desk.line('likes milk')}\n", "")
+    await desk.mirror.look()
+
+    assert await desk.texts() == ["likes coffee"]
+    assert "⚠️" not in desk.read()
+
+
+async def test_an_editor_that_was_opened_before_the_bot_wrote_forgets_nothing(desk: Desk) -> None:
+    await desk.hand("likes tea")
+    await desk.mirror.begin()
+    buffer = desk.read()
+    for number in range(3):
+        await desk.hand(f"later {number}")
+        await desk.mirror.render([GLOBAL])
+
+    desk.save(buffer.replace("likes tea", "likes coffee"))
+    await desk.mirror.look()
+
+    assert await desk.texts() == ["later 0", "later 1", "later 2", "likes coffee"]
+    assert desk.shown() == ["likes coffee", "later 0", "later 1", "later 2"]
+    assert desk.told.notices == []
+
+
+async def test_two_editors_at_once_lose_neither_ones_lines(desk: Desk) -> None:
+    for text in ("one", "two", "three"):
+        await desk.hand(text)
+    await desk.mirror.begin()
+    first = second = desk.read()
+
+    desk.save(
+        first.replace("- one", "- ONE!").replace(
+            "<!-- shiftboss: end", "- by the first\n<!-- shiftboss: end"
+        )
+    )
+    await desk.mirror.look()
+    desk.save(
+        second.replace("- two", "- TWO!").replace(
+            "<!-- shiftboss: end", "- by the second\n<!-- shiftboss: end"
+        )
+    )
+    await desk.mirror.look()
+
+    assert await desk.texts() == ["ONE!", "TWO!", "by the first", "by the second", "three"]
+
+
+async def test_two_editors_that_change_the_same_line_are_both_kept(desk: Desk) -> None:
+    await desk.hand("likes tea")
+    await desk.mirror.begin()
+    first = second = desk.read()
+
+    desk.save(first.replace("tea", "coffee"))
+    await desk.mirror.look()
+    desk.save(second.replace("tea", "milk"))
+    await desk.mirror.look()
+
+    assert await desk.texts() == ["likes coffee", "likes milk"]
+    assert desk.told.kinds == ["clash"]
+
+
+async def test_what_was_forgotten_does_not_come_back_out_of_an_open_editor(desk: Desk) -> None:
+    made = await desk.hand("my pin is 1234")
+    await desk.hand("has cats")
+    await desk.mirror.begin()
+    buffer = desk.read()
+    await desk.writer.forget(made, HOME)
+    await desk.mirror.render([GLOBAL])
+
+    desk.save(buffer.replace("cats", "dogs"))
+    await desk.mirror.look()
+
+    assert await desk.texts() == ["has dogs"]
+    assert "1234" not in desk.read()
+
+
+async def test_no_word_of_what_was_forgotten_stays_beside_the_files(desk: Desk) -> None:
+    made = await desk.hand("my pin is 1234")
+    await desk.mirror.begin()
+    await desk.writer.forget(made, HOME)
+    await desk.mirror.render([GLOBAL])
+    await desk.wait()
+
+    latest = await desk.bases.latest("MEMORY.md")
+    assert latest is not None
+    assert "1234" not in latest.began.written()
+    files = [each for each in desk.home.rglob("*") if each.is_file()]
+    assert files
+    assert not any(b"1234" in each.read_bytes() for each in files)
+
+
+async def test_a_step_back_in_the_editor_brings_a_removed_line_back(desk: Desk) -> None:
+    await desk.hand("likes tea")
+    await desk.hand("has cats")
+    await desk.mirror.begin()
+    buffer = desk.read()
+    desk.change(f"{desk.line('likes tea')}\n", "")
+    await desk.mirror.look()
+    assert await desk.texts() == ["has cats"]
+
+    desk.save(buffer)
+    await desk.mirror.look()
+
+    assert await desk.texts() == ["has cats", "likes tea"]
+
+
+async def test_a_line_that_is_moved_to_another_file_belongs_there(desk: Desk) -> None:
+    await desk.hand("ship on Fridays", TEAM)
+    await desk.hand("stays", TEAM)
+    await desk.mirror.begin()
+    chat = "memory/chats/the-team/MEMORY.md"
+    line = desk.line("Fridays", chat)
+
+    desk.change(f"{line}\n", "", chat)
+    desk.change("<!-- shiftboss: end", f"{line}\n<!-- shiftboss: end")
+    await desk.mirror.look()
+
+    assert await desk.texts(TEAM) == ["stays"]
+    assert await desk.texts(GLOBAL) == ["ship on Fridays"]
+
+
+async def test_removing_most_lines_has_to_be_done_twice(desk: Desk) -> None:
+    for number in range(12):
+        await desk.hand(f"fact {number}")
+    await desk.mirror.begin()
+
+    def gutted() -> str:
+        return "\n".join(x for x in desk.read().split("\n") if "fact" not in x or "fact 11" in x)
+
+    desk.save(gutted())
+    await desk.mirror.look()
+    assert len(await desk.texts()) == 12
+    assert desk.told.kinds == ["held"]
+    assert len(desk.shown()) == 12
+
+    desk.save(gutted())
+    await desk.mirror.look()
+    assert await desk.texts() == ["fact 11"]
+
+
+async def test_much_later_it_is_asked_again(desk: Desk) -> None:
+    for number in range(12):
+        await desk.hand(f"fact {number}")
+    await desk.mirror.begin()
+
+    for _ in range(2):
+        desk.save("\n".join(x for x in desk.read().split("\n") if "fact" not in x))
+        await desk.mirror.look()
+        desk.at += CONFIRM_WITHIN + timedelta(minutes=1)
+
+    assert len(await desk.texts()) == 12
+    assert desk.told.kinds == ["held", "held"]
+
+
+async def test_a_change_of_the_store_alone_is_no_change_of_the_person(desk: Desk) -> None:
+    made = await desk.hand("likes tea")
+    await desk.mirror.begin()
+    await desk.writer.edit(made, "likes milk", HOME)
+    desk.change("# Long-term memory", "# Long-term memory \n\n\n")
+
+    await desk.mirror.look()
+
+    assert await desk.texts() == ["likes milk"]
+    assert desk.shown() == ["likes milk"]
+
+
+async def test_a_secret_that_is_written_into_a_file_does_not_stay_there(desk: Desk) -> None:
+    await desk.mirror.begin()
+
+    desk.change("<!-- shiftboss: end", "- the password is hunter2\n<!-- shiftboss: end")
+    await desk.mirror.look()
+
+    assert desk.shown() == ["the password is ***"]
+
+
+async def test_what_only_the_program_touched_does_not_make_it_a_persons(desk: Desk) -> None:
+    made = await desk.add("a fact", TEAM, MemoryKind.FACT)
+    await desk.mirror.begin()
+    await desk.mirror.look()
+
+    assert await desk.entries.get(made.id, [TEAM]) == made
