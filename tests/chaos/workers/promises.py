@@ -110,7 +110,7 @@ def _requests(rows: Rows) -> Iterator[str]:
 
 def _helpers(rows: Rows) -> Iterator[str]:
     """Each has ended and its parent knows; the parent was told in its transcript once, unless it
-    is stopped."""
+    is stopped. One that failed may be sent off again, by a step that is made anew."""
     said = [
         (session, json.dumps(content if not isinstance(content, str) else json.loads(content)))
         for session, content in rows("SELECT session_id, content FROM messages")
@@ -126,7 +126,7 @@ def _helpers(rows: Rows) -> Iterator[str]:
             yield f"the parent of helper {helper} was told {told} times"
     twice = rows(
         "SELECT COALESCE(task_id, parent_session), label, count(*) FROM helpers"
-        " GROUP BY 1, label HAVING count(*) > 1"
+        " WHERE task_id IS NULL OR status <> 'failed' GROUP BY 1, label HAVING count(*) > 1"
     )
     for parent, label, times in twice:
         yield f"{times} helpers {label!r} of {parent}"
