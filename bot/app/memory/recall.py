@@ -15,10 +15,12 @@ from bot.transports.clock import Clock
 from storage.memory.entries import EntryRepo
 from storage.memory.index import Index
 from storage.memory.living.uses import UseRepo
+from storage.records.tasks import TaskId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recalling:
+    entries: EntryRepo
     recall: Recall
     uses: Uses
     remembering: Remembering
@@ -46,13 +48,19 @@ def build_recall(
         now=clock.now,
         budget=chosen.told_tokens,
     )
+
+    async def project_of(task: TaskId) -> str:
+        return (await store.work.tasks.get(task)).project_dir
+
     return Recalling(
+        entries=entries,
         recall=recall,
         uses=uses,
         remembering=Remembering(
             injection=injection,
             uses=uses,
             chat_of=store.people.chat,
+            project_of=project_of,
             told_anyway=told_anyway,
             patience=chosen.recall_seconds,
         ),

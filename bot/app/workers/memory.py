@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
+from bot.app.memory.recall import Recalling
 from bot.app.store import Store
 from bot.engine.agent.personas.persona import Persona
+from bot.engine.agent.remembering.lookup import Lookup
 from bot.engine.agent.tools.memory_get import memory_get
 from bot.engine.agent.tools.memory_search import memory_search
 from bot.engine.agent.workbench import Job, ToolMaker
@@ -26,10 +29,15 @@ def build_memories(home: Path, store: Store) -> MemoriesOf:
     ).of
 
 
-def memory_tools(memories_of: MemoriesOf) -> ToolMaker:
-    def tools(job: Job, _persona: Persona) -> Sequence[Tool]:
+def memory_tools(logs_of: MemoriesOf, recalling: Recalling) -> ToolMaker:
+    def tools(job: Job, persona: Persona) -> Sequence[Tool]:
         who = job.account
-        memories = memories_of(who.person, who.chat, who.task)
+        memories = Lookup(
+            recall=recalling.recall,
+            entries=recalling.entries,
+            reader=partial(recalling.remembering.reader, job, persona),
+            besides=logs_of(who.person, who.chat, who.task),
+        )
         return memory_search(memories), memory_get(memories)
 
     return tools

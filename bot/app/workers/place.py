@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from bot.app.bench import build_bench
+from bot.app.memory.history import Past, build_past
 from bot.app.memory.recall import Recalling, build_recall
 from bot.app.models import build_models
 from bot.app.store import Store
@@ -45,6 +46,7 @@ class Place:
     servers: McpServers
     helping: Helping
     bench: Workbench
+    past: Past
     memory: Recalling
 
 
@@ -75,6 +77,7 @@ def build_place(settings: Settings, store: Store, clock: Clock, *, bell: Bell, s
     leaves = build_leaves(
         settings, store, clock, bell, show, mask=masking.mask, sandboxed=sandboxed
     )
+    past = build_past(settings, store)
     bench = build_bench(
         personas=personas,
         context=context,
@@ -87,7 +90,9 @@ def build_place(settings: Settings, store: Store, clock: Clock, *, bell: Bell, s
         mask=masking.mask,
         brings_tools=models.brings_tools,
         memories=memory.remembering,
-        more=(memory_tools(build_memories(settings.home, store)), helping.tools),
+        look_back=past.tools,
+        carried=past.carried,
+        more=(memory_tools(build_memories(settings.home, store), memory), helping.tools),
     )
     return Place(
         models=models,
@@ -100,5 +105,6 @@ def build_place(settings: Settings, store: Store, clock: Clock, *, bell: Bell, s
         servers=McpServers(shell, masking.mask, fetcher),
         helping=helping,
         bench=bench,
+        past=past,
         memory=memory,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, case, func, or_, select, update
+from sqlalchemy import ColumnElement, Row, and_, case, func, literal, or_, select, update
 
 from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
@@ -103,6 +103,7 @@ class UseRepo:
         unused = or_(_M.last_used_at.is_(None), _M.last_used_at < _M.last_shown_at)
         row = and_(_M.last_shown_at.is_not(None), _M.last_shown_at > now - _IN_A_ROW)
         bad = case((and_(row, unused), _M.bad_recalls + 1), else_=0)
+        rested = literal(now + _REST, _M.suppressed_until.type)
         await tx.execute(
             update(memories)
             .where(_M.id.in_(list(entries)))
@@ -110,7 +111,7 @@ class UseRepo:
                 shown=_M.shown + 1,
                 last_shown_at=now,
                 bad_recalls=bad,
-                suppressed_until=case((bad >= IN_VAIN, now + _REST), else_=_M.suppressed_until),
+                suppressed_until=case((bad >= IN_VAIN, rested), else_=_M.suppressed_until),
             )
         )
 

@@ -18,6 +18,7 @@ from bot.engine.memory.uses import Answered, Uses
 from storage.db import Transaction
 from storage.errors import StorageError
 from storage.records.people import Chat, ChatId
+from storage.records.tasks import TaskId
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +28,8 @@ PATIENCE = 5.0
 _KEPT = 256
 
 ChatOf: TypeAlias = Callable[[ChatId], Awaitable[Chat]]
+ProjectOf: TypeAlias = Callable[[TaskId], Awaitable[str]]
+"""The project that a task works for; empty for none."""
 
 
 class Remembering:
@@ -39,12 +42,14 @@ class Remembering:
         injection: Injection,
         uses: Uses,
         chat_of: ChatOf,
+        project_of: ProjectOf,
         told_anyway: Briefing,
         patience: float = PATIENCE,
     ) -> None:
         self._injection = injection
         self._uses = uses
         self._chat_of = chat_of
+        self._project_of = project_of
         self._told_anyway = told_anyway
         self._patience = patience
         self._stands: OrderedDict[str, Told] = OrderedDict()
@@ -56,7 +61,7 @@ class Remembering:
 
         async def look() -> Told:
             told = await self._told_anyway(job, persona)
-            return await self._injection.standing(await self._reader(job, persona), told)
+            return await self._injection.standing(await self.reader(job, persona), told)
 
         told = await self._in_time(look)
         self._stands[job.session.id] = told
@@ -72,7 +77,7 @@ class Remembering:
 
         async def look() -> Told:
             told = await self._told_anyway(job, persona)
-            reader = await self._reader(job, persona)
+            reader = await self.reader(job, persona)
             return await self._injection.aside(reader, job.text, _sitting(job), stands, told)
 
         told = await self._in_time(look)
@@ -96,15 +101,18 @@ class Remembering:
             ),
         )
 
-    async def _reader(self, job: Job, persona: Persona) -> Reader:
+    async def reader(self, job: Job, persona: Persona) -> Reader:
         """Who hears what this worker says."""
         who = job.account
         chat = await self._chat_of(who.chat) if who.chat else None
-        here = "" if chat is None else chat.settings.project
+        if who.task is not None:
+            project = await self._project_of(who.task)
+        else:
+            project = "" if chat is None else chat.settings.project
         return Reader(
             chat=chat,
             person=who.person,
-            project=here if job.is_talk else str(job.workspace),
+            project=project,
             skill=job.skill,
             agent=persona.name,
         )

@@ -25,6 +25,7 @@ from storage.memory.index import Index
 from storage.memory.living.uses import UseRepo
 from storage.records.memory.entries import Entry, MemoryKind, NewEntry, Scope, ScopeKind
 from storage.records.people import Chat, ChatId, Language, Person
+from storage.records.tasks import TaskId
 from storage.sessions import SessionRepo
 from tests.engine_world import BOSS, CHAT, CHATS, GROUP, Engine, FakeBackend, answered, engine
 
@@ -38,8 +39,11 @@ class Talker(FakeBackend):
     """Says what it is to say."""
 
     said = "As you wish."
+    fails: Exception | None = None
 
     async def settle(self, request: RunRequest) -> RunResult:
+        if self.fails is not None:
+            raise self.fails
         return answered(text=self.said)
 
 
@@ -117,6 +121,7 @@ async def mind(
             injection=injection,
             uses=uses,
             chat_of=_chat_of,
+            project_of=_project_of,
             told_anyway=_saying(told_anyway),
             patience=patience,
         )
@@ -151,6 +156,10 @@ async def _at_once(_seconds: float) -> None:
 
 async def _chat_of(chat: ChatId) -> Chat:
     return CHATS[chat]
+
+
+async def _project_of(_task: TaskId) -> str:
+    return "/projects/harbour"
 
 
 def _saying(text: str) -> Briefing:

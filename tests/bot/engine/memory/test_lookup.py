@@ -1,0 +1,86 @@
+"""What workers look up by themselves: memories and logs in one list, never what is another's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from bot.engine.agent.remembering.lookup import Lookup
+from bot.engine.agent.tools.memory_get import memory_get
+from bot.engine.agent.tools.memory_search import memory_search
+from bot.engine.llm.base import ERROR
+from bot.engine.memory.port import Memory
+from bot.engine.memory.scopes import Reader
+from storage.records.memory.entries import EntryState, MemoryKind
+from tests.bot.engine.memory.mind import ALONE, TOGETHER, Mind, mind
+from tests.engine_world import START
+
+LOG = Memory(id="log:7", title="finding of task-1", text="The shuttle is late", at=START)
+
+
+class OneLog:
+    async def search(self, query: str, limit: int) -> Sequence[Memory]:
+        return [LOG][:limit]
+
+    async def get(self, memory_id: str) -> Memory | None:
+        return LOG if memory_id == LOG.id else None
+
+
+def looked_up_by(it: Mind, reader: Reader) -> Lookup:
+    async def who() -> Reader:
+        return reader
+
+    return Lookup(recall=it.recall, entries=it.entries, reader=who, besides=OneLog())
+
+
+async def test_memories_and_logs_are_found_together_and_read_by_their_ids(tmp_path: Path) -> None:
+    async with mind(tmp_path) as it:
+        kept = await it.keep("Boss: the shuttle leaves at nine", kind=MemoryKind.CELL)
+        lookup = looked_up_by(it, ALONE)
+
+        found = await memory_search(lookup).run({"query": "shuttle"})
+        whole = await memory_get(lookup).run({"id": f"memory:{kept.id}"})
+        log = await memory_get(lookup).run({"id": "log:7"})
+
+        assert f"memory:{kept.id}" in found
+        assert "log:7" in found
+        assert "leaves at nine" in whole
+        assert "The shuttle is late" in log
+
+
+async def test_in_a_group_nothing_private_is_found_or_read_by_its_id(tmp_path: Path) -> None:
+    async with mind(tmp_path) as it:
+        kept = await it.keep("The shuttle code is 4711")
+        lookup = looked_up_by(it, TOGETHER)
+
+        found = await memory_search(lookup).run({"query": "shuttle code"})
+        whole = await memory_get(lookup).run({"id": f"memory:{kept.id}"})
+
+        assert "4711" not in found
+        assert whole.startswith(ERROR)
+        assert "4711" not in whole
+
+
+async def test_what_was_true_once_is_read_as_such_and_not_found(tmp_path: Path) -> None:
+    async with mind(tmp_path) as it:
+        old = await it.keep("The shuttle leaves at nine")
+        new = await it.keep("The shuttle leaves at ten")
+        await it.change(replace(old, state=EntryState.SUPERSEDED, superseded_by=new.id))
+        lookup = looked_up_by(it, ALONE)
+
+        found = await lookup.search("shuttle leaves", 10)
+        once = await lookup.get(f"memory:{old.id}")
+
+        assert [each.text for each in found if each is not LOG] == ["The shuttle leaves at ten"]
+        assert once is not None
+        assert f"memory:{new.id}" in once.title
+
+
+async def test_nobody_finds_nothing(tmp_path: Path) -> None:
+    async with mind(tmp_path) as it:
+        kept = await it.keep("The shuttle leaves at nine")
+        lookup = looked_up_by(it, Reader())
+
+        assert [each for each in await lookup.search("shuttle", 5) if each is not LOG] == []
+        assert await lookup.get(f"memory:{kept.id}") is None

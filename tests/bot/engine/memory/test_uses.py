@@ -1,0 +1,162 @@
+"""What stood before a model is known afterwards, and only what it used counts as used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bot.engine.memory.cited import is_cited
+from storage.records.memory.entries import MemoryKind
+from tests.bot.engine.memory.mind import MINE, OURS, mind
+from tests.bot.engine.memory.samples import entry
+from tests.engine_world import CHAT, GROUP
+
+ASKED = "When does the shuttle to the island leave?"
+
+
+async def test_what_stood_before_the_last_answer_is_told_with_its_score(tmp_path: Path) -> None:
+    async with mind(tmp_path) as it:
+        rule = await it.keep("Prefers short answers", kind=MemoryKind.PROFILE)
+        await it.keep("The dog is called Bruno")
+        fact = await it.keep("The shuttle to Hiddensee leaves at nine")
+        it.talker.said = "It leaves at nine for Hiddensee."
+
+        await it.ask(ASKED)
+        used = {each.id: each for each in await it.uses.last(CHAT.id)}
+
+        assert set(used) == {rule.id, fact.id}
+        assert used[rule.id].block == "profile"
+        assert used[fact.id].block == "similar"
+        assert used[fact.id].score > 0
+        assert {"words", "fused", "age"} <= set(used[fact.id].parts)
+        assert used[fact.id].confirmed
+        assert not used[rule.id].confirmed
+
+
+async def test_only_the_last_answer_of_this_chat_is_told_of(tmp_path: Path) -> None:
+    async with mind(tmp_path) as it:
+        fact = await it.keep("The shuttle to Hiddensee leaves at nine")
+        ours = await it.keep("The shuttle of the team leaves at ten", scope=OURS)
+        await it.ask(ASKED)
+        await it.ask(ASKED, GROUP)
+
+        assert [each.id for each in await it.uses.last(CHAT.id)] == [fact.id]
+        assert [each.id for each in await it.uses.last(GROUP.id)] == [ours.id]
+        assert (await it.uses.last(CHAT.id, [OURS]))[0].entry is None, "not for this reader"
+
+
+async def test_being_used_counts_and_being_shown_does_not(tmp_path: Path) -> None:
+    async with mind(tmp_path) as it:
+        used = await it.keep("The shuttle to Hiddensee leaves at nine")
+        shown = await it.keep("The shuttle waits for Wilhelmine to leave")
+        it.talker.said = "The one to Hiddensee leaves at nine."
+
+        await it.ask(ASKED)
+        one, other = await it.now(used), await it.now(shown)
+
+        assert (one.used, one.shown) == (1, 1)
+        assert one.strength.reinforced == 1
+        assert one.strength.stability == pytest.approx(24 * 1.2)
+        assert (other.used, other.shown) == (0, 1)
+        assert other.strength == shown.strength
+        assert one.revision == used.revision, "nobody's edit is in the way"
+
+
+async def test_what_is_shown_in_vain_again_and_again_rests_for_a_while(tmp_path: Path) -> None:
+    async with mind(tmp_path) as it:
+        fact = await it.keep("The shuttle to Hiddensee leaves at nine")
+        seen: list[bool] = []
+        for _ in range(6):
+            await it.talk.reset(CHAT.id)
+            it.world.clock.pass_by(minutes=5)
+            await it.ask(ASKED)
+            seen.append("Hiddensee" in it.prompt)
+        it.world.clock.pass_by(minutes=31)
+        await it.talk.reset(CHAT.id)
+        await it.ask(ASKED)
+
+        assert seen == [True, True, True, True, False, False]
+        assert "Hiddensee" in it.prompt
+        assert (await it.now(fact)).shown == 5
+
+
+async def test_after_a_day_of_rest_the_count_of_what_was_in_vain_begins_anew(
+    tmp_path: Path,
+) -> None:
+    async with mind(tmp_path) as it:
+        fact = await it.keep("The shuttle to Hiddensee leaves at nine")
+        for _ in range(4):
+            await it.talk.reset(CHAT.id)
+            it.world.clock.pass_by(hours=25)
+            await it.ask(ASKED)
+
+        assert (await it.now(fact)).bad_recalls == 0
+
+
+async def test_a_person_can_say_that_it_was_of_use(tmp_path: Path) -> None:
+    async with mind(tmp_path) as it:
+        fact = await it.keep("The shuttle to Hiddensee leaves at nine")
+        await it.ask(ASKED)
+
+        first = await it.uses.confirm(CHAT.id)
+        again = await it.uses.confirm(CHAT.id)
+
+        assert (first, again) == (1, 0)
+        assert (await it.now(fact)).used == 1
+
+
+async def test_what_is_forgotten_is_still_counted_among_what_stood_there(tmp_path: Path) -> None:
+    async with mind(tmp_path) as it:
+        fact = await it.keep("The shuttle to Hiddensee leaves at nine")
+        await it.ask(ASKED)
+        async with it.world.db.write() as tx:
+            await it.entries.forget(tx, fact, now=it.world.clock())
+
+        used = await it.uses.last(CHAT.id, [MINE])
+
+        assert [(each.id, each.entry) for each in used] == [(fact.id, None)]
+
+
+async def test_an_answer_that_is_not_kept_leaves_no_trace(tmp_path: Path) -> None:
+    async with mind(tmp_path) as it:
+        fact = await it.keep("The shuttle to Hiddensee leaves at nine")
+        await it.keep("The ferry to Usedom leaves at ten")
+        it.talker.fails = RuntimeError("broken")
+        with pytest.raises(RuntimeError):
+            await it.ask(ASKED)
+        it.talker.fails = None
+
+        await it.ask("And when does the ferry to Usedom leave?")
+
+        assert (await it.now(fact)).shown == 0
+        assert len(await it.uses.last(CHAT.id)) == 1
+
+
+@pytest.mark.parametrize(
+    ("known", "answer", "asked", "cited"),
+    [
+        ("The shuttle to Hiddensee leaves at nine", "Hiddensee, at nine.", "", True),
+        ("The shuttle to Hiddensee leaves at nine", "No idea at all.", "", False),
+        ("The shuttle to Hiddensee", "To Hiddensee?", "the Hiddensee shuttle?", False),
+        ("Prefers green tea", "Some green tea for you.", "", True),
+        ("Prefers green tea", "Some tea that is green.", "", False),
+        ("The code is 4711", "It is 4711.", "what is the code?", True),
+        ("老板喜欢喝茉莉花茶", "给您泡了一杯茉莉花茶。", "喝点什么?", True),
+        ("老板喜欢喝茉莉花茶", "给您泡了一杯咖啡。", "喝点什么?", False),
+        ("老板喜欢喝茉莉花茶", "茉莉花茶?好。", "来杯茉莉花茶", False),
+        ("", "anything", "", False),
+        ("The shuttle", "", "", False),
+    ],
+)
+def test_an_entry_is_used_where_the_answer_has_words_of_it_that_nobody_else_said(
+    known: str, answer: str, asked: str, cited: bool
+) -> None:
+    assert is_cited(entry(text=known), answer, asked) is cited
+
+
+def test_half_of_the_keywords_are_enough() -> None:
+    known = entry(text="x", keywords=("tea", "jasmine", "cup", "noon"))
+
+    assert is_cited(known, "Your cup of tea, Boss.")
+    assert not is_cited(known, "Your cup, Boss.")
