@@ -8,7 +8,7 @@ from datetime import date, tzinfo
 from functools import lru_cache
 
 from storage.memory.lexicon.dates import day_tokens, mentions
-from storage.memory.words import terms
+from storage.memory.words import SOME_DAY, sender_tokens, terms
 from storage.records.memory.entries import Entry
 
 BODY, META, BEFORE, AFTER, FACTS = 1.0, 0.5, 0.5, 0.25, 1.0
@@ -27,12 +27,14 @@ def words_of(
 
 def own_words(entry: Entry, zone: tzinfo) -> Mapping[str, float]:
     day = _day_of(entry, zone)
-    besides = " ".join((entry.sender, *entry.keywords, entry.abstract))
+    besides = " ".join((*entry.keywords, entry.abstract))
     found = dict(weighted([(entry.text, BODY), (besides, META)]))
     named = {token for each in mentions(entry.text, day) for token in each.tokens}
     # A weekday that is only mentioned is a word like others.
     dates = {token for token in named if not token.startswith("=w")}
-    found.update(dict.fromkeys([*day_tokens(day), *dates], META))
+    found.update(dict.fromkeys([*day_tokens(day), *dates, *sender_tokens(entry.sender)], META))
+    if named:
+        found[SOME_DAY] = BODY
     return found
 
 

@@ -11,6 +11,7 @@ from datetime import datetime, tzinfo
 from storage.memory.lexicon.chinese import FRAMES, is_filler
 from storage.memory.lexicon.dates import Mention, mentions
 from storage.memory.lexicon.english import STOP, stem
+from storage.memory.lexicon.synonyms import kin, kin_of_text
 
 # Scripts that write no spaces between words, or glue endings on: Thai and its neighbours, kana,
 # Chinese characters, Hangul.
@@ -24,7 +25,15 @@ _MOST_TEXT = 20_000
 """Characters of a text that are looked at: an entry's text is half as long at most."""
 _MOST_ASKED = 1_000
 DATE_WEIGHT = 4.0
-"""What a date counts that is asked for, beside a word."""
+SENDER_WEIGHT = 1.0
+WHEN_WEIGHT = 1.0
+KIN_WEIGHT = 0.3
+"""What a day counts that is asked for, beside a word; and a sender's name; and, where somebody
+asks when, that any day is named."""
+SOME_DAY = "=when"
+_WHEN = re.compile(
+    r"\bwhen\b|\bwhat (?:day|date|time|month|year)\b|什么时候|哪天|哪一天|几号|何时", re.IGNORECASE
+)
 
 
 def terms(text: str) -> Iterator[str]:
@@ -43,10 +52,28 @@ def asked(query: str, *, now: datetime, zone: tzinfo) -> Mapping[str, float]:
     the days that the query names, as their tokens (`dates`)."""
     query = query[:_MOST_ASKED]
     days = mentions(query, now.astimezone(zone).date())
-    found = dict.fromkeys(_telling(_without(query, days)), 1.0)
+    telling = list(_telling(_without(query, days)))
+    found = dict.fromkeys(telling, 1.0)
+    others = [*kin(found), *(term for word in kin_of_text(query) for term in terms(word))]
+    found = dict.fromkeys(others, KIN_WEIGHT) | found
+    found.update({name: SENDER_WEIGHT for term in telling for name in names(term)})
+    if _WHEN.search(query):
+        found[SOME_DAY] = WHEN_WEIGHT
     for mention in days:
         found.update(dict.fromkeys(mention.tokens, DATE_WEIGHT))
     return found
+
+
+def sender_tokens(sender: str) -> Iterator[str]:
+    """By these an entry is found by the name of whoever said it; no word of a text looks so."""
+    for term in terms(sender):
+        yield from names(term)
+
+
+def names(term: str) -> Iterator[str]:
+    """What a sender is known by if that is a part of the name: no single character."""
+    if len(term) > 1:
+        yield f"@{term}"
 
 
 def same(text: str) -> str:

@@ -17,6 +17,8 @@ _BUDGET = 30_000
 _WORTH_A_LOOK = 2_000
 """Fewer postings than these are read without asking whether they can matter."""
 _CANDIDATES = 2_000
+ADDRESSED = 0.3
+"""What a sender's name counts where it is only said: mostly by somebody else."""
 _TF_BITS = TF_MASK.bit_length()
 
 Packed: TypeAlias = Sequence[tuple[int, bytes]]
@@ -50,6 +52,8 @@ def _by_value(shelf: Shelf, words: Mapping[str, float]) -> Sequence[_Word]:
     found = []
     for term, weight in words.items():
         packed = shelf.postings.get(term, ())
+        if f"@{term}" in shelf.postings:
+            weight *= ADDRESSED
         if df := sum(len(data) for _, data in packed) // 2:
             # No more entries can have it than there are, whatever the counters say.
             idf = log(1 + (max(shelf.entries - df, 0) + 0.5) / (df + 0.5))
