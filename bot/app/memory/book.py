@@ -297,8 +297,19 @@ def build_book(
         made = await carrying.out(None, name=f"memory-backup-{clock.now():%Y%m%d-%H%M%S}")
         return made.path
 
-    async def no_figures() -> Mapping[str, float]:
-        return {}
+    async def quality() -> Mapping[str, float]:
+        made = await writing.quality.of(today=clock.now().date())
+        return {
+            "facts": made.facts,
+            "filtered": made.filtered,
+            "auto": made.long_term,
+            "candidates": made.candidates,
+            "confirmed": made.confirmed,
+            "rejected": made.rejected,
+            "undone": made.undone,
+            "demoted": made.demoted,
+            "suspicious": made.suspicious_rate,
+        }
 
     cleaning = Cleaning(
         db=store.db,
@@ -315,6 +326,7 @@ def build_book(
         uses=recalling.uses,
         carrying=carrying,
         cleaning=cleaning,
-        quality=no_figures,
+        quality=quality,
         now=clock.now,
+        embedder=settings.embedding_model,
     )

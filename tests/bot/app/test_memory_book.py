@@ -1,0 +1,219 @@
+"""What people see and change of memory, on a real store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from bot.app.memory.book import MemoryBookService
+from bot.app.memory.carrying import Carrying
+from bot.engine.memory.cleaning import Cleaning
+from bot.engine.memory.recall import Recall
+from bot.engine.memory.uses import Uses
+from handlers.services.memory import MemoryRefused
+from storage.memory.figures import MemoryFigures
+from storage.memory.living.uses import UseRepo
+from storage.memory.words import terms
+from storage.records.memory.entries import (
+    GLOBAL,
+    EntryState,
+    MemoryKind,
+    NewEntry,
+    Origin,
+    Scope,
+    ScopeKind,
+)
+from storage.records.memory.shown import Wanted
+from tests.bot.engine.memory.writing.world import MATES, MATES_CHAT, MINE, Memory, remembering
+from tests.engine_world import BOSS, CHAT, GROUP, MATE
+
+SKILL = Scope(ScopeKind.SKILL, "review")
+
+
+@asynccontextmanager
+async def booked(home: Path) -> AsyncGenerator[tuple[MemoryBookService, Memory], None]:
+    async def no_figures() -> Mapping[str, float]:
+        return {}
+
+    async def back_up() -> str:
+        return (await carrying.out(None, name="backup")).path
+
+    async with remembering(home) as memory:
+        db, now = memory.world.db, memory.world.clock
+        carrying = Carrying(entries=memory.entries, writer=memory.writer, home=home)
+        yield (
+            MemoryBookService(
+                entries=memory.entries,
+                figures=MemoryFigures(db),
+                writer=memory.writer,
+                recall=Recall(
+                    entries=memory.entries,
+                    index=memory.index,
+                    words=lambda query, _now: dict.fromkeys(terms(query), 1.0),
+                    now=now,
+                ),
+                uses=Uses(db=db, entries=memory.entries, repo=UseRepo(db), now=now),
+                carrying=carrying,
+                cleaning=Cleaning(
+                    db=db,
+                    entries=memory.entries,
+                    changed=memory.changed,
+                    back_up=back_up,
+                    now=now,
+                ),
+                quality=no_figures,
+                now=now,
+            ),
+            memory,
+        )
+
+
+async def keep(memory: Memory, text: str, scope: Scope, **more: object) -> str:
+    new = NewEntry(kind=MemoryKind.FACT, scope=scope, text=text, **more)  # type: ignore[arg-type]  # its own fields
+    async with memory.world.db.write() as tx:
+        made = await memory.entries.add(tx, new, now=memory.world.clock())
+    assert made is not None
+    return made.id
+
+
+async def test_a_group_sees_nobodys_own_memories_by_any_way(tmp_path: Path) -> None:
+    async with booked(tmp_path) as (book, _):
+        mine = await book.add(BOSS, CHAT, "My PIN is written on the fridge")
+
+        assert (await book.list(BOSS, GROUP, Wanted.ALL)).entries == []
+        assert await book.search(BOSS, GROUP, "PIN fridge") == []
+        for refused in (
+            book.show(BOSS, GROUP, mine.id),
+            book.edit(BOSS, GROUP, mine.id, "nothing"),
+            book.forget(BOSS, GROUP, mine.id),
+            book.pin(BOSS, GROUP, mine.id, pinned=True),
+            book.move(BOSS, GROUP, mine.id, "chat"),
+        ):
+            with pytest.raises(MemoryRefused, match="unknown"):
+                await refused
+        assert (await book.export(BOSS, GROUP)).entries == 0
+        assert "PIN" in (await book.show(BOSS, CHAT, mine.id)).entry.text
+
+
+async def test_nobody_sees_anothers_memories_in_private(tmp_path: Path) -> None:
+    async with booked(tmp_path) as (book, _):
+        mine = await book.add(MATE, MATES_CHAT, "I am looking for another job")
+
+        assert mine.scope == MATES
+        assert (await book.list(BOSS, CHAT, Wanted.ALL)).entries == []
+        with pytest.raises(MemoryRefused, match="unknown"):
+            await book.show(BOSS, CHAT, mine.id)
+        with pytest.raises(MemoryRefused):
+            await book.add(BOSS, CHAT, "He is lazy", scope=str(MATES))
+
+
+async def test_what_is_for_everybody_is_changed_by_owners_only(tmp_path: Path) -> None:
+    async with booked(tmp_path) as (book, _):
+        everybodys = await book.add(BOSS, CHAT, "Deploys happen on Fridays", scope="global")
+
+        with pytest.raises(MemoryRefused, match="not_yours"):
+            await book.edit(MATE, MATES_CHAT, everybodys.id, "Never")
+        shown = await book.show(MATE, MATES_CHAT, everybodys.id)
+
+        assert (shown.entry.scope, shown.mine) == (GLOBAL, False)
+
+
+async def test_an_owner_looks_into_skills_in_private_and_a_member_does_not(tmp_path: Path) -> None:
+    async with booked(tmp_path) as (book, memory):
+        entry_id = await keep(memory, "Reviews begin with the tests", SKILL)
+
+        seen = await book.list(BOSS, CHAT, Wanted.ALL, scope="skill:review")
+        unseen = await book.list(MATE, MATES_CHAT, Wanted.ALL, scope="skill:review")
+        grouped = await book.list(BOSS, GROUP, Wanted.ALL, scope="skill:review")
+
+        assert [each.id for each in seen.entries] == [entry_id]
+        assert list(unseen.entries) == list(grouped.entries) == []
+
+
+async def test_an_id_may_be_cut_short_where_it_is_still_clear(tmp_path: Path) -> None:
+    async with booked(tmp_path) as (book, _):
+        mine = await book.add(BOSS, CHAT, "I like tea")
+
+        assert (await book.show(BOSS, CHAT, mine.id[:4])).entry.id == mine.id
+        for wrong in ("", "zzzz", "%", "_"):
+            with pytest.raises(MemoryRefused, match="unknown"):
+                await book.show(BOSS, CHAT, wrong)
+
+
+async def test_a_form_filled_in_on_an_older_version_changes_nothing(tmp_path: Path) -> None:
+    async with booked(tmp_path) as (book, _):
+        mine = await book.add(BOSS, CHAT, "I like tea")
+        newer = await book.edit(BOSS, CHAT, mine.id, "I like coffee", revision=mine.revision)
+
+        with pytest.raises(MemoryRefused, match="changed"):
+            await book.edit(BOSS, CHAT, mine.id, "I like water", revision=mine.revision)
+
+        assert newer.text == (await book.show(BOSS, CHAT, mine.id)).entry.text == "I like coffee"
+
+
+async def test_what_is_written_out_is_read_in_again_once(tmp_path: Path) -> None:
+    async with booked(tmp_path) as (book, memory):
+        await book.add(BOSS, CHAT, "喜欢简短的回答")
+        made = await book.export(BOSS, CHAT)
+        lines = (tmp_path / made.path).read_text().splitlines()
+        await book.forget(BOSS, CHAT, (await memory.all())[0].id)
+        extra = tmp_path / "files" / "more.jsonl"
+        extra.parent.mkdir(exist_ok=True)
+        rows = [*lines, "not json", json.dumps({"text": "new"}), json.dumps({"kind": "fact"})]
+        extra.write_text("\n".join(rows))
+
+        first = await book.bring(BOSS, CHAT, "files/more.jsonl")
+        again = await book.bring(BOSS, CHAT, "files/more.jsonl")
+
+        assert (first.added, first.known, set(first.bad)) == (2, 0, {2, 4})
+        assert (again.added, again.known) == (0, 2)
+        with pytest.raises(MemoryRefused, match="unreadable"):
+            await book.bring(BOSS, CHAT, "../../etc/passwd")
+
+
+async def test_cleaning_tells_first_and_leaves_what_a_person_wrote(tmp_path: Path) -> None:
+    async with booked(tmp_path) as (book, memory):
+        await keep(memory, "{{input.topic}} was told by the workflow", MINE)
+        twice = await keep(memory, "Boss likes green tea", MINE, source="a")
+        await keep(memory, "Boss likes green tea!", MINE, source="b")
+        kept = await keep(memory, "{{input.topic}}", MINE, origin=Origin.MANUAL)
+
+        told = await book.clean(BOSS, CHAT, dry=True)
+        assert (len(told.noise), len(told.doubles), told.done) == (1, 1, False)
+        assert len(await memory.all()) == 4
+        done = await book.clean(BOSS, CHAT, dry=False)
+
+        assert done.done
+        assert {each.id for each in await memory.all()} == {twice, kept}
+        backup = (tmp_path / done.backup).read_text()
+        assert backup.count("green tea") == 2
+
+
+async def test_what_has_faded_is_cleaned_and_what_is_pinned_is_not(tmp_path: Path) -> None:
+    async with booked(tmp_path) as (book, memory):
+        faded = await keep(memory, "Boss once looked at a red car", MINE)
+        await keep(memory, "Boss once looked at a blue car", MINE, pinned=True)
+        later = memory.world.clock.time + timedelta(days=90)
+        cleaning = replace(book.cleaning, now=lambda: later)
+
+        report = await replace(book, cleaning=cleaning).clean(BOSS, CHAT, dry=True)
+
+        assert [each.id for each in report.weak] == [faded]
+
+
+async def test_figures_count_what_may_be_seen(tmp_path: Path) -> None:
+    async with booked(tmp_path) as (book, memory):
+        await book.add(BOSS, CHAT, "I like tea")
+        await keep(memory, "Mate likes coffee", MATES)
+        await keep(memory, "Boss may like cats", MINE, state=EntryState.CANDIDATE)
+
+        told = await book.stats(BOSS, CHAT)
+
+        assert told.by_scope == {str(MINE): 2}
+        assert told.by_state == {"active": 1, "candidate": 1}
