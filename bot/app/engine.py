@@ -19,6 +19,7 @@ from bot.app.workers.talking import build_talking
 from bot.app.workers.traces import build_follower, build_watchers
 from bot.config.settings import Settings
 from bot.engine.agent.budget import Caps
+from bot.engine.agent.desk import Desk
 from bot.engine.agent.helpers.service import HelperService
 from bot.engine.agent.leave.bell import Bell
 from bot.engine.agent.leave.talks import Talks
@@ -101,6 +102,7 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
     def on_change() -> None:
         reporter.wake()
         place.helping.look()
+        writing.listener.wake()
 
     dispatcher = parts.dispatcher(runner, on_change)
 
@@ -111,11 +113,8 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
         dispatcher.wake()
 
     notebook = parts.notebook(dispatcher)
-    talking = build_talking(settings, store, desk, place.models)
-    writing = build_writing(store, clock, mask=place.masking.mask)
-    talk = writing.heard(parts.talk(desk, talking, stops_of(store, stopped)), store, clock)
-    fixed = settings_language(settings)
-    mirror = build_mirror(settings, store, clock, fixed, writing=writing, courier=courier)
+    writing = build_writing(settings, store, clock, desk, place.models, mask=place.masking.mask)
+    talk = _talk(parts, desk, place, writing, stopped)
     return Engine(
         place=place,
         talk=talk,
@@ -138,10 +137,17 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
         watchers=_watchers(
             parts,
             archive.compactor(desk, place.models),
-            mirror,
-            build_care(settings, store, clock, writing),
+            *_memory(parts, writing),
         ),
     )
+
+
+def _talk(
+    parts: Parts, desk: Desk, place: Place, writing: Writing, stopped: asyncio.Event
+) -> RememberedTalk:
+    talking = build_talking(parts.settings, parts.store, desk, place.models)
+    talk = parts.talk(desk, talking, stops_of(parts.store, stopped))
+    return writing.heard(talk, parts.store, parts.clock)
 
 
 def _parts(
@@ -155,6 +161,14 @@ def _parts(
         bench=place.bench,
         progress=Progress(place.masking.mask),
     )
+
+
+def _memory(parts: Parts, writing: Writing) -> tuple[Service, ...]:
+    """What writes memories, shows them as files and lets them fade, all by itself."""
+    settings, store, clock = parts.settings, parts.store, parts.clock
+    fixed = settings_language(settings)
+    mirror = build_mirror(settings, store, clock, fixed, writing=writing, courier=parts.courier)
+    return (mirror, build_care(settings, store, clock, writing), *writing.services)
 
 
 def _watchers(parts: Parts, *more: Service) -> tuple[Service, ...]:

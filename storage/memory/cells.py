@@ -64,6 +64,11 @@ class Cells:
             await tx.execute(insert_or_ignore(self._db.dialect, memory_links).values(link))
             await self.index(tx, cell)
 
+    async def link(self, tx: Transaction, one: Entry, other: Entry, kind: str) -> None:
+        """Note that one is about the other."""
+        link = {"one": one.number, "other": other.number, "kind": kind, "weight": _WHOLE}
+        await tx.execute(insert_or_ignore(self._db.dialect, memory_links).values(link))
+
     async def take_over(self, tx: Transaction, old: Entry, new: Entry) -> None:
         """What `old` was drawn from stands behind `new` as well."""
         held = select(_L.other).where(_L.one == old.number, _L.kind == FROM)

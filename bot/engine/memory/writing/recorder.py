@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from bot.engine.memory.changed import Changed
 from bot.engine.memory.scopes import Reader
 from bot.engine.memory.writing.noise import Noise, noise_of, without_scaffold
 from bot.engine.memory.writing.plainly import Plainly
+from bot.engine.memory.writing.rules import is_emphatic
 from bot.engine.memory.writing.service import plain
 from storage.db import Transaction
 from storage.memory.cells import Cells
+from storage.memory.jobs import JobRepo
 from storage.records.memory.entries import Entry, MemoryKind, NewEntry, Origin, Scope, Tier
 from storage.records.people import Chat, Person
 from storage.records.tasks import TaskId
 
+ENOUGH = 4
+"""Turns from which facts are drawn together."""
 MOST_SAID = 1200
 MOST_ANSWERED = 2400
 _LONG_ANSWER = 200
@@ -57,15 +61,19 @@ class Recorder:
         *,
         cells: Cells,
         plainly: Plainly,
+        jobs: JobRepo | None,
         changed: Changed,
         mask: Callable[[str], str],
+        rest: timedelta = timedelta(),
     ) -> None:
-        """`plainly` takes down what is said so plainly that no model is needed; `mask` takes
-        secrets out of a text."""
+        """`plainly` takes down what is said so plainly that no model is needed; `jobs` are what a
+        model is to draw facts from, after a `rest`; `mask` takes secrets out of a text."""
         self._cells = cells
         self._plainly = plainly
+        self._jobs = jobs
         self._changed = changed
         self._mask = mask
+        self._rest = rest
 
     async def said(self, tx: Transaction, turn: Turn) -> Entry | None:
         """Keep a turn with its person, or with their group. None for what is noise, for what is
@@ -92,6 +100,7 @@ class Recorder:
         kept = await self._cells.add(tx, cell, now=turn.at)
         if kept is not None:
             await self._plainly.take_down(tx, kept, said)
+            await self._gather(tx, kept, 1 if is_emphatic(said) else ENOUGH)
         return kept
 
     async def task_done(self, tx: Transaction, work: Work) -> Entry | None:
@@ -118,11 +127,20 @@ class Recorder:
             said_at=work.at,
             extra={"said": len(asked), "project": work.project},
         )
-        return await self._cells.add(tx, cell, now=work.at)
+        kept = await self._cells.add(tx, cell, now=work.at)
+        if kept is not None:
+            await self._gather(tx, kept, 1)
+        return kept
 
     def kept(self, scope: Scope) -> None:
         """To be called once the transaction is through."""
         self._changed.tell(scope)
+
+    async def _gather(self, tx: Transaction, cell: Entry, enough: int) -> None:
+        if self._jobs is not None:
+            now = cell.said_at
+            due = now + self._rest
+            await self._jobs.gather(tx, cell, enough=enough, now=now, due_at=due)
 
     def _clean(self, text: str, most: int) -> str:
         """Masked before it is cut: half a secret is not known as one."""

@@ -23,7 +23,11 @@ class By:
     @property
     def scopes(self) -> Sequence[Scope] | None:
         """What they may see there; None: all."""
-        return None if self.reader is None else (*self.reader.scopes, *self.besides)
+        if self.reader is None:
+            return None
+        # Whatever they ask for: nobody looks into what is somebody's own.
+        more = [each for each in self.besides if each.kind not in _OWN]
+        return (*self.reader.scopes, *more)
 
     def may_write(self, scope: Scope) -> bool:
         """People change what is their own and what is their chat's, owners also what is nobody's
@@ -41,4 +45,5 @@ class By:
                 return self.person.role is Role.OWNER
 
 
+_OWN = frozenset({ScopeKind.PERSON, ScopeKind.CHAT})
 HOME = By(person=None, reader=None)

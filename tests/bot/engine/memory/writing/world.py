@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel
 
 from bot.engine.agent.remembering.hearing import RememberedTalk
 from bot.engine.agent.talk import Conversations
 from bot.engine.agent.workbench import Workbench
+from bot.engine.llm.base import BackendError
 from bot.engine.memory.changed import Changed
 from bot.engine.memory.scopes import Reader
+from bot.engine.memory.writing.drawing.drawer import Drawer
+from bot.engine.memory.writing.drawing.extraction import DrawnFact, Extraction, Register
+from bot.engine.memory.writing.drawing.keeping import Keeper
+from bot.engine.memory.writing.drawing.silent import Told, Wish
 from bot.engine.memory.writing.plainly import Plainly
+from bot.engine.memory.writing.quality import Quality
 from bot.engine.memory.writing.recorder import Recorder, Turn
 from bot.engine.memory.writing.rights import By
 from bot.engine.memory.writing.service import MemoryWriter
 from handlers.ports import Question
 from storage import schema
+from storage.db import Transaction
 from storage.dialect import insert_or_ignore
 from storage.ids import Ids
+from storage.marks import Marks
 from storage.memory.cells import Cells
 from storage.memory.entries import EntryRepo
 from storage.memory.index import Index
+from storage.memory.jobs import JobRepo
 from storage.memory.words import terms
 from storage.records.memory.entries import Entry, EntryState, MemoryKind, Scope, ScopeKind
 from storage.records.people import Chat, ChatId, Language, Person
@@ -56,6 +67,45 @@ def mask(text: str) -> str:
     return text.replace("hunter2", "••••")
 
 
+Answer = BaseModel | BackendError | None
+
+
+@dataclass
+class Notes:
+    """A model that takes notes: it gives its `answers` in their order, then nothing worth
+    keeping. `asked` is what it was told."""
+
+    answers: list[Answer | Callable[[Wish], Answer]] = field(default_factory=list)
+    asked: list[Wish] = field(default_factory=list)
+    booked: int = 0
+    there: bool = True
+
+    async def ready(self) -> bool:
+        return self.there
+
+    async def ask(self, wish: Wish) -> Told:
+        self.asked.append(wish)
+        answer = self.answers.pop(0) if self.answers else wish.form()
+        if callable(answer) and not isinstance(answer, BaseModel):
+            answer = answer(wish)
+        if isinstance(answer, BackendError):
+            raise answer
+
+        async def book(_tx: Transaction) -> None:
+            self.booked += 1
+
+        return Told(value=answer, book=book)
+
+
+def drawn(text: str, **changes: Any) -> DrawnFact:
+    facts = {"category": "preferences", "confidence": 0.9, "turns": [1], **changes}
+    return DrawnFact.model_validate({"text": text, **facts})
+
+
+def notes_of(*facts: DrawnFact, register: str = "real") -> Extraction:
+    return Extraction(conversation_register=Register(register), memories=list(facts))
+
+
 @dataclass
 class Memory:
     """`world` is the engine below it."""
@@ -67,6 +117,17 @@ class Memory:
     cells: Cells
     writer: MemoryWriter
     recorder: Recorder
+    jobs: JobRepo
+    quality: Quality
+    keeper: Keeper
+    notes: Notes
+    drawer: Drawer
+
+    async def draw(self) -> float:
+        """Do all that is due; seconds until there may be more."""
+        while (rest := await self.drawer.turn()) == 0:
+            pass
+        return rest
 
     async def all(
         self, *kinds: MemoryKind, states: tuple[EntryState, ...] = (EntryState.ACTIVE,)
@@ -120,13 +181,15 @@ class Memory:
 
 @asynccontextmanager
 async def remembering(
-    home: Path, backend: FakeBackend | None = None
+    home: Path, backend: FakeBackend | None = None, notes: Notes | None = None
 ) -> AsyncGenerator[Memory, None]:
     async with engine(home, backend, running=False) as world:
         await _settle_in(world)
         index, changed = Index(world.db), Changed()
         entries = EntryRepo(world.db, Ids(), index)
-        cells = Cells(world.db, entries)
+        cells, jobs = Cells(world.db, entries), JobRepo(world.db)
+        quality, notes = Quality(Marks(world.db)), notes or Notes()
+        keeper = Keeper(entries=entries, cells=cells, index=index, quality=quality)
         yield Memory(
             world=world,
             changed=changed,
@@ -142,7 +205,26 @@ async def remembering(
                 now=world.clock,
             ),
             recorder=Recorder(
-                cells=cells, plainly=Plainly(entries, cells), changed=changed, mask=mask
+                cells=cells,
+                plainly=Plainly(entries, cells),
+                jobs=jobs,
+                changed=changed,
+                mask=mask,
+            ),
+            jobs=jobs,
+            quality=quality,
+            keeper=keeper,
+            notes=notes,
+            drawer=Drawer(
+                db=world.db,
+                jobs=jobs,
+                cells=cells,
+                keeper=keeper,
+                quality=quality,
+                model=notes,
+                changed=changed,
+                mask=mask,
+                now=world.clock,
             ),
         )
 

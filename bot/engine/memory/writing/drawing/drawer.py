@@ -1,0 +1,253 @@
+"""Draws facts out of what was said, in the background: a bounded number of calls, tried again
+where they fail, and nothing written unless all of it holds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, suppress
+from datetime import datetime, timedelta
+
+from bot.engine.llm.base import BackendDenied, BackendError, BackendUnavailable, BudgetReached
+from bot.engine.memory.changed import Changed
+from bot.engine.memory.writing.drawing.extraction import SYSTEM, Extraction, conversation
+from bot.engine.memory.writing.drawing.facts import Fact, Tally, held_up
+from bot.engine.memory.writing.drawing.keeping import Keeper, Kept, figures
+from bot.engine.memory.writing.drawing.silent import Silent, Wish
+from bot.engine.memory.writing.drawing.verdicts import (
+    SYSTEM as DECIDING,
+)
+from bot.engine.memory.writing.drawing.verdicts import (
+    Case,
+    Verdict,
+    Verdicts,
+    by_model,
+    by_rules,
+    prompt,
+)
+from bot.engine.memory.writing.quality import DAYS, Quality
+from storage.db import Database, Transaction
+from storage.errors import Overtaken, StoreUnavailable
+from storage.memory.cells import Cells
+from storage.memory.jobs import JobRepo
+from storage.records.memory.entries import Entry, MemoryKind
+from storage.records.memory.jobs import Job, JobState
+
+log = logging.getLogger(__name__)
+
+MOST_AN_HOUR = 30
+_HOUR = timedelta(hours=1)
+_FIRST_PAUSE = timedelta(minutes=2)
+_LONGEST_PAUSE = timedelta(hours=6)
+_MOST_TRIES = 4
+_MOST_UNREACHED = 12
+_NO_MODEL = timedelta(minutes=10)
+_LONGEST_REST = 600.0
+_STORE_REST = 5.0
+
+
+class Drawer:
+    """Everything that is to be done is a row: a restart loses nothing and doubles nothing."""
+
+    name = "memory-drawer"
+
+    def __init__(
+        self,
+        *,
+        db: Database,
+        jobs: JobRepo,
+        cells: Cells,
+        keeper: Keeper,
+        quality: Quality,
+        model: Silent,
+        changed: Changed,
+        mask: Callable[[str], str],
+        now: Callable[[], datetime],
+        most_an_hour: int = MOST_AN_HOUR,
+    ) -> None:
+        self._db = db
+        self._jobs = jobs
+        self._cells = cells
+        self._keeper = keeper
+        self._quality = quality
+        self._model = model
+        self._changed = changed
+        self._mask = mask
+        self._now = now
+        self._most = most_an_hour
+        self._begun: deque[datetime] = deque()
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Nothing to prepare: what was cut off comes due again by itself."""
+
+    async def run(self) -> None:
+        news = self._changed.listen()
+        while True:
+            try:
+                rest = await self.turn()
+            except StoreUnavailable as error:
+                log.warning("facts wait for the store: %s", error)
+                rest = _STORE_REST
+            if rest > 0:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(rest):
+                        await news.wait()
+
+    async def turn(self) -> float:
+        """Do one job that is due. Seconds until there may be another."""
+        job, now = await self._jobs.next(), self._now()
+        if job is None:
+            return _LONGEST_REST
+        if job.due_at > now:
+            return min(_LONGEST_REST, (job.due_at - now).total_seconds())
+        if (wait := self._wait(now)) > timedelta():
+            return wait.total_seconds()
+        if not await self._model.ready():
+            async with self._db.write() as tx:
+                await self._jobs.drop_old(tx, now=now)
+            return _NO_MODEL.total_seconds()
+        self._begun.append(now)
+        await self._try(job, now)
+        return 0.0
+
+    def _wait(self, now: datetime) -> timedelta:
+        """Until another call may be made within the hour."""
+        while self._begun and self._begun[0] <= now - _HOUR:
+            self._begun.popleft()
+        if len(self._begun) < self._most:
+            return timedelta()
+        return self._begun[0] + _HOUR - now
+
+    async def _try(self, job: Job, now: datetime) -> None:
+        pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**job.tries)
+        async with self._db.write() as tx:
+            if not await self._jobs.begin(tx, job, again_at=now + pause):
+                return
+        try:
+            await self._draw(job)
+        except BudgetReached as error:
+            await self._later(job, error, at=error.hit.until or now + _HOUR)
+        except BackendDenied as error:
+            await self._later(job, error, at=now + _HOUR)
+        except BackendUnavailable as error:
+            await self._failed(job, error, most=_MOST_UNREACHED)
+        except (BackendError, Overtaken) as error:
+            await self._failed(job, error, most=_MOST_TRIES)
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            # The boundary between one piece of conversation and all others.
+            log.exception("no facts could be drawn for job %s", job.id)
+            await self._failed(job, error, most=_MOST_TRIES)
+
+    async def _draw(self, job: Job) -> None:
+        cells = [each for each in await self._cells.by_ids(job.cells) if _is_of(job, each)]
+        if not cells:
+            await self._end(job)
+            return
+        extraction = await self._asked(job, cells, SYSTEM, conversation(cells), Extraction)
+        assert isinstance(extraction, Extraction)
+        tally = held_up(extraction, cells, self._mask)
+        cases = [await self._keeper.case(fact) for fact in tally.kept]
+        verdicts = await self._judged(job, cells, cases)
+        await self._keep(job, tally, list(zip(tally.kept, verdicts, strict=True)))
+
+    async def _judged(
+        self, job: Job, cells: Sequence[Entry], cases: Sequence[Case]
+    ) -> Sequence[Verdict]:
+        """A model is asked only about those that rules cannot tell; where it fails, they do."""
+        is_open = [case for case in cases if case.is_open]
+        told: dict[int, Verdict] = {}
+        if is_open:
+            try:
+                answer = await self._asked(job, cells, DECIDING, prompt(is_open), Verdicts)
+                assert isinstance(answer, Verdicts)
+                decided = by_model(is_open, answer)
+                told = {id(case): each for case, each in zip(is_open, decided, strict=True)}
+            except BackendError as error:
+                log.info("rules decide on %d facts: %s", len(is_open), error)
+        return [told.get(id(case)) or by_rules(case) for case in cases]
+
+    async def _asked(
+        self,
+        job: Job,
+        cells: Sequence[Entry],
+        system: str,
+        text: str,
+        form: type[Extraction | Verdicts],
+    ) -> object:
+        last = cells[-1]
+        told = await self._model.ask(
+            Wish(
+                key=f"memory:{job.id}:{job.tries}:{form.__name__.lower()}",
+                system=system,
+                prompt=text,
+                form=form,
+                person=last.person,
+                chat=last.chat,
+                task=last.task,
+            )
+        )
+        async with self._db.write() as tx:
+            await told.book(tx)
+        if not isinstance(told.value, form):
+            raise BackendError("the answer is not of the form that was asked for")
+        return told.value
+
+    async def _keep(self, job: Job, tally: Tally, decided: Sequence[tuple[Fact, Verdict]]) -> None:
+        """All of it, and that it is done, in one transaction."""
+        now, kept = self._now(), Kept()
+        async with self._db.write() as tx:
+            for fact, verdict in decided:
+                # Forgotten while the model was asked: then nothing of it is kept.
+                still = await self._cells.by_ids([each.id for each in fact.cells], tx=tx)
+                if len(still) == len(fact.cells):
+                    await self._keeper.keep(tx, fact, verdict, kept, now=now)
+            await self._count(tx, tally, kept, [fact for fact, _ in decided], now)
+            await self._jobs.end(tx, job, JobState.DONE, now=now)
+            await self._jobs.drop_old(tx, now=now)
+        self._changed.tell(*kept.scopes)
+
+    async def _count(
+        self, tx: Transaction, tally: Tally, kept: Kept, facts: Sequence[Fact], now: datetime
+    ) -> None:
+        of_tasks = sum(fact.last.task is not None for fact in facts)
+        counted = figures(
+            kept.counts,
+            facts=tally.drawn,
+            filtered=tally.filtered,
+            suspicious=tally.suspicious,
+            from_tasks=of_tasks,
+            from_talk=len(facts) - of_tasks,
+        )
+        await self._quality.count(tx, counted, today=now.date())
+        if (await self._quality.of(today=now.date(), tx=tx)).is_polluted:
+            since = now - timedelta(days=DAYS)
+            demoted = await self._keeper.demote(tx, now=now, since=since)
+            if demoted:
+                log.warning("memory is polluted: %d long-term entries are demoted", demoted)
+                await self._quality.count(tx, figures({}, demoted=demoted), today=now.date())
+
+    async def _end(self, job: Job) -> None:
+        async with self._db.write() as tx:
+            await self._jobs.end(tx, job, JobState.DONE, now=self._now())
+
+    async def _later(self, job: Job, error: Exception, *, at: datetime) -> None:
+        """Nobody is to blame: it is as if it had not been tried."""
+        log.info("facts are drawn later: %s", error)
+        async with self._db.write() as tx:
+            await self._jobs.later(tx, job, at=at, why=type(error).__name__, counted=False)
+
+    async def _failed(self, job: Job, error: Exception, *, most: int) -> None:
+        """Its next try is due already, unless this was the last one."""
+        log.info("no facts were drawn from job %s: %s", job.id, type(error).__name__)
+        if job.tries + 1 >= most:
+            async with self._db.write() as tx:
+                why = type(error).__name__
+                await self._jobs.end(tx, job, JobState.FAILED, now=self._now(), why=why)
+
+
+def _is_of(job: Job, cell: Entry) -> bool:
+    return cell.kind is MemoryKind.CELL and cell.scope == job.scope

@@ -1,0 +1,161 @@
+"""Facts that a model has drawn, as far as they hold up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from bot.engine.memory.writing.drawing.extraction import (
+    MOST_FACTS,
+    DrawnFact,
+    Extraction,
+    Grounding,
+    Register,
+    Said,
+)
+from bot.engine.memory.writing.drawing.temporal import is_dynamic, valid_until
+from bot.engine.memory.writing.noise import Noise, fact_noise
+from bot.engine.memory.writing.plainly import key_for, told_in
+from bot.engine.memory.writing.service import plain
+from storage.memory.words import terms
+from storage.records.memory.entries import Category, Entry, Scope, ScopeKind
+from storage.records.people import PersonId
+
+ALIKE = 0.85
+_LEAST_SURE = 0.5
+_MOST_TEXT = 260
+_MOST_DETAIL = 1_000
+_PERSONAL = frozenset({Category.PROFILE, Category.PREFERENCES})
+KEYED = _PERSONAL | {Category.ENTITIES}
+_OF_WORK = frozenset(
+    {Category.CASES, Category.PATTERNS, Category.LESSONS, Category.PITFALLS, Category.TOOLS}
+)
+_PASSING = frozenset({Category.EVENTS})
+_POLLUTION = frozenset({Noise.SUSPICIOUS, Noise.SCAFFOLD, Noise.ASSISTANT, Noise.ARTEFACT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """Not stored yet. `cells` are those it was drawn from."""
+
+    scope: Scope
+    category: Category
+    key: str
+    text: str
+    detail: str
+    keywords: tuple[str, ...]
+    confidence: float
+    by_user: bool
+    cells: Sequence[Entry]
+    person: PersonId | None
+    dynamic: bool
+    valid_until: datetime | None
+
+    @property
+    def last(self) -> Entry:
+        return self.cells[-1]
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        return tuple(str(each.source or each.id) for each in self.cells)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of what was drawn. `suspicious` are those that would have polluted: they are
+    part of `filtered`."""
+
+    drawn: int = 0
+    filtered: int = 0
+    suspicious: int = 0
+    kept: list[Fact] = field(default_factory=list)
+
+
+def held_up(answer: Extraction, cells: Sequence[Entry], mask: Callable[[str], str]) -> Tally:
+    """At most five, in their order, each only once."""
+    tally = Tally()
+    for drawn in answer.memories[:MOST_FACTS]:
+        tally.drawn += 1
+        dubious = _is_made_up(drawn, answer.conversation_register)
+        fact = None if dubious else _fact(drawn, cells, mask)
+        noise = None if fact is None else fact_noise(fact.text)
+        if fact is None or noise is not None or any(_alike(fact, each) for each in tally.kept):
+            tally.filtered += 1
+            tally.suspicious += dubious or noise in _POLLUTION
+        else:
+            tally.kept.append(fact)
+    return tally
+
+
+def jaccard(one: str, other: str) -> float:
+    """How much two texts share, by their words."""
+    left, right = set(terms(one)), set(terms(other))
+    return len(left & right) / len(left | right) if left and right else 0.0
+
+
+def _alike(one: Fact, other: Fact) -> bool:
+    same_topic = bool(one.key) and one.key == other.key and one.scope == other.scope
+    return same_topic or jaccard(one.text, other.text) > ALIKE
+
+
+def _is_made_up(drawn: DrawnFact, register: Register) -> bool:
+    """It holds only inside a game; of a conversation that is all game only events are real."""
+    if drawn.grounding is Grounding.CONSTRUCTED:
+        return True
+    return register is Register.FICTION and Category(drawn.category.value) not in _PASSING
+
+
+def _fact(drawn: DrawnFact, cells: Sequence[Entry], mask: Callable[[str], str]) -> Fact | None:
+    category = Category(drawn.category.value)
+    rests_on = sorted({number for number in drawn.turns if 1 <= number <= len(cells)})
+    if not rests_on or drawn.confidence < _LEAST_SURE:
+        return None
+    on = [cells[number - 1] for number in rests_on]
+    by_user = drawn.source is Said.USER
+    of_work = category in _OF_WORK and any(each.task is not None for each in on)
+    if not by_user and not of_work and (category in KEYED or drawn.source is Said.ASSISTANT):
+        # What the assistant proposed is nobody's preference.
+        return None
+    last = on[-1]
+    people = {each.person for each in on}
+    person = last.person if len(people) == 1 else None
+    if category in _PERSONAL and person is None:
+        # Whose taste it is cannot be told.
+        return None
+    text = _line(mask(drawn.text), _MOST_TEXT)
+    key = _key(category, drawn.topic)
+    return Fact(
+        scope=_scope(last, of_work=of_work),
+        category=category,
+        key=key_for(last, key) if category in _PERSONAL else key,
+        text=told_in(last, text) if category in _PERSONAL else text,
+        detail=mask(plain(drawn.detail))[:_MOST_DETAIL],
+        keywords=tuple(_line(mask(each), 40) for each in drawn.keywords if each.strip()),
+        confidence=min(1.0, max(_LEAST_SURE, drawn.confidence)),
+        by_user=by_user,
+        cells=on,
+        person=person,
+        dynamic=is_dynamic(text, category),
+        valid_until=valid_until(text, category, last.said_at),
+    )
+
+
+def _scope(cell: Entry, *, of_work: bool) -> Scope:
+    """What was learned at a project is the project's."""
+    project = cell.extra.get("project")
+    if of_work and isinstance(project, str) and project:
+        return Scope(ScopeKind.PROJECT, project)
+    return cell.scope
+
+
+def _key(category: Category, topic: str) -> str:
+    if category not in KEYED:
+        return ""
+    topic = " ".join(plain(topic).casefold().split()).strip(" 。.!?！？:：")
+    return f"{category}:{topic}" if topic else ""
+
+
+def _line(text: str, most: int) -> str:
+    line = " ".join(plain(text).split())
+    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
