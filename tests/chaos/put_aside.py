@@ -36,12 +36,13 @@ def died(points: Sequence[str], number: int) -> int:
 def put_aside(home: Path, points: Sequence[str]) -> Collection[int]:
     """The messages that were rightly given up: they died as often as one may, and the apology is
     there."""
+    deaths = {number: died(points, number) for number, _ in rows(home, _FAILED)}
     there = {key for (key,) in rows(home, "SELECT key FROM outbox")}
     return {
         number
         for number, error in rows(home, _FAILED)
-        if error == f"failed {MOST_STARTS} times"
-        and died(points, number) >= MOST_STARTS
+        # It may die once more as it is put aside: then one more is told of.
+        if error in {f"failed {n} times" for n in range(MOST_STARTS, deaths[number] + 1)}
         and f"reply:{number}" in there
     }
 

@@ -42,6 +42,8 @@ def test_only_lives_that_ended_while_it_was_under_way_count(
     ("deaths", "error", "told", "is_right"),
     [
         (6, "failed 6 times", True, True),
+        (7, "failed 7 times", True, True),
+        (6, "failed 7 times", True, False),
         (5, "failed 6 times", True, False),
         (6, "failed 6 times", False, False),
         (6, "failed 3 times", True, False),
