@@ -60,7 +60,14 @@ class Folder:
 
     def signs(self, paths: Iterable[str]) -> Mapping[str, Sign | None]:
         """A cheap look at many files."""
-        return {path: self._sign(path) for path in paths}
+        try:
+            home = os.open(self._home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            return dict.fromkeys(paths)
+        try:
+            return {path: _glance(home, path) for path in paths}
+        finally:
+            os.close(home)
 
     def read(self, path: str) -> Found:
         try:
@@ -117,12 +124,6 @@ class Folder:
             if _link(folder, _old(name), name):
                 os.unlink(_old(name), dir_fd=folder)
         return False
-
-    def _sign(self, path: str) -> Sign | None:
-        try:
-            return _of((self._home / path).lstat())
-        except (OSError, ValueError):
-            return None
 
     @contextmanager
     def _in(self, path: str, *, make: bool = False) -> Generator[tuple[int, str], None, None]:
@@ -219,6 +220,14 @@ def _sign(folder: int, name: str) -> Sign | None:
     try:
         return _of(os.stat(name, dir_fd=folder, follow_symlinks=False))
     except FileNotFoundError:
+        return None
+
+
+def _glance(home: int, path: str) -> Sign | None:
+    """As `_sign`, but nothing is opened on the way: good enough to see that something is new."""
+    try:
+        return _sign(home, path)
+    except (OSError, ValueError):
         return None
 
 
