@@ -135,6 +135,22 @@ class FixedWrite:
         driver: Any = tx.sync_connection.connection.driver_connection
         driver.later(self._bound.sql, self._bound.parameters(values), must=must)
 
+    async def send_many(self, tx: AsyncConnection, rows: Sequence[Sequence[Any]]) -> None:
+        """For an insert: many rows of plain numbers, strings and bytes, in the order of its
+        columns. It is sent at once."""
+        if self._made is None:
+            self._made = self._make(tx.dialect.name)
+        if tx.dialect.name != "sqlite":
+            assert self._columns is not None
+            columns = self._columns
+            await tx.execute(self._made, [dict(zip(columns, row, strict=True)) for row in rows])
+            return
+        if self._bound is None:
+            self._bound = _Sentence.of(self._made, tx.dialect, self._columns)
+        places = [(self._columns or ()).index(name) for name, _, _ in self._bound.bound]
+        given = [tuple(row[place] for place in places) for row in rows]
+        await tx.exec_driver_sql(self._bound.sql, given)
+
 
 class FixedRead:
     """A query that is always the same but for its values; what it gives are plain numbers and

@@ -13,8 +13,8 @@ from typing import TypeAlias
 from sqlalchemy import select
 
 from storage.db import Database, Transaction
-from storage.memory.bm25.blocks import length_of, place_of
-from storage.memory.bm25.postings import Changes, Postings, chunks
+from storage.memory.bm25.blocks import place_of, posting
+from storage.memory.bm25.postings import New, Postings, chunks, has
 from storage.memory.bm25.scoring import Shelf, best
 from storage.memory.tables import memories
 from storage.memory.words import terms
@@ -48,30 +48,21 @@ class Index:
     async def put(self, tx: Transaction, rows: Iterable[tuple[int, Scope, Words]]) -> None:
         """Index entries by all of their words: the more at once, the quicker. One that had other
         words has to be removed first."""
-        places: defaultdict[tuple[Scope, int], Changes] = defaultdict(Changes)
-        for number, scope, words in rows:
+        places: defaultdict[tuple[Scope, int], New] = defaultdict(New)
+        for number, scope, words in sorted(rows, key=lambda row: row[0]):
             block, offset = place_of(number)
-            changes = places[scope, block]
-            changes.lengths[offset] = sum(words.values())
+            new = places[scope, block]
+            new.lengths[offset] = sum(words.values())
             for term, times in words.items():
-                changes.words[term][offset] = times
-        for (scope, block), changes in places.items():
-            place = (await self._postings.scope_id(tx, scope), block)
-            await self._postings.write(tx, place, changes)
+                new.words[term].append(posting(offset, times))
+        for (scope, block), new in places.items():
+            await self._postings.add(tx, (await self._postings.scope_id(tx, scope), block), new)
 
     async def adjust(self, tx: Transaction, number: int, scope: Scope, by: Words) -> None:
         """Count words of an entry so much more, or less. One that is not indexed is left alone."""
         block, offset = place_of(number)
         place = (await self._postings.scope_id(tx, scope), block)
-        lengths = await self._postings.lengths(tx, place)
-        by = {term: times for term, times in by.items() if times}
-        if not by or not _has(lengths, offset):
-            return
-        changes = Changes(more=True)
-        changes.lengths[offset] = length_of(lengths[offset]) + sum(by.values())
-        for term, times in by.items():
-            changes.words[term][offset] = times
-        await self._postings.write(tx, place, changes)
+        await self._postings.shift(tx, place, offset, by)
 
     async def remove(self, tx: Transaction, numbers: Iterable[int]) -> None:
         """Every trace of these entries."""
@@ -81,7 +72,7 @@ class Index:
             blocks[block].add(offset)
         for block, offsets in blocks.items():
             for scope_id, lengths in (await self._postings.scopes_of(tx, block)).items():
-                if here := frozenset(each for each in offsets if _has(lengths, each)):
+                if here := frozenset(each for each in offsets if has(lengths, each)):
                     await self._postings.erase(tx, (scope_id, block), here)
 
     async def search(
@@ -160,10 +151,6 @@ def _ranked(scores: Mapping[int, float], most: int) -> Iterator[Sequence[int]]:
 
 def _size(shelf: Shelf) -> int:
     return sum(len(data) for packed in shelf.postings.values() for _, data in packed)
-
-
-def _has(lengths: bytes, offset: int) -> bool:
-    return offset < len(lengths) and lengths[offset] > 0
 
 
 def _asked_for(senders: set[str], words: Mapping[str, float]) -> str | None:

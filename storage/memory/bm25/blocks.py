@@ -33,17 +33,24 @@ def unpacked(data: bytes) -> array[int]:
     return packed
 
 
-def changed(data: bytes, to: Mapping[int, float], *, more: bool = False) -> bytes:
-    """Count the word so often at these offsets, or so much `more` (or less). Empty when nobody has
-    it any longer."""
-    held = unpacked(data)
-    steps = {offset: round(times * _STEPS) for offset, times in to.items()}
-    if not held or min(to) > held[-1] >> _TF_BITS:
-        return data + _packed(steps)
-    counts = {each >> _TF_BITS: each & TF_MASK for each in held}
-    if more:
-        steps = {offset: counts.get(offset, 0) + step for offset, step in steps.items()}
-    return _packed(counts | steps)
+def posting(offset: int, times: float) -> int:
+    """See `unpacked`. Whoever has a word has it a quarter of a time at least."""
+    return offset << _TF_BITS | max(1, min(int(times * _STEPS + 0.5), TF_MASK))
+
+
+def merged(data: bytes, new: array[int]) -> bytes:
+    """With these postings, which are in order, instead of those at the same offsets."""
+    if not data or int.from_bytes(data[-2:], "little") >> _TF_BITS < new[0] >> _TF_BITS:
+        return data + _bytes(new)
+    counts = {each >> _TF_BITS: each & TF_MASK for each in unpacked(data)}
+    return _packed(counts | {each >> _TF_BITS: each & TF_MASK for each in new})
+
+
+def shifted(data: bytes, offset: int, times: float) -> bytes:
+    """With the word so many times more at this offset, or less. Empty when nobody has it."""
+    counts = {each >> _TF_BITS: each & TF_MASK for each in unpacked(data)}
+    counts[offset] = min(counts.get(offset, 0) + round(times * _STEPS), TF_MASK)
+    return _packed(counts)
 
 
 def without(data: bytes, offsets: frozenset[int]) -> bytes:
@@ -77,16 +84,8 @@ def _ratios(average: int) -> list[list[float]]:
 
 
 def _packed(counts: Mapping[int, int]) -> bytes:
-    return _bytes(
-        array(
-            "H",
-            [
-                offset << _TF_BITS | min(steps, TF_MASK)
-                for offset, steps in sorted(counts.items())
-                if steps > 0
-            ],
-        )
-    )
+    ordered = sorted(counts.items())
+    return _bytes(array("H", [at << _TF_BITS | steps for at, steps in ordered if steps > 0]))
 
 
 def _bytes(packed: array[int]) -> bytes:

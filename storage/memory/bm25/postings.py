@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,8 +12,8 @@ from typing import TypeAlias, TypeVar
 from sqlalchemy import delete, select, update
 
 from storage.db import Database, Transaction
-from storage.dialect import insert_or_ignore, upsert
-from storage.memory.bm25.blocks import changed, length_code, length_of, without
+from storage.dialect import FixedWrite, insert_or_ignore, upsert
+from storage.memory.bm25.blocks import length_code, length_of, merged, shifted, without
 from storage.memory.bm25.scoring import Packed, Shelf
 from storage.memory.tables import memory_blocks, memory_postings, memory_scopes
 from storage.records.memory.entries import Scope
@@ -22,16 +23,20 @@ _L = memory_blocks.c
 _S = memory_scopes.c
 _T = TypeVar("_T")
 _AT_ONCE = 500
+_COLUMNS = ("scope_id", "block", "term", "data")
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
-    """What is to be written to one block: for each word what it counts at which offsets, or how
-    much `more`, and how long what is there will be."""
+class New:
+    """What comes to one block: for each word its postings in order, and how long what they are of
+    is."""
 
-    words: defaultdict[str, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
+    words: defaultdict[str, array[int]] = field(default_factory=lambda: defaultdict(_no_postings))
     lengths: dict[int, float] = field(default_factory=dict)
-    more: bool = False
+
+
+def _no_postings() -> array[int]:
+    return array("H")
 
 
 Place: TypeAlias = tuple[int, int]
@@ -41,6 +46,9 @@ Place: TypeAlias = tuple[int, int]
 class Postings:
     def __init__(self, db: Database) -> None:
         self._db = db
+        self._put = FixedWrite(
+            lambda dialect: upsert(dialect, memory_postings, _COLUMNS, _COLUMNS[:3]), *_COLUMNS
+        )
 
     async def scope_id(self, tx: Transaction, scope: Scope) -> int:
         query = select(_S.id).where(_S.name == str(scope))
@@ -61,18 +69,27 @@ class Postings:
         query = select(_L.scope_id, _L.lengths).where(_L.block == block)
         return {row.scope_id: row.lengths for row in await tx.execute(query)}
 
-    async def write(self, tx: Transaction, place: Place, changes: Changes) -> None:
+    async def add(self, tx: Transaction, place: Place, new: New) -> None:
         old = await self.lengths(tx, place)
-        held = await self._held(tx, place, list(changes.words)) if old else {}
-        new = {
-            term: changed(held.get(term, b""), to, more=changes.more)
-            for term, to in changes.words.items()
-        }
+        held = await self._held(tx, place, list(new.words)) if old else {}
+        words = {term: merged(held.get(term, b""), some) for term, some in new.words.items()}
+        await self._store(tx, place, words)
+        await self._measure(tx, place, old, new.lengths)
+
+    async def shift(
+        self, tx: Transaction, place: Place, offset: int, by: Mapping[str, float]
+    ) -> None:
+        """Each of these words is there so many times more, or less. Nothing is where nothing was
+        before."""
+        old = await self.lengths(tx, place)
+        by = {term: times for term, times in by.items() if times}
+        if not by or not has(old, offset):
+            return
+        held = await self._held(tx, place, list(by))
+        new = {term: shifted(held.get(term, b""), offset, times) for term, times in by.items()}
         await self._store(tx, place, {t: data for t, data in new.items() if data or t in held})
-        lengths = bytearray(old.ljust(max(changes.lengths, default=-1) + 1, b"\0"))
-        for offset, length in changes.lengths.items():
-            lengths[offset] = length_code(length)
-        await self._measure(tx, place, old, bytes(lengths))
+        length = length_of(old[offset]) + sum(by.values())
+        await self._measure(tx, place, old, {offset: length})
 
     async def erase(self, tx: Transaction, place: Place, offsets: frozenset[int]) -> None:
         """Every trace of what is there."""
@@ -80,8 +97,7 @@ class Postings:
         left = await asyncio.to_thread(_rid, held, offsets)
         await self._store(tx, place, left)
         old = await self.lengths(tx, place)
-        kept = bytes(0 if at in offsets else code for at, code in enumerate(old))
-        await self._measure(tx, place, old, kept)
+        await self._measure(tx, place, old, dict.fromkeys(offsets))
 
     async def shelves(
         self, view: Transaction, names: Sequence[str], words: Sequence[str]
@@ -130,21 +146,22 @@ class Postings:
     async def _store(self, tx: Transaction, place: Place, words: Mapping[str, bytes]) -> None:
         """What nobody has any more is taken away."""
         scope_id, block = place
-        put = [
-            {"scope_id": scope_id, "block": block, "term": term, "data": data}
-            for term, data in words.items()
-            if data
-        ]
+        put = [(scope_id, block, term, data) for term, data in words.items() if data]
         if put:
-            columns = ("scope_id", "block", "term", "data")
-            await tx.execute(upsert(self._db.dialect, memory_postings, columns, columns[:3]), put)
+            await self._put.send_many(tx, put)
         here = delete(memory_postings).where(_P.scope_id == scope_id, _P.block == block)
         for some in chunks([term for term, data in words.items() if not data], _AT_ONCE):
             await tx.execute(here.where(_P.term.in_(some)))
 
-    async def _measure(self, tx: Transaction, place: Place, old: bytes, new: bytes) -> None:
+    async def _measure(
+        self, tx: Transaction, place: Place, old: bytes, lengths: Mapping[int, float | None]
+    ) -> None:
         """Note the lengths, and what the scope has more or less in all."""
         scope_id, block = place
+        codes = bytearray(old.ljust(max(lengths, default=-1) + 1, b"\0"))
+        for offset, length_there in lengths.items():
+            codes[offset] = 0 if length_there is None else length_code(length_there)
+        new = bytes(codes)
         columns = ("scope_id", "block", "lengths")
         row = {"scope_id": scope_id, "block": block, "lengths": new}
         await tx.execute(upsert(self._db.dialect, memory_blocks, columns, columns[:2]), row)
@@ -155,6 +172,10 @@ class Postings:
             .where(_S.id == scope_id)
             .values(entries=_S.entries + entries, length=_S.length + length)
         )
+
+
+def has(lengths: bytes, offset: int) -> bool:
+    return offset < len(lengths) and lengths[offset] > 0
 
 
 def chunks(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:

@@ -52,12 +52,11 @@ def _by_value(shelf: Shelf, words: Mapping[str, float]) -> Sequence[_Word]:
     found = []
     for term, weight in words.items():
         packed = shelf.postings.get(term, ())
-        if f"@{term}" in shelf.postings:
-            weight *= ADDRESSED
         if df := sum(len(data) for _, data in packed) // 2:
             # No more entries can have it than there are, whatever the counters say.
             idf = log(1 + (max(shelf.entries - df, 0) + 0.5) / (df + 0.5))
-            found.append(_Word(weight * idf, packed, df))
+            said = ADDRESSED if f"@{term}" in shelf.postings else 1.0
+            found.append(_Word(weight * said * idf, packed, df))
     return sorted(found, key=lambda word: word.value, reverse=True)
 
 
