@@ -19,7 +19,7 @@ from bot.engine.agent.tools.read import read
 from bot.engine.agent.tools.web_fetch import web_fetch
 from bot.engine.agent.tools.write import write
 from bot.engine.agent.web.fetching import Fetcher
-from bot.engine.agent.workbench import Job, Permits, ToolMaker, Workbench
+from bot.engine.agent.workbench import Briefing, Job, Permits, ToolMaker, Workbench
 from bot.engine.llm.base import Tool
 from bot.engine.skills.library import Library
 from storage.records.people import Chat, ChatId
@@ -38,6 +38,8 @@ def build_bench(
     mask: Callable[[str], str],
     brings_tools: Callable[[str], bool],
     memories: Remembering,
+    look_back: ToolMaker,
+    carried: Briefing,
     more: Sequence[ToolMaker] = (),
 ) -> Workbench:
     async def project_of(job: Job) -> str:
@@ -58,12 +60,21 @@ def build_bench(
 
     return Workbench(
         personas=personas,
-        makers=(files, web, commands, _asking, *more, skill_tools(library, project_of)),
+        makers=(
+            files,
+            web,
+            commands,
+            _asking,
+            look_back,
+            *more,
+            skill_tools(library, project_of),
+        ),
         briefings=(
             context.boss,
             skill_briefing(library, project_of, brings_tools),
             context.notes,
             context.brief,
+            carried,
             # It changes most often: what stands before it is cached longer.
             memories.standing,
         ),

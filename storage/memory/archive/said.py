@@ -152,6 +152,11 @@ class ArchiveRepo:
             if len(rows) < _PAGE:
                 return
 
+    async def may_hear(self, hearing: Hearing, session_id: str) -> bool:
+        query = select(_S.id).where(_S.id == session_id, hearing.clause)
+        async with self._db.read() as view:
+            return await view.scalar(query) is not None
+
     async def before(self, session_id: str) -> str:
         """The session of the same key that came just before it; empty for none."""
         this = select(_S.key, _S.started_at).where(_S.id == session_id).subquery()

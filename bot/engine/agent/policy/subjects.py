@@ -32,6 +32,7 @@ _DOES = {
     "read": Does.LOOK, "list": Does.LOOK, "grep": Does.LOOK, "write": Does.CHANGE,
     "edit": Does.CHANGE, "exec": Does.RUN, "web_fetch": Does.FETCH, "sessions_spawn": Does.SPAWN,
     "memory_search": Does.LOOK, "memory_get": Does.LOOK, "skill_load": Does.LOOK,
+    "history_grep": Does.LOOK, "history_describe": Does.LOOK, "history_expand": Does.LOOK,
     "ask_user": Does.LOOK, "propose_task": Does.LOOK,
 }  # fmt: skip
 OWN = frozenset(_DOES)

@@ -42,7 +42,12 @@ def of_summaries(summaries: Sequence[Summary], zone: ZoneInfo) -> str:
 
 
 def plain(text: str) -> str:
-    return _BLOB.sub("[data]", _TOLD.sub("", text)).strip()
+    return _BLOB.sub("[data]", unprompted(text)).strip()
+
+
+def unprompted(text: str) -> str:
+    """What somebody said, without what was remembered beside it."""
+    return _TOLD.sub("", text)
 
 
 def fitted(text: str, most: int) -> str:

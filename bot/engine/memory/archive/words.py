@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bot.engine.llm.loop import turns
+from bot.engine.memory.archive.source import unprompted
 from bot.engine.memory.archive.tokens import PICTURE, tokens
 from storage.memory.archive.said import Unread
 from storage.records.memory.archive import Part, Speaker
@@ -64,7 +65,7 @@ def _of_part(part: turns.Part, row: turns.Row) -> Iterator[tuple[Speaker, str, i
         role = Speaker.ASSISTANT if turns.is_response(row) else Speaker.USER
         texts, pictures = _pieces(part.get("content"))
         text = "\n".join(texts)
-        yield role, text, tokens(text) + pictures * PICTURE
+        yield role, unprompted(text), tokens(text) + pictures * PICTURE
 
 
 def _pieces(content: Any) -> tuple[list[str], int]:

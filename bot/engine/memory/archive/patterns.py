@@ -1,0 +1,161 @@
+"""What to look for in the archive: words, or a regular expression that cannot run away."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from time import monotonic
+
+MOST_PATTERN = 500
+_WINDOWS = {1: 2_000, 2: 200, 3: 60}
+"""Characters that are looked at together, by the repeats without an end: each such repeat makes a
+search slower by that length. What fits is no longer than that."""
+_WIDE = 10
+SECONDS = 2.0
+"""For everything that one pattern is looked for in."""
+_QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|「([^」]+)」|(\S+)')
+_LOOKS_LIKE_REGEX = re.compile(r"\.[*+?]|\\[bdws]|\[[^\]]+\][*+?{]|\(\?|\w\|\w|^\^|\$$")
+_COUNTED = re.compile(r"\{(\d*)(,?)(\d*)\}")
+
+
+class BadPattern(Exception):
+    """It says what is wrong and what to do."""
+
+
+@dataclass
+class _Group:
+    repeats: bool = False
+    branches: bool = False
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """What stands between spaces, and what is quoted as one."""
+    found = [next(filter(None, each.groups())) for each in _QUOTED.finditer(text.strip())]
+    return tuple(word.strip() for word in found if word.strip())
+
+
+def looks_like_regex(text: str) -> bool:
+    return bool(_LOOKS_LIKE_REGEX.search(text.strip()))
+
+
+class Pattern:
+    """For one search, which begins now. Case is not told apart. Raises BadPattern where it could
+    take for ever."""
+
+    def __init__(self, text: str, clock: Callable[[], float] = monotonic) -> None:
+        self._window = _WINDOWS.get(_checked(text), 0)
+        self._clock = clock
+        self._until = clock() + SECONDS
+        try:
+            self._pattern = re.compile(text, re.IGNORECASE)
+        except (re.error, RecursionError, OverflowError) as error:
+            raise BadPattern(f"this is no regular expression: {error}") from None
+
+    @property
+    def is_late(self) -> bool:
+        """It has taken its time: nothing is found any more."""
+        return self._clock() > self._until
+
+    def find(self, text: str) -> tuple[int, int] | None:
+        """Where it is, first of all."""
+        for start, piece in self._pieces(text):
+            if self.is_late:
+                return None
+            if found := self._pattern.search(piece):
+                return start + found.start(), start + found.end()
+        return None
+
+    def _pieces(self, text: str) -> Iterator[tuple[int, str]]:
+        if not self._window:
+            yield 0, text
+            return
+        start = 0
+        for line in text.splitlines(keepends=True):
+            plain = line.rstrip("\r\n")
+            for at in range(0, max(len(plain), 1), self._window * 3 // 4):
+                yield start + at, plain[at : at + self._window]
+            start += len(line)
+
+
+def _checked(text: str) -> int:
+    """How many repeats in it have no end. Raises BadPattern."""
+    if len(text) > MOST_PATTERN:
+        raise BadPattern(f"the pattern is longer than {MOST_PATTERN} characters")
+    groups, last, at, wide = [_Group()], None, 0, 0
+    while at < len(text):
+        quantifier = _quantifier(text, at)
+        if quantifier is None:
+            at, last = _piece(text, at, groups)
+            continue
+        length, is_wide = quantifier
+        if is_wide:
+            _refuse_nested(last)
+            groups[-1].repeats = True
+            wide += 1
+        at, last = at + length, None
+    if wide > max(_WINDOWS):
+        raise BadPattern(f"more than {max(_WINDOWS)} repeats without an end: look for less at once")
+    return wide
+
+
+def _piece(text: str, at: int, groups: list[_Group]) -> tuple[int, _Group | None]:
+    """Past whatever is no quantifier: where it ends, and the group that ends there."""
+    match text[at]:
+        case "\\":
+            return _escape(text, at) + 1, None
+        case "[":
+            return _class_end(text, at) + 1, None
+        case "(":
+            return _opened(text, at, groups) + 1, None
+        case ")" if len(groups) > 1:
+            group = groups.pop()
+            groups[-1].repeats |= group.repeats
+            groups[-1].branches |= group.branches
+            return at + 1, group
+        case "|":
+            groups[-1].branches = True
+    return at + 1, None
+
+
+def _escape(text: str, at: int) -> int:
+    if text[at + 1 : at + 2].isdigit():
+        raise BadPattern("no references back to groups, please")
+    return at + 1
+
+
+def _class_end(text: str, at: int) -> int:
+    at += 2 if text[at + 1 : at + 2] == "^" else 1
+    at += text[at : at + 1] == "]"
+    while at < len(text) and text[at] != "]":
+        at += 2 if text[at] == "\\" else 1
+    return at
+
+
+def _opened(text: str, at: int, groups: list[_Group]) -> int:
+    groups.append(_Group())
+    if text[at + 1 : at + 2] != "?":
+        return at
+    if text[at + 2 : at + 3] != ":":
+        raise BadPattern("of groups that begin with (? only (?:…) is possible")
+    return at + 2
+
+
+def _quantifier(text: str, at: int) -> tuple[int, bool] | None:
+    """How long it is, and whether it repeats many times."""
+    if text[at] in "*+?":
+        length, wide = 1, text[at] != "?"
+    else:
+        counted = _COUNTED.match(text, at)
+        if counted is None:
+            return None
+        low, comma, high = counted.groups()
+        most = high or ("" if comma else low)
+        length, wide = len(counted.group()), not most or int(most[:6]) > _WIDE
+    lazy = text[at + length : at + length + 1] in {"?", "+"}
+    return length + lazy, wide
+
+
+def _refuse_nested(last: _Group | None) -> None:
+    if last is not None and (last.repeats or last.branches):
+        raise BadPattern("a repeated group may hold no other repeats and no alternatives")

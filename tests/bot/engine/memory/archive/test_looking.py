@@ -1,0 +1,303 @@
+"""Looking back: what was said is found by whoever may hear it, and shown down to the words."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from sqlalchemy import insert
+
+from bot.engine.llm.base import ERROR
+from bot.engine.memory.archive.carrying import Carrying
+from bot.engine.memory.archive.expanding import Expansion, expanded
+from bot.engine.memory.archive.looking import SPOKEN, Looking
+from bot.engine.memory.archive.patterns import BadPattern, Pattern, words_of
+from bot.engine.memory.archive.tools import Ears, describe, expand, grep
+from storage import schema
+from storage.memory.archive.hearing import Hearing
+from storage.records.people import Channel, ChatId, ChatKind
+from storage.records.tasks import NewTask, Priority, TaskId
+from storage.work.tasks import Sight, TaskRepo
+from tests.bot.engine.agent.context.histories import call, result, said, told
+from tests.bot.engine.memory.archive.world import (
+    SMALL,
+    World,
+    answered,
+    asked,
+    turn,
+    world,
+)
+from tests.engine_world import BOSS, CHAT, GROUP, MATE, START
+
+UTC = ZoneInfo("UTC")
+
+
+@dataclass
+class Room:
+    world: World
+    looking: Looking
+
+    def ears(self, hearing: Hearing) -> Ears:
+        async def hear() -> Hearing:
+            return hearing
+
+        return Ears(looking=self.looking, hear=hear, zone=UTC)
+
+    async def grep(self, hearing: Hearing, pattern: str, **more: Any) -> str:
+        return await grep(self.ears(hearing)).run({"pattern": pattern, **more})
+
+    async def describe(self, hearing: Hearing, name: str) -> str:
+        return await describe(self.ears(hearing)).run({"id": name})
+
+    async def expand(self, hearing: Hearing, **arguments: Any) -> str:
+        return await expand(self.ears(hearing)).run(arguments)
+
+
+@asynccontextmanager
+async def room(home: Path, limits: Any = SMALL) -> AsyncGenerator[Room, None]:
+    async with world(home, limits) as w:
+        yield Room(w, Looking(w.said, w.summaries, w.reading))
+
+
+HERE = Hearing(chat=CHAT.id, person=BOSS.id)
+
+
+async def test_the_first_message_of_long_ago_is_found_in_chinese(tmp_path: Path) -> None:
+    async with room(tmp_path) as r:
+        session = await r.world.session()
+        await r.world.say(
+            session, [asked("我们的花园叫绿禾公园，钥匙在豆豆那里"), answered("好的")]
+        )
+        for n in range(60):
+            await r.world.say(session, turn(n))
+        await r.world.compactor.look()
+
+        assert await r.world.summaries.items(session.id), "the words are no longer told"
+        found = await r.grep(HERE, "绿禾 豆豆", scope="messages")
+        assert "绿禾公园" in found
+        assert "chat:c1#1]" in found
+        assert await r.grep(HERE, "紫禾") == "Nothing that you may see."
+        assert "绿禾" not in await r.grep(HERE, "绿禾", since="2026-01-06", scope="messages")
+        assert "绿禾" in await r.grep(HERE, "绿禾", before="2026-01-06", scope="messages")
+
+
+async def test_words_may_stand_anywhere_and_quoted_ones_together(tmp_path: Path) -> None:
+    async with room(tmp_path) as r:
+        session = await r.world.session()
+        await r.world.say(session, [asked("The Garden gate is 100% green_ish"), answered("ok")])
+
+        for pattern in ("garden", "green gate", '"gate is"', "100%", "n_i", "GARDEN"):
+            assert "green_ish" in await r.grep(HERE, pattern), pattern
+        for pattern in ('"green gate"', "garden blue", "1_0"):
+            assert "green_ish" not in await r.grep(HERE, pattern), pattern
+
+
+async def add_chat(r: Room, name: str, kind: ChatKind, person: Any) -> ChatId:
+    values = {
+        "id": name,
+        "channel": Channel.TELEGRAM,
+        "external_id": name,
+        "thread": "",
+        "kind": kind,
+        "title": "",
+        "settings": {},
+        "person_id": person,
+        "created_at": START,
+    }
+    async with r.world.db.write() as tx:
+        await tx.execute(insert(schema.chats).values(values))
+    return ChatId(name)
+
+
+async def test_nobody_hears_what_others_said_in_private(tmp_path: Path) -> None:
+    async with room(tmp_path) as r:
+        other = await add_chat(r, "c9", ChatKind.PRIVATE, BOSS.id)
+        mates = await add_chat(r, "c8", ChatKind.PRIVATE, MATE.id)
+        for key, word in (
+            (f"chat:{CHAT.id}", "here"),
+            (f"chat:{other}", "elsewhere"),
+            (f"chat:{mates}", "mate"),
+            (f"chat:{GROUP.id}", "group"),
+        ):
+            session = await r.world.session(key)
+            await r.world.say(session, [asked(f"secret of {word}"), answered("ok")])
+
+        boss = await r.grep(HERE, "secret")
+        group = await r.grep(Hearing(chat=GROUP.id), "secret")
+        mate = await r.grep(Hearing(chat=mates, person=MATE.id), "secret")
+        nobody = await r.grep(Hearing(chat=None), "secret")
+        hidden = await r.describe(Hearing(chat=GROUP.id), f"chat:{mates}#1")
+
+        assert ("here" in boss, "elsewhere" in boss) == (True, True)
+        assert ("of mate" in boss, "of group" in boss) == (False, False)
+        assert "of group" in group
+        assert "here" not in group
+        assert "of mate" in mate
+        assert "here" not in mate
+        assert nobody == hidden == "Nothing that you may see."
+
+
+async def test_tasks_are_heard_by_who_may_see_them(tmp_path: Path) -> None:
+    async with room(tmp_path) as r:
+        for name, maker in (("aaaaaa", BOSS), ("bbbbbb", MATE)):
+            new = NewTask(
+                title=name,
+                instruction=name,
+                priority=Priority.IMPORTANT,
+                chat_id=CHAT.id if maker is BOSS else GROUP.id,
+                created_by=maker.id,
+                source=name,
+            )
+            async with r.world.db.write() as tx:
+                await TaskRepo(r.world.db).create(tx, new, id=TaskId(name), now=START)
+            for tail in ("", ":Critic", "/b1"):
+                session = await r.world.session(f"task:{name}{tail}")
+                await r.world.say(session, [asked(f"work of {name}{tail}"), answered("ok")])
+        mine = Sight(everything=False, person=BOSS.id, chat=CHAT.id)
+        groups = Sight(everything=False, person=None, chat=GROUP.id)
+
+        boss = await r.grep(replace(HERE, sight=mine), "work")
+        group = await r.grep(Hearing(chat=GROUP.id, sight=groups), "work")
+
+        assert boss.count("work of aaaaaa") == 3
+        assert "bbbbbb" not in boss
+        assert group.count("work of bbbbbb") == 3
+        assert "aaaaaa" not in group
+
+
+async def test_what_was_told_from_memory_was_said_by_nobody(tmp_path: Path) -> None:
+    async with room(tmp_path) as r:
+        session = await r.world.session()
+        aside = "<memory>\nThe code is 4711.\n</memory>\n\nWhat is my code?"
+        await r.world.say(session, [asked(aside), answered("I may not say")])
+
+        assert await r.grep(HERE, "4711") == "Nothing that you may see."
+        assert "What is my code?" in await r.grep(HERE, "code")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["(a+)+b", "(a|aa)+b", "(.*)*x", "((a*)b?)*c", ".*.*.*.*x", r"(a)\1", "(?=a)b", "(?P<n>a)",
+     "(a{1,50})+", "[", "a" * 501, "(a", "(x+x+)+y", "(?:a|b)*c", "(([a-z])+.)+[A-Z]"],
+)  # fmt: skip
+async def test_patterns_that_could_take_for_ever_are_refused(tmp_path: Path, pattern: str) -> None:
+    with pytest.raises(BadPattern):
+        Pattern(pattern)
+    async with room(tmp_path) as r:
+        assert (await r.grep(HERE, pattern, mode="regex")).startswith(ERROR)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (r"err(or)?-\d+", "got ERROR-42 there"),
+        (r"(foo|bar)baz", "a barbaz"),
+        (r"[\]a-c]+z", "]abz"),
+        ("部署.*失败", "昨天部署到测试环境失败了"),
+        (r"a{2,3}b{2}", "aabb"),
+        (r"\(x\)+", "(x))"),
+        ("x" * 400, "y" * 400 + "x" * 400),
+    ],
+)
+def test_other_patterns_are_found(pattern: str, text: str) -> None:
+    assert Pattern(pattern).find("before\n" + text + "\nafter") is not None
+
+
+@pytest.mark.parametrize("pattern", ["a*b", "a*a*b", "a*a*a*b"])
+def test_the_worst_pattern_let_in_comes_to_an_end(pattern: str) -> None:
+    assert Pattern(pattern).find("a" * 30_000) is None
+
+
+def test_a_pattern_that_has_taken_its_time_finds_nothing_more() -> None:
+    times = iter([0.0, 1.0, 3.0])
+    pattern = Pattern("a+", clock=lambda: next(times))
+
+    assert pattern.find("a") == (0, 1)
+    assert pattern.find("a") is None
+
+
+async def test_a_summary_is_described_and_expanded_down_to_the_words(tmp_path: Path) -> None:
+    async with room(tmp_path) as r:
+        r.world.writer.text = lambda _prompt: "So it went with the garden. " * 12
+        session = await r.world.session()
+        for n in range(150):
+            await r.world.say(session, turn(n))
+        for _ in range(5):
+            r.world.clock.pass_by(minutes=11)
+            await r.world.compactor.wanted(session.id)
+            await r.world.compactor.look()
+        items = await r.world.summaries.items(session.id)
+        deep = next(item.summary for item in items if item.summary.depth)
+
+        shown = await r.describe(HERE, deep.id)
+        parts = await r.world.summaries.parts(deep.id)
+        assert all(part.id in shown for part in parts)
+        assert f"folded into: {deep.id}" in await r.describe(HERE, parts[0].id)
+        below = await r.expand(HERE, ids=[deep.id])
+        assert parts[0].id in below
+        words = await r.expand(HERE, ids=[deep.id], include_messages=True, token_cap=20_000)
+        assert "question 0 " in words
+        assert "cut: token_cap" in await r.expand(HERE, ids=[deep.id], token_cap=200)
+        assert deep.id in await r.grep(HERE, "garden", scope="summaries")
+        assert "garden" in await r.expand(HERE, query="garden")
+        stranger = Hearing(chat=GROUP.id)
+        assert await r.describe(stranger, deep.id) == "Nothing that you may see."
+        assert await r.expand(stranger, ids=[deep.id]) == "Nothing that you may see."
+
+
+async def test_everything_expanded_is_everything_that_was_said(tmp_path: Path) -> None:
+    async with room(tmp_path) as r:
+        session = await r.world.session()
+        for n in range(30):
+            rows = [asked(f"first {n}"), said(call(f"c{n}")), told(result(f"c{n}", f"result {n}"))]
+            await r.world.say(session, [*rows, *turn(n)])
+        await r.world.compactor.look()
+        items = await r.world.summaries.items(session.id)
+        everything = Expansion(depth=10, tokens=1 << 40, messages=True)
+
+        lines, whole = await expanded(r.looking, [item.summary for item in items], everything, UTC)
+
+        numbers = sorted({int(line.split("#")[1].split("]")[0]) for line in lines})
+        assert whole
+        assert numbers == list(range(1, items[-1].through + 1))
+        assert any("result 3" in line for line in lines)
+
+
+async def test_what_people_look_for_is_what_was_said_not_what_tools_gave(tmp_path: Path) -> None:
+    async with room(tmp_path) as r:
+        session = await r.world.session()
+        rows = [asked("look"), said(call("c1")), told(result("c1", "the needle")), answered("done")]
+        await r.world.say(session, rows)
+
+        assert await r.looking.words(HERE, ["needle"], 5)
+        assert not await r.looking.words(HERE, ["needle"], 5, roles=SPOKEN)
+
+
+async def test_a_new_conversation_begins_with_the_last_lines_of_the_old_one(
+    tmp_path: Path,
+) -> None:
+    async with room(tmp_path) as r:
+        carrying = Carrying(r.world.said, r.world.reading, UTC)
+        first = await r.world.session(id="s1")
+        assert await carrying.lines(first.id) == ""
+        for n in range(4):
+            rows = [asked(f"question {n}"), answered(f"answer {n} " + "ok " * 99)]
+            await r.world.say(first, rows)
+        r.world.clock.pass_by(hours=2)
+        second = await r.world.session(id="s2")
+        lines = (await carrying.lines(second.id)).splitlines()
+
+        assert len([line for line in lines if line.startswith("- ")]) == 5
+        assert "you: answer 3" in lines[-1]
+        assert lines[-1].endswith("…")
+        assert len(lines[-1]) < 130
+        assert "question 1" not in "\n".join(lines)
+
+
+def test_words_are_told_apart_by_spaces_and_quotes() -> None:
+    assert words_of(' a "b c"  “d e” 「f g」 ') == ("a", "b c", "d e", "f g")
