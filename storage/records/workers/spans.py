@@ -48,7 +48,7 @@ class SpanState(StrEnum):
 class Span:
     """One piece of a run. `parent` is empty for the whole; `error` says why it ended badly;
     `spent` is what it has used with all below it. Nothing of it holds a prompt, an output or a
-    secret."""
+    secret, but the title of a step is told as the step was done: with what filled it."""
 
     id: str
     parent: str
