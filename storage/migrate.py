@@ -37,6 +37,16 @@ def migrate(url: str) -> None:
     _upgrade(url)
 
 
+def is_current(url: str) -> bool:
+    """Whether it is there and of this version: somebody else has brought it up. Blocking. Raises
+    StoreUnavailable if it cannot be read."""
+    parsed = make_url(url)
+    path = Path(parsed.database or "")
+    return (
+        parsed.get_backend_name() == "sqlite" and path.is_file() and sqlite_revision(path) == HEAD
+    )
+
+
 def known_revisions() -> frozenset[str]:
     """Every revision this version can come from."""
     from alembic.script import ScriptDirectory  # loaded only when there is work to do

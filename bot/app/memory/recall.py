@@ -26,20 +26,26 @@ class Recalling:
     remembering: Remembering
 
 
-def build_recall(
-    settings: Settings, store: Store, clock: Clock, *, told_anyway: Briefing
-) -> Recalling:
-    """`told_anyway` is what workers are told besides, so that it is not told twice."""
-    index = Index(store.db)
-    entries = EntryRepo(store.db, store.ids, index)
+def searching(settings: Settings, store: Store, clock: Clock) -> Recall:
+    """The one way to look something up, whoever asks."""
     chosen = settings.memory
-    recall = Recall(
-        entries=entries,
+    index = Index(store.db)
+    return Recall(
+        entries=EntryRepo(store.db, store.ids, index, zone=settings.zone),
         index=index,
         words=dated_words(settings.zone),
         now=clock.now,
         fusion=Fusion(kind=chosen.fusion, vectors=chosen.vector_weight, cut=chosen.recall_cut),
     )
+
+
+def build_recall(
+    settings: Settings, store: Store, clock: Clock, *, told_anyway: Briefing
+) -> Recalling:
+    """`told_anyway` is what workers are told besides, so that it is not told twice."""
+    entries = EntryRepo(store.db, store.ids, Index(store.db), zone=settings.zone)
+    chosen = settings.memory
+    recall = searching(settings, store, clock)
     uses = Uses(db=store.db, entries=entries, repo=UseRepo(store.db), now=clock.now)
     injection = Injection(
         entries=entries,

@@ -7,10 +7,13 @@ from typing import Annotated
 import typer
 
 from bot.cli import lines
+from bot.cli.memory import bulk
 from bot.cli.parameters import Json, Word
 from bot.cli.speak import speak
 
 cli = typer.Typer(no_args_is_help=True, help="What is remembered.")
+cli.command("import")(bulk.import_rows)
+cli.command("search")(bulk.search)
 
 Text = Annotated[list[str], typer.Argument(metavar="TEXT")]
 Scope = Annotated[

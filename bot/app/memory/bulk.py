@@ -1,0 +1,102 @@
+"""Memory in bulk, straight in the store: beside a program that runs on the home, or without."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import BinaryIO
+
+from bot.app.failures import StartFailure, unusable
+from bot.app.memory.recall import searching
+from bot.app.store import Store, build_store
+from bot.app.terminal.opening import explained, prepare
+from bot.config.settings import Settings
+from bot.engine.agent.masking import Masking
+from bot.engine.memory.bulk.queries import Found, Query, Unreadable
+from bot.engine.memory.bulk.rows import BadLine, Reading
+from bot.transports.clock import SystemClock
+from storage.db import Database
+from storage.errors import HomeBusy, HomeUnusable
+from storage.home import Home
+from storage.memory.imports import Imports
+from storage.memory.index import Index
+from storage.migrate import is_current
+from storage.records.memory.entries import Scope
+
+_AT_ONCE = 500
+_BREATH = 0.02
+"""Seconds in which a program beside us may write."""
+_PATIENCE = 20.0
+_REST = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    new: int
+    known: int
+    bad: tuple[BadLine, ...]
+
+
+async def import_rows(settings: Settings, file: BinaryIO, scope: Scope) -> Imported:
+    """Raises StartFailure. What was written before a failure stays: the same again goes on."""
+    with explained(settings):
+        async with _opened(settings) as store:
+            now = SystemClock().now()
+            mask = Masking(settings.secrets).mask
+            reading = Reading(scope=scope, zone=settings.zone, now=now, mask=mask)
+            imports = Imports(store.db, store.ids, Index(store.db), scope, zone=settings.zone)
+            entries, new, read = reading.entries(file), 0, 0
+            while some := list(islice(entries, _AT_ONCE)):
+                async with store.db.write() as tx:
+                    new += await imports.add(tx, some, now=now)
+                read += len(some)
+                await asyncio.sleep(_BREATH)
+            return Imported(new=new, known=read - new, bad=tuple(reading.bad))
+
+
+async def search(
+    settings: Settings, queries: Iterable[Query | Unreadable], scope: Scope, limit: int
+) -> AsyncIterator[Found | Unreadable]:
+    """One answer for each query, in order, ranked as it is everywhere. Raises StartFailure."""
+    with explained(settings):
+        async with _opened(settings) as store:
+            recall = searching(settings, store, SystemClock())
+            for query in queries:
+                if isinstance(query, Unreadable):
+                    yield query
+                else:
+                    hits = await recall.within([scope], query.query, limit)
+                    yield Found(query=query, hits=tuple(hits))
+
+
+@asynccontextmanager
+async def _opened(settings: Settings) -> AsyncGenerator[Store, None]:
+    _make_ready(settings)
+    async with AsyncExitStack() as stack:
+        db = await Database.open(settings.database, stack)
+        yield build_store(db, SystemClock())
+
+
+def _make_ready(settings: Settings) -> None:
+    """Whoever holds the home has brought the store up, or is about to. We do not hold it while we
+    work: the program may start meanwhile."""
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            with Home(settings.home, briefly=True):
+                return prepare(settings, "ERROR" if settings.log_level == "ERROR" else "WARNING")
+        except HomeBusy as error:
+            if is_current(settings.database):
+                return None
+            if time.monotonic() > until:
+                raise StartFailure(
+                    f"another Shiftboss (process {error.pid}) holds {settings.home}, and its store"
+                    " is of another version: stop it, and start `shiftboss run` of this version"
+                ) from error
+        except HomeUnusable as error:
+            raise unusable(error) from error
+        time.sleep(_REST)

@@ -1,0 +1,74 @@
+"""Questions to memory, many at once, and what was found for each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, BinaryIO
+
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+
+from bot.engine.memory.bulk.rows import GIVEN_ID, lines_of, why
+from bot.engine.memory.recall import Recalled
+
+
+class Query(BaseModel):
+    model_config = ConfigDict(coerce_numbers_to_str=True, frozen=True)
+
+    query: Annotated[str, StringConstraints(max_length=10_000)]
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """A line that is no query."""
+
+    number: int
+    why: str
+
+    def plain(self) -> dict[str, Any]:
+        return {"id": None, "error": f"line {self.number}: {self.why}", "results": []}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    query: Query
+    hits: Sequence[Recalled]
+
+    def plain(self, *, whole: bool = False) -> dict[str, Any]:
+        """`whole` has what was found besides its ids and scores."""
+        told = {} if self.query.id is None else {"id": self.query.id}
+        results = [_plain(hit, whole=whole) for hit in self.hits]
+        return {**told, "query": self.query.query, "results": results}
+
+
+def queries_of(file: BinaryIO) -> Iterator[Query | Unreadable]:
+    """Of every line that is not empty."""
+    for number, line in lines_of(file):
+        if not line.strip():
+            continue
+        try:
+            yield Query.model_validate_json(line)
+        except ValidationError as error:
+            yield Unreadable(number=number, why=why(error))
+
+
+def compact(plain: Any) -> str:
+    """On one line, whatever it says."""
+    return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+
+
+def _plain(hit: Recalled, *, whole: bool) -> dict[str, Any]:
+    entry = hit.entry
+    found = {"id": entry.extra.get(GIVEN_ID) or entry.id, "score": round(hit.score, 6)}
+    if not whole:
+        return found
+    return {
+        **found,
+        "kind": entry.kind.value,
+        "text": entry.text,
+        "sender": entry.sender,
+        "at": entry.said_at.isoformat(),
+        "thread": entry.thread,
+    }
