@@ -31,6 +31,7 @@ from storage.records.people import ChatId, ChatKind, Language, Role
 commands = Commands("approvals")
 
 _ALWAYS = "always"
+_BY_THE_WAY = frozenset({ApprovalKind.PAIRING, ApprovalKind.MEMORY})
 _SCOPES = {
     "task": ("task", "任务", "本任务"),
     "chat": ("chat", "会话", "本会话"),
@@ -288,13 +289,14 @@ async def _only_one(request: Request) -> Approval:
 
 async def _here(request: Request) -> Sequence[Approval]:
     """What waits for this person and is asked in this chat: it came from here, or has a copy
-    here. Who wants in is not among them."""
+    here. Neither who wants in is among them nor what is asked by the way: “ok” is meant for none
+    of these."""
     waiting = await request.services.approvals.waiting(by=request.person, chat=None)
     copies = _copies(request)
     return [
         each
         for each in waiting
-        if each.kind is not ApprovalKind.PAIRING
+        if each.kind not in _BY_THE_WAY
         and (each.chat_id == request.chat.id or await copies.stands_in(each, request.chat.id))
     ]
 

@@ -131,6 +131,13 @@ class Approvals:
         found = (_approval(row, now) for row in rows if chat is None or row.chat_id == chat)
         return tuple(each for each in found if each.may_be_decided_by(by))
 
+    async def open_of(self, kind: ApprovalKind) -> Sequence[Approval]:
+        """All of a kind that wait, whoever may decide, oldest first."""
+        now = self._now()
+        async with self._db.read() as view:
+            rows = (await view.execute(_WAITING, {"now": now})).all()
+        return tuple(_approval(row, now) for row in rows if row.kind == kind.value)
+
     async def find(self, prefix: str) -> Approval:
         """By id or its beginning. One that waits goes before those that are settled."""
         wanted = prefix.strip().lower()

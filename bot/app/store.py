@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, timedelta, tzinfo
 
 from bot.app.services import LanguageOfTask
 from bot.engine.agent.budget import grant
 from bot.engine.agent.leave.asking import Asker
 from bot.engine.agent.leave.decided import Decided
 from bot.engine.dispatch.decisions import Decisions
+from bot.engine.memory.writing.deciding import Deciding
+from bot.engine.memory.writing.quality import Quality
 from bot.engine.workflow.store import WorkStore
 from bot.transports.clock import Clock
 from handlers.language import guessed
@@ -24,6 +26,9 @@ from storage.mail.chats import Chats
 from storage.mail.inbox import Inbox
 from storage.mail.outbox import Outbox
 from storage.marks import Marks
+from storage.memory.cells import Cells
+from storage.memory.entries import EntryRepo
+from storage.memory.index import Index
 from storage.pairings import Pairings
 from storage.people import People
 from storage.records.approvals import ApprovalKind
@@ -50,6 +55,7 @@ class Store:
     calls: CallRepo
     grants: GrantRepo
     asker: Asker
+    deciding: Deciding
 
 
 def build_store(
@@ -57,9 +63,11 @@ def build_store(
     clock: Clock,
     language: Language | None = None,
     lifetime: timedelta = timedelta(days=7),
+    *,
+    zone: tzinfo = UTC,
 ) -> Store:
     """`language` is the one all cards are written in, None for that of whoever reads them;
-    `lifetime` is how long workers' requests stay open."""
+    `lifetime` is how long workers' requests stay open; in `zone` days begin and end."""
     ids = Ids()
     chats = Chats(db, ids)
     people = People(db, ids, chats)
@@ -70,6 +78,7 @@ def build_store(
     calls, grants = CallRepo(db), GrantRepo(db)
     asker = Asker(calls=calls, lifetime=lifetime, ids=ids, now=clock.now)
     decided = Decided(calls=calls, grants=grants, asker=asker, now=clock.now)
+    deciding = _deciding(db, ids, marks, clock, zone=zone)
     return Store(
         db=db,
         ids=ids,
@@ -82,6 +91,7 @@ def build_store(
             now=clock.now,
             consequences={
                 ApprovalKind.PAIRING: pairings.settle,
+                ApprovalKind.MEMORY: deciding.settle,
                 **_for_tasks(work, people, language_of, clock, decided),
             },
         ),
@@ -94,6 +104,14 @@ def build_store(
         calls=calls,
         grants=grants,
         asker=asker,
+        deciding=deciding,
+    )
+
+
+def _deciding(db: Database, ids: Ids, marks: Marks, clock: Clock, *, zone: tzinfo) -> Deciding:
+    entries = EntryRepo(db, ids, Index(db), zone=zone)
+    return Deciding(
+        entries=entries, cells=Cells(db, entries), quality=Quality(marks), now=clock.now
     )
 
 

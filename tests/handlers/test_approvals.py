@@ -244,7 +244,10 @@ async def test_who_comes_second_is_told_who_was_first() -> None:
     assert "Ann was first" in late.toast
 
 
-@pytest.mark.parametrize("kind", [each for each in ApprovalKind if each != ApprovalKind.PAIRING])
+_BY_THE_WAY = (ApprovalKind.PAIRING, ApprovalKind.MEMORY)
+
+
+@pytest.mark.parametrize("kind", [each for each in ApprovalKind if each not in _BY_THE_WAY])
 async def test_a_bare_word_answers_the_copy_in_a_private_chat(kind: ApprovalKind) -> None:
     desk = Desk()
     desk.world.approvals.all["ap7x2k"] = an_approval(kind=kind, chat="g1", approvers=("ann",))
@@ -253,6 +256,17 @@ async def test_a_bare_word_answers_the_copy_in_a_private_chat(kind: ApprovalKind
     await desk.say("ok")
 
     assert [each[:2] for each in desk.world.approvals.decisions] == [("ap7x2k", True)]
+
+
+async def test_a_bare_word_never_answers_what_is_asked_by_the_way() -> None:
+    desk = Desk()
+    kind = ApprovalKind.MEMORY
+    desk.world.approvals.all["ap7x2k"] = an_approval(kind=kind, chat="c1", approvers=("ann",))
+    await _copies(desk, "ap7x2k", "c1")
+
+    await desk.say("ok")
+
+    assert desk.world.approvals.decisions == []
 
 
 async def test_a_bare_word_never_answers_the_copy_of_a_pairing() -> None:

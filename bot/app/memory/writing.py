@@ -15,6 +15,7 @@ from bot.engine.agent.remembering.silent import SilentDesk
 from bot.engine.agent.talk import Conversations
 from bot.engine.llm.registry import Registry
 from bot.engine.memory.changed import Changed
+from bot.engine.memory.writing.deciding import Deciding
 from bot.engine.memory.writing.drawing.drawer import Drawer
 from bot.engine.memory.writing.drawing.keeping import Keeper
 from bot.engine.memory.writing.ended import TaskListener
@@ -43,11 +44,18 @@ class Writing:
     quality: Quality
     listener: TaskListener
     drawer: Drawer
+    deciding: Deciding
 
     @property
     def services(self) -> Sequence[Service]:
         """What writes by itself while the program runs."""
         return self.listener, self.drawer
+
+    def tell_decided(self) -> None:
+        """To be called once a decision is through."""
+        scopes = set(self.deciding.decided)
+        self.deciding.decided.clear()
+        self.changed.tell(*scopes)
 
     def heard(self, talk: Conversations, store: Store, clock: Clock) -> RememberedTalk:
         """Talk that leaves its cells."""
@@ -88,8 +96,15 @@ def build_writing(
         entries=entries,
         cells=cells,
         quality=quality,
+        deciding=store.deciding,
         writer=MemoryWriter(
-            db=store.db, entries=entries, cells=cells, changed=changed, mask=mask, now=clock.now
+            db=store.db,
+            entries=entries,
+            cells=cells,
+            deciding=store.deciding,
+            changed=changed,
+            mask=mask,
+            now=clock.now,
         ),
         recorder=recorder,
         listener=TaskListener(

@@ -12,6 +12,8 @@ from storage.marks import Marks
 DAYS = 7
 """What is looked at to tell whether memory is polluted."""
 LIMIT = 0.2
+AUTO = "auto"
+"""Of an entry's `extra`: it was kept for long without a person's word."""
 _LEAST = 20
 _KEPT = 60
 _MARK = "memory:quality"

@@ -8,10 +8,13 @@ from datetime import datetime
 from typing import TypeVar
 
 from bot.engine.memory.changed import Changed
+from bot.engine.memory.writing.deciding import Deciding
+from bot.engine.memory.writing.quality import AUTO, Quality
 from bot.engine.memory.writing.rights import By
 from bot.engine.memory.writing.succession import succeed, supersede
 from storage.db import Database, Transaction
 from storage.errors import NotAllowed, NotFound, Overtaken, WrongState
+from storage.marks import Marks
 from storage.memory.cells import Cells
 from storage.memory.entries import EntryRepo
 from storage.records.memory.entries import (
@@ -64,11 +67,16 @@ class MemoryWriter:
         changed: Changed,
         mask: Callable[[str], str],
         now: Callable[[], datetime],
+        deciding: Deciding | None = None,
     ) -> None:
-        """`mask` takes secrets out of a text."""
+        """`mask` takes secrets out of a text; `deciding` does what follows from a word on a
+        candidate."""
         self._db = db
         self._entries = entries
         self._cells = cells
+        self._deciding = deciding or Deciding(
+            entries=entries, cells=cells, quality=Quality(Marks(db)), now=now
+        )
         self._changed = changed
         self._mask = mask
         self._now = now
@@ -132,6 +140,8 @@ class MemoryWriter:
             gone = [held, *(each for each in kin if by.may_write(each.scope))]
             for each in gone:
                 await self._entries.forget(tx, each, now=self._now())
+            if AUTO in held.extra:
+                await self._deciding.undone(tx, held)
             return len(gone)
 
         return await self._write(write, entry.scope)
@@ -166,7 +176,7 @@ class MemoryWriter:
             _check(by, scope)
 
         async def write(tx: Transaction) -> Entry:
-            return await self.confirm_in(tx, await self._held(tx, candidate.id, by), scope)
+            return await self._deciding.confirm(tx, await self._held(tx, candidate.id, by), scope)
 
         return await self._write(write, candidate.scope, *(() if scope is None else (scope,)))
 
@@ -174,33 +184,9 @@ class MemoryWriter:
         """It is not so, or not worth keeping; it is not proposed again."""
 
         async def write(tx: Transaction) -> Entry:
-            return await self.reject_in(tx, await self._held(tx, candidate.id, by))
+            return await self._deciding.reject(tx, await self._held(tx, candidate.id, by))
 
         return await self._write(write, candidate.scope)
-
-    async def confirm_in(
-        self, tx: Transaction, candidate: Entry, scope: Scope | None = None
-    ) -> Entry:
-        """The same in a transaction of somebody who has checked that it may be."""
-        _is_candidate(candidate)
-        now = self._now()
-        kept = _by_hand(candidate, state=EntryState.ACTIVE)
-        kept = replace(kept, tier=Tier.CORE, supersedes=None)
-        if scope is not None and scope != kept.scope:
-            await self._cells.forget_vectors(tx, kept)
-            kept = replace(kept, scope=scope)
-        kept = await self._entries.change(tx, kept, now=now)
-        if candidate.supersedes is None:
-            return kept
-        fact = await self._cells.one(candidate.supersedes, tx=tx)
-        if fact is None or fact.state is not EntryState.ACTIVE:
-            return kept
-        return await succeed(self._entries, tx, fact, kept, now=now)
-
-    async def reject_in(self, tx: Transaction, candidate: Entry) -> Entry:
-        _is_candidate(candidate)
-        rejected = replace(candidate, state=EntryState.REJECTED)
-        return await self._entries.change(tx, rejected, now=self._now())
 
     async def _written(self, tx: Transaction, new: NewEntry, now: datetime) -> Entry:
         older = await self._entries.by_key(new.scope, new.key, tx=tx) if new.key else ()
@@ -267,11 +253,6 @@ def _by_hand(entry: Entry, *, state: EntryState | None = None) -> Entry:
 def _check(by: By, scope: Scope) -> None:
     if not by.may_write(scope):
         raise NotAllowed("memory", str(scope))
-
-
-def _is_candidate(entry: Entry) -> None:
-    if entry.state is not EntryState.CANDIDATE:
-        raise WrongState("memory", entry.id, entry.state.value)
 
 
 def _told(entry: Entry) -> tuple[object, ...]:

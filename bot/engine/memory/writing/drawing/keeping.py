@@ -18,7 +18,7 @@ from bot.engine.memory.writing.drawing.verdicts import (
     merges,
 )
 from bot.engine.memory.writing.plainly import with_evidence
-from bot.engine.memory.writing.quality import Figures, Quality
+from bot.engine.memory.writing.quality import AUTO, Figures, Quality
 from bot.engine.memory.writing.succession import is_by_hand, supersede
 from storage.db import Transaction
 from storage.memory.cells import Cells
@@ -37,8 +37,6 @@ from storage.records.memory.entries import (
 )
 
 DRAWN = (MemoryKind.FACT, MemoryKind.PROFILE, MemoryKind.LONGTERM)
-AUTO = "auto"
-"""Of an entry's `extra`: it was kept for long without a person's word."""
 _POOL = 8
 _MERGED_SURE = 0.8
 _SLICES = 8

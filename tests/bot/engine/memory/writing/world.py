@@ -16,6 +16,7 @@ from bot.engine.agent.workbench import Workbench
 from bot.engine.llm.base import BackendError
 from bot.engine.memory.changed import Changed
 from bot.engine.memory.scopes import Reader
+from bot.engine.memory.writing.deciding import Deciding
 from bot.engine.memory.writing.drawing.drawer import Drawer
 from bot.engine.memory.writing.drawing.extraction import DrawnFact, Extraction, Register
 from bot.engine.memory.writing.drawing.keeping import Keeper
@@ -116,6 +117,7 @@ class Memory:
     entries: EntryRepo
     cells: Cells
     writer: MemoryWriter
+    deciding: Deciding
     recorder: Recorder
     jobs: JobRepo
     quality: Quality
@@ -189,6 +191,7 @@ async def remembering(
         entries = EntryRepo(world.db, Ids(), index)
         cells, jobs = Cells(world.db, entries), JobRepo(world.db)
         quality, notes = Quality(Marks(world.db)), notes or Notes()
+        deciding = Deciding(entries=entries, cells=cells, quality=quality, now=world.clock)
         keeper = Keeper(entries=entries, cells=cells, index=index, quality=quality)
         yield Memory(
             world=world,
@@ -200,10 +203,12 @@ async def remembering(
                 db=world.db,
                 entries=entries,
                 cells=cells,
+                deciding=deciding,
                 changed=changed,
                 mask=mask,
                 now=world.clock,
             ),
+            deciding=deciding,
             recorder=Recorder(
                 cells=cells,
                 plainly=Plainly(entries, cells),

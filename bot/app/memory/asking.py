@@ -1,0 +1,42 @@
+"""Who asks people about what may be worth keeping for long."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from bot.app.memory.writing import Writing
+from bot.app.parts import settings_language
+from bot.app.store import Store
+from bot.config.settings import Settings
+from bot.engine.dispatch.requests import Requests
+from bot.engine.memory.writing.candidates import CandidateAsker
+from bot.transports.clock import Clock
+from handlers.language import read_in
+from storage.records.people import ChatId, Language
+
+
+def build_asker(
+    settings: Settings, store: Store, clock: Clock, writing: Writing, requests: Requests
+) -> CandidateAsker:
+    fixed = settings_language(settings)
+
+    async def spoken(chat: ChatId) -> Language:
+        if fixed is not None:
+            return fixed
+        read = await read_in(store.people, await store.people.chat(chat))
+        return read or Language.ENGLISH
+
+    return CandidateAsker(
+        db=store.db,
+        entries=writing.entries,
+        approvals=store.approvals,
+        marks=store.marks,
+        changed=writing.changed,
+        private=store.chats.private,
+        show=requests.put,
+        show_settled=requests.show_all,
+        spoken=spoken,
+        ids=store.ids,
+        lifetime=timedelta(hours=settings.approval_hours),
+        now=clock.now,
+    )

@@ -1,0 +1,195 @@
+"""Asks people whether to keep for long what has nearly earned it: several at once, on one quiet
+card at a time, where nobody reads along who should not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import groupby
+
+from bot.engine.memory.changed import Changed
+from bot.engine.memory.writing.deciding import ENTRIES
+from cards import formats
+from cards.words import words_for
+from storage.approvals import Approvals, NewApproval, add_approval
+from storage.db import Database
+from storage.errors import Overtaken, StoreUnavailable
+from storage.ids import Ids
+from storage.marks import Marks
+from storage.memory.entries import EntryRepo
+from storage.records.approvals import Approval, ApprovalKind
+from storage.records.memory.entries import Entry, EntryState, Scope, ScopeKind
+from storage.records.people import Chat, ChatId, Language, PersonId, Role
+from storage.work.asked import withdraw
+
+log = logging.getLogger(__name__)
+
+MOST = 5
+ENOUGH = 3
+PATIENCE = timedelta(days=1)
+"""Fewer than enough are asked about after this long; and no more than one card comes in it."""
+_ASKED = "asked"
+_LOOK = 3600.0
+_STORE_REST = 5.0
+_SHOWN = 240
+
+
+class CandidateAsker:
+    """`show` puts a request before those who may decide it; `spoken` is the language of whoever
+    reads in a chat."""
+
+    name = "memory-candidates"
+
+    def __init__(
+        self,
+        *,
+        db: Database,
+        entries: EntryRepo,
+        approvals: Approvals,
+        marks: Marks,
+        changed: Changed,
+        private: Callable[[Role], Awaitable[Sequence[Chat]]],
+        show: Callable[[Approval], Awaitable[None]],
+        show_settled: Callable[[Sequence[Approval]], Awaitable[None]],
+        spoken: Callable[[ChatId], Awaitable[Language]],
+        ids: Ids,
+        lifetime: timedelta,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._db = db
+        self._entries = entries
+        self._approvals = approvals
+        self._marks = marks
+        self._changed = changed
+        self._private = private
+        self._show = show
+        self._show_settled = show_settled
+        self._spoken = spoken
+        self._ids = ids
+        self._lifetime = lifetime
+        self._now = now
+        self._shown_again = False
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Everything that is asked is a row."""
+
+    async def run(self) -> None:
+        news = self._changed.listen()
+        while True:
+            rest = _LOOK
+            try:
+                await self.look()
+            except StoreUnavailable as error:
+                log.warning("candidates wait for the store: %s", error)
+                rest = _STORE_REST
+            with suppress(TimeoutError):
+                async with asyncio.timeout(rest):
+                    await news.wait()
+
+    async def look(self) -> None:
+        """Ask what is to be asked, and take back what nobody has to decide any more."""
+        found = await self._entries.list(None, states=[EntryState.CANDIDATE], limit=1_000)
+        waiting = await self._approvals.open_of(ApprovalKind.MEMORY)
+        await self._tidy(waiting, {each.id for each in found})
+        if not self._shown_again:
+            # A crash may have come between asking and showing.
+            for approval in waiting:
+                await self._show(approval)
+            self._shown_again = True
+        open_ones = {each.subject for each in waiting}
+        for scope, candidates in _by_scope(found):
+            if _subject(scope) not in open_ones:
+                await self._ask(scope, [each for each in candidates if _ASKED not in each.extra])
+
+    async def _tidy(self, waiting: Sequence[Approval], left: set[str]) -> None:
+        over = [each for each in waiting if not left & set(each.payload.get(ENTRIES, ()))]
+        for approval in over:
+            async with self._db.write() as tx:
+                await withdraw(tx, approval.id, why="memory.decided", now=self._now())
+        if over:
+            await self._show_settled([await self._approvals.get(each.id) for each in over])
+
+    async def _ask(self, scope: Scope, candidates: Sequence[Entry]) -> None:
+        now = self._now()
+        if not candidates or not await self._is_time(scope, candidates, now):
+            return
+        room, approvers = await self._whom(scope, candidates)
+        if room is None:
+            return
+        asked = candidates[:MOST]
+        words = words_for(await self._spoken(room))
+        lines = (f"{n}. {_line(each)}" for n, each in enumerate(asked, start=1))
+        new = NewApproval(
+            kind=ApprovalKind.MEMORY,
+            chat_id=room,
+            title=words("memory.ask_title", n=len(asked)),
+            detail="\n".join([*lines, "", words("memory.ask_hint")]),
+            subject=_subject(scope),
+            expires_at=now + self._lifetime,
+            approvers=approvers,
+            payload={ENTRIES: [each.id for each in asked]},
+        )
+        try:
+            async with self._db.write() as tx:
+                approval = await add_approval(tx, new, ids=self._ids, now=now)
+                for each in asked:
+                    told = replace(each, extra={**each.extra, _ASKED: approval.id})
+                    await self._entries.change(tx, told, now=now)
+                await self._marks.write(tx, _mark(scope), now.isoformat())
+        except Overtaken:
+            # Somebody has just decided about one of them: the next look sees what is left.
+            return
+        await self._show(approval)
+
+    async def _is_time(self, scope: Scope, candidates: Sequence[Entry], now: datetime) -> bool:
+        last = await self._marks.get(_mark(scope))
+        if last is not None and now - datetime.fromisoformat(str(last)) < PATIENCE:
+            return False
+        waited = any(now - each.created_at >= PATIENCE for each in candidates)
+        return len(candidates) >= ENOUGH or waited
+
+    async def _whom(
+        self, scope: Scope, candidates: Sequence[Entry]
+    ) -> tuple[ChatId | None, tuple[PersonId, ...]]:
+        """Where it is asked, and who decides. What is somebody's own is asked in private, what is
+        a group's there, of whoever said it; all else of an owner."""
+        match scope.kind:
+            case ScopeKind.PERSON:
+                person = PersonId(scope.name)
+                rooms = [chat for chat in await self._rooms() if chat.person_id == person]
+                said_in = {each.chat for each in candidates}
+                room = next((chat for chat in rooms if chat.id in said_in), None)
+                room = room or next(iter(rooms), None)
+                return None if room is None else room.id, (person,)
+            case ScopeKind.CHAT:
+                people = {each.person for each in candidates if each.person is not None}
+                return ChatId(scope.name), tuple(sorted(people))
+            case _:
+                owners = await self._private(Role.OWNER)
+                return (owners[0].id if owners else None), ()
+
+    async def _rooms(self) -> Sequence[Chat]:
+        return [chat for role in Role for chat in await self._private(role)]
+
+
+def _by_scope(found: Sequence[Entry]) -> Iterator[tuple[Scope, Sequence[Entry]]]:
+    """The oldest first."""
+    ordered = sorted(found, key=lambda each: (each.scope, each.number))
+    for scope, of_one in groupby(ordered, key=lambda each: each.scope):
+        yield scope, tuple(of_one)
+
+
+def _line(entry: Entry) -> str:
+    return formats.verbatim(formats.line(entry.text, _SHOWN), _SHOWN)
+
+
+def _subject(scope: Scope) -> str:
+    return f"memory:{scope}"
+
+
+def _mark(scope: Scope) -> str:
+    return f"memory:asked:{scope}"
