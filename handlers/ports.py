@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeAlias
 from cards.courier import Courier
 from cards.model import Card, Form
 from handlers.services.context import Contexts
+from handlers.services.histories import Histories
 from handlers.services.memory import MemoryBook
 from handlers.services.models import Models
 from handlers.services.notebook import Notebook
@@ -379,6 +380,7 @@ class Services:
     personas: Personas
     contexts: Contexts
     transcripts: Transcripts
+    histories: Histories
     traces: TraceBook
     skills: Skills
     skill_writer: SkillWriter

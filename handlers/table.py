@@ -10,7 +10,16 @@ from handlers.memory import commands as memory
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from handlers.work import agenda, costs, create, logs, projects, steering, tasks, traces, upkeep
-from handlers.workers import backends, context, personas, skills, tools, transcripts, waiting
+from handlers.workers import (
+    backends,
+    context,
+    histories,
+    personas,
+    skills,
+    tools,
+    transcripts,
+    waiting,
+)
 from handlers.workflows import commands as workflows
 from storage.records.people import Language
 
@@ -51,6 +60,7 @@ COMMANDS = Commands.joined(
     personas.commands,
     context.commands,
     transcripts.commands,
+    histories.commands,
     memory.commands,
     approvals.commands,
     tools.commands,

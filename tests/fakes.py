@@ -16,6 +16,7 @@ from handlers.ports import (
     Show,
     TalkState,
 )
+from handlers.services.histories import PastLine
 from handlers.services.projects import FolderRefused, WhyNot
 from handlers.services.transcripts import Exported
 from storage.errors import AmbiguousId, NotFound, WrongState
@@ -579,6 +580,26 @@ class FakeTranscripts:
         )
 
 
+class FakeHistories:
+    """Knows `said`, the newest first, and in which chats a conversation is under way."""
+
+    def __init__(self) -> None:
+        self.said: list[PastLine] = []
+        self.under_way: set[ChatId] = set()
+
+    async def search(
+        self, person: Person, chat: Chat, words: Sequence[str], limit: int
+    ) -> Sequence[PastLine]:
+        found = [each for each in self.said if all(word in each.text for word in words)]
+        return found[:limit]
+
+    async def last(self, person: Person, chat: Chat, limit: int) -> Sequence[PastLine]:
+        return self.said[:limit]
+
+    async def compact(self, chat: ChatId) -> bool:
+        return chat in self.under_way
+
+
 class FakeTraces:
     """Knows a trace for each task it was given one for; else one of the whole alone."""
 
@@ -623,6 +644,7 @@ class FakeWorld:
         self.personas = FakePersonas()
         self.contexts = FakeContexts()
         self.transcripts = FakeTranscripts()
+        self.histories = FakeHistories()
         self.traces = FakeTraces()
         self.notebook = FakeNotebook()
         self.skills = FakeSkills()
@@ -648,6 +670,7 @@ class FakeWorld:
             personas=self.personas,
             contexts=self.contexts,
             transcripts=self.transcripts,
+            histories=self.histories,
             traces=self.traces,
             notebook=self.notebook,
             toolbook=self.toolbook,

@@ -14,6 +14,7 @@ from bot.app.costs import CostService
 from bot.app.engine import Engine, build_engine
 from bot.app.lifecycle import Service
 from bot.app.memory.book import build_book
+from bot.app.memory.history import HistoryService
 from bot.app.parts import settings_language
 from bot.app.returns import Returns
 from bot.app.services import (
@@ -265,6 +266,7 @@ def _router(
         transcripts=TranscriptService(
             TranscriptRepo(store.db), settings.home, build_masking(settings).mask
         ),
+        histories=HistoryService(engine.place.past, clock.now, engine.place.masking.mask),
         traces=engine.traces,
         projects=ProjectService(settings.home, Worktrees(settings.home).is_repository),
         skills=engine.place.skills,

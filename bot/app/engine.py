@@ -90,7 +90,7 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
     place = build_place(settings, store, clock, bell=bell, show=show)
     parts = _parts(settings, store, courier, clock, place)
     caps = caps_of(settings)
-    archive = build_archive(settings, store, clock)
+    archive = build_archive(settings, store, clock, place.past.growth)
     desk = parts.desk(place.models, caps, place.servers, archive, place.memory.remembering.book)
     news = asyncio.Event()
     requests = parts.requests(news)

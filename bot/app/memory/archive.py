@@ -77,10 +77,11 @@ class Archiving:
         return Account(person=None, chat=None)
 
 
-def build_archive(settings: Settings, store: Store, clock: Clock) -> Archiving:
+def build_archive(settings: Settings, store: Store, clock: Clock, growth: Growth) -> Archiving:
+    """`growth` is told of every turn."""
     archive = Archive(SummaryRepo(store.db))
     history = History(store.sessions, archive, tokens=settings.memory.context_tokens)
-    return Archiving(settings=settings, store=store, clock=clock, growth=Growth(), history=history)
+    return Archiving(settings=settings, store=store, clock=clock, growth=growth, history=history)
 
 
 def limits_of(settings: Settings) -> Limits:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from bot.app.store import Store
 from bot.config.settings import Settings
@@ -13,14 +14,20 @@ from bot.engine.agent.workbench import Job
 from bot.engine.dispatch.rights import Rights
 from bot.engine.llm.base import Tool
 from bot.engine.memory.archive.carrying import Carrying
-from bot.engine.memory.archive.looking import Looking
+from bot.engine.memory.archive.compactor import Growth
+from bot.engine.memory.archive.looking import SPOKEN, Looking
 from bot.engine.memory.archive.reading import Reading
 from bot.engine.memory.archive.tools import Ears, history_tools
+from handlers.services.histories import PastLine
+from storage.memory.archive.debts import DebtRepo
 from storage.memory.archive.hearing import Hearing
 from storage.memory.archive.said import ArchiveRepo
 from storage.memory.archive.summaries import SummaryRepo
-from storage.records.people import ChatId, ChatKind, PersonId
+from storage.records.memory.archive import Line, Speaker
+from storage.records.people import Chat, ChatId, ChatKind, Person, PersonId
 from storage.work.tasks import Sight
+
+_CHAT, _TASK = "chat:", "task:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +36,7 @@ class Past:
     store: Store
     looking: Looking
     carrying: Carrying
+    growth: Growth
 
     def tools(self, job: Job, _persona: Persona) -> Sequence[Tool]:
         async def hear() -> Hearing:
@@ -66,4 +74,48 @@ def build_past(settings: Settings, store: Store) -> Past:
         store=store,
         looking=Looking(said, summaries, reading),
         carrying=Carrying(said, reading, settings.zone),
+        growth=Growth(),
     )
+
+
+class HistoryService:
+    """Satisfies `handlers.services.histories.Histories`. What is shown passes `mask`."""
+
+    def __init__(self, past: Past, now: Callable[[], datetime], mask: Callable[[str], str]) -> None:
+        self._past = past
+        self._now = now
+        self._mask = mask
+
+    async def search(
+        self, person: Person, chat: Chat, words: Sequence[str], limit: int
+    ) -> Sequence[PastLine]:
+        hearing = await self._past.heard_by(person.id, chat.id)
+        found = await self._past.looking.words(hearing, words, limit, roles=SPOKEN)
+        return [
+            self._line(each.line, each.snippet, chat.id) for each in found if each.line is not None
+        ]
+
+    async def last(self, person: Person, chat: Chat, limit: int) -> Sequence[PastLine]:
+        return await self.search(person, chat, (), limit)
+
+    async def compact(self, chat: ChatId) -> bool:
+        store = self._past.store
+        async with store.db.write() as tx:
+            session = await store.sessions.open(f"{_CHAT}{chat}", tx=tx)
+            if session is not None:
+                debts = DebtRepo(store.db)
+                await debts.owe(tx, session.id, now=self._now(), forced=True)
+        self._past.growth.bell.set()
+        return session is not None
+
+    def _line(self, line: Line, text: str, chat: ChatId) -> PastLine:
+        kind, _, name = line.key.partition(":")
+        is_task = f"{kind}:" == _TASK
+        return PastLine(
+            at=line.at,
+            by_bot=line.role is Speaker.ASSISTANT,
+            text=self._mask(text),
+            ref=f"{line.session_id}#{line.message}",
+            task=name.partition(":")[0].partition("/")[0] if is_task else "",
+            elsewhere=line.key != f"{_CHAT}{chat}",
+        )
