@@ -235,6 +235,8 @@ class EntryRepo:
         """What was said around it stays in the index, and is not known here."""
         if _found_by(old) == _found_by(new):
             return
+        # What it means is another thing now.
+        await tx.execute(delete(memory_vectors).where(memory_vectors.c.number == new.number))
         if old.scope != new.scope:
             await self._index.remove(tx, [new.number])
             await self.index(tx, new)
