@@ -11,7 +11,7 @@ from itertools import islice
 from typing import BinaryIO
 
 from bot.app.failures import StartFailure, unusable
-from bot.app.memory.recall import searching
+from bot.app.memory.recall import build_meanings, searching
 from bot.app.store import Store, build_store
 from bot.app.terminal.opening import explained, prepare
 from bot.config.settings import Settings
@@ -64,7 +64,8 @@ async def search(
     """One answer for each query, in order, ranked as it is everywhere. Raises StartFailure."""
     with explained(settings):
         async with _opened(settings) as store:
-            recall = searching(settings, store, SystemClock())
+            meanings = build_meanings(settings, store)
+            recall = searching(settings, store, SystemClock(), meanings)
             for query in queries:
                 if isinstance(query, Unreadable):
                     yield query

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from dataclasses import dataclass
 
+from bot.app.lifecycle import Service
 from bot.app.store import Store
 from bot.config.settings import Settings
 from bot.engine.agent.remembering.briefing import Remembering
 from bot.engine.agent.workbench import Briefing
+from bot.engine.memory.changed import Changed
+from bot.engine.memory.meaning.embedder import Embedder
+from bot.engine.memory.meaning.embedder import Service as Asked
+from bot.engine.memory.meaning.judge import CrossEncoder
+from bot.engine.memory.meaning.meanings import Meanings
 from bot.engine.memory.recall import Fusion, Recall, dated_words
 from bot.engine.memory.telling.inject import Injection
 from bot.engine.memory.uses import Uses
@@ -15,7 +23,12 @@ from bot.transports.clock import Clock
 from storage.memory.entries import EntryRepo
 from storage.memory.index import Index
 from storage.memory.living.uses import UseRepo
+from storage.memory.living.vectors import Vectors
 from storage.records.tasks import TaskId
+
+_EMBEDDED_IN = 30.0
+"""Seconds for a batch of texts; a query is given less."""
+_JUDGED_IN = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +37,26 @@ class Recalling:
     recall: Recall
     uses: Uses
     remembering: Remembering
+    meanings: Meanings | None
+
+    def follow(self, changed: Changed) -> tuple[Service, ...]:
+        """What embeds all that is `changed`, where there is a service for it."""
+        if self.meanings is None:
+            return ()
+        self.meanings.changed = changed
+        return (self.meanings,)
 
 
-def searching(settings: Settings, store: Store, clock: Clock) -> Recall:
+def searching(
+    settings: Settings, store: Store, clock: Clock, meanings: Meanings | None = None
+) -> Recall:
     """The one way to look something up, whoever asks."""
     chosen = settings.memory
+    key = settings.embedding_api_key.get_secret_value()
+    judge = None
+    if chosen.rerank_url:
+        service = Asked(key, timeout=_JUDGED_IN)
+        judge = CrossEncoder(service, chosen.rerank_url, chosen.rerank_model)
     index = Index(store.db)
     return Recall(
         entries=EntryRepo(store.db, store.ids, index, zone=settings.zone),
@@ -36,6 +64,24 @@ def searching(settings: Settings, store: Store, clock: Clock) -> Recall:
         words=dated_words(settings.zone),
         now=clock.now,
         fusion=Fusion(kind=chosen.fusion, vectors=chosen.vector_weight, cut=chosen.recall_cut),
+        neighbours=meanings,
+        judge=judge,
+    )
+
+
+def build_meanings(settings: Settings, store: Store) -> Meanings | None:
+    """None where the settings name no service that embeds texts."""
+    if not (settings.embedding_base_url and settings.embedding_model):
+        return None
+    service = Asked(settings.embedding_api_key.get_secret_value(), timeout=_EMBEDDED_IN)
+    return Meanings(
+        db=store.db,
+        vectors=Vectors(store.db),
+        embedder=Embedder(service, settings.embedding_base_url, settings.embedding_model),
+        service=service,
+        changed=Changed(),
+        sleep=asyncio.sleep,
+        clock=time.monotonic,
     )
 
 
@@ -45,7 +91,8 @@ def build_recall(
     """`told_anyway` is what workers are told besides, so that it is not told twice."""
     entries = EntryRepo(store.db, store.ids, Index(store.db), zone=settings.zone)
     chosen = settings.memory
-    recall = searching(settings, store, clock)
+    meanings = build_meanings(settings, store)
+    recall = searching(settings, store, clock, meanings)
     uses = Uses(db=store.db, entries=entries, repo=UseRepo(store.db), now=clock.now)
     injection = Injection(
         entries=entries,
@@ -62,6 +109,7 @@ def build_recall(
         entries=entries,
         recall=recall,
         uses=uses,
+        meanings=meanings,
         remembering=Remembering(
             injection=injection,
             uses=uses,
