@@ -135,7 +135,7 @@ async def build_core(settings: Settings, db: Database) -> Core:
     clock = SystemClock()
     language = settings_language(settings)
     lifetime = timedelta(hours=settings.approval_hours)
-    store = build_store(db, clock, language, lifetime)
+    store = build_store(db, clock, language, lifetime, zone=settings.zone)
     local = words_for(language or Language.ENGLISH)("welcome.local_owner")
     await store.people.ensure_owners(settings.owner_ids, now=clock.now(), local=local)
 

@@ -16,6 +16,7 @@ from bot.engine.agent.talk import Conversations
 from bot.engine.llm.registry import Registry
 from bot.engine.memory.changed import Changed
 from bot.engine.memory.writing.deciding import Deciding
+from bot.engine.memory.writing.drawing.admission import Preset
 from bot.engine.memory.writing.drawing.drawer import Drawer
 from bot.engine.memory.writing.drawing.keeping import Keeper
 from bot.engine.memory.writing.ended import TaskListener
@@ -127,5 +128,6 @@ def build_writing(
             mask=mask,
             now=clock.now,
             most_an_hour=wanted.extract_per_hour,
+            admission=Preset(wanted.admission),
         ),
     )

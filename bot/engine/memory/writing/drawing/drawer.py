@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from bot.engine.llm.base import BackendDenied, BackendError, BackendUnavailable, BudgetReached
 from bot.engine.memory.changed import Changed
+from bot.engine.memory.writing.drawing.admission import Preset, admits
 from bot.engine.memory.writing.drawing.extraction import SYSTEM, Extraction, conversation
 from bot.engine.memory.writing.drawing.facts import Fact, Tally, held_up
 from bot.engine.memory.writing.drawing.keeping import Keeper, Kept, figures
@@ -66,6 +67,7 @@ class Drawer:
         mask: Callable[[str], str],
         now: Callable[[], datetime],
         most_an_hour: int = MOST_AN_HOUR,
+        admission: Preset = Preset.OFF,
     ) -> None:
         self._db = db
         self._jobs = jobs
@@ -77,6 +79,7 @@ class Drawer:
         self._mask = mask
         self._now = now
         self._most = most_an_hour
+        self._admission = admission
         self._begun: deque[datetime] = deque()
 
     async def start(self, stack: AsyncExitStack) -> None:
@@ -150,9 +153,26 @@ class Drawer:
         extraction = await self._asked(job, cells, SYSTEM, conversation(cells), Extraction)
         assert isinstance(extraction, Extraction)
         tally = held_up(extraction, cells, self._mask)
-        cases = [await self._keeper.case(fact) for fact in tally.kept]
+        cases = self._admitted([await self._keeper.case(fact) for fact in tally.kept], tally)
         verdicts = await self._judged(job, cells, cases)
-        await self._keep(job, tally, list(zip(tally.kept, verdicts, strict=True)))
+        facts = [case.fact for case in cases]
+        await self._keep(job, tally, list(zip(facts, verdicts, strict=True)))
+
+    def _admitted(self, cases: Sequence[Case], tally: Tally) -> Sequence[Case]:
+        now = self._now()
+        kept = [
+            case
+            for case in cases
+            if admits(
+                self._admission,
+                case.fact,
+                case.matches,
+                "\n".join(each.text for each in case.fact.cells),
+                now,
+            )
+        ]
+        tally.filtered += len(cases) - len(kept)
+        return kept
 
     async def _judged(
         self, job: Job, cells: Sequence[Entry], cases: Sequence[Case]
