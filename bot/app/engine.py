@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from bot.app.lifecycle import Service
 from bot.app.memory.archive import build_archive
+from bot.app.memory.asking import build_asker
 from bot.app.memory.care import build_care
 from bot.app.memory.mirror import build_mirror
 from bot.app.memory.writing import Writing, build_writing
@@ -29,6 +30,7 @@ from bot.engine.dispatch.foreman import Foreman
 from bot.engine.dispatch.live import LiveCards
 from bot.engine.dispatch.local import LocalDispatcher
 from bot.engine.dispatch.method.notebook import Notebook
+from bot.engine.dispatch.requests import Requests
 from bot.engine.dispatch.telling.reporter import Reporter
 from bot.engine.dispatch.timekeeper import Timekeeper
 from bot.engine.observe.follow import TraceFollower
@@ -111,6 +113,7 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
         stopped.set()
         runner.look_again()
         dispatcher.wake()
+        writing.tell_decided()
 
     notebook = parts.notebook(dispatcher)
     writing = build_writing(settings, store, clock, desk, place.models, mask=place.masking.mask)
@@ -137,7 +140,7 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
         watchers=_watchers(
             parts,
             archive.compactor(desk, place.models),
-            *_memory(parts, writing),
+            *_memory(parts, writing, requests),
         ),
     )
 
@@ -163,12 +166,13 @@ def _parts(
     )
 
 
-def _memory(parts: Parts, writing: Writing) -> tuple[Service, ...]:
-    """What writes memories, shows them as files and lets them fade, all by itself."""
+def _memory(parts: Parts, writing: Writing, requests: Requests) -> tuple[Service, ...]:
+    """What writes memories, asks about them, shows them as files and lets them fade."""
     settings, store, clock = parts.settings, parts.store, parts.clock
     fixed = settings_language(settings)
     mirror = build_mirror(settings, store, clock, fixed, writing=writing, courier=parts.courier)
-    return (mirror, build_care(settings, store, clock, writing), *writing.services)
+    asker = build_asker(settings, store, clock, writing, requests)
+    return (mirror, build_care(settings, store, clock, writing), *writing.services, asker)
 
 
 def _watchers(parts: Parts, *more: Service) -> tuple[Service, ...]:
