@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "talks"
+LATER = datetime(2026, 5, 1, 12, tzinfo=UTC)
 _MARK = re.compile(r"\s*\{(\w+)\}$")
 
 
@@ -22,8 +23,11 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Question:
+    """`now` is when it is asked."""
+
     text: str
     answers: frozenset[str]
+    now: datetime
 
 
 @dataclass(slots=True)
@@ -38,14 +42,17 @@ def talks() -> list[Talk]:
 
 
 def _read(path: Path) -> Talk:
-    talk, thread, at = Talk(path.stem), "", datetime.now(UTC)
+    talk, thread, at = Talk(path.stem), "", LATER
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith("=="):
             thread = line.removeprefix("==").strip()
             at = datetime.fromisoformat(thread).replace(tzinfo=UTC)
         elif line.startswith("?"):
             marks, _, text = line.removeprefix("?").partition("|")
-            talk.questions.append(Question(text.strip(), frozenset(marks.split())))
+            *asked, rest = marks.rpartition("@")
+            now = datetime.fromisoformat(rest.split()[0]) if asked[1] else LATER
+            answers = frozenset((asked[0] if asked[1] else rest).split())
+            talk.questions.append(Question(text.strip(), answers, now.replace(tzinfo=UTC)))
         elif not line.startswith("#"):
             mark = _MARK.search(line)
             sender, _, text = _MARK.sub("", line).partition(": ")
