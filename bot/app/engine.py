@@ -140,7 +140,7 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
         watchers=_watchers(
             parts,
             archive.compactor(desk, place.models),
-            *_memory(parts, writing, requests),
+            *_memory(parts, place, writing, requests),
         ),
     )
 
@@ -166,13 +166,16 @@ def _parts(
     )
 
 
-def _memory(parts: Parts, writing: Writing, requests: Requests) -> tuple[Service, ...]:
+def _memory(
+    parts: Parts, place: Place, writing: Writing, requests: Requests
+) -> tuple[Service, ...]:
     """What writes memories, asks about them, shows them as files and lets them fade."""
     settings, store, clock = parts.settings, parts.store, parts.clock
     fixed = settings_language(settings)
     mirror = build_mirror(settings, store, clock, fixed, writing=writing, courier=parts.courier)
     asker = build_asker(settings, store, clock, writing, requests)
-    return (mirror, build_care(settings, store, clock, writing), *writing.services, asker)
+    care = build_care(settings, store, clock, writing)
+    return (mirror, care, asker, *writing.services, *place.memory.follow(writing.changed))
 
 
 def _watchers(parts: Parts, *more: Service) -> tuple[Service, ...]:

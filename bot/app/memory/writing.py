@@ -63,6 +63,80 @@ class Writing:
         return RememberedTalk(talk, db=store.db, recorder=self.recorder, now=clock.now)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Making:
+    """What all parts are made from."""
+
+    settings: Settings
+    store: Store
+    clock: Clock
+    mask: Callable[[str], str]
+    changed: Changed
+    index: Index
+    entries: EntryRepo
+    cells: Cells
+    jobs: JobRepo
+    quality: Quality
+
+    def writer(self) -> MemoryWriter:
+        return MemoryWriter(
+            db=self.store.db,
+            entries=self.entries,
+            cells=self.cells,
+            deciding=self.store.deciding,
+            changed=self.changed,
+            mask=self.mask,
+            now=self.clock.now,
+        )
+
+    def recorder(self) -> Recorder:
+        wanted = self.settings.memory
+        return Recorder(
+            cells=self.cells,
+            plainly=Plainly(self.entries, self.cells),
+            jobs=self.jobs if wanted.extract else None,
+            changed=self.changed,
+            mask=self.mask,
+            rest=timedelta(seconds=wanted.extract_after_seconds),
+        )
+
+    def listener(self, recorder: Recorder) -> TaskListener:
+        store = self.store
+        return TaskListener(
+            db=store.db,
+            ended=EndedTasks(store.db, store.marks),
+            task_of=store.work.tasks.get,
+            chat_of=store.people.chat,
+            person_of=store.people.get,
+            recorder=recorder,
+            now=self.clock.now,
+        )
+
+    def drawer(self, desk: Desk, models: Registry) -> Drawer:
+        wanted = self.settings.memory
+        named = wanted.extract_model or self.settings.model_small
+
+        def takes_notes() -> ModelChoice:
+            """Whom the settings name, else the one for small things, else the program's own."""
+            return (models.pick(named) if named else None) or models.default
+
+        return Drawer(
+            db=self.store.db,
+            jobs=self.jobs,
+            cells=self.cells,
+            keeper=Keeper(
+                entries=self.entries, cells=self.cells, index=self.index, quality=self.quality
+            ),
+            quality=self.quality,
+            model=SilentDesk(desk, takes_notes),
+            changed=self.changed,
+            mask=self.mask,
+            now=self.clock.now,
+            most_an_hour=wanted.extract_per_hour,
+            admission=Preset(wanted.admission),
+        )
+
+
 def build_writing(
     settings: Settings,
     store: Store,
@@ -72,62 +146,29 @@ def build_writing(
     *,
     mask: Callable[[str], str],
 ) -> Writing:
-    changed, index = Changed(), Index(store.db)
-    wanted = settings.memory
+    index = Index(store.db)
     entries = EntryRepo(store.db, store.ids, index, zone=settings.zone)
-    cells, jobs = Cells(store.db, entries), JobRepo(store.db)
-    quality = Quality(store.marks)
-    recorder = Recorder(
-        cells=cells,
-        plainly=Plainly(entries, cells),
-        jobs=jobs if wanted.extract else None,
-        changed=changed,
+    making = _Making(
+        settings=settings,
+        store=store,
+        clock=clock,
         mask=mask,
-        rest=timedelta(seconds=wanted.extract_after_seconds),
-    )
-
-    def takes_notes() -> ModelChoice:
-        """Whom the settings name, else the one for small things, else the program's own."""
-        return (
-            models.pick(wanted.extract_model) or models.pick(settings.model_small) or models.default
-        )
-
-    return Writing(
-        changed=changed,
+        changed=Changed(),
+        index=index,
         entries=entries,
-        cells=cells,
-        quality=quality,
+        cells=Cells(store.db, entries),
+        jobs=JobRepo(store.db),
+        quality=Quality(store.marks),
+    )
+    recorder = making.recorder()
+    return Writing(
+        changed=making.changed,
+        entries=entries,
+        cells=making.cells,
+        quality=making.quality,
         deciding=store.deciding,
-        writer=MemoryWriter(
-            db=store.db,
-            entries=entries,
-            cells=cells,
-            deciding=store.deciding,
-            changed=changed,
-            mask=mask,
-            now=clock.now,
-        ),
+        writer=making.writer(),
         recorder=recorder,
-        listener=TaskListener(
-            db=store.db,
-            ended=EndedTasks(store.db, store.marks),
-            task_of=store.work.tasks.get,
-            chat_of=store.people.chat,
-            person_of=store.people.get,
-            recorder=recorder,
-            now=clock.now,
-        ),
-        drawer=Drawer(
-            db=store.db,
-            jobs=jobs,
-            cells=cells,
-            keeper=Keeper(entries=entries, cells=cells, index=index, quality=quality),
-            quality=quality,
-            model=SilentDesk(desk, takes_notes),
-            changed=changed,
-            mask=mask,
-            now=clock.now,
-            most_an_hour=wanted.extract_per_hour,
-            admission=Preset(wanted.admission),
-        ),
+        listener=making.listener(recorder),
+        drawer=making.drawer(desk, models),
     )
