@@ -12,6 +12,7 @@ from bot.config.settings import Settings
 from bot.engine.agent.remembering.briefing import Remembering
 from bot.engine.agent.workbench import Briefing
 from bot.engine.memory.changed import Changed
+from bot.engine.memory.links import Spreading, Tying
 from bot.engine.memory.meaning.embedder import Embedder
 from bot.engine.memory.meaning.embedder import Service as Asked
 from bot.engine.memory.meaning.judge import CrossEncoder
@@ -22,6 +23,7 @@ from bot.engine.memory.uses import Uses
 from bot.transports.clock import Clock
 from storage.memory.entries import EntryRepo
 from storage.memory.index import Index
+from storage.memory.living.links import LinkRepo
 from storage.memory.living.uses import UseRepo
 from storage.memory.living.vectors import Vectors
 from storage.records.tasks import TaskId
@@ -38,13 +40,22 @@ class Recalling:
     uses: Uses
     remembering: Remembering
     meanings: Meanings | None
+    store: Store
 
     def follow(self, changed: Changed) -> tuple[Service, ...]:
-        """What embeds all that is `changed`, where there is a service for it."""
+        """What ties all that is `changed`, and embeds it where there is a service for that."""
+        store = self.store
+        tying = Tying(
+            db=store.db,
+            repo=LinkRepo(store.db),
+            marks=store.marks,
+            changed=changed,
+            sleep=asyncio.sleep,
+        )
         if self.meanings is None:
-            return ()
+            return (tying,)
         self.meanings.changed = changed
-        return (self.meanings,)
+        return (tying, self.meanings)
 
 
 def searching(
@@ -65,6 +76,7 @@ def searching(
         now=clock.now,
         fusion=Fusion(kind=chosen.fusion, vectors=chosen.vector_weight, cut=chosen.recall_cut),
         neighbours=meanings,
+        associations=Spreading(LinkRepo(store.db)),
         judge=judge,
     )
 
@@ -110,6 +122,7 @@ def build_recall(
         recall=recall,
         uses=uses,
         meanings=meanings,
+        store=store,
         remembering=Remembering(
             injection=injection,
             uses=uses,
