@@ -28,6 +28,7 @@ _HEARD_TURNS = 8
 _RECENT = timedelta(days=2)
 _CUT = 0.4
 """Of what is looked for unasked, only what has this share of the best."""
+_BOUND = 0.2
 _LOOKED_FOR = (
     MemoryKind.CELL,
     MemoryKind.FACT,
@@ -130,7 +131,7 @@ class Injection:
         similar = [
             Shown(entry=each.entry, block=Block.SIMILAR, score=each.score, parts=each.parts)
             for each in await self._similar(reader, query)
-            if self._is_awake(each.entry) and is_fresh(each.entry)
+            if _is_near(each) and self._is_awake(each.entry) and is_fresh(each.entry)
         ][:MOST_SIMILAR]
         recent = [
             Shown(entry=each, block=Block.RECENT)
@@ -181,6 +182,11 @@ def _importance(entry: Entry) -> tuple[bool, bool, float, float]:
     by_hand = entry.origin is Origin.MANUAL
     worth = entry.importance * entry.confidence
     return not entry.pinned, not by_hand, -worth, -entry.said_at.timestamp()
+
+
+def _is_near(found: Recalled) -> bool:
+    """What was said on the same day is no reason to be told unasked."""
+    return found.parts.get("link", 1.0) >= _BOUND
 
 
 def _is_of(entry: Entry, sitting: Sitting) -> bool:
