@@ -7,8 +7,9 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, delete, select
+from sqlalchemy import ColumnElement, Row, bindparam, delete, func, select
 
 from storage.db import Database, Transaction
 from storage.dialect import upsert
@@ -50,11 +51,7 @@ class Bases:
         query = select(memory_files).where(_of_file(path)).order_by(_F.path.desc()).limit(1)
         async with self._db.read(tx) as view:
             row = (await view.execute(query)).one_or_none()
-        if row is None:
-            return None
-        number = int(row.path.rpartition(_SIGN)[2])
-        began = Began.read(row.body)
-        return Base(path=path, number=number, hash=row.hash, began=began, at=row.at)
+        return None if row is None else _base(row)
 
     async def numbered(self, path: str, number: int) -> Began | None:
         """What the file said when it was written for the n-th time."""
@@ -95,15 +92,23 @@ class Bases:
         async with self._db.write() as tx:
             await tx.execute(delete(memory_files).where(_of_file(path)))
 
-    async def when(self) -> Mapping[str, tuple[int, datetime]]:
-        """All files that are known, with the number and the time of their last writing."""
+    async def all(self) -> Mapping[str, Base]:
+        """How each file that is known was last written."""
+        last = select(func.max(_F.path)).group_by(func.substr(_F.path, 1, _name_length()))
+        query = select(memory_files).where(_F.path.in_(last)).order_by(_F.path)
         async with self._db.read() as view:
-            rows = (await view.execute(select(_F.path, _F.at).order_by(_F.path))).all()
-        found: dict[str, tuple[int, datetime]] = {}
-        for row in rows:
-            path, _, number = row.path.rpartition(_SIGN)
-            found[path] = (int(number), row.at)
-        return found
+            found = [_base(row) for row in (await view.execute(query)).all()]
+        return {each.path: each for each in found}
+
+
+def _base(row: Row[Any]) -> Base:
+    path, _, number = row.path.rpartition(_SIGN)
+    began = Began.read(row.body)
+    return Base(path=path, number=int(number), hash=row.hash, began=began, at=row.at)
+
+
+def _name_length() -> ColumnElement[int]:
+    return func.length(_F.path) - _DIGITS
 
 
 def _of_file(path: str) -> ColumnElement[bool]:

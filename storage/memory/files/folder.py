@@ -99,16 +99,12 @@ class Folder:
                     os.unlink(new, dir_fd=folder)
                 os.fsync(folder)
 
-    def aside(self, path: str) -> Found:
-        """What was in the file's place before the last `write`; to be dropped once looked at."""
-        return self.read(_beside(path, _old))
+    def beside(self, path: str) -> tuple[Found, Found]:
+        """What was in the file's place before the last `write`, to be dropped once looked at; and
+        what a `write` that was broken off was to put there or has taken from there."""
+        return self.read(_beside(path, _old)), self.read(_beside(path, _new))
 
-    def begun(self, path: str) -> Found:
-        """What a `write` has left that was broken off: what it was to put there, or what it has
-        taken from there."""
-        return self.read(_beside(path, _new))
-
-    def drop_aside(self, path: str) -> None:
+    def drop_beside(self, path: str) -> None:
         with suppress(OSError), self._in(path) as (folder, name):
             for each in (_old(name), _new(name)):
                 with suppress(FileNotFoundError):

@@ -4,7 +4,9 @@ it, and what the Boss wrote into the older file of memories becomes part of the 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 
 from bot.engine.memory.handbook import defaults
@@ -25,7 +27,10 @@ from storage.records.memory.entries import (
     Scope,
     ScopeKind,
 )
+from storage.records.memory.refusals import NotKept
 from storage.records.people import Language
+
+log = logging.getLogger(__name__)
 
 OLD = ("context/MEMORY.md", "context/memory.md")
 KEPT = "MEMORY.before.md"
@@ -91,8 +96,13 @@ class First:
         for owner in owners:
             for title, text in texts:
                 wanted = ByHand(text=text, scope=owner, label=title, kind=MemoryKind.LONGTERM)
-                await self._writer.add(wanted, HOME)
-        kept = await asyncio.to_thread(_move_aside, self._home / path)
+                with suppress(NotKept):
+                    await self._writer.add(wanted, HOME)
+        try:
+            kept = await asyncio.to_thread(_move_aside, self._home / path)
+        except OSError as error:
+            log.warning("%s is part of the memory now and cannot be moved aside: %s", path, error)
+            return
         if texts:
             await self._tell(path, "brought", kept, n=len(texts), kept=kept)
 

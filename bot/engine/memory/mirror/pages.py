@@ -146,7 +146,7 @@ def _about(entry: Entry) -> str:
         case Category.PROFILE | Category.ENTITIES | Category.EVENTS:
             return "facts"
         case _:
-            is_style = entry.label == _STYLE or entry.key.startswith(("style:", "reply:"))
+            is_style = entry.label == _STYLE or entry.key.startswith("preferences:reply")
             return "style" if is_style else "work"
 
 

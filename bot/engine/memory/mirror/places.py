@@ -34,6 +34,11 @@ class Sort(StrEnum):
     EPISODE = "episode"
 
     @property
+    def stands(self) -> bool:
+        """Whether a scope has one such file, rather than one for each day or episode."""
+        return self not in {Sort.DAY, Sort.EPISODE}
+
+    @property
     def layout(self) -> Layout:
         return Layout.BOOK if self in {Sort.HANDBOOK, Sort.EPISODE} else Layout.LIST
 

@@ -6,9 +6,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from bot.engine.memory.mirror.due import OVERLAP, Due
 from bot.engine.memory.mirror.notices import Tells
 from bot.engine.memory.mirror.pages import Pages
 from bot.engine.memory.mirror.places import Place, Sort
@@ -81,13 +83,28 @@ class Reconciler:
                 return settled
         return Settled(again=True)
 
+    async def untouched(self, due: Due, latest: Base | None) -> Sign | None:
+        """The file as it is, where neither side has changed anything since it was `latest`
+        written; None where that is not sure."""
+        if due.ids is None or due.newest is None or latest is None:
+            return None
+        if due.newest >= latest.at - OVERLAP or due.ids != latest.began.lines.keys():
+            return None
+        path = due.place.path
+        found = await asyncio.to_thread(self._folder.read, path)
+        old, new = await asyncio.to_thread(self._folder.beside, path)
+        alone = old.sign is None and new.sign is None
+        is_same = found.body is not None and latest.is_of(found.body)
+        return found.sign if alone and is_same else None
+
     async def withdraw(self, path: str) -> None:
         """Take away a file that shows nothing any more, unless somebody has written in it."""
         found = await asyncio.to_thread(self._folder.read, path)
         latest = await self._bases.latest(path)
         ours = found.body is not None and latest is not None and latest.is_of(found.body)
         if found.sign is not None and ours:
-            await asyncio.to_thread(self._folder.remove, path, found.sign)
+            with suppress(OSError):
+                await asyncio.to_thread(self._folder.remove, path, found.sign)
         if ours or found.sign is None:
             await self._bases.drop(path)
 
@@ -175,8 +192,7 @@ class Reconciler:
     async def _look_aside(self, place: Place, latest: Base | None) -> bool:
         """Whether something still lies beside the file. What was saved into a file in the moment
         in which it was replaced, or lay there when the program died, is taken like any other."""
-        old = await asyncio.to_thread(self._folder.aside, place.path)
-        new = await asyncio.to_thread(self._folder.begun, place.path)
+        old, new = await asyncio.to_thread(self._folder.beside, place.path)
         if old.body is None and new.body is None:
             return False
         replaced = self._replaced.get(place.path)
@@ -192,7 +208,7 @@ class Reconciler:
         if fresh:
             return True
         self._replaced.pop(place.path, None)
-        await asyncio.to_thread(self._folder.drop_aside, place.path)
+        await asyncio.to_thread(self._folder.drop_beside, place.path)
         return False
 
     def _may_be_half(self, place: Place, disk: Page, found: Found) -> bool:

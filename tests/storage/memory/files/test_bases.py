@@ -31,7 +31,7 @@ async def test_each_writing_of_a_file_is_known_by_its_number(db: Database) -> No
     assert await bases.is_known("MEMORY.md", "body 1")
     assert not await bases.is_known("MEMORY.md", "body 3")
     assert await bases.latest("M_MORY.md") is None
-    assert await bases.when() == {"MEMORY.md": (10, NOW), "MEMORY.md.md": (3, NOW)}
+    assert await bases.all() == {"MEMORY.md": base(10), "MEMORY.md.md": base(3, "MEMORY.md.md")}
 
 
 async def test_the_oldest_are_dropped_but_never_the_last(db: Database) -> None:
@@ -45,4 +45,4 @@ async def test_the_oldest_are_dropped_but_never_the_last(db: Database) -> None:
     assert await bases.numbered("MEMORY.md", KEPT) is None
     assert await bases.latest("MEMORY.md") is not None
     await bases.drop("MEMORY.md")
-    assert await bases.when() == {}
+    assert await bases.all() == {}

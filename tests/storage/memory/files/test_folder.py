@@ -53,9 +53,9 @@ def test_what_is_saved_into_the_file_that_was_just_replaced_is_still_found(
         editor.write("a person's\n")
 
     assert folder.read(PATH).body == "ours again\n"
-    assert folder.aside(PATH).body == "a person's\n"
-    folder.drop_aside(PATH)
-    assert folder.aside(PATH) == NONE
+    assert folder.beside(PATH)[0].body == "a person's\n"
+    folder.drop_beside(PATH)
+    assert folder.beside(PATH) == (NONE, NONE)
 
 
 def test_where_files_cannot_be_exchanged_they_are_replaced(
@@ -67,7 +67,7 @@ def test_where_files_cannot_be_exchanged_they_are_replaced(
     assert folder.write(PATH, "ours again\n", folder.read(PATH).sign)
 
     assert folder.read(PATH).body == "ours again\n"
-    assert folder.aside(PATH).body == "ours\n"
+    assert folder.beside(PATH)[0].body == "ours\n"
 
 
 def test_a_write_that_was_broken_off_leaves_the_file_as_it_was(
@@ -77,7 +77,7 @@ def test_a_write_that_was_broken_off_leaves_the_file_as_it_was(
     (tmp_path / PATH).with_name(".MEMORY.md.new").write_text("half of")
 
     assert folder.read(PATH).body == "ours\n"
-    assert folder.begun(PATH).body == "half of"
+    assert folder.beside(PATH)[1].body == "half of"
     assert folder.write(PATH, "ours again\n", folder.read(PATH).sign)
 
 

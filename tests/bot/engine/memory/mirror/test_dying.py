@@ -18,7 +18,7 @@ class Died(BaseException):
 
 
 STEPS = (
-    ("folder", "read", "write", "aside", "drop_aside", "remove"),
+    ("folder", "read", "write", "beside", "drop_beside", "remove"),
     ("bases", "put"),
     ("writer", "add", "edit", "forget"),
     ("shelf", "oppose", "shown"),
