@@ -1,8 +1,10 @@
-"""`python -m benchmarks [name …]`: each measures a limit or a ratio against a peer in one run."""
+"""`python -m benchmarks [name …] [--data DIR]`: each measures a limit or a ratio against a peer in
+one run. `DIR` has what cannot be shipped (`memory`)."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from importlib import import_module
 
@@ -17,18 +19,25 @@ ALL = {
     "queue_depth": "queue_depth.measure",
     "waiting_thousand": "waiting_thousand.measure",
     "shared_session": "shared_session.measure",
+    "compaction": "compaction.measure",
     "streamed_turn": "streamed_turn.measure",
     "live_chats": "live_chats.measure",
     "cli_start": "cli_start.measure",
     "sandbox": "sandbox.measure",
+    "memory": "memory.measure",
+    "memory_100k": "memory.measure_100k",
     "chaos": "chaos.measure",
 }
 
 # Takes minutes: only when it is named.
-LONG = {"chaos", "cli_start"}
+LONG = {"chaos", "cli_start", "memory_100k"}
 
 
 async def main(names: list[str]) -> None:
+    if "--data" in names:
+        at = names.index("--data")
+        os.environ["MEMORY_DATA"] = "".join(names[at + 1 : at + 2])
+        names = names[:at] + names[at + 2 :]
     unknown = [name for name in names if name not in ALL]
     if unknown:
         raise SystemExit(f"no benchmark {', '.join(unknown)}; there are {', '.join(ALL)}")
