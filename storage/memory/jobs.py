@@ -15,6 +15,7 @@ from storage.records.memory.jobs import Job, JobState
 _J = memory_jobs.c
 _EXTRACT = "extract"
 _WHY = 300
+_BEGUN = "begun"
 KEPT = timedelta(days=14)
 """What nobody could do for so long is not done any more."""
 
@@ -69,10 +70,10 @@ class JobRepo:
         return None if row is None else _job(row)
 
     async def begin(self, tx: Transaction, job: Job, *, again_at: datetime) -> bool:
-        """Count a try; it is due again then, should nothing come of it, nor be told. False if it
-        waits no more."""
+        """Count a try; it is due again then, should nothing come of it. False if it waits no
+        more."""
         waits = (_J.id == job.id) & (_J.state == JobState.WAITING.value) & (_J.tries == job.tries)
-        begun = {"tries": job.tries + 1, "due_at": again_at}
+        begun = {"tries": job.tries + 1, "due_at": again_at, "why": _BEGUN}
         return bool((await tx.execute(update(memory_jobs).where(waits).values(begun))).rowcount)
 
     async def later(
@@ -88,6 +89,11 @@ class JobRepo:
         self, tx: Transaction, job: Job, state: JobState, *, now: datetime, why: str = ""
     ) -> None:
         await self._set(tx, job, {"state": state.value, "ended_at": now, "why": why[:_WHY]})
+
+    async def take_up(self, tx: Transaction, *, now: datetime) -> None:
+        """What was begun and nothing came of: its program has died."""
+        begun = (_J.state == JobState.WAITING.value) & (_J.why == _BEGUN)
+        await tx.execute(update(memory_jobs).where(begun).values(due_at=now))
 
     async def drop_old(self, tx: Transaction, *, now: datetime) -> None:
         """Give up what nobody could do, and forget what was done long ago."""

@@ -32,7 +32,7 @@ _BOSSES = 40
 _PAGE_IDS = itertools.count(10_000_000)
 
 Line: TypeAlias = Reply | Callable[[Asked], Reply]
-Scene: TypeAlias = Literal["plan", "step", "talk"]
+Scene: TypeAlias = Literal["plan", "step", "talk", "notes"]
 
 
 def fill(**value: Any) -> Callable[[Asked], Reply]:
@@ -101,7 +101,7 @@ class Stage:
                     last = len(lines) == 1 and not isinstance(lines[0], Reply)
                     line = lines[0] if last else lines.popleft()
                     return line if isinstance(line, Reply) else line(asked)
-        return work(asked)
+        return fill(memories=[])(asked) if scene == "notes" else work(asked)
 
 
 def scene_of(asked: Asked) -> Scene:
@@ -110,6 +110,8 @@ def scene_of(asked: Asked) -> Scene:
 
 def _scene_of(schema: Mapping[str, Any]) -> Scene | None:
     fields = set(schema.get("properties") or ())
+    if "memories" in fields:
+        return "notes"
     if {"plan", "steps"} <= fields:
         return "plan"
     return "step" if {"status", "summary"} <= fields else None

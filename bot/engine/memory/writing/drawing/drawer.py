@@ -83,7 +83,9 @@ class Drawer:
         self._begun: deque[datetime] = deque()
 
     async def start(self, stack: AsyncExitStack) -> None:
-        """Nothing to prepare: what was cut off comes due again by itself."""
+        """What the last life was cut off at is due at once."""
+        async with self._db.write() as tx:
+            await self._jobs.take_up(tx, now=self._now())
 
     async def run(self) -> None:
         news = self._changed.listen()
@@ -126,6 +128,10 @@ class Drawer:
     async def _try(self, job: Job, now: datetime) -> None:
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**job.tries)
         async with self._db.write() as tx:
+            if job.tries >= _MOST_UNREACHED:
+                # Each of them was cut short by a death: maybe by this very job.
+                await self._jobs.end(tx, job, JobState.FAILED, now=now, why="cut short")
+                return
             if not await self._jobs.begin(tx, job, again_at=now + pause):
                 return
         try:
@@ -135,15 +141,15 @@ class Drawer:
         except BackendDenied as error:
             await self._later(job, error, at=now + _HOUR)
         except BackendUnavailable as error:
-            await self._failed(job, error, most=_MOST_UNREACHED)
+            await self._failed(job, error, at=now + pause, most=_MOST_UNREACHED)
         except (BackendError, Overtaken) as error:
-            await self._failed(job, error, most=_MOST_TRIES)
+            await self._failed(job, error, at=now + pause)
         except StoreUnavailable:
             raise
         except Exception as error:
             # The boundary between one piece of conversation and all others.
             log.exception("no facts could be drawn for job %s", job.id)
-            await self._failed(job, error, most=_MOST_TRIES)
+            await self._failed(job, error, at=now + pause)
 
     async def _draw(self, job: Job) -> None:
         cells = [each for each in await self._cells.by_ids(job.cells) if _is_of(job, each)]
@@ -260,13 +266,17 @@ class Drawer:
         async with self._db.write() as tx:
             await self._jobs.later(tx, job, at=at, why=type(error).__name__, counted=False)
 
-    async def _failed(self, job: Job, error: Exception, *, most: int) -> None:
-        """Its next try is due already, unless this was the last one."""
-        log.info("no facts were drawn from job %s: %s", job.id, type(error).__name__)
-        if job.tries + 1 >= most:
-            async with self._db.write() as tx:
-                why = type(error).__name__
+    async def _failed(
+        self, job: Job, error: Exception, *, at: datetime, most: int = _MOST_TRIES
+    ) -> None:
+        """Once more then, unless this was the last try."""
+        why = type(error).__name__
+        log.info("no facts were drawn from job %s: %s", job.id, why)
+        async with self._db.write() as tx:
+            if job.tries + 1 >= most:
                 await self._jobs.end(tx, job, JobState.FAILED, now=self._now(), why=why)
+            else:
+                await self._jobs.later(tx, job, at=at, why=why)
 
 
 def _is_of(job: Job, cell: Entry) -> bool:

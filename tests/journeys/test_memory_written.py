@@ -1,0 +1,94 @@
+"""What is said is taken down once, whatever happens in between, and changes what follows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import AsyncGenerator
+from contextlib import closing
+
+import pytest
+import pytest_asyncio
+
+from tests.emulators.models.script import Reply
+from tests.journeys.model_world import PATIENCE, World, fill, held, told, world
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PLAIN = "Peanuts make me ill, so never plan a lunch with them"
+FACT = "The Boss cannot eat peanuts"
+NOTED = fill(
+    conversation_register="real",
+    memories=[
+        {
+            "category": "profile",
+            "topic": "allergy",
+            "text": FACT,
+            "confidence": 0.95,
+            "turns": [1],
+        }
+    ],
+)
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[World, None]:
+    home = tmp_path_factory.mktemp("home")
+    at_once = "{extract: true, extract_after_seconds: 0}"
+    async with world(home, "anthropic", SHIFTBOSS_MEMORY=at_once) as made:
+        yield made
+
+
+def counted(place: World, query: str, *values: str) -> int:
+    with closing(sqlite3.connect(place.shiftboss.home / "shiftboss.db")) as store:
+        return int(store.execute(query, values).fetchone()[0])
+
+
+async def until_counted(place: World, least: int, query: str, *values: str) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while await asyncio.to_thread(counted, place, query, *values) < least:
+            await asyncio.sleep(0.05)
+
+
+async def test_a_kill_while_notes_are_taken_loses_nothing_and_doubles_nothing(
+    place: World,
+) -> None:
+    boss, chat = place.boss()
+    never = asyncio.Event()
+    place.stage.on(PLAIN, "talk", Reply(text="No lunch with peanuts."))
+    place.stage.on(PLAIN, "notes", held(NOTED, never))
+    await boss.says(chat, f"From now on: {PLAIN}")
+    await told(chat, "No lunch with peanuts.")
+    await place.stage.under_way(PLAIN, "notes")
+
+    await place.shiftboss.kill()
+    place.stage.on(PLAIN, "notes", NOTED)
+    never.set()
+    await place.shiftboss.start()
+    await until_counted(place, 1, "select count(*) from memory_jobs where state = 'done'")
+
+    assert counted(place, "select count(*) from memories where text = ?", FACT) == 1
+    assert counted(place, "select count(*) from memories where kind = 'cell'") == 1
+
+
+async def test_a_correction_in_one_conversation_changes_the_next(place: World) -> None:
+    boss, chat = place.boss()
+    place.stage.on("Which port does the harbour desk use?", "talk", Reply(text="Port 8080."))
+    await boss.says(chat, "Which port does the harbour desk use?")
+    await told(chat, "Port 8080.")
+    place.stage.on("should be 9191", "talk", Reply(text="Port 9191 then."))
+    await boss.says(chat, "No, that's wrong, it should be 9191 for the harbour desk")
+    await told(chat, "Port 9191 then.")
+    corrected = "select count(*) from memories where category = 'lessons' and instr(text, '9191')"
+    await until_counted(place, 1, corrected)
+    await boss.says(chat, "/reset")
+    await told(chat, "A new conversation has begun")
+
+    place.stage.on("Tell me the port of the harbour desk", "talk", Reply(text="It is 9191."))
+    await boss.says(chat, "Tell me the port of the harbour desk again")
+    await told(chat, "It is 9191.")
+
+    asked = place.stage.heard("Tell me the port of the harbour desk", "talk")[-1]
+    assert "it should be 9191" in json.dumps(asked.body)
+    assert not any("9191" in said for said in asked.said), "it is told as a memory"
