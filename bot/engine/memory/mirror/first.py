@@ -88,7 +88,7 @@ class First:
             return
         page = await asyncio.to_thread(parse, found.body, Layout.LIST)
         texts = [
-            (section.title, text)
+            (section.title or page.title, text)
             for section in page.sections
             for line in section.lines
             for text in _pieces(line.text)
