@@ -81,7 +81,13 @@ class DebtRepo:
     async def put_off(
         self, tx: Transaction, debt: Debt, *, until: datetime, why: str, failed: bool
     ) -> None:
-        values = {"due_at": until, "why": why[:500], "tries": debt.tries + failed}
+        """Until then, because it `failed`, or because part of it is done."""
+        values = {
+            "due_at": until,
+            "why": why[:500],
+            "tries": debt.tries + 1 if failed else 0,
+            "payload": {_FORCED: debt.forced},
+        }
         await tx.execute(update(memory_jobs).where(_J.id == debt.id).values(values))
 
     async def settle(self, tx: Transaction, debt: Debt, *, now: datetime) -> None:

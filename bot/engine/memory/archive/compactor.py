@@ -31,8 +31,12 @@ log = logging.getLogger(__name__)
 
 REST = 1.0
 """Seconds between two looks: a chat under way is not run after line by line."""
+_PAUSE = timedelta(seconds=5)
+"""Between two sweeps of one session: others come between."""
 _BACKOFF = timedelta(minutes=1)
 _LONGEST_BACKOFF = timedelta(hours=1)
+_MOST_TRIES = 3
+"""After them a model is not waited for where the session is too long to be told."""
 _AT_ONCE = 8
 _NEIGHBOURS = 2
 _WORK = ("chat:", "task:", "helper:")
@@ -69,6 +73,14 @@ class Tools:
     sleep: Callable[[float], Awaitable[None]]
     zone: ZoneInfo
     limits: Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """`more` says that there is more to do."""
+
+    passes: int
+    more: bool = False
 
 
 class Growth:
@@ -158,7 +170,13 @@ class Compactor:
         try:
             session = await t.sessions.get(debt.session_id)
             if session is not None and self._concerns(session):
-                await self.sweep(session, forced=debt.forced)
+                swept = await self.sweep(session, forced=debt.forced, tries=debt.tries)
+                if swept.more:
+                    later = t.now() + _PAUSE
+                    # What is begun is brought to its end, also below the threshold.
+                    begun = replace(debt, forced=True)
+                    await self._put_off(begun, later, "it goes on", failed=False)
+                    return
         except Paused as paused:
             await self._put_off(debt, paused.until, str(paused), failed=False)
         except StoreUnavailable:
@@ -176,25 +194,28 @@ class Compactor:
         async with t.db.write() as tx:
             await t.debts.put_off(tx, debt, until=until, why=why, failed=failed)
 
-    async def sweep(self, session: Session, *, forced: bool = False) -> int:
-        """Pass by pass until nothing is left to do. How many passes were made. Raises
-        BackendError and Paused, with all passes before kept."""
+    async def sweep(self, session: Session, *, forced: bool = False, tries: int = 0) -> Swept:
+        """Pass by pass until nothing is left to do, or it is enough for once; `tries` have failed
+        before. Raises BackendError and Paused, with all passes before kept."""
         t = self._tools
         until = t.now() + t.limits.span
         state = await self._state(session)
         if not forced and state.current <= t.limits.threshold:
-            return 0
+            return Swept(passes=0)
         for made in range(t.limits.passes):
             work = next_pass(state, t.limits)
-            if work is None or t.now() > until:
-                return made
+            if work is None:
+                return Swept(passes=made)
+            if t.now() > until:
+                return Swept(passes=made, more=True)
             before = state.tokens
-            if not await self._make(session, state, work):
-                return made
+            if not await self._make(session, state, work, tries):
+                return Swept(passes=made)
             state = await self._state(session)
             if state.tokens >= before:
-                return made + 1
-        return t.limits.passes
+                return Swept(passes=made + 1)
+        more = next_pass(state, t.limits) is not None
+        return Swept(passes=t.limits.passes, more=more)
 
     async def _state(self, session: Session) -> State:
         t = self._tools
@@ -206,14 +227,15 @@ class Compactor:
         sizes = await t.said.sizes(session.id, after=after)
         return State(items=items, messages=sizes, reported=reported)
 
-    async def _make(self, session: Session, state: State, work: Leaf | Fold) -> bool:
+    async def _make(self, session: Session, state: State, work: Leaf | Fold, tries: int) -> bool:
         """False where somebody was faster."""
         t = self._tools
         wanted, draft = await self._wanted(session, state, work)
         try:
             text, by_model = await self._written(session, wanted)
-        except (BackendError, Paused):
-            if state.current <= t.limits.context:
+        except BackendError as error:
+            hopeless = isinstance(error, BackendDenied) or tries >= _MOST_TRIES
+            if state.current <= t.limits.context or not hopeless:
                 raise
             # It must not grow beyond what a model can be told: better a poor summary than none.
             text, by_model = fallback(wanted, t.limits), False

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.engine.llm.base import BackendDenied, BackendUnavailable
+from bot.engine.memory.archive.compactor import Swept
 from bot.engine.memory.archive.guard import MOST_CALLS, MOST_REFUSALS
 from storage.memory.archive.summaries import SummaryRepo
 from storage.sessions import Session
@@ -117,8 +118,22 @@ async def test_a_sweep_makes_a_bounded_number_of_passes(tmp_path: Path) -> None:
         session = await grown(w, 60)
         await w.reading.catch_up(session.id)
 
-        assert await w.compactor.sweep(session) == 3
+        assert await w.compactor.sweep(session) == Swept(passes=3, more=True)
         assert len(await w.summaries.items(session.id)) == 3
+
+
+async def test_what_one_sweep_leaves_over_the_next_one_does(tmp_path: Path) -> None:
+    async with world(tmp_path, replace(SMALL, passes=3)) as w:
+        session = await grown(w, 60)
+        for _ in range(12):
+            await w.compactor.look()
+            w.clock.pass_by(minutes=11)
+
+        assert await w.debts.next_due() is None
+        assert await whole(w, session) == list(range(1, 121))
+        sizes = await w.said.sizes(session.id, after=0)
+        items = await w.summaries.items(session.id)
+        assert len(sizes) - items[-1].through <= SMALL.tail
 
 
 async def test_a_sweep_takes_a_bounded_time(tmp_path: Path) -> None:
@@ -131,7 +146,7 @@ async def test_a_sweep_takes_a_bounded_time(tmp_path: Path) -> None:
             return "So it was."
 
         w.writer.text = slow
-        assert await w.compactor.sweep(session) == 2
+        assert await w.compactor.sweep(session) == Swept(passes=2, more=True)
 
 
 async def test_a_model_that_is_away_leaves_everything_and_is_asked_later(tmp_path: Path) -> None:
@@ -172,6 +187,23 @@ async def test_without_a_model_only_what_would_overflow_is_cut_to_its_beginnings
         assert "question 0" in items[0].summary.content
         assert "[Truncated from" in items[0].summary.content
         assert w.writer.prompts == []
+        assert await whole(w, session) == list(range(1, 81))
+
+
+async def test_a_model_that_stays_away_is_not_waited_for_where_the_session_would_overflow(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as w:
+        w.writer.text = lambda _prompt: BackendUnavailable("busy")
+        session = await grown(w, 40)
+        for _ in range(3):
+            await w.compactor.look()
+            w.clock.pass_by(hours=1)
+        assert await w.summaries.items(session.id) == []
+        await w.compactor.look()
+        items = await w.summaries.items(session.id)
+
+        assert "[Truncated from" in items[0].summary.content
         assert await whole(w, session) == list(range(1, 81))
 
 
@@ -330,7 +362,7 @@ async def test_who_was_faster_wins(tmp_path: Path) -> None:
         await other.compactor.sweep(session)
         go.set()
 
-        assert await sweeping == 0
+        assert await sweeping == Swept(passes=0)
         assert await whole(w, session) == list(range(1, 81))
 
 
