@@ -11,7 +11,6 @@ import pytest
 
 from bot.app.models import held_in
 from bot.engine.agent.sandbox.probe import Machine, SandboxHere
-from bot.engine.llm.acp.table import Resume
 from bot.engine.llm.answers import PlanAnswer, StepAnswer
 from bot.engine.llm.base import Mode, Purpose, RunRequest, RunResult
 from bot.engine.llm.events import AgentEvent, Noted, TextDelta, ToolStarted
@@ -126,8 +125,7 @@ async def test_another_process_remembers_the_session(cli: Real) -> None:
     asked = cli.models.requests[before:]
     assert any("rhubarb" in str(each.body) for each in asked)
     assert "rhubarb" not in "".join(e.text for e in events if isinstance(e, TextDelta))
-    resumes = cli.agent.resume is not Resume.NONE
-    assert [e.key for e in events if isinstance(e, Noted)] == ["backend.cli_afresh"] * (not resumes)
+    assert [e.key for e in events if isinstance(e, Noted)] == []
 
 
 async def test_a_cancelled_run_leaves_the_service_and_no_process(cli: Real) -> None:
