@@ -14,7 +14,7 @@ from pathlib import Path
 from storage.records.tasks import Priority
 from tests.chaos.fronts import Front, Name, front
 from tests.chaos.promises import Ended, broken, repeats, shows_all, unsettled
-from tests.chaos.put_aside import put_aside
+from tests.chaos.put_aside import put_aside, says_again
 from tests.chaos.store import points_of, rows
 from tests.chaos.telling import Told, deadly, tracebacks
 from tests.chaos.workers.load import ASKED, allow_all, is_helped, task_of, text_of, work_of
@@ -76,14 +76,15 @@ async def storm(home: Path, load: Load, name: Name, *, template: Path | None = N
 
 @asynccontextmanager
 async def _clerk(home: Path, channel: Front, load: Load) -> AsyncGenerator[None, None]:
-    """Somebody who allows whatever is asked."""
-    clerk = asyncio.create_task(allow_all(home, channel)) if load.workers else None
+    """Somebody who says again what was given up, and allows whatever is asked."""
+    works = [says_again(channel, home), *([allow_all(home, channel)] if load.workers else [])]
+    clerks = [asyncio.create_task(work) for work in works]
     try:
         yield
     finally:
-        if clerk is not None:
+        for clerk in clerks:
             clerk.cancel()
-            await asyncio.gather(clerk, return_exceptions=True)
+        await asyncio.gather(*clerks, return_exceptions=True)
 
 
 async def _rage(program: Program, channel: Front, load: Load, told: Told) -> None:
