@@ -15,6 +15,7 @@ from bot.app.engine import Engine, build_engine
 from bot.app.lifecycle import Service
 from bot.app.memory.book import build_book
 from bot.app.memory.history import HistoryService
+from bot.app.memory.serving import Serving, build_serving
 from bot.app.parts import settings_language
 from bot.app.returns import Returns
 from bot.app.services import (
@@ -107,7 +108,7 @@ async def build(settings: Settings, db: Database) -> Parts:
         alerts=alerts,
     )
     engine.post.append(intake.take)
-    web = web_chat(settings, store, intake, router, alerts)
+    web = web_chat(settings, core, intake, router)
     alerts.changed = web.refresh_alerts
     transports |= {Channel.WEB: web, **_platforms(settings, intake, core.quota)}
     return Parts(
@@ -285,13 +286,13 @@ def _router(
     )
 
 
-def web_chat(
-    settings: Settings, store: Store, intake: Intake, router: Overheard, alerts: Alerts
-) -> WebTransport:
+def web_chat(settings: Settings, core: Core, intake: Intake, router: Overheard) -> WebTransport:
     # A command typed beside no running program needs no web server.
+    from bot.app.memory.served import McpPage
     from bot.transports.web.transport import WebTransport
 
-    return WebTransport(
+    store, page = core.store, McpPage(serving_of(settings, core))
+    web = WebTransport(
         host=settings.web_host,
         port=settings.web_port,
         token=settings.web_token.get_secret_value(),
@@ -300,8 +301,24 @@ def web_chat(
         menu=menu,
         history=WebHistory(store.db, store.chats),
         speaker=WebSpeaker(intake, router),
-        alerts=alerts,
+        alerts=core.alerts,
+        routes=(page.route,),
         language=settings_language(settings),
+    )
+    page.key = lambda: web.token
+    return web
+
+
+def serving_of(settings: Settings, core: Core) -> Serving:
+    engine = core.engine
+    return build_serving(
+        settings,
+        core.store,
+        core.clock,
+        writing=engine.writing,
+        recalling=engine.place.memory,
+        past=engine.place.past,
+        mask=engine.place.masking.mask,
     )
 
 

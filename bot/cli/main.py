@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from bot.cli import dispatch, log, run, say, session, setup, skill, subtask, task, top
+from bot.cli.agents import hook, mcp
 from bot.cli.memory import memory
 from bot.cli.workers import backend
 from bot.cli.workflows import workflow
@@ -34,6 +35,8 @@ cli.add_typer(skill.cli, name="skill")
 cli.add_typer(backend.cli, name="backend")
 cli.add_typer(workflow.cli, name="workflow")
 cli.add_typer(memory.cli, name="memory")
+cli.command("mcp")(mcp.mcp)
+cli.add_typer(hook.cli, name="hook")
 
 
 def _version(wanted: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import ProxyHandler, Request, build_opener
@@ -38,9 +39,17 @@ def call(
 ) -> Answer:
     """Say something and wait for the answer. The same `id` again is the same message. What is
     `quiet` is not seen in the web chat."""
+    body = json.dumps({"text": text, "id": id, "buttons": buttons, "quiet": quiet}).encode()
+    told = post(running, "/api/say", body)
+    shown = "\n\n".join(str(card["text"]) for card in told["cards"])
+    return Answer(text=shown, good=bool(told["good"]), data=told.get("data"))
+
+
+def post(running: Running, path: str, body: bytes, *, patience: float = _PATIENCE) -> Any:
+    """Its answer, read as JSON; None where it is empty. Raises NobodyThere and Refused."""
     request = Request(  # noqa: S310 - the address is our own, written by the running program
-        f"{running.url}/api/say",
-        data=json.dumps({"text": text, "id": id, "buttons": buttons, "quiet": quiet}).encode(),
+        f"{running.url}{path}",
+        data=body,
         headers={
             "Authorization": f"Bearer {running.token}",
             "Content-Type": "application/json",
@@ -48,16 +57,15 @@ def call(
     )
     try:
         # Whatever proxy the environment names: this machine is reached without one.
-        with build_opener(ProxyHandler({})).open(request, timeout=_PATIENCE) as response:
-            told = json.load(response)
+        with build_opener(ProxyHandler({})).open(request, timeout=patience) as response:
+            said = response.read()
+            return json.loads(said) if said else None
     except HTTPError as error:
         said = error.read().decode(errors="replace")[:500]
         if error.code in _NOT_OURS:
             raise NobodyThere(f"{running.url} answered {error.code}: {said}") from error
         raise Refused(f"it answered {error.code}: {said}") from error
     except TimeoutError as error:
-        raise Refused(f"it took longer than {_PATIENCE:g} s; see `shiftboss task ls`") from error
-    except (URLError, ConnectionError, ValueError) as error:
+        raise Refused(f"it took longer than {patience:g} s; see `shiftboss task ls`") from error
+    except (URLError, OSError, HTTPException, ValueError) as error:
         raise NobodyThere(f"nobody answers at {running.url} ({error})") from error
-    shown = "\n\n".join(str(card["text"]) for card in told["cards"])
-    return Answer(text=shown, good=bool(told["good"]), data=told.get("data"))

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
+from typing import TypeVar
 from uuid import uuid4
 
 from bot.app.failures import StartFailure, unusable
-from bot.app.terminal.address import find_running
+from bot.app.terminal.address import Running, find_running
 from bot.app.terminal.calls import Answer, NobodyThere, call
 from bot.config.settings import Settings
 from storage.errors import HomeBusy, HomeUnusable
@@ -20,12 +22,26 @@ _TURN = 60.0
 _REST = 0.1
 
 
+_T = TypeVar("_T")
+
+
 def carry_out(settings: Settings, text: str) -> Answer:
-    """Say it as the local owner. Blocking. Raises StartFailure, and calls.Refused.
+    """Say it as the local owner. Blocking. Raises StartFailure, and calls.Refused."""
+    message_id = uuid4().hex
+
+    def there(running: Running) -> Answer:
+        return call(running, text, id=message_id, buttons=False, quiet=True)
+
+    return reach(settings, there, lambda: _here(settings, text))
+
+
+def reach(settings: Settings, there: Callable[[Running], _T], here: Callable[[], _T]) -> _T:
+    """`there` by the program that runs on the home, which raises NobodyThere where it does not
+    answer; `here` with the home in our hands where none runs. Blocking. Raises StartFailure.
 
     The home is held by one at a time: another command is waited for, a program that starts too.
     """
-    message_id, queue = uuid4().hex, _Queue()
+    queue = _Queue()
     while True:
         try:
             home = Home(settings.home, briefly=True)
@@ -35,9 +51,9 @@ def carry_out(settings: Settings, text: str) -> Answer:
             raise unusable(error) from error
         else:
             with home:
-                return _here(settings, text)
+                return here()
         try:
-            return call(find_running(settings), text, id=message_id, buttons=False, quiet=True)
+            return there(find_running(settings))
         except (NobodyThere, StartFailure) as error:
             if queue.too_long:
                 raise StartFailure(

@@ -54,4 +54,4 @@ def door(settings: Settings, core: Core) -> tuple[Service, ...]:
         takes_up=False,
     )
     here = settings.model_copy(update={"web_host": "127.0.0.1", "web_port": _ANY_PORT})
-    return intake, Door(settings, web_chat(here, core.store, intake, router, core.alerts))
+    return intake, Door(settings, web_chat(here, core, intake, router))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from bot.engine.agent.context.briefing import Context
 from bot.engine.agent.leave.bell import Bell
 from bot.engine.agent.masking import Masking
 from bot.engine.agent.mcp.servers import McpServers
+from bot.engine.agent.mcp.serving.lending import Lender
 from bot.engine.agent.personas.library import PersonaLibrary
 from bot.engine.agent.sandbox.homes import Homes
 from bot.engine.agent.sandbox.probe import SandboxHere
@@ -102,9 +104,15 @@ def build_place(settings: Settings, store: Store, clock: Clock, *, bell: Bell, s
         sandbox=sandbox,
         homes=shell.homes,
         masking=masking,
-        servers=McpServers(shell, masking.mask, fetcher),
+        servers=McpServers(
+            shell, masking.mask, fetcher, lender=Lender(settings.home / "lent", _new_word)
+        ),
         helping=helping,
         bench=bench,
         past=past,
         memory=memory,
     )
+
+
+def _new_word() -> str:
+    return secrets.token_hex(16)

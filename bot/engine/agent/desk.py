@@ -250,14 +250,14 @@ class Desk:
     async def _plugged(
         self, ask: Ask, chosen: Chosen, watch: Watch | None
     ) -> AsyncGenerator[Plugged, None]:
-        """What its MCP servers bring. A coding CLI starts them by itself."""
+        """What its MCP servers bring. A coding CLI starts them by itself, with one of ours."""
         if self._servers is None:
             yield Plugged(servers=ask.servers)
             return
         if not chosen.backend.caps.tools:
-            brought = self._servers.named(ask.servers)
-            await _tell(watch, brought)
-            yield brought
+            async with self._servers.lent(ask.servers, ask.tools) as brought:
+                await _tell(watch, brought)
+                yield brought
             return
         async with self._servers.plugged(ask.servers, ask.workspace, ask.mode) as brought:
             await _tell(watch, brought)

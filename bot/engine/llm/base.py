@@ -75,7 +75,8 @@ class ToolRun(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpServer:
     """An MCP server: a command over stdio with its `env`, or a URL with its `headers`, either of
-    which may hold secrets. `secrets` are values in them that nobody may be shown."""
+    which may hold secrets. `secrets` are values in them that nobody may be shown; `places` is what
+    must be seen where it is started, besides what it is known to need."""
 
     name: str
     command: tuple[str, ...] = ()
@@ -83,6 +84,7 @@ class McpServer:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    places: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from bot.engine.agent.masking import MASK
 from bot.engine.agent.mcp.filling import filled, secrets_of
 from bot.engine.agent.mcp.http import reached
 from bot.engine.agent.mcp.said import description_of, name_of, result_of, schema_of
+from bot.engine.agent.mcp.serving.lending import Lender
+from bot.engine.agent.mcp.serving.rpc import NAME
 from bot.engine.agent.mcp.wire import Line, McpFailed, wired
 from bot.engine.agent.outgoing.outputs import guarded
 from bot.engine.agent.sandbox.base import Launch, Sandbox
@@ -54,9 +56,12 @@ class McpServers:
         start_seconds: float = START_SECONDS,
         call_seconds: float = CALL_SECONDS,
         variables: Mapping[str, str] = os.environ,
+        lender: Lender | None = None,
     ) -> None:
         """`fetcher` knows which places servers at a URL may have; `variables` are those that a
-        server's own may name as `${NAME}`."""
+        server's own may name as `${NAME}`; `lender` lends our own tools to who starts servers by
+        itself."""
+        self._lender = lender
         self._fetcher = fetcher
         self._shell = shell
         self._mask = mask
@@ -92,6 +97,20 @@ class McpServers:
                 facts = {"server": server.name, "detail": self._mask(str(error))}
                 notes.append(Noted(key="mcp.failed", facts=facts))
         return Plugged(servers=tuple(known), notes=tuple(notes))
+
+    @asynccontextmanager
+    async def lent(
+        self, servers: Sequence[McpServer], tools: Sequence[Tool]
+    ) -> AsyncGenerator[Plugged, None]:
+        """As `named`, and for as long as it runs a server of ours with what of `tools` may be
+        lent: under a name of its own, which nobody else's may have."""
+        brought = self.named([each for each in servers if each.name != NAME])
+        if self._lender is None:
+            yield brought
+            return
+        async with self._lender.lent(tools) as ours:
+            added = () if ours is None else (ours,)
+            yield replace(brought, servers=(*brought.servers, *added))
 
     async def _started(
         self, stack: AsyncExitStack, server: McpServer, workspace: Path, mode: Mode

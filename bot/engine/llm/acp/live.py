@@ -137,7 +137,7 @@ async def _start(
         workspace=folder,
         home=home.path,
         env=found.env,
-        readable=found.readable,
+        readable=(*found.readable, *(at for each in request.servers for at in each.places)),
         writable=mode is Mode.EXECUTE,
     )
     mark = await house.mark()
