@@ -37,9 +37,11 @@ _OFFLINE = "offline"
 _WHOLE = 10
 
 
-async def talk(request: Request, *, settle: bool = False, brief: str = "") -> Reply:
+async def talk(
+    request: Request, *, settle: bool = False, brief: str = "", skill: str = ""
+) -> Reply:
     """Answer what was said, or propose a skill, or a task where it amounts to work. `brief` is what
-    the worker is told first."""
+    the worker is told first, of the `skill` by that name."""
     await check_able(request, request.backend)
     if not settle and (proposed := await _skill_for(request)):
         return proposed
@@ -54,6 +56,7 @@ async def talk(request: Request, *, settle: bool = False, brief: str = "") -> Re
         backend=request.backend,
         settle=settle,
         brief=brief,
+        skill=skill,
     )
 
     async def show(text: str) -> None:

@@ -132,7 +132,7 @@ class Question:
     own choice, empty for the chat's: a model comes with its backend, a backend without a model
     means its default one. `settle` True forbids proposing a task. `brief` is what the worker is
     told before these words: how they are to be worked on. `resumes` says that nothing new was said:
-    the talk goes on from what it waited for."""
+    the talk goes on from what it waited for. `skill` is the one that it is worked on with."""
 
     person: Person
     chat: Chat
@@ -145,6 +145,7 @@ class Question:
     settle: bool = False
     brief: str = ""
     resumes: bool = False
+    skill: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -151,7 +151,7 @@ async def _use(request: Request, args: str, run: Handler) -> Reply:
         return await run(_as_task(request, loaded.name, after.text))
     if after.text and _drafts(request, listed):
         return await _draft(request, after.text)
-    return await _talk(request, loaded.text, after.text)
+    return await _talk(request, loaded.text, after.text, skill=loaded.name)
 
 
 def _as_task(request: Request, name: str, text: str) -> Request:
@@ -162,9 +162,9 @@ def _as_task(request: Request, name: str, text: str) -> Request:
     return replace(request, args=f"--title {quoted(title)} -- {told}")
 
 
-async def _talk(request: Request, loaded: str, text: str) -> Reply:
+async def _talk(request: Request, loaded: str, text: str, *, skill: str) -> Reply:
     said = replace(request, args=text or request.words("skill.begin"))
-    return await chat.talk(said, settle=True, brief=loaded)
+    return await chat.talk(said, settle=True, brief=loaded, skill=skill)
 
 
 async def _consented(request: Request, action: UseSkill, name: str, card_key: str) -> Reply:
@@ -176,7 +176,7 @@ async def _consented(request: Request, action: UseSkill, name: str, card_key: st
     said = replace(request, model=action.model, backend=action.backend, files=action.files)
     if _drafts(request, await _found(request, name)):
         return await _draft(said, action.text)
-    return await _talk(said, loaded.text, action.text)
+    return await _talk(said, loaded.text, action.text, skill=loaded.name)
 
 
 async def _enable(request: Request, rest: str) -> Reply:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, delete, select
+from sqlalchemy import ColumnElement, delete, select, true
 
 from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
 from storage.memory.entries import EntryRepo
 from storage.memory.rows import entry_of
 from storage.memory.tables import memories, memory_links, memory_vectors
-from storage.records.memory.entries import Entry, EntryId, MemoryKind, NewEntry
+from storage.records.memory.entries import Entry, EntryId, MemoryKind, NewEntry, Scope
 
 FROM = "from"
 """The kind of a link from a fact to the cell that it was drawn from."""
@@ -32,12 +32,11 @@ class Cells:
     async def add(self, tx: Transaction, new: NewEntry, *, now: datetime) -> Entry | None:
         """Keep a cell; what was said before it finds it, and it finds what was said before. None
         as of `EntryRepo.add`."""
-        made = await self._entries.add(tx, new, now=now)
-        if made is not None:
-            before = await self._beside(tx, made, _M.number < made.number, _M.number.desc())
-            await self.index(tx, made)
-            if before is not None:
-                await self.index(tx, before)
+        before = await self._nearest(tx, new.scope, new.thread, true(), _M.number.desc())
+        beside = () if before is None else (before.text,)
+        made = await self._entries.add(tx, new, now=now, beside=beside)
+        if made is not None and before is not None:
+            await self.index(tx, before)
         return made
 
     async def index(self, tx: Transaction, cell: Entry) -> None:
@@ -95,11 +94,21 @@ class Cells:
     async def _beside(
         self, tx: Transaction, cell: Entry, where: ColumnElement[bool], order: ColumnElement[int]
     ) -> Entry | None:
+        return await self._nearest(tx, cell.scope, cell.thread, where, order)
+
+    async def _nearest(
+        self,
+        tx: Transaction,
+        scope: Scope,
+        thread: str,
+        where: ColumnElement[bool],
+        order: ColumnElement[int],
+    ) -> Entry | None:
         query = (
             select(memories)
             .where(
-                _M.scope == str(cell.scope),
-                _M.thread == cell.thread,
+                _M.scope == str(scope),
+                _M.thread == thread,
                 _M.kind == MemoryKind.CELL.value,
                 where,
             )

@@ -337,6 +337,7 @@ class Conversations:
             mode=persona.works_in,
             text=question.text,
             turn=question.source,
+            skill=question.skill,
         )
         equipment = await self._bench.equip(job)
         proposing = () if question.settle else (propose_task(question, proposals),)

@@ -98,6 +98,7 @@ class RememberedTalk:
             said=question.text,
             answer=answer,
             source=question.source,
+            skill=question.skill,
             at=self._now(),
         )
         cell = await self._recorder.said(tx, turn)

@@ -26,15 +26,17 @@ class SilentDesk:
         self._choice = choice
 
     async def ready(self) -> bool:
+        """Fixed rules take no notes, and coding CLIs none either: they bring tools of their own,
+        and what they would read is anybody's."""
         try:
-            return self._chosen().backend.name != OFFLINE
+            return _takes_notes(self._chosen())
         except BackendError:
             return False
 
     async def ask(self, wish: Wish) -> Told:
         chosen = self._chosen()
-        if chosen.backend.name == OFFLINE:
-            raise BackendDenied("fixed rules take no notes")
+        if not _takes_notes(chosen):
+            raise BackendDenied(f"{chosen.backend.name} takes no notes")
         session = await self._desk.session(wish.key, chosen)
         try:
             reply = await self._desk.ask(_ask(wish), chosen, session)
@@ -52,6 +54,10 @@ class SilentDesk:
     def _chosen(self) -> Chosen:
         choice = self._choice()
         return self._desk.choose(choice.model, choice.backend)
+
+
+def _takes_notes(chosen: Chosen) -> bool:
+    return chosen.backend.name != OFFLINE and chosen.backend.caps.tools
 
 
 def _ask(wish: Wish) -> Ask:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from bot.engine.memory.writing.rules import Plain, plainly_said
@@ -10,7 +11,15 @@ from storage.db import Transaction
 from storage.memory.cells import Cells
 from storage.memory.entries import EntryRepo
 from storage.memory.words import same
-from storage.records.memory.entries import Category, Entry, MemoryKind, NewEntry, ScopeKind, Tier
+from storage.records.memory.entries import (
+    Category,
+    Entry,
+    EntryState,
+    MemoryKind,
+    NewEntry,
+    ScopeKind,
+    Tier,
+)
 
 MOST_EVIDENCE = 20
 _IMPORTANCE = {Category.PROFILE: 0.9, Category.LESSONS: 0.8}
@@ -29,7 +38,7 @@ class Plainly:
 
     async def _kept(self, tx: Transaction, cell: Entry, plain: Plain) -> Entry | None:
         new = _entry(cell, plain)
-        older = await self._entries.by_key(new.scope, new.key, tx=tx) if new.key else ()
+        older = await self._about_the_same(tx, new)
         if any(is_by_hand(each) for each in older):
             # What a person has written themselves stands until they change it.
             return None
@@ -42,6 +51,13 @@ class Plainly:
         if not older:
             return await self._entries.add(tx, new, now=cell.said_at)
         return await supersede(self._entries, tx, older[0], new, now=cell.said_at)
+
+    async def _about_the_same(self, tx: Transaction, new: NewEntry) -> Sequence[Entry]:
+        if new.key:
+            return await self._entries.by_key(new.scope, new.key, tx=tx)
+        again = await self._entries.same_as(new.scope, new.text, tx=tx)
+        active = [each for each in again if each.state is EntryState.ACTIVE]
+        return [each for each in active if each.kind is not MemoryKind.CELL]
 
 
 async def supported(entries: EntryRepo, tx: Transaction, held: Entry, cell: Entry) -> Entry:

@@ -23,6 +23,8 @@ ENOUGH = 4
 """Turns from which facts are drawn together."""
 MOST_SAID = 1200
 MOST_ANSWERED = 2400
+PROJECT, SKILL = "project", "skill"
+"""Of a cell's `extra`: where the work was done, and by which skill."""
 _LONG_ANSWER = 200
 _ELLIPSIS = "…"
 _NEVER = frozenset({Noise.META, Noise.COMPLAINT})
@@ -31,7 +33,8 @@ _NEVER = frozenset({Noise.META, Noise.COMPLAINT})
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """What somebody said and what they were answered. `source` names it for ever: kept twice it
-    is there once. `answer` is empty where it was cut short."""
+    is there once. `answer` is empty where it was cut short;
+    `skill` is the one that it was worked on with."""
 
     person: Person
     chat: Chat
@@ -39,6 +42,7 @@ class Turn:
     answer: str
     source: str
     at: datetime
+    skill: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +99,7 @@ class Recorder:
             person=turn.person.id,
             chat=turn.chat.id,
             said_at=turn.at,
-            extra={"said": len(said)},
+            extra={"said": len(said), **({SKILL: turn.skill} if turn.skill else {})},
         )
         kept = await self._cells.add(tx, cell, now=turn.at)
         if kept is not None:
@@ -125,7 +129,7 @@ class Recorder:
             chat=work.chat.id,
             task=work.task,
             said_at=work.at,
-            extra={"said": len(asked), "project": work.project},
+            extra={"said": len(asked), PROJECT: work.project},
         )
         kept = await self._cells.add(tx, cell, now=work.at)
         if kept is not None:

@@ -205,7 +205,8 @@ class MemoryWriter:
         self, tx: Transaction, wanted: ByHand, scope: Scope, text: str
     ) -> Entry | None:
         same = await self._entries.same_as(scope, text, tx=tx)
-        for each in same:
+        # What counts now before what was only proposed or laid aside.
+        for each in sorted(same, key=lambda entry: entry.state is not EntryState.ACTIVE):
             if each.kind is MemoryKind.CELL or each.state is EntryState.SUPERSEDED:
                 continue
             if wanted.key and each.key != wanted.key:

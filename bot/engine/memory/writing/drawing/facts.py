@@ -17,6 +17,7 @@ from bot.engine.memory.writing.drawing.extraction import (
 from bot.engine.memory.writing.drawing.temporal import is_dynamic, valid_until
 from bot.engine.memory.writing.noise import Noise, fact_noise
 from bot.engine.memory.writing.plainly import key_for, told_in
+from bot.engine.memory.writing.recorder import PROJECT, SKILL
 from bot.engine.memory.writing.service import plain
 from storage.memory.words import terms
 from storage.records.memory.entries import Category, Entry, Scope, ScopeKind
@@ -113,7 +114,7 @@ def _fact(drawn: DrawnFact, cells: Sequence[Entry], mask: Callable[[str], str]) 
         return None
     on = [cells[number - 1] for number in rests_on]
     by_user = drawn.source is Said.USER
-    of_work = category in _OF_WORK and any(each.task is not None for each in on)
+    of_work = category in _OF_WORK and any(_is_work(each) for each in on)
     if not by_user and not of_work and (category in KEYED or drawn.source is Said.ASSISTANT):
         # What the assistant proposed is nobody's preference.
         return None
@@ -142,11 +143,16 @@ def _fact(drawn: DrawnFact, cells: Sequence[Entry], mask: Callable[[str], str]) 
 
 
 def _scope(cell: Entry, *, of_work: bool) -> Scope:
-    """What was learned at a project is the project's."""
-    project = cell.extra.get("project")
-    if of_work and isinstance(project, str) and project:
-        return Scope(ScopeKind.PROJECT, project)
+    """What was learned at a project is the project's, and with a skill the skill's."""
+    for kind, name in ((ScopeKind.SKILL, SKILL), (ScopeKind.PROJECT, PROJECT)):
+        whose = cell.extra.get(name)
+        if of_work and isinstance(whose, str) and whose:
+            return Scope(kind, whose)
     return cell.scope
+
+
+def _is_work(cell: Entry) -> bool:
+    return cell.task is not None or bool(cell.extra.get(SKILL))
 
 
 def _key(category: Category, topic: str) -> str:

@@ -20,7 +20,7 @@ from bot.engine.llm.base import (
 from bot.engine.memory.writing.drawing.extraction import MOST_READ, Extraction
 from bot.engine.memory.writing.drawing.silent import Wish
 from bot.engine.memory.writing.drawing.verdicts import OneVerdict, Verdicts
-from bot.engine.memory.writing.recorder import ENOUGH, Work
+from bot.engine.memory.writing.recorder import ENOUGH, Turn, Work
 from bot.engine.memory.writing.service import ByHand
 from storage.records.memory.entries import (
     Category,
@@ -468,6 +468,33 @@ async def test_what_was_learned_at_a_project_is_the_projects(memory: Memory) -> 
 
     [pitfall, taste] = await memory.all(*DRAWN)
     assert pitfall.scope == Scope(ScopeKind.PROJECT, "/srv/shop")
+    assert taste.scope == MINE
+
+
+async def test_what_was_learned_with_a_skill_is_the_skills_and_taste_stays_ones_own(
+    memory: Memory,
+) -> None:
+    turn = Turn(
+        person=BOSS,
+        chat=CHAT,
+        said="From now on the report begins with the figures",
+        answer="Ok.",
+        source="inbox:1",
+        at=memory.world.clock(),
+        skill="weekly-report",
+    )
+    async with memory.world.db.write() as tx:
+        await memory.recorder.said(tx, turn)
+    memory.notes.answers = [
+        notes_of(
+            drawn("A weekly report begins with the figures", category="patterns"),
+            drawn("Likes figures", topic="figures"),
+        )
+    ]
+    await memory.draw()
+
+    [pattern, taste] = await memory.all(*DRAWN)
+    assert pattern.scope == Scope(ScopeKind.SKILL, "weekly-report")
     assert taste.scope == MINE
 
 

@@ -90,3 +90,11 @@ async def test_said_again_after_it_was_forgotten_it_counts_again(memory: Memory)
     await memory.say("Sorry, call me Max", "Hi Max.", source="3")
 
     assert await memory.texts(MemoryKind.PROFILE) == ["Wants to be called Max"]
+
+
+async def test_what_is_to_be_remembered_twice_is_there_once(memory: Memory) -> None:
+    await memory.say("Remember that my cat is called Findus", source="1")
+    await memory.say("Please remember that my cat is called Findus", source="2")
+
+    [held] = await memory.all(MemoryKind.FACT)
+    assert held.evidence == ("turn:1", "turn:2")
