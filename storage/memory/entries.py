@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 
-from sqlalchemy import ColumnElement, and_, delete, false, func, select, true, update
+from sqlalchemy import ColumnElement, Text, and_, cast, delete, false, func, select, true, update
 
 from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
@@ -249,6 +249,7 @@ class EntryRepo:
         """What was said before and after is found by these words now, instead of the cell's."""
         if cell.kind is not MemoryKind.CELL or cell.text == text:
             return
+        await self._drop_episodes(tx, cell)
         for where, order, weight in (
             (_M.number < cell.number, _M.number.desc(), AFTER),
             (_M.number > cell.number, _M.number.asc(), BEFORE),
@@ -267,6 +268,13 @@ class EntryRepo:
             if number is not None:
                 by = added(weighted([(text, weight)]), weighted([(cell.text, weight)]), -1)
                 await self._index.adjust(tx, number, cell.scope, by)
+
+    async def _drop_episodes(self, tx: Transaction, cell: Entry) -> None:
+        """What tells of this cell tells its words."""
+        tells = cast(_M.evidence, Text).contains(f'"{cell.id}"', autoescape=True)
+        episodes = _M.kind == MemoryKind.EPISODE.value
+        for each in await self._where(_M.scope == str(cell.scope), episodes, tells, tx=tx):
+            await self.drop(tx, each)
 
     async def _is_buried(self, tx: Transaction, scope: Scope, text: str) -> bool:
         query = select(_T.at).where(_T.scope == str(scope), _T.hash == same(text))

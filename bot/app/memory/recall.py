@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, tzinfo
 
 from bot.app.lifecycle import Service
 from bot.app.store import Store
@@ -12,6 +14,8 @@ from bot.config.settings import Settings
 from bot.engine.agent.remembering.briefing import Remembering
 from bot.engine.agent.workbench import Briefing
 from bot.engine.memory.changed import Changed
+from bot.engine.memory.episodes.finding import EpisodeFinder
+from bot.engine.memory.episodes.keeper import EpisodeKeeper
 from bot.engine.memory.links import Spreading, Tying
 from bot.engine.memory.meaning.embedder import Embedder
 from bot.engine.memory.meaning.embedder import Service as Asked
@@ -24,6 +28,7 @@ from bot.transports.clock import Clock
 from storage.memory.entries import EntryRepo
 from storage.memory.index import Index
 from storage.memory.living.links import LinkRepo
+from storage.memory.living.talks import TalkRepo
 from storage.memory.living.uses import UseRepo
 from storage.memory.living.vectors import Vectors
 from storage.records.tasks import TaskId
@@ -41,9 +46,12 @@ class Recalling:
     remembering: Remembering
     meanings: Meanings | None
     store: Store
+    now: Callable[[], datetime]
+    zone: tzinfo
 
     def follow(self, changed: Changed) -> tuple[Service, ...]:
-        """What ties all that is `changed`, and embeds it where there is a service for that."""
+        """What ties all that is `changed`, sums up conversations, and embeds everything where
+        there is a service for that."""
         store = self.store
         tying = Tying(
             db=store.db,
@@ -52,10 +60,19 @@ class Recalling:
             changed=changed,
             sleep=asyncio.sleep,
         )
+        episodes = EpisodeKeeper(
+            db=store.db,
+            entries=self.entries,
+            talks=TalkRepo(store.db),
+            marks=store.marks,
+            changed=changed,
+            now=self.now,
+            zone=self.zone,
+        )
         if self.meanings is None:
-            return (tying,)
+            return tying, episodes
         self.meanings.changed = changed
-        return (tying, self.meanings)
+        return tying, episodes, self.meanings
 
 
 def searching(
@@ -112,6 +129,7 @@ def build_recall(
         heard=uses.heard,
         now=clock.now,
         budget=chosen.told_tokens,
+        episodes=EpisodeFinder(entries=entries, now=clock.now, zone=settings.zone),
     )
 
     async def project_of(task: TaskId) -> str:
@@ -123,6 +141,8 @@ def build_recall(
         uses=uses,
         meanings=meanings,
         store=store,
+        now=clock.now,
+        zone=settings.zone,
         remembering=Remembering(
             injection=injection,
             uses=uses,

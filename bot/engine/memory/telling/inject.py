@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from bot.engine.memory.episodes.finding import EpisodeFinder
 from bot.engine.memory.recall import Recall, Recalled, is_recalled
 from bot.engine.memory.scopes import Reader
 from bot.engine.memory.telling.gate import is_worth_looking
@@ -91,12 +92,14 @@ class Injection:
         heard: Callable[[str, int], Awaitable[Collection[EntryId]]],
         now: Callable[[], datetime],
         budget: int = BUDGET,
+        episodes: EpisodeFinder | None = None,
     ) -> None:
         self._entries = entries
         self._recall = recall
         self._heard = heard
         self._now = now
         self._budget = budget
+        self._episodes = episodes
 
     async def standing(self, reader: Reader, told: str = "") -> Told:
         """What stands at the front: the same from turn to turn for as long as nobody changes it,
@@ -128,9 +131,10 @@ class Injection:
         def is_fresh(entry: Entry) -> bool:
             return entry.id not in out and not _is_of(entry, sitting) and known.takes(entry)
 
+        found = await self._similar(reader, query)
         similar = [
             Shown(entry=each.entry, block=Block.SIMILAR, score=each.score, parts=each.parts)
-            for each in await self._similar(reader, query)
+            for each in [*await self._referred_to(reader, query, found), *found]
             if _is_near(each) and self._is_awake(each.entry) and is_fresh(each.entry)
         ][:MOST_SIMILAR]
         recent = [
@@ -147,6 +151,18 @@ class Injection:
             return ()
         limit = 2 * MOST_SIMILAR
         return await self._recall.search(reader, asked, limit, kinds=_LOOKED_FOR, cut=_CUT)
+
+    async def _referred_to(
+        self, reader: Reader, query: str, found: Sequence[Recalled]
+    ) -> Sequence[Recalled]:
+        """Conversations that are meant where somebody refers back to one."""
+        if self._episodes is None:
+            return ()
+        known = {each.entry.id for each in found}
+        meant = await self._episodes.referred_to(reader, query[:_LONGEST_QUERY], known)
+        return [
+            Recalled(entry=entry, score=score, parts={"episode": score}) for entry, score in meant
+        ]
 
     async def _recent(self, reader: Reader, sitting: Sitting) -> Sequence[Entry]:
         """What was said last, where a conversation begins anew."""
@@ -192,7 +208,11 @@ def _is_near(found: Recalled) -> bool:
 def _is_of(entry: Entry, sitting: Sitting) -> bool:
     """Whether this very session has heard it said."""
     here = entry.chat is not None and entry.chat == sitting.chat
-    return entry.kind is MemoryKind.CELL and here and entry.said_at >= sitting.started_at
+    return (
+        entry.kind in {MemoryKind.CELL, MemoryKind.EPISODE}
+        and here
+        and entry.said_at >= sitting.started_at
+    )
 
 
 def _letters(text: str) -> str:

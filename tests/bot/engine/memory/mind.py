@@ -14,6 +14,7 @@ from bot.engine.agent.remembering.briefing import Remembering
 from bot.engine.agent.talk import Conversations
 from bot.engine.agent.workbench import Briefing, Job, Workbench
 from bot.engine.llm.base import RunRequest, RunResult
+from bot.engine.memory.episodes.finding import EpisodeFinder
 from bot.engine.memory.recall import Recall, dated_words
 from bot.engine.memory.scopes import Reader
 from bot.engine.memory.telling.inject import Injection
@@ -115,7 +116,12 @@ async def mind(
         )
         uses = Uses(db=world.db, entries=entries, repo=UseRepo(world.db), now=world.clock)
         injection = Injection(
-            entries=entries, recall=found, heard=uses.heard, now=world.clock, budget=budget
+            entries=entries,
+            recall=found,
+            heard=uses.heard,
+            now=world.clock,
+            budget=budget,
+            episodes=EpisodeFinder(entries=entries, now=world.clock, zone=UTC),
         )
         remembering = Remembering(
             injection=injection,

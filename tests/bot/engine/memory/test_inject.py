@@ -210,6 +210,22 @@ async def test_where_a_conversation_begins_anew_what_was_said_last_is_told_once(
         assert "painted green" not in it.prompt
 
 
+@pytest.mark.parametrize("said", ["上次我们聊到哪里了？", "Where were we last time, by the way?"])
+async def test_a_conversation_that_is_referred_back_to_is_told(tmp_path: Path, said: str) -> None:
+    async with mind(tmp_path) as it:
+        await it.keep("2026-01-05 09:00–09:20: the boat is green", kind=MemoryKind.EPISODE)
+        await it.keep("The boat of the team is red", kind=MemoryKind.EPISODE, scope=OURS)
+        it.world.clock.pass_by(days=3)
+
+        await it.ask(said)
+        told = it.prompt
+        await it.ask("Thank you, and what is the weather like today?")
+
+        assert "the boat is green" in told
+        assert "red" not in told
+        assert "boat" not in it.prompt
+
+
 async def test_what_is_over_or_put_aside_is_not_told(tmp_path: Path) -> None:
     async with mind(tmp_path) as it:
         now = it.world.clock()

@@ -1,0 +1,217 @@
+"""A conversation that has ended becomes an episode, found by cues and days in both languages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, timedelta
+from pathlib import Path
+
+import pytest
+
+from bot.engine.memory.changed import Changed
+from bot.engine.memory.episodes.finding import EpisodeFinder
+from bot.engine.memory.episodes.keeper import EpisodeKeeper
+from storage.marks import Marks
+from storage.memory.living.talks import TalkRepo
+from storage.records.memory.entries import Entry, MemoryKind
+from storage.sessions import SessionRepo
+from tests.bot.engine.memory.mind import ALONE, MINE, TOGETHER, Mind, mind
+from tests.engine_world import CHAT, START
+
+BOAT = ("Let us paint the old boat green", "Which green for the boat?", "Dark green, we decided so")
+
+
+@dataclass(kw_only=True)
+class Past:
+    it: Mind
+    keeper: EpisodeKeeper
+    finder: EpisodeFinder
+    said: list[Entry] = field(default_factory=list)
+
+    async def talk(self, *said: str, every: float = 1.0) -> None:
+        """One turn a minute, each with an answer."""
+        for text in said:
+            cell = await self.it.keep(
+                f"{text}\n\nAs you say.",
+                kind=MemoryKind.CELL,
+                chat=CHAT.id,
+                thread=f"chat:{CHAT.id}",
+                sender="Boss",
+                source=f"turn:{len(self.said)}",
+                extra={"said": len(text)},
+            )
+            self.said.append(cell)
+            self.it.world.clock.pass_by(minutes=every)
+
+    async def episodes(self) -> list[Entry]:
+        found = await self.it.entries.list((MINE,), kinds=(MemoryKind.EPISODE,))
+        return list(reversed(found))
+
+    async def found(self, said: str) -> list[str]:
+        return [each.text for each, _ in await self.finder.referred_to(ALONE, said)]
+
+
+@asynccontextmanager
+async def past(home: Path) -> AsyncGenerator[Past, None]:
+    async with mind(home) as it:
+        keeper = EpisodeKeeper(
+            db=it.world.db,
+            entries=it.entries,
+            talks=TalkRepo(it.world.db),
+            marks=Marks(it.world.db),
+            changed=Changed(),
+            now=it.world.clock,
+            zone=UTC,
+        )
+        yield Past(
+            it=it,
+            keeper=keeper,
+            finder=EpisodeFinder(entries=it.entries, now=it.world.clock, zone=UTC),
+        )
+
+
+async def test_five_minutes_of_silence_end_a_conversation(tmp_path: Path) -> None:
+    async with past(tmp_path) as my:
+        await my.talk(*BOAT)
+        rest = await my.keeper.look()
+        too_early = await my.episodes()
+        my.it.world.clock.pass_by(minutes=5)
+        done = await my.keeper.look()
+        [episode] = await my.episodes()
+
+        assert too_early == []
+        assert rest is not None
+        assert 200 < rest <= 300
+        assert done is None
+        assert "Let us paint the old boat green" in episode.text
+        assert "→ Dark green, we decided so" in episode.text
+        assert "boat" in episode.keywords
+        assert episode.extra["participants"] == ["Boss"]
+        assert list(episode.evidence) == [each.id for each in my.said]
+
+
+async def test_a_word_of_farewell_ends_it_at_once_after_three_turns(tmp_path: Path) -> None:
+    async with past(tmp_path) as my:
+        await my.talk("Paint the boat", "Thanks for the boat")
+        await my.keeper.look()
+        after_two = await my.episodes()
+        await my.talk("And the sails?", "好的，先这样吧")
+        await my.keeper.look()
+
+        assert after_two == []
+        assert len(await my.episodes()) == 1
+
+
+async def test_a_new_conversation_or_backend_and_a_task_end_it(tmp_path: Path) -> None:
+    async with past(tmp_path) as my:
+        await my.talk("Paint the old boat", "In dark green")
+        async with my.it.world.db.write() as tx:
+            await SessionRepo(my.it.world.db).begin(
+                tx, id="s9", key=f"chat:{CHAT.id}", backend="b", model="m", now=my.it.world.clock()
+            )
+        await my.talk("Repair the chimney", "With new bricks")
+        await my.keeper.look()
+        anew = await my.episodes()
+        await my.it.world.add("Buy the bricks for the chimney")
+        await my.keeper.look()
+        task = await my.episodes()
+
+        assert ["Paint" in each.text for each in anew] == [True]
+        assert ["chimney" in each.text for each in task] == [False, True]
+
+
+async def test_a_single_turn_is_no_conversation_and_twenty_are_one(tmp_path: Path) -> None:
+    async with past(tmp_path) as my:
+        await my.talk("Just one thing about anchors")
+        my.it.world.clock.pass_by(hours=1)
+        await my.talk(*(f"Thing number {n} about sails" for n in range(25)))
+        await my.keeper.look()
+        my.it.world.clock.pass_by(hours=1)
+        await my.keeper.look()
+
+        assert [each.extra["turns"] for each in await my.episodes()] == [20]
+
+
+async def test_the_same_within_a_day_is_kept_once_and_after_a_restart_nothing_twice(
+    tmp_path: Path,
+) -> None:
+    async with past(tmp_path) as my:
+        for _ in range(2):
+            await my.talk(*BOAT)
+            my.it.world.clock.pass_by(hours=1)
+        await my.keeper.look()
+        again = replace(my.keeper)
+        await again.look()
+        my.it.world.clock.pass_by(hours=30)
+        await my.talk(*BOAT)
+        my.it.world.clock.pass_by(hours=1)
+        await again.look()
+
+        assert len(await my.episodes()) == 2
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "As we discussed last time, which green?",
+        "还记得上次说的船吗",
+        "What did we talk about yesterday?",
+        "昨天聊的是什么颜色",
+        "Let us continue with the boat",
+    ],
+)
+async def test_an_episode_is_found_by_cues_and_days(tmp_path: Path, said: str) -> None:
+    async with past(tmp_path) as my:
+        await my.talk(*BOAT)
+        my.it.world.clock.pass_by(minutes=9)
+        await my.keeper.look()
+        my.it.world.clock.pass_by(days=1)
+
+        assert ["boat" in each for each in await my.found(said)] == [True]
+        assert await my.finder.referred_to(TOGETHER, said) == []
+
+
+async def test_a_day_picks_the_conversations_of_that_day(tmp_path: Path) -> None:
+    async with past(tmp_path) as my:
+        for topic in ("boat", "chimney", "garden"):
+            await my.talk(f"Let us look at the {topic}", f"The {topic} needs work")
+            my.it.world.clock.pass_until(my.it.world.clock.time + timedelta(days=1))
+        await my.keeper.look()
+
+        yesterday = await my.found("What did we do yesterday?")
+        before = await my.found("前天我们聊了什么")
+
+        assert ["garden" in each for each in yesterday] == [True]
+        assert ["chimney" in each for each in before] == [True]
+        assert await my.found("The garden is nice") == []
+
+
+async def test_what_is_forgotten_is_in_no_episode(tmp_path: Path) -> None:
+    async with past(tmp_path) as my:
+        await my.talk(*BOAT)
+        my.it.world.clock.pass_by(minutes=9)
+        await my.keeper.look()
+        async with my.it.world.db.write() as tx:
+            await my.it.entries.forget(tx, my.said[0], now=my.it.world.clock())
+        await my.keeper.look()
+
+        assert await my.episodes() == []
+
+
+async def test_in_the_background_it_is_made_as_soon_as_it_has_ended(tmp_path: Path) -> None:
+    async with past(tmp_path) as my:
+        listener = my.keeper.changed.listen()
+        running = asyncio.create_task(my.keeper.run())
+        await my.talk(*BOAT)
+        my.keeper.changed.tell(MINE)
+        my.it.world.clock.pass_by(minutes=6)
+        my.keeper.changed.tell(MINE)
+        async with asyncio.timeout(60):
+            while not await my.episodes():
+                await listener.wait()
+        running.cancel()
+
+        assert (await my.episodes())[0].said_at > START
