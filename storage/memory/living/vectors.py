@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from array import array
 from collections.abc import Collection, Sequence
-from heapq import nlargest
-from operator import mul
 
 from sqlalchemy import and_, delete, exists, func, insert, select
 
@@ -15,6 +12,7 @@ from storage.dialect import insert_or_ignore
 from storage.memory.index import Hit
 from storage.memory.rows import entry_of
 from storage.memory.tables import memories, memory_scopes, memory_vectors
+from storage.memory.vectors import Matrices
 from storage.records.memory.entries import Entry, EntryState, MemoryKind, Scope
 
 _V = memory_vectors.c
@@ -27,11 +25,13 @@ class Vectors:
 
     def __init__(self, db: Database) -> None:
         self._db = db
+        self._matrices = Matrices(db)
 
     async def put(
         self, tx: Transaction, model: str, rows: Sequence[tuple[Entry, Sequence[float]]]
     ) -> None:
         """Instead of those there were. An entry that has changed or gone meanwhile gets none."""
+        self._matrices.change()
         for entry, vector in rows:
             where = and_(_M.number == entry.number, _M.revision == entry.revision)
             if await tx.scalar(select(_M.number).where(where)) is None:
@@ -84,33 +84,11 @@ class Vectors:
         kinds: Sequence[MemoryKind] = tuple(MemoryKind),
     ) -> Sequence[Hit]:
         """Active entries of these scopes by cosine, the nearest first. No scopes: nothing."""
-        query = (
-            select(_V.number, _V.vector)
-            .join(memories, _M.number == _V.number)
-            .where(
-                _V.model == model,
-                _M.scope.in_([str(scope) for scope in scopes]),
-                _M.state == EntryState.ACTIVE.value,
-                _M.kind.in_([kind.value for kind in kinds]),
-            )
-        )
-        async with self._db.read() as view:
-            rows = [(row.number, row.vector) for row in (await view.execute(query)).all()]
-        wanted = array("f", vector)
-        return await asyncio.to_thread(_nearest, rows, wanted, limit)
+        found = await self._matrices.near(scopes, model, vector, limit, kinds=kinds)
+        return [Hit(number=number, score=score) for number, score in found]
 
     async def _scope_id(self, tx: Transaction, scope: Scope) -> int:
         await tx.execute(insert_or_ignore(self._db.dialect, memory_scopes).values(name=str(scope)))
         found = await tx.scalar(select(_S.id).where(_S.name == str(scope)))
         assert found is not None
         return int(found)
-
-
-def _nearest(rows: Sequence[tuple[int, bytes]], wanted: array[float], limit: int) -> list[Hit]:
-    size = len(wanted) * wanted.itemsize
-    scored = (
-        (sum(map(mul, wanted, array("f", data))), number)
-        for number, data in rows
-        if len(data) == size
-    )
-    return [Hit(number=number, score=score) for score, number in nlargest(limit, scored)]
