@@ -16,7 +16,7 @@ _BUDGET = 30_000
 """Postings that are read one by one for a search, of each scope."""
 _WORTH_A_LOOK = 2_000
 """Fewer postings than these are read without asking whether they can matter."""
-_CANDIDATES = 2_000
+_CANDIDATES = 1_000
 ADDRESSED = 0.3
 """What a sender's name counts where it is only said: mostly by somebody else."""
 _TF_BITS = TF_MASK.bit_length()
@@ -72,7 +72,7 @@ class _Scoring:
         bound = sum(word.value for word in words) * (K1 + 1)
         for at, word in enumerate(words):
             if self._is_settled(words[at:], bound):
-                return self._refined(words[at:])
+                return self._refined(words[at:], bound)
             self._add(word)
             bound -= word.value * (K1 + 1)
         return self._scores
@@ -85,7 +85,7 @@ class _Scoring:
             return self._budget <= 0
         if rest[0].df > self._budget:
             return True
-        if rest[0].df < len(self._scores) // 2:
+        if rest[0].df < len(self._scores):
             # Quicker read than asked about.
             return False
         return nlargest(self._most, self._scores.values())[-1] > bound
@@ -103,12 +103,15 @@ class _Scoring:
                 offset = each >> _TF_BITS
                 scores[base + offset] += value * of[each & TF_MASK][lengths[offset]]
 
-    def _refined(self, rest: Sequence[_Word]) -> Mapping[int, float]:
-        """The rest of the words, for those only that are good already."""
+    def _refined(self, rest: Sequence[_Word], bound: float) -> Mapping[int, float]:
+        """The rest of the words, for those only that can still come among the best by them."""
         scores = self._scores
+        good = nlargest(_CANDIDATES, zip(scores.values(), scores, strict=True))
+        least = good[min(self._most, len(good)) - 1][0] - bound
         places: defaultdict[int, list[int]] = defaultdict(list)
-        for number in nlargest(_CANDIDATES, scores, key=scores.__getitem__):
-            places[number >> OFFSET_BITS].append(number)
+        for score, number in good:
+            if score >= least:
+                places[number >> OFFSET_BITS].append(number)
         for word in rest:
             for block, data in word.packed:
                 if block in places:

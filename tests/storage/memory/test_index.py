@@ -1,0 +1,273 @@
+"""Ranking is BM25 by the book, however the postings are packed and pruned."""
+
+from __future__ import annotations
+
+import random
+from array import array
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from math import log
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.db import Database
+from storage.ids import Ids
+from storage.memory.bm25 import scoring
+from storage.memory.bm25.blocks import (
+    SIZE,
+    length_code,
+    length_of,
+    merged,
+    posting,
+    shifted,
+    unpacked,
+    without,
+)
+from storage.memory.bm25.scoring import Shelf, best
+from storage.memory.entries import EntryRepo
+from storage.memory.imports import Imports
+from storage.memory.index import Index
+from storage.records.memory.entries import Entry, MemoryKind, NewEntry, Scope, ScopeKind
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+ANN, BOB = Scope(ScopeKind.PERSON, "ann"), Scope(ScopeKind.PERSON, "bob")
+
+
+@pytest.fixture
+def index(db: Database) -> Index:
+    return Index(db)
+
+
+@pytest.fixture
+def entries(db: Database, index: Index) -> EntryRepo:
+    return EntryRepo(db, Ids(), index)
+
+
+def cell(text: str, *, sender: str = "", hours: int = 0, scope: Scope = ANN) -> NewEntry:
+    return NewEntry(
+        kind=MemoryKind.CELL,
+        scope=scope,
+        text=text,
+        sender=sender,
+        thread="t",
+        said_at=NOW + timedelta(hours=hours),
+        source=f"{scope} {text}",
+    )
+
+
+async def kept(db: Database, index: Index, *rows: NewEntry) -> int:
+    async with db.write() as tx:
+        return await Imports(db, Ids(), index, rows[0].scope).add(tx, rows, now=NOW)
+
+
+async def found(entries: EntryRepo, index: Index, scope: Scope, *words: str) -> list[str]:
+    hits = await index.search([scope], dict.fromkeys(words, 1.0), 10)
+    return [each.text for each in await entries.numbered([hit.number for hit in hits], [scope])]
+
+
+@given(st.dictionaries(st.integers(0, SIZE - 1), st.floats(0.25, 7.75), max_size=50))
+def test_postings_keep_what_they_are_given(times: Mapping[int, float]) -> None:
+    data = b""
+    for offset, count in sorted(times.items()):
+        data = merged(data, array("H", [posting(offset, count)]))
+
+    read = {each >> 5: (each & 31) / 4 for each in unpacked(data)}
+
+    assert list(read) == sorted(times)
+    assert all(abs(read[offset] - count) <= 0.126 for offset, count in times.items())
+    assert without(data, frozenset(times)) == b""
+    for offset in times:
+        data = shifted(data, offset, -8.0)
+    assert data == b""
+
+
+@given(st.floats(0, 50_000))
+def test_a_length_is_kept_within_five_percent(length: float) -> None:
+    assert abs(length_of(length_code(length)) - length) <= 0.05 * length + 0.05
+
+
+def test_pruning_changes_nothing_among_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    dice = random.Random(5)
+    shelf, words = made_up_shelf(dice, entries=6_000)
+
+    exact = best(shelf, words, most=10**9)
+    monkeypatch.setattr(scoring, "_WORTH_A_LOOK", 0)
+    pruned = best(shelf, words, most=20)
+
+    assert len(pruned) < len(exact)
+    first = sorted(exact.values(), reverse=True)[:20]
+    assert sorted(pruned.values(), reverse=True)[:20] == pytest.approx(first)
+
+
+def test_a_search_reads_a_bounded_number_of_postings(monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf, words = made_up_shelf(random.Random(5), entries=6_000)
+    monkeypatch.setattr(scoring, "_BUDGET", 3_000)
+
+    assert len(best(shelf, words, most=20)) <= 3_000 + SIZE
+
+
+def made_up_shelf(dice: random.Random, entries: int) -> tuple[Shelf, dict[str, float]]:
+    words = {f"w{n}": 1.0 for n in range(6)}
+    postings: dict[str, list[tuple[int, bytes]]] = {word: [] for word in words}
+    lengths = {}
+    for block in range(entries // SIZE + 1):
+        size = min(SIZE, entries - block * SIZE)
+        lengths[block] = bytes(dice.randint(60, 130) for _ in range(size))
+        for rank, word in enumerate(words):
+            share = 0.002 * 4**rank
+            data = array("H", [posting(n, 1) for n in range(size) if dice.random() < share])
+            postings[word].append((block, data.tobytes()))
+    shelf = Shelf(entries=entries, length=40.0 * entries, lengths=lengths, postings=postings)
+    return shelf, words
+
+
+async def test_scores_are_those_of_the_formula(
+    db: Database, entries: EntryRepo, index: Index
+) -> None:
+    async with db.write() as tx:
+        await index.put(
+            tx, [(1, ANN, {"a": 2.0, "b": 1.0}), (2, ANN, {"a": 1.0}), (3, ANN, {"c": 1.0})]
+        )
+
+    shelf = (await shelves(db, index))[0]
+    score = best(shelf, {"a": 1.0}, 10)
+
+    idf = log(1 + (3 - 2 + 0.5) / (2 + 0.5))
+    average = 5 / 3
+    for number, times, length in ((1, 2, 3), (2, 1, 1)):
+        norm = 1.2 * (1 - 0.4 + 0.4 * length / average)
+        assert score[number] == pytest.approx(idf * times * 2.2 / (times + norm), rel=0.03)
+
+
+async def shelves(db: Database, index: Index) -> list[Shelf]:
+    async with db.read() as view:
+        return list(await index._postings.shelves(view, [str(ANN)], ["a"]))
+
+
+async def test_each_scope_has_its_own_rare_words(
+    db: Database, entries: EntryRepo, index: Index
+) -> None:
+    await kept(db, index, cell("apple tree"), cell("pear"), cell("plum"))
+    await kept(db, index, *[cell(f"apple {n}", scope=BOB) for n in range(20)])
+
+    rare = await index.search([ANN], {"appl": 1.0}, 1)
+    frequent = await index.search([BOB], {"appl": 1.0}, 1)
+
+    assert rare[0].score > frequent[0].score
+
+
+async def test_what_was_said_before_and_after_is_found_too_but_behind(
+    db: Database, entries: EntryRepo, index: Index
+) -> None:
+    rows = [cell("Which pet?"), cell("A parrot."), cell("How loud."), cell("Next day.", hours=20)]
+    await kept(db, index, *rows)
+
+    assert await found(entries, index, ANN, "parrot") == ["A parrot.", "How loud.", "Which pet?"]
+
+
+async def test_neighbours_are_told_of_what_comes_later_and_of_what_goes(
+    db: Database, entries: EntryRepo, index: Index
+) -> None:
+    await kept(db, index, cell("Which pet?"))
+    await kept(db, index, cell("A parrot."))
+    assert await found(entries, index, ANN, "parrot") == ["A parrot.", "Which pet?"]
+    second = (await entries.list([ANN]))[0]
+
+    async with db.write() as tx:
+        second = await entries.change(tx, replace(second, text="A canary."), now=NOW)
+    assert await found(entries, index, ANN, "parrot") == []
+    assert await found(entries, index, ANN, "canary") == ["A canary.", "Which pet?"]
+
+    async with db.write() as tx:
+        await entries.forget(tx, second, now=NOW)
+    assert await found(entries, index, ANN, "canary") == []
+
+
+async def test_what_is_forgotten_leaves_no_word_behind(
+    db: Database, entries: EntryRepo, index: Index
+) -> None:
+    await kept(db, index, *[cell(f"word{n} shared") for n in range(30)])
+    for each in await entries.list([ANN], limit=100):
+        async with db.write() as tx:
+            await entries.forget(tx, each, now=NOW)
+
+    async with db.read() as view:
+        rest = await index._postings._held(view, (1, 0), None)
+        lengths = await index._postings.lengths(view, (1, 0))
+    assert rest == {}
+    assert not any(lengths)
+
+
+async def test_importing_again_changes_nothing(
+    db: Database, entries: EntryRepo, index: Index
+) -> None:
+    rows = [cell("one two"), cell("three four"), cell("five")]
+    assert await kept(db, index, *rows) == 3
+    before = await scores(index)
+
+    assert await kept(db, index, *rows) == 0
+    assert await scores(index) == before
+    assert len(await entries.list([ANN])) == 3
+
+
+async def scores(index: Index) -> list[tuple[int, float]]:
+    hits = await index.search([ANN], {"two": 1.0, "four": 1.0}, 10)
+    return [(hit.number, hit.score) for hit in hits]
+
+
+async def test_what_was_forgotten_is_not_imported_again(
+    db: Database, entries: EntryRepo, index: Index
+) -> None:
+    await kept(db, index, cell("my secret"))
+    async with db.write() as tx:
+        await entries.forget(tx, (await entries.list([ANN]))[0], now=NOW)
+
+    assert await kept(db, index, cell("my secret")) == 0
+
+
+async def test_a_sender_who_is_named_comes_first(
+    db: Database, entries: EntryRepo, index: Index
+) -> None:
+    await kept(
+        db,
+        index,
+        cell("Owen, I painted the boat today", sender="Mara"),
+        cell("I painted the boat today", sender="Owen", hours=20),
+        cell("What a day", sender="Mara", hours=40),
+    )
+
+    hits = await index.search([ANN], {"owen": 1.0, "@owen": 1.0, "boat": 1.0, "paint": 1.0}, 5)
+    first = (await entries.numbered([hits[0].number], [ANN]))[0]
+
+    assert first.sender == "Owen"
+
+
+async def test_what_may_not_be_shown_makes_room_for_what_may(
+    db: Database, entries: EntryRepo, index: Index
+) -> None:
+    await kept(
+        db,
+        index,
+        *[cell(f"tea tea tea {n}") for n in range(450)],
+        cell("tea with a long tail of words"),
+    )
+    made: list[Entry] = list(await entries.list([ANN], limit=1))
+    async with db.write() as tx:
+        fact = NewEntry(kind=MemoryKind.FACT, scope=ANN, text="tea among many other things here")
+        await entries.add(tx, fact, now=NOW)
+
+    hits = await index.search([ANN], {"tea": 1.0}, 1, kinds=[MemoryKind.FACT])
+
+    assert len(hits) == 1
+    assert hits[0].number == made[0].number + 1
+
+
+async def test_no_scopes_and_no_words_find_nothing(db: Database, index: Index) -> None:
+    await kept(db, index, cell("tea"))
+
+    assert await index.search([], {"tea": 1.0}, 5) == ()
+    assert await index.search([ANN], {}, 5) == ()
+    assert await index.search([BOB], {"tea": 1.0}, 5) == []
