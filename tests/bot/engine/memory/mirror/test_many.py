@@ -1,0 +1,80 @@
+"""Much to show, and much to look at."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from bot.engine.memory.mirror import mirror as looking
+from storage.memory.files import folder as files
+from storage.memory.files.exchange import exchange as really_exchange
+from storage.memory.files.folder import MOST_BYTES
+from storage.records.memory.entries import GLOBAL, MOST_TEXT, MemoryKind, Scope
+from tests.bot.engine.memory.mirror.desk import NOW, TEAM, Desk
+
+
+async def test_what_a_file_has_no_room_for_is_neither_missed_nor_forgotten(desk: Desk) -> None:
+    for number in range(40):
+        await desk.add(f"{number} {'很长' * (MOST_TEXT // 2 - 50)}")
+    await desk.mirror.begin()
+    assert (desk.home / "MEMORY.md").stat().st_size < MOST_BYTES
+    assert "more are not shown here" in desk.read()
+
+    desk.change("- 39 ", "- thirty-nine ")
+    await desk.mirror.look()
+
+    kept = await desk.entries.list([GLOBAL], kinds=(MemoryKind.LONGTERM,), limit=200)
+    assert len(kept) == 40
+    assert kept[0].text.startswith("thirty-nine")
+    assert desk.told.notices == []
+
+
+async def test_of_many_files_the_older_ones_are_looked_at_in_turn(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looking, "HOT", 4)
+    monkeypatch.setattr(looking, "_SLICE", 3)
+    for number in range(10):
+        await desk.add(f"day {number}", TEAM, MemoryKind.FACT, at=NOW - timedelta(days=number))
+    await desk.mirror.begin()
+    changed = [f"memory/chats/the-team/2026-11-{day}.md" for day in (14, 17, 20, 23)]
+    for name in changed:
+        desk.change("- day", "- changed", name)
+
+    for _ in range(4):
+        await desk.mirror.look()
+
+    assert sum(text.startswith("changed") for text in await desk.texts(TEAM)) == 4
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+async def test_what_is_saved_in_the_moment_of_writing_is_taken_from_beside_the_file(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, *, exchanges: bool
+) -> None:
+    await desk.hand("likes tea")
+    await desk.mirror.begin()
+    saved = desk.read().replace("tea", "coffee")
+
+    def exchange(folder: int, one: str, other: str) -> bool:
+        if saved not in desk.read():
+            desk.save(saved)
+        return exchanges and really_exchange(folder, one, other)
+
+    with monkeypatch.context() as moment:
+        moment.setattr(files, "exchange", exchange)
+        await desk.hand("has cats")
+        await desk.mirror.render([GLOBAL])
+    await desk.mirror.look()
+
+    assert await desk.texts() == ["has cats", "likes coffee"]
+    await desk.wait()
+    assert desk.shown() == ["likes coffee", "has cats"]
+    assert [each.name for each in desk.home.glob(".*")] == []
+
+
+async def test_a_scope_of_an_import_has_no_files(desk: Desk) -> None:
+    await desk.add("a row", Scope.of("custom:diary"), MemoryKind.CELL)
+    await desk.mirror.begin()
+
+    assert not any("diary" in each.name for each in desk.home.rglob("*"))
