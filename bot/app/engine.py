@@ -173,7 +173,8 @@ def _memory(
     settings, store, clock = parts.settings, parts.store, parts.clock
     fixed = settings_language(settings)
     mirror = build_mirror(settings, store, clock, fixed, writing=writing, courier=parts.courier)
-    asker = build_asker(settings, store, clock, writing, requests)
+    lifetime = parts.lifetime
+    asker = build_asker(store, clock, writing, requests, fixed=fixed, lifetime=lifetime)
     care = build_care(settings, store, clock, writing)
     return (mirror, care, asker, *writing.services, *place.memory.follow(writing.changed))
 

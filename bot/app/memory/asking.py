@@ -5,9 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from bot.app.memory.writing import Writing
-from bot.app.parts import settings_language
 from bot.app.store import Store
-from bot.config.settings import Settings
 from bot.engine.dispatch.requests import Requests
 from bot.engine.memory.writing.candidates import CandidateAsker
 from bot.transports.clock import Clock
@@ -16,9 +14,16 @@ from storage.records.people import ChatId, Language
 
 
 def build_asker(
-    settings: Settings, store: Store, clock: Clock, writing: Writing, requests: Requests
+    store: Store,
+    clock: Clock,
+    writing: Writing,
+    requests: Requests,
+    *,
+    fixed: Language | None,
+    lifetime: timedelta,
 ) -> CandidateAsker:
-    fixed = settings_language(settings)
+    """`fixed` is the language that all cards are written in, None for that of whoever reads; a
+    request is open for its `lifetime`."""
 
     async def spoken(chat: ChatId) -> Language:
         if fixed is not None:
@@ -37,6 +42,6 @@ def build_asker(
         show_settled=requests.show_all,
         spoken=spoken,
         ids=store.ids,
-        lifetime=timedelta(hours=settings.approval_hours),
+        lifetime=lifetime,
         now=clock.now,
     )
