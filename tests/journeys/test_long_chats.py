@@ -80,5 +80,12 @@ async def test_a_chat_goes_on_while_it_is_made_shorter_and_nothing_of_it_is_lost
 
             await boss.says(chat, "/history search 绿禾 豆豆")
             await chat.wait_for(lambda m: m.from_bot and FIRST in m.text, PATIENCE)
+            await boss.says(chat, "/new")
+            await chat.wait_for(lambda m: m.from_bot and "已开始新对话" in m.text, PATIENCE)
+            await says(boss, chat, MOST + 1)
+            new = json.dumps(stage.heard(f"line {MOST + 1}")[0].body, ensure_ascii=False)
+            assert "The last lines of the conversation before this one" in new
+            assert f"you: heard {turn}" in new
+
             await boss.says(chat, "/cost")
             await chat.wait_for(lambda m: m.from_bot and "整理对话摘要" in m.text, PATIENCE)

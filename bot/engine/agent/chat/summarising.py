@@ -16,6 +16,8 @@ _KEY = "compact"
 _OFFLINE = "offline"
 _SHARE = 2
 """A model's tokens for one of ours: what it may write is counted by its own tokenizer."""
+_THOUGHTS = 4_000
+"""Tokens for what it thinks before."""
 
 
 class Summariser:
@@ -53,7 +55,7 @@ class Summariser:
             language=Language.ENGLISH,
             account=await self._account_of(session.key),
             facts={"text": prompt},
-            limits=Limits(turns=1, output_tokens=most * _SHARE, seconds=self._seconds),
+            limits=Limits(turns=1, output_tokens=_THOUGHTS + most * _SHARE, seconds=self._seconds),
         )
         reply = await self._desk.ask(ask, chosen, own)
         # What it cost is kept, and nothing else: the session stays empty.

@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 REST = 1.0
 """Seconds between two looks: a chat under way is not run after line by line."""
+_STORE_REST = 5.0
 _PAUSE = timedelta(seconds=5)
 """Between two sweeps of one session: others come between."""
 _BACKOFF = timedelta(minutes=1)
@@ -123,17 +124,25 @@ class Compactor:
 
     async def run(self) -> None:
         t = self._tools
-        self._grown.update(await t.debts.overgrown(t.limits.threshold))
-        self._grown.update(await t.said.behind())
+        looked_back = False
         while True:
             self._bell.clear()
             try:
+                if not looked_back:
+                    await self._look_back()
+                    looked_back = True
                 await self.look()
+                await t.sleep(REST)
+                await self._rung()
             except StoreUnavailable as error:
                 log.warning("the archive waits for the store: %s", error)
-                self._bell.set()
-            await t.sleep(REST)
-            await self._rung()
+                await t.sleep(_STORE_REST)
+
+    async def _look_back(self) -> None:
+        """What was said in a life before this one."""
+        t = self._tools
+        self._grown.update(await t.debts.overgrown(t.limits.threshold))
+        self._grown.update(await t.said.behind())
 
     async def look(self) -> None:
         """Everything there is to do now."""
@@ -177,6 +186,8 @@ class Compactor:
                     begun = replace(debt, forced=True)
                     await self._put_off(begun, later, "it goes on", failed=False)
                     return
+            else:
+                self._guard.forget(debt.session_id)
         except Paused as paused:
             await self._put_off(debt, paused.until, str(paused), failed=False)
         except StoreUnavailable:

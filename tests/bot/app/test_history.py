@@ -1,0 +1,115 @@
+"""Who may look back into what: by chat, by person, by task."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bot.app.memory.history import HistoryService, Past, build_past
+from bot.app.store import Store, build_store
+from bot.config.settings import Settings
+from bot.engine.agent.account import Account
+from bot.transports.clock import SystemClock
+from storage.memory.archive.debts import DebtRepo
+from storage.records.people import Chat, Person
+from storage.records.tasks import NewTask, Priority, TaskId
+from tests.bot.engine.memory.archive.world import answered, asked
+from tests.engine_world import BOSS, CHAT, GROUP, MATE, START, make_store
+
+
+@dataclass
+class House:
+    store: Store
+    past: Past
+    service: HistoryService
+
+    async def say(self, key: str, text: str) -> None:
+        async with self.store.db.write() as tx:
+            session = await self.store.sessions.begin(
+                tx, id=f"{key}-1", key=key, backend="fake", model="", now=START
+            )
+            rows = [asked(text), answered("noted")]
+            await self.store.sessions.extend(tx, session.id, rows, tokens=9, now=START)
+
+    async def finds(self, person: Person, chat: Chat) -> set[str]:
+        found = await self.service.search(person, chat, ["secret"], 50)
+        return {line.text.removeprefix("secret of ") for line in found}
+
+
+@asynccontextmanager
+async def house(home: Path) -> AsyncGenerator[House, None]:
+    async with AsyncExitStack() as stack:
+        db = await make_store(home / "shiftboss.db", stack)
+        store = build_store(db, SystemClock())
+        past = build_past(Settings.model_validate({"SHIFTBOSS_HOME": home}), store)
+        yield House(
+            store, past, HistoryService(past, lambda: START, lambda t: t.replace("hunter2", "•"))
+        )
+
+
+async def add_task(store: Store, name: str, chat: Chat, maker: Person) -> None:
+    new = NewTask(
+        title=name,
+        instruction=name,
+        priority=Priority.IMPORTANT,
+        chat_id=chat.id,
+        created_by=maker.id,
+        source=name,
+    )
+    async with store.db.write() as tx:
+        await store.work.tasks.create(tx, new, id=TaskId(name), now=START)
+
+
+async def test_a_group_hears_itself_and_a_person_in_private_all_that_is_theirs(
+    tmp_path: Path,
+) -> None:
+    async with house(tmp_path) as h:
+        await add_task(h.store, "tttttt", CHAT, BOSS)
+        await add_task(h.store, "gggggg", GROUP, MATE)
+        await h.say(f"chat:{CHAT.id}", "secret of the boss")
+        await h.say(f"chat:{GROUP.id}", "secret of the group")
+        await h.say("task:tttttt", "secret of a private task")
+        await h.say("task:gggggg", "secret of a group task")
+        await h.say("compact", "secret of the house")
+
+        assert await h.finds(BOSS, CHAT) == {"the boss", "a private task"}
+        assert await h.finds(BOSS, GROUP) == {"the group", "a group task"}
+        assert await h.finds(MATE, GROUP) == {"the group", "a group task"}
+
+
+async def test_a_tasks_worker_hears_what_all_may_hear_who_see_the_task(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        await add_task(h.store, "tttttt", CHAT, BOSS)
+        await add_task(h.store, "gggggg", GROUP, BOSS)
+        mine = await h.past.hearing(Account(person=BOSS.id, chat=CHAT.id, task=TaskId("tttttt")))
+        groups = await h.past.hearing(Account(person=BOSS.id, chat=GROUP.id, task=TaskId("gggggg")))
+        nobody = await h.past.hearing(Account(person=None, chat=None))
+
+        assert (mine.chat, mine.person) == (CHAT.id, BOSS.id)
+        assert (groups.chat, groups.person) == (GROUP.id, None)
+        assert (nobody.chat, nobody.person, nobody.sight) == (None, None, None)
+
+
+async def test_what_is_shown_says_where_it_was_and_hides_secrets(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        await add_task(h.store, "tttttt", CHAT, BOSS)
+        await h.say("task:tttttt:Critic/b1", "secret of hunter2")
+        (line,) = await h.service.search(BOSS, CHAT, ["secret"], 5)
+        last = await h.service.last(BOSS, CHAT, 5)
+
+        assert (line.task, line.elsewhere, line.by_bot) == ("tttttt", True, False)
+        assert line.text == "secret of •"
+        assert [each.by_bot for each in last] == [True, False]
+
+
+async def test_a_conversation_under_way_can_be_ordered_shorter(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        assert not await h.service.compact(CHAT.id)
+        await h.say(f"chat:{CHAT.id}", "hello")
+        assert await h.service.compact(CHAT.id)
+        (debt,) = await DebtRepo(h.store.db).due(START, 5)
+
+        assert (debt.session_id, debt.forced) == (f"chat:{CHAT.id}-1", True)
+        assert h.past.growth.bell.is_set()
