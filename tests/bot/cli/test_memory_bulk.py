@@ -1,0 +1,108 @@
+"""Conversations from elsewhere go in and are found again, with a program on the home or without."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from storage.home import Home
+from storage.migrate import migrate
+
+ROWS = [
+    {"id": "a1", "text": "I went to the lake with Tom", "sender": "Ann", "at": "2024-05-05"},
+    {"id": "a2", "text": "我喜欢喝茉莉花茶", "sender": "Bob", "at": "2024-05-08"},
+    {"id": "a3", "text": "The printer is broken again", "sender": "Ann", "at": "2024-06-01"},
+]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.jsonl"
+    lines = [json.dumps(row, ensure_ascii=False) for row in ROWS]
+    path.write_text("\n".join([*lines[:2], "nonsense", lines[2]]), "utf-8")
+    return path
+
+
+class Shell:
+    """The real command, in a process of its own."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+
+    def __call__(self, *args: str, said: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "bot", "memory", *args],
+            input=said,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=Path(__file__).parents[3],
+            env={"SHIFTBOSS_HOME": str(self.home), "PATH": "/usr/bin:/bin", "TZ": "UTC"},
+        )
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path / "home")
+
+
+def test_rows_go_in_once_and_are_found_by_a_batch(shell: Shell, rows: Path) -> None:
+    first = shell("import", str(rows), "--scope", "talk", "--json")
+    again = shell("import", str(rows), "--scope", "talk")
+    asked = ['{"query": "When was Ann at the lake?", "id": 9}', "{", '{"query": "花茶"}']
+    batch = shell(
+        "search", "--batch", "-", "--scope", "talk", "--limit", "2", said="\n".join(asked)
+    )
+
+    told = json.loads(first.stdout)
+    assert (told["imported"], told["known"]) == (3, 0)
+    assert [bad["line"] for bad in told["bad"]] == [3]
+    assert (again.returncode, again.stdout) == (0, "0 imported, 3 known already, 1 bad\n")
+    assert "rows.jsonl:3: " in again.stderr
+    answers = [json.loads(line) for line in batch.stdout.splitlines()]
+    assert answers[0]["id"] == "9"
+    assert answers[0]["results"][0]["id"] == "a1"
+    assert "line 2" in answers[1]["error"]
+    assert answers[2]["results"][0]["id"] == "a2"
+
+
+def test_nothing_is_found_in_another_scope(shell: Shell, rows: Path) -> None:
+    shell("import", str(rows), "--scope", "talk")
+
+    found = shell("search", "lake", "--scope", "other", "--json")
+
+    assert json.loads(found.stdout)["results"] == []
+
+
+def test_it_works_beside_a_program_that_holds_the_home(shell: Shell, rows: Path) -> None:
+    with Home(shell.home):
+        migrate(f"sqlite:///{shell.home / 'shiftboss.db'}")
+
+        done = shell("import", str(rows), "--scope", "talk")
+        found = shell("search", "printer", "--scope", "talk")
+
+    assert done.returncode == 0, done.stderr
+    assert "a3" in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        (("import", "/no/such/file", "--scope", "x"), "/no/such/file cannot be read"),
+        (("import", ".", "--scope", "x"), "cannot be read"),
+        (("import", "-", "--scope", " "), "--scope must not be empty"),
+        (("search", "--batch", "-"), "--batch needs a --scope"),
+        (("search", "--scope", "x"), "give a QUERY"),
+        (("search", "a", "--batch", "-", "--scope", "x"), "give a QUERY"),
+    ],
+)
+def test_what_cannot_be_done_is_told(shell: Shell, args: tuple[str, ...], why: str) -> None:
+    done = shell(*args)
+
+    assert done.returncode == 2
+    assert why in done.stderr
+    assert "Traceback" not in done.stderr
