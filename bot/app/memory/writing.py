@@ -15,6 +15,7 @@ from bot.engine.agent.remembering.silent import SilentDesk
 from bot.engine.agent.talk import Conversations
 from bot.engine.llm.registry import Registry
 from bot.engine.memory.changed import Changed
+from bot.engine.memory.uses import Uses
 from bot.engine.memory.writing.deciding import Deciding
 from bot.engine.memory.writing.drawing.admission import Preset
 from bot.engine.memory.writing.drawing.drawer import Drawer
@@ -30,6 +31,7 @@ from storage.memory.ended import EndedTasks
 from storage.memory.entries import EntryRepo
 from storage.memory.index import Index
 from storage.memory.jobs import JobRepo
+from storage.memory.living.uses import UseRepo
 from storage.records.status import ModelChoice
 
 
@@ -110,6 +112,12 @@ class _Making:
             person_of=store.people.get,
             recorder=recorder,
             now=self.clock.now,
+            judge=Uses(
+                db=store.db,
+                entries=self.entries,
+                repo=UseRepo(store.db),
+                now=self.clock.now,
+            ).task_ended,
         )
 
     def drawer(self, desk: Desk, models: Registry) -> Drawer:

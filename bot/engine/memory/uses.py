@@ -132,7 +132,7 @@ class Uses:
                 tx, uses[0].session, uses[0].turn, list(entries.values()), Reinforcement.USED
             )
 
-    async def task_ended(self, tx: Transaction, task: TaskId, *, well: bool) -> None:
+    async def task_ended(self, tx: Transaction, task: TaskId, well: bool) -> None:
         """What a task was told and has used counts more after it ended well, less otherwise."""
         by = Reinforcement.SUCCEEDED if well else Reinforcement.FAILED
         uses = [each for each in await self._repo.of_task(task, tx=tx) if each.confirmed_at]

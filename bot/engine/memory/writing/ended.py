@@ -7,16 +7,21 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from datetime import datetime
+from typing import TypeAlias
 
 from bot.engine.memory.writing.recorder import Recorder, Work
-from storage.db import Database
+from storage.db import Database, Transaction
 from storage.errors import StoreUnavailable
 from storage.memory.ended import Ended, EndedTasks
 from storage.records.people import Chat, ChatId, Person, PersonId
-from storage.records.tasks import Task, TaskId
+from storage.records.tasks import Task, TaskId, TaskStatus
 
 log = logging.getLogger(__name__)
 
+Judge: TypeAlias = Callable[[Transaction, TaskId, bool], Awaitable[None]]
+"""Counts what a task has used, by whether it ended well."""
+
+_JUDGED = {TaskStatus.COMPLETED, TaskStatus.FAILED}
 _LOOK = 60.0
 _STORE_REST = 5.0
 
@@ -36,7 +41,9 @@ class TaskListener:
         person_of: Callable[[PersonId], Awaitable[Person]],
         recorder: Recorder,
         now: Callable[[], datetime],
+        judge: Judge | None = None,
     ) -> None:
+        """`judge` is told how each task has ended, with what is kept of it."""
         self._db = db
         self._ended = ended
         self._task_of = task_of
@@ -44,6 +51,7 @@ class TaskListener:
         self._person_of = person_of
         self._recorder = recorder
         self._now = now
+        self._judge = judge
         self._news = asyncio.Event()
 
     def wake(self) -> None:
@@ -85,6 +93,8 @@ class TaskListener:
         )
         async with self._db.write() as tx:
             cell = await self._recorder.task_done(tx, work)
+            if self._judge is not None and task.status in _JUDGED:
+                await self._judge(tx, task.id, task.status is TaskStatus.COMPLETED)
             await self._ended.seen(tx, ended)
         if cell is not None:
             self._recorder.kept(cell.scope)

@@ -77,11 +77,14 @@ class Mind:
     async def now(self, entry: Entry) -> Entry:
         return await self.entries.get(entry.id, None)
 
-    async def ask(self, text: str, chat: Chat = CHAT, person: Person = BOSS) -> Answered:
+    async def ask(
+        self, text: str, chat: Chat = CHAT, person: Person = BOSS, skill: str = ""
+    ) -> Answered:
         question = Question(
             person=person,
             chat=chat,
             text=text,
+            skill=skill,
             language=Language.ENGLISH,
             source=f"inbox:{self.world.clock().timestamp()}",
         )

@@ -244,3 +244,16 @@ async def test_what_is_over_or_put_aside_is_not_told(tmp_path: Path) -> None:
 async def _heard(it: Mind, said: str) -> None:
     """What was said in this chat, as it is kept after the turn."""
     await it.keep(said, kind=MemoryKind.CELL, chat=CHAT.id)
+
+
+async def test_a_skill_sees_its_own_memory_and_no_other_skill_does(tmp_path: Path) -> None:
+    async with mind(tmp_path) as it:
+        weekly = Scope(ScopeKind.SKILL, "weekly-report")
+        await it.keep("Reports begin with the figures", kind=MemoryKind.LONGTERM, scope=weekly)
+
+        await it.ask("Write what has happened, please", skill="weekly-report")
+        own = it.system
+        await it.ask("Write what has happened, please", skill="other")
+
+        assert "begin with the figures" in own
+        assert "begin with the figures" not in it.system

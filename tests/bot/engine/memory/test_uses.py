@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot.engine.memory.cited import is_cited
+from bot.engine.memory.uses import Answered, Block, Shown
 from storage.records.memory.entries import MemoryKind
 from tests.bot.engine.memory.mind import MINE, OURS, mind
 from tests.bot.engine.memory.samples import entry
@@ -160,3 +161,34 @@ def test_half_of_the_keywords_are_enough() -> None:
 
     assert is_cited(known, "Your cup of tea, Boss.")
     assert not is_cited(known, "Your cup, Boss.")
+
+
+@pytest.mark.parametrize(("well", "stability"), [(True, 24 * 1.2 * 2), (False, 24 * 1.2 * 0.8)])
+async def test_what_a_task_has_used_lives_longer_if_it_ended_well(
+    tmp_path: Path, well: bool, stability: float
+) -> None:
+    async with mind(tmp_path) as it:
+        task = await it.world.add("Find out about the shuttle")
+        used = await it.keep("The shuttle to Hiddensee leaves at nine")
+        unused = await it.keep("The shuttle waits for Wilhelmine to leave")
+        session = await it.world.desk.session("task:1", it.world.desk.choose("", ""))
+        it.uses.stand(
+            session.id, "", [Shown(entry=each, block=Block.SIMILAR) for each in (used, unused)]
+        )
+        answer = Answered(
+            session=session.id,
+            turn=1,
+            chat=CHAT.id,
+            task=task.id,
+            text="At nine, to Hiddensee.",
+            at=it.world.clock(),
+        )
+        async with it.world.db.write() as tx:
+            await it.uses.book(tx, answer)
+            await it.uses.task_ended(tx, task.id, well)
+
+        assert (await it.now(used)).strength.stability == pytest.approx(stability)
+        assert (await it.now(used)).used == 2
+        assert (await it.now(unused)).used == 0
+        assert {each.id for each in await it.uses.of_task(task.id)} == {used.id, unused.id}
+        assert await it.uses.last(CHAT.id) == [], "it was no talk"
