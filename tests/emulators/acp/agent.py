@@ -38,6 +38,7 @@ class Agent:
         self._cancelled = threading.Event()
         self._asked = 0
         self._session = ""
+        self._servers: Sequence[Mapping[str, Any]] = ()
 
     def listen(self) -> None:
         for line in sys.stdin:
@@ -62,6 +63,7 @@ class Agent:
 
     def _result(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         scenario = self._scenario
+        self._servers = params.get("mcpServers", self._servers)
         if method in scenario.get("hang_on", ()):
             time.sleep(FOREVER)
         if method in scenario.get("die_on", ()):
@@ -141,6 +143,7 @@ class Agent:
             "shout": _say_aloud,
             "write": _write,
             "append": _append,
+            "use": self._use,
             "spawn": _spawn,
             "hang": lambda _: self._hang(),
             "deaf": lambda _: time.sleep(FOREVER),
@@ -191,6 +194,13 @@ class Agent:
             sys.stdout.write(text)
             sys.stdout.flush()
 
+    def _use(self, call: Mapping[str, Any]) -> None:
+        """Start an MCP server that it was given, call a tool of it, and say what it told."""
+        wanted = call.get("server", "shiftboss")
+        server = next((each for each in self._servers if each["name"] == wanted), None)
+        told = f"[no server {wanted}]" if server is None else _told_by(server, call)
+        self._chunk("agent_message_chunk", told)
+
     def _chunk(self, kind: str, text: str) -> None:
         self._update({"sessionUpdate": kind, "content": {"type": "text", "text": text}})
 
@@ -237,6 +247,29 @@ def _append(what: Mapping[str, str]) -> None:
     """For counting: relative paths are in its home."""
     with (HOME / what["path"]).open("a") as file:
         file.write(what["text"])
+
+
+def _told_by(server: Mapping[str, Any], call: Mapping[str, Any]) -> str:
+    asked = [
+        {"id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18"}},
+        {"method": "notifications/initialized"},
+        {
+            "id": 2,
+            "method": "tools/call",
+            "params": {"name": call["tool"], "arguments": call["arguments"]},
+        },
+    ]
+    ended = subprocess.run(
+        [server["command"], *server["args"]],
+        input="".join(json.dumps({"jsonrpc": "2.0", **each}) + "\n" for each in asked),
+        env={**os.environ, **{each["name"]: each["value"] for each in server["env"]}},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    answers = {each["id"]: each for each in map(json.loads, ended.stdout.splitlines())}
+    told = answers.get(2, {}).get("result")
+    return "\n".join(part["text"] for part in told["content"]) if told else f"[{ended}]"
 
 
 def _spawn(name: str) -> None:

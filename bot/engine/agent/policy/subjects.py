@@ -37,6 +37,14 @@ _DOES = {
 }  # fmt: skip
 OWN = frozenset(_DOES)
 
+# Those that a coding CLI has from us, under the name of our server.
+_LENT = {
+    f"mcp__shiftboss__{name}": name
+    for name in (
+        "memory_search", "memory_get", "history_grep", "history_describe", "history_expand",
+    )
+}  # fmt: skip
+
 # What coding agents call the same things, and the kinds of the Agent Client Protocol.
 _ALIASES = {
     "bash": "exec", "shell": "exec", "terminal": "exec", "execute": "exec", "local_shell": "exec",
@@ -96,7 +104,7 @@ def subject_of(call: ToolCall, workspace: Path) -> Subject:
 def tool_of(call: ToolCall) -> str:
     """Our name for what the call's tool does, or else its own."""
     name = folded(call.name).replace("-", "_")
-    name = _ALIASES.get(name, name)
+    name = _ALIASES.get(name, _LENT.get(name, name))
     return name if name in OWN else _BY_KIND.get(call.kind, name)
 
 

@@ -54,6 +54,7 @@ class Bubblewrap:
             *_machine_settings(),
             *("--bind", str(temporary), "/tmp"),  # noqa: S108 - its own, bound there
             *("--symlink", "/tmp", "/var/tmp"),  # noqa: S108 - as before
+            *_seen_in_temporary(readable),
             *("--bind", str(home), str(home)),
             *_bound(workspace, writable=writable, ours=self._is_ours(workspace)),
             *self._hidden_in(workspace),
@@ -101,6 +102,13 @@ class Bubblewrap:
         for path in self.view.hidden:
             if path.is_relative_to(workspace) and path != workspace:
                 yield from _nothing_at(path)
+
+
+def _seen_in_temporary(readable: Sequence[Path]) -> Iterator[str]:
+    """What lies there is hidden by the one that is bound over it."""
+    for path in readable:
+        if path.is_relative_to("/tmp"):  # noqa: S108 - a place to look at, not to write to
+            yield from ("--ro-bind-try", str(path), str(path))
 
 
 def _machine_settings() -> Iterator[str]:
