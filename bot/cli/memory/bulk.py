@@ -25,7 +25,7 @@ _LONGEST = 10_000
 def import_rows(
     file: Annotated[str, typer.Argument(metavar="FILE.jsonl", help="- for what is piped in.")],
     scope: Annotated[
-        str, typer.Option("--scope", help="Whose memory: global, person:ID, chat:ID or any name.")
+        str, typer.Option("--scope", help="Whose: me, global, person:ID, chat:ID, … or any name.")
     ],
     as_json: Json = False,
 ) -> None:
@@ -33,11 +33,10 @@ def import_rows(
     the order in which they were said. Lines that are there already stay as they are."""
     with told(as_json=as_json), _opened(file, as_json=as_json) as rows:
         # Loaded here and not above, so that `--help` stays quick.
-        from bot.app.memory import bulk
+        from bot.app.terminal import bulk
         from bot.config.settings import load_settings
 
-        wanted = _scope(scope, as_json=as_json)
-        done = asyncio.run(bulk.import_rows(load_settings(), rows, wanted))
+        done = asyncio.run(bulk.import_rows(load_settings(), rows, scope))
     bad = [{"line": each.number, "why": each.why} for each in done.bad]
     if as_json:
         typer.echo(json.dumps({"imported": done.new, "known": done.known, "bad": bad}))
@@ -63,7 +62,7 @@ def search(
         ),
     ] = "",
     scope: Annotated[
-        str, typer.Option("--scope", help="Whose memory: global, person:ID, chat:ID or any name.")
+        str, typer.Option("--scope", help="Whose: me, global, person:ID, chat:ID, … or any name.")
     ] = "",
     limit: Annotated[int, typer.Option("--limit", min=1, max=_MOST)] = 10,
     as_json: Json = False,
@@ -84,46 +83,31 @@ def search(
         )
     else:
         with told(as_json=as_json):
-            found = asyncio.run(_answer(query, scope, limit, as_json=as_json))
+            found = asyncio.run(_answer(query, scope, limit))
         if as_json:
             typer.echo(json.dumps(found, ensure_ascii=False, indent=2))
         else:
             typer.echo("\n".join(map(_line, found["results"])) or "—")
 
 
-async def _answer(query: str, scope: str, limit: int, *, as_json: bool) -> Any:
-    from bot.app.memory import bulk
+async def _answer(query: str, scope: str, limit: int) -> Any:
+    from bot.app.terminal import bulk
     from bot.config.settings import load_settings
     from bot.engine.memory.bulk.queries import Found, Query
 
-    wanted, asked = _scope(scope, as_json=as_json), Query(query=query[:_LONGEST])
-    answers = [each async for each in bulk.search(load_settings(), [asked], wanted, limit)]
+    asked = Query(query=query[:_LONGEST])
+    answers = [each async for each in bulk.search(load_settings(), [asked], scope, limit)]
     assert isinstance(answers[0], Found)
     return answers[0].plain(whole=True)
 
 
 async def _answer_all(file: BinaryIO, scope: str, limit: int) -> None:
-    from bot.app.memory import bulk
+    from bot.app.terminal import bulk
     from bot.config.settings import load_settings
     from bot.engine.memory.bulk.queries import compact, queries_of
 
-    wanted = _scope(scope, as_json=True)
-    async for each in bulk.search(load_settings(), queries_of(file), wanted, limit):
+    async for each in bulk.search(load_settings(), queries_of(file), scope, limit):
         typer.echo(compact(each.plain()))
-
-
-def _scope(name: str, *, as_json: bool) -> Any:
-    """Any other name is a scope of its own, which only those see who name it."""
-    from storage.records.memory.entries import Scope, ScopeKind
-
-    try:
-        return Scope.of(name)
-    except ValueError:
-        pass
-    try:
-        return Scope(ScopeKind.CUSTOM, name.strip())
-    except ValueError:
-        fail("--scope must not be empty", as_json=as_json, status=2)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import BinaryIO
@@ -19,15 +19,17 @@ from bot.engine.agent.masking import Masking
 from bot.engine.memory.bulk.queries import Found, Query, Unreadable
 from bot.engine.memory.bulk.rows import BadLine, Reading
 from bot.transports.clock import SystemClock
+from bot.transports.web.ports import PLACE, SENDER
 from storage.db import Database
 from storage.errors import HomeBusy, HomeUnusable
 from storage.home import Home
 from storage.memory.imports import Imports
 from storage.memory.index import Index
 from storage.migrate import is_current
-from storage.records.memory.entries import Scope
+from storage.records.memory.entries import Scope, ScopeKind
 
 _AT_ONCE = 500
+_OF_A_CHAT = {"chat": "chat:ID", "project": "project:FOLDER"}
 _BREATH = 0.02
 """Seconds in which a program beside us may write."""
 _PATIENCE = 20.0
@@ -41,10 +43,11 @@ class Imported:
     bad: tuple[BadLine, ...]
 
 
-async def import_rows(settings: Settings, file: BinaryIO, scope: Scope) -> Imported:
+async def import_rows(settings: Settings, file: BinaryIO, into: str) -> Imported:
     """Raises StartFailure. What was written before a failure stays: the same again goes on."""
     with explained(settings):
         async with _opened(settings) as store:
+            scope = await _scope(store, into)
             now = SystemClock().now()
             mask = Masking(settings.secrets).mask
             reading = Reading(scope=scope, zone=settings.zone, now=now, mask=mask)
@@ -59,11 +62,12 @@ async def import_rows(settings: Settings, file: BinaryIO, scope: Scope) -> Impor
 
 
 async def search(
-    settings: Settings, queries: Iterable[Query | Unreadable], scope: Scope, limit: int
+    settings: Settings, queries: Iterable[Query | Unreadable], within: str, limit: int
 ) -> AsyncIterator[Found | Unreadable]:
     """One answer for each query, in order, ranked as it is everywhere. Raises StartFailure."""
     with explained(settings):
         async with _opened(settings) as store:
+            scope = await _scope(store, within)
             meanings = build_meanings(settings, store)
             recall = searching(settings, store, SystemClock(), meanings)
             for query in queries:
@@ -72,6 +76,25 @@ async def search(
                 else:
                     hits = await recall.within([scope], query.query, limit)
                     yield Found(query=query, hits=tuple(hits))
+
+
+async def _scope(store: Store, name: str) -> Scope:
+    """`me` is whoever this home belongs to. A name of no kind is a scope of its own, which only
+    those see who name it."""
+    name = name.strip()
+    if name == "me":
+        owner = await store.people.who(PLACE.channel, SENDER.external_id)
+        if owner is None:
+            raise StartFailure("--scope me: nobody has begun here yet; start `shiftboss run` once")
+        return Scope(ScopeKind.PERSON, owner.id)
+    if name in _OF_A_CHAT:
+        raise StartFailure(f"--scope {name}: say which, as in {_OF_A_CHAT[name]}")
+    with suppress(ValueError):
+        return Scope.of(name)
+    try:
+        return Scope(ScopeKind.CUSTOM, name)
+    except ValueError as error:
+        raise StartFailure("--scope must not be empty") from error
 
 
 @asynccontextmanager
