@@ -154,6 +154,11 @@ class SessionRepo:
             await _SAY.send(tx, {"which": session_id, "message": message, "now": now})
         await _TURN.send(tx, {"which": session_id, "size": tokens, "now": now})
 
+    async def shorten(self, tx: Transaction, session: Session, tokens: int) -> None:
+        """Its context is that long now, unless it was used since it was read."""
+        unused = (_S.id == session.id, _S.last_used_at == session.last_used_at)
+        await tx.execute(update(schema.sessions).where(*unused).values(tokens=tokens))
+
     async def history(self, session_id: str, *, after: int = 0) -> Sequence[Any]:
         """All its messages, or those after that many. Those of the sessions used last are read
         once: none ever changes."""

@@ -254,7 +254,7 @@ class Compactor:
         if size >= work.tokens:
             return False
         summary = replace(draft, content=text, tokens=size, model=session.model if by_model else "")
-        return await self._keep(state.items, work, summary)
+        return await self._keep(session, state, work, summary)
 
     async def _written(self, session: Session, wanted: Wanted) -> tuple[str, bool]:
         t = self._tools
@@ -328,18 +328,22 @@ class Compactor:
             source_tokens=sum(each.source_tokens for each in parts),
         )
 
-    async def _keep(self, known: Sequence[Item], work: Leaf | Fold, summary: Summary) -> bool:
+    async def _keep(
+        self, session: Session, state: State, work: Leaf | Fold, summary: Summary
+    ) -> bool:
         """All of a pass or nothing; nothing where the session is another by now."""
         t = self._tools
         async with t.db.write() as tx:
             items = await t.summaries.items(summary.session_id, tx=tx)
-            if [each.ordinal for each in items] != [each.ordinal for each in known]:
+            if [each.summary.id for each in items] != [each.summary.id for each in state.items]:
                 return False
             if isinstance(work, Fold):
                 await t.summaries.fold(tx, summary, work.parts)
             else:
                 messages = [each.message for each in work.messages]
                 await t.summaries.add_leaf(tx, summary, messages)
+            left = state.tokens - work.tokens + summary.tokens
+            await t.sessions.shorten(tx, session, left)
         return True
 
     async def _rung(self) -> None:
