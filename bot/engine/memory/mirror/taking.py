@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 
 from bot.engine.memory.mirror.notices import Tells
+from bot.engine.memory.mirror.openings import Openings
 from bot.engine.memory.mirror.pages import Pages
 from bot.engine.memory.mirror.places import Place
 from bot.engine.memory.writing.rights import HOME
@@ -61,6 +62,7 @@ class Taking:
         self._tell = tell
         self._now = now
         self._files: dict[str, _Memory] = {}
+        self._openings = Openings()
 
     async def take(
         self, place: Place, base: Began | None, disk: Page, entries: Sequence[Entry]
@@ -75,12 +77,13 @@ class Taking:
             for name, each in by_id.items()
         }
         found = merge(base, disk, stored, confirmed=self._confirmed(place))
+        found = self._openings.gone_on(place, disk, found, by_id)
         try:
             await self._remove(place, found, by_id)
-            await self._edit(found.edits, by_id)
+            await self._edit(place, disk, found.edits, by_id)
             clashes = await self._keep_both(place, found.clashes, by_id)
             put_back = self._put_back(place, base, disk, by_id)
-            await self._add(place, (*found.added, *put_back), base)
+            await self._add(place, disk, (*found.added, *put_back), base)
         except (Overtaken, NotFound):
             return Outcome.AGAIN
         except NotKept as refusal:
@@ -99,9 +102,12 @@ class Taking:
                 memory.removed.popitem(last=False)
             await self._writer.forget(by_id[entry_id], HOME)
 
-    async def _edit(self, edits: Sequence[Edit], by_id: Mapping[str, Entry]) -> None:
+    async def _edit(
+        self, place: Place, disk: Page, edits: Sequence[Edit], by_id: Mapping[str, Entry]
+    ) -> None:
         for each in edits:
-            await self._writer.edit(by_id[each.id], each.text, HOME)
+            made = await self._writer.edit(by_id[each.id], each.text, HOME)
+            self._openings.taken(place, disk, made.id, made.text)
 
     async def _keep_both(
         self, place: Place, clashes: Sequence[Edit], by_id: Mapping[str, Entry]
@@ -139,15 +145,19 @@ class Taking:
             and removed.pop(line.id) == line.text
         ]
 
-    async def _add(self, place: Place, added: Sequence[Written], base: Began | None) -> None:
+    async def _add(
+        self, place: Place, disk: Page, added: Sequence[Written], base: Began | None
+    ) -> None:
         known = base.lines if base is not None else {}
         for each in added:
             strange = each.id and each.id not in known
             if strange and await self._shelf.is_buried(place.scope, each.text):
                 # An old copy of the file: what was forgotten since does not come back with it.
                 continue
+            wanted = self._pages.wanted(place, each.text, each.section)
             try:
-                await self._writer.add(self._pages.wanted(place, each.text, each.section), HOME)
+                made = await self._writer.add(wanted, HOME)
+                self._openings.taken(place, disk, made.id, made.text)
             except NotKept as refusal:
                 if refusal.why is not WhyNotKept.EMPTY:
                     raise

@@ -215,3 +215,38 @@ async def test_what_only_the_program_touched_does_not_make_it_a_persons(desk: De
     await desk.mirror.look()
 
     assert await desk.entries.get(made.id, [TEAM]) == made
+
+
+async def test_an_editor_that_saves_while_one_types_leaves_no_pieces(desk: Desk) -> None:
+    await desk.mirror.begin()
+    buffer = desk.read()
+
+    for typed in ("I ", "I like", "I like te", "I like tea", "I like green tea", "I like tea"):
+        desk.save(buffer.replace("<!-- shiftboss: end", f"- {typed}\n<!-- shiftboss: end"))
+        await desk.mirror.look()
+
+    assert await desk.texts() == ["I like tea"]
+
+
+async def test_an_editor_that_goes_on_with_a_line_is_no_conflict_with_itself(desk: Desk) -> None:
+    await desk.hand("likes tea")
+    await desk.mirror.begin()
+    buffer = desk.read()
+
+    for typed in ("likes", "likes cof", "likes coffee", "likes black coffee"):
+        desk.save(buffer.replace("likes tea", typed))
+        await desk.mirror.look()
+
+    assert await desk.texts() == ["likes black coffee"]
+    assert desk.told.notices == []
+
+
+async def test_lines_that_begin_alike_are_still_lines_of_their_own(desk: Desk) -> None:
+    await desk.mirror.begin()
+    buffer = desk.read()
+
+    for typed in ("- fact 1", "- fact 1\n- fact 10", "- fact 1\n- fact 10\n- fact 100"):
+        desk.save(buffer.replace("<!-- shiftboss: end", f"{typed}\n<!-- shiftboss: end"))
+        await desk.mirror.look()
+
+    assert await desk.texts() == ["fact 1", "fact 10", "fact 100"]
