@@ -57,6 +57,16 @@ class JobRepo:
             await tx.execute(update(memory_jobs).where(_J.id == row.id).values(values))
         return full
 
+    async def seal(self, tx: Transaction, *, idle_since: datetime, least: int) -> None:
+        """A conversation in which nothing was said for long is over: what has gathered is enough,
+        if it is worth a call at all."""
+        idle = (_J.state == JobState.GATHERING.value) & (_J.due_at < idle_since)
+        for row in (await tx.execute(select(memory_jobs).where(idle))).all():
+            cells = row.payload["cells"]
+            if len(cells) >= least:
+                full = {"source": f"{_EXTRACT}:{cells[0]}", "state": JobState.WAITING.value}
+                await tx.execute(update(memory_jobs).where(_J.id == row.id).values(full))
+
     async def next(self) -> Job | None:
         """The one whose time comes first."""
         query = (

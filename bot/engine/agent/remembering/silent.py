@@ -66,7 +66,8 @@ def _ask(wish: Wish) -> Ask:
         prompt=wish.prompt,
         system=wish.system,
         language=Language.ENGLISH,
-        account=Account(person=wish.person, chat=wish.chat, task=wish.task),
+        # A task that is over costs nothing more.
+        account=Account(person=wish.person, chat=wish.chat),
         facts={"text": wish.prompt},
         result=wish.form,
         limits=_LIMITS,

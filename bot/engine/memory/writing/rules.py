@@ -38,7 +38,8 @@ def plainly_said(text: str) -> Sequence[Plain]:
 
 def is_emphatic(text: str) -> bool:
     """Whether it asks to be taken down: then nobody waits for more to be said."""
-    return bool(_REMEMBER.search(text) or _LASTING.search(text) or _is_correction(text))
+    text = text[:_MOST_READ]
+    return bool(_REMEMBER.search(text) or _FROM_NOW_ON.search(text) or _is_correction(text))
 
 
 def _name(text: str) -> Plain | None:
@@ -173,6 +174,11 @@ _LASTING = re.compile(
     r"以后|今后|往后|默认|一直|永远|总是|每次|从现在(?:起|开始)|从今(?:以后|天起)|长期"
     r"|\b(?:always|from now on|by default|going forward|from here on|in (?:the )?future|every time"
     r"|as a rule)\b",
+    re.IGNORECASE,
+)
+_FROM_NOW_ON = re.compile(
+    r"以后|今后|往后|默认|从现在(?:起|开始)|从今(?:以后|天起)"
+    r"|\b(?:from now on|by default|going forward|from here on)\b",
     re.IGNORECASE,
 )
 _NEGATED = re.compile(

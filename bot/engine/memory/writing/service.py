@@ -34,6 +34,9 @@ from storage.records.memory.refusals import NotKept, WhyNotKept
 _IMPORTANT = 0.8
 _CERTAIN = 1.0
 
+_OF_WORDS = frozenset({"said", "value"})
+"""Of an entry's `extra`, what is true of its old words only."""
+
 _T = TypeVar("_T")
 
 
@@ -108,7 +111,8 @@ class MemoryWriter:
             if held.revision != entry.revision and _told(held) != _told(entry):
                 raise Overtaken(f"memory {entry.id} was changed meanwhile")
             await self._entries.dig_up(tx, held.scope, text)
-            mine = _by_hand(replace(held, text=text, abstract="", overview=""))
+            extra = {name: each for name, each in held.extra.items() if name not in _OF_WORDS}
+            mine = _by_hand(replace(held, text=text, abstract="", overview="", extra=extra))
             return await self._entries.change(tx, mine, now=self._now())
 
         return await self._write(write, entry.scope)

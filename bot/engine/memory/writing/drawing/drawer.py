@@ -8,7 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from bot.engine.llm.base import BackendDenied, BackendError, BackendUnavailable, BudgetReached
 from bot.engine.memory.changed import Changed
@@ -46,6 +46,9 @@ _MOST_TRIES = 4
 _MOST_UNREACHED = 12
 _NO_MODEL = timedelta(minutes=10)
 _LONGEST_REST = 600.0
+_IDLE = timedelta(hours=6)
+_LEAST = 2
+"""Turns of a conversation that is over, to be worth a call."""
 _STORE_REST = 5.0
 
 
@@ -80,6 +83,7 @@ class Drawer:
         self._now = now
         self._most = most_an_hour
         self._admission = admission
+        self._seal_at = datetime.min.replace(tzinfo=UTC)
         self._begun: deque[datetime] = deque()
 
     async def start(self, stack: AsyncExitStack) -> None:
@@ -102,7 +106,9 @@ class Drawer:
 
     async def turn(self) -> float:
         """Do one job that is due. Seconds until there may be another."""
-        job, now = await self._jobs.next(), self._now()
+        now = self._now()
+        await self._seal(now)
+        job = await self._jobs.next()
         if job is None:
             return _LONGEST_REST
         if job.due_at > now:
@@ -116,6 +122,13 @@ class Drawer:
         self._begun.append(now)
         await self._try(job, now)
         return 0.0
+
+    async def _seal(self, now: datetime) -> None:
+        if now < self._seal_at:
+            return
+        self._seal_at = now + timedelta(seconds=_LONGEST_REST)
+        async with self._db.write() as tx:
+            await self._jobs.seal(tx, idle_since=now - _IDLE, least=_LEAST)
 
     def _wait(self, now: datetime) -> timedelta:
         """Until another call may be made within the hour."""
@@ -213,7 +226,6 @@ class Drawer:
                 form=form,
                 person=last.person,
                 chat=last.chat,
-                task=last.task,
             )
         )
         async with self._db.write() as tx:

@@ -17,7 +17,7 @@ from bot.engine.memory.writing.drawing.extraction import (
 from bot.engine.memory.writing.drawing.temporal import is_dynamic, valid_until
 from bot.engine.memory.writing.noise import Noise, fact_noise
 from bot.engine.memory.writing.plainly import key_for, told_in
-from bot.engine.memory.writing.recorder import PROJECT, SKILL
+from bot.engine.memory.writing.recorder import PROJECT, SKILL, said_in
 from bot.engine.memory.writing.service import plain
 from storage.memory.words import terms
 from storage.records.memory.entries import Category, Entry, Scope, ScopeKind
@@ -59,7 +59,11 @@ class Fact:
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        return tuple(str(each.source or each.id) for each in self.cells)
+        """Those of its turns that say any word of it, the first where none does: a model that
+        names many turns makes nothing surer."""
+        words = _content(self.text)
+        telling = [each for each in self.cells if words & _content(said_in(each))]
+        return tuple(str(each.source or each.id) for each in telling or self.cells[:1])
 
 
 @dataclass(slots=True)
@@ -140,6 +144,11 @@ def _fact(drawn: DrawnFact, cells: Sequence[Entry], mask: Callable[[str], str]) 
         dynamic=is_dynamic(text, category),
         valid_until=valid_until(text, category, last.said_at),
     )
+
+
+def _content(text: str) -> set[str]:
+    """Words, and pairs of characters in Chinese."""
+    return {term for term in terms(text) if len(term) > 1}
 
 
 def _scope(cell: Entry, *, of_work: bool) -> Scope:

@@ -10,7 +10,6 @@ from pydantic import BaseModel
 
 from storage.db import Transaction
 from storage.records.people import ChatId, PersonId
-from storage.records.tasks import TaskId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +22,6 @@ class Wish:
     form: type[BaseModel]
     person: PersonId | None
     chat: ChatId | None
-    task: TaskId | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

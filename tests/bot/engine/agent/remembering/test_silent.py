@@ -34,7 +34,6 @@ def wish(prompt: str = "{}") -> Wish:
         form=Extraction,
         person=BOSS.id,
         chat=CHAT.id,
-        task=None,
     )
 
 

@@ -122,6 +122,30 @@ async def test_what_is_asked_to_be_remembered_waits_for_nothing(memory: Memory) 
     assert len(memory.notes.asked) == 1
 
 
+async def test_a_conversation_that_is_over_is_worth_a_call_with_two_turns(memory: Memory) -> None:
+    await talked(memory, *TALK[:2])
+    await memory.say("A single remark to the group", chat=GROUP)
+    await memory.draw()
+    assert memory.notes.asked == []
+
+    memory.world.clock.pass_by(hours=7)
+    await memory.draw()
+
+    [wish] = memory.notes.asked
+    assert TALK[0] in wish.prompt
+
+
+async def test_naming_many_turns_makes_nothing_surer(memory: Memory) -> None:
+    await talked(memory)
+    fact = drawn("Writes code in Helix", topic="editor", confidence=0.99, turns=[1, 2, 3, 4])
+    memory.notes.answers = [notes_of(fact)]
+    await memory.draw()
+
+    [held] = await memory.all(*DRAWN)
+    assert held.kind is MemoryKind.PROFILE
+    assert held.evidence == (f"turn::{TALK[0]}",)
+
+
 async def test_with_no_model_nothing_is_asked_and_nothing_lost(memory: Memory) -> None:
     memory.notes.there = False
     await talked(memory)

@@ -100,7 +100,6 @@ def test_how_somebody_wants_to_be_answered_for_long_is_taken_down(
     text: str, key: str, value: str
 ) -> None:
     assert [(each.key, each.value) for each in plainly_said(text)] == [(key, value)]
-    assert is_emphatic(text)
 
 
 @pytest.mark.parametrize("text", NO_REPLIES)
@@ -120,6 +119,20 @@ def test_a_correction_is_noted(text: str) -> None:
 @pytest.mark.parametrize("text", NO_CORRECTIONS)
 def test_not_everything_that_begins_with_no_corrects(text: str) -> None:
     assert plainly_said(text) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "emphatic"),
+    [
+        ("From now on we deploy on Mondays", True),
+        ("以后周一部署", True),
+        ("Remember that my cat is called Findus", True),
+        ("I always answer the phone", False),
+        ("他一直在开会", False),
+    ],
+)
+def test_what_is_to_hold_from_now_on_waits_for_nothing(text: str, emphatic: bool) -> None:
+    assert is_emphatic(text) is emphatic
 
 
 @pytest.mark.parametrize(

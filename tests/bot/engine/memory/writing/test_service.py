@@ -150,6 +150,16 @@ async def test_an_edit_on_what_is_not_there_any_more_is_refused(memory: Memory) 
     assert await memory.found("tea") == []
 
 
+async def test_what_was_true_of_the_old_words_goes_with_them(memory: Memory) -> None:
+    await memory.say("call me Max", "Hi Max.")
+    [name] = await memory.all(MemoryKind.PROFILE)
+    assert name.extra["value"] == "Max"
+
+    edited = await memory.writer.edit(name, "Wants to be called Moritz", BY_BOSS)
+
+    assert "value" not in edited.extra
+
+
 async def test_an_edit_is_not_in_the_way_of_what_the_program_counts(memory: Memory) -> None:
     read = await memory.writer.add(ByHand(text="I like tea"), BY_BOSS)
     async with memory.world.db.write() as tx:
