@@ -250,7 +250,7 @@ def _append(what: Mapping[str, str]) -> None:
 
 
 def _told_by(server: Mapping[str, Any], call: Mapping[str, Any]) -> str:
-    asked = [
+    asked: list[dict[str, Any]] = [
         {"id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18"}},
         {"method": "notifications/initialized"},
         {
