@@ -13,9 +13,10 @@ from bot.engine.agent.chat.summarising import Summariser
 from bot.engine.agent.context.history import History
 from bot.engine.agent.desk import Desk, Reply
 from bot.engine.llm.registry import Registry
-from bot.engine.memory.archive.compactor import Compactor, Growth, Tools
+from bot.engine.memory.archive.compactor import Compactor, Growth
 from bot.engine.memory.archive.context import Archive
 from bot.engine.memory.archive.limits import Limits
+from bot.engine.memory.archive.passes import Tools
 from bot.engine.memory.archive.reading import Reading
 from bot.transports.clock import Clock
 from storage.db import Transaction

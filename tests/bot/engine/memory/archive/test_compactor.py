@@ -214,9 +214,7 @@ async def test_a_model_that_stays_away_is_not_waited_for_where_the_session_would
 async def test_an_answer_that_is_no_summary_is_replaced(
     tmp_path: Path, text: str, calls: int
 ) -> None:
-    async with world(tmp_path) as w:
-        limits = replace(SMALL, passes=1, longest=100.0)
-        w.compactor._tools = replace(w.compactor._tools, limits=limits)
+    async with world(tmp_path, replace(SMALL, passes=1, longest=100.0)) as w:
         w.writer.text = lambda _prompt: text
         session = await grown(w, 40)
         await w.compactor.look()
@@ -240,13 +238,11 @@ async def test_a_summary_that_is_far_too_long_is_cut(tmp_path: Path) -> None:
 
 
 async def test_too_many_calls_pause_the_session(tmp_path: Path) -> None:
-    async with world(tmp_path, replace(SMALL, passes=100, span=timedelta(hours=9))) as w:
+    limits = replace(SMALL, passes=100, span=timedelta(hours=9), longest=50.0)
+    async with world(tmp_path, limits) as w:
         # Never shorter: two calls for each pass.
         w.writer.text = lambda _prompt: "many words " * 60
         session = await grown(w, 150)
-        w.compactor._tools = replace(
-            w.compactor._tools, limits=replace(w.limits, context=30_000, passes=100, longest=50.0)
-        )
         await w.compactor.wanted(session.id)
         await w.compactor.look()
         first = len(w.writer.prompts)

@@ -12,9 +12,10 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from bot.engine.agent.context.history import History
-from bot.engine.memory.archive.compactor import Compactor, Tools
+from bot.engine.memory.archive.compactor import Compactor
 from bot.engine.memory.archive.context import Archive
 from bot.engine.memory.archive.limits import Limits
+from bot.engine.memory.archive.passes import Tools
 from bot.engine.memory.archive.reading import Reading
 from storage.db import Database
 from storage.memory.archive.debts import DebtRepo
