@@ -118,8 +118,8 @@ async def test_rubbish_in_the_place_of_files_hurts_nothing_else(tmp_path: Path) 
         await until(lambda: marked(path, "likes tea"))
         home = shiftboss.home
 
-        (home / "MEMORY.md").unlink()
-        (home / "MEMORY.md").symlink_to(outside)
+        (home / "link").symlink_to(outside)
+        (home / "link").replace(home / "MEMORY.md")
         path.with_name("PROFILE.md").write_bytes(os.urandom(10_000_000))
         by_hand(home / "BOSS.md", "end of rubbish", renames=False)
         await until(lambda: marked(path, "likes tea") and "end of rubbish" in all_of(shiftboss))

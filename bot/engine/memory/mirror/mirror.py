@@ -87,7 +87,7 @@ class Mirror:
 
     async def begin(self) -> None:
         """Bring all files up to date: what was saved while the program did not run counts."""
-        await self._prepare()
+        await self._guarded(self._prepare, "the first files of memories")
         self._always = frozenset((GLOBAL, *await self._always_of()))
         known = await self._bases.all()
         for scope in await self._scopes():
@@ -145,27 +145,37 @@ class Mirror:
                 await self._sleep(SECONDS)
 
     async def _done(self, what: Callable[[], Awaitable[None]]) -> bool:
+        """False where the store is away: it is to be done once more."""
         try:
-            await what()
+            await self._guarded(what, "files of memories")
         except StoreUnavailable as error:
             log.warning("files of memories have to wait: %s", error)
             return False
         return True
 
-    async def _settle(self, place: Place) -> None:
-        empty = place.scope in self._always and place.sort.stands
+    async def _guarded(self, what: Callable[[], Awaitable[None]], named: str) -> bool:
+        """False where it failed."""
         try:
-            settled = await self._reconciler.settle(place, empty=empty)
+            await what()
         except StoreUnavailable:
             raise
         except Exception:
-            # The boundary between what anybody may save into a file and all other files.
-            log.exception("%s is let alone until it is saved again", place.path)
+            # The boundary between files, into which anybody may save anything, and the program,
+            # which works without them.
+            log.exception("%s: let alone until something changes", named)
+            return False
+        return True
+
+    async def _settle(self, place: Place) -> None:
+        async def settle() -> None:
+            empty = place.scope in self._always and place.sort.stands
+            settled = await self._reconciler.settle(place, empty=empty)
+            self._signs[place.path] = settled.sign
+            (self._again.add if settled.again else self._again.discard)(place.path)
+
+        if not await self._guarded(settle, place.path):
             self._signs |= await asyncio.to_thread(self._folder.signs, [place.path])
             self._again.discard(place.path)
-            return
-        self._signs[place.path] = settled.sign
-        (self._again.add if settled.again else self._again.discard)(place.path)
 
     def _watched(self) -> Sequence[str]:
         """Files that are likely to be edited, and some of the others in turn."""

@@ -10,6 +10,8 @@ import pytest
 
 from bot.engine.agent.context.bootstrap import bootstrap
 from bot.engine.memory.mirror.notices import Notices
+from bot.engine.memory.mirror.places import Place
+from bot.engine.memory.mirror.reconcile import Settled
 from bot.engine.memory.writing.rights import HOME
 from cards.words import words_for
 from storage.errors import StoreUnavailable
@@ -212,6 +214,30 @@ async def test_a_store_that_is_away_is_waited_for(
     await desk.mirror.look()
 
     assert desk.shown() == ["likes tea"]
+
+
+async def test_what_goes_wrong_with_one_file_keeps_no_other_from_being_written(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = desk.reconciler.settle
+
+    async def fails(place: Place, *, empty: bool) -> Settled:
+        if place.path == "BOSS.md":
+            raise RuntimeError
+        return await real(place, empty=empty)
+
+    async def no_language() -> Language:
+        raise RuntimeError
+
+    monkeypatch.setattr(desk.reconciler, "settle", fails)
+    monkeypatch.setattr(desk.first, "_language", no_language)
+    await desk.hand("likes tea")
+
+    await desk.mirror.begin()
+    await desk.mirror.look()
+
+    assert desk.shown() == ["likes tea"]
+    assert not (desk.home / "BOSS.md").exists()
 
 
 async def test_owners_are_told_once_of_each_state_of_a_file(desk: Desk) -> None:
