@@ -10,7 +10,7 @@ from datetime import datetime, tzinfo
 
 from storage.memory.lexicon.chinese import FRAMES, is_filler
 from storage.memory.lexicon.dates import Mention, mentions
-from storage.memory.lexicon.english import STOP, stem
+from storage.memory.lexicon.english import ASKING, STOP, stem
 from storage.memory.lexicon.synonyms import kin, kin_of_text
 
 # Scripts that write no spaces between words, or glue endings on: Thai and its neighbours, kana,
@@ -86,7 +86,7 @@ def same(text: str) -> str:
 def _telling(query: str) -> Iterator[str]:
     """A query of nothing but fillers is meant as it stands."""
     everything = list(terms(_FRAMES.sub(" ", query)))
-    telling = [term for term in everything if not is_filler(term)]
+    telling = [term for term in everything if term not in ASKING and not is_filler(term)]
     yield from telling or everything or terms(query)
 
 

@@ -125,6 +125,12 @@ wouldn wouldnt yeah yes yet you youd youll your youre yours yourself yourselves 
 STOP = frozenset(_FILLERS.split())
 """Words that stand in every other sentence."""
 
+_ASKING = """
+according anything certain currently describe different discuss exact exactly kind many
+mention often particular recently regarding remember something sort specific thing things type types
+various way ways
+"""
+
 _SHORT = 3
 """Letters: a word is not cut down any further."""
 
@@ -196,3 +202,7 @@ def _derived(word: str) -> str:
         if word.endswith(ending) and len(word) - len(ending) >= least:
             return _single(word[: -len(ending)] + instead)
     return word
+
+
+ASKING = frozenset(stem(word) for word in _ASKING.split())
+"""Stems that only a question is made of, for the most part."""
