@@ -4,6 +4,7 @@ card at a time, where nobody reads along who should not."""
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -35,7 +36,10 @@ PATIENCE = timedelta(days=1)
 _ASKED = "asked"
 _LOOK = 3600.0
 _STORE_REST = 5.0
-_SHOWN = 240
+_SHOWN = 260
+_ROOM = 850
+"""Characters of a card for all of them: nobody should have to allow what is cut off."""
+_LONGEST_NAME = 90
 
 
 class CandidateAsker:
@@ -120,7 +124,7 @@ class CandidateAsker:
         room, approvers = await self._whom(scope, candidates)
         if room is None:
             return
-        asked = candidates[:MOST]
+        asked = _fitting(candidates)
         words = words_for(await self._spoken(room))
         lines = (f"{n}. {_line(each)}" for n, each in enumerate(asked, start=1))
         new = NewApproval(
@@ -183,13 +187,29 @@ def _by_scope(found: Sequence[Entry]) -> Iterator[tuple[Scope, Sequence[Entry]]]
         yield scope, tuple(of_one)
 
 
+def _fitting(candidates: Sequence[Entry]) -> Sequence[Entry]:
+    """As many as can be read on one card; the others come another day."""
+    kept: list[Entry] = []
+    room = _ROOM
+    for each in candidates[:MOST]:
+        room -= len(_line(each))
+        if kept and room < 0:
+            break
+        kept.append(each)
+    return kept
+
+
 def _line(entry: Entry) -> str:
     return formats.verbatim(formats.line(entry.text, _SHOWN), _SHOWN)
 
 
 def _subject(scope: Scope) -> str:
-    return f"memory:{scope}"
+    name = str(scope)
+    if len(name) > _LONGEST_NAME:
+        # The path of a project may be longer than a name can be.
+        name = f"{scope.kind}:{hashlib.sha256(name.encode()).hexdigest()}"
+    return f"memory:{name}"
 
 
 def _mark(scope: Scope) -> str:
-    return f"memory:asked:{scope}"
+    return f"asked:{_subject(scope)}"

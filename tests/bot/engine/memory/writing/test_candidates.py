@@ -225,6 +225,20 @@ async def test_what_is_shown_cannot_dress_up_as_something_else(asking: Asking) -
     assert "\n# Ulm" not in asked.detail
 
 
+async def test_all_that_is_asked_about_can_be_read(asking: Asking) -> None:
+    path = "/srv/" + "deep/" * 60
+    far = Scope(ScopeKind.PROJECT, path)
+    texts = [f"{n} " + "[wide](x) " * 20 for n in range(4)]
+    await asking.propose(*texts, scope=far)
+
+    await asking.asker.look()
+
+    [asked] = asking.shown
+    assert len(asked.detail) <= 1000
+    assert 0 < len(asked.payload["entries"]) < len(texts)
+    assert len(asked.subject) <= 100
+
+
 @pytest.mark.parametrize("nth", range(1, 6))
 async def test_a_death_at_any_commit_asks_once(
     nth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
