@@ -71,4 +71,5 @@ def _plain(hit: Recalled, *, whole: bool) -> dict[str, Any]:
         "sender": entry.sender,
         "at": entry.said_at.isoformat(),
         "thread": entry.thread,
+        "parts": dict(hit.parts),
     }
