@@ -13,8 +13,9 @@ from storage.records.people import Chat, ChatId, Person
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastLine:
     """What somebody said, or was answered (`by_bot`), around what was looked for. `task` is whose
-    session it stands in, empty for a conversation; `elsewhere` says that it was in another chat.
-    `ref` is what workers' tools call it."""
+    session it stands in, empty for a conversation; `elsewhere` says that it was in another chat,
+    `near` that it has only some of the words, because nothing has all. `ref` is what
+    workers' tools call it."""
 
     at: datetime
     by_bot: bool
@@ -22,14 +23,15 @@ class PastLine:
     ref: str
     task: str = ""
     elsewhere: bool = False
+    near: bool = False
 
 
 class Histories(Protocol):
     async def search(
         self, person: Person, chat: Chat, words: Sequence[str], limit: int
     ) -> Sequence[PastLine]:
-        """What has all of these words, the newest first: of this chat, and where only this person
-        reads, of their own private chats and tasks too."""
+        """What has all of these words, the newest first, or else most of them: of this chat, and
+        where only this person reads, of their own private chats and tasks too."""
         ...
 
     async def last(self, person: Person, chat: Chat, limit: int) -> Sequence[PastLine]:

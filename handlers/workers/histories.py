@@ -44,6 +44,7 @@ async def history(request: Request) -> Reply:
         searched,
         request.words,
         zone=request.zone,
+        near=any(each.near for each in found),
     )
     return Reply(card=card, data={"lines": _data(found)})
 

@@ -90,9 +90,13 @@ class HistoryService:
         self, person: Person, chat: Chat, words: Sequence[str], limit: int
     ) -> Sequence[PastLine]:
         hearing = await self._past.heard_by(person.id, chat.id)
-        found = await self._past.looking.words(hearing, words, limit, roles=SPOKEN)
+        looking = self._past.looking
+        found = await looking.words(hearing, words, limit, roles=SPOKEN)
+        found = found or await looking.near(hearing, words, limit, roles=SPOKEN)
         return [
-            self._line(each.line, each.snippet, chat.id) for each in found if each.line is not None
+            self._line(each.line, each.snippet, chat.id, near=each.near)
+            for each in found
+            if each.line is not None
         ]
 
     async def last(self, person: Person, chat: Chat, limit: int) -> Sequence[PastLine]:
@@ -108,7 +112,7 @@ class HistoryService:
         self._past.growth.bell.set()
         return session is not None
 
-    def _line(self, line: Line, text: str, chat: ChatId) -> PastLine:
+    def _line(self, line: Line, text: str, chat: ChatId, *, near: bool) -> PastLine:
         kind, _, name = line.key.partition(":")
         is_task = f"{kind}:" == _TASK
         return PastLine(
@@ -117,5 +121,6 @@ class HistoryService:
             text=self._mask(text),
             ref=f"{line.session_id}#{line.message}",
             task=name.partition(":")[0].partition("/")[0] if is_task else "",
+            near=near,
             elsewhere=line.key != f"{_CHAT}{chat}",
         )

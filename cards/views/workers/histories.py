@@ -18,8 +18,11 @@ _LONGEST = 240
 _TITLE = 60
 
 
-def history_card(said: Sequence[Said], searched: str, words: Words, *, zone: ZoneInfo) -> Card:
-    """Newest first. Without `searched` they are the last lines."""
+def history_card(
+    said: Sequence[Said], searched: str, words: Words, *, zone: ZoneInfo, near: bool = False
+) -> Card:
+    """Newest first. Without `searched` they are the last lines; `near` says that none has all that
+    was searched for."""
     wanted = formats.line(searched, _TITLE)
     title = words("history.found", words=wanted) if searched else words("history.title")
     nothing = words("history.nothing") if searched else words("history.none")
@@ -27,7 +30,8 @@ def history_card(said: Sequence[Said], searched: str, words: Words, *, zone: Zon
     if said:
         columns = tuple(words(f"history.{name}") for name in ("at", "by", "said"))
         rows = tuple(_row(each, words, zone) for each in said)
-        blocks = [Table(columns=columns, rows=rows)]
+        told = [Text(markdown=words("history.near"))] if near else []
+        blocks = [*told, Table(columns=columns, rows=rows)]
     blocks.append(Note(markdown=words("history.note")))
     return Card(title=title, tone=Tone.INFO, blocks=tuple(blocks), summary=title)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, func, literal, or_, select
+from sqlalchemy import ColumnElement, and_, false, func, literal, or_, select
 
 from storage import schema
 from storage.ids import TASK_LENGTH
@@ -54,6 +54,11 @@ class Spell:
             yield at >= self.since
         if self.before is not None:
             yield at < self.before
+
+
+def has_any(text: ColumnElement[str], words: Sequence[str]) -> ColumnElement[bool]:
+    """At least one; nothing has any of none."""
+    return or_(false(), *has_all(text, words))
 
 
 def has_all(text: ColumnElement[str], words: Sequence[str]) -> list[ColumnElement[bool]]:

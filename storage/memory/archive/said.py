@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Row, Select, func, select
 from storage import schema
 from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
-from storage.memory.archive.hearing import Hearing, Spell, has_all
+from storage.memory.archive.hearing import Hearing, Spell, has_all, has_any
 from storage.memory.tables import message_texts
 from storage.records.memory.archive import Line, Part, Size, Speaker
 
@@ -130,6 +130,20 @@ class ArchiveRepo:
     ) -> Sequence[Line]:
         """Parts with all of these words, the newest first."""
         query = _lines(hearing, spell, roles).where(*has_all(_T.text, words)).limit(limit)
+        async with self._db.read() as view:
+            return [_line(row) for row in await view.execute(query)]
+
+    async def search_any(
+        self,
+        hearing: Hearing,
+        words: Sequence[str],
+        spell: Spell,
+        limit: int,
+        *,
+        roles: Sequence[Speaker] = tuple(Speaker),
+    ) -> Sequence[Line]:
+        """Parts with at least one of these words, the newest first."""
+        query = _lines(hearing, spell, roles).where(has_any(_T.text, words)).limit(limit)
         async with self._db.read() as view:
             return [_line(row) for row in await view.execute(query)]
 

@@ -53,6 +53,15 @@ async def test_quoted_words_belong_together() -> None:
     assert "Nobody has said that" in text_of(await desk().say('/history search "green gate"'))
 
 
+async def test_what_has_only_some_of_the_words_says_so() -> None:
+    made = desk()
+    made.world.histories.said = [
+        PastLine(at=AT, by_bot=False, text="gate", ref="s1#1", near=True),
+    ]
+
+    assert "Nothing has all of these words" in text_of(await made.say("/history gate"))
+
+
 async def test_a_search_for_nothing_says_what_is_missing() -> None:
     assert "/history" in text_of(await desk().say("/history search"))
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from bot.engine.memory.archive.patterns import Pattern
+from bot.engine.memory.archive.patterns import Pattern, pieces_of
 from bot.engine.memory.archive.reading import Reading
 from storage.memory.archive.hearing import Hearing, Spell
 from storage.memory.archive.said import ArchiveRepo
@@ -16,6 +16,8 @@ from storage.records.memory.archive import Line, Part, Speaker, Summary
 
 MOST_SCANNED = 10_000
 _CHUNK = 200
+_MOST_NEAR = 400
+_LEAST_PIECES = 2
 SNIPPET = 200
 _BEFORE = 60
 SPOKEN = (Speaker.USER, Speaker.ASSISTANT)
@@ -29,6 +31,8 @@ class Found:
     snippet: str
     line: Line | None = None
     summary: Summary | None = None
+    near: bool = False
+    """Only some of the words are in it, because nothing has all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +72,28 @@ class Looking:
             some = await self._summaries.search(hearing, words, spell, limit)
             found += [_of_summary(each, _first(each.content, words)) for each in some]
         return _newest(found, limit)
+
+    async def near(
+        self,
+        hearing: Hearing,
+        words: Sequence[str],
+        limit: int,
+        spell: Spell = Spell(),  # noqa: B008 - frozen
+        *,
+        roles: Sequence[Speaker] = tuple(Speaker),
+    ) -> Sequence[Found]:
+        """Where nothing has all words: what has most of their pieces, of the newest."""
+        pieces = pieces_of(words)
+        if len(pieces) < _LEAST_PIECES:
+            return ()
+        lines = await self._said.search_any(hearing, pieces, spell, _MOST_NEAR, roles=roles)
+        counted = [(_count(each.text, pieces), each) for each in lines]
+        least = max(_LEAST_PIECES, max((n for n, _ in counted), default=0) / 2)
+        best = sorted((each for each in counted if each[0] >= least), key=lambda each: -each[0])
+        return [
+            replace(_of_line(each, _first(each.text, pieces)), near=True)
+            for _, each in best[:limit]
+        ]
 
     async def regex(
         self,
@@ -155,6 +181,11 @@ def _first(text: str, words: Sequence[str]) -> str:
     at = [text.casefold().find(word.casefold()) for word in words]
     start = min((each for each in at if each >= 0), default=0)
     return snippet(text, start, start)
+
+
+def _count(text: str, pieces: Sequence[str]) -> int:
+    plain = text.casefold()
+    return sum(piece in plain for piece in pieces)
 
 
 def _matching(pattern: Pattern, lines: Sequence[Line]) -> list[Found]:

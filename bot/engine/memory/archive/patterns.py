@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
@@ -16,6 +16,9 @@ SECONDS = 2.0
 """For everything that one pattern is looked for in."""
 _QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|「([^」]+)」|(\S+)')
 _LOOKS_LIKE_REGEX = re.compile(r"\.[*+?]|\\[bdws]|\[[^\]]+\][*+?{]|\(\?|\w\|\w|^\^|\$$")
+_HAN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7ff\uf900-\ufaff]")
+_RUN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7ff\uf900-\ufaff]+|[^\W_\u3040-\uffff]+")
+_MOST_PIECES = 24
 _COUNTED = re.compile(r"\{(\d*)(,?)(\d*)\}")
 
 
@@ -33,6 +36,18 @@ def words_of(text: str) -> tuple[str, ...]:
     """What stands between spaces, and what is quoted as one."""
     found = [next(filter(None, each.groups())) for each in _QUOTED.finditer(text.strip())]
     return tuple(word.strip() for word in found if word.strip())
+
+
+def pieces_of(words: Sequence[str]) -> tuple[str, ...]:
+    """Words of letters as they are, of Chinese every two characters: what says the same in other
+    words has some of them."""
+    found: dict[str, None] = {}
+    for run in _RUN.findall(" ".join(words).casefold()):
+        if _HAN.match(run):
+            found |= dict.fromkeys(run[at : at + 2] for at in range(max(1, len(run) - 1)))
+        elif len(run) > 1:
+            found[run] = None
+    return tuple(found)[:_MOST_PIECES]
 
 
 def looks_like_regex(text: str) -> bool:

@@ -94,7 +94,25 @@ async def test_words_may_stand_anywhere_and_quoted_ones_together(tmp_path: Path)
         for pattern in ("garden", "green gate", '"gate is"', "100%", "n_i", "GARDEN"):
             assert "green_ish" in await r.grep(HERE, pattern), pattern
         for pattern in ('"green gate"', "garden blue", "1_0"):
-            assert "green_ish" not in await r.grep(HERE, pattern), pattern
+            found = await r.grep(HERE, pattern)
+            assert "green_ish" not in found or "Nothing has all" in found, pattern
+
+
+async def test_what_has_most_of_the_words_is_found_where_nothing_has_all(tmp_path: Path) -> None:
+    async with room(tmp_path) as r:
+        session = await r.world.session()
+        for text in ("花园叫绿禾公园", "天气不错", "The green gate of the park", "a park"):
+            await r.world.say(session, [asked(text), answered("ok")])
+
+        chinese = await r.grep(HERE, "那个花园叫什么公园")
+        english = await r.grep(HERE, "which gate is green")
+        assert "Nothing has all of these words" in chinese
+        assert "绿禾" in chinese
+        assert "天气" not in chinese
+        assert "green gate" in english
+        assert "a park" not in english
+        assert await r.grep(HERE, "violet") == "Nothing that you may see."
+        assert await r.grep(Hearing(chat=GROUP.id), "那个花园叫什么") == "Nothing that you may see."
 
 
 async def add_chat(r: Room, name: str, kind: ChatKind, person: Any) -> ChatId:
