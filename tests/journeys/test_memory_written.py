@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from tests.emulators.models.script import Reply
-from tests.journeys.model_world import PATIENCE, World, fill, held, told, world
+from tests.journeys.model_world import PATIENCE, World, fill, held, label_with, told, world
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -92,3 +92,39 @@ async def test_a_correction_in_one_conversation_changes_the_next(place: World) -
     asked = place.stage.heard("Tell me the port of the harbour desk", "talk")[-1]
     assert "it should be 9191" in json.dumps(asked.body)
     assert not any("9191" in said for said in asked.said), "it is told as a memory"
+
+
+async def test_what_was_said_twice_is_kept_for_long_on_one_press(place: World) -> None:
+    boss, chat = place.boss()
+    traits = ("Drinks green tea", "Plays chess", "Lives in Ulm")
+    for time in ("first", "second"):
+        cue = f"the {time} time"
+        noted = fill(
+            conversation_register="real",
+            memories=[
+                {
+                    "category": "preferences",
+                    "topic": trait,
+                    "text": trait,
+                    "confidence": 0.85,
+                    "turns": [1],
+                }
+                for trait in traits
+            ],
+        )
+        place.stage.on(cue, "talk", Reply(text=f"Heard {cue}."))
+        place.stage.on(cue, "notes", noted)
+        await boss.says(chat, f"From now on, for {cue}: green tea, chess and Ulm")
+        await told(chat, f"Heard {cue}.")
+        await place.stage.under_way(cue, "notes")
+
+    card = await told(chat, "worth keeping", *traits)
+    await boss.presses(card, label_with(card.buttons, "Keep"))
+
+    person = "select person_id from chats where external_id = ? limit 1"
+    kept = (
+        "select count(*) from memories where kind = 'longterm' and state = 'active'"
+        f" and origin = 'manual' and scope = 'person:' || ({person})"
+    )
+    await until_counted(place, len(traits), kept, str(chat.id))
+    assert counted(place, "select count(*) from memories where state = 'candidate'") == 0
