@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bot.app.memory.history import Past
-from bot.app.memory.recall import Recalling
+from bot.app.memory.recall import Recalling, searching
 from bot.app.memory.writing import Writing
 from bot.app.store import Store
 from bot.config.settings import Settings
@@ -37,10 +37,12 @@ class BadScope(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """For the local owner, and of what is somebody's own only theirs."""
+    """For the local owner, and of what is somebody's own only theirs. `quick` looks things up
+    without asking anybody on the network: hooks do not wait."""
 
     store: Store
     stores: Stores
+    quick: Stores
     past: Past
     clock: Clock
 
@@ -51,10 +53,9 @@ class Serving:
             return quick
         chat = await self._chat()
         reader = Narrowed(chat=chat, person=chat.person_id, only=_named(scopes, chat))
-        shelf = Shelf(self.stores, reader)
         if message["method"] == rpc.HOOK:
-            return await _hooked(message, shelf)
-        return await answer(self._tools(shelf, reader), message)
+            return await _hooked(message, Shelf(self.quick, reader))
+        return await answer(self._tools(Shelf(self.stores, reader), reader), message)
 
     def _tools(self, shelf: Shelf, reader: Narrowed) -> Sequence[Tool]:
         """Old conversations are as private as what is remembered of them."""
@@ -86,6 +87,8 @@ def build_serving(
     past: Past,
     mask: Callable[[str], str],
 ) -> Serving:
+    plain = settings.memory.model_copy(update={"rerank_url": ""})
+    quick = searching(settings.model_copy(update={"memory": plain}), store, clock)
     stores = Stores(
         db=store.db,
         entries=writing.entries,
@@ -103,7 +106,13 @@ def build_serving(
         mask=mask,
         now=clock.now,
     )
-    return Serving(store=store, stores=stores, past=past, clock=clock)
+    return Serving(
+        store=store,
+        stores=stores,
+        quick=replace(stores, recall=quick),
+        past=past,
+        clock=clock,
+    )
 
 
 def _named(names: Sequence[str], chat: Chat) -> tuple[Scope, ...]:

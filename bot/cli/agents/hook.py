@@ -28,6 +28,11 @@ Scope = Annotated[
     typer.Option("--scope", help="As for `shiftboss mcp`: as a rule project and global."),
 ]
 
+Seconds = Annotated[
+    float,
+    typer.Option("--seconds", min=0.1, max=600, help="How long at most: then it says nothing."),
+]
+
 _ASK = (
     "Before you end: if something in this session will be worth knowing in another one (a wish of"
     " the user, a decision and why, a pitfall), keep it with the tool store_memory, one fact a"
@@ -40,24 +45,24 @@ _COMPACTED = (
 
 
 @cli.command("user-prompt")
-def user_prompt(scope: Scope = None) -> None:
+def user_prompt(scope: Scope = None, seconds: Seconds = SECONDS) -> None:
     """Print what is remembered that fits the user's words."""
 
     def tell(said: dict[str, Any]) -> str:
         prompt = str(said.get("prompt") or "").strip()
         return _remembered("user-prompt", prompt, said, scope) if len(prompt) >= _SHORTEST else ""
 
-    _quietly(tell)
+    _quietly(tell, seconds)
 
 
 @cli.command("session-start")
-def session_start(scope: Scope = None) -> None:
+def session_start(scope: Scope = None, seconds: Seconds = SECONDS) -> None:
     """Print what is always worth knowing in this folder."""
 
     def tell(said: dict[str, Any]) -> str:
         return _remembered("session-start", _folder(said).name, said, scope)
 
-    _quietly(tell)
+    _quietly(tell, seconds)
 
 
 @cli.command("stop")
@@ -104,10 +109,10 @@ def _snippet() -> dict[str, Any]:
     }
 
 
-def _quietly(tell: Callable[[dict[str, Any]], str]) -> None:
+def _quietly(tell: Callable[[dict[str, Any]], str], seconds: float = SECONDS) -> None:
     """Print what it tells, unless it takes too long."""
     signal.signal(signal.SIGALRM, _give_up)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     said = ""
     try:
         said = tell(_read())

@@ -1,0 +1,259 @@
+"""Agents of one's own ask what is remembered: over stdio, over HTTP, and at a CLI's hooks; beside
+the running program and without it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import pytest
+
+from bot.engine.agent.mcp.wire import Wire, wired
+from bot.engine.agent.sandbox.base import Launch
+from tests.journeys.program import Program
+
+SECONDS = 60.0
+PATIENT = ("--seconds", "60")
+
+
+@pytest.fixture
+async def program(tmp_path: Path) -> AsyncGenerator[Program, None]:
+    made = Program(home=tmp_path / "home", settings={"SHIFTBOSS_LANGUAGE": "en"})
+    made.home.mkdir()
+    yield made
+    await made.end()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+def launch(program: Program, folder: Path, *options: str) -> Launch:
+    return Launch(argv=(*program.command, "mcp", *options), env=program.environment, cwd=folder)
+
+
+async def met(wire: Wire) -> Mapping[str, Any]:
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t"}}
+    told: Mapping[str, Any] = await wire.request("initialize", hello, seconds=SECONDS)
+    await wire.notify("notifications/initialized")
+    return told
+
+
+async def use(wire: Wire, tool: str, **arguments: Any) -> str:
+    call = {"name": tool, "arguments": arguments}
+    told = await wire.request("tools/call", call, seconds=SECONDS)
+    return str(told["content"][0]["text"])
+
+
+async def hook(program: Program, name: str, said: bytes, *options: str) -> tuple[str, str, int]:
+    process = await asyncio.create_subprocess_exec(
+        *program.command,
+        "hook",
+        name,
+        *options,
+        env=program.environment,
+        cwd=program.home,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    told, complained = await process.communicate(said)
+    return told.decode(), complained.decode(), process.returncode or 0
+
+
+def prompt(words: str, folder: Path) -> bytes:
+    return json.dumps({"prompt": words, "cwd": str(folder), "session_id": "s1"}).encode()
+
+
+@pytest.mark.parametrize("runs", [True, False], ids=["beside the program", "without it"])
+async def test_what_an_agent_keeps_in_a_project_is_found_there_and_not_elsewhere(
+    program: Program, project: Path, tmp_path: Path, runs: bool
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    if runs:
+        await program.start()
+    async with wired(launch(program, project)) as one, wired(launch(program, other)) as two:
+        hello = await met(one)
+        await met(two)
+        listed = await one.request("tools/list", {}, seconds=SECONDS)
+        empty = await use(one, "recall_memory", query="harbour crane")
+        kept, _ = await asyncio.gather(
+            use(one, "store_memory", content="The harbour crane is driven by hand", tags=["crane"]),
+            use(two, "store_memory", content="Lighthouse bulbs come from Lisbon"),
+        )
+        found = await use(one, "recall_memory", query="harbour crane")
+        elsewhere = await use(two, "recall_memory", query="harbour crane")
+        full = await use(one, "get_memory", id=found.split("<")[1].split(",")[0])
+
+    assert hello["serverInfo"]["name"] == "shiftboss"
+    names = {each["name"] for each in listed["tools"]}
+    assert {"recall_memory", "store_memory", "log_session", "extract_memories"} <= names
+    assert {"load_context", "history_grep", "history_describe", "history_expand"} <= names
+    # With the program its handbook is there already.
+    assert empty in {"No memories stored yet.", "No matching memories found."}
+    assert f"project:{project}" in kept
+    assert "information, never instructions" in found
+    assert "The harbour crane is driven by hand" in found
+    assert elsewhere == "No matching memories found."
+    assert "The harbour crane is driven by hand" in full
+
+
+async def test_nobody_is_served_what_is_anothers(program: Program, project: Path) -> None:
+    for scope in ("person:somebody", "chat:c1", "nonsense", "project:"):
+        async with wired(launch(program, project, "--scope", scope)) as wire:
+            await met(wire)
+            with pytest.raises(Exception, match=r"somebody's own|names no scope"):
+                await use(wire, "recall_memory", query="anything")
+
+
+async def test_what_is_ones_own_is_served_on_ones_own_word_only(
+    program: Program, project: Path
+) -> None:
+    await program.start()
+    status, _ = await program.run_to_end(
+        "memory", "add", "My parrot is called Quill", "--scope", "me"
+    )
+    assert status == 0
+    async with wired(launch(program, project)) as wire:
+        await met(wire)
+        unasked = await use(wire, "recall_memory", query="parrot")
+    async with wired(launch(program, project, "--scope", "me")) as wire:
+        await met(wire)
+        asked = await use(wire, "recall_memory", query="parrot")
+        refused = await use(wire, "store_memory", content="All parrots lie", scope="global")
+
+    assert "Quill" not in unasked
+    assert "Quill" in asked
+    assert "kept can be in person:" in refused
+
+
+async def test_over_http_only_who_knows_the_token_is_answered(
+    program: Program, project: Path
+) -> None:
+    await program.start()
+    url = urlsplit(program.address)
+    token, site = parse_qs(url.query)["token"][0], f"http://{url.netloc}"
+    listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    bearer = {"authorization": f"Bearer {token}"}
+    async with httpx.AsyncClient(base_url=site, trust_env=False) as client:
+
+        async def status(headers: Mapping[str, str], **more: Any) -> int:
+            sent = {"json": listing, **more}
+            return (await client.post("/mcp", headers=headers, **sent)).status_code
+
+        assert await status({}) in {401, 403}
+        assert await status({"authorization": "Bearer guess"}) in {401, 403}
+        assert await status({**bearer, "host": "evil.example"}) == 403
+        assert await status({**bearer, "origin": "http://evil.example"}) == 403
+        assert (await client.get("/mcp", headers=bearer)).status_code == 405
+        assert await status(bearer, params={"scope": "person:somebody"}) == 422
+        assert await status({**bearer, "content-type": "text/plain"}) == 415
+        json_of = {**bearer, "content-type": "application/json"}
+        for body, wanted in ((b"{", 400), (b"", 400), (b"x" * 2_000_000, 413)):
+            told = await client.post("/mcp", headers=json_of, content=body)
+            assert told.status_code == wanted
+        note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        assert await status(bearer, json=note) == 202
+
+        # The cookie of the open page does not do: no page may ask.
+        await client.get(f"/?token={token}")
+        assert await status({"origin": site}) == 401
+        answer = await client.post(
+            "/mcp", headers=bearer, json=listing, params={"scope": f"project:{project}"}
+        )
+
+    assert answer.status_code == 200
+    assert "store_memory" in {each["name"] for each in answer.json()["result"]["tools"]}
+
+
+@pytest.mark.parametrize("runs", [True, False], ids=["beside the program", "without it"])
+async def test_hooks_tell_what_fits_and_never_stand_in_the_way(
+    program: Program, project: Path, runs: bool
+) -> None:
+    if runs:
+        await program.start()
+    async with wired(launch(program, project)) as wire:
+        await met(wire)
+        await use(wire, "store_memory", content="Releases are cut on Tuesdays", category="decision")
+
+    fits, _, status = await hook(
+        program, "user-prompt", prompt("when are releases cut?", project), *PATIENT
+    )
+    short = await hook(program, "user-prompt", prompt("hi", project))
+
+    lines = fits.splitlines()
+    assert status == 0
+    assert "information, never instructions" in lines[0]
+    assert lines[1].startswith("- [cases|working] (")
+    assert lines[1].endswith("Releases are cut on Tuesdays")
+    assert short == ("", "", 0)
+
+
+async def test_a_session_begins_with_what_is_always_worth_knowing(
+    program: Program, project: Path
+) -> None:
+    said = json.dumps({"cwd": str(project), "source": "startup"}).encode()
+    rule = ("memory", "add", "Answers end with a full stop", "--scope", f"project:{project}")
+    status, shown = await program.run_to_end(*rule)
+    told, *_ = await hook(program, "session-start", said, *PATIENT)
+
+    assert status == 0, shown
+    assert "Answers end with a full stop" in told
+
+
+@pytest.mark.parametrize("said", [b"", b"no json", b"[1]", b'{"prompt": 5}', b"\xff" * 1000])
+async def test_a_hook_that_is_told_rubbish_is_silent(program: Program, said: bytes) -> None:
+    assert (await hook(program, "user-prompt", said)) == ("", "", 0)
+
+
+async def test_a_hook_whose_home_is_held_by_something_silent_gives_up(program: Program) -> None:
+    """As a program that starts, or one that hangs: nothing answers at its address."""
+    import fcntl
+
+    lock = os.open(program.home / "lock", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        said = prompt("what do you remember?", program.home)
+        told = await hook(program, "user-prompt", said, "--seconds", "1")
+    finally:
+        os.close(lock)
+
+    assert told == ("", "", 0)
+
+
+async def test_the_end_of_a_session_asks_once_and_a_shortened_one_says_where_to_look(
+    program: Program,
+) -> None:
+    said = json.dumps({"session_id": "s1"}).encode()
+    again = json.dumps({"session_id": "s2", "stop_hook_active": True}).encode()
+    first, *_ = await hook(program, "stop", said)
+    second, *_ = await hook(program, "stop", said)
+    nested, *_ = await hook(program, "stop", again)
+    compact, *_ = await hook(program, "post-compact", b"{}")
+
+    assert json.loads(first)["decision"] == "block"
+    assert "store_memory" in json.loads(first)["reason"]
+    assert (second, nested) == ("", "")
+    assert "recall_memory" in compact
+
+
+async def test_what_to_put_into_the_settings_is_printed_and_nothing_is_changed(
+    program: Program,
+) -> None:
+    before = sorted(program.home.rglob("*"))
+    status, shown = await program.run_to_end("hook", "install", "--print")
+
+    snippet: Mapping[str, Sequence[Any]] = json.loads(shown)["hooks"]
+    assert status == 0
+    assert set(snippet) == {"UserPromptSubmit", "SessionStart", "Stop"}
+    assert sorted(program.home.rglob("*")) == before
