@@ -21,7 +21,7 @@ from storage.memory.words import terms
 from storage.records.memory.entries import EntryState, MemoryKind, Scope
 
 _M = memories.c
-_POOL = 200
+_POOL = 100
 _SENDER_ASKED_FOR = 1.3
 _QUICK = 10_000
 """Bytes of postings that are scored right away; more are scored beside the event loop."""

@@ -103,20 +103,19 @@ class Postings:
         self, view: Transaction, names: Sequence[str], words: Sequence[str]
     ) -> Sequence[Shelf]:
         """What a search for these words needs of the scopes with these names."""
-        known = (await view.execute(select(memory_scopes).where(_S.name.in_(names)))).all()
-        ids = [row.id for row in known]
-        held = await view.execute(select(memory_blocks).where(_L.scope_id.in_(ids)))
-        lengths: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
-        for scope_id, block, codes in held.all():
-            lengths[scope_id][block] = codes
+        known = _S.id == _L.scope_id
+        query = select(memory_scopes, _L.block, _L.lengths).where(known, _S.name.in_(names))
+        blocks: defaultdict[tuple[int, int, float], dict[int, bytes]] = defaultdict(dict)
+        for row in await view.execute(query):
+            blocks[row.id, row.entries, row.length][row.block] = row.lengths
         return [
             Shelf(
-                entries=row.entries,
-                length=row.length,
-                lengths=lengths[row.id],
-                postings=await self._of_scope(view, row.id, sorted(lengths[row.id]), words),
+                entries=entries,
+                length=length,
+                lengths=lengths,
+                postings=await self._of_scope(view, scope_id, sorted(lengths), words),
             )
-            for row in known
+            for (scope_id, entries, length), lengths in blocks.items()
         ]
 
     async def _of_scope(

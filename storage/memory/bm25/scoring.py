@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from storage.memory.bm25.blocks import K1, OFFSET_BITS, TF_MASK, ratios, unpacked
 
-_BUDGET = 30_000
+_BUDGET = 16_000
 """Postings that are read one by one for a search, of each scope."""
 _WORTH_A_LOOK = 2_000
 """Fewer postings than these are read without asking whether they can matter."""
