@@ -16,7 +16,7 @@ _BUDGET = 16_000
 """Postings that are read one by one for a search, of each scope."""
 _WORTH_A_LOOK = 2_000
 """Fewer postings than these are read without asking whether they can matter."""
-_CANDIDATES = 1_000
+_CANDIDATES = 500
 ADDRESSED = 0.3
 """What a sender's name counts where it is only said: mostly by somebody else."""
 _TF_BITS = TF_MASK.bit_length()
