@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, false, func, literal, or_, select
+from sqlalchemy import ColumnElement, and_, case, func, literal, or_, select
 
 from storage import schema
 from storage.ids import TASK_LENGTH
@@ -56,9 +56,12 @@ class Spell:
             yield at < self.before
 
 
-def has_any(text: ColumnElement[str], words: Sequence[str]) -> ColumnElement[bool]:
-    """At least one; nothing has any of none."""
-    return or_(false(), *has_all(text, words))
+def how_many(text: ColumnElement[str], words: Sequence[str]) -> ColumnElement[int]:
+    """The number of these words that are in it."""
+    count: ColumnElement[int] = literal(0)
+    for found in has_all(text, words):
+        count += case((found, 1), else_=0)
+    return count
 
 
 def has_all(text: ColumnElement[str], words: Sequence[str]) -> list[ColumnElement[bool]]:

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Row, Select, func, select
 from storage import schema
 from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
-from storage.memory.archive.hearing import Hearing, Spell, has_all, has_any
+from storage.memory.archive.hearing import Hearing, Spell, has_all, how_many
 from storage.memory.tables import message_texts
 from storage.records.memory.archive import Line, Part, Size, Speaker
 
@@ -133,19 +133,24 @@ class ArchiveRepo:
         async with self._db.read() as view:
             return [_line(row) for row in await view.execute(query)]
 
-    async def search_any(
+    async def search_most(
         self,
         hearing: Hearing,
         words: Sequence[str],
         spell: Spell,
         limit: int,
         *,
+        least: int,
         roles: Sequence[Speaker] = tuple(Speaker),
-    ) -> Sequence[Line]:
-        """Parts with at least one of these words, the newest first."""
-        query = _lines(hearing, spell, roles).where(has_any(_T.text, words)).limit(limit)
+    ) -> Sequence[tuple[int, Line]]:
+        """Parts with at least that many of these words, and how many: those with most first."""
+        count = how_many(_T.text, words)
+        query = _lines(hearing, spell, roles).add_columns(count.label("hits"))
+        newest = (_T.at.desc(), _T.session_id, _T.message.desc())
+        query = query.where(count >= least).order_by(None).order_by(count.desc(), *newest)
         async with self._db.read() as view:
-            return [_line(row) for row in await view.execute(query)]
+            rows = (await view.execute(query.limit(limit))).all()
+        return [(row.hits, _line(row)) for row in rows]
 
     async def newest(
         self,

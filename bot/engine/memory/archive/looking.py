@@ -16,7 +16,6 @@ from storage.records.memory.archive import Line, Part, Speaker, Summary
 
 MOST_SCANNED = 10_000
 _CHUNK = 200
-_MOST_NEAR = 400
 _LEAST_PIECES = 2
 SNIPPET = 200
 _BEFORE = 60
@@ -82,17 +81,18 @@ class Looking:
         *,
         roles: Sequence[Speaker] = tuple(Speaker),
     ) -> Sequence[Found]:
-        """Where nothing has all words: what has most of their pieces, of the newest."""
+        """Where nothing has all words: what has most of their pieces."""
         pieces = pieces_of(words)
         if len(pieces) < _LEAST_PIECES:
             return ()
-        lines = await self._said.search_any(hearing, pieces, spell, _MOST_NEAR, roles=roles)
-        counted = [(_count(each.text, pieces), each) for each in lines]
-        least = max(_LEAST_PIECES, max((n for n, _ in counted), default=0) / 2)
-        best = sorted((each for each in counted if each[0] >= least), key=lambda each: -each[0])
+        found = await self._said.search_most(
+            hearing, pieces, spell, limit, least=_LEAST_PIECES, roles=roles
+        )
+        least = max((n for n, _ in found), default=0) / 2
         return [
-            replace(_of_line(each, _first(each.text, pieces)), near=True)
-            for _, each in best[:limit]
+            replace(_of_line(line, _first(line.text, pieces)), near=True)
+            for n, line in found
+            if n >= least
         ]
 
     async def regex(
@@ -181,11 +181,6 @@ def _first(text: str, words: Sequence[str]) -> str:
     at = [text.casefold().find(word.casefold()) for word in words]
     start = min((each for each in at if each >= 0), default=0)
     return snippet(text, start, start)
-
-
-def _count(text: str, pieces: Sequence[str]) -> int:
-    plain = text.casefold()
-    return sum(piece in plain for piece in pieces)
 
 
 def _matching(pattern: Pattern, lines: Sequence[Line]) -> list[Found]:

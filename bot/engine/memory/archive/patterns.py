@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
+from storage.memory.lexicon.chinese import is_filler
+from storage.memory.lexicon.english import STOP
+
 MOST_PATTERN = 500
 _WINDOWS = {1: 2_000, 2: 200, 3: 60}
 """Characters that are looked at together, by the repeats without an end: each such repeat makes a
@@ -18,7 +21,7 @@ _QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|「([^」]+)」|(\S+)')
 _LOOKS_LIKE_REGEX = re.compile(r"\.[*+?]|\\[bdws]|\[[^\]]+\][*+?{]|\(\?|\w\|\w|^\^|\$$")
 _HAN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7ff\uf900-\ufaff]")
 _RUN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7ff\uf900-\ufaff]+|[^\W_\u3040-\uffff]+")
-_MOST_PIECES = 24
+_MOST_PIECES = 16
 _COUNTED = re.compile(r"\{(\d*)(,?)(\d*)\}")
 
 
@@ -39,13 +42,14 @@ def words_of(text: str) -> tuple[str, ...]:
 
 
 def pieces_of(words: Sequence[str]) -> tuple[str, ...]:
-    """Words of letters as they are, of Chinese every two characters: what says the same in other
-    words has some of them."""
+    """Words of letters as they are, of Chinese every two characters, without what stands in every
+    other sentence: what says the same in other words has some of them."""
     found: dict[str, None] = {}
     for run in _RUN.findall(" ".join(words).casefold()):
         if _HAN.match(run):
-            found |= dict.fromkeys(run[at : at + 2] for at in range(max(1, len(run) - 1)))
-        elif len(run) > 1:
+            pairs = (run[at : at + 2] for at in range(max(1, len(run) - 1)))
+            found |= dict.fromkeys(pair for pair in pairs if not is_filler(pair))
+        elif len(run) > 1 and run not in STOP:
             found[run] = None
     return tuple(found)[:_MOST_PIECES]
 
