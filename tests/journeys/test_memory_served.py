@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from bot.engine.agent.mcp.wire import Wire, wired
+from bot.engine.agent.mcp.wire import McpFailed, Wire, wired
 from bot.engine.agent.sandbox.base import Launch
 from tests.journeys.program import Program
 
@@ -109,11 +109,10 @@ async def test_what_an_agent_keeps_in_a_project_is_found_there_and_not_elsewhere
 
 
 async def test_nobody_is_served_what_is_anothers(program: Program, project: Path) -> None:
-    for scope in ("person:somebody", "chat:c1", "nonsense", "project:"):
-        async with wired(launch(program, project, "--scope", scope)) as wire:
-            await met(wire)
-            with pytest.raises(Exception, match=r"somebody's own|names no scope"):
-                await use(wire, "recall_memory", query="anything")
+    async with wired(launch(program, project, "--scope", "person:somebody")) as wire:
+        await met(wire)
+        with pytest.raises(McpFailed, match="somebody's own"):
+            await use(wire, "recall_memory", query="anything")
 
 
 async def test_what_is_ones_own_is_served_on_ones_own_word_only(
@@ -131,10 +130,15 @@ async def test_what_is_ones_own_is_served_on_ones_own_word_only(
         await met(wire)
         asked = await use(wire, "recall_memory", query="parrot")
         refused = await use(wire, "store_memory", content="All parrots lie", scope="global")
+    said = json.dumps({"cwd": str(project), "source": "startup"}).encode()
+    begun, *_ = await hook(program, "session-start", said, "--scope", "me", *PATIENT)
+    elsewhere, *_ = await hook(program, "session-start", said, *PATIENT)
 
     assert "Quill" not in unasked
     assert "Quill" in asked
     assert "kept can be in person:" in refused
+    assert "Quill" in begun
+    assert "Quill" not in elsewhere
 
 
 async def test_over_http_only_who_knows_the_token_is_answered(
@@ -156,7 +160,8 @@ async def test_over_http_only_who_knows_the_token_is_answered(
         assert await status({**bearer, "host": "evil.example"}) == 403
         assert await status({**bearer, "origin": "http://evil.example"}) == 403
         assert (await client.get("/mcp", headers=bearer)).status_code == 405
-        assert await status(bearer, params={"scope": "person:somebody"}) == 422
+        for scope in ("person:somebody", "chat:c1", "nonsense", "project:", "global:x"):
+            assert await status(bearer, params={"scope": scope}) == 422
         assert await status({**bearer, "content-type": "text/plain"}) == 415
         json_of = {**bearer, "content-type": "application/json"}
         for body, wanted in ((b"{", 400), (b"", 400), (b"x" * 2_000_000, 413)):
@@ -197,18 +202,6 @@ async def test_hooks_tell_what_fits_and_never_stand_in_the_way(
     assert lines[1].startswith("- [cases|working] (")
     assert lines[1].endswith("Releases are cut on Tuesdays")
     assert short == ("", "", 0)
-
-
-async def test_a_session_begins_with_what_is_always_worth_knowing(
-    program: Program, project: Path
-) -> None:
-    said = json.dumps({"cwd": str(project), "source": "startup"}).encode()
-    rule = ("memory", "add", "Answers end with a full stop", "--scope", f"project:{project}")
-    status, shown = await program.run_to_end(*rule)
-    told, *_ = await hook(program, "session-start", said, *PATIENT)
-
-    assert status == 0, shown
-    assert "Answers end with a full stop" in told
 
 
 @pytest.mark.parametrize("said", [b"", b"no json", b"[1]", b'{"prompt": 5}', b"\xff" * 1000])
