@@ -72,6 +72,15 @@ class Answered:
     goes_on: bool = False
 
 
+@dataclass(slots=True, kw_only=True)
+class _Stood:
+    """What stands before an answer: that of the first turn that it is booked with."""
+
+    asked: str = ""
+    shown: Sequence[Shown] = ()
+    turn: int = 0
+
+
 class Uses:
     def __init__(
         self, *, db: Database, entries: EntryRepo, repo: UseRepo, now: Callable[[], datetime]
@@ -80,12 +89,12 @@ class Uses:
         self._entries = entries
         self._repo = repo
         self._now = now
-        self._standing: OrderedDict[str, tuple[str, Sequence[Shown]]] = OrderedDict()
+        self._standing: OrderedDict[str, _Stood] = OrderedDict()
 
     def stand(self, session: str, asked: str, shown: Sequence[Shown]) -> None:
         """These, and no others, stand before the next answer of this session, to what is
         `asked`: words of that prove no use."""
-        self._standing[session] = asked, shown
+        self._standing[session] = _Stood(asked=asked, shown=shown)
         self._standing.move_to_end(session)
         while len(self._standing) > _MOST_WAITING:
             self._standing.popitem(last=False)
@@ -96,9 +105,14 @@ class Uses:
         return {entry for entry, block in known.items() if not Block(block).stands}
 
     async def book(self, tx: Transaction, answer: Answered) -> None:
-        """Note what stood there with the answer that it led to, and what of it was used."""
-        asked, stood = self._standing.pop(answer.session, ("", ()))
-        shown = [each for each in stood if each.block.stands or not answer.goes_on]
+        """Note what stood there with the answer that it led to, and what of it was used. The same
+        answer may come again: its transaction may have failed."""
+        stood = self._standing.get(answer.session, _Stood())
+        stood.turn = stood.turn or answer.turn
+        if stood.turn != answer.turn:
+            return
+        asked = stood.asked
+        shown = [each for each in stood.shown if each.block.stands or not answer.goes_on]
         if not shown:
             return
         await self._repo.add(tx, [_use(each, answer) for each in shown])

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from bot.engine.agent.desk import Reply
 from bot.engine.memory.cited import is_cited
 from bot.engine.memory.uses import Answered, Block, Shown
+from storage.db import Transaction
+from storage.errors import StoreUnavailable
 from storage.records.memory.entries import MemoryKind
 from tests.bot.engine.memory.mind import MINE, OURS, mind
 from tests.bot.engine.memory.samples import entry
@@ -117,6 +120,23 @@ async def test_what_is_forgotten_is_still_counted_among_what_stood_there(tmp_pat
         used = await it.uses.last(CHAT.id, [MINE])
 
         assert [(each.id, each.entry) for each in used] == [(fact.id, None)]
+
+
+async def test_an_answer_that_had_to_wait_for_the_store_is_noted_once(tmp_path: Path) -> None:
+    async with mind(tmp_path) as it:
+        fact = await it.keep("The shuttle to Hiddensee leaves at nine")
+        book, troubles = it.world.desk.book, [StoreUnavailable("disk full")] * 2
+
+        async def fails_at_first(tx: Transaction, reply: Reply) -> None:
+            await book(tx, reply)
+            if troubles:
+                raise troubles.pop()
+
+        it.world.desk.book = fails_at_first  # type: ignore[method-assign]  # full for a while
+        await it.ask(ASKED)
+
+        assert [each.id for each in await it.uses.last(CHAT.id)] == [fact.id]
+        assert (await it.now(fact)).shown == 1
 
 
 async def test_an_answer_that_is_not_kept_leaves_no_trace(tmp_path: Path) -> None:
