@@ -11,6 +11,7 @@ from contextlib import closing
 import pytest
 import pytest_asyncio
 
+from tests.emulators.embeddings import KEY, embedding_service
 from tests.emulators.models.script import Asked, Reply
 from tests.emulators.telegram.chats import Chat
 from tests.emulators.telegram.people import User
@@ -38,11 +39,15 @@ async def said_and_answered(
 
 async def remembered(place: World, text: str) -> None:
     """Until the turn is kept: the answer is seen while it grows."""
+    await kept(place, "select 1 from memories where instr(text, ?)", text)
+
+
+async def kept(place: World, query: str, *values: str) -> None:
+    """Until the store has what is asked for."""
 
     def is_kept() -> bool:
         with closing(sqlite3.connect(place.shiftboss.home / "shiftboss.db")) as store:
-            found = store.execute("select 1 from memories where instr(text, ?)", (text,))
-            return found.fetchone() is not None
+            return store.execute(query, values).fetchone() is not None
 
     async with asyncio.timeout(PATIENCE):
         while not await asyncio.to_thread(is_kept):
@@ -98,3 +103,26 @@ async def test_what_was_told_in_private_stays_out_of_a_group(place: World) -> No
     )
 
     assert "4711-9923" not in all_of(asked)
+
+
+async def test_with_a_service_for_meanings_it_is_found_without_its_words(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    home = tmp_path_factory.mktemp("meanings")
+    async with (
+        embedding_service() as service,
+        world(
+            home,
+            "anthropic",
+            EMBEDDING_BASE_URL=f"{service.url}/v1",
+            EMBEDDING_MODEL="small",
+            EMBEDDING_API_KEY=KEY,
+        ) as place,
+    ):
+        boss, chat = place.boss()
+        told_it = "The automobile of my aunt is parked in Potsdam"
+        await said_and_answered(place, boss, chat, told_it, "A fine city.")
+        await kept(place, "select 1 from memory_vectors")
+        await boss.says(chat, "/memory search vehicle")
+
+        await told(chat, "Potsdam")
