@@ -13,7 +13,7 @@ from bot.app.memory.writing import Writing
 from bot.app.store import Store
 from bot.config.settings import Settings
 from bot.engine.memory.cleaning import Cleaning
-from bot.engine.memory.handbook import chapter, chapter_of
+from bot.engine.memory.handbook import CHAPTERS, chapter, chapter_of, named
 from bot.engine.memory.life import strength
 from bot.engine.memory.recall import Recall
 from bot.engine.memory.scopes import Reader
@@ -183,14 +183,19 @@ class MemoryBookService:
         return sorted(found, key=lambda each: each.number)
 
     async def write_chapter(self, who: Person, chat: Chat, name: str, text: str) -> Entry:
-        chapters = await self.handbook(who, chat)
+        chapters, words = await self.handbook(who, chat), _words(who)
         known = next((each for each in chapters if is_chapter(each, name)), None)
-        if known is None:
-            raise MemoryRefused("unknown_chapter", ", ".join(each.label for each in chapters))
+        ours = named(name) if known is None else chapter_of(known.key)
+        if known is None and not ours:
+            titles = [words(f"mirror.chapter.{each}") for each in CHAPTERS]
+            own = [each.label for each in chapters if chapter_of(each.key) not in CHAPTERS]
+            raise MemoryRefused("unknown_chapter", ", ".join((*titles, *own)))
         by = await self._by(who, chat)
-        with _explained(known.id):
-            wanted = chapter(chapter_of(known.key) or name, text, _words(who))
-            return await self.writer.add(replace(wanted, label=known.label), by)
+        wanted = chapter(ours or name, text, words)
+        with _explained(ours):
+            return await self.writer.add(
+                replace(wanted, label=known.label) if known else wanted, by
+            )
 
     async def stats(self, who: Person, chat: Chat) -> MemoryStats:
         scopes = (await self._by(who, chat)).scopes or ()

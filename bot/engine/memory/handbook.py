@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bot.engine.memory.writing.service import ByHand
-from cards.words import Words
+from cards.words import Words, words_for
 from storage.records.memory.entries import GLOBAL, MemoryKind
+from storage.records.people import Language
 
 CHAPTERS = (
     "principles",
@@ -47,5 +48,16 @@ def chapter(name: str, text: str, words: Words) -> ByHand:
 
 
 def defaults(words: Words) -> list[ByHand]:
-    """What the handbook says before anybody has written in it."""
-    return [chapter(name, words(f"mirror.default.{name}"), words) for name in CHAPTERS]
+    """What the handbook says before anybody has written in it; some chapters say nothing yet."""
+    told = [name for name in CHAPTERS if words.has(f"mirror.default.{name}")]
+    return [chapter(name, words(f"mirror.default.{name}"), words) for name in told]
+
+
+def named(title: str) -> str:
+    """Which of our chapters somebody means, in any language; empty for none."""
+    wanted = title.strip().casefold()
+    for name in CHAPTERS:
+        titles = (words_for(language)(f"mirror.chapter.{name}") for language in Language)
+        if wanted in {name, *(each.casefold() for each in titles)}:
+            return name
+    return ""

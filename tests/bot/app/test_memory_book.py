@@ -217,3 +217,15 @@ async def test_figures_count_what_may_be_seen(tmp_path: Path) -> None:
 
         assert told.by_scope == {str(MINE): 2}
         assert told.by_state == {"active": 1, "candidate": 1}
+
+
+async def test_a_chapter_is_written_under_its_name_in_any_language(tmp_path: Path) -> None:
+    async with booked(tmp_path) as (book, _):
+        await book.write_chapter(BOSS, CHAT, "备注", "The office is in Kiel")
+        again = await book.write_chapter(BOSS, CHAT, "notes", "The office is in Bonn")
+
+        assert [each.text for each in await book.handbook(BOSS, CHAT)] == [again.text]
+        with pytest.raises(MemoryRefused, match="unknown_chapter"):
+            await book.write_chapter(BOSS, CHAT, "pricniples", "Be brief")
+        with pytest.raises(MemoryRefused, match="not_yours"):
+            await book.write_chapter(MATE, MATES_CHAT, "notes", "Mine now")

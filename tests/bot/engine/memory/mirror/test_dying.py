@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from bot.engine.memory.handbook import defaults
 from bot.engine.memory.writing.rights import HOME
+from cards.words import words_for
 from storage.records.memory.entries import GLOBAL, MemoryKind
+from storage.records.people import Language
 from tests.bot.engine.memory.mirror.desk import Desk
 
 
@@ -95,7 +98,11 @@ async def test_dying_at_the_first_start_leaves_a_whole_handbook(
     await settled(desk, monkeypatch)
 
     found = await desk.entries.list([GLOBAL], kinds=(MemoryKind.HANDBOOK,))
-    assert len(found) == len({each.key for each in found}) == 8
+    assert (
+        len(found)
+        == len({each.key for each in found})
+        == len(defaults(words_for(Language.ENGLISH)))
+    )
 
 
 async def test_what_the_program_was_writing_when_it_died_is_no_persons_word(desk: Desk) -> None:

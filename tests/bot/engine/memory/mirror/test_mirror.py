@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from bot.engine.memory.handbook import defaults
 from bot.engine.memory.writing.rights import HOME
+from cards.words import words_for
 from storage.records.memory.entries import GLOBAL, Category, MemoryKind
+from storage.records.people import Language
 from tests.bot.engine.memory.mirror.desk import ANN, NOW, TEAM, Desk
 
 
@@ -122,4 +125,4 @@ async def test_a_chapter_that_is_written_over_takes_the_place_of_what_it_said(de
     found = await desk.entries.list([GLOBAL], kinds=(MemoryKind.HANDBOOK,))
     (quality,) = [each for each in found if each.key == "handbook:quality"]
     assert quality.text == "Tests first.\n\n- always"
-    assert len(found) == 8
+    assert len(found) == len(defaults(words_for(Language.ENGLISH)))

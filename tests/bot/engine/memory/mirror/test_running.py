@@ -82,7 +82,7 @@ async def test_a_chapter_that_was_removed_stays_away_at_the_next_start(desk: Des
     desk.start()
     await desk.mirror.begin()
 
-    assert len(await desk.entries.list([GLOBAL], kinds=(MemoryKind.HANDBOOK,))) == 7
+    assert len(await desk.entries.list([GLOBAL], kinds=(MemoryKind.HANDBOOK,))) == 5
 
 
 async def test_files_are_in_the_boss_language_and_both_are_understood(desk: Desk) -> None:
