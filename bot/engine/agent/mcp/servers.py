@@ -19,7 +19,7 @@ from bot.engine.agent.mcp.serving.lending import Lender
 from bot.engine.agent.mcp.serving.rpc import NAME
 from bot.engine.agent.mcp.wire import Line, McpFailed, wired
 from bot.engine.agent.outgoing.outputs import guarded
-from bot.engine.agent.sandbox.base import Launch, Sandbox
+from bot.engine.agent.sandbox.base import Launch, Sandbox, SandboxKind
 from bot.engine.agent.tools.exec import Shell
 from bot.engine.agent.web.fetching import Fetcher
 from bot.engine.llm.base import ERROR, McpServer, Mode, Tool
@@ -108,7 +108,8 @@ class McpServers:
         if self._lender is None:
             yield brought
             return
-        async with self._lender.lent(tools) as ours:
+        kind = (await self._shell.sandbox()).kind
+        async with self._lender.lent(tools, by_port=kind is SandboxKind.LANDLOCK) as ours:
             added = () if ours is None else (ours,)
             yield replace(brought, servers=(*brought.servers, *added))
 

@@ -1,4 +1,5 @@
-"""Joins a process's standard input and output to a socket beside this file.
+"""Joins a process's standard input and output to a socket beside this file, or to
+a port of this machine.
 
 It runs by itself, within whatever a coding CLI is held in: nothing of ours is imported, and what
 it may ask for is known to the other side by the word it has in its environment.
@@ -13,16 +14,13 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-SOCKET, VARIABLE = "socket", "SHIFTBOSS_MCP_TOKEN"
+SOCKET, VARIABLE, PORT = "socket", "SHIFTBOSS_MCP_TOKEN", "SHIFTBOSS_MCP_PORT"
 _CHUNK = 65_536
 
 
 def main() -> None:
-    # The whole path may be longer than the address of a socket can be.
-    os.chdir(Path(__file__).parent)
-    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        line.connect(SOCKET)
+        line = _connected()
         line.sendall(os.environ.get(VARIABLE, "").encode() + b"\n")
     except OSError as error:
         sys.stderr.write(f"shiftboss: nobody is there any more ({error.strerror})\n")
@@ -31,6 +29,16 @@ def main() -> None:
     with suppress(OSError):
         while data := line.recv(_CHUNK):
             _shown(data)
+
+
+def _connected() -> socket.socket:
+    if port := os.environ.get(PORT):
+        return socket.create_connection(("127.0.0.1", int(port)))
+    # The whole path may be longer than the address of a socket can be.
+    os.chdir(Path(__file__).parent)
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    line.connect(SOCKET)
+    return line
 
 
 def _sent(line: socket.socket) -> None:

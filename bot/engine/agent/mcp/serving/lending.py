@@ -1,8 +1,9 @@
 """Some of a job's own tools, lent to the coding CLI that does it, for as long as it runs.
 
 The tools are bound to who the job is for, so the CLI can look up what that job may and nothing
-else. It reaches them through a socket in a folder that only its own sandbox sees, with a word that
-is in the environment of the process it starts for it, and is worth nothing after the run.
+else. It reaches them through a socket in a folder that only its own sandbox sees (or a port of this
+machine where such sockets are closed to it), with a word that is in the environment of the process
+it starts for it, and is worth nothing after the run.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -47,37 +48,46 @@ class Lender:
         self._swept = False
 
     @asynccontextmanager
-    async def lent(self, tools: Sequence[Tool]) -> AsyncGenerator[McpServer | None, None]:
-        """None where there is nothing to lend, or no way to it: a run goes on without."""
+    async def lent(
+        self, tools: Sequence[Tool], *, by_port: bool = False
+    ) -> AsyncGenerator[McpServer | None, None]:
+        """None where there is nothing to lend, or no way to it: a run goes on without. `by_port`
+        is for sandboxes that let no sockets of files be used."""
         mine = [tool for tool in tools if tool.name in LENT]
         if not mine:
             yield None
             return
         word, folder = self._new_word(), self._root / self._new_word()[:16]
         try:
-            sock = await asyncio.to_thread(self._laid_out, folder)
+            sock = await asyncio.to_thread(self._laid_out, folder, by_port)
         except OSError as error:
             log.warning("a coding CLI gets no memory: %s", error)
             yield None
             return
         visitors = _Visitors(word, mine)
-        server = await asyncio.start_unix_server(visitors.meet, sock=sock, limit=rpc.LONGEST)
+        listen = asyncio.start_server if by_port else asyncio.start_unix_server
+        server = await listen(visitors.meet, sock=sock, limit=rpc.LONGEST)
+        env = {bridge.PORT: str(sock.getsockname()[1])} if by_port else {}
         try:
-            yield _server(folder, word)
+            yield _server(folder, word, env)
         finally:
             server.close()
             await visitors.leave()
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
-    def _laid_out(self, folder: Path) -> socket.socket:
+    def _laid_out(self, folder: Path, by_port: bool) -> socket.socket:
         if not self._swept:
             shutil.rmtree(self._root, ignore_errors=True)
             self._swept = True
         folder.mkdir(mode=0o700, parents=True)
         shutil.copyfile(bridge.__file__, folder / "bridge.py")
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        family = socket.AF_INET if by_port else socket.AF_UNIX
+        sock = socket.socket(family, socket.SOCK_STREAM)
         try:
-            _bound(sock, folder)
+            if by_port:
+                sock.bind(("127.0.0.1", 0))
+            else:
+                _bound(sock, folder)
             sock.setblocking(False)
         except BaseException:
             sock.close()
@@ -145,14 +155,14 @@ class _Visitors:
         return rpc.NONE if message is rpc.NONE else await answer(self._tools, message)
 
 
-def _server(folder: Path, word: str) -> McpServer:
+def _server(folder: Path, word: str, env: Mapping[str, str]) -> McpServer:
     # Not the virtual environment's: only what belongs to the language itself is needed.
     python = Path(sys.executable).resolve()
     needed = [Path(sys.base_prefix)] if Path(sys.base_prefix) not in _SYSTEM else []
     return McpServer(
         name=rpc.NAME,
         command=(str(python), "-I", "-S", str(folder / "bridge.py")),
-        env={bridge.VARIABLE: word},
+        env={bridge.VARIABLE: word, **env},
         secrets=(word,),
         places=(folder, *needed),
     )

@@ -50,6 +50,11 @@ HOUSE = policy()
         ("web_fetch", {"url": "https://user:pass@example.com"}, DENY),
         ("web_fetch", {"url": "https://a.com\\@b.com"}, DENY),
         ("memory_search", {"query": "x"}, ALLOW),
+        # Lent to a coding CLI under the name of our server, and of another's the same.
+        ("mcp__shiftboss__memory_search", {"query": "x"}, ALLOW),
+        ("mcp__shiftboss__history_grep", {"pattern": "x"}, ALLOW),
+        ("mcp__shiftboss__exec", {"command": "ls"}, ASK),
+        ("mcp__other__memory_search", {"query": "x"}, ASK),
         ("ask_user", {"question": "x"}, ALLOW),
         ("sessions_spawn", {"task": "x"}, ALLOW),
         ("mcp_drop_tables", {"x": 1}, ASK),
