@@ -46,7 +46,13 @@ def weighted(texts: Iterable[tuple[str, float]]) -> Mapping[str, float]:
     return found
 
 
-@lru_cache(maxsize=64)
+def get_ready(texts: Iterable[str]) -> None:
+    """Count the words of so many texts (some hundreds) before anybody has to wait for it."""
+    for text in texts:
+        _counted(text)
+
+
+@lru_cache(maxsize=600)
 def _counted(text: str) -> Mapping[str, int]:
     """Of a conversation every text is asked for three times: for itself and for those around."""
     return Counter(terms(text))

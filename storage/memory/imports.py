@@ -11,7 +11,7 @@ from sqlalchemy import select
 from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
 from storage.ids import TASK_LENGTH, Ids
-from storage.memory.fields import AFTER, BEFORE, own_words, weighted
+from storage.memory.fields import AFTER, BEFORE, get_ready, own_words, weighted
 from storage.memory.index import Index
 from storage.memory.rows import entry_of, new_row
 from storage.memory.tables import memories, memory_tombstones
@@ -46,6 +46,10 @@ class Imports:
         self._scope = scope
         self._zone = zone
         self._last: dict[str, _Turn] = {}
+
+    def get_ready(self, rows: Sequence[NewEntry]) -> None:
+        """To be called before the transaction, which is the shorter for it."""
+        get_ready(row.text for row in rows)
 
     async def add(self, tx: Transaction, rows: Sequence[NewEntry], *, now: datetime) -> int:
         """Every row needs a `source`. How many are new: those that are there already, or that

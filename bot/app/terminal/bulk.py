@@ -28,7 +28,7 @@ from storage.memory.index import Index
 from storage.migrate import is_current
 from storage.records.memory.entries import Scope, ScopeKind
 
-_AT_ONCE = 500
+_AT_ONCE = 400
 _OF_A_CHAT = {"chat": "chat:ID", "project": "project:FOLDER"}
 _BREATH = 0.02
 """Seconds in which a program beside us may write."""
@@ -54,6 +54,7 @@ async def import_rows(settings: Settings, file: BinaryIO, into: str) -> Imported
             imports = Imports(store.db, store.ids, Index(store.db), scope, zone=settings.zone)
             entries, new, read = reading.entries(file), 0, 0
             while some := list(islice(entries, _AT_ONCE)):
+                imports.get_ready(some)
                 async with store.db.write() as tx:
                     new += await imports.add(tx, some, now=now)
                 read += len(some)
