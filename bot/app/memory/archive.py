@@ -17,7 +17,7 @@ from bot.engine.memory.archive.compactor import Compactor, Growth
 from bot.engine.memory.archive.context import Archive
 from bot.engine.memory.archive.limits import Limits
 from bot.engine.memory.archive.passes import Tools
-from bot.engine.memory.archive.reading import Reading
+from bot.engine.memory.archive.words import Reading
 from bot.transports.clock import Clock
 from storage.db import Transaction
 from storage.memory.archive.debts import DebtRepo

@@ -16,8 +16,8 @@ from bot.engine.llm.base import Tool
 from bot.engine.memory.archive.carrying import Carrying
 from bot.engine.memory.archive.compactor import Growth
 from bot.engine.memory.archive.looking import SPOKEN, Looking
-from bot.engine.memory.archive.reading import Reading
 from bot.engine.memory.archive.tools import Ears, history_tools
+from bot.engine.memory.archive.words import Reading
 from handlers.services.histories import PastLine
 from storage.memory.archive.debts import DebtRepo
 from storage.memory.archive.hearing import Hearing

@@ -5,8 +5,8 @@ from __future__ import annotations
 from zoneinfo import ZoneInfo
 
 from bot.engine.memory.archive.looking import SPOKEN
-from bot.engine.memory.archive.reading import Reading
 from bot.engine.memory.archive.source import plain
+from bot.engine.memory.archive.words import Reading
 from storage.memory.archive.said import ArchiveRepo
 from storage.records.memory.archive import Part, Speaker
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from bot.engine.memory.archive.patterns import Pattern, pieces_of
-from bot.engine.memory.archive.reading import Reading
+from bot.engine.memory.archive.words import Reading
 from storage.memory.archive.hearing import Hearing, Spell
 from storage.memory.archive.said import ArchiveRepo
 from storage.memory.archive.summaries import SummaryRepo

@@ -13,8 +13,8 @@ from bot.engine.memory.archive import source
 from bot.engine.memory.archive.guard import Guard
 from bot.engine.memory.archive.limits import Limits
 from bot.engine.memory.archive.plan import Fold, Leaf, State
-from bot.engine.memory.archive.reading import Reading
 from bot.engine.memory.archive.tokens import tokens
+from bot.engine.memory.archive.words import Reading
 from bot.engine.memory.archive.writing import Wanted, fallback, written
 from storage.db import Database
 from storage.memory.archive.debts import DebtRepo

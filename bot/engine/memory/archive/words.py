@@ -1,7 +1,8 @@
-"""The words of stored messages, whichever backend wrote them."""
+"""The words of stored messages, whichever backend wrote them, of old sessions too."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -10,8 +11,12 @@ from typing import Any
 from bot.engine.llm.loop import turns
 from bot.engine.memory.archive.source import unprompted
 from bot.engine.memory.archive.tokens import PICTURE, tokens
-from storage.memory.archive.said import Unread
+from storage.db import Database
+from storage.memory.archive.hearing import Hearing
+from storage.memory.archive.said import ArchiveRepo, Unread
 from storage.records.memory.archive import Part, Speaker
+
+_PAGE = 200
 
 RESULT_ENDS = 1_500
 """Characters that stay of a long result, at its beginning and at its end."""
@@ -20,6 +25,26 @@ _LONGEST_CALL = 1_000
 _CUT = "\n[… {n} characters left out …]\n"
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+class Reading:
+    def __init__(self, db: Database, said: ArchiveRepo) -> None:
+        self._db = db
+        self._said = said
+
+    async def catch_up(self, session_id: str) -> None:
+        """The words of all its messages are known after that."""
+        while unread := await self._said.unread(session_id, _PAGE):
+            parts = await asyncio.to_thread(
+                lambda rows: [part for each in rows for part in parts_of(each)], unread
+            )
+            async with self._db.write() as tx:
+                await self._said.put(tx, session_id, parts)
+
+    async def catch_up_for(self, hearing: Hearing) -> None:
+        """Those of all sessions that this listener may look into."""
+        for session_id in await self._said.behind(hearing):
+            await self.catch_up(session_id)
 
 
 def parts_of(unread: Unread) -> list[Part]:

@@ -16,7 +16,7 @@ from bot.engine.memory.archive.compactor import Compactor
 from bot.engine.memory.archive.context import Archive
 from bot.engine.memory.archive.limits import Limits
 from bot.engine.memory.archive.passes import Tools
-from bot.engine.memory.archive.reading import Reading
+from bot.engine.memory.archive.words import Reading
 from storage.db import Database
 from storage.memory.archive.debts import DebtRepo
 from storage.memory.archive.said import ArchiveRepo
