@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -34,12 +37,17 @@ class Shell:
         self.home = home
 
     def __call__(self, *args: str, said: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        with self.begun(*args) as running:
+            out, errors = running.communicate(said)
+        return subprocess.CompletedProcess(args, running.returncode, out, errors)
+
+    def begun(self, *args: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
             [sys.executable, "-m", "bot", "memory", *args],
-            input=said,
-            capture_output=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            check=False,
             cwd=Path(__file__).parents[3],
             env={"SHIFTBOSS_HOME": str(self.home), "PATH": "/usr/bin:/bin", "TZ": "UTC"},
         )
@@ -87,6 +95,34 @@ def test_it_works_beside_a_program_that_holds_the_home(shell: Shell, rows: Path)
 
     assert done.returncode == 0, done.stderr
     assert "a3" in found.stdout
+
+
+def test_an_import_that_was_killed_is_taken_up_by_the_next(shell: Shell) -> None:
+    lines = [f'{{"id": {n}, "text": "turn {n} of many"}}\n' for n in range(1_000)]
+    store = shell.home / "shiftboss.db"
+    with shell.begun("import", "-", "--scope", "talk") as importing:
+        assert importing.stdin is not None
+        # It waits for more, so that it cannot be through before it is killed.
+        importing.stdin.writelines(lines[:900])
+        importing.stdin.flush()
+        while not kept(store):
+            assert importing.poll() is None
+            time.sleep(0.05)
+        importing.kill()
+
+    done = shell("import", "-", "--scope", "talk", "--json", said="".join(lines))
+
+    told = json.loads(done.stdout)
+    assert told["known"] >= 400
+    assert told["imported"] + told["known"] == 1_000 == kept(store)
+
+
+def kept(store: Path) -> int:
+    try:
+        with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as view:
+            return int(view.execute("SELECT count(*) FROM memories").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0  # not there yet
 
 
 @pytest.mark.parametrize(
