@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,9 @@ from starlette.routing import Route
 from bot.app.memory.serving import BadScope, Serving
 from bot.engine.agent.mcp.serving import rpc
 from bot.transports.web.gate import is_bearer
+from storage.errors import StorageError
+
+log = logging.getLogger(__name__)
 
 PATH = "/mcp"
 _UNKNOWN = 401
@@ -64,6 +68,10 @@ class McpPage:
             return await self._serving.answer(message, request.query_params.getlist("scope"))
         except BadScope as wrong:
             raise _Refused(422, str(wrong), rpc.BAD_PARAMS) from wrong
+        except StorageError as error:
+            log.warning("an agent outside got no answer: %s", error)
+            text = "what is remembered cannot be read or written now"
+            raise _Refused(503, text, rpc.BROKEN) from error
 
 
 async def _body(request: Request) -> bytes:

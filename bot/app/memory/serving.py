@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -54,7 +55,7 @@ class Serving:
         chat = await self._chat()
         reader = Narrowed(chat=chat, person=chat.person_id, only=_named(scopes, chat))
         if message["method"] == rpc.HOOK:
-            return await _hooked(message, Shelf(self.quick, reader))
+            return await _hooked(message, Shelf(self.quick, reader), self.stores.mask)
         return await answer(self._tools(Shelf(self.stores, reader), reader), message)
 
     def _tools(self, shelf: Shelf, reader: Narrowed) -> Sequence[Tool]:
@@ -67,7 +68,8 @@ class Serving:
             return await self.past.heard_by(reader.person, reader.chat.id)
 
         ears = Ears(looking=self.past.looking, hear=hear, zone=self.past.settings.zone)
-        return (*memory_tools(shelf), *history_tools(ears))
+        tools = (*memory_tools(shelf), *history_tools(ears))
+        return [_masked(tool, self.stores.mask) for tool in tools]
 
     async def _chat(self) -> Chat:
         known = await self.store.chats.find(PLACE)
@@ -138,12 +140,20 @@ def _scope(name: str, chat: Chat) -> Scope:
     return scope
 
 
-async def _hooked(message: Any, shelf: Shelf) -> Any:
+def _masked(tool: Tool, mask: Callable[[str], str]) -> Tool:
+    """What it tells leaves the house."""
+
+    async def run(arguments: Mapping[str, Any]) -> str:
+        return await asyncio.to_thread(mask, await tool.run(arguments))
+
+    return replace(tool, run=run)
+
+
+async def _hooked(message: Any, shelf: Shelf, mask: Callable[[str], str]) -> Any:
     params = message.get("params") or {}
     try:
         hook = Hook(str(params.get("hook")))
     except ValueError:
         return rpc.error(message["id"], rpc.BAD_PARAMS, "no such hook")
-    return rpc.result(
-        message["id"], {"text": await told(hook, shelf, str(params.get("text") or ""))}
-    )
+    said = await told(hook, shelf, str(params.get("text") or ""))
+    return rpc.result(message["id"], {"text": await asyncio.to_thread(mask, said)})

@@ -46,6 +46,7 @@ class Lender:
         self._root = root
         self._new_word = new_word
         self._swept = False
+        self._sweeping = asyncio.Lock()
 
     @asynccontextmanager
     async def lent(
@@ -59,9 +60,12 @@ class Lender:
             return
         word, folder = self._new_word(), self._root / self._new_word()[:16]
         try:
-            sock = await asyncio.to_thread(self._laid_out, folder, by_port)
+            async with self._sweeping:
+                await asyncio.to_thread(self._sweep)
+            sock = await asyncio.to_thread(_laid_out, folder, by_port)
         except OSError as error:
             log.warning("a coding CLI gets no memory: %s", error)
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
             yield None
             return
         visitors = _Visitors(word, mine)
@@ -75,24 +79,10 @@ class Lender:
             await visitors.leave()
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
-    def _laid_out(self, folder: Path, by_port: bool) -> socket.socket:
+    def _sweep(self) -> None:
         if not self._swept:
             shutil.rmtree(self._root, ignore_errors=True)
             self._swept = True
-        folder.mkdir(mode=0o700, parents=True)
-        shutil.copyfile(bridge.__file__, folder / "bridge.py")
-        family = socket.AF_INET if by_port else socket.AF_UNIX
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            if by_port:
-                sock.bind(("127.0.0.1", 0))
-            else:
-                _bound(sock, folder)
-            sock.setblocking(False)
-        except BaseException:
-            sock.close()
-            raise
-        return sock
 
 
 class _Visitors:
@@ -166,6 +156,23 @@ def _server(folder: Path, word: str, env: Mapping[str, str]) -> McpServer:
         secrets=(word,),
         places=(folder, *needed),
     )
+
+
+def _laid_out(folder: Path, by_port: bool) -> socket.socket:
+    folder.mkdir(mode=0o700, parents=True)
+    shutil.copyfile(bridge.__file__, folder / "bridge.py")
+    family = socket.AF_INET if by_port else socket.AF_UNIX
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if by_port:
+            sock.bind(("127.0.0.1", 0))
+        else:
+            _bound(sock, folder)
+        sock.setblocking(False)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def _bound(sock: socket.socket, folder: Path) -> None:

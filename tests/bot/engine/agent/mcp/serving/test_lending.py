@@ -236,3 +236,17 @@ async def test_a_step_by_a_coding_cli_looks_up_what_its_job_may(tmp_path: Path) 
     word = next(each["value"] for each in given[0]["env"])
     assert word.encode() not in stored
     assert list((tmp_path / "lent").iterdir()) == []
+
+
+async def test_runs_that_begin_together_do_not_sweep_one_another_away(tmp_path: Path) -> None:
+    (tmp_path / "lent" / "old").mkdir(parents=True)
+    lending = lender(tmp_path)
+
+    async def asked(told: str) -> str:
+        async with lending.lent([tool("memory_search", told)]) as server:
+            assert server is not None
+            (answer,), _ = await ask(server, call())
+            return text(answer)
+
+    wanted = [f"run {n}" for n in range(6)]
+    assert await asyncio.gather(*map(asked, wanted)) == wanted
