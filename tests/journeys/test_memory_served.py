@@ -250,3 +250,17 @@ async def test_what_to_put_into_the_settings_is_printed_and_nothing_is_changed(
     assert status == 0
     assert set(snippet) == {"UserPromptSubmit", "SessionStart", "Stop"}
     assert sorted(program.home.rglob("*")) == before
+
+
+async def test_an_agents_server_outlives_the_program(program: Program, project: Path) -> None:
+    async with wired(launch(program, project)) as wire:
+        await met(wire)
+        await program.start()
+        await use(wire, "store_memory", content="The harbour master is called Ida")
+        await program.kill()
+        alone = await use(wire, "recall_memory", query="harbour master")
+        await program.start()
+        beside = await use(wire, "recall_memory", query="harbour master")
+
+    assert "Ida" in alone
+    assert "Ida" in beside
