@@ -41,19 +41,19 @@ async def the_request(chat: Chat) -> Message:
 async def test_a_task_pauses_before_the_call_that_would_pass_its_cap_and_goes_on_when_extended(
     tmp_path: Path, api: Api
 ) -> None:
-    async with world(tmp_path, api, SHIFTBOSS_CAP_TASK="20k tokens") as place:
+    async with world(tmp_path, api, SHIFTBOSS_CAP_TASK="25k tokens") as place:
         place.stage.on("money-cue", "plan", costing(steps("Write it"), 6_000))
         place.stage.on(
             "money-cue",
             "step",
-            costing(writes("money.md"), 7_000),
-            costing(done("It is written.", "money.md"), 7_500),
+            costing(writes("money.md"), 10_000),
+            costing(done("It is written.", "money.md"), 10_500),
         )
         boss, chat = place.boss()
         await boss.says(chat, "/run write money.md for money-cue")
         request = await the_request(chat)
         assert len(place.stage.heard("money-cue")) == 2, "the third call is not made"
-        assert "20.0k" in request.text
+        assert "25.0k" in request.text
 
         await boss.presses(request, label_with(request.buttons, "Extend"))
         await told(chat, "Task finished", "1/1")
@@ -70,12 +70,12 @@ async def test_an_answer_that_a_cap_cut_off_asks_for_more_and_is_no_failed_try(
     def as_long_as_allowed(asked: Asked) -> Reply:
         """The answer needs 10,000 tokens."""
         if int(asked.body["max_tokens"]) < 10_000:
-            return costing(Reply(calls=[Call(name="final_result", raw="{")], stop="cut"), 7_000)(
+            return costing(Reply(calls=[Call(name="final_result", raw="{")], stop="cut"), 10_000)(
                 asked
             )
         return done("It is long.")(asked)
 
-    async with world(tmp_path, "anthropic", SHIFTBOSS_CAP_TASK="20k tokens") as place:
+    async with world(tmp_path, "anthropic", SHIFTBOSS_CAP_TASK="25k tokens") as place:
         place.stage.on("long-cue", "plan", costing(steps("Write long"), 6_000))
         place.stage.on("long-cue", "step", as_long_as_allowed)
         boss, chat = place.boss()
