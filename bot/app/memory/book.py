@@ -164,19 +164,7 @@ class MemoryBookService:
             return await decide(entry, by)
 
     async def why(self, who: Person, chat: Chat) -> Sequence[UsedEntry]:
-        used = await self.uses.last(chat.id, _reader(who, chat).scopes)
-        return [
-            UsedEntry(
-                entry=each.entry,
-                id=each.id,
-                block=each.block,
-                score=each.score,
-                parts=each.parts,
-                at=each.at,
-                confirmed=each.confirmed,
-            )
-            for each in used
-        ]
+        return await self.uses.last(chat.id, _reader(who, chat).scopes)
 
     async def handbook(self, who: Person, chat: Chat) -> Sequence[Entry]:
         found = await self.entries.list([GLOBAL], kinds=[MemoryKind.HANDBOOK], limit=_CHAPTERS)

@@ -14,6 +14,7 @@ from storage.db import Database, Transaction
 from storage.memory.entries import EntryRepo
 from storage.memory.living.uses import Use, UseRepo
 from storage.records.memory.entries import Entry, EntryId, Scope
+from storage.records.memory.shown import UsedEntry
 from storage.records.people import ChatId
 from storage.records.tasks import TaskId
 
@@ -44,19 +45,6 @@ class Shown:
     block: Block
     score: float = 0.0
     parts: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Used:
-    """The same afterwards. `entry` is None once it was forgotten, or may not be seen any more."""
-
-    entry: Entry | None
-    id: EntryId
-    block: str
-    score: float
-    parts: Mapping[str, float]
-    at: datetime
-    confirmed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,11 +109,15 @@ class Uses:
         used = [each.entry for each in shown if is_cited(each.entry, answer.text, asked)]
         await self._confirm(tx, answer.session, answer.turn, used, Reinforcement.USED)
 
-    async def last(self, chat: ChatId, scopes: Sequence[Scope] | None = None) -> Sequence[Used]:
+    async def last(
+        self, chat: ChatId, scopes: Sequence[Scope] | None = None
+    ) -> Sequence[UsedEntry]:
         """What stood before the model at this chat's last answer, for a reader of these scopes."""
         return await self._told(await self._repo.last(chat), scopes)
 
-    async def of_task(self, task: TaskId, scopes: Sequence[Scope] | None = None) -> Sequence[Used]:
+    async def of_task(
+        self, task: TaskId, scopes: Sequence[Scope] | None = None
+    ) -> Sequence[UsedEntry]:
         return await self._told(await self._repo.of_task(task), scopes)
 
     async def confirm(self, chat: ChatId, entry_ids: Collection[EntryId] | None = None) -> int:
@@ -170,10 +162,12 @@ class Uses:
                 await self._repo.used(tx, entry, reinforced(entry, by, now), now)
         return len(fresh)
 
-    async def _told(self, uses: Sequence[Use], scopes: Sequence[Scope] | None) -> Sequence[Used]:
+    async def _told(
+        self, uses: Sequence[Use], scopes: Sequence[Scope] | None
+    ) -> Sequence[UsedEntry]:
         entries = await self._loaded(uses, scopes)
         return [
-            Used(
+            UsedEntry(
                 entry=entries.get(each.entry),
                 id=each.entry,
                 block=each.block,

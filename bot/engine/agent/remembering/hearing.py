@@ -8,6 +8,7 @@ from datetime import datetime
 
 from bot.engine.agent.leave.talks import Keep, Kept
 from bot.engine.agent.talk import Conversations
+from bot.engine.llm.offline import NAME as OFFLINE
 from bot.engine.memory.writing.recorder import Recorder, Turn
 from handlers.ports import Answered, Question, Show, TalkState
 from storage.db import Database, Transaction
@@ -74,7 +75,7 @@ class RememberedTalk:
             async def kept(tx: Transaction) -> None:
                 if also is not None:
                     await also(tx)
-                await self._hear(tx, question, answered.text, heard)
+                await self._hear(tx, question, _worth(answered), heard)
 
             return kept
 
@@ -108,3 +109,8 @@ class RememberedTalk:
     def _tell(self, heard: list[Scope]) -> None:
         for scope in heard:
             self._recorder.kept(scope)
+
+
+def _worth(answered: Answered) -> str:
+    """What was answered, but for what is said wherever there is no model."""
+    return "" if answered.model == OFFLINE else answered.text

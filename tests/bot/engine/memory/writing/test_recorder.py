@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -174,3 +175,15 @@ async def test_a_death_at_any_commit_loses_no_cell_and_doubles_none(
         # The message was not acknowledged: it is answered again.
         await memory.talk(tmp_path).answer(question("Where does the cat sleep?"), unseen)
         assert len(await memory.all()) == 1
+
+
+class NoModel(FakeBackend):
+    async def settle(self, request: RunRequest) -> RunResult:
+        return replace(answered(text="I cannot answer this without a model."), model="offline")
+
+
+async def test_what_is_said_wherever_there_is_no_model_is_not_remembered(tmp_path: Path) -> None:
+    async with remembering(tmp_path, NoModel()) as memory:
+        await memory.talk(tmp_path).answer(question("My sister lives in Kiel"), unseen)
+
+        assert await memory.texts(MemoryKind.CELL) == ["My sister lives in Kiel"]
