@@ -12,6 +12,7 @@ import pytest_asyncio
 from tests.emulators.acp.cli import call_of, result, wish
 from tests.emulators.models.script import Reply
 from tests.emulators.telegram.chats import Chat, Message
+from tests.emulators.telegram.people import User
 from tests.journeys.coding import COMMAND, EDIT, LIST, PLAN, agent, done, furnished
 from tests.journeys.model_world import PATIENCE, World, label_with, told, world
 
@@ -141,34 +142,40 @@ async def test_one_that_dies_in_the_middle_is_started_again_and_goes_on(place: W
     assert "session/resume" in sent_to(place, "mortal")
 
 
+async def stopped(boss: User, chat: Chat, card: Message) -> None:
+    """By its button, which asks once more."""
+    await boss.presses(card, label_with(card.buttons, "Stop"))
+    await chat.wait_until(lambda: any("Sure" in each for each in card.buttons), timeout=PATIENCE)
+    await boss.presses(card, label_with(card.buttons, "Sure"))
+    await told(chat, "Stopped")
+
+
 async def test_one_that_hangs_and_hears_nothing_is_gone_when_its_task_is_stopped(
     place: World,
 ) -> None:
     boss, chat = place.boss()
     await boss.says(chat, "@hanger /run build it")
-    card = await told(chat, "sleep 1000")
-    await boss.presses(card, label_with(card.buttons, "Stop"))
-    await chat.wait_until(lambda: any("Sure" in each for each in card.buttons), timeout=PATIENCE)
-    await boss.presses(card, label_with(card.buttons, "Sure"))
-
-    await told(chat, "Stopped")
+    await stopped(boss, chat, await told(chat, "sleep 1000"))
     await none_left(place, "hanger")
 
 
 async def test_who_stands_in_is_on_the_card(place: World) -> None:
     boss, chat = place.boss()
-    await boss.says(chat, '@gone /run wait 1 second and then write "x" to a.txt')
+    await boss.says(chat, '@gone /run wait 100 seconds and then write "x" to a.txt')
 
-    await told(chat, "gone cannot work now, so offline does this")
+    card = await told(chat, "gone cannot work now, so offline does this")
+    await stopped(boss, chat, card)
 
 
 async def test_a_login_refused_only_as_its_session_opens_is_stood_in_for_alike(
     place: World,
 ) -> None:
     boss, chat = place.boss()
-    await boss.says(chat, '@locked /run wait 1 second and then write "x" to b.txt')
+    await boss.says(chat, '@locked /run wait 100 seconds and then write "x" to b.txt')
 
-    await told(chat, "locked cannot work now, so offline does this", "not logged in")
+    card = await told(chat, "locked cannot work now, so offline does this", "not logged in")
+    await stopped(boss, chat, card)
+    await boss.says(chat, '@locked /run write "x" to b.txt')
     await told(chat, "Task finished", "b.txt")
 
 
