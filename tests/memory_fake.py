@@ -176,6 +176,9 @@ class FakeMemory:
     async def bring(self, who: Person, chat: Chat, path: str, *, scope: str = "") -> Brought:
         return Brought(added=2, known=1, bad={3: "no text"})
 
+    async def restore(self, who: Person, chat: Chat, path: str) -> Brought:
+        return Brought(added=1, known=0, bad={})
+
     def _seen(self, who: Person, chat: Chat) -> Sequence[Entry]:
         own = Scope(ScopeKind.PERSON, who.id)
         private = chat.kind is ChatKind.PRIVATE

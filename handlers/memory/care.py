@@ -12,6 +12,7 @@ from cards.views.memory.figures import (
     stats_card,
     why_card,
 )
+from handlers.errors import Usage
 from handlers.flags import flags_of
 from handlers.ports import Forbidden
 from handlers.request import Reply, Request
@@ -72,5 +73,14 @@ async def bring(request: Request, rest: str) -> Reply:
     brought = await request.services.memory.bring(
         request.person, request.chat, request.files[0], scope=flags.options.get("scope", "")
     )
+    data = {"added": brought.added, "known": brought.known, "bad": dict(brought.bad)}
+    return Reply(card=brought_card(brought, request.words), data=data)
+
+
+async def restore(request: Request, rest: str) -> Reply:
+    path = rest.strip() or next(iter(request.files), "")
+    if not path:
+        raise Usage("memory")
+    brought = await request.services.memory.restore(request.person, request.chat, path)
     data = {"added": brought.added, "known": brought.known, "bad": dict(brought.bad)}
     return Reply(card=brought_card(brought, request.words), data=data)

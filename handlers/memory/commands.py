@@ -54,6 +54,7 @@ _WORDS = {
     **dict.fromkeys(("clean", "清理"), "clean"),
     **dict.fromkeys(("export", "导出"), "export"),
     **dict.fromkeys(("import", "导入"), "import"),
+    **dict.fromkeys(("restore", "恢复"), "restore"),
 }
 _KINDS = {
     **{each.value: each for each in Wanted},
@@ -74,7 +75,7 @@ _KEEP, _DROP = {"keep", "yes", "confirm", "保留", "确认"}, {"drop", "no", "r
 @commands(
     "memory",
     usage="[list [kind] | add|search text | show|forget|pin|unpin id | edit id text"
-    " | move id scope | why | stats | clean | export | import]",
+    " | move id scope | why | stats | clean | export | import | restore file]",
     aliases=("mem", "记忆"),
     verbatim=True,
 )
@@ -229,4 +230,5 @@ _ORDERS: Mapping[str, Callable[[Request, str], Awaitable[Reply]]] = {
     "clean": care.clean,
     "export": care.export,
     "import": care.bring,
+    "restore": care.restore,
 }

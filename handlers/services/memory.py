@@ -95,3 +95,8 @@ class MemoryBook(Protocol):
     async def bring(self, who: Person, chat: Chat, path: str, *, scope: str = "") -> Brought:
         """What `export` wrote, or rows of text; `path` is a file that was sent along."""
         ...
+
+    async def restore(self, who: Person, chat: Chat, path: str) -> Brought:
+        """Put back what a backup holds and what is not there, everybody's: for an owner in
+        private. `path` is within the data directory."""
+        ...

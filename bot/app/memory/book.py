@@ -9,6 +9,7 @@ from datetime import datetime
 
 from bot.app.memory.carrying import Carrying
 from bot.app.memory.recall import Recalling
+from bot.app.memory.restoring import Restoring
 from bot.app.memory.writing import Writing
 from bot.app.store import Store
 from bot.config.settings import Settings
@@ -84,6 +85,7 @@ class MemoryBookService:
     recall: Recall
     uses: Uses
     carrying: Carrying
+    restoring: Restoring
     cleaning: Cleaning
     quality: Callable[[], Awaitable[Mapping[str, float]]]
     now: Callable[[], datetime]
@@ -212,6 +214,11 @@ class MemoryBookService:
             raise MemoryRefused("not_yours", scope)
         return await self.carrying.bring(path, by, target)
 
+    async def restore(self, who: Person, chat: Chat, path: str) -> Brought:
+        if who.role is not Role.OWNER or not _reader(who, chat).is_private:
+            raise MemoryRefused("not_yours")
+        return await self.restoring.run(path)
+
     async def _by(self, who: Person, chat: Chat) -> By:
         """An owner in private also sees what belongs to projects, skills and personas."""
         reader = _reader(who, chat)
@@ -318,6 +325,13 @@ def build_book(
         recall=recalling.recall,
         uses=recalling.uses,
         carrying=carrying,
+        restoring=Restoring(
+            db=store.db,
+            entries=writing.entries,
+            changed=writing.changed,
+            home=settings.home,
+            now=clock.now,
+        ),
         cleaning=cleaning,
         quality=quality,
         now=clock.now,

@@ -78,7 +78,10 @@ class Carrying:
             text = whole.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise MemoryRefused("unreadable", type(error).__name__) from error
-        return text.splitlines()[:_MOST_LINES]
+        lines = text.splitlines()
+        if len(lines) > _MOST_LINES:
+            raise MemoryRefused("unreadable", f"> {_MOST_LINES}: `shiftboss memory import`")
+        return lines
 
 
 def _wanted(row: Any, scope: Scope) -> ByHand:

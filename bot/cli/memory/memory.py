@@ -96,6 +96,15 @@ def export(as_json: Json = False) -> None:
     speak("/memory export", as_json=as_json)
 
 
+@cli.command("restore")
+def restore(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A backup, in the data directory.")],
+    as_json: Json = False,
+) -> None:
+    """Put back what a backup holds and what is not there; what was forgotten stays forgotten."""
+    speak(lines.line("memory", "restore", file), as_json=as_json)
+
+
 @cli.command("candidates")
 def candidates(as_json: Json = False) -> None:
     """List memories that wait for a word of yours."""

@@ -13,6 +13,7 @@ import pytest
 
 from bot.app.memory.book import MemoryBookService
 from bot.app.memory.carrying import Carrying
+from bot.app.memory.restoring import Restoring
 from bot.engine.memory.cleaning import Cleaning
 from bot.engine.memory.recall import Recall
 from bot.engine.memory.uses import Uses
@@ -22,6 +23,7 @@ from storage.memory.living.uses import UseRepo
 from storage.memory.words import terms
 from storage.records.memory.entries import (
     GLOBAL,
+    Entry,
     EntryState,
     MemoryKind,
     NewEntry,
@@ -60,6 +62,13 @@ async def booked(home: Path) -> AsyncGenerator[tuple[MemoryBookService, Memory],
                 ),
                 uses=Uses(db=db, entries=memory.entries, repo=UseRepo(db), now=now),
                 carrying=carrying,
+                restoring=Restoring(
+                    db=db,
+                    entries=memory.entries,
+                    changed=memory.changed,
+                    home=home,
+                    now=now,
+                ),
                 cleaning=Cleaning(
                     db=db,
                     entries=memory.entries,
@@ -229,3 +238,40 @@ async def test_a_chapter_is_written_under_its_name_in_any_language(tmp_path: Pat
             await book.write_chapter(BOSS, CHAT, "pricniples", "Be brief")
         with pytest.raises(MemoryRefused, match="not_yours"):
             await book.write_chapter(MATE, MATES_CHAT, "notes", "Mine now")
+
+
+async def test_a_backup_brings_back_what_was_cleaned_and_not_what_was_forgotten(
+    tmp_path: Path,
+) -> None:
+    async with booked(tmp_path) as (book, memory):
+        await keep(memory, "{{input.topic}} was told by the workflow", MATES)
+        candidate = EntryState.CANDIDATE
+        await keep(memory, "Boss may like cats", MINE, state=candidate, importance=0.3)
+        secret = await book.add(BOSS, CHAT, "My PIN is on the fridge")
+        made = await book.cleaning.back_up()
+        before = {facts_of(each) for each in await everything(memory)}
+        await book.forget(BOSS, CHAT, secret.id)
+        async with memory.world.db.write() as tx:
+            for each in await everything(memory):
+                await memory.entries.drop(tx, each)
+
+        first = await book.restore(BOSS, CHAT, made)
+        again = await book.restore(BOSS, CHAT, made)
+
+        after = {facts_of(each) for each in await everything(memory)}
+        assert (first.added, first.known, again.added, again.known) == (2, 1, 0, 3)
+        assert {text for text, *_ in before - after} == {"My PIN is on the fridge"}
+        assert after < before
+        for who, chat in ((MATE, MATES_CHAT), (BOSS, GROUP)):
+            with pytest.raises(MemoryRefused, match="not_yours"):
+                await book.restore(who, chat, made)
+        with pytest.raises(MemoryRefused, match="unreadable"):
+            await book.restore(BOSS, CHAT, "../elsewhere.jsonl")
+
+
+async def everything(memory: Memory) -> list[Entry]:
+    return await memory.all(states=tuple(EntryState))
+
+
+def facts_of(entry: Entry) -> tuple[str, ...]:
+    return entry.text, str(entry.scope), entry.kind, entry.state, str(entry.importance)
