@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 THOROUGH = os.environ.get("SHIFTBOSS_THOROUGH") == "1"
 
 
 def sampled(whole: int, sample: int) -> int:
     return whole if THOROUGH else sample
+
+
+long = pytest.mark.skipif(not THOROUGH, reason="a long proof: SHIFTBOSS_THOROUGH=1 runs it")
+"""Of what is proven in the gate as well, in a shorter way."""

@@ -23,7 +23,7 @@ from tests.chaos.fronts import NAMES, Name
 from tests.chaos.stories import STORIES
 from tests.chaos.sweep import Sweep
 from tests.chaos.telling import fresh_home, tell
-from tests.thorough import THOROUGH
+from tests.thorough import THOROUGH, long
 
 _NOUNS: Mapping[str, tuple[type[StrEnum], Mapping[Any, Sequence[Any]]]] = {
     "task": (TaskStatus, moves.TASK),
@@ -107,6 +107,7 @@ async def test_a_first_start_killed_in_the_middle_of_making_the_tables_is_made_a
     assert told.died == list(points)
 
 
+@long
 async def test_a_death_while_taking_up_what_a_death_left_is_survived(tmp_path: Path) -> None:
     """Each of these is a death on the way back from another one, or around a platform's call."""
     points = ("boundary.settle:after:2", "recovery.recover:before:1", "outbox.shown:before:3")

@@ -16,6 +16,7 @@ import pytest
 from storage.home import Home
 from tests.journeys.model_world import web_page
 from tests.journeys.program import Program, program
+from tests.thorough import long
 
 _QUIET = {"SHIFTBOSS_LOG_LEVEL": "ERROR"}
 _TASK = 'write "hello" to a.txt'
@@ -52,6 +53,7 @@ async def test_an_agent_keeps_its_work_from_the_first_word_to_the_last(tmp_path:
         await shiftboss.end()
 
 
+@long
 async def test_an_agent_keeps_its_work_where_no_program_runs(tmp_path: Path) -> None:
     shiftboss = alone(tmp_path / "home")
     made = await told(shiftboss, "task", "add", "My report", "--self")

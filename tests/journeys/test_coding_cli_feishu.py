@@ -16,6 +16,7 @@ from tests.emulators.feishu.world import Chat, Message
 from tests.journeys.coding import COMMAND, EDIT, agent, done, furnished
 from tests.journeys.model_world import PATIENCE, label_with
 from tests.journeys.program import Program, program
+from tests.thorough import long
 
 PLAN = result({"plan": "先构建，再发布。", "steps": [{"title": "构建并发布"}]})
 LIST = {
@@ -111,6 +112,7 @@ async def test_a_question_open_at_a_sudden_death_is_decided_by_its_old_button(
         assert here.times == 1
 
 
+@long
 async def test_one_whose_process_did_not_wait_is_resumed_for_exactly_that_call(
     tmp_path: Path,
 ) -> None:

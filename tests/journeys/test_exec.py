@@ -12,6 +12,7 @@ from tests.emulators.feishu.world import Message as FeishuMessage
 from tests.emulators.models.script import Call, Reply
 from tests.emulators.telegram.chats import Chat, Message
 from tests.journeys.model_world import PATIENCE, World, done, label_with, steps, told, world
+from tests.thorough import long
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -87,6 +88,7 @@ async def test_an_allowed_command_runs_once_over_a_death_and_its_output_reaches_
     await told(chat, "Calls of task", "(1)", "✅ done", "exec", command)
 
 
+@long
 async def test_on_feishu_in_chinese_a_command_is_asked_over_a_death_and_made_once(
     place: World,
 ) -> None:

@@ -11,6 +11,7 @@ import pytest_asyncio
 from tests.chaos.store import rows
 from tests.emulators.models.script import Asked, Call, Failure, Reply
 from tests.journeys.model_world import World, done, label_with, steps, told, world
+from tests.thorough import long
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -46,6 +47,7 @@ def told_in(place: World, cue: str) -> list[Asked]:
     return [asked for asked in place.stage.heard(cue) if BEGIN in asked.last]
 
 
+@long
 async def test_a_task_with_two_helpers_over_a_death_is_told_each_result_once(
     place: World,
 ) -> None:

@@ -14,6 +14,7 @@ from tests.emulators.feishu.world import Message as FeishuMessage
 from tests.emulators.models.script import Call, Reply
 from tests.emulators.telegram.chats import Chat, Message
 from tests.journeys.model_world import PATIENCE, World, done, label_with, steps, told, world
+from tests.thorough import long
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -182,6 +183,7 @@ async def test_talk_on_feishu_waits_for_leave_and_a_new_word_takes_it_back(place
     await chat.wait_for(lambda m: m is asked and "has gone on without" in m.text, timeout=PATIENCE)
 
 
+@long
 async def test_talk_that_nobody_decides_about_in_time_goes_on_by_itself_also_over_a_death(
     tmp_path: Path,
 ) -> None:

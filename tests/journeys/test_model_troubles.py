@@ -28,7 +28,7 @@ from tests.journeys.model_world import (
     world,
     writes,
 )
-from tests.thorough import THOROUGH
+from tests.thorough import THOROUGH, long
 
 # Whichever test comes first waits for everything that was begun at once.
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
@@ -237,6 +237,7 @@ async def test_a_wrong_key_blocks_what_needs_it_until_it_is_put_right(tmp_path: 
         assert "sk-wrong-and-secret" not in logs
 
 
+@long
 async def test_a_kill_in_the_middle_of_a_step_pays_no_finished_step_again(tmp_path: Path) -> None:
     async with world(tmp_path, "anthropic") as place:
         boss, chat = place.boss()

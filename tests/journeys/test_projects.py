@@ -14,6 +14,7 @@ from tests.bot.engine.workflow.places.git_world import Project
 from tests.emulators.telegram.chats import Message
 from tests.journeys.model_world import Stage, done, held, staged, steps, writes
 from tests.journeys.town import PATIENCE, Town, label, labels, town
+from tests.thorough import long, sampled
 
 
 def slow_work(stage: Stage) -> tuple[asyncio.Event, asyncio.Event]:
@@ -108,6 +109,7 @@ async def test_a_plain_folder_is_kept_until_the_button_lets_urgent_work_in(
     assert {each.name for each in folder.iterdir()} == {"one.txt", "two.txt", "urgent.txt"}
 
 
+@long
 async def test_a_tree_is_taken_up_again_after_a_kill(tmp_path: Path) -> None:
     project = Project(tmp_path / "shop")
     async with staged() as (stage, access), town(tmp_path / "home", **access) as here:
@@ -128,7 +130,10 @@ async def test_a_tree_is_taken_up_again_after_a_kill(tmp_path: Path) -> None:
     assert project.trees == 1
 
 
-@pytest.mark.parametrize("point", [" commit ", " merge ", " worktree remove "], ids=str.strip)
+_KILLED_AT = [" merge ", " commit ", " worktree remove "]
+
+
+@pytest.mark.parametrize("point", _KILLED_AT[: sampled(3, 1)], ids=str.strip)
 async def test_landing_is_finished_after_a_kill_in_the_middle_of_it(
     tmp_path: Path, point: str
 ) -> None:

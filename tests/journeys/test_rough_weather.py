@@ -16,6 +16,7 @@ from tests.emulators.feishu.world import Chat as FeishuChat
 from tests.emulators.telegram.mischief import DropBefore, RateLimit, ServerError
 from tests.journeys.model_world import Stage, done, held, staged, steps, writes
 from tests.journeys.town import PATIENCE, Town, over_the_socket, town
+from tests.thorough import long
 
 LONG = 60.0
 
@@ -64,6 +65,7 @@ async def test_a_flood_limit_in_the_middle_delays_the_answer_and_loses_nothing(
     assert sum("▓" in m.text for m in here.home.from_bot) == 1
 
 
+@long
 async def test_a_storm_on_feishu_shows_everything_once(tmp_path: Path) -> None:
     async with staged() as (stage, access), town(tmp_path, **access) as here:
         first, second = slow_work(stage)

@@ -16,6 +16,7 @@ from playwright.async_api import Browser, Locator, Page, expect
 from tests.browsing import Visitor, chromium, needs_chromium, new_visitor
 from tests.journeys.model_world import done, held, staged, steps, writes
 from tests.journeys.program import Program, program
+from tests.thorough import long
 
 HAIKU = "write a haiku about queues and save it to haiku.md"
 OFFLINE = "Offline backend: no model is connected"
@@ -204,6 +205,7 @@ async def test_without_a_model_it_says_so_each_time_and_never_pretends(
     await boss.shoot("stuck", tmp_path)
 
 
+@long
 async def test_a_kill_loses_neither_the_task_nor_what_was_half_typed(
     browser: Browser, tmp_path: Path
 ) -> None:

@@ -24,6 +24,7 @@ from tests.emulators.telegram.mischief import Hold
 from tests.emulators.telegram.people import User
 from tests.journeys.model_world import PATIENCE, done, held, staged, steps, writes
 from tests.journeys.program import Program, program
+from tests.thorough import long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +134,7 @@ async def test_a_step_that_ends_in_time_is_not_run_again_after_the_restart(tmp_p
         assert set(attempts) == {(1,)}
 
 
+@long
 async def test_what_arrives_while_it_stops_is_answered_after_the_restart(tmp_path: Path) -> None:
     async with at_work(tmp_path, SHIFTBOSS_STOP_GRACE_SECONDS="600") as (it, go):
         os.kill(it.shiftboss.pid, signal.SIGTERM)
@@ -176,6 +178,7 @@ async def test_a_second_signal_ends_it_at_once(tmp_path: Path, second: signal.Si
         assert await it.ended() == -second
 
 
+@long
 async def test_an_answer_that_is_being_typed_is_given_whole_after_the_next_start(
     tmp_path: Path,
 ) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import BaseModel, Field, StringConstraints, field_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
 from bot.engine.memory.writing.drawing.facts import ALIKE, KEYED, Fact, jaccard
 from bot.engine.memory.writing.noise import fact_noise
@@ -68,6 +68,8 @@ _CONTEXTS = {
 
 
 class OneVerdict(BaseModel):
+    model_config = ConfigDict(defer_build=True)
+
     index: int
     decision: Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True)]
     match: int = 0
@@ -83,6 +85,8 @@ class OneVerdict(BaseModel):
 
 class Verdicts(BaseModel):
     """What becomes of each new note."""
+
+    model_config = ConfigDict(defer_build=True)
 
     results: list[OneVerdict] = Field(default_factory=list, max_length=20)
 
