@@ -12,6 +12,7 @@ from tests.chaos.boss import Boss
 from tests.chaos.fronts import front
 from tests.chaos.telling import deadly
 from tests.journeys.program import Program
+from tests.thorough import long
 
 _PATIENCE = 60.0
 
@@ -57,6 +58,7 @@ async def test_work_goes_on_where_the_clock_was_set_back(tmp_path: Path) -> None
         )
 
 
+@long
 async def test_work_interrupted_long_ago_by_the_clock_is_offered_and_taken_up(
     tmp_path: Path,
 ) -> None:

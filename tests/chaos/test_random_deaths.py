@@ -10,9 +10,10 @@ import pytest
 
 from tests.chaos.fronts import NAMES, Name
 from tests.chaos.load import Load, storm
-from tests.thorough import THOROUGH
+from tests.thorough import THOROUGH, long
 
 
+@long
 @pytest.mark.parametrize("name", NAMES if THOROUGH else NAMES[:1])
 async def test_whenever_it_is_killed_all_is_done_once_and_said_once(
     tmp_path: Path, name: Name

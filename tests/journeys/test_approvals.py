@@ -22,6 +22,7 @@ from tests.journeys.town import (
     token,
     town,
 )
+from tests.thorough import long
 
 RISKY = '/run write "shipped" to production.txt'
 
@@ -52,6 +53,7 @@ async def test_a_risky_step_asks_and_its_button_works_once_over_a_kill(tmp_path:
         assert "pressed this before" in late.text
 
 
+@long
 async def test_a_bare_no_blocks_and_going_on_asks_anew(tmp_path: Path) -> None:
     async with town(tmp_path) as here:
         await here.boss.says(here.home, RISKY)
@@ -130,6 +132,7 @@ async def test_a_groups_request_reaches_the_owners_and_no_member_can_answer_it(
         assert len(_shipped(tmp_path)) == 1
 
 
+@long
 async def test_in_the_web_chat_an_old_button_works_once_after_a_kill(tmp_path: Path) -> None:
     async with program(tmp_path, SHIFTBOSS_LANGUAGE="en") as shiftboss:
         async with web_page(shiftboss) as page:

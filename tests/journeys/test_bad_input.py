@@ -10,6 +10,7 @@ from tests.chaos.store import rows
 from tests.emulators.models.script import Asked, Reply
 from tests.journeys.model_world import World, done, shows, steps, world
 from tests.journeys.town import PATIENCE, town
+from tests.thorough import long
 
 LONG = "write a report of everything " * 1_800
 """50 KB."""
@@ -46,6 +47,7 @@ async def test_fifty_kilobytes_are_one_task_and_nothing_is_a_question(tmp_path: 
         assert "Traceback" not in here.shiftboss.text
 
 
+@long
 async def test_ids_that_nobody_has_are_refused_in_words(tmp_path: Path) -> None:
     async with town(tmp_path) as here:
         # The platform lets us answer once a second: each command meets one of them.
@@ -56,6 +58,7 @@ async def test_ids_that_nobody_has_are_refused_in_words(tmp_path: Path) -> None:
         assert "Traceback" not in here.shiftboss.text
 
 
+@long
 async def test_results_that_are_not_what_they_are_said_to_be_are_never_a_success(
     tmp_path: Path,
 ) -> None:
@@ -79,6 +82,7 @@ async def test_results_that_are_not_what_they_are_said_to_be_are_never_a_success
         assert "Traceback" not in here.shiftboss.text
 
 
+@long
 async def test_a_result_too_large_to_send_is_named_and_left_where_it_is(tmp_path: Path) -> None:
     async with world(tmp_path, "anthropic") as here:
         here.stage.on("enormous", "plan", steps("one", "two"))

@@ -9,6 +9,7 @@ from typing import Any
 from tests.emulators.feishu.presses import button_action, callback_value, select_action
 from tests.emulators.feishu.world import components
 from tests.journeys.town import PATIENCE, Town, code_in, label, labels, token, town
+from tests.thorough import long
 
 NOT_OURS = "I do not know this button"
 
@@ -53,6 +54,7 @@ async def test_a_press_acts_once_also_over_a_kill(tmp_path: Path) -> None:
         assert "pressed this before" in again.text
 
 
+@long
 async def test_forged_foreign_and_broken_presses_change_nothing(tmp_path: Path) -> None:
     async with town(tmp_path) as here:
         await here.ask_chief("/start")

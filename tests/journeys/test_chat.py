@@ -12,6 +12,7 @@ import pytest_asyncio
 from tests.emulators.models.script import Asked, Call, Reply
 from tests.emulators.telegram.people import PIXEL
 from tests.journeys.model_world import PATIENCE, World, told, world, writes
+from tests.thorough import long
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -67,6 +68,7 @@ async def test_where_messages_wait_each_is_answered_in_its_order_and_stop_is_at_
     assert not any("word59" in message.text for message in chat.from_bot)
 
 
+@long
 async def test_what_waits_is_answered_after_a_kill(place: World) -> None:
     boss, chat = place.boss()
     first, _ = held()

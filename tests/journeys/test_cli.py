@@ -112,6 +112,7 @@ async def test_a_refusal_is_status_1_and_an_error_in_json(tmp_path: Path, runnin
         await shiftboss.end()
 
 
+@long
 async def test_what_is_queued_without_a_program_is_done_and_told_by_the_next(
     tmp_path: Path,
 ) -> None:
@@ -173,6 +174,7 @@ async def test_a_home_held_by_something_that_takes_no_commands_is_one_line(
     assert len(said.splitlines()) == 1
 
 
+@long
 async def test_commands_at_the_same_moment_take_turns(tmp_path: Path) -> None:
     shiftboss = alone(tmp_path / "home")
     await told(shiftboss, "next")
@@ -219,6 +221,7 @@ async def test_a_dry_run_prints_the_prompt_and_changes_nothing(tmp_path: Path) -
     assert (status, found["prompt"] in said) == (0, True)
 
 
+@long
 async def test_dispatch_beside_a_running_program_leaves_it_the_queue(tmp_path: Path) -> None:
     async with program(tmp_path / "home", **_QUIET) as shiftboss:
         once, said = await shiftboss.run_to_end("dispatch", "--once")
@@ -230,6 +233,7 @@ async def test_dispatch_beside_a_running_program_leaves_it_the_queue(tmp_path: P
         assert f"process {shiftboss.pid}" in told_so
 
 
+@long
 async def test_dispatch_works_the_queue_until_it_is_told_to_stop(tmp_path: Path) -> None:
     shiftboss = alone(tmp_path / "home")
     made = [(await told(shiftboss, "task", "add", _TASK))["id"] for _ in range(2)]
@@ -253,6 +257,7 @@ async def test_dispatch_works_the_queue_until_it_is_told_to_stop(tmp_path: Path)
             await process.wait()
 
 
+@long
 async def test_commands_reach_who_works_the_queue_without_a_chat(tmp_path: Path) -> None:
     shiftboss = alone(tmp_path / "home")
     await told(shiftboss, "next")

@@ -92,6 +92,7 @@ async def office(home: Path, **settings: str) -> AsyncGenerator[Office, None]:
         assert "Traceback" not in shiftboss.text
 
 
+@long
 async def test_a_question_open_at_a_sudden_death_is_decided_by_its_old_button(
     tmp_path: Path,
 ) -> None:

@@ -141,6 +141,7 @@ async def test_leave_for_this_task_covers_the_same_command_and_no_changed_one(
     assert left(place, "same") == ["ran", "ran"]
 
 
+@long
 async def test_always_holds_in_other_tasks_until_it_is_taken_back(place: World) -> None:
     boss, chat = place.boss()
     command = leaves("ever")

@@ -15,6 +15,7 @@ from tests.emulators.feishu.server import FeishuEmulator
 from tests.emulators.feishu.world import Chat, Message
 from tests.journeys.model_world import done, held, staged, steps
 from tests.journeys.program import Program, program
+from tests.thorough import long
 
 HAIKU = "write a haiku about queues and save it to haiku.md"
 SLOW = 'wait 2 seconds, then write "hello" to a.txt, then list the folder'
@@ -105,6 +106,7 @@ async def test_opening_the_chat_gets_a_welcome_once_and_the_menu_sends_commands(
     assert sum(shows(m, "/run write a haiku") for m in chat.from_bot) == 1
 
 
+@long
 async def test_a_redelivered_event_and_a_kill_change_nothing_twice(
     feishu: FeishuEmulator, tmp_path: Path
 ) -> None:

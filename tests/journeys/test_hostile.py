@@ -13,6 +13,7 @@ from tests.emulators.models.script import Call, Reply
 from tests.emulators.telegram.chats import Chat, Message
 from tests.emulators.telegram.people import User
 from tests.journeys.model_world import PATIENCE, World, done, label_with, steps, told, world
+from tests.thorough import long
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -50,6 +51,7 @@ async def refuse(boss: User, chat: Chat, what: str) -> None:
     await boss.presses(asked, label_with(asked.buttons, "❌"))
 
 
+@long
 async def test_a_page_that_gives_orders_gets_nothing_that_nobody_allowed(place: World) -> None:
     boss, chat = place.boss()
     pages = {"home": reply(ORDERS), "moved": redirect(METADATA)}

@@ -156,6 +156,7 @@ async def test_a_question_on_feishu_is_answered_in_its_form(place: World) -> Non
     assert ("ask_user", "Nora") in place.stage.heard("step-form")[-1].results
 
 
+@long
 async def test_talk_waits_for_leave_over_a_death_and_goes_on_by_itself(place: World) -> None:
     boss, chat = place.boss()
     place.stage.on("chat-cue", "talk", writes("talked notes"), Reply(text="They are there now."))

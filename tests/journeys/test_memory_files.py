@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.journeys.program import Program, program
+from tests.thorough import long
 
 PATIENCE = 60.0
 
@@ -86,6 +87,7 @@ async def test_what_a_person_and_the_bot_write_at_the_same_time_is_all_kept(
         await until(lambda: all(marked(path, text) for text in wanted))
 
 
+@long
 async def test_what_is_saved_while_the_program_is_killed_counts_when_it_is_back(
     tmp_path: Path,
 ) -> None:

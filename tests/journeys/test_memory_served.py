@@ -17,6 +17,7 @@ import pytest
 from bot.engine.agent.mcp.wire import McpFailed, Wire, wired
 from bot.engine.agent.sandbox.base import Launch
 from tests.journeys.program import Program
+from tests.thorough import long
 
 SECONDS = 60.0
 PATIENT = ("--seconds", "60")
@@ -252,6 +253,7 @@ async def test_what_to_put_into_the_settings_is_printed_and_nothing_is_changed(
     assert sorted(program.home.rglob("*")) == before
 
 
+@long
 async def test_an_agents_server_outlives_the_program(program: Program, project: Path) -> None:
     async with wired(launch(program, project)) as wire:
         await met(wire)

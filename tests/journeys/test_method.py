@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from tests.journeys.program import Program, program
+from tests.thorough import long
 
 _ID = re.compile(r"Kept here as (\w+)")
 
@@ -58,6 +59,7 @@ async def test_an_agent_works_by_the_method_and_takes_its_work_up_after_a_crash(
     assert task in other
 
 
+@long
 async def test_five_errors_block_the_task_and_its_card_tells(tmp_path: Path) -> None:
     async with program(tmp_path, SHIFTBOSS_LANGUAGE="en") as running:
         made = _ID.search(await said(running, "/run --self Print the labels"))

@@ -16,6 +16,7 @@ from tests.journeys.town import (
     token,
     town,
 )
+from tests.thorough import long
 
 
 async def test_strangers_come_in_by_one_decision_of_an_owner(tmp_path: Path) -> None:
@@ -107,6 +108,7 @@ async def test_a_group_reads_nothing_of_a_private_chat(tmp_path: Path) -> None:
         assert "wait 8 minutes" not in listed
 
 
+@long
 async def test_a_crowd_at_the_door_does_not_bury_the_owner(tmp_path: Path) -> None:
     async with town(tmp_path) as here:
         await here.ask_chief("/start")

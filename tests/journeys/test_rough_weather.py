@@ -147,6 +147,7 @@ async def test_whoever_runs_it_is_told_what_is_wrong_and_where_to_mend_it(tmp_pa
     assert "Traceback" not in here.shiftboss.text
 
 
+@long
 async def test_what_nobody_should_send_harms_nobody(tmp_path: Path) -> None:
     async with town(tmp_path) as here:
         await odd_events(here)

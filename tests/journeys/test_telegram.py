@@ -14,6 +14,7 @@ from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.emulators.telegram.people import User
 from tests.journeys.model_world import done, held, staged, steps, writes
 from tests.journeys.program import Program, program
+from tests.thorough import long
 
 HAIKU = "write a haiku about queues and save it to haiku.md"
 SLOW = 'wait 2 seconds, then write "hello" to a.txt, then list the folder'
@@ -182,6 +183,7 @@ async def test_a_wrong_token_is_told_and_everything_else_starts(tmp_path: Path) 
     assert "1:wrong" not in shiftboss.text + said
 
 
+@long
 async def test_who_is_taken_out_of_the_setting_is_a_member_after_the_next_start(
     telegram: TelegramEmulator, tmp_path: Path
 ) -> None:

@@ -24,6 +24,7 @@ from tests.journeys.model_world import (
     world,
     writes,
 )
+from tests.thorough import long
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -145,6 +146,7 @@ async def test_on_feishu_it_is_the_same_command_in_chinese(place: World) -> None
     await chat.wait_for(lambda m: "Trace of" in m.text and "feishu-look" in m.text, 60)
 
 
+@long
 async def test_an_answer_outside_tasks_is_traced_over_a_death(place: World) -> None:
     boss, chat = place.boss()
     go = asyncio.Event()

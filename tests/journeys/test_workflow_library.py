@@ -24,6 +24,7 @@ from tests.journeys.model_world import (
     world,
 )
 from tests.journeys.program import Program
+from tests.thorough import long
 
 REPORT = """\
 name: Weekly report
@@ -143,6 +144,7 @@ async def test_a_file_dropped_in_is_listed_asked_for_by_a_form_and_runs_to_its_e
     assert "Tell of otters, short" in asked.last
 
 
+@long
 @on_the_world
 async def test_a_form_on_feishu_starts_it_too(place: World) -> None:
     boss, chat = place.feishu_boss, place.feishu_chat
@@ -271,6 +273,7 @@ async def test_a_shell_says_for_whom_a_workflow_waits(tmp_path: Path) -> None:
     assert [each["title"] for each in ran["waits_for"]] == ["Is it good?"]
 
 
+@long
 async def test_a_shell_waits_out_the_time_that_people_are_given(tmp_path: Path) -> None:
     shiftboss = alone(tmp_path / "home")
     (tmp_path / "late.yaml").write_text(NOBODY_COMES, encoding="utf-8")

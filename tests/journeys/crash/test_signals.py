@@ -114,6 +114,7 @@ async def test_a_stop_in_the_middle_of_a_step_is_told_on_its_card_which_then_goe
         assert "Traceback" not in it.shiftboss.text
 
 
+@long
 async def test_a_step_that_ends_in_time_is_not_run_again_after_the_restart(tmp_path: Path) -> None:
     async with at_work(tmp_path, SHIFTBOSS_STOP_GRACE_SECONDS="600") as (it, go):
         os.kill(it.shiftboss.pid, signal.SIGTERM)
@@ -150,6 +151,7 @@ async def test_what_arrives_while_it_stops_is_answered_after_the_restart(tmp_pat
         assert it.said("Tasks (") == 1
 
 
+@long
 async def test_a_second_program_on_one_home_says_so_and_ends_also_while_the_first_is_stopping(
     tmp_path: Path,
 ) -> None:
@@ -215,6 +217,7 @@ async def test_it_ends_cleanly_however_it_is_asked(
         assert "Traceback" not in shiftboss.text
 
 
+@long
 async def test_a_closed_terminal_and_a_frozen_hour_are_survived(tmp_path: Path) -> None:
     async with scene(tmp_path) as it:
         os.kill(it.shiftboss.pid, signal.SIGHUP)

@@ -18,6 +18,7 @@ from tests.emulators.telegram.chats import Chat
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.emulators.telegram.people import User
 from tests.journeys.program import Program, program
+from tests.thorough import long
 
 _PATIENCE = 60.0
 _TASK = '/run wait 1 second, then write "x" to a.txt'
@@ -73,6 +74,7 @@ async def test_a_database_somebody_else_holds_is_waited_for(tmp_path: Path) -> N
         await all_went_well(shiftboss, chat)
 
 
+@long
 async def test_a_home_that_was_moved_away_is_missed_and_taken_up_when_it_is_back(
     tmp_path: Path,
 ) -> None:
