@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import ColumnElement, func, select
 
 from storage.db import Database
-from storage.memory.tables import memories, memory_jobs, memory_scopes, memory_vectors
+from storage.memory.tables import memories, memory_jobs, memory_scopes
 from storage.records.memory.entries import Scope
 
 _M = memories.c
@@ -34,11 +34,6 @@ class MemoryFigures:
 
     async def jobs(self, state: str) -> int:
         query = select(func.count()).where(memory_jobs.c.state == state)
-        async with self._db.read() as view:
-            return await view.scalar(query) or 0
-
-    async def vectors(self, model: str) -> int:
-        query = select(func.count()).where(memory_vectors.c.model == model)
         async with self._db.read() as view:
             return await view.scalar(query) or 0
 

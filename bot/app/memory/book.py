@@ -28,6 +28,7 @@ from handlers.services.memory import MemoryRefused
 from storage.errors import AmbiguousId, NotAllowed, NotFound, Overtaken, WrongState
 from storage.memory.entries import EntryRepo
 from storage.memory.figures import MemoryFigures
+from storage.memory.living.vectors import Vectors
 from storage.records.memory.entries import (
     GLOBAL,
     MOST_TEXT,
@@ -81,6 +82,7 @@ class MemoryBookService:
 
     entries: EntryRepo
     figures: MemoryFigures
+    vectors: Vectors
     writer: MemoryWriter
     recall: Recall
     uses: Uses
@@ -108,8 +110,7 @@ class MemoryBookService:
     async def search(
         self, who: Person, chat: Chat, query: str, *, limit: int = 10
     ) -> Sequence[FoundEntry]:
-        found = await self.recall.search(_reader(who, chat), query, limit)
-        return [FoundEntry(entry=e.entry, score=e.score, parts=e.parts) for e in found]
+        return await self.recall.search(_reader(who, chat), query, limit)
 
     async def show(self, who: Person, chat: Chat, entry_id: str) -> ShownEntry:
         by = await self._by(who, chat)
@@ -195,7 +196,7 @@ class MemoryBookService:
             by_scope=await self.figures.by_scope(scopes),
             jobs_waiting=await self.figures.jobs("waiting"),
             jobs_failed=await self.figures.jobs("failed"),
-            vectors=await self.figures.vectors(self.embedder),
+            vectors=await self.vectors.count(self.embedder),
             model=self.embedder,
             quality=await self.quality(),
         )
@@ -321,6 +322,7 @@ def build_book(
     return MemoryBookService(
         entries=writing.entries,
         figures=MemoryFigures(store.db),
+        vectors=Vectors(store.db),
         writer=writing.writer,
         recall=recalling.recall,
         uses=recalling.uses,

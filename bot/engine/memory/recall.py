@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from typing import Literal, Protocol
 
@@ -26,6 +26,7 @@ from storage.memory.entries import EntryRepo
 from storage.memory.index import Hit, Index
 from storage.memory.words import asked, terms
 from storage.records.memory.entries import Entry, EntryState, MemoryKind, Scope
+from storage.records.memory.shown import FoundEntry
 
 log = logging.getLogger(__name__)
 
@@ -37,15 +38,6 @@ _POOL = 40
 _JUDGED = 2
 """Times the limit: so many are put before a judge."""
 _SEEDS = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recalled:
-    """`parts` say how the score came about: `words`, `meaning`, `fused`, `judge`, `age`, `link`."""
-
-    entry: Entry
-    score: float
-    parts: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +107,7 @@ class Recall:
         *,
         kinds: Sequence[MemoryKind] = ALL,
         cut: float | None = None,
-    ) -> Sequence[Recalled]:
+    ) -> Sequence[FoundEntry]:
         """What fits best, best first. Nothing for nobody, and never what this reader may not see.
         `cut` is another than the usual one."""
         return await self.within(reader.scopes, query, limit, kinds=kinds, cut=cut)
@@ -128,7 +120,7 @@ class Recall:
         *,
         kinds: Sequence[MemoryKind] = ALL,
         cut: float | None = None,
-    ) -> Sequence[Recalled]:
+    ) -> Sequence[FoundEntry]:
         """The same for a list of scopes that somebody has been allowed to read."""
         if not scopes or limit <= 0:
             return ()
@@ -172,7 +164,7 @@ class Recall:
         found = await self._entries.numbered(numbers, scopes)
         return [each for each in found if is_recalled(each, now) and each.kind in kinds]
 
-    async def _judged(self, query: str, ranked: list[Recalled], limit: int) -> list[Recalled]:
+    async def _judged(self, query: str, ranked: list[FoundEntry], limit: int) -> list[FoundEntry]:
         if self._judge is None or len(ranked) < _JUDGED:
             return ranked
         first = ranked[: _JUDGED * limit]
@@ -198,10 +190,10 @@ class Recall:
         self,
         scopes: Sequence[Scope],
         kinds: Sequence[MemoryKind],
-        best: Sequence[Recalled],
+        best: Sequence[FoundEntry],
         room: int,
         now: datetime,
-    ) -> Sequence[Recalled]:
+    ) -> Sequence[FoundEntry]:
         """Where there is room: what the best lead to, behind all that was found."""
         if self._associations is None or room <= 0 or not best:
             return ()
@@ -212,7 +204,7 @@ class Recall:
         numbers = sorted(set(active) - known, key=active.__getitem__, reverse=True)
         least = best[-1].score
         return [
-            Recalled(
+            FoundEntry(
                 entry=each,
                 score=least * min(1.0, active[each.number]),
                 parts={"link": active[each.number]},
@@ -245,24 +237,24 @@ def _above(hits: Sequence[Hit], share: float) -> Sequence[Hit]:
 
 def _recalled(
     entry: Entry, fused: Mapping[int, float], by_words: Sequence[Hit], by_meaning: Sequence[Hit]
-) -> Recalled:
+) -> FoundEntry:
     number = entry.number
     found = {"words": _by_number(by_words), "meaning": _by_number(by_meaning), "fused": fused}
     parts = {name: scores[number] for name, scores in found.items() if number in scores}
-    return Recalled(entry=entry, score=fused[number], parts=parts)
+    return FoundEntry(entry=entry, score=fused[number], parts=parts)
 
 
-def _aged(each: Recalled, now: datetime) -> Recalled:
+def _aged(each: FoundEntry, now: datetime) -> FoundEntry:
     if each.entry.kind not in AGEING:
         return each
     age = boost(wear(each.entry, now), each.entry.tier)
     return replace(each, score=each.score * age, parts={**each.parts, "age": age})
 
 
-def _without_repeats(ranked: Sequence[Recalled]) -> list[Recalled]:
+def _without_repeats(ranked: Sequence[FoundEntry]) -> list[FoundEntry]:
     words = {each.entry.number: frozenset(terms(each.entry.text)) for each in ranked}
 
-    def is_near(one: Recalled, other: Recalled) -> bool:
+    def is_near(one: FoundEntry, other: FoundEntry) -> bool:
         return jaccard(words[one.entry.number], words[other.entry.number]) > ALIKE
 
     return deferred(ranked, is_near)
@@ -272,5 +264,5 @@ def _by_number(hits: Sequence[Hit]) -> dict[int, float]:
     return {hit.number: hit.score for hit in hits}
 
 
-def _score(each: Recalled) -> float:
+def _score(each: FoundEntry) -> float:
     return each.score

@@ -12,7 +12,6 @@ from cards.memory_actions import (
     ForgetMemory,
     ListMemories,
     PinMemory,
-    ShowMemory,
 )
 from cards.model import (
     Block,
@@ -199,8 +198,3 @@ def _changes(entry: Entry, words: Words) -> Iterator[Block]:
         submit=words("memory.edit_button"),
         action=EditMemory(entry_id=entry.id, revision=entry.revision),
     )
-
-
-def show_button(entry: Entry, words: Words) -> Button:
-    label = words("memory.button.show", id=entry.id)
-    return Button(label=label, action=ShowMemory(entry_id=entry.id))

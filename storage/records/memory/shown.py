@@ -38,7 +38,8 @@ class EntryPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundEntry:
-    """`parts` are what its score is made of, by name."""
+    """`parts` say how its score came about: `words`, `meaning`, `fused`, `judge`, `age`, `link`,
+    `episode`."""
 
     entry: Entry
     score: float

@@ -20,6 +20,7 @@ from bot.engine.memory.uses import Uses
 from handlers.services.memory import MemoryRefused
 from storage.memory.figures import MemoryFigures
 from storage.memory.living.uses import UseRepo
+from storage.memory.living.vectors import Vectors
 from storage.memory.words import terms
 from storage.records.memory.entries import (
     GLOBAL,
@@ -53,6 +54,7 @@ async def booked(home: Path) -> AsyncGenerator[tuple[MemoryBookService, Memory],
             MemoryBookService(
                 entries=memory.entries,
                 figures=MemoryFigures(db),
+                vectors=Vectors(db),
                 writer=memory.writer,
                 recall=Recall(
                     entries=memory.entries,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, BinaryIO
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from bot.engine.memory.bulk.rows import GIVEN_ID, lines_of, why
-from bot.engine.memory.recall import Recalled
+from storage.records.memory.shown import FoundEntry
 
 
 class Query(BaseModel):
@@ -34,7 +34,7 @@ class Unreadable:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     query: Query
-    hits: Sequence[Recalled]
+    hits: Sequence[FoundEntry]
 
     def plain(self, *, whole: bool = False) -> dict[str, Any]:
         """`whole` has what was found besides its ids and scores."""
@@ -59,7 +59,7 @@ def compact(plain: Any) -> str:
     return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
 
 
-def _plain(hit: Recalled, *, whole: bool) -> dict[str, Any]:
+def _plain(hit: FoundEntry, *, whole: bool) -> dict[str, Any]:
     entry = hit.entry
     found = {"id": entry.extra.get(GIVEN_ID) or entry.id, "score": round(hit.score, 6)}
     if not whole:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from bot.engine.memory.episodes.finding import EpisodeFinder
-from bot.engine.memory.recall import Recall, Recalled, is_recalled
+from bot.engine.memory.recall import Recall, is_recalled
 from bot.engine.memory.scopes import Reader
 from bot.engine.memory.telling.gate import is_worth_looking
 from bot.engine.memory.telling.told import SHARES, aside_text, fitted, is_order, standing_text
 from bot.engine.memory.uses import Block, Shown
 from storage.memory.entries import EntryRepo
 from storage.records.memory.entries import Entry, EntryId, MemoryKind, Origin, ScopeKind
+from storage.records.memory.shown import FoundEntry
 from storage.records.people import ChatId
 
 BUDGET = 4000
@@ -145,7 +146,7 @@ class Injection:
         shown = fitted([similar, recent], self._budget * (1 - _STANDING))
         return Told(text=aside_text(shown), shown=tuple(shown))
 
-    async def _similar(self, reader: Reader, query: str) -> Sequence[Recalled]:
+    async def _similar(self, reader: Reader, query: str) -> Sequence[FoundEntry]:
         asked = query[:_LONGEST_QUERY]
         if not is_worth_looking(asked):
             return ()
@@ -153,15 +154,15 @@ class Injection:
         return await self._recall.search(reader, asked, limit, kinds=_LOOKED_FOR, cut=_CUT)
 
     async def _referred_to(
-        self, reader: Reader, query: str, found: Sequence[Recalled]
-    ) -> Sequence[Recalled]:
+        self, reader: Reader, query: str, found: Sequence[FoundEntry]
+    ) -> Sequence[FoundEntry]:
         """Conversations that are meant where somebody refers back to one."""
         if self._episodes is None:
             return ()
         known = {each.entry.id for each in found}
         meant = await self._episodes.referred_to(reader, query[:_LONGEST_QUERY], known)
         return [
-            Recalled(entry=entry, score=score, parts={"episode": score}) for entry, score in meant
+            FoundEntry(entry=entry, score=score, parts={"episode": score}) for entry, score in meant
         ]
 
     async def _recent(self, reader: Reader, sitting: Sitting) -> Sequence[Entry]:
@@ -200,7 +201,7 @@ def _importance(entry: Entry) -> tuple[bool, bool, float, float]:
     return not entry.pinned, not by_hand, -worth, -entry.said_at.timestamp()
 
 
-def _is_near(found: Recalled) -> bool:
+def _is_near(found: FoundEntry) -> bool:
     """What was said on the same day is no reason to be told unasked."""
     return found.parts.get("link", 1.0) >= _BOUND
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bot.engine.memory.archive.tokens import tokens
-from bot.engine.memory.recall import Recall, Recalled
+from bot.engine.memory.recall import Recall
 from storage.records.memory.entries import (
     GLOBAL,
     EntryState,
@@ -20,6 +20,7 @@ from storage.records.memory.entries import (
     Scope,
     ScopeKind,
 )
+from storage.records.memory.shown import FoundEntry
 from tests.bot.engine.memory.mind import OURS, Mind, mind
 from tests.engine_world import CHAT, GROUP
 
@@ -167,7 +168,7 @@ async def test_a_chat_is_answered_without_its_memories_where_they_take_too_long(
     tmp_path: Path,
 ) -> None:
     class Slow(Recall):
-        async def search(self, *_args: Any, **_more: Any) -> Sequence[Recalled]:
+        async def search(self, *_args: Any, **_more: Any) -> Sequence[FoundEntry]:
             await asyncio.Event().wait()
             return ()
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from bot.engine.agent.mcp.serving.offered import HEAD
 from bot.engine.agent.mcp.serving.shelf import Shelf
-from bot.engine.memory.recall import Recalled
+from storage.records.memory.shown import FoundEntry
 
 SHORTEST, LONGEST_QUERY = 3, 500
 HITS, MOST, SHOWN = 5, 8_000, 300
@@ -35,7 +35,7 @@ async def told(hook: Hook, shelf: Shelf, text: str) -> str:
             return "\n\n".join(part for part in (standing, _listed(fresh)) if part)[:MOST]
 
 
-def _listed(found: Sequence[Recalled]) -> str:
+def _listed(found: Sequence[FoundEntry]) -> str:
     if not found:
         return ""
     lines = [

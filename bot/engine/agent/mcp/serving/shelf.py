@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from bot.engine.memory.changed import Changed
-from bot.engine.memory.recall import ALL, Recall, Recalled
+from bot.engine.memory.recall import ALL, Recall
 from bot.engine.memory.scopes import Reader
 from bot.engine.memory.telling.inject import Injection
 from bot.engine.memory.writing.service import plain
@@ -29,6 +29,7 @@ from storage.records.memory.entries import (
     ScopeKind,
     Tier,
 )
+from storage.records.memory.shown import FoundEntry
 
 _SOURCE = 24
 
@@ -91,7 +92,7 @@ class Shelf:
 
     async def search(
         self, query: str, limit: int, *, scope: Scope | None = None, cut: float | None = None
-    ) -> Sequence[Recalled]:
+    ) -> Sequence[FoundEntry]:
         scopes = [each for each in self._reader.only if scope in {None, each}]
         return await self._stores.recall.within(scopes, query, limit, kinds=ALL, cut=cut)
 
