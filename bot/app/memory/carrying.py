@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bot.app.exports import ExportFile
 from bot.engine.memory.writing.rights import By
 from bot.engine.memory.writing.service import ByHand, MemoryWriter
 from cards.views.memory.data import entry_data
@@ -24,7 +24,6 @@ from storage.records.memory.entries import (
 from storage.records.memory.refusals import NotKept
 from storage.records.memory.shown import Brought, ExportedEntries
 
-FOLDER = "exports"
 _A_PAGE = 500
 _MOST_BYTES = 20_000_000
 _MOST_LINES = 10_000
@@ -41,15 +40,15 @@ class Carrying:
 
     async def out(self, scopes: Sequence[Scope] | None, *, name: str) -> ExportedEntries:
         """Everything of these scopes in every state, the newest first; None: of all."""
-        lines: list[str] = []
+        file, count = ExportFile(self.home, f"{name}.jsonl"), 0
         while page := await self.entries.list(
-            scopes, states=tuple(EntryState), limit=_A_PAGE, offset=len(lines)
+            scopes, states=tuple(EntryState), limit=_A_PAGE, offset=count
         ):
-            lines += [json.dumps(entry_data(each), ensure_ascii=False) for each in page]
-        path = self.home / FOLDER / f"{name}.jsonl"
-        size = await asyncio.to_thread(_write, path, lines)
-        told = str(path.relative_to(self.home))
-        return ExportedEntries(path=told, size=size, entries=len(lines))
+            lines = [json.dumps(entry_data(each), ensure_ascii=False) for each in page]
+            await asyncio.to_thread(file.add, lines)
+            count += len(page)
+        size = await asyncio.to_thread(file.put)
+        return ExportedEntries(path=file.told, size=size, entries=count)
 
     async def bring(self, path: str, by: By, scope: Scope) -> Brought:
         """One that is there already with the same words is not written again."""
@@ -98,16 +97,3 @@ def _wanted(row: Any, scope: Scope) -> ByHand:
         keywords=tuple(str(each)[:80] for each in row.get("keywords") or ())[:20],
         pinned=bool(row.get("pinned")),
     )
-
-
-def _write(path: Path, lines: Sequence[str]) -> int:
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    part = path.with_suffix(".part")
-    with open(part, "w", encoding="utf-8", opener=_private) as file:
-        file.writelines(f"{line}\n" for line in lines)
-    part.replace(path)
-    return path.stat().st_size
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
