@@ -39,6 +39,10 @@ class Cells:
             await self.index(tx, before)
         return made
 
+    async def dig_up(self, tx: Transaction, new: NewEntry) -> None:
+        """Whoever says it wants it kept, also if it was forgotten before."""
+        await self._entries.dig_up(tx, new.scope, new.text)
+
     async def index(self, tx: Transaction, cell: Entry) -> None:
         """Make it found by its own words, by those around it and by the facts drawn from it."""
         before = await self._beside(tx, cell, _M.number < cell.number, _M.number.desc())

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from bot.engine.agent.leave.talks import Keep, Kept
 from bot.engine.agent.talk import Conversations
 from bot.engine.llm.offline import NAME as OFFLINE
+from bot.engine.memory.writing.plainly import Taken
 from bot.engine.memory.writing.recorder import Recorder, Turn
+from cards import formats
+from cards.words import Words, words_for
 from handlers.ports import Answered, Question, Show, TalkState
 from storage.db import Database, Transaction
 from storage.errors import StoreUnavailable
@@ -17,6 +21,20 @@ from storage.records.memory.entries import Scope
 from storage.records.people import ChatId
 
 log = logging.getLogger(__name__)
+
+_MOST_TOLD = 120
+
+
+@dataclass(slots=True)
+class _Heard:
+    """Of one turn: whose memory it went into, and what was taken down at once."""
+
+    scopes: list[Scope] = field(default_factory=list)
+    taken: list[Taken] = field(default_factory=list)
+
+    def clear(self) -> None:
+        self.scopes.clear()
+        self.taken.clear()
 
 
 class RememberedTalk:
@@ -37,15 +55,15 @@ class RememberedTalk:
         self._now = now
 
     async def answer(self, question: Question, show: Show, keep: Keep | None = None) -> Answered:
-        heard: list[Scope] = []
+        heard = _Heard()
         answered = await self._talk.answer(question, show, self._keeping(question, keep, heard))
         if answered.interrupted:
             await self._cut(question, heard)
         self._tell(heard)
-        return answered
+        return _with_notes(answered, heard.taken, words_for(question.language))
 
     async def go_on(self, question: Question, keep: Keep) -> Answered:
-        heard: list[Scope] = []
+        heard = _Heard()
         answered = await self._talk.go_on(question, self._keeping(question, keep, heard))
         self._tell(heard)
         return answered
@@ -68,7 +86,7 @@ class RememberedTalk:
     async def state(self, chat_id: ChatId) -> TalkState | None:
         return await self._talk.state(chat_id)
 
-    def _keeping(self, question: Question, keep: Keep | None, heard: list[Scope]) -> Keep:
+    def _keeping(self, question: Question, keep: Keep | None, heard: _Heard) -> Keep:
         async def keeping(answered: Answered) -> Kept:
             also = None if keep is None else await keep(answered)
 
@@ -81,7 +99,7 @@ class RememberedTalk:
 
         return keeping
 
-    async def _cut(self, question: Question, heard: list[Scope]) -> None:
+    async def _cut(self, question: Question, heard: _Heard) -> None:
         """The answer is not kept, but what was said is."""
         try:
             async with self._db.write() as tx:
@@ -89,9 +107,7 @@ class RememberedTalk:
         except StoreUnavailable as error:
             log.warning("what was said in %s is not remembered: %s", question.chat.id, error)
 
-    async def _hear(
-        self, tx: Transaction, question: Question, answer: str, heard: list[Scope]
-    ) -> None:
+    async def _hear(self, tx: Transaction, question: Question, answer: str, heard: _Heard) -> None:
         heard.clear()
         turn = Turn(
             person=question.person,
@@ -102,15 +118,34 @@ class RememberedTalk:
             skill=question.skill,
             at=self._now(),
         )
-        cell = await self._recorder.said(tx, turn)
+        cell = await self._recorder.said(tx, turn, heard.taken)
         if cell is not None:
-            heard.append(cell.scope)
+            heard.scopes.append(cell.scope)
 
-    def _tell(self, heard: list[Scope]) -> None:
-        for scope in heard:
+    def _tell(self, heard: _Heard) -> None:
+        for scope in heard.scopes:
             self._recorder.kept(scope)
 
 
 def _worth(answered: Answered) -> str:
     """What was answered, but for what is said wherever there is no model."""
     return "" if answered.model == OFFLINE else answered.text
+
+
+def _with_notes(answered: Answered, taken: Sequence[Taken], words: Words) -> Answered:
+    """What was noted at their wish is said, so that nobody wonders, and how it is undone. It is
+    the answer itself where there is nobody to give one."""
+    notes = tuple(_notes(taken, words))
+    if not notes:
+        return answered
+    helpless = words("offline.cannot_answer")
+    if answered.model == OFFLINE and helpless in answered.text:
+        return replace(answered, text=answered.text.replace(helpless, "\n\n".join(notes)))
+    return replace(answered, notes=(*notes, *answered.notes))
+
+
+def _notes(taken: Sequence[Taken], words: Words) -> Iterator[str]:
+    for each in taken:
+        text = formats.verbatim(each.entry.text, _MOST_TOLD)
+        key = "memory.stands" if each.stands else "memory.noted"
+        yield words(key, text=text, id=each.entry.id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from bot.engine.memory.writing.rules import Plain, plainly_said
 from bot.engine.memory.writing.succession import is_by_hand, supersede
@@ -25,27 +25,41 @@ MOST_EVIDENCE = 20
 _IMPORTANCE = {Category.PROFILE: 0.9, Category.LESSONS: 0.8}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What became of something said plainly: the entry that says it now. `stands` says that a
+    person wrote it by hand, so that it was not changed."""
+
+    entry: Entry
+    stands: bool = False
+
+
 class Plainly:
     def __init__(self, entries: EntryRepo, cells: Cells) -> None:
         self._entries = entries
         self._cells = cells
 
-    async def take_down(self, tx: Transaction, cell: Entry, said: str) -> None:
+    async def take_down(self, tx: Transaction, cell: Entry, said: str) -> Sequence[Taken]:
+        taken: list[Taken] = []
         for plain in plainly_said(said):
-            made = await self._kept(tx, cell, plain)
-            if made is not None:
+            new = _entry(cell, plain)
+            older = await self._about_the_same(tx, new)
+            by_hand = next((each for each in older if is_by_hand(each)), None)
+            if by_hand is not None:
+                # What a person has written themselves stands until they change it.
+                taken.append(Taken(entry=by_hand, stands=True))
+            elif made := await self._kept(tx, cell, plain, new, older):
                 await self._cells.cite(tx, made, [cell])
+                taken.append(Taken(entry=made))
+        return taken
 
-    async def _kept(self, tx: Transaction, cell: Entry, plain: Plain) -> Entry | None:
-        new = _entry(cell, plain)
-        older = await self._about_the_same(tx, new)
-        if any(is_by_hand(each) for each in older):
-            # What a person has written themselves stands until they change it.
-            return None
+    async def _kept(
+        self, tx: Transaction, cell: Entry, plain: Plain, new: NewEntry, older: Sequence[Entry]
+    ) -> Entry | None:
         for each in older:
             if same(each.text) == same(new.text):
                 return await supported(self._entries, tx, each, cell)
-        if plain.key:
+        if plain.is_wish:
             # Said again after it was forgotten: it is their own word.
             await self._entries.dig_up(tx, new.scope, new.text)
         if not older:

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from bot.engine.memory.changed import Changed
 from bot.engine.memory.scopes import Reader
 from bot.engine.memory.writing.noise import Noise, noise_of, without_scaffold
-from bot.engine.memory.writing.plainly import Plainly
-from bot.engine.memory.writing.rules import is_emphatic
+from bot.engine.memory.writing.plainly import Plainly, Taken
+from bot.engine.memory.writing.rules import is_emphatic, plainly_said
 from bot.engine.memory.writing.service import plain
 from storage.db import Transaction
 from storage.memory.cells import Cells
@@ -79,9 +79,12 @@ class Recorder:
         self._mask = mask
         self._rest = rest
 
-    async def said(self, tx: Transaction, turn: Turn) -> Entry | None:
+    async def said(
+        self, tx: Transaction, turn: Turn, taken: list[Taken] | None = None
+    ) -> Entry | None:
         """Keep a turn with its person, or with their group. None for what is noise, for what is
-        kept already, and for what somebody wanted forgotten. Tell of it after the commit."""
+        kept already, and for what somebody wanted forgotten. What was said plainly is put into
+        `taken`. Tell of it after the commit."""
         said = self._clean(turn.said, MOST_SAID)
         answer = self._clean(turn.answer, MOST_ANSWERED)
         scope = Reader(chat=turn.chat, person=turn.person.id).keeps_in
@@ -101,9 +104,13 @@ class Recorder:
             said_at=turn.at,
             extra={"said": len(said), **({SKILL: turn.skill} if turn.skill else {})},
         )
+        if any(plain.is_wish for plain in plainly_said(said)):
+            await self._cells.dig_up(tx, cell)
         kept = await self._cells.add(tx, cell, now=turn.at)
         if kept is not None:
-            await self._plainly.take_down(tx, kept, said)
+            noted = await self._plainly.take_down(tx, kept, said)
+            if taken is not None:
+                taken.extend(noted)
             await self._gather(tx, kept, 1 if is_emphatic(said) else ENOUGH)
         return kept
 

@@ -27,6 +27,11 @@ class Plain:
     value: str = ""
     confidence: float = 0.95
 
+    @property
+    def is_wish(self) -> bool:
+        """They want it kept, whatever was forgotten before; of a correction nobody knows."""
+        return self.category is not Category.LESSONS
+
 
 def plainly_said(text: str) -> Sequence[Plain]:
     """Each at most once, in the order of their kinds."""

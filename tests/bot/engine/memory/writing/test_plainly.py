@@ -92,6 +92,18 @@ async def test_said_again_after_it_was_forgotten_it_counts_again(memory: Memory)
     assert await memory.texts(MemoryKind.PROFILE) == ["Wants to be called Max"]
 
 
+@pytest.mark.parametrize("wish", ["call me Max", "Remember that my cat is called Findus"])
+async def test_a_wish_that_was_forgotten_counts_again_in_the_same_words(
+    memory: Memory, wish: str
+) -> None:
+    await memory.say(wish, source="1")
+    [held] = await memory.all(MemoryKind.PROFILE, MemoryKind.FACT)
+    await memory.writer.forget(held, BY_BOSS)
+    await memory.say(wish, source="2")
+
+    assert await memory.texts(MemoryKind.PROFILE, MemoryKind.FACT) == [held.text]
+
+
 async def test_what_is_to_be_remembered_twice_is_there_once(memory: Memory) -> None:
     await memory.say("Remember that my cat is called Findus", source="1")
     await memory.say("Please remember that my cat is called Findus", source="2")

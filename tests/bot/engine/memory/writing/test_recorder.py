@@ -17,7 +17,10 @@ from bot.engine.memory.writing.recorder import (
     answered_in,
     said_in,
 )
+from bot.engine.memory.writing.service import ByHand
+from cards.words import words_for
 from storage.records.memory.entries import MemoryKind, Origin, Tier
+from storage.records.people import Language
 from storage.sessions import SessionRepo
 from tests.bot.engine.death import Death
 from tests.bot.engine.memory.writing.world import (
@@ -187,3 +190,50 @@ async def test_what_is_said_wherever_there_is_no_model_is_not_remembered(tmp_pat
         await memory.talk(tmp_path).answer(question("My sister lives in Kiel"), unseen)
 
         assert await memory.texts(MemoryKind.CELL) == ["My sister lives in Kiel"]
+
+
+async def test_whoever_says_it_plainly_is_told_that_it_was_noted_and_how_to_undo_it(
+    tmp_path: Path,
+) -> None:
+    async with remembering(tmp_path, FakeBackend()) as memory:
+        told = await memory.talk(tmp_path).answer(question("call me Max"), unseen)
+        [held] = await memory.all(MemoryKind.PROFILE)
+
+    assert told.text == "hello there"
+    assert "Wants to be called Max" in told.notes[0]
+    assert f"/memory forget {held.id}" in told.notes[0]
+
+
+async def test_without_a_model_that_it_was_noted_is_the_answer(tmp_path: Path) -> None:
+    helpless = words_for(Language.ENGLISH)("offline.cannot_answer")
+
+    class Offline(FakeBackend):
+        async def settle(self, request: RunRequest) -> RunResult:
+            return replace(answered(text=f"{helpless}\n\nNo model."), model="offline")
+
+    async with remembering(tmp_path, Offline()) as memory:
+        told = await memory.talk(tmp_path).answer(
+            question("remember that my cat is called Findus"), unseen
+        )
+
+    assert "my cat is called Findus" in told.text
+    assert helpless not in told.text
+    assert told.text.endswith("No model.")
+    assert told.notes == ()
+
+
+async def test_what_was_written_by_hand_and_stands_is_said_to_stand(tmp_path: Path) -> None:
+    async with remembering(tmp_path, FakeBackend()) as memory:
+        await memory.writer.add(
+            ByHand(text="Call me Maximilian", kind=MemoryKind.PROFILE, key="profile:name"), BY_BOSS
+        )
+        told = await memory.talk(tmp_path).answer(question("call me Max"), unseen)
+
+    assert "it stays: Call me Maximilian" in told.notes[0]
+
+
+async def test_what_says_nothing_plainly_gets_no_note(tmp_path: Path) -> None:
+    async with remembering(tmp_path, FakeBackend()) as memory:
+        told = await memory.talk(tmp_path).answer(question("The sun is out in Kiel"), unseen)
+
+    assert told.notes == ()
