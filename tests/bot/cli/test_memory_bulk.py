@@ -72,7 +72,7 @@ def test_rows_go_in_once_and_are_found_by_a_batch(shell: Shell, rows: Path) -> N
     assert (again.returncode, again.stdout) == (0, "0 imported, 3 known already, 1 bad\n")
     assert "rows.jsonl:3: " in again.stderr
     answers = [json.loads(line) for line in batch.stdout.splitlines()]
-    assert answers[0]["id"] == "9"
+    assert answers[0]["id"] == 9
     assert answers[0]["results"][0]["id"] == "a1"
     assert "line 2" in answers[1]["error"]
     assert answers[2]["results"][0]["id"] == "a2"

@@ -7,17 +7,36 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, BinaryIO
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
-from bot.engine.memory.bulk.rows import GIVEN_ID, lines_of, why
+from bot.engine.memory.bulk.rows import GIVEN_ID, GivenId, lines_of, why
 from storage.records.memory.shown import FoundEntry
 
 
 class Query(BaseModel):
-    model_config = ConfigDict(coerce_numbers_to_str=True, frozen=True)
+    """Lines of other programs call it otherwise, or are nothing but the words."""
 
-    query: Annotated[str, StringConstraints(max_length=10_000)]
-    id: str | None = None
+    model_config = ConfigDict(coerce_numbers_to_str=True, frozen=True, populate_by_name=True)
+
+    query: Annotated[
+        str,
+        StringConstraints(max_length=10_000),
+        Field(validation_alias=AliasChoices("query", "question", "q", "text")),
+    ]
+    id: GivenId = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare(cls, line: object) -> object:
+        return {"query": line} if isinstance(line, str) else line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +80,14 @@ def compact(plain: Any) -> str:
 
 def _plain(hit: FoundEntry, *, whole: bool) -> dict[str, Any]:
     entry = hit.entry
-    found = {"id": entry.extra.get(GIVEN_ID) or entry.id, "score": round(hit.score, 6)}
+    given = entry.extra.get(GIVEN_ID)
+    found = {"id": entry.id if given is None else given, "score": round(hit.score, 6)}
     if not whole:
         return found
     return {
         **found,
+        "entry": entry.id,
+        "scope": str(entry.scope),
         "kind": entry.kind.value,
         "text": entry.text,
         "sender": entry.sender,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import re
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, time, tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import Annotated, BinaryIO
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, ValidationError
 
+from bot.engine.memory.bulk.moments import moment
 from storage.memory.fields import DAY
-from storage.memory.lexicon.dates import mentions
 from storage.records.memory.entries import (
     MOST_TEXT,
     MemoryKind,
@@ -27,18 +27,30 @@ GIVEN_ID = "id"
 """Of what an entry has besides: the id that it came with."""
 
 _LONGEST_LINE = 1_000_000
-_CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?\s*(am|pm)?", re.IGNORECASE)
-_MILLISECONDS_FROM = 1e11
-_NOON = 12
-_FULL_DAY = re.compile(r"=\d{4}-\d\d-\d\d")
-_YEARS = range(1970, 2200)
+_LONGEST_ID = 200
+
+
+def _id(given: object) -> object:
+    if given is None or given == "":
+        return None
+    if isinstance(given, bool) or not isinstance(given, str | int | float):
+        raise ValueError("is neither a string nor a number")
+    if isinstance(given, float) and not math.isfinite(given):
+        raise ValueError("is neither a string nor a number")
+    if len(str(given)) > _LONGEST_ID:
+        raise ValueError(f"is longer than {_LONGEST_ID} characters")
+    return given
+
+
+GivenId = Annotated[str | int | float | None, BeforeValidator(_id)]
+"""As it came, to be given back like that: a number stays one."""
 
 
 class _Row(BaseModel):
     model_config = ConfigDict(coerce_numbers_to_str=True)
 
     text: Annotated[str, StringConstraints(max_length=MOST_TEXT)]
-    id: Annotated[str, StringConstraints(max_length=200)] | None = None
+    id: GivenId = None
     sender: Annotated[str, StringConstraints(max_length=200)] | None = None
     at: Annotated[str, StringConstraints(max_length=100)] | None = None
     thread: Annotated[str, StringConstraints(max_length=200)] | None = None
@@ -83,7 +95,7 @@ class Reading:
         text = self.mask(row.text).strip()
         if not text:
             raise ValueError("text: is empty")
-        at = self.now if row.at is None else moment(row.at, self.zone)
+        at = moment(row.at, self.zone) if row.at else self.now
         given = {} if row.id is None else {GIVEN_ID: row.id}
         return NewEntry(
             kind=MemoryKind.CELL,
@@ -95,7 +107,7 @@ class Reading:
             source=self._source(row, text),
             tier=Tier.PERIPHERAL,
             origin=Origin.IMPORT,
-            extra=given if row.at is None else {**given, DAY: at.date().isoformat()},
+            extra={**given, DAY: at.date().isoformat()} if row.at else given,
         )
 
     def _source(self, row: _Row, text: str) -> str:
@@ -105,51 +117,9 @@ class Reading:
         if row.id is None:
             self._again[hashed] += 1
             return f"import:{self.scope}:#{hashed}:{self._again[hashed]}"
-        if self._seen.setdefault(row.id, hashed) != hashed:
+        if self._seen.setdefault(str(row.id), hashed) != hashed:
             raise ValueError(f"id: {row.id!r} is taken by a line before")
         return f"import:{self.scope}:{row.id}"
-
-
-def moment(told: str, zone: tzinfo) -> datetime:
-    """When that is: ISO 8601, seconds or milliseconds since 1970, or a day in words with a time of
-    day. Without an offset it is told by the clock of `zone`. Raises ValueError."""
-    found = _moment(told.strip())
-    if found is None or found.year not in _YEARS:
-        raise ValueError(f"at: {told[:40]!r} is no time that can be read")
-    return found if found.tzinfo else found.replace(tzinfo=zone)
-
-
-def _moment(told: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(told)
-    except ValueError:
-        pass
-    try:
-        seconds = float(told)
-        return datetime.fromtimestamp(
-            seconds / 1000 if abs(seconds) > _MILLISECONDS_FROM else seconds, UTC
-        )
-    except (ValueError, OverflowError, OSError):
-        pass
-    tokens = (
-        token
-        for each in mentions(told, datetime(2000, 1, 1, tzinfo=UTC).date())
-        for token in each.tokens
-    )
-    day = next((token for token in tokens if _FULL_DAY.fullmatch(token)), None)
-    if day is None:
-        return None
-    return datetime.combine(datetime.fromisoformat(day[1:]), _clock(told))
-
-
-def _clock(told: str) -> time:
-    match = _CLOCK.search(told)
-    if match is None:
-        return time()
-    hour = int(match[1])
-    if match[4]:
-        hour = hour % _NOON + _NOON * (match[4].lower() == "pm")
-    return time(hour, int(match[2]), int(match[3] or 0))
 
 
 def lines_of(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
@@ -167,5 +137,7 @@ def why(error: ValueError) -> str:
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors(include_url=False, include_input=False)[0]
+    if first["type"] == "value_error":
+        return f"{first['loc'][0]}: {first['ctx']['error']}"
     place = ".".join(map(str, first["loc"]))
     return f"{place}: {first['msg']}" if place else first["msg"]

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.engine.memory.bulk.moments import moment
 from bot.engine.memory.bulk.queries import Query, Unreadable, queries_of
-from bot.engine.memory.bulk.rows import Reading, moment
+from bot.engine.memory.bulk.rows import Reading
 from storage.records.memory.entries import NewEntry, Scope, ScopeKind
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -36,7 +37,7 @@ def test_a_row_becomes_an_entry_with_its_day_and_its_id() -> None:
     entry = entries[0]
     assert (entry.text, entry.sender, entry.thread) == ("hello", "Ann", "t")
     assert entry.said_at == datetime(2024, 5, 6, 15, 30, tzinfo=UTC)
-    assert entry.extra == {"id": "7", "day": "2024-05-06"}
+    assert entry.extra == {"id": 7, "day": "2024-05-06"}
     assert reading.bad == []
 
 
@@ -50,6 +51,12 @@ def test_a_row_becomes_an_entry_with_its_day_and_its_id() -> None:
         ({"text": "x", "at": "soon"}, "at: 'soon'"),
         ({"text": "x", "at": "2024-02-31"}, "at: "),
         ({"text": "x", "at": 1e300}, "at: "),
+        ({"text": "x", "at": "2023"}, "at: "),
+        ({"text": "x", "at": "yesterday"}, "at: "),
+        ({"text": "x", "at": "25:71 on 8 May 2023"}, "at: "),
+        ({"text": "x", "id": True}, "id: is neither"),
+        ({"text": "x", "id": "9" * 201}, "id: is longer"),
+        (b'{"text": "x", "id": NaN}', "id: is neither"),
         ({"text": "x" * 10_001}, "10000"),
         (b'{"text": "\xff\xfe"}', "JSON"),
         (b"9" * 3_000_000, "too long"),
@@ -71,6 +78,18 @@ def test_an_id_stands_for_one_line() -> None:
 
     assert [entry.text for entry in entries] == ["one"]
     assert "'a'" in reading.bad[0].why
+
+
+def test_what_is_empty_is_as_if_it_were_not_there() -> None:
+    nothing = {"id": "", "sender": "", "at": "", "thread": ""}
+
+    entries, reading = read({"text": "one", **nothing}, {"text": "two", **nothing})
+
+    assert [(each.text, each.extra, each.said_at) for each in entries] == [
+        ("one", {}, NOW),
+        ("two", {}, NOW),
+    ]
+    assert reading.bad == []
 
 
 def test_lines_without_an_id_are_told_apart_by_what_they_say_and_how_often() -> None:
@@ -99,6 +118,15 @@ def test_secrets_are_not_kept() -> None:
         ("12:05 am on 8 May, 2023", datetime(2023, 5, 8, 0, 5, tzinfo=SHANGHAI)),
         ("2023年5月8日 21:07", datetime(2023, 5, 8, 21, 7, tzinfo=SHANGHAI)),
         ("2023/5/8 9:05:30", datetime(2023, 5, 8, 9, 5, 30, tzinfo=SHANGHAI)),
+        ("2023/05/08 (Mon) 23:40", datetime(2023, 5, 8, 23, 40, tzinfo=SHANGHAI)),
+        ("2023年5月8日下午1点56分", datetime(2023, 5, 8, 13, 56, tzinfo=SHANGHAI)),
+        ("May 8th, 2023, 9 p.m.", datetime(2023, 5, 8, 21, tzinfo=SHANGHAI)),
+        ("Mon May  8 13:56:00 2023", datetime(2023, 5, 8, 13, 56, tzinfo=SHANGHAI)),
+        ("Mon May 08 13:56:00 +0000 2023", datetime(2023, 5, 8, 13, 56, tzinfo=UTC)),
+        ("Mon, 08 May 2023 13:56:00 +0200", datetime(2023, 5, 8, 11, 56, tzinfo=UTC)),
+        ("2023-05-08 13:56:00 -0330", datetime(2023, 5, 8, 17, 26, tzinfo=UTC)),
+        ("8 May 2023 13:56 UTC", datetime(2023, 5, 8, 13, 56, tzinfo=UTC)),
+        ("1715000000000000", datetime(2024, 5, 6, 12, 53, 20, tzinfo=UTC)),
     ],
 )
 def test_a_time_is_read_however_it_is_written(told: str, when: datetime) -> None:
@@ -115,12 +143,15 @@ def test_no_time_is_too_strange(told: str) -> None:
 
 
 def test_queries_are_read_line_by_line() -> None:
-    file = io.BytesIO(b'{"query": "tea", "id": 1}\n\nnonsense\n{"query": "milk"}')
+    lines = (
+        b'{"query": "tea", "id": 1}\n\nnonsense\n{"question": "milk", "id": "1"}\n"bread"\n{"a": 1}'
+    )
 
-    one, bad, two = queries_of(file)
+    one, bad, two, bare, other = queries_of(io.BytesIO(lines))
 
-    assert isinstance(one, Query)
-    assert (one.query, one.id) == ("tea", "1")
-    assert isinstance(bad, Unreadable)
-    assert bad.number == 3
-    assert isinstance(two, Query)
+    assert [one, two, bare] == [
+        Query(query="tea", id=1),
+        Query(query="milk", id="1"),
+        Query(query="bread"),
+    ]
+    assert [each.number for each in (bad, other) if isinstance(each, Unreadable)] == [3, 6]
