@@ -20,12 +20,12 @@ from bot.engine.memory.episodes.making import (
     stretches,
 )
 from bot.engine.memory.ranking import jaccard
-from storage.db import Database
+from storage.db import Database, Transaction
 from storage.errors import StoreUnavailable
 from storage.marks import Marks
 from storage.memory.entries import EntryRepo
 from storage.memory.living.talks import Talk, TalkRepo
-from storage.records.memory.entries import MemoryKind, NewEntry
+from storage.records.memory.entries import Entry, MemoryKind, NewEntry
 
 log = logging.getLogger(__name__)
 
@@ -97,11 +97,19 @@ class EpisodeKeeper:
     async def _add(self, part: Stretch) -> None:
         if len(part.cells) < LEAST_TURNS:
             return
-        new = episode_of(part.cells, self.zone)
-        if not await self._is_known(new):
-            async with self.db.write() as tx:
-                await self.entries.add(tx, new, now=self.now())
-            self.changed.tell(new.scope)
+        if await self._is_known(episode_of(part.cells, self.zone)):
+            return
+        async with self.db.write() as tx:
+            # Somebody may have forgotten, changed or moved some of it since it was read.
+            left = await self._left(tx, part.cells)
+            if len(left) < LEAST_TURNS:
+                return
+            await self.entries.add(tx, episode_of(left, self.zone), now=self.now())
+        self.changed.tell(left[0].scope)
+
+    async def _left(self, tx: Transaction, cells: Sequence[Entry]) -> Sequence[Entry]:
+        found = await self.entries.with_ids([each.id for each in cells], (cells[0].scope,), tx=tx)
+        return sorted(found, key=lambda each: each.number)
 
     async def _is_known(self, new: NewEntry) -> bool:
         """Whether the same was spoken of within a day."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
@@ -11,7 +11,13 @@ from bot.engine.memory.changed import Changed
 from bot.engine.memory.writing.deciding import Deciding
 from bot.engine.memory.writing.quality import AUTO, Quality
 from bot.engine.memory.writing.rights import By
-from bot.engine.memory.writing.succession import succeed, supersede
+from bot.engine.memory.writing.succession import (
+    is_by_hand,
+    proposal_of,
+    retract,
+    succeed,
+    supersede,
+)
 from storage.db import Database, Transaction
 from storage.errors import NotAllowed, NotFound, Overtaken, WrongState
 from storage.marks import Marks
@@ -113,6 +119,7 @@ class MemoryWriter:
             await self._entries.dig_up(tx, held.scope, text)
             extra = {name: each for name, each in held.extra.items() if name not in _OF_WORDS}
             mine = _by_hand(replace(held, text=text, abstract="", overview="", extra=extra))
+            await retract(self._entries, tx, held)
             return await self._entries.change(tx, mine, now=self._now())
 
         return await self._write(write, entry.scope)
@@ -140,9 +147,11 @@ class MemoryWriter:
 
         async def write(tx: Transaction) -> int:
             held = await self._held(tx, entry.id, by)
-            kin = await self._cells.kin(tx, held)
-            gone = [held, *(each for each in kin if by.may_write(each.scope))]
-            for each in gone:
+            gone = {held.id: held}
+            for each in (held, *await self._echoes(tx, held)):
+                kin = [each, *await self._cells.kin(tx, each)]
+                gone |= {near.id: near for near in kin if by.may_write(near.scope)}
+            for each in gone.values():
                 await self._entries.forget(tx, each, now=self._now())
             if AUTO in held.extra:
                 await self._deciding.undone(tx, held)
@@ -170,6 +179,7 @@ class MemoryWriter:
             await self._entries.dig_up(tx, scope, held.text)
             moved = replace(held, scope=scope, origin=Origin.MANUAL)
             await self._cells.forget_vectors(tx, held)
+            await retract(self._entries, tx, held)
             return await self._entries.change(tx, moved, now=self._now())
 
         return await self._write(write, entry.scope, scope)
@@ -191,6 +201,16 @@ class MemoryWriter:
             return await self._deciding.reject(tx, await self._held(tx, candidate.id, by))
 
         return await self._write(write, candidate.scope)
+
+    async def _echoes(self, tx: Transaction, held: Entry) -> Sequence[Entry]:
+        """What says the same words there, in whatever state, or was proposed because of it; but
+        for what a person has written."""
+        said = await self._entries.same_as(held.scope, held.text, tx=tx)
+        proposed = await self._entries.by_source(proposal_of(held), tx=tx)
+        ours = [each for each in said if not is_by_hand(each) and each.id != held.id]
+        if proposed is None or is_by_hand(proposed):
+            return ours
+        return [*ours, proposed]
 
     async def _written(self, tx: Transaction, new: NewEntry, now: datetime) -> Entry:
         older = await self._entries.by_key(new.scope, new.key, tx=tx) if new.key else ()

@@ -15,6 +15,19 @@ def is_by_hand(entry: Entry) -> bool:
     return entry.origin is Origin.MANUAL or entry.pinned
 
 
+def proposal_of(entry: Entry) -> str:
+    """The source of the candidate that is made from it."""
+    return f"candidate:{entry.id}"
+
+
+async def retract(entries: EntryRepo, tx: Transaction, entry: Entry) -> None:
+    """What was proposed because of it is asked about no more: it says something else by now, or
+    is somewhere else. It may be proposed again as it is then."""
+    proposed = await entries.by_source(proposal_of(entry), tx=tx)
+    if proposed is not None and proposed.state is EntryState.CANDIDATE:
+        await entries.drop(tx, proposed)
+
+
 async def supersede(
     entries: EntryRepo, tx: Transaction, old: Entry, new: NewEntry, *, now: datetime
 ) -> Entry | None:
@@ -32,4 +45,5 @@ async def succeed(
         old, state=EntryState.SUPERSEDED, invalidated_at=now, superseded_by=made.id, pinned=False
     )
     await entries.change(tx, gone, now=now)
+    await retract(entries, tx, old)
     return await entries.change(tx, replace(made, supersedes=old.id), now=now)

@@ -16,7 +16,7 @@ from bot.engine.memory.episodes.finding import EpisodeFinder
 from bot.engine.memory.episodes.keeper import EpisodeKeeper
 from storage.marks import Marks
 from storage.memory.living.talks import TalkRepo
-from storage.records.memory.entries import Entry, MemoryKind
+from storage.records.memory.entries import Entry, MemoryKind, NewEntry
 from storage.sessions import SessionRepo
 from tests.bot.engine.memory.mind import ALONE, MINE, TOGETHER, Mind, mind
 from tests.engine_world import CHAT, START
@@ -215,3 +215,24 @@ async def test_in_the_background_it_is_made_as_soon_as_it_has_ended(tmp_path: Pa
         running.cancel()
 
         assert (await my.episodes())[0].said_at > START
+
+
+async def test_what_is_forgotten_while_an_episode_is_made_is_not_told_by_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with past(tmp_path) as my:
+        await my.talk("The safe opens with a feather", *BOAT)
+        my.it.world.clock.pass_by(minutes=5)
+        is_known = my.keeper._is_known
+
+        async def quicker(_keeper: EpisodeKeeper, new: NewEntry) -> bool:
+            async with my.it.world.db.write() as tx:
+                await my.it.entries.forget(tx, my.said[0], now=my.it.world.clock())
+            return await is_known(new)
+
+        monkeypatch.setattr(EpisodeKeeper, "_is_known", quicker)
+        await my.keeper.look()
+        [episode] = await my.episodes()
+
+        assert "feather" not in episode.text
+        assert list(episode.evidence) == [each.id for each in my.said[1:]]

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from bot.engine.memory.writing.drawing.facts import Fact, jaccard
+from bot.engine.memory.writing.drawing.alike import jaccard
+from bot.engine.memory.writing.drawing.facts import Fact
 from storage.records.memory.entries import Category, Entry
 
 _TOKEN = re.compile(r"[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+")

@@ -8,6 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from bot.engine.llm.base import BackendDenied, BackendError, BackendUnavailable, BudgetReached
@@ -203,7 +204,10 @@ class Drawer:
             try:
                 answer = await self._asked(job, cells, DECIDING, prompt(is_open), Verdicts)
                 assert isinstance(answer, Verdicts)
-                decided = by_model(is_open, answer)
+                decided = [
+                    replace(each, merged=self._mask(each.merged))
+                    for each in by_model(is_open, answer)
+                ]
                 told = {id(case): each for case, each in zip(is_open, decided, strict=True)}
             except BackendError as error:
                 log.info("rules decide on %d facts: %s", len(is_open), error)
@@ -239,9 +243,9 @@ class Drawer:
         now, kept = self._now(), Kept()
         async with self._db.write() as tx:
             for fact, verdict in decided:
-                # Forgotten while the model was asked: then nothing of it is kept.
+                # Forgotten, changed or moved while the model was asked: then nothing of it is kept.
                 still = await self._cells.by_ids([each.id for each in fact.cells], tx=tx)
-                if len(still) == len(fact.cells):
+                if [_said(each) for each in still] == [_said(each) for each in fact.cells]:
                     await self._keeper.keep(tx, fact, verdict, kept, now=now)
             await self._count(tx, tally, kept, [fact for fact, _ in decided], now)
             await self._jobs.end(tx, job, JobState.DONE, now=now)
@@ -289,6 +293,10 @@ class Drawer:
                 await self._jobs.end(tx, job, JobState.FAILED, now=self._now(), why=why)
             else:
                 await self._jobs.later(tx, job, at=at, why=why)
+
+
+def _said(cell: Entry) -> tuple[object, ...]:
+    return cell.id, cell.scope, cell.text
 
 
 def _is_of(job: Job, cell: Entry) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from bot.engine.memory.writing.drawing.alike import is_twin
 from bot.engine.memory.writing.drawing.extraction import (
     MOST_FACTS,
     DrawnFact,
@@ -23,16 +25,21 @@ from storage.memory.words import terms
 from storage.records.memory.entries import Category, Entry, Scope, ScopeKind
 from storage.records.people import PersonId
 
-ALIKE = 0.85
 _LEAST_SURE = 0.5
 _MOST_TEXT = 260
 _MOST_DETAIL = 1_000
-_PERSONAL = frozenset({Category.PROFILE, Category.PREFERENCES})
-KEYED = _PERSONAL | {Category.ENTITIES}
+PERSONAL = frozenset({Category.PROFILE, Category.PREFERENCES})
+KEYED = PERSONAL | {Category.ENTITIES}
 _OF_WORK = frozenset(
     {Category.CASES, Category.PATTERNS, Category.LESSONS, Category.PITFALLS, Category.TOOLS}
 )
 _PASSING = frozenset({Category.EVENTS})
+_ONESELF = re.compile(
+    r"(?-i:\bI\b)|\b(?:my|mine|me|myself)\b|我(?!们)"
+    r"|^the user (?:is|has|was|wants?|prefers?|likes?|dislikes?|lives?|works?|needs?|uses?|said)\b"
+    r"|^用户(?:是|有|对|在|住|不|想|要求|喜欢|希望|偏好|习惯|认为|需要|说)",
+    re.IGNORECASE | re.MULTILINE,
+)
 _POLLUTION = frozenset({Noise.SUSPICIOUS, Noise.SCAFFOLD, Noise.ASSISTANT, Noise.ARTEFACT})
 
 
@@ -84,7 +91,8 @@ def held_up(answer: Extraction, cells: Sequence[Entry], mask: Callable[[str], st
         tally.drawn += 1
         dubious = _is_made_up(drawn, answer.conversation_register)
         fact = None if dubious else _fact(drawn, cells, mask)
-        noise = None if fact is None else fact_noise(fact.text)
+        # Before a group's fact is told with its name: some noise is known by how it begins.
+        noise = None if fact is None else fact_noise(_line(mask(drawn.text), _MOST_TEXT))
         if fact is None or noise is not None or any(_alike(fact, each) for each in tally.kept):
             tally.filtered += 1
             tally.suspicious += dubious or noise in _POLLUTION
@@ -93,15 +101,9 @@ def held_up(answer: Extraction, cells: Sequence[Entry], mask: Callable[[str], st
     return tally
 
 
-def jaccard(one: str, other: str) -> float:
-    """How much two texts share, by their words."""
-    left, right = set(terms(one)), set(terms(other))
-    return len(left & right) / len(left | right) if left and right else 0.0
-
-
 def _alike(one: Fact, other: Fact) -> bool:
     same_topic = bool(one.key) and one.key == other.key and one.scope == other.scope
-    return same_topic or jaccard(one.text, other.text) > ALIKE
+    return same_topic or is_twin(one.text, other.text)
 
 
 def _is_made_up(drawn: DrawnFact, register: Register) -> bool:
@@ -125,17 +127,18 @@ def _fact(drawn: DrawnFact, cells: Sequence[Entry], mask: Callable[[str], str]) 
     last = on[-1]
     people = {each.person for each in on}
     person = last.person if len(people) == 1 else None
-    if category in _PERSONAL and person is None:
+    text = _line(mask(drawn.text), _MOST_TEXT)
+    if category in PERSONAL and (person is None or _is_of_another(text, on, cells)):
         # Whose taste it is cannot be told.
         return None
-    text = _line(mask(drawn.text), _MOST_TEXT)
     key = _key(category, drawn.topic)
+    detail = mask(plain(drawn.detail))[:_MOST_DETAIL]
     return Fact(
-        scope=_scope(last, of_work=of_work),
+        scope=_scope(last, of_work=of_work and not _is_of_people(f"{text}\n{detail}", cells)),
         category=category,
-        key=key_for(last, key) if category in _PERSONAL else key,
-        text=told_in(last, text) if category in _PERSONAL else text,
-        detail=mask(plain(drawn.detail))[:_MOST_DETAIL],
+        key=key_for(last, key) if category in PERSONAL else key,
+        text=told_in(last, text) if category in PERSONAL else text,
+        detail="" if fact_noise(detail) in _POLLUTION else detail,
         keywords=tuple(_line(mask(each), 40) for each in drawn.keywords if each.strip()),
         confidence=min(1.0, max(_LEAST_SURE, drawn.confidence)),
         by_user=by_user,
@@ -144,6 +147,32 @@ def _fact(drawn: DrawnFact, cells: Sequence[Entry], mask: Callable[[str], str]) 
         dynamic=is_dynamic(text, category),
         valid_until=valid_until(text, category, last.said_at),
     )
+
+
+def _is_of_another(text: str, on: Sequence[Entry], cells: Sequence[Entry]) -> bool:
+    """In a group: whether it begins with somebody else's name, or only somebody else said it."""
+    person = on[-1].person
+    others = [each for each in cells if each.person != person]
+    if any(_names(each.sender, text[: len(each.sender) + 1]) for each in others):
+        return True
+    words = _content(text)
+    if any(words & _content(said_in(each)) for each in on):
+        return False
+    return any(words & _content(said_in(each)) for each in others)
+
+
+def _is_of_people(text: str, cells: Sequence[Entry]) -> bool:
+    """Whether it tells of who was there: that is not for all who do the same work."""
+    if _ONESELF.search(text):
+        return True
+    return any(_names(each.sender, text) for each in cells)
+
+
+def _names(sender: str, text: str) -> bool:
+    name, told = sender.casefold(), text.casefold()
+    if not name.isascii():
+        return name in told
+    return bool(name) and re.search(rf"\b{re.escape(name)}\b", told) is not None
 
 
 def _content(text: str) -> set[str]:

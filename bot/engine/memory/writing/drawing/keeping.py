@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from bot.engine.memory.writing.drawing.facts import KEYED, Fact, jaccard
+from bot.engine.memory.writing.drawing.alike import jaccard
+from bot.engine.memory.writing.drawing.facts import KEYED, PERSONAL, Fact
 from bot.engine.memory.writing.drawing.gates import Rise, kind_of, rise_of
 from bot.engine.memory.writing.drawing.verdicts import (
     NEAR,
@@ -19,7 +20,12 @@ from bot.engine.memory.writing.drawing.verdicts import (
 )
 from bot.engine.memory.writing.plainly import with_evidence
 from bot.engine.memory.writing.quality import AUTO, Figures, Quality
-from bot.engine.memory.writing.succession import is_by_hand, supersede
+from bot.engine.memory.writing.succession import (
+    is_by_hand,
+    proposal_of,
+    retract,
+    supersede,
+)
 from storage.db import Transaction
 from storage.memory.cells import Cells
 from storage.memory.entries import EntryRepo
@@ -40,6 +46,8 @@ DRAWN = (MemoryKind.FACT, MemoryKind.PROFILE, MemoryKind.LONGTERM)
 _POOL = 8
 _MERGED_SURE = 0.8
 _SLICES = 8
+_RISEN_AT = "risen_at"
+_OF_RISING = {AUTO, _RISEN_AT}
 _IMPORTANCE = {
     Category.PROFILE: 0.9,
     Category.PREFERENCES: 0.8,
@@ -76,7 +84,9 @@ class Keeper:
         hits = await self._index.search([fact.scope], words, _POOL, kinds=DRAWN, tx=tx)
         near = await self._entries.numbered([hit.number for hit in hits], [fact.scope], tx=tx)
         found += [each for each in near if jaccard(each.text, fact.text) >= NEAR]
-        alive = {each.id: each for each in found if _is_there(each)}
+        alive = {
+            each.id: each for each in found if _is_there(each) and not _is_anothers(each, fact)
+        }
         return Case(fact=fact, matches=tuple(alive.values()))
 
     async def keep(
@@ -102,7 +112,7 @@ class Keeper:
                 entry,
                 kind=MemoryKind.LONGTERM,
                 tier=Tier.CORE,
-                extra={**entry.extra, AUTO: entry.kind.value},
+                extra={**entry.extra, AUTO: entry.kind.value, _RISEN_AT: now.isoformat()},
             )
             await self._entries.change(tx, risen, now=now)
         elif rise is Rise.ASK and await self._propose(tx, entry, now=now):
@@ -114,11 +124,13 @@ class Keeper:
         auto = [
             each
             for each in found
-            if AUTO in each.extra and not is_by_hand(each) and each.updated_at >= since
+            if AUTO in each.extra and not is_by_hand(each) and _risen_at(each) >= since
         ]
         for each in auto:
             was = MemoryKind(str(each.extra[AUTO]))
-            extra = {name: value for name, value in each.extra.items() if name != AUTO}
+            extra = {
+                name: value for name, value in each.extra.items() if name not in {AUTO, _RISEN_AT}
+            }
             back = replace(each, kind=was, tier=Tier.WORKING, extra=extra)
             await self._entries.change(tx, back, now=now)
         return len(auto)
@@ -195,7 +207,7 @@ class Keeper:
             keywords=tuple(dict.fromkeys([*held.keywords, *fact.keywords]))[:8],
             extra={**held.extra, "merges": merges(held) + 1},
         )
-        await self._cells.forget_vectors(tx, held)
+        await retract(self._entries, tx, held)
         return await self._entries.change(tx, both, now=now)
 
     async def _doubted(self, tx: Transaction, held: Entry, context: str, *, now: datetime) -> None:
@@ -220,7 +232,7 @@ class Keeper:
             state=EntryState.CANDIDATE,
             key=entry.key,
             origin=entry.origin,
-            source=f"candidate:{entry.id}",
+            source=proposal_of(entry),
             evidence=entry.evidence,
             sender=entry.sender,
             thread=entry.thread,
@@ -240,8 +252,19 @@ def figures(kept: Mapping[str, int], **more: int) -> Figures:
     return Figures(**{name: n for name, n in kept.items() if n}) + Figures(**more)
 
 
+def _risen_at(entry: Entry) -> datetime:
+    at = entry.extra.get(_RISEN_AT)
+    return datetime.fromisoformat(at) if isinstance(at, str) else entry.updated_at
+
+
 def _is_there(entry: Entry) -> bool:
     return entry.state is EntryState.ACTIVE and entry.kind in DRAWN
+
+
+def _is_anothers(entry: Entry, fact: Fact) -> bool:
+    """In a group nobody's tastes and traits have to do with anybody else's."""
+    personal = PERSONAL & {entry.category, fact.category}
+    return bool(personal) and entry.person is not None and entry.person != fact.person
 
 
 def _is_fixed(entry: Entry) -> bool:

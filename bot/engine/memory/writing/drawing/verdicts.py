@@ -10,10 +10,11 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
-from bot.engine.memory.writing.drawing.facts import ALIKE, KEYED, Fact, jaccard
+from bot.engine.memory.writing.drawing.alike import is_twin, rests_on
+from bot.engine.memory.writing.drawing.facts import KEYED, Fact
 from bot.engine.memory.writing.noise import fact_noise
+from bot.engine.memory.writing.service import plain
 from bot.engine.memory.writing.succession import is_by_hand
-from storage.memory.words import same
 from storage.records.memory.entries import Category, Entry
 
 SHOWN = 3
@@ -22,6 +23,8 @@ NEAR = 0.3
 _CLOSE = 0.08
 _MOST_MERGES = 5
 _MOST_TEXT = 400
+_GROUNDED = 0.6
+"""Share of a merged text's words that has to stand in what it is merged from."""
 _MERGED = "merges"
 _MERGEABLE = KEYED | {Category.PATTERNS}
 
@@ -112,15 +115,7 @@ class Case:
     @property
     def twin(self) -> Entry | None:
         """What says the same in the same words, or nearly."""
-        words = same(self.fact.text)
-        return next(
-            (
-                each
-                for each in self.matches
-                if same(each.text) == words or jaccard(each.text, self.fact.text) >= ALIKE
-            ),
-            None,
-        )
+        return next((each for each in self.matches if is_twin(each.text, self.fact.text)), None)
 
     @property
     def is_open(self) -> bool:
@@ -188,8 +183,8 @@ def _narrowed(case: Case, match: Entry, verdict: Verdict) -> Decision:
     match verdict.decision:
         case Decision.MERGE if case.fact.category not in _MERGEABLE:
             return Decision.CREATE
-        case Decision.MERGE if merges(match) >= _MOST_MERGES or not _is_sound(verdict.merged):
-            # Else it would grow for ever.
+        case Decision.MERGE if merges(match) >= _MOST_MERGES or not _is_sound(case, verdict):
+            # Else it would grow for ever, or tell what nobody said.
             return Decision.SUPERSEDE if keyed else Decision.CREATE
         case Decision.SUPERSEDE if not keyed:
             return Decision.CREATE
@@ -224,8 +219,14 @@ def _checked(case: Case, told: OneVerdict) -> Verdict:
     match = shown[told.match - 1] if there else next(iter(shown), None)
     if decision is Decision.CREATE or match is None:
         return Verdict(decision=Decision.CREATE)
-    return Verdict(decision=decision, match=match, merged=told.merged, context=told.context)
+    merged = " ".join(plain(told.merged).split())
+    return Verdict(decision=decision, match=match, merged=merged, context=told.context)
 
 
-def _is_sound(merged: str) -> bool:
-    return 0 < len(merged) <= _MOST_TEXT and fact_noise(merged) is None
+def _is_sound(case: Case, verdict: Verdict) -> bool:
+    """Whether what is to stand for both says nothing that neither says."""
+    merged, held = verdict.merged, verdict.match
+    if held is None or not 0 < len(merged) <= _MOST_TEXT or fact_noise(merged) is not None:
+        return False
+    fact = case.fact
+    return rests_on(merged, held.text, held.overview, fact.text, fact.detail, share=_GROUNDED)

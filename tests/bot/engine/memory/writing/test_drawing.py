@@ -421,7 +421,7 @@ async def test_merging_ends_before_an_entry_grows_for_ever(memory: Memory) -> No
     for number in range(1, 8):
         await talked(memory, mark=str(number))
         verdict = OneVerdict(
-            index=1, decision="merge", match=1, merged=f"Drinks many sorts up to {number}"
+            index=1, decision="merge", match=1, merged=f"Drinks tea, enjoys kind {number} brewed"
         )
         fact = drawn(f"Also enjoys kind {number} lately brewed", topic="drinks")
         memory.notes.answers = [notes_of(fact), Verdicts(results=[verdict])]
