@@ -44,6 +44,8 @@ class TextCommand(TyperCommand):
 
 
 def _bare(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_bare(each) for each in value]
     return value.removeprefix(_MARK) if isinstance(value, str) else value
 
 

@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import BinaryIO
 
 from bot.app.failures import StartFailure, unusable
+from bot.app.memory.named import UnknownName, scopes_named
 from bot.app.memory.recall import build_meanings, searching
 from bot.app.store import Store, build_store
 from bot.app.terminal.opening import explained, prepare
 from bot.config.settings import Settings
 from bot.engine.agent.masking import Masking
-from bot.engine.memory.bulk.queries import Found, Query, Unreadable
+from bot.engine.memory.bulk.queries import Found, Query
 from bot.engine.memory.bulk.rows import BadLine, Reading
+from bot.engine.memory.recall import Recall
 from bot.transports.clock import SystemClock
-from bot.transports.web.ports import PLACE, SENDER
 from storage.db import Database
 from storage.errors import HomeBusy, HomeUnusable
 from storage.home import Home
+from storage.memory.entries import EntryRepo
 from storage.memory.imports import Imports
 from storage.memory.index import Index
 from storage.migrate import is_current
-from storage.records.memory.entries import Scope, ScopeKind
+from storage.records.memory.entries import Scope
 
 _AT_ONCE = 400
-_OF_A_CHAT = {"chat": "chat:ID", "project": "project:FOLDER"}
 _BREATH = 0.02
 """Seconds in which a program beside us may write."""
 _PATIENCE = 20.0
@@ -47,8 +48,10 @@ async def import_rows(settings: Settings, file: BinaryIO, into: str) -> Imported
     """Raises StartFailure. What was written before a failure stays: the same again goes on."""
     with explained(settings):
         async with _opened(settings) as store:
-            scope = await _scope(store, into)
             now = SystemClock().now()
+            if not into.strip():
+                raise StartFailure("--scope must not be empty")
+            (scope,) = await _scopes(settings, store, into)
             mask = Masking(settings.secrets).mask
             reading = Reading(scope=scope, zone=settings.zone, now=now, mask=mask)
             imports = Imports(store.db, store.ids, Index(store.db), scope, zone=settings.zone)
@@ -62,40 +65,41 @@ async def import_rows(settings: Settings, file: BinaryIO, into: str) -> Imported
             return Imported(new=new, known=read - new, bad=tuple(reading.bad))
 
 
-async def search(
-    settings: Settings, queries: Iterable[Query | Unreadable], within: str, limit: int
-) -> AsyncIterator[Found | Unreadable]:
-    """One answer for each query, in order, ranked as it is everywhere. Raises StartFailure."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """Looks things up in `scopes`, ranked as it is everywhere."""
+
+    scopes: Sequence[Scope]
+    entries: EntryRepo
+    recall: Recall
+
+    async def find(self, query: Query, limit: int) -> Found:
+        hits = await self.recall.within(self.scopes, query.query, limit)
+        return Found(query=query, hits=tuple(hits))
+
+    async def is_empty(self) -> bool:
+        return not await self.entries.count(self.scopes)
+
+
+@asynccontextmanager
+async def asking(settings: Settings, within: str) -> AsyncGenerator[Asking, None]:
+    """Raises StartFailure."""
     with explained(settings):
         async with _opened(settings) as store:
-            scope = await _scope(store, within)
+            scopes = await _scopes(settings, store, within)
             meanings = build_meanings(settings, store)
-            recall = searching(settings, store, SystemClock(), meanings)
-            for query in queries:
-                if isinstance(query, Unreadable):
-                    yield query
-                else:
-                    hits = await recall.within([scope], query.query, limit)
-                    yield Found(query=query, hits=tuple(hits))
+            yield Asking(
+                scopes=scopes,
+                entries=EntryRepo(store.db, store.ids, Index(store.db)),
+                recall=searching(settings, store, SystemClock(), meanings),
+            )
 
 
-async def _scope(store: Store, name: str) -> Scope:
-    """`me` is whoever this home belongs to. A name of no kind is a scope of its own, which only
-    those see who name it."""
-    name = name.strip()
-    if name == "me":
-        owner = await store.people.who(PLACE.channel, SENDER.external_id)
-        if owner is None:
-            raise StartFailure("--scope me: nobody has begun here yet; start `shiftboss run` once")
-        return Scope(ScopeKind.PERSON, owner.id)
-    if name in _OF_A_CHAT:
-        raise StartFailure(f"--scope {name}: say which, as in {_OF_A_CHAT[name]}")
-    with suppress(ValueError):
-        return Scope.of(name)
+async def _scopes(settings: Settings, store: Store, name: str) -> Sequence[Scope]:
     try:
-        return Scope(ScopeKind.CUSTOM, name)
-    except ValueError as error:
-        raise StartFailure("--scope must not be empty") from error
+        return await scopes_named(settings, store, name, SystemClock().now())
+    except UnknownName as unknown:
+        raise StartFailure(f"--scope: {unknown}") from unknown
 
 
 @asynccontextmanager

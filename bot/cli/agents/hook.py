@@ -15,7 +15,8 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.cli.agents.mcp import scopes_of
+from bot.cli.agents.mcp import USUAL
+from bot.cli.memory.scopes import named
 
 SECONDS = 4.5
 _LONGEST = 4_000_000
@@ -144,7 +145,7 @@ def _remembered(hook: str, text: str, said: dict[str, Any], scope: list[str] | N
     from bot.app.terminal.serving import hooked
     from bot.config.settings import load_settings
 
-    scopes = scopes_of(scope or ["project", "global"], _folder(said))
+    scopes = [named(each, _folder(said)) for each in scope or USUAL]
     return hooked(load_settings(), hook, text, scopes)
 
 

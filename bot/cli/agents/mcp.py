@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from bot.cli.failures import told
+from bot.cli.memory.scopes import named
+
+USUAL = ("project", "global")
 
 
 def mcp(
@@ -31,7 +33,7 @@ def mcp(
         from bot.config.settings import load_settings
 
         settings = load_settings()
-        scopes = scopes_of(scope or ["project", "global"], Path.cwd())
+        scopes = [named(each) for each in scope or USUAL]
         try:
             serve(
                 lambda message: answered(settings, message, scopes),
@@ -42,17 +44,6 @@ def mcp(
             pass
         finally:
             _let_go()
-
-
-def scopes_of(named: list[str], folder: Path) -> list[str]:
-    """With the folder's own name, which is that of its repository where it lies in one."""
-    return [f"project:{project_of(folder)}" if each == "project" else each for each in named]
-
-
-def project_of(folder: Path) -> Path:
-    here = folder.resolve()
-    around = (here, *here.parents)
-    return next((each for each in around if (each / ".git").exists()), here)
 
 
 def _let_go() -> None:

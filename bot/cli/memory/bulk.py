@@ -5,28 +5,27 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import typer
 
-from bot.cli import lines
 from bot.cli.failures import told
+from bot.cli.memory.scopes import WHOSE, Scope, named
 from bot.cli.parameters import Json
-from bot.cli.speak import fail, speak
+from bot.cli.speak import fail
 
 _SHOWN = 20
 _MOST = 1_000
+_WIDEST = 300
 _LONGEST = 10_000
 
 
 def import_rows(
     file: Annotated[str, typer.Argument(metavar="FILE.jsonl", help="- for what is piped in.")],
-    scope: Annotated[
-        str, typer.Option("--scope", help="Whose: me, global, person:ID, chat:ID, … or any name.")
-    ],
+    scope: Annotated[str, typer.Option("--scope", help=WHOSE)],
     as_json: Json = False,
 ) -> None:
     """Remember the lines of a conversation: {"text", "id"?, "sender"?, "at"?, "thread"?} each, in
@@ -36,7 +35,7 @@ def import_rows(
         from bot.app.terminal import bulk
         from bot.config.settings import load_settings
 
-        done = asyncio.run(bulk.import_rows(load_settings(), rows, scope))
+        done = asyncio.run(bulk.import_rows(load_settings(), rows, named(scope)))
     bad = [{"line": each.number, "why": each.why} for each in done.bad]
     if as_json:
         typer.echo(json.dumps({"imported": done.new, "known": done.known, "bad": bad}))
@@ -58,56 +57,58 @@ def search(
         typer.Option(
             "--batch",
             metavar="QUERIES.jsonl",
-            help='{"query", "id"?} each line; an answer in JSON on one line for each, in order.',
+            help='{"query", "id"?} each line; an answer in JSON on one line for each, in order.'
+            " - for what is piped in.",
         ),
     ] = "",
-    scope: Annotated[
-        str, typer.Option("--scope", help="Whose: me, global, person:ID, chat:ID, … or any name.")
-    ] = "",
+    scope: Scope = "",
     limit: Annotated[int, typer.Option("--limit", min=1, max=_MOST)] = 10,
     as_json: Json = False,
 ) -> None:
-    """Find what is remembered, best first."""
+    """Find what is remembered, best first. Without --scope, where your own chat looks."""
     query = " ".join(words or [])
     if bool(batch) == bool(query.strip()):
         fail("give a QUERY, or --batch with a file of them", as_json=as_json, status=2)
-    if batch:
-        if not scope:
-            fail("--batch needs a --scope", as_json=as_json, status=2)
-        with told(as_json=True), _opened(batch, as_json=True) as file:
-            asyncio.run(_answer_all(file, scope, limit))
-    elif scope in ("", "me", "chat", "project"):
-        speak(
-            lines.line("memory", "search", lines.flag("--scope", scope), query),
-            as_json=as_json,
-        )
-    else:
-        with told(as_json=as_json):
-            found = asyncio.run(_answer(query, scope, limit))
-        if as_json:
-            typer.echo(json.dumps(found, ensure_ascii=False, indent=2))
+    with told(as_json=as_json or bool(batch)):
+        from bot.engine.memory.bulk.queries import Query, queries_of
+
+        if batch:
+            with _opened(batch, as_json=True) as file:
+                asyncio.run(_answer(queries_of(file), scope, limit, _in_a_line))
         else:
-            typer.echo("\n".join(map(_line, found["results"])) or "—")
+            asked = Query(query=query[:_LONGEST])
+            asyncio.run(_answer([asked], scope, limit, _as_json if as_json else _for_people))
 
 
-async def _answer(query: str, scope: str, limit: int) -> Any:
+async def _answer(
+    queries: Iterable[Any], scope: str, limit: int, show: Callable[[Any], None]
+) -> None:
+    # Loaded here and not above, so that `--help` stays quick.
     from bot.app.terminal import bulk
     from bot.config.settings import load_settings
-    from bot.engine.memory.bulk.queries import Found, Query
+    from bot.engine.memory.bulk.queries import Query
 
-    asked = Query(query=query[:_LONGEST])
-    answers = [each async for each in bulk.search(load_settings(), [asked], scope, limit)]
-    assert isinstance(answers[0], Found)
-    return answers[0].plain(whole=True)
+    async with bulk.asking(load_settings(), named(scope)) as asking:
+        if await asking.is_empty():
+            there = ", ".join(map(str, asking.scopes))
+            typer.echo(f"shiftboss: nothing is kept in {there}", err=True)
+        for each in queries:
+            show(await asking.find(each, limit) if isinstance(each, Query) else each)
 
 
-async def _answer_all(file: BinaryIO, scope: str, limit: int) -> None:
-    from bot.app.terminal import bulk
-    from bot.config.settings import load_settings
-    from bot.engine.memory.bulk.queries import compact, queries_of
+def _in_a_line(answer: Any) -> None:
+    from bot.engine.memory.bulk.queries import compact
 
-    async for each in bulk.search(load_settings(), queries_of(file), scope, limit):
-        typer.echo(compact(each.plain()))
+    typer.echo(compact(answer.plain()))
+
+
+def _as_json(answer: Any) -> None:
+    typer.echo(json.dumps(answer.plain(whole=True), ensure_ascii=False, indent=2))
+
+
+def _for_people(answer: Any) -> None:
+    for each in answer.plain(whole=True)["results"]:
+        typer.echo(_line(each))
 
 
 @contextmanager
@@ -127,4 +128,6 @@ def _opened(place: str, *, as_json: bool) -> Iterator[BinaryIO]:
 def _line(found: Any) -> str:
     who = f"{found['sender']}: " if found["sender"] else ""
     text = " ".join(found["text"].split())
+    if len(text) > _WIDEST:
+        text = f"{text[:_WIDEST]}…"
     return f"{found['score']:.4f}  {found['id']}  {found['at'][:10]}  {who}{text}"

@@ -8,7 +8,8 @@ import typer
 
 from bot.cli import lines
 from bot.cli.memory import bulk
-from bot.cli.parameters import Json, Word
+from bot.cli.memory.scopes import Scope, named
+from bot.cli.parameters import Json, TextCommand, Word
 from bot.cli.speak import speak
 
 cli = typer.Typer(no_args_is_help=True, help="What is remembered.")
@@ -16,10 +17,6 @@ cli.command("import")(bulk.import_rows)
 cli.command("search")(bulk.search)
 
 Text = Annotated[list[str], typer.Argument(metavar="TEXT")]
-Scope = Annotated[
-    str,
-    typer.Option("--scope", help="me, chat, project, global, or a scope's name like skill:review."),
-]
 
 
 @cli.command("list")
@@ -30,15 +27,18 @@ def list_entries(
     as_json: Json = False,
 ) -> None:
     """List what is remembered, the newest first."""
-    options = (lines.flag("--scope", scope), lines.flag("--page", page))
+    options = (lines.flag("--scope", named(scope)), lines.flag("--page", page))
     speak(lines.line("memory", "list", *options, kind), as_json=as_json)
 
 
-@cli.command("add")
+@cli.command("add", cls=TextCommand)
 def add(text: Text, scope: Scope = "", as_json: Json = False) -> None:
     """Remember something for good."""
     told = " ".join(text)
-    speak(lines.line("memory", "add", lines.flag("--scope", scope), "--", told), as_json=as_json)
+    speak(
+        lines.line("memory", "add", lines.flag("--scope", named(scope)), "--", told),
+        as_json=as_json,
+    )
 
 
 @cli.command("show")
@@ -47,7 +47,7 @@ def show(entry_id: Word, as_json: Json = False) -> None:
     speak(lines.line("memory", "show", entry_id), as_json=as_json)
 
 
-@cli.command("edit")
+@cli.command("edit", cls=TextCommand)
 def edit(entry_id: Word, text: Text, as_json: Json = False) -> None:
     """Change what a memory says."""
     speak(lines.line("memory", "edit", entry_id, " ".join(text)), as_json=as_json)
@@ -72,7 +72,7 @@ def pin(
 @cli.command("move")
 def move(entry_id: Word, scope: Word, as_json: Json = False) -> None:
     """Make it for others than it was."""
-    speak(lines.line("memory", "move", entry_id, scope), as_json=as_json)
+    speak(lines.line("memory", "move", entry_id, named(scope)), as_json=as_json)
 
 
 @cli.command("stats")

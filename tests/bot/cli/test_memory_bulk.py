@@ -11,7 +11,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from bot.cli.memory import memory
 from storage.home import Home
 from storage.migrate import migrate
 
@@ -83,7 +85,29 @@ def test_nothing_is_found_in_another_scope(shell: Shell, rows: Path) -> None:
 
     found = shell("search", "lake", "--scope", "other", "--json")
 
-    assert json.loads(found.stdout)["results"] == []
+    assert json.loads(found.stdout) == {"query": "lake", "results": []}
+    assert found.stderr == "shiftboss: nothing is kept in custom:other\n"
+
+
+def test_without_a_scope_it_looks_where_the_owner_does(shell: Shell, rows: Path) -> None:
+    shell("import", str(rows), "--scope", "me")
+
+    found = shell("search", "lake", "printer", "--limit", "1", "--json")
+
+    (one,) = json.loads(found.stdout)["results"]
+    assert one["id"] in {"a1", "a3"}
+    assert one["scope"].startswith("person:")
+
+
+def test_whoever_stops_listening_is_not_complained_to(shell: Shell) -> None:
+    with shell.begun("search", "--batch", "-", "--scope", "talk") as searching:
+        assert searching.stdout is not None
+        searching.stdout.close()
+        searching.stdout = None
+        _, errors = searching.communicate('{"query": "lake"}\n' * 3)
+
+    assert searching.returncode == 1
+    assert errors == "shiftboss: nothing is kept in custom:talk\n"
 
 
 def test_it_works_beside_a_program_that_holds_the_home(shell: Shell, rows: Path) -> None:
@@ -130,13 +154,26 @@ def kept(store: Path) -> int:
     [
         (("import", "/no/such/file", "--scope", "x"), "/no/such/file cannot be read"),
         (("import", ".", "--scope", "x"), "cannot be read"),
-        (("import", "-", "--scope", " "), "--scope must not be empty"),
-        (("search", "--batch", "-"), "--batch needs a --scope"),
         (("search", "--scope", "x"), "give a QUERY"),
         (("search", "a", "--batch", "-", "--scope", "x"), "give a QUERY"),
+        (("search", "--batch", "/no/such/file", "--scope", "x"), "/no/such/file cannot be read"),
     ],
 )
-def test_what_cannot_be_done_is_told(shell: Shell, args: tuple[str, ...], why: str) -> None:
+def test_what_cannot_be_done_is_told(args: tuple[str, ...], why: str) -> None:
+    done = CliRunner().invoke(memory.cli, args)
+
+    assert done.exit_code == 2
+    assert why in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        (("import", "-", "--scope", " "), "--scope must not be empty"),
+        (("search", "a", "--scope", "person:"), "'person:' names nobody"),
+    ],
+)
+def test_a_scope_that_cannot_be_is_told(shell: Shell, args: tuple[str, ...], why: str) -> None:
     done = shell(*args)
 
     assert done.returncode == 2

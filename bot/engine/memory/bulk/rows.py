@@ -33,9 +33,8 @@ _LONGEST_ID = 200
 def _id(given: object) -> object:
     if given is None or given == "":
         return None
-    if isinstance(given, bool) or not isinstance(given, str | int | float):
-        raise ValueError("is neither a string nor a number")
-    if isinstance(given, float) and not math.isfinite(given):
+    is_number = isinstance(given, int | float) and math.isfinite(given)
+    if isinstance(given, bool) or not (is_number or isinstance(given, str)):
         raise ValueError("is neither a string nor a number")
     if len(str(given)) > _LONGEST_ID:
         raise ValueError(f"is longer than {_LONGEST_ID} characters")

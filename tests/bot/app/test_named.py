@@ -1,0 +1,70 @@
+"""Whose memories a name in a shell stands for."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from bot.app.memory.named import UnknownName, scopes_named
+from bot.app.store import Store, build_store
+from bot.config.settings import Settings
+from bot.transports.clock import SystemClock
+from bot.transports.web.ports import PLACE
+from storage.db import Database
+from storage.migrate import migrate
+from storage.records.memory.entries import GLOBAL
+from tests.engine_world import START
+
+
+async def fresh(home: Path, stack: AsyncExitStack) -> Store:
+    url = f"sqlite:///{home / 'shiftboss.db'}"
+    migrate(url)
+    return build_store(await Database.open(url, stack), SystemClock())
+
+
+def of(home: Path) -> Settings:
+    return Settings.model_validate({"SHIFTBOSS_HOME": home})
+
+
+async def test_the_owner_is_known_even_where_nobody_has_begun(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        store = await fresh(tmp_path, stack)
+
+        (mine,) = await scopes_named(of(tmp_path), store, "me", START)
+        (chat,) = await scopes_named(of(tmp_path), store, " chat ", START)
+        all_of_it = await scopes_named(of(tmp_path), store, "", START)
+
+        own = await store.chats.find(PLACE)
+        assert own is not None
+        assert (str(mine), str(chat)) == (f"person:{own.person_id}", f"chat:{own.id}")
+        assert list(all_of_it) == [mine, chat, GLOBAL]
+
+
+@pytest.mark.parametrize(
+    ("name", "scope"),
+    [
+        ("conv-1", "custom:conv-1"),
+        ("custom:conv-1", "custom:conv-1"),
+        ("对话:1", "custom:对话:1"),
+        ("skill: review ", "skill:review"),
+        ("global", "global"),
+    ],
+)
+async def test_other_names_are_scopes_of_their_own(tmp_path: Path, name: str, scope: str) -> None:
+    async with AsyncExitStack() as stack:
+        store = await fresh(tmp_path, stack)
+
+        assert [str(each) for each in await scopes_named(of(tmp_path), store, name, START)] == [
+            scope
+        ]
+
+
+@pytest.mark.parametrize("name", ["person:", "custom: ", "global:all", "project"])
+async def test_a_kind_that_names_nobody_is_refused(tmp_path: Path, name: str) -> None:
+    async with AsyncExitStack() as stack:
+        store = await fresh(tmp_path, stack)
+
+        with pytest.raises(UnknownName):
+            await scopes_named(of(tmp_path), store, name, START)
