@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bot.engine.memory.writing.rules import Plain, plainly_said
+from bot.engine.memory.writing.rules import plainly_said
+from bot.engine.memory.writing.saying import Plain
 from bot.engine.memory.writing.succession import is_by_hand, supersede
 from storage.db import Transaction
 from storage.memory.cells import Cells
@@ -22,6 +23,7 @@ from storage.records.memory.entries import (
 )
 
 MOST_EVIDENCE = 20
+_PERSONAL = {Category.PROFILE, Category.PREFERENCES}
 _IMPORTANCE = {Category.PROFILE: 0.9, Category.LESSONS: 0.8}
 
 
@@ -102,7 +104,7 @@ def told_in(cell: Entry, text: str) -> str:
 def _entry(cell: Entry, plain: Plain) -> NewEntry:
     what = plain.key or "noted"
     return NewEntry(
-        kind=MemoryKind.PROFILE if plain.key else MemoryKind.FACT,
+        kind=MemoryKind.PROFILE if plain.category in _PERSONAL else MemoryKind.FACT,
         scope=cell.scope,
         text=told_in(cell, plain.text),
         category=plain.category,

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from bot.engine.memory.writing.noise import fact_noise, is_time_bound
+from bot.engine.memory.writing.oneself import about_oneself, unwanted
+from bot.engine.memory.writing.saying import Plain, clauses, is_han, sentences
 from storage.records.memory.entries import Category
 
 MOST = 260
@@ -16,45 +17,30 @@ _LONGEST_NAME = 20
 _MOST_NAME_WORDS = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plain:
-    """`key` names what it is about: what is said of it later takes its place. Without one it is
-    kept beside all others. `value` is what a program reads: `zh`, `brief`, a name."""
-
-    text: str
-    category: Category
-    key: str = ""
-    value: str = ""
-    confidence: float = 0.95
-
-    @property
-    def is_wish(self) -> bool:
-        """They want it kept, whatever was forgotten before; of a correction nobody knows."""
-        return self.category is not Category.LESSONS
-
-
 def plainly_said(text: str) -> Sequence[Plain]:
     """Each at most once, in the order of their kinds."""
     text = text[:_MOST_READ]
-    found = [each for each in (_name(text), *_replies(text)) if each is not None]
-    noted = _correction(text) or _reminder(text)
+    spoken = (_name(text), *_replies(text), *about_oneself(text))
+    found = [each for each in spoken if each is not None]
+    noted = _correction(text) or unwanted(text) or _reminder(text)
     return (*found, noted) if noted is not None else tuple(found)
 
 
 def is_emphatic(text: str) -> bool:
     """Whether it asks to be taken down: then nobody waits for more to be said."""
     text = text[:_MOST_READ]
-    return bool(_REMEMBER.search(text) or _FROM_NOW_ON.search(text) or _is_correction(text))
+    asked = _REMEMBER.search(text) or _FROM_NOW_ON.search(text)
+    return bool(asked or _is_correction(text) or unwanted(text))
 
 
 def _name(text: str) -> Plain | None:
-    for clause, asked in _clauses(text):
+    for clause, asked in clauses(text):
         found = None if asked else (_CALL_ME_ZH.fullmatch(clause) or _CALL_ME_EN.fullmatch(clause))
         if found is None:
             continue
         name = _trimmed(found.group("name"))
         if _is_name(name):
-            told = f"称呼：{name}" if _is_han(text) else f"Wants to be called {name}"
+            told = f"称呼：{name}" if is_han(text) else f"Wants to be called {name}"
             return Plain(text=told, category=Category.PROFILE, key="profile:name", value=name)
     return None
 
@@ -74,20 +60,20 @@ def _is_name(name: str) -> bool:
     if len(words) > _MOST_NAME_WORDS or words[0].casefold() in _NOT_CALLED:
         return False
     # Of several words all have to look like a name: “call me back later” does not.
-    return len(words) == 1 or all(word[0].isupper() or _is_han(word) for word in words)
+    return len(words) == 1 or all(word[0].isupper() or is_han(word) for word in words)
 
 
 def _replies(text: str) -> Iterator[Plain]:
     """Only what is to hold from now on; what is said of this one answer is not kept."""
     found: dict[str, Plain] = {}
-    for sentence in _sentences(text):
+    for sentence in sentences(text):
         if not _LASTING.search(sentence) or _NEGATED.search(sentence):
             continue
         if sentence.rstrip().endswith(("?", "？", "吗", "吗？")):
             continue
         for key, value, pattern, told in _REPLIES:
             if pattern.search(sentence) and key not in found:
-                said = told[0] if _is_han(sentence) else told[1]
+                said = told[0] if is_han(sentence) else told[1]
                 preferences = Category.PREFERENCES
                 found[key] = Plain(text=said, category=preferences, key=key, value=value)
     yield from found.values()
@@ -97,8 +83,8 @@ def _correction(text: str) -> Plain | None:
     said = " ".join(text.split())[:MOST]
     if not _is_correction(said) or fact_noise(said) is not None:
         return None
-    told = f"更正：{said}" if _is_han(said) else f"Correction: {said}"
-    return Plain(text=told, category=Category.LESSONS, confidence=0.9)
+    told = f"更正：{said}" if is_han(said) else f"Correction: {said}"
+    return Plain(text=told, category=Category.LESSONS, confidence=0.9, is_wish=False)
 
 
 def _is_correction(text: str) -> bool:
@@ -116,33 +102,20 @@ def _reminder(text: str) -> Plain | None:
     said = " ".join(found.group("what").split())[:MOST].strip(" ：:，,")
     if text.strip().endswith(("?", "？")) or fact_noise(said) is not None or is_time_bound(said):
         return None
-    if _name(said) is not None or any(True for _ in _replies(said)):
+    if _name(said) is not None or any(True for _ in (*_replies(said), *about_oneself(text))):
         return None
-    return Plain(text=said, category=Category.OTHER, confidence=0.9)
-
-
-def _clauses(text: str) -> Iterator[tuple[str, bool]]:
-    """Each with whether it is asked."""
-    for found in _CLAUSE.finditer(text):
-        clause = found.group(1).strip()
-        if clause:
-            asked = found.group(2).strip() in {"?", "？"} or clause.endswith(("吗", "嘛", "呢"))
-            yield clause, asked
-
-
-def _sentences(text: str) -> Sequence[str]:
-    return [each for each in re.split(r"(?<=[。.!！?？\n])", text) if each.strip()]
-
-
-def _is_han(text: str) -> bool:
-    return re.search(r"[\u3400-\u9fff]", text) is not None
+    about = _MY.fullmatch(said)
+    if about is None:
+        return Plain(text=said, category=Category.OTHER, confidence=0.9)
+    # Told anew, it takes the place of what was told before.
+    key = f"{Category.ENTITIES}:{' '.join((about['en'] or about['zh']).casefold().split())}"
+    return Plain(text=said, category=Category.ENTITIES, key=key, confidence=0.9)
 
 
 def _words(listed: str) -> frozenset[str]:
     return frozenset(listed.split())
 
 
-_CLAUSE = re.compile(r"([^，,。.!！?？；;\n]{1,200})([，,。.!！?？；;\n]|$)")
 _NAME = re.compile(r"[^\W_](?:[\w·•'’\- ]*[^\W_])?")
 _CALL_ME_ZH = re.compile(
     r"(?:那|那么|好的?)?(?:以后|今后|从现在起|从今以后|之后)?(?:你|您|大家)?(?:就|都|请|可以|要)*"
@@ -277,10 +250,15 @@ _CORRECTIONS = (
 )
 
 _REMEMBER = re.compile(
-    r"(?:^|[，,。.!！;；\n]\s*)(?:please |also |and |请|麻烦|帮我|你要?|一定要?|务必){0,3}"
+    r"(?:^|[，,。.!！;；\n][^\S\n]*)(?:please |also |and |请|麻烦|帮我|你要?|一定要?|务必){0,3}"
     r"(?:(?:记住|记下来?|记得|别忘了|不要忘记|牢记)(?!吗|了吗|我是谁)[：:，, ]{0,2}"
     r"|(?:remember|note|keep in mind|make a note|don['’]?t forget)(?: that|:| this:| for later:)\s+"
     r"|remember,? (?=my\b|i\b|i['’]m\b|we\b|our\b|the\b))"
     r"(?P<what>[^\n]{4,400})",
+    re.IGNORECASE,
+)
+_MY = re.compile(
+    r"(?:my|our) (?P<en>[\w' -]{2,30}?)(?: is| are|['’]s) (?!not\b).{1,200}"
+    r"|(?:我|我们|咱们|我家)的(?P<zh>[^，,。的]{1,12}?)(?:是|叫|在)(?!不).{1,200}",
     re.IGNORECASE,
 )

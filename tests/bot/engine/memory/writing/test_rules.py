@@ -140,7 +140,7 @@ def test_what_is_to_hold_from_now_on_waits_for_nothing(text: str, emphatic: bool
     [
         ("Remember that my cat is called Findus", "my cat is called Findus"),
         ("请记住：我的猫叫小白", "我的猫叫小白"),
-        ("帮我记住我对花生过敏", "我对花生过敏"),
+        ("帮我记住我家的快递放在门卫", "我家的快递放在门卫"),
         ("Thanks. Remember, my car is blue", "my car is blue"),
     ],
 )

@@ -90,7 +90,7 @@ async def test_forgetting_what_was_said_forgets_the_facts_drawn_from_it_alone(
     memory: Memory,
 ) -> None:
     one = await memory.say("I drink tea every morning", "Nice.")
-    two = await memory.say("Tea again, and I live in Ulm", "Nice.")
+    two = await memory.say("Tea again, and Ulm is where I sleep", "Nice.")
     assert one is not None
     assert two is not None
     both = NewEntry(kind=MemoryKind.FACT, scope=MINE, text="The Boss drinks tea")

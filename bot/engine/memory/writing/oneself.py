@@ -1,0 +1,277 @@
+"""What people say of themselves in plain words, and what they do not want to happen again. Rather
+nothing than something that is not so: only whole clauses of the one who speaks count, and none of
+a text that is to be translated, told or played."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from bot.engine.memory.writing.noise import fact_noise
+from bot.engine.memory.writing.saying import Plain, clauses, is_han, sentences
+from storage.records.memory.entries import Category
+
+_MOST_READ = 600
+"""Characters: who pastes more does not speak of themselves."""
+_MOST_SAID = 200
+_LEAST_UNWANTED = 8
+_LEAST_UNWANTED_HAN = 6
+
+
+def about_oneself(text: str) -> Iterator[Plain]:
+    """Each kind at most once."""
+    if len(text) > _MOST_READ or _FRAMED.search(text):
+        return
+    known: set[str] = set()
+    for sentence in sentences(text):
+        if _UNSURE.search(sentence):
+            continue
+        for clause, asked in clauses(sentence):
+            found = None if asked else _of(clause, is_wish=_WISH.search(sentence) is not None)
+            if found is not None and found.key not in known:
+                known.add(found.key)
+                yield found
+
+
+def unwanted(text: str) -> Plain | None:
+    """What is never to be done again, as it was said."""
+    if len(text) > _MOST_READ or _FRAMED.search(text):
+        return None
+    for sentence in sentences(text):
+        said = _OPENING.sub("", " ".join(sentence.split()))[:_MOST_SAID].strip(" ，,。.!！")
+        asked = sentence.rstrip().endswith(("?", "？", "吗", "吧"))
+        if asked or _UNSURE.search(sentence) or not _is_unwanted(said):
+            continue
+        return Plain(text=said, category=Category.LESSONS, confidence=0.9, is_wish=False)
+    return None
+
+
+def _is_unwanted(said: str) -> bool:
+    least = _LEAST_UNWANTED_HAN if is_han(said) else _LEAST_UNWANTED
+    if len(said) < least or fact_noise(said) is not None or _VAGUE.search(said):
+        return False
+    return any(pattern.match(said) for pattern in _NEVER_AGAIN)
+
+
+def _of(clause: str, *, is_wish: bool) -> Plain | None:
+    clause = _OPENING.sub("", clause)
+    for rule in _RULES:
+        found = rule.pattern.fullmatch(clause)
+        if found is None:
+            continue
+        what = found["what"].strip(" “”\"'")
+        if rule.fits(what):
+            en, zh = rule.told
+            told = (zh if is_han(clause) else en).format(what=what)
+            key = f"{Category.PROFILE}:{rule.key.format(what=what.casefold())}"
+            return Plain(text=told, category=Category.PROFILE, key=key, is_wish=is_wish)
+    return None
+
+
+def _any(what: str) -> bool:
+    return bool(what)
+
+
+def _is_eaten(what: str) -> bool:
+    return _NO_FOOD.search(what) is None
+
+
+def _is_place(what: str) -> bool:
+    return _NO_PLACE.search(what) is None
+
+
+def _is_job(what: str) -> bool:
+    return _NO_JOB.search(what) is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rule:
+    """`told` is what is kept, in English and Chinese."""
+
+    pattern: re.Pattern[str]
+    key: str
+    told: tuple[str, str]
+    fits: Callable[[str], bool] = _any
+
+
+def _rule(
+    key: str, en: str, zh: str, *patterns: str, fits: Callable[[str], bool] = _any
+) -> Iterator[_Rule]:
+    for each in patterns:
+        pattern = re.compile(each, re.IGNORECASE)
+        yield _Rule(pattern=pattern, key=key, told=(en, zh), fits=fits)
+
+
+_I_AM = r"i(?:['’]m| am)"
+_FEW = r"(?P<what>[a-z][a-z'’-]*(?:,? (?:and |or )?[a-z][a-z'’-]*){0,4}?)"
+_NAMED = (
+    r"(?P<what>(?-i:[A-Z])[\w.&'’-]*(?: (?:of|de|la|le|am|an|der|the|(?-i:[A-Z])[\w.&'’-]*)){0,3})"
+)
+_TAIL = (
+    r"(?: (?:by the way|btw|now|too|as well|actually|though|(?:with|and|but|so|because|since|which"
+    r"|where) .{1,80}))?"
+)
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
+)
+_DATE = (
+    rf"(?P<what>(?:the )?(?:{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?"
+    rf"|\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {_MONTH})(?: \d{{4}})?|\d{{1,2}}[/-]\d{{1,2}}"
+    r"(?:[/-]\d{4})?|\d{4}-\d{2}-\d{2})"
+)
+_N = r"[\d一二三四五六七八九十廿初正腊]{1,3}"
+_DATE_ZH = rf"(?P<what>(?:\d{{4}} ?年 ?)?(?:农历|阴历|阳历)?{_N} ?月 ?{_N} ?[日号]?)"
+_PLACE_ZH = r"(?P<what>[\w· ]{2,14}?)"
+_WORKPLACE_ZH = (
+    r"(?P<what>[\w· ]{1,12}(?:公司|集团|大学|学院|医院|学校|中学|小学|银行|工厂|研究所|研究院"
+    r"|设计院|事务所|工作室|出版社|报社|电视台|法院|政府)|(?-i:[A-Z])[A-Za-z0-9.& ]{1,20}|腾讯"
+    r"|阿里|阿里巴巴|字节|字节跳动|百度|美团|京东|华为|小米|网易|滴滴|拼多多|快手|微软|谷歌|苹果)"
+)
+_OPENING = re.compile(
+    r"^(?:(?:hi|hey|hello|btw|by the way|fyi|also|and|so|well|oh|ok|okay|yes|actually|please"
+    r"|just so you know|for the record|(?:please )?(?:note|remember|keep in mind)(?: that)?"
+    r"|don['’]t forget(?: that)?)\b[:, ]*)+"
+    r"|^(?:(?:请|麻烦|帮我|你要?|一定要?|务必)*(?:记住|记一下|记下来?|记得|别忘了)|对了|其实|另外"
+    r"|顺便(?:说|提)一?[下句]|跟你说(?:一下)?|告诉你|提醒(?:你)?一下|还有)[，,：: ]*",
+    re.IGNORECASE,
+)
+
+_WISH = re.compile(
+    r"\b(?:remember|don['’]t forget|keep in mind)\b|记住|记一下|记下|记得|别忘了", re.IGNORECASE
+)
+
+_RULES = (
+    *_rule(
+        "allergy {what}",
+        "Allergic to {what}",
+        "对{what}过敏",
+        rf"{_I_AM} (?:very |severely |highly |badly |really |seriously |deathly )?allergic to "
+        rf"{_FEW}{_TAIL}",
+        rf"i have (?:a|an) (?:severe |bad |serious )?{_FEW} allergy",
+        r"我(?:是)?对(?P<what>[^不没吗什谁哪么，]{1,12}?)(?:严重|特别|非常|很)?过敏(?:的)?",
+        fits=_is_eaten,
+    ),
+    *_rule(
+        "diet",
+        "Diet: {what}",
+        "饮食：{what}",
+        rf"{_I_AM} (?:a |an )?(?:strict )?(?P<what>vegetarian|vegan|pescatarian"
+        rf"|lactose[ -]intolerant|gluten[ -]intolerant|co?eliac|diabetic){_TAIL}",
+        r"i (?:only eat|eat only|keep) (?P<what>halal|kosher)(?: food)?",
+        r"我(?:是|一直|平时|只)*(?P<what>吃素|吃全素|吃清真|素食者|素食主义者|纯素食者)(?:的)?",
+        r"我(?:有|是)?(?P<what>乳糖不耐受?|糖尿病|麸质不耐受?)(?:患者|症|的)?",
+    ),
+    *_rule(
+        "not eaten {what}",
+        "Does not eat {what}",
+        "不吃{what}",
+        rf"i (?:don['’]t|do not|never|can['’]?t|cannot) eat (?:any )?{_FEW}",
+        r"我(?:从来|从|一向|平时|一直)?(?:不吃|不能吃|吃不了)(?P<what>[^不没吗什么，]{1,8}?)(?:的)?",
+        fits=_is_eaten,
+    ),
+    *_rule(
+        "birthday",
+        "Birthday: {what}",
+        "生日：{what}",
+        rf"my birthday(?:['’]s| is)(?: on)? {_DATE}{_TAIL}",
+        rf"i was born on {_DATE}{_TAIL}",
+        rf"(?:我的?|本人)生日(?:就)?(?:是|在)?{_DATE_ZH}",
+        rf"我(?:是)?{_DATE_ZH}(?:出生|生|过生日|的?生日)(?:的)?",
+    ),
+    *_rule(
+        "home",
+        "Lives in {what}",
+        "住在{what}",
+        rf"i (?:now |currently )?live in {_NAMED}{_TAIL}",
+        rf"{_I_AM} based in {_NAMED}{_TAIL}",
+        rf"i(?:['’]ve| have)? (?:just )?moved to {_NAMED}{_TAIL}",
+        rf"我(?:现在|目前|一直|平时|人)?(?:住在|家在|定居在?|常驻|常住|搬到了?|搬去了?){_PLACE_ZH}"
+        r"(?:了|这边)?",
+        fits=_is_place,
+    ),
+    *_rule(
+        "work",
+        "Works at {what}",
+        "在{what}工作",
+        rf"i (?:now |currently )?work (?:at|for) {_NAMED}{_TAIL}",
+        rf"我(?:现在|目前|一直)?(?:在|就职于|任职于){_WORKPLACE_ZH}(?:工作|上班|任职|就职|当\w{{2,4}})?(?:的)?",
+        fits=_is_job,
+    ),
+    *_rule(
+        "job",
+        "Works as {what}",
+        "职业：{what}",
+        r"i(?: now| currently)? work as (?P<what>(?:a|an) [a-z][a-z -]{2,40}?)"
+        r"(?: (?:at|for|in|by the way|btw|now|and|but) .{1,60})?",
+        r"我(?:的职业|的工作)是(?P<what>[^不没吗什么，]{2,10})",
+        r"我是一名(?P<what>[^不没吗什么，]{2,10})",
+        fits=_is_job,
+    ),
+)
+
+_NEVER_AGAIN = (
+    re.compile(r"(?:please )?(?:don['’]?t|do not|never)(?: ever)? .{3,150} again\b", re.IGNORECASE),
+    re.compile(
+        r"(?:from now on|in (?:the )?future|going forward|next time)[, ]+(?:please )?"
+        r"(?:don['’]?t|do not|never|no more|stop|avoid)\b.{4,}",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        r"(?:please )?(?:stop|quit) (?:asking|adding|using|calling|apologi[sz]ing|repeating|ending"
+        r"|starting|beginning|saying|suggesting|guessing|including|putting|writing|answering"
+        r"|replying|translating|shortening|inventing|making)\b.{4,}",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        r"(?:以后|今后|往后|下次|从现在起|从今以后|永远)(?:你|都|请|可以|就|也|绝对|千万)*"
+        r"(?:不要|别|不许|不准|不得|禁止|不能|不用|不必)(?:再)?.{3,}"
+    ),
+    re.compile(r"(?:请|你|千万|拜托)*(?:不要|别|不许|不准)再.{3,}"),
+)
+_VAGUE = re.compile(
+    r"\b(?:do|say|try|happen|let|ask|mention|see|call|meet)(?: (?:that|this|it|so|me|him|her|them"
+    r"|to me))* again\b|\bhere we go again\b|\bworry\b|\bnever mind\b|\bagain and again\b"
+    r"|(?:不要|别)再?(?:这样|那样|这么|那么|担心|客气|说了|问了|联系|见面|提了|犯|闹|玩|吵|想)"
+    r"|再也|再见|再说吧|再来",
+    re.IGNORECASE,
+)
+_FRAMED = re.compile(
+    r"\b(?:translat\w+|rewrite|rephrase|proofread|summari[sz]e|paraphrase|draft|correct (?:this|my)"
+    r"|write (?:a|an|me|the|down)|story|poem|dialogue|novel|lyrics|role[ -]?play|pretend\w*"
+    r"|imagin\w+|for example|example|e\.g\.|quot\w+|e-?mail|letter|sentence|character|joke"
+    r"|suppose|says?|said|tell (?:him|her|them)|told|wrote|asked|grammar)\b"
+    r"|翻译|润色|改写|扮演|假装|假设|假如|例如|比如|例句|造句|故事|小说|台词|作文|歌词|诗|邮件|邮箱|写一"
+    r"|写个|写封|写段|总结|这句|那句|这段|句子|笑话|文案|他说|她说|他们说|有人说|人家说|据说|听说|告诉他"
+    r"|告诉她|转告|回复他|回复她|问我|角色|剧本|语法"
+    r"|[“”\"「」『』《》`]|(?:^|\s)>",
+    re.IGNORECASE | re.MULTILINE,
+)
+_UNSURE = re.compile(
+    r"\b(?:if|unless|whether|maybe|perhaps|probably|possibly|might|would|could|wish|hope|guess"
+    r"|think|thought|used to|no longer|not sure|today|tonight|tomorrow|yesterday|this (?:week|month"
+    r"|year|time|morning|evening|afternoon)|for (?:now|the moment|a while|the time being)"
+    r"|temporarily|until|till|at the moment|once|last (?:week|month|year|time))\b"
+    r"|如果|要是|万一|可能|也许|或许|大概|好像|似乎|应该是|曾经|以前|之前|过去|小时候|不再|已经不|今天|今晚"
+    r"|今早|明天|昨天|后天|这周|本周|这次|本次|这个月|这几天|这两天|暂时|临时|最近|上次|是不是|会不会|有没有"
+    r"|难道|怎么|为什么|什么|谁|哪|幸好|差点",
+    re.IGNORECASE,
+)
+_NO_FOOD = re.compile(
+    r"\b(?:it|this|that|these|those|them|anything|everything|much|breakfast|lunch|dinner|out|alone|yet"
+    r"|at|mornings?|mondays?|meetings?|work|working|people|bullshit|nonsense|bureaucracy|stupidity"
+    r"|you|him|her|my|your|his|their|here|there|some|something|well|enough|late|early|before|after"
+    r"|when|while|in|on|with)\b|这|那|套|亏|醋|[早午晚]?饭|药|苦|^素|东西|加班|开会|早起|上班|工作|废话|软|硬|你|他|她|我",
+    re.IGNORECASE,
+)
+_NO_PLACE = re.compile(
+    r"\b(?:hell|heaven|hope|fear|peace|chaos)\b|这|那|哪|不|没|过|酒店|宾馆|旅馆|民宿|医院|朋友|宿舍|隔壁"
+    r"|楼|一起|附近|家里|公司|学校|单位|父母|室友|梦|后面|前面|旁边|里面|外面|一个|房子|房间",
+    re.IGNORECASE,
+)
+_NO_JOB = re.compile(
+    r"\b(?:team|rule|joke|matter|whole|group|pair|unit|charm|i)\b|用户|新手|粉丝|成员|客户|顾客|读者|观众"
+    r"|不|没|过|这|那|你|他|她",
+    re.IGNORECASE,
+)
