@@ -41,7 +41,6 @@ def _partial(name: str, columns: str, where: str, *, unique: bool = False) -> In
         *columns.split(),
         unique=unique,
         sqlite_where=text(where),
-        postgresql_where=text(where),
     )
 
 

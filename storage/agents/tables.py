@@ -63,8 +63,8 @@ tool_calls = Table(
     Index(
         "ix_tool_calls_suspended",
         "session_id",
+        # On PostgreSQL it is partial by its migration: named here, SQLAlchemy loads that dialect.
         sqlite_where=text("suspended"),
-        postgresql_where=text("suspended"),
     ),
 )
 

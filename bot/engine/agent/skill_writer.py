@@ -37,7 +37,7 @@ Trigger = Annotated[str, StringConstraints(strip_whitespace=True, min_length=2, 
 class DraftAnswer(BaseModel):
     """A skill: how one kind of work is to be done."""
 
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(strict=True, defer_build=True)
 
     name: Annotated[
         str,

@@ -34,7 +34,7 @@ FilePath = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1,
 class PlanStep(BaseModel):
     """One step of a plan: work that ends with something to show."""
 
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(strict=True, defer_build=True)
 
     title: Line = Field(description="What the step does, in a few words, in the Boss's language.")
     detail: Text = Field(default="", description="All that the one who does the step must know.")
@@ -73,7 +73,7 @@ def _as_text(value: Any) -> Any:
 class PlanAnswer(BaseModel):
     """How a task will be done: steps in order, or the answer at once where no work is needed."""
 
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(strict=True, defer_build=True)
 
     plan: Text = Field(default="", description="The approach in one to three sentences.")
     steps: list[PlanStep] = Field(
@@ -99,7 +99,7 @@ class PlanAnswer(BaseModel):
 class StepAnswer(BaseModel):
     """What became of one step. `done` only if the step's work really is done."""
 
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(strict=True, defer_build=True)
 
     status: Literal["done", "error", "blocked"] = Field(
         description=(
@@ -138,7 +138,7 @@ class StepAnswer(BaseModel):
 class Intent(BaseModel):
     """Whether a message is talk to be answered, or work to be queued as a task."""
 
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(strict=True, defer_build=True)
 
     kind: Literal["talk", "task"] = Field(
         description="task only if the message asks for work that leaves a result behind."

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class _Lenient(BaseModel):
     """Unknown fields are the platform's business; null is as good as absent."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
 class Ids(_Lenient):

@@ -15,7 +15,7 @@ _Short: TypeAlias = Annotated[str, Field(max_length=64)]
 
 
 class _Frame(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
 class SayFrame(_Frame):

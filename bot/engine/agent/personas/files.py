@@ -137,7 +137,7 @@ HeaderValue = Annotated[str, StringConstraints(pattern=r"^[\x20-\x7e]{0,4096}$")
 
 
 class _Server(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     command: Annotated[tuple[str, ...], BeforeValidator(_argv)] = ()
     url: Annotated[str, StringConstraints(pattern=r"^(https?://\S+)?$")] = ""
@@ -159,7 +159,7 @@ ServerName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]
 class _Form(BaseModel):
     """The keys that a file may have beside `name`."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     title: Told | None = None
     about: Told | None = None

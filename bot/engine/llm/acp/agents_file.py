@@ -45,7 +45,7 @@ Folder = Annotated[str, StringConstraints(pattern=r"^/[^:]*$")]
 class _Entry(BaseModel):
     """One CLI as people write it; of one that is built in only what is to be different."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     command: list[Word] = Field(default_factory=list, max_length=50)
     get: str = ""
