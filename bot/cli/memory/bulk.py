@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from types import FrameType
+from typing import Annotated, Any, BinaryIO, NoReturn, TypeVar
 
 import typer
 
@@ -16,6 +18,8 @@ from bot.cli.failures import told
 from bot.cli.memory.scopes import WHOSE, Scope, named
 from bot.cli.parameters import Json
 from bot.cli.speak import fail
+
+_T = TypeVar("_T")
 
 _SHOWN = 20
 _MOST = 1_000
@@ -35,7 +39,7 @@ def import_rows(
         from bot.app.terminal import bulk
         from bot.config.settings import load_settings
 
-        done = asyncio.run(bulk.import_rows(load_settings(), rows, named(scope)))
+        done = _run(bulk.import_rows(load_settings(), rows, named(scope)))
     bad = [{"line": each.number, "why": each.why} for each in done.bad]
     if as_json:
         typer.echo(json.dumps({"imported": done.new, "known": done.known, "bad": bad}))
@@ -74,10 +78,23 @@ def search(
 
         if batch:
             with _opened(batch, as_json=True) as file:
-                asyncio.run(_answer(queries_of(file), scope, limit, _in_a_line))
+                _run(_answer(queries_of(file), scope, limit, _in_a_line))
         else:
             asked = Query(query=query[:_LONGEST])
-            asyncio.run(_answer([asked], scope, limit, _as_json if as_json else _for_people))
+            _run(_answer([asked], scope, limit, _as_json if as_json else _for_people))
+
+
+def _run(work: Coroutine[Any, Any, _T]) -> _T:
+    """As `asyncio.run`; Ctrl-C ends it also while it waits for the next line of a pipe."""
+    before = signal.signal(signal.SIGINT, _interrupt)
+    try:
+        return asyncio.run(work)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 async def _answer(

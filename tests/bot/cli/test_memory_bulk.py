@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -108,6 +109,17 @@ def test_whoever_stops_listening_is_not_complained_to(shell: Shell) -> None:
 
     assert searching.returncode == 1
     assert errors == "shiftboss: nothing is kept in custom:talk\n"
+
+
+def test_it_can_be_broken_off_while_it_waits_for_more(shell: Shell) -> None:
+    with shell.begun("search", "--batch", "-", "--scope", "talk") as searching:
+        assert searching.stdin is not None
+        assert searching.stdout is not None
+        searching.stdin.write('{"query": "lake"}\n')
+        searching.stdin.flush()
+        assert searching.stdout.readline() == '{"query":"lake","results":[]}\n'
+        searching.send_signal(signal.SIGINT)
+        assert searching.wait() == 130
 
 
 def test_it_works_beside_a_program_that_holds_the_home(shell: Shell, rows: Path) -> None:
