@@ -38,6 +38,21 @@ from storage.usage import UsageRepo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Remembered:
+    """What is remembered, the words by which it is found, and turns of talk as cells."""
+
+    index: Index
+    entries: EntryRepo
+    cells: Cells
+
+    @classmethod
+    def on(cls, db: Database, ids: Ids, zone: tzinfo) -> Remembered:
+        index = Index(db)
+        entries = EntryRepo(db, ids, index, zone=zone)
+        return cls(index=index, entries=entries, cells=Cells(db, entries))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
     db: Database
     ids: Ids
@@ -55,6 +70,7 @@ class Store:
     calls: CallRepo
     grants: GrantRepo
     asker: Asker
+    memory: Remembered
     deciding: Deciding
 
 
@@ -78,7 +94,10 @@ def build_store(
     calls, grants = CallRepo(db), GrantRepo(db)
     asker = Asker(calls=calls, lifetime=lifetime, ids=ids, now=clock.now)
     decided = Decided(calls=calls, grants=grants, asker=asker, now=clock.now)
-    deciding = _deciding(db, ids, marks, clock, zone=zone)
+    memory = Remembered.on(db, ids, zone)
+    deciding = Deciding(
+        entries=memory.entries, cells=memory.cells, quality=Quality(marks), now=clock.now
+    )
     return Store(
         db=db,
         ids=ids,
@@ -104,14 +123,8 @@ def build_store(
         calls=calls,
         grants=grants,
         asker=asker,
+        memory=memory,
         deciding=deciding,
-    )
-
-
-def _deciding(db: Database, ids: Ids, marks: Marks, clock: Clock, *, zone: tzinfo) -> Deciding:
-    entries = EntryRepo(db, ids, Index(db), zone=zone)
-    return Deciding(
-        entries=entries, cells=Cells(db, entries), quality=Quality(marks), now=clock.now
     )
 
 

@@ -26,7 +26,6 @@ from bot.engine.memory.telling.inject import Injection
 from bot.engine.memory.uses import Uses
 from bot.transports.clock import Clock
 from storage.memory.entries import EntryRepo
-from storage.memory.index import Index
 from storage.memory.living.links import LinkRepo
 from storage.memory.living.talks import TalkRepo
 from storage.memory.living.uses import UseRepo
@@ -85,10 +84,9 @@ def searching(
     if chosen.rerank_url:
         service = Asked(key, timeout=_JUDGED_IN)
         judge = CrossEncoder(service, chosen.rerank_url, chosen.rerank_model)
-    index = Index(store.db)
     return Recall(
-        entries=EntryRepo(store.db, store.ids, index, zone=settings.zone),
-        index=index,
+        entries=store.memory.entries,
+        index=store.memory.index,
         words=dated_words(settings.zone),
         now=clock.now,
         fusion=Fusion(kind=chosen.fusion, vectors=chosen.vector_weight, cut=chosen.recall_cut),
@@ -118,7 +116,7 @@ def build_recall(
     settings: Settings, store: Store, clock: Clock, *, told_anyway: Briefing
 ) -> Recalling:
     """`told_anyway` is what workers are told besides, so that it is not told twice."""
-    entries = EntryRepo(store.db, store.ids, Index(store.db), zone=settings.zone)
+    entries = store.memory.entries
     chosen = settings.memory
     meanings = build_meanings(settings, store)
     recall = searching(settings, store, clock, meanings)

@@ -29,7 +29,6 @@ from bot.transports.clock import Clock
 from storage.memory.cells import Cells
 from storage.memory.ended import EndedTasks
 from storage.memory.entries import EntryRepo
-from storage.memory.index import Index
 from storage.memory.jobs import JobRepo
 from storage.memory.living.uses import UseRepo
 from storage.records.status import ModelChoice
@@ -74,17 +73,14 @@ class _Making:
     clock: Clock
     mask: Callable[[str], str]
     changed: Changed
-    index: Index
-    entries: EntryRepo
-    cells: Cells
     jobs: JobRepo
     quality: Quality
 
     def writer(self) -> MemoryWriter:
         return MemoryWriter(
             db=self.store.db,
-            entries=self.entries,
-            cells=self.cells,
+            entries=self.store.memory.entries,
+            cells=self.store.memory.cells,
             deciding=self.store.deciding,
             changed=self.changed,
             mask=self.mask,
@@ -94,8 +90,8 @@ class _Making:
     def recorder(self) -> Recorder:
         wanted = self.settings.memory
         return Recorder(
-            cells=self.cells,
-            plainly=Plainly(self.entries, self.cells),
+            cells=self.store.memory.cells,
+            plainly=Plainly(self.store.memory.entries, self.store.memory.cells),
             jobs=self.jobs if wanted.extract else None,
             changed=self.changed,
             mask=self.mask,
@@ -114,14 +110,14 @@ class _Making:
             now=self.clock.now,
             judge=Uses(
                 db=store.db,
-                entries=self.entries,
+                entries=self.store.memory.entries,
                 repo=UseRepo(store.db),
                 now=self.clock.now,
             ).task_ended,
         )
 
     def drawer(self, desk: Desk, models: Registry) -> Drawer:
-        wanted = self.settings.memory
+        wanted, memory = self.settings.memory, self.store.memory
         named = wanted.extract_model or self.settings.model_small
 
         def takes_notes() -> ModelChoice:
@@ -131,9 +127,12 @@ class _Making:
         return Drawer(
             db=self.store.db,
             jobs=self.jobs,
-            cells=self.cells,
+            cells=memory.cells,
             keeper=Keeper(
-                entries=self.entries, cells=self.cells, index=self.index, quality=self.quality
+                entries=memory.entries,
+                cells=memory.cells,
+                index=memory.index,
+                quality=self.quality,
             ),
             quality=self.quality,
             model=SilentDesk(desk, takes_notes),
@@ -154,25 +153,20 @@ def build_writing(
     *,
     mask: Callable[[str], str],
 ) -> Writing:
-    index = Index(store.db)
-    entries = EntryRepo(store.db, store.ids, index, zone=settings.zone)
     making = _Making(
         settings=settings,
         store=store,
         clock=clock,
         mask=mask,
         changed=Changed(),
-        index=index,
-        entries=entries,
-        cells=Cells(store.db, entries),
         jobs=JobRepo(store.db),
         quality=Quality(store.marks),
     )
     recorder = making.recorder()
     return Writing(
         changed=making.changed,
-        entries=entries,
-        cells=making.cells,
+        entries=store.memory.entries,
+        cells=store.memory.cells,
         quality=making.quality,
         deciding=store.deciding,
         writer=making.writer(),

@@ -26,7 +26,6 @@ from storage.errors import HomeBusy, HomeUnusable
 from storage.home import Home
 from storage.memory.entries import EntryRepo
 from storage.memory.imports import Imports
-from storage.memory.index import Index
 from storage.migrate import is_current
 from storage.records.memory.entries import Scope
 
@@ -54,7 +53,7 @@ async def import_rows(settings: Settings, file: BinaryIO, into: str) -> Imported
             (scope,) = await _scopes(settings, store, into)
             mask = Masking(settings.secrets).mask
             reading = Reading(scope=scope, zone=settings.zone, now=now, mask=mask)
-            imports = Imports(store.db, store.ids, Index(store.db), scope, zone=settings.zone)
+            imports = Imports(store.db, store.ids, store.memory.index, scope, zone=settings.zone)
             entries, new, read = reading.entries(file), 0, 0
             while some := list(islice(entries, _AT_ONCE)):
                 imports.get_ready(some)
@@ -90,7 +89,7 @@ async def asking(settings: Settings, within: str) -> AsyncGenerator[Asking, None
             meanings = build_meanings(settings, store)
             yield Asking(
                 scopes=scopes,
-                entries=EntryRepo(store.db, store.ids, Index(store.db)),
+                entries=store.memory.entries,
                 recall=searching(settings, store, SystemClock(), meanings),
             )
 
@@ -107,7 +106,7 @@ async def _opened(settings: Settings) -> AsyncGenerator[Store, None]:
     _make_ready(settings)
     async with AsyncExitStack() as stack:
         db = await Database.open(settings.database, stack)
-        yield build_store(db, SystemClock())
+        yield build_store(db, SystemClock(), zone=settings.zone)
 
 
 def _make_ready(settings: Settings) -> None:
