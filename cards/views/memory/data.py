@@ -6,6 +6,7 @@ from typing import Any
 
 from storage.records.memory.entries import Entry
 from storage.records.memory.shown import FoundEntry, UsedEntry
+from storage.records.memory.support import Support, support_of
 
 
 def entry_data(entry: Entry) -> dict[str, Any]:
@@ -31,6 +32,17 @@ def entry_data(entry: Entry) -> dict[str, Any]:
         "superseded_by": entry.superseded_by,
         "used": entry.used,
         "revision": entry.revision,
+        "support": _support(support_of(entry)),
+    }
+
+
+def _support(support: Support) -> dict[str, Any]:
+    return {
+        "strength": round(support.strength, 3),
+        "confirmed": support.confirmed,
+        "contradicted": support.contradicted,
+        "context": support.context,
+        "slices": {name: round(each.strength, 3) for name, each in support.slices.items()},
     }
 
 

@@ -21,6 +21,7 @@ from storage.records.memory.entries import (
     ScopeKind,
     Tier,
 )
+from storage.records.memory.support import support_of
 
 MOST_EVIDENCE = 20
 _PERSONAL = {Category.PROFILE, Category.PREFERENCES}
@@ -70,7 +71,9 @@ class Plainly:
 
     async def _about_the_same(self, tx: Transaction, new: NewEntry) -> Sequence[Entry]:
         if new.key:
-            return await self._entries.by_key(new.scope, new.key, tx=tx)
+            held = await self._entries.by_key(new.scope, new.key, tx=tx)
+            # What holds on some days only is not what is told anew.
+            return sorted(held, key=lambda each: bool(support_of(each).context))
         again = await self._entries.same_as(new.scope, new.text, tx=tx)
         active = [each for each in again if each.state is EntryState.ACTIVE]
         return [each for each in active if each.kind is not MemoryKind.CELL]

@@ -9,6 +9,7 @@ from bot.engine.memory.writing.drawing.facts import Fact
 from bot.engine.memory.writing.noise import fact_noise, is_time_bound
 from bot.engine.memory.writing.succession import is_by_hand
 from storage.records.memory.entries import Category, Entry, EntryState, MemoryKind, ScopeKind
+from storage.records.memory.support import UNKNOWN, support_of
 
 PROFILE_SURE = 0.65
 CANDIDATE_SURE, CANDIDATE_EVIDENCE = 0.8, 2
@@ -43,6 +44,9 @@ def rise_of(entry: Entry) -> Rise:
         return Rise.STAY
     passing = entry.dynamic or entry.valid_until is not None or is_time_bound(entry.text)
     if passing or entry.category is Category.EVENTS or fact_noise(entry.text) is not None:
+        return Rise.STAY
+    if support_of(entry).strength < UNKNOWN:
+        # It was contradicted more often than it was said again.
         return Rise.STAY
     said = len(set(entry.evidence))
     narrow = entry.scope.kind in _NARROW

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from bot.engine.memory.writing.drawing.alike import jaccard
+from bot.engine.memory.writing.drawing.alike import jaccard, united
 from bot.engine.memory.writing.drawing.facts import KEYED, PERSONAL, Fact
 from bot.engine.memory.writing.drawing.gates import Rise, kind_of, rise_of
 from bot.engine.memory.writing.drawing.verdicts import (
@@ -16,6 +16,7 @@ from bot.engine.memory.writing.drawing.verdicts import (
     Decision,
     Verdict,
     allowed,
+    by_rules,
     merges,
 )
 from bot.engine.memory.writing.plainly import with_evidence
@@ -41,11 +42,12 @@ from storage.records.memory.entries import (
     Scope,
     Tier,
 )
+from storage.records.memory.support import GENERAL, Support, support_of
 
 DRAWN = (MemoryKind.FACT, MemoryKind.PROFILE, MemoryKind.LONGTERM)
 _POOL = 8
 _MERGED_SURE = 0.8
-_SLICES = 8
+_MOST_DETAIL = 1_500
 _RISEN_AT = "risen_at"
 _OF_RISING = {AUTO, _RISEN_AT}
 _IMPORTANCE = {
@@ -144,14 +146,21 @@ class Keeper:
             verdict, held = Verdict(decision=Decision.CREATE), None
         if case.twin is not None:
             # Said in the same words meanwhile, maybe by another fact of the same answer.
-            verdict, held = Verdict(decision=Decision.SUPPORT), case.twin
+            verdict, held = by_rules(case), case.twin
         told = allowed(case, replace(verdict, match=held))
-        keyed = await self._entries.by_key(fact.scope, fact.key, tx=tx) if fact.key else ()
+        keyed = await self._of_its_topic(tx, fact)
         if told.decision is Decision.CREATE and keyed:
             # Never two of the same topic.
             held = keyed[0]
             told = allowed(case, Verdict(decision=Decision.CONTRADICT, match=held))
         return told
+
+    async def _of_its_topic(self, tx: Transaction, fact: Fact) -> Sequence[Entry]:
+        """What is told of the same in general; what holds on some days only stands beside it."""
+        if not fact.key:
+            return ()
+        held = await self._entries.by_key(fact.scope, fact.key, tx=tx)
+        return [each for each in held if not support_of(each).context]
 
     async def _applied(
         self, tx: Transaction, fact: Fact, verdict: Verdict, kept: Kept, *, now: datetime
@@ -171,12 +180,15 @@ class Keeper:
                 made = await supersede(self._entries, tx, match, _new(fact), now=now)
                 kept.counts["superseded" if made is not None else "skipped"] += 1
                 return made
-            case Decision.CONTRADICT if match is not None and fact.category in KEYED:
+            case Decision.CONTRADICT if match is not None and _is_in_general(fact, verdict):
                 # What is there is surer: it stays, and it is known that it was doubted.
                 await self._doubted(tx, match, verdict.context, now=now)
                 kept.counts["skipped"] += 1
                 return None
-        made = await self._entries.add(tx, _new(fact), now=now)
+        new = _new(fact)
+        if verdict.context != GENERAL:
+            new = replace(new, extra=Support(context=verdict.context).written())
+        made = await self._entries.add(tx, new, now=now)
         kept.counts["created" if made is not None else "skipped"] += 1
         if made is not None and match is not None and verdict.decision is not Decision.CREATE:
             await self._cells.link(tx, made, match, f"{verdict.decision.value}s")
@@ -191,7 +203,7 @@ class Keeper:
         if evidence == tuple(held.evidence):
             return held
         surer = max(held.confidence, fact.confidence)
-        extra = _observed(held, context, holds=True)
+        extra = _observed(held, context, holds=True, now=now)
         more = replace(held, evidence=evidence, confidence=surer, extra=extra)
         return await self._entries.change(tx, more, now=now)
 
@@ -201,18 +213,21 @@ class Keeper:
         both = replace(
             held,
             text=text,
-            overview=fact.detail or held.overview,
+            overview=united(held.overview, fact.detail)[:_MOST_DETAIL],
             evidence=with_evidence(held, list(fact.evidence)),
             confidence=max(_MERGED_SURE, held.confidence),
             keywords=tuple(dict.fromkeys([*held.keywords, *fact.keywords]))[:8],
-            extra={**held.extra, "merges": merges(held) + 1},
+            extra={
+                **_observed(held, GENERAL, holds=True, now=now),
+                "merges": merges(held) + 1,
+            },
         )
         await retract(self._entries, tx, held)
         return await self._entries.change(tx, both, now=now)
 
     async def _doubted(self, tx: Transaction, held: Entry, context: str, *, now: datetime) -> None:
         if not is_by_hand(held):
-            doubted = replace(held, extra=_observed(held, context, holds=False))
+            doubted = replace(held, extra=_observed(held, context, holds=False, now=now))
             await self._entries.change(tx, doubted, now=now)
 
     async def _propose(self, tx: Transaction, entry: Entry, *, now: datetime) -> bool:
@@ -274,14 +289,15 @@ def _is_fixed(entry: Entry) -> bool:
     return plain in _PLAINLY_SAID or plain.startswith(_REPLIES)
 
 
-def _observed(held: Entry, context: str, *, holds: bool) -> Mapping[str, object]:
+def _observed(held: Entry, context: str, *, holds: bool, now: datetime) -> Mapping[str, object]:
     """How often it was said again, and how often something else, under which circumstances."""
-    slices = held.extra.get("support")
-    known: dict[str, Sequence[int]] = dict(slices) if isinstance(slices, dict) else {}
-    for_it, against = known.pop(context, (0, 0))
-    known[context] = (for_it + holds, against + (not holds))
-    newest = dict(list(known.items())[-_SLICES:])
-    return {**held.extra, "support": newest}
+    seen = support_of(held).observed(context, holds=holds, at=now)
+    return {**held.extra, **seen.written()}
+
+
+def _is_in_general(fact: Fact, verdict: Verdict) -> bool:
+    """Only one of the two can be true."""
+    return fact.category in KEYED and verdict.context == GENERAL
 
 
 def _new(fact: Fact) -> NewEntry:

@@ -10,17 +10,19 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
-from bot.engine.memory.writing.drawing.alike import is_twin, rests_on
+from bot.engine.memory.writing.drawing.alike import contains, is_twin, jaccard, rests_on, united
 from bot.engine.memory.writing.drawing.facts import KEYED, Fact
 from bot.engine.memory.writing.noise import fact_noise
 from bot.engine.memory.writing.service import plain
 from bot.engine.memory.writing.succession import is_by_hand
-from storage.records.memory.entries import Category, Entry
+from storage.records.memory.entries import Category, Entry, MemoryKind
+from storage.records.memory.support import GENERAL, UNKNOWN, support_of
 
 SHOWN = 3
 NEAR = 0.3
 """Words shared from which a model is asked whether two facts are about the same."""
 _CLOSE = 0.08
+_PART = 0.5
 _MOST_MERGES = 5
 _MOST_TEXT = 400
 _GROUNDED = 0.6
@@ -83,7 +85,7 @@ class OneVerdict(BaseModel):
     @classmethod
     def known(cls, context: str) -> str:
         names = (name for name, words in _CONTEXTS.items() if context in {name, *words})
-        return next(names, "general")
+        return next(names, GENERAL)
 
 
 class Verdicts(BaseModel):
@@ -102,7 +104,7 @@ class Verdict:
     decision: Decision
     match: Entry | None = None
     merged: str = ""
-    context: str = "general"
+    context: str = GENERAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,16 +126,34 @@ class Case:
 
 
 def by_rules(case: Case) -> Verdict:
-    """Without a model: by what it is about and by shared words. The same topic is told anew: what
-    is as sure as the old one, or nearly, replaces it."""
-    if case.twin is not None:
-        return Verdict(decision=Decision.SUPPORT, match=case.twin)
+    """Without a model: by what it is about and by shared words. What says more takes in what says
+    less. The same topic is told anew: what is as sure as the old one, or nearly, replaces it."""
     fact = case.fact
+    if case.twin is not None:
+        return _fuller(fact, case.twin)
+    near = next((each for each in case.matches if _is_part(fact.text, each.text)), None)
+    if near is not None and near.category is fact.category:
+        return _fuller(fact, near)
     held = next((each for each in case.matches if fact.key and each.key == fact.key), None)
     if held is None:
         return Verdict(decision=Decision.CREATE)
     decision = Decision.SUPERSEDE if _outweighs(fact, held) else Decision.CONTRADICT
     return Verdict(decision=decision, match=held)
+
+
+def _is_part(one: str, other: str) -> bool:
+    """Whether either clearly says all that the other does."""
+    return jaccard(one, other) >= _PART and (contains(one, other) or contains(other, one))
+
+
+def _fuller(fact: Fact, held: Entry) -> Verdict:
+    """Backed by what says no more than it does; else the longer one stands for both."""
+    merged = united(held.text, fact.text)
+    grows = merged != held.text and contains(merged, held.text) and len(merged) <= _MOST_TEXT
+    free = held.kind is not MemoryKind.LONGTERM and merges(held) < _MOST_MERGES
+    if grows and free and fact.category in _MERGEABLE:
+        return Verdict(decision=Decision.MERGE, match=held, merged=merged)
+    return Verdict(decision=Decision.SUPPORT, match=held)
 
 
 def strength(confidence: float, evidence: int) -> float:
@@ -188,15 +208,17 @@ def _narrowed(case: Case, match: Entry, verdict: Verdict) -> Decision:
             return Decision.SUPERSEDE if keyed else Decision.CREATE
         case Decision.SUPERSEDE if not keyed:
             return Decision.CREATE
-        case Decision.CONTRADICT if verdict.context == "general" and keyed:
+        case Decision.CONTRADICT if verdict.context == GENERAL and keyed:
             return Decision.SUPERSEDE if _outweighs(case.fact, match) else Decision.CONTRADICT
     return verdict.decision
 
 
 def _outweighs(fact: Fact, held: Entry) -> bool:
-    """What is as sure as the old one, or nearly, counts: it is newer."""
+    """What is as sure as the old one, or nearly, counts: it is newer. What was contradicted more
+    often than it was said again is less sure than it was."""
     new = strength(fact.confidence, len(fact.evidence))
-    return new + _CLOSE >= strength(held.confidence, len(held.evidence))
+    doubt = UNKNOWN + min(UNKNOWN, support_of(held).strength)
+    return new + _CLOSE >= strength(held.confidence * doubt, len(held.evidence))
 
 
 def merges(entry: Entry) -> int:
