@@ -104,6 +104,12 @@ def verbatim(text: str, limit: int) -> str:
     return _MARKUP.sub(lambda match: f"&#{ord(match.group())};", line(text, limit))
 
 
+def verbatim_lines(text: str, limit: int) -> str:
+    """As `verbatim`, with its lines as they are."""
+    lines = cut(text, limit).splitlines()
+    return "  \n".join(verbatim(each, limit) for each in lines)
+
+
 def preview(text: str, *, lines: int = 3, limit: int = 200) -> str:
     """The first lines that say something."""
     kept = [row.rstrip() for row in text[: limit * 4].splitlines() if row.strip()]

@@ -12,7 +12,7 @@ from storage.records.memory.shown import Wanted
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListMemories(_Action):
     single_use: ClassVar[bool] = False
-    wanted: Wanted = Wanted.ALL
+    wanted: Wanted = Wanted.KNOWN
     scope: str = ""
     page: int = 1
     kind: Literal["list_memories"] = "list_memories"
@@ -25,18 +25,23 @@ class ListMemories(_Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowMemory(_Action):
+    """Without an id it is the one that was picked."""
+
     single_use: ClassVar[bool] = False
-    entry_id: str
+    entry_id: str = ""
     kind: Literal["show_memory"] = "show_memory"
 
     @property
     def command(self) -> str:
-        return f"/memory show {self.entry_id}"
+        return f"/memory show {self.entry_id or '…'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetMemory(_Action):
+    """`among` is what was looked for when it was found: what else says so is shown again."""
+
     entry_id: str
+    among: str = ""
     kind: Literal["forget_memory"] = "forget_memory"
 
     @property
@@ -63,6 +68,10 @@ class EditMemory(_Action):
     entry_id: str
     revision: int
     kind: Literal["edit_memory"] = "edit_memory"
+
+    @property
+    def command(self) -> str:
+        return f"/memory edit {self.entry_id} …"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -179,12 +179,15 @@ class Select:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormField:
+    """`value` is what stands in it before anybody writes; a choice has none."""
+
     name: str
     label: str
     field: FieldKind = FieldKind.LINE
     required: bool = True
     placeholder: str = ""
     options: tuple[Option, ...] = ()
+    value: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

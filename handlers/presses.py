@@ -201,9 +201,9 @@ async def _act(  # noqa: C901, PLR0911, PLR0912 - one line for each action of th
         case MovePerson():
             return await members.move(request, action, card_key)
         case ListMemories() | ShowMemory() | ForgetMemory() | PinMemory() | DecideMemory():
-            return await memory.pressed(request, action, card_key, form)
+            return await memory.pressed(request, action, card_key, value, form)
         case EditMemory():
-            return await memory.pressed(request, action, card_key, form)
+            return await memory.pressed(request, action, card_key, value, form)
         case _:
             assert_never(action)
 

@@ -11,6 +11,7 @@ from cards.rich_text import is_blank
 from cards.words import Words, words_for
 from handlers import approvals, chat, people, presses
 from handlers.language import guessed, hinted
+from handlers.memory import in_words
 from handlers.middleware import Arrival, Next, RateLimit, error_boundary, recognise, wrapped
 from handlers.parsing import Directives, Ordered, parse, verdict_of
 from handlers.ports import Clock, Services
@@ -157,7 +158,8 @@ class Router:
                 return await presses.answer_form(said, form, arrival.row.id)
         if is_blank(said.args) and not said.files:
             return Reply(card=chat.said_card(request.words("talk.listening")))
-        return await self._talk(said, incoming.sender.external_id)
+        by_words = await in_words.answer(said)
+        return by_words or await self._talk(said, incoming.sender.external_id)
 
     async def _talk(self, request: Request, talker: str, *, settle: bool = False) -> Reply:
         self._talking[request.chat.id] = talker

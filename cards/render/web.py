@@ -158,6 +158,7 @@ def _field(field: FormField) -> FormField:
         field,
         label=in_line(field.label),
         placeholder=in_line(field.placeholder),
+        value=clean(field.value),
         options=_options(field.options),
     )
 

@@ -12,7 +12,7 @@ from cards.views.memory.figures import (
     stats_card,
     why_card,
 )
-from handlers.errors import Usage
+from handlers.errors import UserError
 from handlers.flags import flags_of
 from handlers.ports import Forbidden
 from handlers.request import Reply, Request
@@ -24,7 +24,7 @@ _SURE = {"yes", "确定", "是"}
 async def why(request: Request, _rest: str = "") -> Reply:
     used = await request.services.memory.why(request.person, request.chat)
     data = {"used": [used_data(each) for each in used]}
-    return Reply(card=why_card(used, request.words), data=data)
+    return Reply(card=why_card(used, request.words, zone=request.zone), data=data)
 
 
 async def stats(request: Request, _rest: str = "") -> Reply:
@@ -80,7 +80,7 @@ async def bring(request: Request, rest: str) -> Reply:
 async def restore(request: Request, rest: str) -> Reply:
     path = rest.strip() or next(iter(request.files), "")
     if not path:
-        raise Usage("memory")
+        raise UserError("memory_how_restore")
     brought = await request.services.memory.restore(request.person, request.chat, path)
     data = {"added": brought.added, "known": brought.known, "bad": dict(brought.bad)}
     return Reply(card=brought_card(brought, request.words), data=data)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cards.views.memory.entries import scope_name
-from handlers.errors import Usage
+from cards.views.memory.lines import scope_name
+from handlers.errors import UserError
 from handlers.flags import flags_of
 from handlers.memory.refusals import said
 from handlers.request import Reply, Request
@@ -12,7 +12,7 @@ from handlers.request import Reply, Request
 async def add(request: Request, rest: str) -> Reply:
     flags = flags_of(rest, valued=("scope", "for"))
     if not flags.text:
-        raise Usage("memory")
+        raise UserError("memory_empty")
     entry = await request.services.memory.add(
         request.person,
         request.chat,
@@ -26,7 +26,7 @@ async def add(request: Request, rest: str) -> Reply:
 async def edit(request: Request, rest: str) -> Reply:
     entry_id, text = _id_and(rest)
     if not text:
-        raise Usage("memory")
+        raise UserError("memory_how_edit", id=entry_id)
     return await edited(request, entry_id, text)
 
 
@@ -59,7 +59,7 @@ async def pin(request: Request, entry_id: str, *, pinned: bool) -> Reply:
 async def move(request: Request, rest: str) -> Reply:
     entry_id, scope = _id_and(rest)
     if not scope:
-        raise Usage("memory")
+        raise UserError("memory_how_move", id=entry_id)
     entry = await request.services.memory.move(request.person, request.chat, entry_id, scope)
     return said(request, "memory.moved", entry, scope=scope_name(entry.scope, request.words))
 
@@ -74,5 +74,5 @@ async def decide(request: Request, entry_id: str, *, keep: bool) -> Reply:
 def _id_and(rest: str) -> tuple[str, str]:
     entry_id, *more = rest.split(maxsplit=1) or [""]
     if not entry_id:
-        raise Usage("memory")
+        raise UserError("memory_which")
     return entry_id, "".join(more).strip()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
+from cards import formats
 from cards.memory_actions import (
     DecideMemory,
     EditMemory,
@@ -15,25 +16,28 @@ from cards.memory_actions import (
     PinMemory,
     ShowMemory,
 )
+from cards.model import Text
 from cards.views.memory.data import entry_data, found_data
 from cards.views.memory.entries import (
-    TEXT,
     candidates_card,
-    entry_card,
+    forget_card,
     found_card,
     handbook_card,
     is_chapter,
     page_card,
     profile_card,
 )
-from handlers.errors import Usage
+from cards.views.memory.one import TEXT, entry_card
+from handlers.errors import Usage, UserError
 from handlers.flags import flags_of
 from handlers.memory import care, changing
 from handlers.memory.refusals import answered, said
 from handlers.registry import Commands
 from handlers.request import Reply, Request
 from handlers.work.naming import number_of
-from storage.records.memory.shown import EntryPage, Wanted
+from storage.records.memory.entries import Entry
+from storage.records.memory.shown import EntryPage, FoundEntry, Wanted
+from storage.records.people import ChatKind
 
 commands = Commands("memory")
 
@@ -58,6 +62,7 @@ _WORDS = {
 }
 _KINDS = {
     **{each.value: each for each in Wanted},
+    "记得": Wanted.KNOWN,
     "全部": Wanted.ALL,
     "手册": Wanted.HANDBOOK,
     "画像": Wanted.PROFILE,
@@ -86,7 +91,7 @@ async def memory(request: Request) -> Reply:
     if not word and _KINDS.get(first.casefold()):
         word, rest = "list", request.args
     if word not in _ORDERS:
-        raise Usage("memory")
+        raise UserError("memory_no_order", word=_bare(request.args))
     return await answered(_ORDERS[word](request, rest))
 
 
@@ -107,7 +112,8 @@ async def profile(request: Request) -> Reply:
     """Show what I know about you."""
     page = await _page(request, Wanted.PROFILE)
     data = {"profile": [entry_data(each) for each in page.entries]}
-    return Reply(card=profile_card(page.entries, request.words), data=data)
+    card = profile_card(page.entries, request.words, zone=request.zone, shared=shared(request))
+    return Reply(card=card, data=data)
 
 
 @commands("candidates", usage="[keep|drop id]", aliases=("候选",))
@@ -117,7 +123,8 @@ async def candidates(request: Request) -> Reply:
     if not first:
         page = await _page(request, Wanted.CANDIDATES)
         data = {"candidates": [entry_data(each) for each in page.entries]}
-        return Reply(card=candidates_card(page.entries, request.words), data=data)
+        card = candidates_card(page.entries, request.words, zone=request.zone)
+        return Reply(card=card, data=data)
     word = first.casefold()
     if word not in _KEEP | _DROP or not rest:
         raise Usage("candidates")
@@ -125,22 +132,24 @@ async def candidates(request: Request) -> Reply:
 
 
 async def pressed(
-    request: Request, action: MemoryAction, card_key: str, form: Mapping[str, str]
+    request: Request, action: MemoryAction, card_key: str, value: str, form: Mapping[str, str]
 ) -> Reply:
     """A button or form about memories; whether this person may press it was checked."""
-    return await answered(_pressed(request, action, card_key, form))
+    return await answered(_pressed(request, action, card_key, value, form))
 
 
 async def _pressed(
-    request: Request, action: MemoryAction, card_key: str, form: Mapping[str, str]
+    request: Request, action: MemoryAction, card_key: str, value: str, form: Mapping[str, str]
 ) -> Reply:
     match action:
         case ListMemories(wanted=wanted, scope=scope, page=page):
             shown = await _listed(request, wanted, scope, page)
         case ShowMemory(entry_id=entry_id):
-            return await _show(request, entry_id)
-        case ForgetMemory(entry_id=entry_id):
+            return await _show(request, entry_id or value)
+        case ForgetMemory(entry_id=entry_id, among=among):
             shown = await changing.forget(request, entry_id)
+            if among:
+                shown = await which_to_forget(request, among, gone=shown) or shown
         case PinMemory(entry_id=entry_id, pinned=pinned):
             await changing.pin(request, entry_id, pinned=pinned)
             shown = await _show(request, entry_id)
@@ -159,9 +168,9 @@ async def _list(request: Request, rest: str) -> Reply:
     word, more = split(flags.text)
     flags_behind = flags_of(more, valued=("scope", "page"))
     options = {**flags.options, **flags_behind.options}
-    wanted = _KINDS.get(word.casefold()) if word else Wanted.ALL
+    wanted = _KINDS.get(word.casefold()) if word else Wanted.KNOWN
     if wanted is None:
-        raise Usage("memory")
+        raise UserError("memory_no_kind", word=_bare(word))
     page = max(1, number_of(options.get("page", "1")))
     return await _listed(request, wanted, options.get("scope", ""), page)
 
@@ -171,21 +180,60 @@ async def _listed(request: Request, wanted: Wanted, scope: str, page: int) -> Re
         request.person, request.chat, wanted, scope=scope, page=page
     )
     data = {"memories": [entry_data(each) for each in found.entries], "total": found.total}
-    return Reply(card=page_card(found, wanted, request.words, scope=scope), data=data)
+    card = page_card(
+        found, wanted, request.words, zone=request.zone, scope=scope, shared=shared(request)
+    )
+    return Reply(card=card, data=data)
 
 
-async def _search(request: Request, rest: str) -> Reply:
+async def search(request: Request, rest: str) -> Reply:
     if not rest:
-        raise Usage("memory")
-    found = await request.services.memory.search(request.person, request.chat, rest, limit=FOUND)
+        raise UserError("memory_how_search")
+    found, told, near = await _found(request, rest)
     data = {"memories": [found_data(each) for each in found]}
-    return Reply(card=found_card(found, rest, request.words), data=data)
+    card = found_card(told or near, near if told else (), rest, request.words, zone=request.zone)
+    return Reply(card=card, data=data)
+
+
+async def known(request: Request) -> Reply:
+    """What was made of all that was said."""
+    return await answered(_listed(request, Wanted.KNOWN, "", 1))
+
+
+async def which_to_forget(
+    request: Request, query: str, *, gone: Reply | None = None
+) -> Reply | None:
+    """What says so, to be pressed; None where nothing does. `gone` is what was just forgotten."""
+    found, told, _ = await _found(request, query)
+    if not told:
+        return None
+    card = forget_card(told, query, request.words, zone=request.zone, gone=_told(gone))
+    return Reply(card=card, data={"memories": [found_data(each) for each in found]})
+
+
+async def _found(
+    request: Request, query: str
+) -> tuple[Sequence[FoundEntry], Sequence[Entry], Sequence[Entry]]:
+    """What was found; of it what has a word of the query itself, and what does not."""
+    found = await request.services.memory.search(request.person, request.chat, query, limit=FOUND)
+    told = [hit.entry for hit in found if not hit.near]
+    return found, told, [hit.entry for hit in found if hit.near]
+
+
+def _told(reply: Reply | None) -> str:
+    blocks = () if reply is None or reply.card is None else reply.card.blocks
+    return "\n".join(each.markdown for each in blocks if isinstance(each, Text))
+
+
+def shared(request: Request) -> bool:
+    """Whether others read along."""
+    return request.chat.kind is not ChatKind.PRIVATE
 
 
 async def _show(request: Request, rest: str) -> Reply:
     entry_id = split(rest)[0]
     if not entry_id:
-        raise Usage("memory")
+        raise UserError("memory_which")
     shown = await request.services.memory.show(request.person, request.chat, entry_id)
     card = entry_card(
         shown.entry, request.words, zone=request.zone, strength=shown.strength, mine=shown.mine
@@ -209,6 +257,11 @@ async def _page(request: Request, wanted: Wanted) -> EntryPage:
     return await request.services.memory.list(request.person, request.chat, wanted)
 
 
+def _bare(text: str) -> str:
+    """As it can stand between the marks of code."""
+    return formats.line(text, 60).replace("`", "'")
+
+
 def split(text: str) -> tuple[str, str]:
     """The first word, and all that follows it."""
     first, *rest = text.split(maxsplit=1) or [""]
@@ -218,7 +271,7 @@ def split(text: str) -> tuple[str, str]:
 _ORDERS: Mapping[str, Callable[[Request, str], Awaitable[Reply]]] = {
     "list": _list,
     "add": changing.add,
-    "search": _search,
+    "search": search,
     "show": _show,
     "edit": changing.edit,
     "forget": changing.forget,

@@ -8,6 +8,7 @@ from cards import formats
 from cards.model import Tone
 from cards.views.errors import notice_card
 from cards.views.memory.data import entry_data
+from cards.views.memory.lines import entry_words
 from handlers.errors import UserError
 from handlers.request import Reply, Request
 from handlers.services.memory import MemoryRefused
@@ -27,5 +28,5 @@ async def answered(answer: Awaitable[Reply]) -> Reply:
 
 def said(request: Request, key: str, entry: Entry, **facts: object) -> Reply:
     """One line about an entry."""
-    text = request.words(key, **{"id": entry.id, "text": formats.line(entry.text, _LINE), **facts})
+    text = request.words(key, **{"id": entry.id, "text": entry_words(entry, _LINE), **facts})
     return Reply(card=notice_card("", text, tone=Tone.GOOD), data=entry_data(entry))

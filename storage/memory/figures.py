@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, func, select
 
 from storage.db import Database
 from storage.memory.tables import memories, memory_jobs, memory_scopes
-from storage.records.memory.entries import Scope
+from storage.records.memory.entries import EntryState, Scope
 
 _M = memories.c
 
@@ -23,8 +23,10 @@ class MemoryFigures:
         async with self._db.read() as view:
             return [Scope.of(name) for name in (await view.execute(query)).scalars()]
 
-    async def by_kind(self, scopes: Sequence[Scope]) -> Mapping[str, int]:
-        return await self._counted(_M.kind, scopes)
+    async def by_kind(
+        self, scopes: Sequence[Scope], *, state: EntryState | None = None
+    ) -> Mapping[str, int]:
+        return await self._counted(_M.kind, scopes, state)
 
     async def by_state(self, scopes: Sequence[Scope]) -> Mapping[str, int]:
         return await self._counted(_M.state, scopes)
@@ -38,7 +40,10 @@ class MemoryFigures:
             return await view.scalar(query) or 0
 
     async def _counted(
-        self, column: ColumnElement[str], scopes: Sequence[Scope]
+        self,
+        column: ColumnElement[str],
+        scopes: Sequence[Scope],
+        state: EntryState | None = None,
     ) -> Mapping[str, int]:
         query = (
             select(column, func.count())
@@ -46,5 +51,7 @@ class MemoryFigures:
             .group_by(column)
             .order_by(column)
         )
+        if state is not None:
+            query = query.where(_M.state == state.value)
         async with self._db.read() as view:
             return {row[0]: row[1] for row in await view.execute(query)}

@@ -355,3 +355,14 @@ def test_no_card_is_refused(card: Card, *, streaming: bool) -> None:
 
     for part in made.parts:
         check_card(part, KNOWN)
+
+
+@pytest.mark.parametrize(("length", "kept"), [(1000, True), (1001, False)])
+def test_a_form_begins_with_what_stands_in_it_or_empty_but_never_with_a_part(
+    length: int, kept: bool
+) -> None:
+    said = "x" * length
+    field = FormField(name="text", label="What?", field=FieldKind.PARAGRAPH, value=said)
+    made = rendered(Form(fields=(field,), submit="Save", action=NewTask(), token="jjjjkkkkllll"))
+
+    assert (f'"default_value": "{said}"' in json.dumps(made.parts)) is kept

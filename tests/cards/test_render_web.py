@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from html.parser import HTMLParser
 from typing import get_args
 
@@ -136,7 +137,9 @@ def examples(text: str, token: str = TOKEN, address: str = "files/x") -> tuple[B
         Select(placeholder=text, action=PickModel(), options=options * 9, token=token),
         Form(
             fields=tuple(
-                FormField(name=text, label=text, field=kind, placeholder=text, options=options)
+                FormField(
+                    name=text, label=text, field=kind, placeholder=text, options=options, value=text
+                )
                 for kind in FieldKind
             ),
             submit=text,
@@ -259,6 +262,21 @@ def test_a_form_asks_for_each_field_by_name() -> None:
     assert "required" in shown.all("textarea")[0]
     assert "required" not in shown.all("input")[0]
     assert "optional" in shown.text
+
+
+def test_a_form_begins_with_what_stands_in_it() -> None:
+    said = '\nfirst </textarea><b>"line"\n  second'
+    fields = (
+        FormField(name="text", label="What", field=FieldKind.PARAGRAPH, value=said),
+        FormField(name="title", label="Title", value='"Max" <b>'),
+    )
+    shown = render(
+        Card(blocks=(Form(fields=fields, submit="Go", action=NewTask(), token=TOKEN),)), ENGLISH
+    )
+    area = shown.html.partition("<textarea")[2].partition(">")[2].partition("</textarea>")[0]
+
+    assert unescape(area) == f"\n{said}", "a page drops the first end of line"
+    assert 'value="&#34;Max&#34; &lt;b&gt;"' in shown.html
 
 
 def test_files_are_linked_only_inside_their_folder() -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, tzinfo
 
 from bot.app.memory.carrying import Carrying
+from bot.app.memory.near import marked
 from bot.app.memory.recall import Recalling
 from bot.app.memory.restoring import Restoring
 from bot.app.memory.writing import Writing
 from bot.app.store import Store
 from bot.config.settings import Settings
 from bot.engine.memory.cleaning import Cleaning
-from bot.engine.memory.handbook import CHAPTERS, chapter, chapter_of, named
+from bot.engine.memory.handbook import CHAPTERS, chapter, chapter_of, named, place_of
 from bot.engine.memory.life import strength
 from bot.engine.memory.recall import Recall
 from bot.engine.memory.scopes import Reader
@@ -40,6 +41,7 @@ from storage.records.memory.entries import (
 )
 from storage.records.memory.refusals import NotKept, WhyNotKept
 from storage.records.memory.shown import (
+    A_PAGE,
     Brought,
     CleanReport,
     EntryPage,
@@ -52,11 +54,11 @@ from storage.records.memory.shown import (
 )
 from storage.records.people import Chat, Language, Person, Role
 
-_A_PAGE = 20
 _LONGEST_ID = 16
 _CHAPTERS = 50
 _NOBODYS = {ScopeKind.PROJECT, ScopeKind.SKILL, ScopeKind.AGENT, ScopeKind.CUSTOM}
 _KINDS: Mapping[Wanted, tuple[MemoryKind, ...]] = {
+    Wanted.KNOWN: (MemoryKind.PROFILE, MemoryKind.LONGTERM, MemoryKind.FACT),
     Wanted.HANDBOOK: (MemoryKind.HANDBOOK,),
     Wanted.PROFILE: (MemoryKind.PROFILE,),
     Wanted.LONGTERM: (MemoryKind.LONGTERM,),
@@ -69,6 +71,15 @@ _STATES: Mapping[Wanted, tuple[EntryState, ...]] = {
     Wanted.ARCHIVED: (EntryState.ARCHIVED,),
     Wanted.SUPERSEDED: (EntryState.SUPERSEDED,),
 }
+_OFFERED = (
+    Wanted.KNOWN,
+    Wanted.CANDIDATES,
+    Wanted.CELLS,
+    Wanted.EPISODES,
+    Wanted.HANDBOOK,
+    Wanted.SUPERSEDED,
+    Wanted.ARCHIVED,
+)
 _KEPT: Mapping[WhyNotKept, str] = {
     WhyNotKept.EMPTY: "empty",
     WhyNotKept.TOO_LONG: "too_long",
@@ -91,6 +102,7 @@ class MemoryBookService:
     cleaning: Cleaning
     quality: Callable[[], Awaitable[Mapping[str, float]]]
     now: Callable[[], datetime]
+    zone: tzinfo
     embedder: str = ""
 
     async def list(
@@ -100,17 +112,24 @@ class MemoryBookService:
         scopes = self._looked_into(by, scope)
         kinds, states = _KINDS.get(wanted, ()), _STATES.get(wanted, (EntryState.ACTIVE,))
         total = await self.entries.count(scopes, kinds=kinds, states=states)
-        page = max(1, min(page, 1 + max(0, total - 1) // _A_PAGE))
+        page = max(1, min(page, 1 + max(0, total - 1) // A_PAGE))
         found = await self.entries.list(
-            scopes, kinds=kinds, states=states, limit=_A_PAGE, offset=(page - 1) * _A_PAGE
+            scopes, kinds=kinds, states=states, limit=A_PAGE, offset=(page - 1) * A_PAGE
         )
-        more = page * _A_PAGE < total
-        return EntryPage(entries=found, scopes=scopes, total=total, page=page, more=more)
+        return EntryPage(
+            entries=found,
+            scopes=scopes,
+            total=total,
+            page=page,
+            more=page * A_PAGE < total,
+            others=await self._others(scopes),
+        )
 
     async def search(
         self, who: Person, chat: Chat, query: str, *, limit: int = 10
     ) -> Sequence[FoundEntry]:
-        return await self.recall.search(_reader(who, chat), query, limit)
+        found = await self.recall.search(_reader(who, chat), query, limit)
+        return marked(found, query, now=self.now(), zone=self.zone)
 
     async def show(self, who: Person, chat: Chat, entry_id: str) -> ShownEntry:
         by = await self._by(who, chat)
@@ -171,7 +190,7 @@ class MemoryBookService:
 
     async def handbook(self, who: Person, chat: Chat) -> Sequence[Entry]:
         found = await self.entries.list([GLOBAL], kinds=[MemoryKind.HANDBOOK], limit=_CHAPTERS)
-        return sorted(found, key=lambda each: each.number)
+        return sorted(found, key=lambda each: (place_of(each.key), each.number))
 
     async def write_chapter(self, who: Person, chat: Chat, name: str, text: str) -> Entry:
         chapters, words = await self.handbook(who, chat), _words(who)
@@ -236,6 +255,15 @@ class MemoryBookService:
             raise MemoryRefused("unknown", entry_id) from error
         except AmbiguousId as error:
             raise MemoryRefused("ambiguous", ", ".join(error.candidates)) from error
+
+    async def _others(self, scopes: Sequence[Scope]) -> Mapping[Wanted, int]:
+        kinds = await self.figures.by_kind(scopes, state=EntryState.ACTIVE)
+        states = await self.figures.by_state(scopes)
+        return {
+            wanted: sum(kinds.get(each, 0) for each in _KINDS.get(wanted, ()))
+            + sum(states.get(each, 0) for each in _STATES.get(wanted, ()))
+            for wanted in _OFFERED
+        }
 
     def _looked_into(self, by: By, scope: str) -> Sequence[Scope]:
         seen = by.scopes or ()
@@ -337,5 +365,6 @@ def build_book(
         cleaning=cleaning,
         quality=quality,
         now=clock.now,
+        zone=settings.zone,
         embedder=settings.embedding_model,
     )

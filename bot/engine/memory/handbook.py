@@ -32,6 +32,12 @@ def chapter_of(key: str) -> str:
     return key.removeprefix(_KEY) if key.startswith(_KEY) else ""
 
 
+def place_of(key: str) -> int:
+    """Where the chapter stands, whenever it was written; people's own come behind ours."""
+    name = chapter_of(key)
+    return CHAPTERS.index(name) if name in CHAPTERS else len(CHAPTERS)
+
+
 def chapter(name: str, text: str, words: Words) -> ByHand:
     """The text of a chapter: it takes the place of what the chapter said. `name` is one of ours or
     a title of somebody's own."""

@@ -135,7 +135,14 @@ def _field(item: FormField, room: int, canvas: Canvas) -> list[Element]:
             "tag": "input",
             "label": plain(label or item.name),
             "max_length": _MAX_INPUT,
+            **({"default_value": value} if (value := _before(item)) else {}),
             **(lines if item.field is FieldKind.PARAGRAPH else {}),
             **common,
         }
     ]
+
+
+def _before(item: FormField) -> str:
+    """All of it or nothing: what is cut would be sent back cut."""
+    value = scrub(item.value)
+    return value if len(value) <= _MAX_INPUT else ""

@@ -1,4 +1,4 @@
-"""What is remembered, on cards: lists, one entry, candidates, the handbook."""
+"""What is remembered, on cards: lists, candidates, the handbook."""
 
 from __future__ import annotations
 
@@ -6,122 +6,144 @@ from collections.abc import Iterator, Sequence
 from zoneinfo import ZoneInfo
 
 from cards import formats
-from cards.memory_actions import (
-    DecideMemory,
-    EditMemory,
-    ForgetMemory,
-    ListMemories,
-    PinMemory,
-)
+from cards.memory_actions import DecideMemory, ForgetMemory, ListMemories, ShowMemory
 from cards.model import (
     Block,
     Button,
     Buttons,
     ButtonStyle,
     Card,
+    Collapsible,
     Confirm,
-    FieldKind,
-    Fields,
-    Form,
-    FormField,
     Note,
+    Option,
+    Select,
     Text,
     Tone,
 )
+from cards.views.memory.lines import entry_line
 from cards.words import Words
-from storage.records.memory.entries import Entry, EntryState, Scope
-from storage.records.memory.shown import EntryPage, FoundEntry, Wanted
+from storage.records.memory.entries import Entry
+from storage.records.memory.shown import A_PAGE, EntryPage, Wanted
 
-_LINE = 160
 _WHOLE = 3_000
 _BUTTONS = 5
-TEXT = "text"
-"""The field of the form that changes an entry."""
+_NEAR = 5
 
 
-def scope_name(scope: Scope, words: Words) -> str:
-    return words(f"memory.scope.{scope.kind}", name=formats.line(scope.name, 60))
-
-
-def entry_line(entry: Entry, words: Words) -> str:
-    pin = "📌 " if entry.pinned else ""
-    kind = words(f"memory.kind.{entry.kind}")
-    whom = scope_name(entry.scope, words)
-    return f"- `{entry.id}` {pin}{formats.line(entry.text, _LINE)} *({kind}, {whom})*"
-
-
-def page_card(page: EntryPage, wanted: Wanted, words: Words, *, scope: str = "") -> Card:
+def page_card(
+    page: EntryPage,
+    wanted: Wanted,
+    words: Words,
+    *,
+    zone: ZoneInfo,
+    scope: str = "",
+    shared: bool = False,
+) -> Card:
+    """`shared` says that others read along: then nobody's own is on it."""
     title = words("memory.title")
     blocks: list[Block] = []
     if page.entries:
-        blocks.append(Text(markdown="\n".join(entry_line(each, words) for each in page.entries)))
-        blocks.append(Note(markdown=words("memory.page", page=page.page, total=page.total)))
+        first = (page.page - 1) * A_PAGE + 1
+        blocks.append(Text(markdown=_numbered(page.entries, words, zone, first)))
+        blocks.append(_open(page.entries, words, first))
     else:
-        key = "memory.none" if wanted is Wanted.ALL else "memory.none_here"
+        key = "memory.none" if wanted in {Wanted.KNOWN, Wanted.ALL} else "memory.none_here"
         blocks.append(Text(markdown=words(key)))
-    turns = tuple(_turns(page, wanted, words, scope))
-    if turns:
-        blocks.append(Buttons(items=turns))
-    blocks.append(Note(markdown=words("memory.hint")))
-    if wanted is not Wanted.ALL:
+    rows = (_turns(page, wanted, words, scope), _kinds(page, wanted, words, scope))
+    blocks.extend(Buttons(items=items) for row in rows if (items := tuple(row)))
+    if page.page > 1 or page.more:
+        blocks.append(Note(markdown=words("memory.page", page=page.page, total=page.total)))
+    blocks.append(Note(markdown=words("memory.shared" if shared else "memory.hint")))
+    if wanted is not Wanted.KNOWN:
         title = f"{title} · {words(f'memory.wanted.{wanted}')}"
-    return Card(title=title, tone=Tone.INFO, blocks=tuple(blocks), summary=title)
+    return _card(title, blocks)
 
 
-def found_card(found: Sequence[FoundEntry], query: str, words: Words) -> Card:
+def found_card(
+    told: Sequence[Entry], near: Sequence[Entry], query: str, words: Words, *, zone: ZoneInfo
+) -> Card:
+    """What is told about it; what only stands near such is folded away."""
     query = formats.line(query, 80)
     title = words("memory.searched", query=query)
-    if not found:
-        blocks: tuple[Block, ...] = (Text(markdown=words("memory.not_found", query=query)),)
-    else:
-        rows = [f"{entry_line(hit.entry, words)} · {hit.score:.2f}" for hit in found]
-        blocks = (Text(markdown="\n".join(rows)), Note(markdown=words("memory.hint")))
-    return Card(title=title, tone=Tone.INFO, blocks=blocks, summary=title)
+    if not told:
+        text = words("memory.not_found", query=formats.verbatim(query, 80))
+        return _card(title, [Text(markdown=text)])
+    blocks: list[Block] = [
+        Text(markdown=_numbered(told, words, zone)),
+        _open(told, words),
+        *_folded(words("memory.near"), near[:_NEAR], words, zone),
+        Note(markdown=words("memory.hint")),
+    ]
+    return _card(title, blocks)
 
 
-def entry_card(entry: Entry, words: Words, *, zone: ZoneInfo, strength: float, mine: bool) -> Card:
-    """`strength` is what is left of it now, out of 100; `mine` offers to change it."""
-    title = words("memory.one", id=entry.id)
-    pairs = tuple(
-        (words(f"memory.label.{name}"), text)
-        for name, text in _facts(entry, words, zone, strength)
-        if text
+def forget_card(
+    told: Sequence[Entry], query: str, words: Words, *, zone: ZoneInfo, gone: str = ""
+) -> Card:
+    """Which of these is to be forgotten: nothing is, until somebody presses. `gone` is what has
+    been just now."""
+    title = words("memory.forget_which", query=formats.line(query, 80))
+    entries = told[:_BUTTONS]
+    blocks: list[Block] = [Text(markdown=gone)] if gone else []
+    if entries:
+        blocks.append(Text(markdown=_numbered(entries, words, zone)))
+        blocks.append(
+            Buttons(
+                items=tuple(
+                    forget_button(each, words, label=f"🗑 {number}", among=query)
+                    for number, each in enumerate(entries, start=1)
+                )
+            )
+        )
+    note = "memory.forget_hint" if entries else "memory.forget_done"
+    blocks.append(Note(markdown=words(note, query=formats.verbatim(query, 80))))
+    return _card(title, blocks)
+
+
+def forget_button(entry: Entry, words: Words, *, label: str, among: str = "") -> Button:
+    return Button(
+        label=label,
+        action=ForgetMemory(entry_id=entry.id, among=among),
+        style=ButtonStyle.DANGER,
+        confirm=Confirm(title=words("memory.forget_title"), text=words("memory.forget_text")),
     )
-    blocks: list[Block] = [Text(markdown=formats.cut(entry.text, _WHOLE)), Fields(pairs=pairs)]
-    if mine:
-        blocks += _changes(entry, words)
-    return Card(title=title, tone=Tone.INFO, blocks=tuple(blocks), summary=title)
 
 
-def candidates_card(entries: Sequence[Entry], words: Words) -> Card:
+def candidates_card(entries: Sequence[Entry], words: Words, *, zone: ZoneInfo) -> Card:
     title = words("memory.candidates_title")
     if not entries:
-        return Card(title=title, blocks=(Text(markdown=words("memory.candidates_none")),))
-    blocks: list[Block] = [Text(markdown="\n".join(entry_line(e, words) for e in entries))]
-    for entry in entries[:_BUTTONS]:
-        keep = DecideMemory(entry_id=entry.id, keep=True)
-        drop = DecideMemory(entry_id=entry.id, keep=False)
-        items = (
-            Button(
-                label=words("memory.button.keep", id=entry.id),
-                action=keep,
-                style=ButtonStyle.PRIMARY,
-            ),
-            Button(label=words("memory.button.drop", id=entry.id), action=drop),
-        )
-        blocks.append(Buttons(items=items))
-    return Card(title=title, tone=Tone.INFO, blocks=tuple(blocks), summary=title)
+        return _card(title, [Text(markdown=words("memory.candidates_none"))])
+    blocks: list[Block] = []
+    for number, entry in enumerate(entries[:_BUTTONS], start=1):
+        blocks.append(Text(markdown=f"**{number}** · {entry_line(entry, words, zone=zone)}"))
+        blocks.append(Buttons(items=decisions(entry, words, number)))
+    rest = entries[_BUTTONS:]
+    blocks += _folded(words("memory.later", n=len(rest)), rest, words, zone)
+    blocks.append(Note(markdown=words("memory.candidates_hint")))
+    return _card(title, blocks)
 
 
-def profile_card(entries: Sequence[Entry], words: Words) -> Card:
-    title = words("memory.profile_title")
-    rows = "\n".join(entry_line(each, words) for each in entries)
-    text = rows or words("memory.profile_none")
-    return Card(title=title, tone=Tone.INFO, blocks=(Text(markdown=text),), summary=title)
+def decisions(entry: Entry, words: Words, number: int = 0) -> tuple[Button, ...]:
+    mark = f" {number}" if number else ""
+    keep = DecideMemory(entry_id=entry.id, keep=True)
+    drop = DecideMemory(entry_id=entry.id, keep=False)
+    return (
+        Button(label=words("memory.button.keep") + mark, action=keep, style=ButtonStyle.PRIMARY),
+        Button(label=words("memory.button.drop") + mark, action=drop),
+    )
+
+
+def profile_card(entries: Sequence[Entry], words: Words, *, zone: ZoneInfo, shared: bool) -> Card:
+    if not entries:
+        key = "memory.shared" if shared else "memory.profile_none"
+        return _card(words("memory.profile_title"), [Text(markdown=words(key))])
+    blocks: list[Block] = [Text(markdown=_numbered(entries, words, zone)), _open(entries, words)]
+    blocks.append(Note(markdown=words("memory.shared" if shared else "memory.profile_hint")))
+    return _card(words("memory.profile_title"), blocks)
 
 
 def handbook_card(chapters: Sequence[Entry], words: Words) -> Card:
-    title = words("memory.handbook_title")
     blocks: list[Block] = [
         Text(markdown=f"**{formats.line(each.label, 80)}**\n\n{formats.cut(each.text, _WHOLE)}")
         for each in chapters
@@ -129,13 +151,43 @@ def handbook_card(chapters: Sequence[Entry], words: Words) -> Card:
     if not blocks:
         blocks = [Text(markdown=words("memory.handbook_none"))]
     blocks.append(Note(markdown=words("memory.handbook_note")))
-    return Card(title=title, tone=Tone.INFO, blocks=tuple(blocks), summary=title)
+    return _card(words("memory.handbook_title"), blocks)
 
 
 def is_chapter(entry: Entry, name: str) -> bool:
     """Whether somebody means this one: by its title, or by what it is called in every language."""
     wanted = name.strip().casefold()
     return wanted in {entry.label.casefold(), entry.key.partition(":")[2]}
+
+
+def _card(title: str, blocks: Sequence[Block]) -> Card:
+    return Card(title=title, tone=Tone.INFO, blocks=tuple(blocks), summary=title)
+
+
+def _numbered(entries: Sequence[Entry], words: Words, zone: ZoneInfo, first: int = 1) -> str:
+    return "\n".join(
+        f"{number}. {entry_line(each, words, zone=zone)}"
+        for number, each in enumerate(entries, start=first)
+    )
+
+
+def _folded(
+    title: str, entries: Sequence[Entry], words: Words, zone: ZoneInfo
+) -> Iterator[Collapsible]:
+    if entries:
+        rows = "\n".join(f"- {entry_line(each, words, zone=zone)}" for each in entries)
+        yield Collapsible(title=title, blocks=(Text(markdown=rows),))
+
+
+def _open(entries: Sequence[Entry], words: Words, first: int = 1) -> Select:
+    return Select(
+        placeholder=words("memory.open"),
+        action=ShowMemory(),
+        options=tuple(
+            Option(label=str(number), value=each.id)
+            for number, each in enumerate(entries, start=first)
+        ),
+    )
 
 
 def _turns(page: EntryPage, wanted: Wanted, words: Words, scope: str) -> Iterator[Button]:
@@ -148,53 +200,8 @@ def _turns(page: EntryPage, wanted: Wanted, words: Words, scope: str) -> Iterato
         yield Button(label=words("memory.button.next"), action=to(page.page + 1))
 
 
-def _facts(
-    entry: Entry, words: Words, zone: ZoneInfo, strength: float
-) -> Iterator[tuple[str, str]]:
-    yield "kind", words(f"memory.kind.{entry.kind}")
-    yield "scope", scope_name(entry.scope, words)
-    yield "state", words(f"memory.state.{entry.state}")
-    yield "said", formats.moment(entry.said_at, zone)
-    yield "by", formats.line(entry.sender, 60)
-    yield "importance", f"{entry.importance:.2f}"
-    yield "confidence", f"{entry.confidence:.2f}"
-    yield "strength", f"{strength:.0f}"
-    yield "used", str(entry.used) if entry.used else ""
-    yield "until", formats.moment(entry.valid_until, zone) if entry.valid_until else ""
-    yield "instead", f"`{entry.superseded_by}`" if entry.superseded_by else ""
-    yield "evidence", str(len(entry.evidence)) if entry.evidence else ""
-    yield "revision", str(entry.revision)
-
-
-def _changes(entry: Entry, words: Words) -> Iterator[Block]:
-    if entry.state is EntryState.CANDIDATE:
-        keep = DecideMemory(entry_id=entry.id, keep=True)
-        drop = DecideMemory(entry_id=entry.id, keep=False)
-        yield Buttons(
-            items=(
-                Button(label=words("memory.button.keep", id=entry.id), action=keep),
-                Button(label=words("memory.button.drop", id=entry.id), action=drop),
-            )
-        )
-    pin = "unpin" if entry.pinned else "pin"
-    yield Buttons(
-        items=(
-            Button(
-                label=words(f"memory.button.{pin}"),
-                action=PinMemory(entry_id=entry.id, pinned=not entry.pinned),
-            ),
-            Button(
-                label=words("memory.button.forget"),
-                action=ForgetMemory(entry_id=entry.id),
-                style=ButtonStyle.DANGER,
-                confirm=Confirm(
-                    title=words("memory.forget_title"), text=words("memory.forget_text")
-                ),
-            ),
-        )
-    )
-    yield Form(
-        fields=(FormField(name=TEXT, label=words("memory.edit"), field=FieldKind.PARAGRAPH),),
-        submit=words("memory.edit_button"),
-        action=EditMemory(entry_id=entry.id, revision=entry.revision),
-    )
+def _kinds(page: EntryPage, wanted: Wanted, words: Words, scope: str) -> Iterator[Button]:
+    for kind, count in page.others.items():
+        if count and kind is not wanted:
+            label = f"{words(f'memory.wanted.{kind}')} {count}"
+            yield Button(label=label, action=ListMemories(wanted=kind, scope=scope))

@@ -3,51 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from zoneinfo import ZoneInfo
 
 from cards import formats
 from cards.model import Block, Card, Collapsible, Fields, Note, Text, Tone
 from cards.views.files import attached
-from cards.views.memory.entries import entry_line
+from cards.views.memory.lines import entry_line, entry_words
 from cards.words import Words
 from storage.records.memory.entries import Entry, Scope
 from storage.records.memory.shown import Brought, CleanReport, MemoryStats, UsedEntry
 
 _LINE = 140
 _LISTED = 15
+_NAME = 60
+_HANDBOOK = "handbook"
 
 
-def why_card(used: Sequence[UsedEntry], words: Words) -> Card:
+def why_card(used: Sequence[UsedEntry], words: Words, *, zone: ZoneInfo) -> Card:
+    """The handbook stands before every answer, and is folded away."""
     title = words("memory.why_title")
     if not used:
-        blocks: tuple[Block, ...] = (Text(markdown=words("memory.why_none")),)
-    else:
-        rows = "\n".join(_why_line(each, words) for each in used)
-        blocks = (Text(markdown=rows), Note(markdown=words("memory.why_note")))
-    return Card(title=title, tone=Tone.INFO, blocks=blocks, summary=title)
+        return _card(title, [Text(markdown=words("memory.why_none"))])
+    told = [each for each in used if each.block != _HANDBOOK]
+    book = [each for each in used if each.block == _HANDBOOK]
+    rows = "\n".join(f"- {_why_line(each, words)}" for each in told)
+    blocks: list[Block] = [Text(markdown=rows or words("memory.why_book"))]
+    if book:
+        rows = "\n".join(f"- {_why_line(each, words)}" for each in book)
+        head = f"{words('memory.wanted.handbook')} · {len(book)}"
+        blocks.append(Collapsible(title=head, blocks=(Text(markdown=rows),)))
+    at = formats.moment(used[0].at, zone)
+    blocks.append(Note(markdown=words("memory.why_note", at=at)))
+    return _card(title, blocks)
 
 
 def stats_card(stats: MemoryStats, words: Words) -> Card:
-    title = words("memory.stats_title")
-    pairs = [*_counts(stats.by_kind, "kind", words), *_counts(stats.by_state, "state", words)]
-    pairs += _scopes(stats.by_scope, words)
-    jobs = f"{stats.jobs_waiting}, {stats.jobs_failed}"
-    pairs.append((words("memory.label.jobs"), jobs))
+    total = sum(stats.by_kind.values())
+    pairs = [
+        (words("memory.label.total"), str(total)),
+        (words("memory.label.kind"), _listed(_counts(stats.by_kind, "kind", words))),
+        (words("memory.label.state"), _listed(_counts(stats.by_state, "state", words))),
+        (words("memory.label.scope"), _listed(_scopes(stats.by_scope, words))),
+        (words("memory.label.waiting"), str(stats.jobs_waiting or "")),
+        (words("memory.label.failed"), str(stats.jobs_failed or "")),
+    ]
     if stats.model:
         pairs.append((words("memory.label.vectors"), f"{stats.vectors} ({stats.model})"))
-    for name, value in stats.quality.items():
-        key = f"memory.quality.{name}"
-        if words.has(key):
-            told = f"{value:.0%}" if name == "suspicious" else f"{value:g}"
-            pairs.append((words(key), told))
-    fields = Fields(pairs=tuple(pairs))
-    return Card(title=title, tone=Tone.INFO, blocks=(fields,), summary=title)
+    blocks: list[Block] = [Fields(pairs=tuple((name, told) for name, told in pairs if told))]
+    quality = tuple(_quality(stats.quality, words))
+    if quality:
+        title = words("memory.quality.title")
+        blocks.append(Collapsible(title=title, blocks=(Fields(pairs=quality),)))
+    return _card(words("memory.stats_title"), blocks)
 
 
 def clean_card(report: CleanReport, words: Words) -> Card:
     title = words("memory.clean_title")
     if not report.total:
-        text = words("memory.clean_nothing")
-        return Card(title=title, tone=Tone.INFO, blocks=(Text(markdown=text),), summary=title)
+        return _card(title, [Text(markdown=words("memory.clean_nothing"))])
     text = (
         words("memory.clean_done", n=report.total, backup=report.backup)
         if report.done
@@ -57,16 +70,15 @@ def clean_card(report: CleanReport, words: Words) -> Card:
     for name in ("noise", "doubles", "weak"):
         entries: Sequence[Entry] = getattr(report, name)
         if entries:
-            rows = "\n".join(entry_line(each, words) for each in entries[:_LISTED])
+            rows = "\n".join(f"- {entry_line(each, words)}" for each in entries[:_LISTED])
             head = f"{words(f'memory.label.{name}')} · {len(entries)}"
             blocks.append(Collapsible(title=head, blocks=(Text(markdown=rows),)))
-    return Card(title=title, tone=Tone.INFO, blocks=tuple(blocks), summary=title)
+    return _card(title, blocks)
 
 
 def exported_card(path: str, size: int, n: int, words: Words) -> Card:
     title = words("memory.title")
-    blocks = (Text(markdown=words("memory.exported", n=n)), attached(path, size))
-    return Card(title=title, tone=Tone.INFO, blocks=blocks, summary=title)
+    return _card(title, [Text(markdown=words("memory.exported", n=n)), attached(path, size)])
 
 
 def brought_card(brought: Brought, words: Words) -> Card:
@@ -81,15 +93,19 @@ def brought_card(brought: Brought, words: Words) -> Card:
     return Card(title=title, tone=tone, blocks=tuple(blocks), summary=title)
 
 
+def _card(title: str, blocks: Sequence[Block]) -> Card:
+    return Card(title=title, tone=Tone.INFO, blocks=tuple(blocks), summary=title)
+
+
 def _why_line(used: UsedEntry, words: Words) -> str:
-    mark = "✓" if used.confirmed else "·"
+    mark = "✓ " if used.confirmed else ""
     block = words(f"memory.block.{used.block}")
     if used.entry is None:
-        return f"- {mark} `{used.id}` {words('memory.why_gone')} *({block})*"
-    told = formats.line(used.entry.text, _LINE)
+        return f"{mark}{words('memory.why_gone')} · *{block}* `{used.id}`"
+    told = entry_words(used.entry, _LINE)
     parts = ", ".join(_parts(used.parts, words))
-    score = f", {used.score:.2f}" + (f": {parts}" if parts else "") if used.score else ""
-    return f"- {mark} `{used.id}` {told} *({block}{score})*"
+    score = f" · {used.score:.2f}" + (f" ({parts})" if parts else "") if used.score else ""
+    return f"{mark}{told} · *{block}{score}* `{used.id}`"
 
 
 def _parts(parts: Mapping[str, float], words: Words) -> Iterator[str]:
@@ -98,12 +114,24 @@ def _parts(parts: Mapping[str, float], words: Words) -> Iterator[str]:
         yield f"{words(key) if words.has(key) else name} {value:.2f}"
 
 
-def _counts(counts: Mapping[str, int], noun: str, words: Words) -> Iterator[tuple[str, str]]:
+def _listed(counts: Iterator[tuple[str, int]]) -> str:
+    return " · ".join(f"{name} {n}" for name, n in sorted(counts, key=lambda each: -each[1]))
+
+
+def _counts(counts: Mapping[str, int], noun: str, words: Words) -> Iterator[tuple[str, int]]:
     for name, n in counts.items():
-        yield words(f"memory.{noun}.{name}"), str(n)
+        yield words(f"memory.{noun}.{name}"), n
 
 
-def _scopes(counts: Mapping[str, int], words: Words) -> Iterator[tuple[str, str]]:
+def _scopes(counts: Mapping[str, int], words: Words) -> Iterator[tuple[str, int]]:
     for name, n in counts.items():
         scope = Scope.of(name)
-        yield words(f"memory.scope.{scope.kind}", name=formats.line(scope.name, 60)), str(n)
+        yield words(f"memory.scope.{scope.kind}", name=formats.line(scope.name, _NAME)), n
+
+
+def _quality(quality: Mapping[str, float], words: Words) -> Iterator[tuple[str, str]]:
+    """What has not happened is not listed."""
+    for name, value in quality.items():
+        key = f"memory.quality.{name}"
+        if value and words.has(key):
+            yield words(key), f"{value:.0%}" if name == "suspicious" else f"{value:g}"

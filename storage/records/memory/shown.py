@@ -9,10 +9,14 @@ from enum import StrEnum
 
 from storage.records.memory.entries import Entry, Scope
 
+A_PAGE = 20
+
 
 class Wanted(StrEnum):
-    """Which entries a list is about: those that count, or those that are put aside."""
+    """Which entries a list is about: those that count, or those that are put aside. What is known
+    is what was made of all that was said, without the handbook."""
 
+    KNOWN = "known"
     ALL = "all"
     HANDBOOK = "handbook"
     PROFILE = "profile"
@@ -27,23 +31,27 @@ class Wanted(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryPage:
-    """`scopes` are those that were looked into, `more` says that there are older ones."""
+    """`scopes` are those that were looked into, `more` says that there are older ones; `others`
+    counts what else could be listed."""
 
     entries: Sequence[Entry]
     scopes: Sequence[Scope]
     total: int
     page: int
     more: bool
+    others: Mapping[Wanted, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundEntry:
     """`parts` say how its score came about: `words`, `meaning`, `fused`, `judge`, `age`, `link`,
-    `episode`."""
+    `episode`. `near` says that it has no word of the query itself: it was found by what it means,
+    by what was said around it, or by its day."""
 
     entry: Entry
     score: float
     parts: Mapping[str, float] = field(default_factory=dict)
+    near: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

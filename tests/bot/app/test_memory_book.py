@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, timedelta
 from pathlib import Path
 
 import pytest
@@ -80,13 +80,15 @@ async def booked(home: Path) -> AsyncGenerator[tuple[MemoryBookService, Memory],
                 ),
                 quality=no_figures,
                 now=now,
+                zone=UTC,
             ),
             memory,
         )
 
 
 async def keep(memory: Memory, text: str, scope: Scope, **more: object) -> str:
-    new = NewEntry(kind=MemoryKind.FACT, scope=scope, text=text, **more)  # type: ignore[arg-type]  # its own fields
+    fields = {"kind": MemoryKind.FACT, **more}
+    new = NewEntry(scope=scope, text=text, **fields)  # type: ignore[arg-type]  # its own fields
     async with memory.world.db.write() as tx:
         made = await memory.entries.add(tx, new, now=memory.world.clock())
     assert made is not None
@@ -277,3 +279,47 @@ async def everything(memory: Memory) -> list[Entry]:
 
 def facts_of(entry: Entry) -> tuple[str, ...]:
     return entry.text, str(entry.scope), entry.kind, entry.state, str(entry.importance)
+
+
+async def test_a_list_begins_with_what_is_known_and_counts_what_else_there_is(
+    tmp_path: Path,
+) -> None:
+    async with booked(tmp_path) as (book, memory):
+        await keep(memory, "Drinks tea", MINE)
+        await keep(memory, "Said in passing", MINE, kind=MemoryKind.CELL)
+        await keep(memory, "Be brief", GLOBAL, kind=MemoryKind.HANDBOOK, key="handbook:quality")
+        await keep(memory, "Perhaps", MINE, state=EntryState.CANDIDATE)
+        page = await book.list(BOSS, CHAT, Wanted.KNOWN)
+
+        assert [each.text for each in page.entries] == ["Drinks tea"]
+        assert {kind: n for kind, n in page.others.items() if n} == {
+            Wanted.KNOWN: 1,
+            Wanted.CELLS: 1,
+            Wanted.HANDBOOK: 1,
+            Wanted.CANDIDATES: 1,
+        }
+
+
+async def test_what_has_no_word_of_the_query_itself_is_said_to_stand_near(tmp_path: Path) -> None:
+    async with booked(tmp_path) as (book, memory):
+        await memory.say("我养了一只猫", "好的。", source="1")
+        await memory.say("这里的天气不错", "是的。", source="2")
+        found = await book.search(BOSS, CHAT, "一只猫")
+
+        assert {each.entry.text.partition("\n")[0]: each.near for each in found} == {
+            "我养了一只猫": False,
+            "这里的天气不错": True,
+        }
+
+
+async def test_a_chapter_stays_in_its_place_when_it_is_rewritten(tmp_path: Path) -> None:
+    async with booked(tmp_path) as (book, _memory):
+        for name in ("Principles", "Quality", "Notes"):
+            await book.write_chapter(BOSS, CHAT, name, f"{name} first.")
+        await book.write_chapter(BOSS, CHAT, "Principles", "Anew.")
+
+        assert [each.text for each in await book.handbook(BOSS, CHAT)] == [
+            "Anew.",
+            "Quality first.",
+            "Notes first.",
+        ]

@@ -12,8 +12,10 @@ from cards.memory_actions import (
     PinMemory,
     ShowMemory,
 )
+from cards.model import Buttons, Card, Collapsible, Form, Select, Text
+from handlers.memory.in_words import to_forget
 from storage.records.memory.entries import EntryState, MemoryKind, Scope, ScopeKind
-from storage.records.memory.shown import CleanReport, UsedEntry
+from storage.records.memory.shown import CleanReport, FoundEntry, UsedEntry
 from tests.handlers.desk import Desk, text_of
 from tests.memory_fake import an_entry
 from tests.samples import NOW
@@ -73,10 +75,24 @@ async def test_what_is_not_there_is_said_to_be_not_there(desk: Desk, text: str) 
 
 
 @pytest.mark.parametrize(
-    "text", ["/memory what", "/memory add", "/memory edit tt33", "/memory show"]
+    ("text", "told"),
+    [
+        ("/memory what", "/memory search what"),
+        ("/memory list what", "longterm"),
+        ("/memory add", "/memory add I like"),
+        ("/remember", "/memory add I like"),
+        ("/memory edit tt33", "/memory edit tt33 I like"),
+        ("/memory move tt33", "/memory move tt33 me"),
+        ("/memory show", "/memory show ID"),
+        ("/memory forget", "/memory show ID"),
+        ("/memory search", "/memory search WORDS"),
+        ("/memory restore", "/memory restore FILE"),
+    ],
 )
-async def test_half_an_order_is_answered_with_how_to_give_it(desk: Desk, text: str) -> None:
-    assert "/help" in text_of(await desk.say(text)) or "usage" in text_of(await desk.say(text))
+async def test_half_an_order_is_answered_with_how_to_give_the_whole(
+    desk: Desk, text: str, told: str
+) -> None:
+    assert told in text_of(await desk.say(text))
 
 
 async def test_a_candidate_is_kept_by_command(desk: Desk) -> None:
@@ -102,7 +118,7 @@ async def test_what_stood_behind_an_answer_is_told_with_its_score(desk: Desk) ->
 
     told = text_of(await desk.say("/memory why"))
 
-    assert "✓ tt33 Deploys happen on Fridays" in told
+    assert "✓ Deploys happen on Fridays" in told
     assert "forgotten since" in told
 
 
@@ -151,3 +167,88 @@ async def test_what_a_button_does_can_be_typed(desk: Desk, action: ListMemories)
 
 def test_a_form_says_on_which_version_it_was_filled_in() -> None:
     assert EditMemory(entry_id="a", revision=3).revision == 3
+
+
+async def test_one_of_a_list_is_opened_by_its_number(desk: Desk) -> None:
+    reply = await desk.say("/memory")
+    assert reply.card is not None
+    [picked] = [each for each in (await shown(desk)).blocks if isinstance(each, Select)]
+
+    opened = await desk.press(picked.token, value=picked.options[1].value)
+
+    assert "2. Deploys happen on Fridays" in text_of(reply)
+    assert "Deploys happen on Fridays" in text_of(opened)
+    assert not opened.in_place, "the list stays"
+
+
+async def test_a_form_to_change_a_memory_begins_with_what_it_says(desk: Desk) -> None:
+    opened = await desk.say("/memory show aa22")
+    assert opened.card is not None
+    [form] = [each for each in opened.card.blocks if isinstance(each, Form)]
+
+    assert form.fields[0].value == "Ann drinks tea"
+
+
+@pytest.mark.parametrize("text", ["What do you remember about me?", "你记得我什么？"])
+async def test_what_is_known_can_be_asked_for_in_plain_words(desk: Desk, text: str) -> None:
+    assert "Ann drinks tea" in text_of(await desk.say(text))
+
+
+@pytest.mark.parametrize("text", ["forget what I said about tea", "忘掉关于tea的事"])
+async def test_what_is_to_be_forgotten_in_plain_words_is_asked_about_and_then_gone(
+    desk: Desk, text: str
+) -> None:
+    desk.world.memory.keep(an_entry("zz88", "tea is at five", scope=ANNS.scope))
+    asked = await desk.say(text)
+    before = set(desk.world.memory.known)
+    [buttons] = [each for each in (await shown(desk)).blocks if isinstance(each, Buttons)]
+    first = await desk.press(buttons.items[0].token)
+
+    assert {"aa22", "zz88"} <= before, "nothing is forgotten before a press"
+    assert "Ann drinks tea" in text_of(asked)
+    assert buttons.items[0].confirm is not None
+    assert "aa22" not in desk.world.memory.known
+    assert "tea is at five" in text_of(first), "what else says so can be forgotten too"
+
+
+@pytest.mark.parametrize(
+    "text", ["forget it", "forget what I said about zebras", "忘了带钥匙", "忘记密码怎么办"]
+)
+async def test_what_names_nothing_that_is_remembered_is_talk(desk: Desk, text: str) -> None:
+    assert to_forget(text) in {"", "zebras"}
+    await desk.say(text)
+
+    assert [each.text for each in desk.world.talk.questions] == [text]
+
+
+async def test_in_a_group_it_is_said_that_ones_own_is_shown_in_private(desk: Desk) -> None:
+    for text in ("/memory", "/profile", "what do you remember about me?"):
+        assert "in private" in text_of(await desk.say(text, chat="g1"))
+
+
+async def test_what_somebody_wrote_is_shown_as_it_stands(desk: Desk) -> None:
+    desk.world.memory.keep(an_entry("ll11", "[click](http://evil.example) *now* <at id=all>"))
+    for text in ("/memory", "/memory show ll11", "/memory search click"):
+        reply = await desk.say(text)
+        assert "[click](http://evil.example) *now* <at id=all>" in text_of(reply)
+
+
+async def test_what_only_stands_near_what_was_found_is_folded_away(desk: Desk) -> None:
+    desk.world.memory.found = [
+        FoundEntry(entry=ANNS, score=1.0, near=True),
+        FoundEntry(entry=TEAMS, score=0.5),
+    ]
+    reply = await desk.say("/memory search deploying")
+    assert reply.card is not None
+    [folded] = [each for each in reply.card.blocks if isinstance(each, Collapsible)]
+
+    assert isinstance(reply.card.blocks[0], Text)
+    assert "Ann drinks tea" not in reply.card.blocks[0].markdown
+    assert "Deploys" in reply.card.blocks[0].markdown
+    assert isinstance(folded.blocks[0], Text)
+    assert "Ann drinks tea" in folded.blocks[0].markdown
+
+
+async def shown(desk: Desk) -> Card:
+    """The last card as it was posted, with its tokens."""
+    return desk.world.post.cards[desk.world.post.sent[-1][1]]

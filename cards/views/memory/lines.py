@@ -1,0 +1,52 @@
+"""One remembered thing on one line: what it says, what it is, and by what to call it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from zoneinfo import ZoneInfo
+
+from cards import formats
+from cards.words import Words
+from storage.records.memory.entries import Entry, MemoryKind, Scope, ScopeKind
+
+_LINE = 160
+_NAME = 60
+_SAID = "said"
+
+
+def scope_name(scope: Scope, words: Words) -> str:
+    return words(f"memory.scope.{scope.kind}", name=formats.verbatim(scope.name, _NAME))
+
+
+def entry_line(entry: Entry, words: Words, *, zone: ZoneInfo | None = None) -> str:
+    """Markdown, without a bullet. With a `zone` what was said has its day."""
+    about = " · ".join(_about(entry, words, zone))
+    return f"{_pin(entry)}{entry_words(entry)} · *{about}* `{entry.id}`"
+
+
+def entry_words(entry: Entry, limit: int = _LINE) -> str:
+    """What it says, as it stands there: nobody's links, mentions or styles. Of a turn only what
+    the person said, of a chapter its title too."""
+    text = formats.verbatim(spoken(entry), limit)
+    if entry.kind is MemoryKind.HANDBOOK and entry.label:
+        return f"**{formats.verbatim(entry.label, _NAME)}:** {text}"
+    return text
+
+
+def spoken(entry: Entry) -> str:
+    length = entry.extra.get(_SAID)
+    if entry.kind is MemoryKind.CELL and isinstance(length, int) and length > 0:
+        return entry.text[:length]
+    return entry.text
+
+
+def _pin(entry: Entry) -> str:
+    return "📌 " if entry.pinned else ""
+
+
+def _about(entry: Entry, words: Words, zone: ZoneInfo | None) -> Iterator[str]:
+    yield words(f"memory.kind.{entry.kind}")
+    if entry.scope.kind is not ScopeKind.PERSON:
+        yield scope_name(entry.scope, words)
+    if zone is not None and entry.kind is MemoryKind.CELL:
+        yield formats.moment(entry.said_at, zone)
