@@ -10,9 +10,10 @@ from sqlalchemy import ColumnElement, delete, select, true
 from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
 from storage.memory.entries import EntryRepo
+from storage.memory.fields import AROUND
 from storage.memory.rows import entry_of
 from storage.memory.tables import memories, memory_links, memory_vectors
-from storage.records.memory.entries import Entry, EntryId, MemoryKind, NewEntry, Scope
+from storage.records.memory.entries import Entry, EntryId, MemoryKind, NewEntry
 
 FROM = "from"
 """The kind of a link from a fact to the cell that it was drawn from."""
@@ -32,11 +33,11 @@ class Cells:
     async def add(self, tx: Transaction, new: NewEntry, *, now: datetime) -> Entry | None:
         """Keep a cell; what was said before it finds it, and it finds what was said before. None
         as of `EntryRepo.add`."""
-        before = await self._nearest(tx, new.scope, new.thread, true(), _M.number.desc())
-        beside = () if before is None else (before.text,)
-        made = await self._entries.add(tx, new, now=now, beside=beside)
-        if made is not None and before is not None:
-            await self.index(tx, before)
+        before = await self._nearest(tx, new, true(), _M.number.desc(), -min(AROUND))
+        around = {-apart: each.text for apart, each in enumerate(before, 1)}
+        made = await self._entries.add(tx, new, now=now, around=around)
+        if made is not None and before:
+            await self.index(tx, before[0])
         return made
 
     async def dig_up(self, tx: Transaction, new: NewEntry) -> None:
@@ -45,11 +46,13 @@ class Cells:
 
     async def index(self, tx: Transaction, cell: Entry) -> None:
         """Make it found by its own words, by those around it and by the facts drawn from it."""
-        before = await self._beside(tx, cell, _M.number < cell.number, _M.number.desc())
-        after = await self._beside(tx, cell, _M.number > cell.number, _M.number.asc())
-        beside = ("" if before is None else before.text, "" if after is None else after.text)
+        earlier, later = _M.number < cell.number, _M.number > cell.number
+        before = await self._nearest(tx, cell, earlier, _M.number.desc(), -min(AROUND))
+        after = await self._nearest(tx, cell, later, _M.number.asc(), max(AROUND))
+        around = {-apart: each.text for apart, each in enumerate(before, 1)}
+        around |= {apart: each.text for apart, each in enumerate(after, 1)}
         facts = " ".join(each.text for each in await self.facts_of(tx, cell))
-        await self._entries.index(tx, cell, beside=beside, facts=facts)
+        await self._entries.index(tx, cell, around=around, facts=facts)
 
     async def by_ids(self, ids: Iterable[str], *, tx: Transaction | None = None) -> Sequence[Entry]:
         """Those that are still there, in the order in which they were said."""
@@ -95,32 +98,27 @@ class Cells:
         """They are made anew for where it is now."""
         await tx.execute(delete(memory_vectors).where(memory_vectors.c.number == entry.number))
 
-    async def _beside(
-        self, tx: Transaction, cell: Entry, where: ColumnElement[bool], order: ColumnElement[int]
-    ) -> Entry | None:
-        return await self._nearest(tx, cell.scope, cell.thread, where, order)
-
     async def _nearest(
         self,
         tx: Transaction,
-        scope: Scope,
-        thread: str,
+        cell: Entry | NewEntry,
         where: ColumnElement[bool],
         order: ColumnElement[int],
-    ) -> Entry | None:
+        most: int,
+    ) -> Sequence[Entry]:
+        """Of its conversation, the nearest first."""
         query = (
             select(memories)
             .where(
-                _M.scope == str(scope),
-                _M.thread == thread,
+                _M.scope == str(cell.scope),
+                _M.thread == cell.thread,
                 _M.kind == MemoryKind.CELL.value,
                 where,
             )
             .order_by(order)
-            .limit(1)
+            .limit(most)
         )
-        found = (await tx.execute(query)).one_or_none()
-        return None if found is None else entry_of(found)
+        return [entry_of(row) for row in (await tx.execute(query)).all()]
 
     async def _linked(
         self, tx: Transaction, where: ColumnElement[bool], far: ColumnElement[int]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 
@@ -12,7 +12,7 @@ from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
 from storage.errors import AmbiguousId, NotFound, Overtaken
 from storage.ids import TASK_LENGTH, Ids
-from storage.memory.fields import AFTER, BEFORE, added, own_words, weighted, words_of
+from storage.memory.fields import AROUND, added, beside, own_words, words_of
 from storage.memory.index import Index
 from storage.memory.rows import changed_row, entry_of, new_row
 from storage.memory.tables import (
@@ -49,9 +49,14 @@ class EntryRepo:
         self._zone = zone
 
     async def add(
-        self, tx: Transaction, new: NewEntry, *, now: datetime, beside: Sequence[str] = ()
+        self,
+        tx: Transaction,
+        new: NewEntry,
+        *,
+        now: datetime,
+        around: Mapping[int, str] | None = None,
     ) -> Entry | None:
-        """Remember it, and index it with what was said `beside` it (before, after). None if its
+        """Remember it, and index it with what was said `around` it (`fields.AROUND`). None if its
         source has written it before, or if somebody wanted these words forgotten here."""
         if await self._is_buried(tx, new.scope, new.text):
             return None
@@ -63,16 +68,20 @@ class EntryRepo:
         if kept is None:
             return None
         entry = entry_of(kept)
-        await self.index(tx, entry, beside=beside)
+        await self.index(tx, entry, around=around)
         return entry
 
     async def index(
-        self, tx: Transaction, entry: Entry, *, beside: Sequence[str] = (), facts: str = ""
+        self,
+        tx: Transaction,
+        entry: Entry,
+        *,
+        around: Mapping[int, str] | None = None,
+        facts: str = "",
     ) -> None:
         """Make it found by what it says, and by the words around it. Words that it was found by
         before and that are none of these still find it: `change` takes those away."""
-        before, after = (*beside, "", "")[:2]
-        words = words_of(entry, self._zone, before=before, after=after, facts=facts)
+        words = words_of(entry, self._zone, around=around, facts=facts)
         await self._index.put(tx, [(entry.number, entry.scope, words)])
 
     async def get(
@@ -250,24 +259,26 @@ class EntryRepo:
         if cell.kind is not MemoryKind.CELL or cell.text == text:
             return
         await self._drop_episodes(tx, cell)
-        for where, order, weight in (
-            (_M.number < cell.number, _M.number.desc(), AFTER),
-            (_M.number > cell.number, _M.number.asc(), BEFORE),
-        ):
-            number = await tx.scalar(
-                select(_M.number)
-                .where(
-                    _M.scope == str(cell.scope),
-                    _M.thread == cell.thread,
-                    _M.kind == MemoryKind.CELL.value,
-                    where,
-                )
-                .order_by(order)
-                .limit(1)
-            )
-            if number is not None:
-                by = added(weighted([(text, weight)]), weighted([(cell.text, weight)]), -1)
-                await self._index.adjust(tx, number, cell.scope, by)
+        for number, place in await self._around(tx, cell):
+            by = added(beside(text, place), beside(cell.text, place), -1)
+            await self._index.adjust(tx, number, cell.scope, by)
+
+    async def _around(self, tx: Transaction, cell: Entry) -> Sequence[tuple[int, int]]:
+        """The cells that are found by its words, and where it stands as seen from them."""
+        query = select(_M.number).where(
+            _M.scope == str(cell.scope),
+            _M.thread == cell.thread,
+            _M.kind == MemoryKind.CELL.value,
+        )
+        before = query.where(_M.number < cell.number).order_by(_M.number.desc())
+        after = query.where(_M.number > cell.number).order_by(_M.number)
+        places = sorted(AROUND, key=abs)
+        earlier = (await tx.execute(before.limit(max(AROUND)))).scalars().all()
+        later = (await tx.execute(after.limit(-min(AROUND)))).scalars().all()
+        return [
+            *zip(earlier, (place for place in places if place > 0), strict=False),
+            *zip(later, (place for place in places if place < 0), strict=False),
+        ]
 
     async def _drop_episodes(self, tx: Transaction, cell: Entry) -> None:
         """What tells of this cell tells its words."""

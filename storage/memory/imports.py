@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -11,7 +12,7 @@ from sqlalchemy import select
 from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
 from storage.ids import TASK_LENGTH, Ids
-from storage.memory.fields import AFTER, BEFORE, get_ready, own_words, weighted
+from storage.memory.fields import AROUND, add, beside, get_ready, own_words
 from storage.memory.index import Index
 from storage.memory.rows import entry_of, new_row
 from storage.memory.tables import memories, memory_tombstones
@@ -21,6 +22,7 @@ from storage.records.memory.entries import Entry, MemoryKind, NewEntry, Scope
 _M = memories.c
 _T = memory_tombstones.c
 _ID_LENGTH = TASK_LENGTH + 2
+_FARTHEST = -min(AROUND)
 _ONE_SITTING = timedelta(hours=6)
 """What was said later than that is no answer to what was said before."""
 
@@ -45,7 +47,7 @@ class Imports:
         self._index = index
         self._scope = scope
         self._zone = zone
-        self._last: dict[str, _Turn] = {}
+        self._last: dict[str, deque[_Turn]] = {}
 
     def get_ready(self, rows: Sequence[NewEntry]) -> None:
         """To be called before the transaction, which is the shorter for it."""
@@ -60,24 +62,28 @@ class Imports:
         made = await self._inserted(tx, wanted, now)
         turns = await self._turns(tx, wanted)
         words = {number: dict(own_words(entry, self._zone)) for number, entry in made.items()}
-        for before, after in self._pairs(turns):
+        for before, after, apart in self._pairs(turns):
             if after.number not in made:
                 continue
-            _add(words[after.number], before.text, BEFORE)
+            add(words[after.number], beside(before.text, -apart))
+            if apart not in AROUND:
+                continue
+            more = beside(after.text, apart)
             if before.number in made:
-                _add(words[before.number], after.text, AFTER)
+                add(words[before.number], more)
             else:
-                more = weighted([(after.text, AFTER)])
                 await self._index.adjust(tx, before.number, self._scope, more)
         await self._index.put(tx, [(number, self._scope, found) for number, found in words.items()])
         return len(made)
 
-    def _pairs(self, turns: Sequence[_Turn]) -> Iterator[tuple[_Turn, _Turn]]:
+    def _pairs(self, turns: Sequence[_Turn]) -> Iterator[tuple[_Turn, _Turn, int]]:
+        """What was said before each of them, and how many turns before."""
         for turn in turns:
-            last = self._last.get(turn.thread)
-            if last is not None and abs(turn.at - last.at) <= _ONE_SITTING:
-                yield last, turn
-            self._last[turn.thread] = turn
+            last = self._last.setdefault(turn.thread, deque(maxlen=_FARTHEST))
+            for apart, before in enumerate(reversed(last), 1):
+                if abs(turn.at - before.at) <= _ONE_SITTING:
+                    yield before, turn, apart
+            last.append(turn)
 
     async def _not_buried(self, tx: Transaction, rows: Sequence[NewEntry]) -> Sequence[NewEntry]:
         hashes = [same(row.text) for row in rows]
@@ -86,7 +92,7 @@ class Imports:
         return [row for row, words in zip(rows, hashes, strict=True) if words not in buried]
 
     async def _remember_last(self, tx: Transaction, thread: str) -> None:
-        """What was the last of it before this import."""
+        """What was said last in it before this import."""
         if thread in self._last:
             return
         query = (
@@ -97,11 +103,11 @@ class Imports:
                 _M.kind == MemoryKind.CELL.value,
             )
             .order_by(_M.number.desc())
-            .limit(1)
+            .limit(_FARTHEST)
         )
-        row = (await tx.execute(query)).one_or_none()
-        if row is not None:
-            self._last[thread] = _Turn(row.number, thread, row.text, row.said_at)
+        rows = (await tx.execute(query)).all()
+        last = (_Turn(row.number, thread, row.text, row.said_at) for row in reversed(rows))
+        self._last[thread] = deque(last, maxlen=_FARTHEST)
 
     async def _inserted(
         self, tx: Transaction, rows: Sequence[NewEntry], now: datetime
@@ -120,8 +126,3 @@ class Imports:
         found = await tx.execute(query.where(_M.source.in_(sources)))
         turns = {row.source: _Turn(row.number, row.thread, row.text, row.said_at) for row in found}
         return [turns[source] for source in dict.fromkeys(sources) if source in turns]
-
-
-def _add(words: dict[str, float], text: str, weight: float) -> None:
-    for term, times in weighted([(text, weight)]).items():
-        words[term] = words.get(term, 0.0) + times

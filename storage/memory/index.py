@@ -22,7 +22,7 @@ from storage.records.memory.entries import EntryState, MemoryKind, Scope
 
 _M = memories.c
 _POOL = 100
-_SENDER_ASKED_FOR = 1.3
+_SENDER_ASKED_FOR = 1.8
 _QUICK = 10_000
 """Bytes of postings that are scored right away; more are scored beside the event loop."""
 

@@ -11,7 +11,7 @@ from datetime import datetime, tzinfo
 from storage.memory.lexicon.chinese import FRAMES, is_filler
 from storage.memory.lexicon.dates import Mention, mentions
 from storage.memory.lexicon.english import ASKING, STOP, stem
-from storage.memory.lexicon.synonyms import kin, kin_of_text
+from storage.memory.lexicon.synonyms import KIN_WEIGHT, kin, kin_of_text
 
 # Scripts that write no spaces between words, or glue endings on: Thai and its neighbours, kana,
 # Chinese characters, Hangul.
@@ -27,7 +27,6 @@ _MOST_ASKED = 1_000
 DATE_WEIGHT = 4.0
 SENDER_WEIGHT = 1.0
 WHEN_WEIGHT = 1.0
-KIN_WEIGHT = 0.3
 """What a day counts that is asked for, beside a word; and a sender's name; and, where somebody
 asks when, that any day is named."""
 SOME_DAY = "=when"
@@ -54,8 +53,8 @@ def asked(query: str, *, now: datetime, zone: tzinfo) -> Mapping[str, float]:
     days = mentions(query, now.astimezone(zone).date())
     telling = list(_telling(_without(query, days)))
     found = dict.fromkeys(telling, 1.0)
-    others = [*kin(found), *(term for word in kin_of_text(query) for term in terms(word))]
-    found = dict.fromkeys(others, KIN_WEIGHT) | found
+    others = dict.fromkeys((t for word in kin_of_text(query) for t in terms(word)), KIN_WEIGHT)
+    found = others | dict(kin(telling, query)) | found
     found.update({name: SENDER_WEIGHT for term in telling for name in names(term)})
     if _WHEN.search(query):
         found[SOME_DAY] = WHEN_WEIGHT

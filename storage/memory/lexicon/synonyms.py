@@ -1,144 +1,89 @@
 """Everyday words that often stand for one another: what is asked for in one way is said in
-another."""
+another. English ones are in `families.txt`."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 from storage.memory.lexicon.english import stem
 
-_ENGLISH = """
-job work career position profession role occupation employ hire
-quit leave resign
-boss manager supervisor
-coworker colleague teammate
-company firm office business startup
-salary pay wage income
-interview apply application
-reject refuse decline
-fire layoff dismiss
-study learn course class lesson enroll degree
-school university college campus
-exam test quiz pass
-teacher professor instructor coach
-research project
-book novel read author story
-movie film watch cinema series
-music song band concert album playlist
-sing singer choir
-instrument guitar piano violin drum ukulele flute cello saxophone
-paint painting art artwork draw drawing sketch
-exhibition exhibit show gallery museum
-photo picture camera shoot
-craft pottery ceramics clay sculpture knit sew
-hobby pastime interest enjoy passion activity
-dance dancing ballet
-write writing poem poetry journal blog
-game play gaming console
-sport exercise workout gym fitness train training
-swim swimming pool
-run running jog race marathon
-bicycle cycling ride
-hike hiking trail mountain climb trek
-camp camping tent campfire
-beach ocean sea coast shore
-lake river
-travel trip journey vacation holiday visit tour tourist
-flight plane airport fly
-train station railway rail
-car drive vehicle truck motorcycle
-hotel hostel resort stay
-city town place
-country abroad
-home house apartment flat condo
-rent landlord lease
-move relocate moving
-neighbor neighbour neighborhood
-garden plant flower gardening
-pet dog cat puppy kitten animal
-adopt adoption shelter rescue
-dog puppy pup greyhound corgi hound
-cat kitten kitty
-family relative parent
-mother parent
-father parent
-child kid son daughter baby
-brother sister sibling
-nephew niece uncle aunt
-cousin relative
-grandmother grandma granny nana
-grandfather grandpa granddad
-husband wife spouse partner
-boyfriend girlfriend partner date dating
-marry wedding engaged engagement propose bride ceremony
-divorce separate breakup
-friend buddy pal
-birthday anniversary party celebrate
-gift present give receive
-buy purchase get shop shopping
-sell sold
-money cash fund budget cost price
-donate donation charity volunteer fundraiser
-food meal dish cuisine eat dinner lunch breakfast
-restaurant cafe diner bistro
-cook cooking bake baking recipe
-drink beverage coffee tea juice
-vegetarian vegan meat
-fruit vegetable
-allergy allergic rash
-ill sick illness disease flu unwell
-doctor nurse hospital clinic physician
-treat treatment therapy medicine heal
-hurt injure injury wound accident burn sprain
-pain ache sore
-tired exhaust fatigue
-stress anxiety anxious worry pressure
-sad upset depress cry tear heartbroken
-happy glad joy excite thrill
-angry mad furious annoy
-afraid scare fear terrified nervous
-proud pride achievement accomplish
-love like favorite prefer adore
-hate dislike
-dream goal plan hope aspire ambition
-win prize award trophy medal
-lose lost missing
-find found discover
-start begin launch
-finish complete end
-stop quit
-fix repair restore mend
-break broken damage destroy ruin
-make build create
-help support assist
-meet met encounter
-talk chat speak discuss conversation
-call phone ring
-language speak
-religion church faith pray temple mosque
-weather rain snow storm sunny
-hot warm heat summer
-cold winter freeze
-big large huge
-small little tiny
-name call
-street road address
-age old year
-color colour
-clothes dress shirt shoe outfit
-hair haircut
-computer laptop pc
-phone smartphone mobile
-bug error issue problem crash fault
-deploy release ship launch rollout
-delay postpone
-server host machine
-database db
-meeting meet call
-deadline due
-"""
+KIN_WEIGHT = 0.35
+MEMBER_WEIGHT = 0.2
+"""What a word counts that may stand for one that is asked for; and one that is of the kind that is
+asked for. Measured in docs/memory.md: more of it loses what is asked for by its own words."""
+
+_WORD = re.compile(r"[a-z]+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Families:
+    """All as stems: for each word its kin and what they count, and for phrases theirs."""
+
+    of: Mapping[str, Mapping[str, float]]
+    phrases: Mapping[str, Mapping[str, float]]
+
+
+def kin(words: Iterable[str], text: str) -> Mapping[str, float]:
+    """What else these English words, and phrases of the text that they are from, may be said by:
+    stems, and what each counts."""
+    families = _families()
+    found: dict[str, float] = {}
+    for word in words:
+        _keep_most(found, families.of.get(word, {}))
+    said = f" {' '.join(map(stem, _WORD.findall(text.lower())))} "
+    for phrase, others in families.phrases.items():
+        if phrase in said:
+            _keep_most(found, others)
+    return found
+
+
+def kin_of_text(text: str) -> Iterator[str]:
+    """Chinese words that may stand for those of a text."""
+    for group in _CHINESE_GROUPS:
+        if any(word in text for word in group):
+            yield from (word for word in group if word not in text)
+
+
+@cache
+def _families() -> _Families:
+    of: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    phrases: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    text = Path(__file__).with_name("families.txt").read_text(encoding="utf-8")
+    for line in text.splitlines():
+        if not line or line.startswith("#"):
+            continue
+        kinds, is_kind, members = line.partition(":")
+        phrase, is_phrase, others = line.partition("=")
+        if is_phrase:
+            _keep_most(phrases[f" {' '.join(_stems(phrase))} "], _each(others, KIN_WEIGHT))
+        elif is_kind:
+            for kind in _stems(kinds):
+                _keep_most(of[kind], _each(members, MEMBER_WEIGHT))
+        else:
+            family = _each(line, KIN_WEIGHT)
+            for word in family:
+                _keep_most(of[word], family)
+    return _Families(of, phrases)
+
+
+def _stems(words: str) -> Iterator[str]:
+    return map(stem, words.split())
+
+
+def _each(words: str, weight: float) -> Mapping[str, float]:
+    return dict.fromkeys(_stems(words), weight)
+
+
+def _keep_most(found: dict[str, float], more: Mapping[str, float]) -> None:
+    for word, weight in more.items():
+        found[word] = max(weight, found.get(word, 0.0))
+
+
 _CHINESE = """
 宠物 狗 猫 养
 狗 柯基 金毛 泰迪 小狗
@@ -191,30 +136,4 @@ _CHINESE = """
 建议 推荐
 回答 回复
 """
-
-
-def kin(words: Mapping[str, object]) -> Iterator[str]:
-    """What else an English word may be said by, as stems."""
-    of = _groups()
-    for word in words:
-        yield from of.get(word, ())
-
-
-def kin_of_text(text: str) -> Iterator[str]:
-    """Chinese words that may stand for those of a text."""
-    for group in _CHINESE_GROUPS:
-        if any(word in text for word in group):
-            yield from (word for word in group if word not in text)
-
-
-@cache
-def _groups() -> Mapping[str, Sequence[str]]:
-    of: defaultdict[str, dict[str, None]] = defaultdict(dict)
-    for line in _ENGLISH.strip().splitlines():
-        group = [stem(word) for word in line.split()]
-        for word in group:
-            of[word].update(dict.fromkeys(each for each in group if each != word))
-    return {word: tuple(others) for word, others in of.items()}
-
-
 _CHINESE_GROUPS = [line.split() for line in _CHINESE.strip().splitlines()]

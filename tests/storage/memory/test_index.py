@@ -168,6 +168,33 @@ async def test_what_was_said_before_and_after_is_found_too_but_behind(
     assert await found(entries, index, ANN, "parrot") == ["A parrot.", "How loud.", "Which pet?"]
 
 
+async def test_what_is_asked_finds_the_answer_before_the_question(
+    db: Database, entries: EntryRepo, index: Index
+) -> None:
+    rows = ["Which pet do you have?", "A parrot.", "Loud?", "Loud, and we have it for ever."]
+    await kept(db, index, *map(cell, rows))
+
+    pets = await found(entries, index, ANN, "pet")
+
+    assert pets == ["A parrot.", "Which pet do you have?", "Loud?"]
+
+
+async def test_two_turns_back_still_counts_in_one_import_or_in_many(
+    db: Database, entries: EntryRepo, index: Index
+) -> None:
+    rows = [cell("The harbour."), cell("Cold wind."), cell("Grey sea."), cell("Home again.")]
+    await kept(db, index, *rows[:2])
+    await kept(db, index, *rows[2:])
+    other = [replace(row, scope=BOB, source=f"b {row.source}") for row in rows]
+    await kept(db, index, *other)
+
+    mine = await index.search([ANN], {"harbour": 1.0}, 9)
+    theirs = await index.search([BOB], {"harbour": 1.0}, 9)
+
+    assert [hit.score for hit in mine] == [hit.score for hit in theirs]
+    assert len(mine) == 3
+
+
 async def test_neighbours_are_told_of_what_comes_later_and_of_what_goes(
     db: Database, entries: EntryRepo, index: Index
 ) -> None:
@@ -186,11 +213,17 @@ async def test_neighbours_are_told_of_what_comes_later_and_of_what_goes(
     assert await found(entries, index, ANN, "canary") == []
 
 
+@pytest.mark.parametrize("order", ["newest first", "oldest first", "any"])
 async def test_what_is_forgotten_leaves_no_word_behind(
-    db: Database, entries: EntryRepo, index: Index
+    db: Database, entries: EntryRepo, index: Index, order: str
 ) -> None:
-    await kept(db, index, *[cell(f"word{n} shared") for n in range(30)])
-    for each in await entries.list([ANN], limit=100):
+    await kept(db, index, *[cell(f"word{n} shared. Is it{n}?") for n in range(30)])
+    everything = list(await entries.list([ANN], limit=100))
+    if order == "oldest first":
+        everything.reverse()
+    elif order == "any":
+        random.Random(5).shuffle(everything)
+    for each in everything:
         async with db.write() as tx:
             await entries.forget(tx, each, now=NOW)
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage.memory.lexicon.asking import parted
 from storage.memory.lexicon.english import stem
 from storage.memory.words import asked, terms
 
@@ -97,3 +98,33 @@ def test_a_day_is_told_by_the_clock_of_the_boss() -> None:
 
     assert "=2026-11-21" in asked("昨天吃了什么", now=late, zone=shanghai)
     assert "=2026-11-20" in asked("昨天吃了什么", now=late, zone=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "asks"),
+    [
+        ("I sold it. And you?", "I sold it. ", "And you?"),
+        ("Really?! Who told you that?", "", "Really?! Who told you that?"),
+        ("Who told you? Never mind.", "Who told you? Never mind.", ""),
+        ("猫好了。你呢？", "猫好了。", "你呢？"),
+        ("It cost 3.50, can you believe it? :)", "", "It cost 3.50, can you believe it? :)"),
+        ("", "", ""),
+    ],
+)
+def test_what_a_turn_asks_at_its_end_is_told_from_what_it_says(
+    text: str, says: str, asks: str
+) -> None:
+    assert parted(text) == (says, asks)
+
+
+def test_a_question_looks_for_other_words_for_the_same_thing() -> None:
+    question = "Which instrument did she purchase when her aunt passed away?"
+    found = asked(question, now=NOW, zone=UTC)
+
+    assert found[stem("buy")] < found[stem("purchase")]
+    assert {stem("violin"), stem("died")} <= found.keys()
+
+
+@given(st.text(alphabet="a ?.！？\n", max_size=40))
+def test_nothing_is_lost_between_what_is_said_and_what_is_asked(text: str) -> None:
+    assert "".join(parted(text)) == text
