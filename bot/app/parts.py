@@ -12,7 +12,7 @@ from functools import partial
 from socket import gethostname
 from typing import TypeAlias
 
-from bot.app.memory.archive import Archiving
+from bot.app.memory.archive import Archiving, model_urls
 from bot.app.services import LanguageOfTask, copies_of
 from bot.app.store import Store
 from bot.app.workers.leave import build_talks
@@ -294,8 +294,7 @@ def caps_of(settings: Settings) -> Caps:
 
 
 def _prices(settings: Settings) -> Prices:
-    urls = {"anthropic": settings.anthropic_base_url, "openai": settings.openai_base_url}
-    return read_prices(settings.home / PRICES_FILE, urls)
+    return read_prices(settings.home / PRICES_FILE, model_urls(settings))
 
 
 def settings_language(settings: Settings) -> Language | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
@@ -22,6 +22,7 @@ class MemorySettings(BaseModel):
     rerank_model: str = ""
     forget: bool = True
     context_tokens: int = Field(default=100_000, ge=2_000)
+    windows: dict[str, Annotated[int, Field(ge=2_000)]] = Field(default_factory=dict)
     context_share: float = Field(default=0.75, gt=0, le=0.95)
     tail_messages: int = Field(default=64, ge=2, le=1_000)
     summary_model: str = ""

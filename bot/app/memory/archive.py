@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from bot.app.store import Store
 from bot.config.settings import Settings
 from bot.engine.agent.account import Account
 from bot.engine.agent.chat.summarising import Summariser
 from bot.engine.agent.context.history import History
+from bot.engine.agent.context.windows import Windows
 from bot.engine.agent.desk import Desk, Reply
+from bot.engine.agent.prices import published_window
+from bot.engine.llm.base import BackendError
 from bot.engine.llm.registry import Registry
 from bot.engine.memory.archive.compactor import Compactor, Growth
 from bot.engine.memory.archive.context import Archive
@@ -25,6 +30,7 @@ from storage.memory.archive.said import ArchiveRepo
 from storage.memory.archive.summaries import SummaryRepo
 from storage.records.people import ChatId
 from storage.records.tasks import TaskId
+from storage.sessions import Session
 
 _CHAT, _TASK = "chat:", "task:"
 
@@ -36,6 +42,7 @@ class Archiving:
     clock: Clock
     growth: Growth
     history: History
+    windows: Windows
 
     async def keep(self, _tx: Transaction, reply: Reply) -> None:
         """See `desk.Keeper`. What was said is read again once it is stored."""
@@ -64,8 +71,18 @@ class Archiving:
             sleep=asyncio.sleep,
             zone=self.settings.zone,
             limits=limits_of(self.settings),
+            window=partial(self._window, desk),
         )
         return Compactor(tools, self.growth)
+
+    async def _window(self, desk: Desk, session: Session) -> int:
+        """Of whoever works in it, and of whoever writes its summaries, the smaller one."""
+        found = [await self.windows.of_session(session.id, session.backend, session.model)]
+        if self.settings.memory.summary_model:
+            with suppress(BackendError):
+                chosen = desk.choose(self.settings.memory.summary_model, "")
+                found.append(await self.windows.of(chosen.backend.name, chosen.model))
+        return min(filter(None, found), default=0)
 
     async def _account_of(self, key: str) -> Account:
         if key.startswith(_CHAT):
@@ -80,9 +97,30 @@ class Archiving:
 
 def build_archive(settings: Settings, store: Store, clock: Clock, growth: Growth) -> Archiving:
     """`growth` is told of every turn."""
-    archive = Archive(SummaryRepo(store.db))
-    history = History(store.sessions, archive, tokens=settings.memory.context_tokens)
-    return Archiving(settings=settings, store=store, clock=clock, growth=growth, history=history)
+    chosen, urls = settings.memory, model_urls(settings)
+
+    async def published(backend: str, model: str) -> int:
+        # Only theirs: a coding CLI keeps its sessions itself.
+        if backend not in urls:
+            return 0
+        return await asyncio.to_thread(published_window, backend, model, urls[backend])
+
+    windows = Windows(own=chosen.windows, published=published)
+    history = History(
+        store.sessions,
+        Archive(SummaryRepo(store.db)),
+        tokens=chosen.context_tokens,
+        windows=windows,
+        grown=growth.said,
+    )
+    return Archiving(
+        settings=settings,
+        store=store,
+        clock=clock,
+        growth=growth,
+        history=history,
+        windows=windows,
+    )
 
 
 def limits_of(settings: Settings) -> Limits:
@@ -90,3 +128,8 @@ def limits_of(settings: Settings) -> Limits:
     return Limits(
         context=chosen.context_tokens, share=chosen.context_share, tail=chosen.tail_messages
     )
+
+
+def model_urls(settings: Settings) -> dict[str, str]:
+    """Where each model API is served; empty where its own maker serves it."""
+    return {"anthropic": settings.anthropic_base_url, "openai": settings.openai_base_url}

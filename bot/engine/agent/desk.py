@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from pydantic import BaseModel
-
-from bot.engine.agent.account import Account
 from bot.engine.agent.budget import Budget, Purse, in_micros
-from bot.engine.agent.context.history import History
+from bot.engine.agent.context.asked import Ask, Reply
+from bot.engine.agent.context.history import SHORTENED, History, beside, length
+from bot.engine.agent.context.windows import Room
 from bot.engine.agent.leave.pending import Pending
 from bot.engine.agent.mcp.servers import McpServers, Plugged
 from bot.engine.llm.base import (
@@ -25,27 +23,24 @@ from bot.engine.llm.base import (
     CapHit,
     Chosen,
     CutShort,
-    Limits,
-    McpServer,
-    Mode,
-    Picture,
-    Purpose,
     Run,
     RunRequest,
-    RunResult,
-    Tool,
+    TooLong,
     Usage,
 )
-from bot.engine.llm.calls import Permission, Permit
 from bot.engine.llm.events import AgentEvent, Noted
 from bot.engine.observe.recorder import CallStart, Ending, Recorder
 from storage.db import Database, Transaction
-from storage.records.people import Language
 from storage.records.workers.spans import ModelCall
 from storage.sessions import Session, SessionRepo
 from storage.usage import Bill, UsageRepo
 
+__all__ = ["Ask", "Desk", "Keeper", "Reply", "Watch"]
+
 log = logging.getLogger(__name__)
+
+_MOST_CUTS = 4
+"""How often one thing goes on that has become too long under way."""
 
 Watch = Callable[[AgentEvent], Awaitable[None]]
 
@@ -54,44 +49,6 @@ class Backends(Protocol):
     def choose(self, model: str, backend: str) -> Chosen:
         """What these names mean; empty ones mean the default. Raises BackendDenied."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """What is wanted of the model. `facts` are what the prompt was made from; `parent` is the
-    span under which it is asked."""
-
-    purpose: Purpose
-    prompt: str
-    system: str
-    language: Language
-    account: Account
-    facts: Mapping[str, Any]
-    workspace: Path | None = None
-    pictures: tuple[Picture, ...] = ()
-    tools: tuple[Tool, ...] = ()
-    result: type[BaseModel] | None = None
-    limits: Limits = field(default_factory=Limits)
-    mode: Mode = Mode.EXECUTE
-    permit: Permit | None = None
-    answers: Mapping[str, Permission] = field(default_factory=dict)
-    servers: tuple[McpServer, ...] = ()
-    goes_on: str | None = None
-    """Said instead of `prompt` where the session stopped in the middle of this very thing."""
-    parent: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """What came of it. Nothing of a reply is kept until it is booked. `answered` says that its
-    run began with the answers its session waited for."""
-
-    result: RunResult
-    session: Session
-    bill: Bill
-    purse: Purse | None = None
-    answered: bool = False
-    span: ModelCall | None = None
 
 
 Keeper: TypeAlias = Callable[[Transaction, Reply], Awaitable[None]]
@@ -170,19 +127,29 @@ class Desk:
     ) -> Reply:
         """Run it to the end. Raises BackendError; what was spent is counted all the same, also
         where it is cancelled. BudgetReached leaves in the session what was done until then. A
-        session that stopped at calls of tools goes on from what became of them."""
+        session that stopped at calls of tools goes on from what became of them; one that has
+        become too long for its model is told shorter, and goes on too."""
+        tries = 0
+        while True:
+            try:
+                return await self._asked(ask, chosen, session, watch)
+            except TooLong as error:
+                tries += 1
+                if tries > (_MOST_CUTS if error.new_history else 1):
+                    raise
+                if error.new_history:
+                    told = (
+                        ask.prompt if ask.prompt.startswith(SHORTENED) else SHORTENED + ask.prompt
+                    )
+                    ask = replace(ask, prompt=told, pictures=(), answers={}, goes_on=None)
+
+    async def _asked(
+        self, ask: Ask, chosen: Chosen, session: Session, watch: Watch | None
+    ) -> Reply:
         if watch is not None and chosen.instead_of:
             facts = {"name": chosen.instead_of, "instead": chosen.backend.name, "why": chosen.why}
             await watch(Noted(key="backend.fell_back", facts=facts))
-        if not chosen.backend.caps.tools:
-            # A CLI's run has named it since the caller read it.
-            named = await self._sessions.name_of(session.id)
-            session = replace(session, external_id=named)
-        if self._pending is not None:
-            answers = {**await self._pending.answers(session.id), **ask.answers}
-            goes_on = ask.goes_on if answers else None
-            prompt = ask.prompt if goes_on is None else goes_on
-            ask = replace(ask, answers=answers, prompt=prompt)
+        ask, session = await self._as_it_is(ask, chosen, session)
         call = _Call(
             ask=ask,
             chosen=chosen,
@@ -190,21 +157,25 @@ class Desk:
             purse=self._purse(ask, chosen),
             on_external=partial(self._name_outside, session.id),
         )
-        told = await self._history.told(session.id, open_calls=bool(ask.answers))
         call = await self._begun(call)
         run: Run | None = None
+        sent = 0
         try:
-            async with (
-                self._plugged(ask, chosen, watch) as brought,
-                chosen.backend.run(call.request(told, brought)) as run,
-            ):
-                async for event in run.events:
-                    if watch is not None:
-                        await watch(event)
-                result = run.result
+            async with self._plugged(ask, chosen, watch) as brought:
+                request, sent = await self._request(call, brought)
+                async with chosen.backend.run(request) as run:
+                    async for event in run.events:
+                        if watch is not None:
+                            await watch(event)
+                    result = run.result
         except BackendError as error:
             log.warning("%s failed: %s", chosen.backend.name, error)
-            added = error.new_history if isinstance(error, BudgetReached | CutShort) else ()
+            added = (
+                error.new_history if isinstance(error, BudgetReached | CutShort | TooLong) else ()
+            )
+            if isinstance(error, TooLong):
+                seat = (chosen.backend.name, chosen.model)
+                await self._history.too_long(error, session, seat, sent=sent)
             await self._charge_failure(call, error.usage, error, added)
             if isinstance(error, CutShort) and (hit := await call.cut_by()):
                 raise BudgetReached(hit, usage=error.usage) from None
@@ -262,6 +233,30 @@ class Desk:
         async with self._servers.plugged(ask.servers, ask.workspace, ask.mode) as brought:
             await _tell(watch, brought)
             yield replace(brought, servers=ask.servers)
+
+    async def _as_it_is(self, ask: Ask, chosen: Chosen, session: Session) -> tuple[Ask, Session]:
+        """With what has become of the session since the caller read it."""
+        if not chosen.backend.caps.tools:
+            # A CLI's run has named it.
+            named = await self._sessions.name_of(session.id)
+            session = replace(session, external_id=named)
+        if self._pending is not None:
+            answers = {**await self._pending.answers(session.id), **ask.answers}
+            goes_on = ask.goes_on if answers else None
+            prompt = ask.prompt if goes_on is None else goes_on
+            ask = replace(ask, answers=answers, prompt=prompt)
+        return ask, session
+
+    async def _request(self, call: _Call, brought: Plugged) -> tuple[RunRequest, int]:
+        """What fits into the model, and about how many tokens that is."""
+        ask, backend, id_ = call.ask, call.chosen.backend, call.session.id
+        room, more = Room(), 0
+        if backend.caps.tools:
+            more = beside((ask.system, ask.prompt), (*ask.tools, *brought.tools))
+            room = await self._history.room(call.session, backend.name, call.chosen.model, more)
+        told = await self._history.told(id_, open_calls=bool(ask.answers), most=room.session)
+        request = replace(call.request(told, brought), answer_tokens=room.answer)
+        return request, more + length(told)
 
     async def _begun(self, call: _Call) -> _Call:
         start = call.start()
@@ -365,21 +360,9 @@ class _Call:
         account = self.ask.account
         asked = self.chosen.model or ("" if self.purse is None else self.purse.model)
         cost = usage.cost if self.purse is None else self.purse.cost(usage, asked or model)
-        return Bill(
-            at=at,
-            purpose=self.ask.purpose,
-            backend=self.chosen.backend.name,
-            model=model or asked,
-            person_id=account.person,
-            chat_id=account.chat,
-            task_id=account.task,
-            requests=usage.requests,
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cache_read_tokens=usage.cache_read_tokens,
-            cache_write_tokens=usage.cache_write_tokens,
-            cost_micros=in_micros(cost),
-        )
+        seat = (self.chosen.backend.name, model or asked)
+        purpose = self.ask.purpose
+        return account.bill(usage, in_micros(cost), at=at, purpose=purpose, seat=seat)
 
 
 async def _tell(watch: Watch | None, brought: Plugged) -> None:

@@ -171,3 +171,18 @@ def _published(
             with suppress(LookupError, ValueError):
                 found.append(calc_price(usage, model, provider_api_url=url).total_price)
     return max(found, default=None)
+
+
+def published_window(backend: str, model: str, url: str) -> int:
+    """How many tokens it can take all together, by the same table; 0 where that is not known. An
+    address of one's own serves what it likes under whatever name. Blocking."""
+    from genai_prices import Usage as Priced
+    from genai_prices import calc_price
+
+    if not model:
+        return 0
+    with suppress(LookupError, ValueError):
+        if url:
+            return calc_price(Priced(), model, provider_api_url=url).model.context_window or 0
+        return calc_price(Priced(), model, provider_id=backend).model.context_window or 0
+    return 0

@@ -37,12 +37,12 @@ from bot.engine.llm.api_errors import is_theirs, translated
 from bot.engine.llm.api_meter import CUT, MeteredModel
 from bot.engine.llm.api_models import first_model
 from bot.engine.llm.base import (
-    MAX_ANSWER,
     BackendError,
     BadAnswer,
     Picture,
     RunRequest,
     RunResult,
+    TooLong,
     Usage,
 )
 from bot.engine.llm.events import AgentEvent, TextDelta, ThoughtDelta
@@ -147,8 +147,11 @@ class ApiRun(OneRun):
         except Exception as error:  # the border: no library's exception may leave a backend
             if self._tools.busy and not is_theirs(error):
                 raise  # a tool of ours is broken
+            failure = translated(error, self.spent, self._access.key)
+            if isinstance(failure, TooLong) and self._meter is not None:
+                failure.new_history = self._meter.added
             # Without its cause: that may quote the request, key and all.
-            raise translated(error, self.spent, self._access.key) from None
+            raise failure from None
 
     async def _work(self) -> AsyncGenerator[AgentEvent, None]:
         request = self._request
@@ -174,7 +177,7 @@ class ApiRun(OneRun):
 
     def _agent(self) -> Agent[None, Output]:
         request = self._request
-        most = min(request.limits.output_tokens, MAX_ANSWER)
+        most = min(request.limits.output_tokens, request.answer_tokens)
         # Trying again is the caller's business: it knows what else waits.
         settings = ModelSettings(max_tokens=most, max_retries=0)
         if self._access.api is Api.ANTHROPIC:

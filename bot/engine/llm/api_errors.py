@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TypeAlias
 
 from pydantic_ai import exceptions as theirs
@@ -12,6 +13,7 @@ from bot.engine.llm.base import (
     BackendUnavailable,
     BadAnswer,
     LimitReached,
+    TooLong,
     Trouble,
     Usage,
 )
@@ -32,9 +34,27 @@ _TOO_MANY = 429
 _OVERLOADED = 529
 _PASSING = frozenset({408, 409, 425, 429})
 
+_UNREADABLE = frozenset({400, 413, 422})
+_TOO_LONG = re.compile(
+    r"(?i)context.?(?:length|size|window|limit)|exceed_context|too many (?:input )?tokens|"
+    r"(?:prompt|input|messages?|conversation) (?:is|are|was|were)? ?too long|token limit|"
+    r"tokens allowed|range of input length|reduce (?:the length|your message)|超长"
+)
+"""How services that give it no code of its own say that they were told too much."""
+_WINDOWS = (
+    re.compile(r"> ?(\d{4,8})"),
+    re.compile(r"(?i)limit (\d{4,8}), requested"),
+    re.compile(r"\[\d+, ?(\d{4,8})\]"),
+    re.compile(
+        r"(?i)(?:context[ -]?(?:length|size|window|limit)|token limit|tokens allowed|max_model_len|"
+        r"n_ctx)[^\d>]{0,30}(\d{4,8})"
+    ),
+)
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3})")
+
 # The first that fits counts, so what is special stands before what is general.
 TABLE: tuple[tuple[type[Exception], Kind], ...] = (
-    (theirs.ModelContextWindowExceededError, LimitReached),
+    (theirs.ModelContextWindowExceededError, TooLong),
     (theirs.ModelQuotaExceededError, BackendDenied),
     (theirs.ModelRateLimitError, BackendUnavailable),
     (theirs.ModelUnavailableError, BackendUnavailable),
@@ -65,6 +85,8 @@ def translated(error: Exception, usage: Usage, key: str) -> BackendError:
         return BackendUnavailable(
             text, usage=usage, retry_after=retry_after, trouble=_trouble(error)
         )
+    if issubclass(kind, TooLong):
+        return TooLong(text, usage=usage, window=_window(error))
     hint = next((hint for known, hint in HINTS if isinstance(error, known)), "")
     return kind(text, usage=usage, hint=hint)
 
@@ -75,6 +97,8 @@ def _kind(error: Exception) -> Kind:
             return kind
     if isinstance(error, theirs.ModelHTTPError):
         status = error.status_code
+        if status in _UNREADABLE and _TOO_LONG.search(_said(error.body)):
+            return TooLong
         passing = status >= _SERVER_ERROR or status in _PASSING
         return BackendUnavailable if passing else BackendDenied
     if isinstance(error, theirs.ModelRequestRejectedError):
@@ -83,6 +107,14 @@ def _kind(error: Exception) -> Kind:
         return BackendUnavailable
     # What a library stumbled over without a word of its own: an answer it could not read.
     return BadAnswer
+
+
+def _window(error: Exception) -> int:
+    """How many tokens the model can take, by the service's own words; 0 where it does not say."""
+    told = str(error.body) if isinstance(error, theirs.ModelAPIError) else str(error)
+    plain = _THOUSANDS.sub("", told)
+    found = next(filter(None, (each.search(plain) for each in _WINDOWS)), None)
+    return int(found[1]) if found else 0
 
 
 def _trouble(error: Exception) -> Trouble:

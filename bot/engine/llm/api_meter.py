@@ -68,6 +68,12 @@ class MeteredModel(WrapperModel):
         self._answered = answered
         self._whole = whole
         self._broken: tuple[_Allowed, int] | None = None
+        self._asked_last: tuple[Sequence[ModelMessage], str] = ((), "")
+
+    @property
+    def added(self) -> tuple[Any, ...]:
+        """What the run had added to its session before its last call."""
+        return self._added(*self._asked_last)
 
     def with_broken(self, reported: Usage) -> Usage:
         """What the run has used where the service has `reported` this. An answer that broke off
@@ -135,6 +141,7 @@ class MeteredModel(WrapperModel):
     ) -> _Allowed:
         """The settings with the tokens that may be written lowered to what is allowed."""
         spent = self._spent()
+        self._asked_last = (messages, run_id)
         reads = input_tokens(messages, parameters, self.model_name)
         try:
             most = await self._gate(self.model_name, reads, spent)

@@ -124,7 +124,7 @@ class RunRequest:
 
     For coding CLIs: `persona` names whose home it runs in, `external_id` the session to go on
     with, and `on_external` must be awaited with a new session's id before the first paid call.
-    `servers` are MCP servers it may use.
+    `servers` are MCP servers it may use. `answer_tokens` is how long one answer may become.
     """
 
     purpose: Purpose
@@ -147,6 +147,7 @@ class RunRequest:
     external_id: str = ""
     on_external: Callable[[str], Awaitable[None]] | None = None
     servers: tuple[McpServer, ...] = ()
+    answer_tokens: int = MAX_ANSWER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +258,18 @@ class LimitReached(BackendError):
     """Turns, tokens or time ran out."""
 
     hint = "backend.limit"
+
+
+class TooLong(LimitReached):
+    """What the model was to read does not fit into it: `window` tokens, where the service says so,
+    else 0. `new_history` is as of BudgetReached."""
+
+    hint = "backend.too_long"
+    new_history: tuple[Any, ...] = ()
+
+    def __init__(self, message: str, *, usage: Usage | None = None, window: int = 0) -> None:
+        self.window = window
+        super().__init__(message, usage=usage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

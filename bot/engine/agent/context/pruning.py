@@ -34,10 +34,15 @@ _SHORTENED = "\n[… {n} characters left out …]\n"
 
 
 def pruned(
-    history: Sequence[Any], *, open_calls: bool = False, context: int = CONTEXT_TOKENS
+    history: Sequence[Any],
+    *,
+    open_calls: bool = False,
+    context: int = CONTEXT_TOKENS,
+    strict: bool = False,
 ) -> tuple[Any, ...]:
     """What to tell a model of `context` tokens. `open_calls` says that the calls at the end are
-    being answered now. No call is told without its result, and none of the last turns is changed.
+    being answered now. No call is told without its result, and none of the last turns is changed,
+    unless it is `strict` and they alone are too long.
     Rows that are no messages are left out; a history in which no row is one, is another backend's
     and stays as it is."""
     rows = [row for row in history if turns.is_message(row)]
@@ -46,14 +51,14 @@ def pruned(
     if len(rows) < len(history):
         log.warning("%d rows of a session's history are no messages", len(history) - len(rows))
     whole = _split(_paired(rows, open_calls=open_calls))
-    return tuple(_fitted(whole, int(context * SHARE * BYTES_PER_TOKEN)))
+    return tuple(_fitted(whole, int(context * SHARE * BYTES_PER_TOKEN), strict=strict))
 
 
 Turn = list[Row]
 """One answer of the model, with what led to it and the results of its calls."""
 
 
-def _fitted(whole: list[Turn], budget: int) -> list[Row]:
+def _fitted(whole: list[Turn], budget: int, *, strict: bool) -> list[Row]:
     steps = max(0, len(whole) - KEPT_TURNS) // STEP * STEP
     told = [_short(turn) for turn in whole[:steps]] + whole[steps:]
     for gone in range(0, steps + 1, STEP):
@@ -63,6 +68,9 @@ def _fitted(whole: list[Turn], budget: int) -> list[Row]:
     last = max(0, len(whole) - KEPT_TURNS)
     told = [_short(turn) for turn in whole[:last]] + whole[last:]
     gone = next((n for n in range(last + 1) if _fits(told, n, budget)), last)
+    if strict and not _fits(told, gone, budget):
+        told, end = [_short(turn) for turn in whole], len(whole) - 1
+        gone = next((n for n in range(last, end + 1) if _fits(told, n, budget)), end)
     return _without(told, gone)
 
 

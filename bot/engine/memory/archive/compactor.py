@@ -120,7 +120,8 @@ class Compactor:
         session = await t.sessions.get(session_id)
         if session is None or not self._concerns(session):
             return
-        if (await self._passes.state(session)).current > t.limits.threshold:
+        limits = await t.limits_of(session)
+        if (await self._passes.state(session, limits)).current > limits.threshold:
             async with t.db.write() as tx:
                 await t.debts.owe(tx, session_id, now=t.now())
 
@@ -163,24 +164,25 @@ class Compactor:
         """Pass by pass until nothing is left to do, or it is enough for once; `tries` have failed
         before. Raises BackendError and Paused, with all passes before kept."""
         t = self._tools
-        until = t.now() + t.limits.span
-        state = await self._passes.state(session)
-        if not forced and state.current <= t.limits.threshold:
+        limits = await t.limits_of(session)
+        until = t.now() + limits.span
+        state = await self._passes.state(session, limits)
+        if not forced and state.current <= limits.threshold:
             return Swept(passes=0)
-        for made in range(t.limits.passes):
-            work = next_pass(state, t.limits)
+        for made in range(limits.passes):
+            work = next_pass(state, limits)
             if work is None:
                 return Swept(passes=made)
             if t.now() > until:
                 return Swept(passes=made, more=True)
             before = state.tokens
-            if not await self._passes.make(session, state, work, tries):
+            if not await self._passes.make(session, state, work, limits, tries=tries):
                 return Swept(passes=made)
-            state = await self._passes.state(session)
+            state = await self._passes.state(session, limits)
             if state.tokens >= before:
                 return Swept(passes=made + 1)
-        more = next_pass(state, t.limits) is not None
-        return Swept(passes=t.limits.passes, more=more)
+        more = next_pass(state, limits) is not None
+        return Swept(passes=limits.passes, more=more)
 
     async def _rung(self) -> None:
         """Until something was said, or a debt is due."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+
+_SMALL_TAIL = 0.3
+"""Where little fits: so that summaries and the end together are not too long again at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +62,23 @@ class Limits:
     def smallest(self) -> int:
         """A chunk worth a call: with a small context, less is."""
         return min(self.least_chunk, self.threshold // 10)
+
+    def within(self, window: int) -> Limits:
+        """For a model that takes so many tokens all together; 0 where that is not known. Half of
+        them are for the session: the rest is what stands beside it, and the answer."""
+        context = window // 2
+        if not window or context >= self.context:
+            return self
+        chunk = min(self.chunk, window // 4)
+        return replace(
+            self,
+            context=context,
+            tail_share=min(self.tail_share, _SMALL_TAIL),
+            chunk=chunk,
+            leaf=min(self.leaf, chunk // 3),
+            condensed=min(self.condensed, chunk // 3),
+            least_condensed=min(self.least_condensed, chunk // 4),
+        )
 
     def leaf_target(self, source: int, *, hard: bool = False) -> int:
         if hard:

@@ -40,6 +40,10 @@ class Writer(Protocol):
         ...
 
 
+async def _unknown(_session: Session) -> int:
+    return 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
     """What making sessions shorter takes. `keeps` says of a backend whether its sessions live
@@ -58,6 +62,11 @@ class Tools:
     sleep: Callable[[float], Awaitable[None]]
     zone: ZoneInfo
     limits: Limits
+    window: Callable[[Session], Awaitable[int]] = _unknown
+    """How many tokens its model can take all together; 0 where that is not known."""
+
+    async def limits_of(self, session: Session) -> Limits:
+        return self.limits.within(await self.window(session))
 
 
 class Passes:
@@ -67,35 +76,38 @@ class Passes:
         self._tools = tools
         self._guard = guard
 
-    async def state(self, session: Session) -> State:
+    async def state(self, session: Session, limits: Limits) -> State:
         t = self._tools
         items = await t.summaries.items(session.id)
         after = items[-1].through if items else 0
         newest = max((each.summary.created_at for each in items), default=None)
         # What a backend counted before the last summary was made is no longer true.
-        reported = session.tokens if newest is None or session.last_used_at > newest else 0
+        fresh = newest is None or session.last_used_at > newest
+        # It also counts what stands beside the session: of a small context that is much.
+        reported = session.tokens if fresh and limits.context == t.limits.context else 0
         sizes = await t.said.sizes(session.id, after=after)
         return State(items=items, messages=sizes, reported=reported)
 
-    async def make(self, session: Session, state: State, work: Leaf | Fold, tries: int) -> bool:
+    async def make(
+        self, session: Session, state: State, work: Leaf | Fold, limits: Limits, *, tries: int
+    ) -> bool:
         """False where somebody was faster."""
-        t = self._tools
         wanted, draft = await self._wanted(session, state, work)
         try:
-            text, by_model = await self._written(session, wanted)
+            text, by_model = await self._written(session, wanted, limits)
         except BackendError as error:
             hopeless = isinstance(error, BackendDenied) or tries >= _MOST_TRIES
-            if state.current <= t.limits.context or not hopeless:
+            if state.current <= limits.context or not hopeless:
                 raise
             # It must not grow beyond what a model can be told: better a poor summary than none.
-            text, by_model = fallback(wanted, t.limits), False
+            text, by_model = fallback(wanted, limits), False
         size = tokens(text)
         if size >= work.tokens:
             return False
         summary = replace(draft, content=text, tokens=size, model=session.model if by_model else "")
         return await self._keep(session, state, work, summary)
 
-    async def _written(self, session: Session, wanted: Wanted) -> tuple[str, bool]:
+    async def _written(self, session: Session, wanted: Wanted, limits: Limits) -> tuple[str, bool]:
         t = self._tools
         if wanted.source and not t.writer.can(session):
             raise BackendDenied("no model is there to summarise")
@@ -110,7 +122,7 @@ class Passes:
             self._guard.answered()
             return text
 
-        return await written(wanted, write, t.limits)
+        return await written(wanted, write, limits)
 
     async def _wanted(
         self, session: Session, state: State, work: Leaf | Fold

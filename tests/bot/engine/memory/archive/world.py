@@ -71,6 +71,8 @@ class World:
     compactor: Compactor
     limits: Limits
     slept: list[float]
+    windows: dict[str, int]
+    """Of sessions: how much their models can take."""
 
     @property
     def history(self) -> History:
@@ -107,6 +109,11 @@ async def world(
             clock.pass_by(seconds=seconds)
             await asyncio.sleep(0)
 
+        windows: dict[str, int] = {}
+
+        async def window(session: Session) -> int:
+            return windows.get(session.id, 0)
+
         said, sessions = ArchiveRepo(db), SessionRepo(db)
         writer, reading = FakeWriter(), Reading(db, said)
         summaries, debts = SummaryRepo(db), DebtRepo(db)
@@ -124,6 +131,7 @@ async def world(
             sleep=sleep,
             zone=ZoneInfo("UTC"),
             limits=limits,
+            window=window,
         )
         yield World(
             db=db,
@@ -137,6 +145,7 @@ async def world(
             compactor=Compactor(tools),
             limits=limits,
             slept=slept,
+            windows=windows,
         )
 
 
