@@ -12,7 +12,8 @@ from storage.memory.markdown.page import Layout, Line, Page, Section
 MOST_LINES = 50_000
 
 _MARK = re.compile(
-    r"[ \t]*<!--[ \t]*m:([0-9a-z]{1,16})(?:[ \t]+r(\d{1,9}))?(?:[ \t]+or[ \t]+([0-9a-z]{1,16}))?"
+    # Begun anew at each of many blanks it would take for ever.
+    r"(?:(?<![ \t])[ \t]+)?<!--[ \t]*m:([0-9a-z]{1,16})(?:[ \t]+r(\d{1,9}))?(?:[ \t]+or[ \t]+([0-9a-z]{1,16}))?"
     r"[ \t]*-->"
 )
 _OWN = re.compile(r"^<!--[ \t]*shiftboss:[ \t]*(end|\d{1,9})[ \t]*-->[ \t]*$")
@@ -173,9 +174,6 @@ def _line(raw: Sequence[str]) -> Line:
     return Line(text=words, id=found[1], revision=int(found[2] or 0), rival=found[3] or "")
 
 
-def _trimmed(lines: list[str]) -> list[str]:
-    while lines and not lines[0].strip():
-        lines = lines[1:]
-    while lines and not lines[-1].strip():
-        lines = lines[:-1]
-    return lines
+def _trimmed(lines: Sequence[str]) -> Sequence[str]:
+    told = [at for at, line in enumerate(lines) if line.strip()]
+    return lines[told[0] : told[-1] + 1] if told else ()

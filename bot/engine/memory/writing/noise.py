@@ -1,4 +1,5 @@
-"""What is not worth remembering, by rules: no model is asked. All patterns are bounded."""
+"""What is not worth remembering, by rules: no model is asked. All patterns are bounded:
+none reads on over the ends of lines, so that a message of nothing but lines costs no more."""
 
 from __future__ import annotations
 
@@ -133,8 +134,8 @@ _SAID = (
         Noise.ARTEFACT,
         _any(
             r"(?:query|memory|memories|fact|facts) ?-> ?none",
-            r"^\s*HEARTBEAT(?:_OK)?\s*$",
-            r"^\s*\(?(?:null|none|n/a|无|空)\)?\s*$",
+            r"^[^\S\n]*HEARTBEAT(?:_OK)?\s*$",
+            r"^[^\S\n]*\(?(?:null|none|n/a|无|空)\)?\s*$",
             r"\bou_[0-9a-f]{16,64}\b",
             r"\bom_[0-9a-f]{16,64}\b",
         ),
@@ -182,11 +183,11 @@ _DRAWN = (
     (
         Noise.ASSISTANT,
         _any(
-            r"^\s*(?:让我|我先|我来|我将|我会|接下来我|好的[，,]我)(?!们)",
-            r"^\s*(?:已完成|已生成|已收集|任务已)",
-            r"^\s*(?:let me|i(?:['’]ll| will| am going to)) "
+            r"^[^\S\n]*(?:让我|我先|我来|我将|我会|接下来我|好的[，,]我)(?!们)",
+            r"^[^\S\n]*(?:已完成|已生成|已收集|任务已)",
+            r"^[^\S\n]*(?:let me|i(?:['’]ll| will| am going to)) "
             r"(?:now |first )?(?:continue|start|check|look|read|search|create|generate|run|begin)",
-            r"^\s*(?:i have |successfully )(?:finished|completed|generated|collected|created)",
+            r"^[^\S\n]*(?:i have |successfully )(?:finished|completed|generated|collected|created)",
             r"\b(?:tool[_ -]call|function[_ -]call|tool_use|action)\s*[:：]",
             r"SHIFTBOSS_ACTION|LABORANY_ACTION",
             r"\b(?:assistant|shiftboss|ai) (?:said|suggested|recommended|answered|offered)\b",
@@ -200,14 +201,14 @@ _DRAWN = (
             r"\{\{.{0,80}\}\}|\$\{.{0,80}\}",
             r"\b(?:https?|ftp)://",
             r"</?[a-z][a-z0-9]{0,15}(?:\s[^<>]{0,200})?/?>",
-            r"^\s*\|.{1,400}\|\s*$",
+            r"^[^\S\n]*\|.{1,400}\|[^\S\n]*$",
         ),
     ),
 )
 
-_HEADING = _any(r"^\s{0,3}#{0,6}\s*(?:工作流执行上下文|workflow execution context)")
+_HEADING = _any(r"^[^\S\n]{0,3}#{0,6}[^\S\n]*(?:工作流执行上下文|workflow execution context)")
 _FRAME = _any(
-    r"^\s*(?:\*\*)?(?:当前步骤|前序步骤(?:结果)?|输入参数|current step|previous (?:step )?results?"
+    r"^[^\S\n]*(?:\*\*)?(?:当前步骤|前序步骤(?:结果)?|输入参数|current step|previous (?:step )?results?"
     r"|input param(?:eter)?s?)(?:\*\*)?\s*[:：]",
     r"\{\{\s*(?:input|outputs?|variables?|item)\b",
 )
