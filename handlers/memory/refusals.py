@@ -28,5 +28,7 @@ async def answered(answer: Awaitable[Reply]) -> Reply:
 
 def said(request: Request, key: str, entry: Entry, **facts: object) -> Reply:
     """One line about an entry."""
-    text = request.words(key, **{"id": entry.id, "text": entry_words(entry, _LINE), **facts})
+    text = request.words(
+        key, **{"id": entry.id, "text": entry_words(entry, request.words, _LINE), **facts}
+    )
     return Reply(card=notice_card("", text, tone=Tone.GOOD), data=entry_data(entry))

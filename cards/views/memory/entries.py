@@ -21,7 +21,7 @@ from cards.model import (
     Text,
     Tone,
 )
-from cards.views.memory.lines import entry_line
+from cards.views.memory.lines import chapter_of, entry_line
 from cards.words import Words
 from storage.records.memory.entries import Entry
 from storage.records.memory.shown import A_PAGE, EntryPage, Wanted
@@ -144,9 +144,10 @@ def profile_card(entries: Sequence[Entry], words: Words, *, zone: ZoneInfo, shar
 
 
 def handbook_card(chapters: Sequence[Entry], words: Words) -> Card:
+    told = [chapter_of(each, words) for each in chapters]
     blocks: list[Block] = [
-        Text(markdown=f"**{formats.line(each.label, 80)}**\n\n{formats.cut(each.text, _WHOLE)}")
-        for each in chapters
+        Text(markdown=f"**{formats.verbatim(title, 80)}**\n\n{formats.cut(text, _WHOLE)}")
+        for title, text in told
     ]
     if not blocks:
         blocks = [Text(markdown=words("memory.handbook_none"))]

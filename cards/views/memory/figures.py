@@ -102,7 +102,7 @@ def _why_line(used: UsedEntry, words: Words) -> str:
     block = words(f"memory.block.{used.block}")
     if used.entry is None:
         return f"{mark}{words('memory.why_gone')} · *{block}* `{used.id}`"
-    told = entry_words(used.entry, _LINE)
+    told = entry_words(used.entry, words, _LINE)
     parts = ", ".join(_parts(used.parts, words))
     score = f" · {used.score:.2f}" + (f" ({parts})" if parts else "") if used.score else ""
     return f"{mark}{told} · *{block}{score}* `{used.id}`"

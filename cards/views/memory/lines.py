@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from zoneinfo import ZoneInfo
 
 from cards import formats
-from cards.words import Words
+from cards.words import Words, words_for
 from storage.records.memory.entries import Entry, MemoryKind, Scope, ScopeKind
+from storage.records.people import Language
 
 _LINE = 160
 _NAME = 60
@@ -21,16 +22,28 @@ def scope_name(scope: Scope, words: Words) -> str:
 def entry_line(entry: Entry, words: Words, *, zone: ZoneInfo | None = None) -> str:
     """Markdown, without a bullet. With a `zone` what was said has its day."""
     about = " · ".join(_about(entry, words, zone))
-    return f"{_pin(entry)}{entry_words(entry)} · *{about}* `{entry.id}`"
+    return f"{_pin(entry)}{entry_words(entry, words)} · *{about}* `{entry.id}`"
 
 
-def entry_words(entry: Entry, limit: int = _LINE) -> str:
+def entry_words(entry: Entry, words: Words, limit: int = _LINE) -> str:
     """What it says, as it stands there: nobody's links, mentions or styles. Of a turn only what
     the person said, of a chapter its title too."""
-    text = formats.verbatim(spoken(entry), limit)
     if entry.kind is MemoryKind.HANDBOOK and entry.label:
-        return f"**{formats.verbatim(entry.label, _NAME)}:** {text}"
-    return text
+        title, text = chapter_of(entry, words)
+        return f"**{formats.verbatim(title, _NAME)}:** {formats.verbatim(text, limit)}"
+    return formats.verbatim(spoken(entry), limit)
+
+
+def chapter_of(entry: Entry, words: Words) -> tuple[str, str]:
+    """Title and text: one of ours, and what we wrote in it, as whoever reads it understands."""
+    name = entry.key.partition(":")[2]
+    if not words.has(f"mirror.chapter.{name}"):
+        return entry.label, entry.text
+    title, ours = words(f"mirror.chapter.{name}"), f"mirror.default.{name}"
+    if not words.has(ours):
+        return title, entry.text
+    unchanged = any(words_for(each)(ours) == entry.text for each in Language)
+    return title, words(ours) if unchanged else entry.text
 
 
 def spoken(entry: Entry) -> str:

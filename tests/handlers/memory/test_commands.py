@@ -13,9 +13,11 @@ from cards.memory_actions import (
     ShowMemory,
 )
 from cards.model import Buttons, Card, Collapsible, Form, Select, Text
+from cards.words import words_for
 from handlers.memory.in_words import to_forget
 from storage.records.memory.entries import EntryState, MemoryKind, Scope, ScopeKind
 from storage.records.memory.shown import CleanReport, FoundEntry, UsedEntry
+from storage.records.people import Language
 from tests.handlers.desk import Desk, text_of
 from tests.memory_fake import an_entry
 from tests.samples import NOW
@@ -252,3 +254,23 @@ async def test_what_only_stands_near_what_was_found_is_folded_away(desk: Desk) -
 async def shown(desk: Desk) -> Card:
     """The last card as it was posted, with its tokens."""
     return desk.world.post.cards[desk.world.post.sent[-1][1]]
+
+
+async def test_our_own_chapters_are_read_in_ones_own_language_until_they_are_rewritten() -> None:
+    desk = Desk(language=Language.CHINESE)
+    english, chinese = words_for(Language.ENGLISH), words_for(Language.CHINESE)
+    ours = an_entry(
+        "hh66",
+        english("mirror.default.quality"),
+        kind=MemoryKind.HANDBOOK,
+        key="handbook:quality",
+        label="Quality",
+    )
+    desk.world.memory.keep(ours)
+    before = text_of(await desk.say("/手册", who="x-olga", chat="c0"))
+    desk.world.memory.keep(replace(ours, text="Test it twice."))
+    after = text_of(await desk.say("/手册", who="x-olga", chat="c0"))
+
+    assert chinese("mirror.default.quality") in before
+    assert chinese("mirror.chapter.quality") in after
+    assert "Test it twice." in after
