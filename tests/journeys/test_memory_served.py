@@ -156,8 +156,8 @@ async def test_over_http_only_who_knows_the_token_is_answered(
             sent = {"json": listing, **more}
             return (await client.post("/mcp", headers=headers, **sent)).status_code
 
-        assert await status({}) in {401, 403}
-        assert await status({"authorization": "Bearer guess"}) in {401, 403}
+        assert await status({}) == 401
+        assert await status({"authorization": "Bearer guess"}) == 401
         assert await status({**bearer, "host": "evil.example"}) == 403
         assert await status({**bearer, "origin": "http://evil.example"}) == 403
         assert (await client.get("/mcp", headers=bearer)).status_code == 405

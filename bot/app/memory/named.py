@@ -15,6 +15,7 @@ from storage.records.memory.entries import Scope, ScopeKind
 from storage.records.people import Chat, Language
 
 ME, CHAT, PROJECT = "me", "chat", "project"
+_SHOWN = 80
 
 
 class UnknownName(Exception):
@@ -25,18 +26,23 @@ async def scopes_named(
     settings: Settings, store: Store, name: str, now: datetime
 ) -> Sequence[Scope]:
     """Without a name, whatever the local owner may look into; `me` and `chat` are the owner's own.
-    A name of no kind is a scope that only those see who name it. Raises UnknownName."""
+    Raises UnknownName."""
     name = name.strip()
     if name in {"", ME, CHAT}:
         return _of(await _own_chat(settings, store, now), name)
+    return (scope_of(name),)
+
+
+def scope_of(name: str) -> Scope:
+    """A name of no kind is a scope that only those see who name it. Raises UnknownName."""
     if name == PROJECT:
-        raise UnknownName("say which project, as in project:FOLDER")
+        raise UnknownName("say which project, as in project:/FOLDER")
     with suppress(ValueError):
-        return (Scope.of(name),)
+        return Scope.of(name)
     kind = name.partition(":")[0]
-    if kind in set(ScopeKind):
-        raise UnknownName(f"{name!r} names nobody")
-    return (Scope(ScopeKind.CUSTOM, name),)
+    if not name or kind in set(ScopeKind):
+        raise UnknownName(f"{name[:_SHOWN]!r} names nobody")
+    return Scope(ScopeKind.CUSTOM, name)
 
 
 def _of(chat: Chat, name: str) -> Sequence[Scope]:

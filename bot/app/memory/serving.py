@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bot.app.memory.history import Past
+from bot.app.memory.named import CHAT, ME, UnknownName, scope_of
 from bot.app.memory.recall import Recalling, searching
 from bot.app.memory.writing import Writing
 from bot.app.store import Store
@@ -27,7 +28,6 @@ from storage.memory.jobs import JobRepo
 from storage.records.memory.entries import GLOBAL, Scope, ScopeKind
 from storage.records.people import Chat
 
-ME = "me"
 MOST_SCOPES = 20
 _OTHERS = frozenset({ScopeKind.PERSON, ScopeKind.CHAT})
 
@@ -125,17 +125,17 @@ def _named(names: Sequence[str], chat: Chat) -> tuple[Scope, ...]:
 
 
 def _scope(name: str, chat: Chat) -> Scope:
-    if name.strip() == ME:
+    name = name.strip()
+    if name == ME:
         if chat.person_id is None:
             raise BadScope("nobody owns the web chat yet: start `shiftboss run` once")
         return Scope(ScopeKind.PERSON, chat.person_id)
     try:
-        scope = Scope.of(name)
-    except ValueError as error:
-        raise BadScope(
-            f"{name[:80]!r} names no scope; one is global, me, or project:/FOLDER"
-        ) from (error)
-    if scope.kind in _OTHERS and scope != Scope(ScopeKind.PERSON, chat.person_id or "nobody"):
+        scope = scope_of(name)
+    except UnknownName as error:
+        raise BadScope(f"{error}; a scope is global, me, project:/FOLDER or any name") from error
+    own = Scope(ScopeKind.PERSON, chat.person_id or "nobody")
+    if name == CHAT or (scope.kind in _OTHERS and scope != own):
         raise BadScope(f"{name[:80]!r} is somebody's own; yours is `{ME}`")
     return scope
 

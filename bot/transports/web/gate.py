@@ -89,7 +89,9 @@ class Gate:
         bearer = is_bearer(asked, self._token)
         origin = asked.headers.get("origin")
         if not safe and not (same_origin(origin, host) if origin is not None else bearer):
-            return Verdict.WRONG_ORIGIN
+            # No browser sends neither: that is a program, and only its token is missing.
+            is_program = origin is None and self._cookie not in asked.cookies
+            return Verdict.NO_TOKEN if is_program else Verdict.WRONG_ORIGIN
         if bearer or asked.url.path.startswith(_OPEN_PATHS):
             return Verdict.PASS
         given = asked.query_params.get("token")

@@ -84,7 +84,8 @@ class Pages:
                 return PlainTextResponse(text, status_code=403, headers=headers)
             case _ if request.method != "GET" or request.url.path.startswith("/api/"):
                 text = words("web.needs_token")
-                return PlainTextResponse(text, status_code=401, headers=headers)
+                asking = {**headers, "www-authenticate": "Bearer"}
+                return PlainTextResponse(text, status_code=401, headers=asking)
             case _:
                 page = _template("denied.html", words, wrong=verdict is Verdict.WRONG_TOKEN)
                 return HTMLResponse(page, status_code=401, headers=headers)

@@ -94,6 +94,16 @@ async def test_a_post_without_an_origin_needs_the_bearer(world: World) -> None:
     assert [without.status_code, with_it.status_code] == [403, 201]
 
 
+@pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer guess"}])
+async def test_a_program_without_the_token_is_told_that_it_is_missing(
+    world: World, headers: dict[str, str]
+) -> None:
+    async with world.stranger(headers=headers) as program:
+        refused = await program.post("/mcp", json={})
+    assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+    assert "token" in refused.text
+
+
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", None])
 async def test_a_socket_from_another_site_is_refused(world: World, origin: str | None) -> None:
     name, value = next(iter(world.cookie.items()))

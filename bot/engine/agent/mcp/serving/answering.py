@@ -33,7 +33,7 @@ async def answer(tools: Sequence[Tool], message: Any) -> Any:
         case "tools/call":
             return await _called(number, tools, params)
         case method:
-            return rpc.error(number, rpc.NO_SUCH_METHOD, f"not offered: {method[:_SHOWN]}")
+            return rpc.not_offered(number, method)
 
 
 async def _called(id: Any, tools: Sequence[Tool], params: Mapping[str, Any]) -> Any:

@@ -14,6 +14,7 @@ from storage.records.memory.entries import (
     Entry,
     MemoryKind,
     Scope,
+    ScopeKind,
     Tier,
 )
 from storage.records.memory.shown import FoundEntry
@@ -28,6 +29,7 @@ _MOST_TAGS = 20
 _TAG = 60
 _LABEL = 60
 _ID = "memory:"
+_OWN = "me"
 _CATEGORIES: Mapping[str, Category] = {
     "general": Category.OTHER,
     "preference": Category.PREFERENCES,
@@ -42,11 +44,6 @@ _CATEGORIES: Mapping[str, Category] = {
     "tool_usage": Category.TOOLS,
     **{each.value: each for each in Category},
 }
-_SCOPE = {
-    "type": "string",
-    "maxLength": 1_000,
-    "description": "One of those that this server was started for; empty for all, or the usual.",
-}
 
 
 def memory_tools(shelf: Shelf) -> Sequence[Tool]:
@@ -60,9 +57,9 @@ def recall_memory(shelf: Shelf) -> Tool:
         if not query:
             return f"{ERROR}say what to look for"
         try:
-            scope = _scope(arguments)
-        except ValueError:
-            return f"{ERROR}{str(arguments['scope'])[:_LABEL]!r} names no scope"
+            scope = _scope(arguments, shelf)
+        except ValueError as wrong:
+            return f"{ERROR}{wrong}"
         limit, wanted = int(arguments.get("limit") or USUAL), _Wanted(arguments)
         found = await shelf.search(query, MOST if wanted.chooses else limit, scope=scope)
         shown = [each for each in found if wanted.takes(each.entry)][:limit]
@@ -80,7 +77,7 @@ def recall_memory(shelf: Shelf) -> Tool:
             {
                 "query": {"type": "string", "maxLength": 10_000},
                 "limit": {"type": "integer", "minimum": 1, "maximum": MOST},
-                "scope": _SCOPE,
+                "scope": _among(shelf.readable, "all of them"),
                 "category": {"enum": sorted(_CATEGORIES)},
                 "tier": {"enum": [each.value for each in Tier]},
                 "min_importance": {"type": "number", "minimum": 1, "maximum": 10},
@@ -147,7 +144,7 @@ def store_memory(shelf: Shelf) -> Tool:
                 "category": {"enum": sorted(_CATEGORIES)},
                 "tags": {"type": "array", "items": {"type": "string"}},
                 "importance": {"type": "number", "minimum": 1, "maximum": 10},
-                "scope": _SCOPE,
+                "scope": _among(shelf.writable, "the first"),
             },
             "content",
         ),
@@ -171,7 +168,7 @@ def log_session(shelf: Shelf) -> Tool:
             {
                 "summary": {"type": "string", "maxLength": MOST_TEXT - 300},
                 "title": {"type": "string", "maxLength": 200},
-                "scope": _SCOPE,
+                "scope": _among(shelf.writable, "the first"),
             },
             "summary",
         ),
@@ -183,7 +180,9 @@ def log_session(shelf: Shelf) -> Tool:
 def extract_memories(shelf: Shelf) -> Tool:
     async def run(arguments: Mapping[str, Any]) -> str:
         try:
-            kept = await shelf.read_through(str(arguments["conversation"]), _scope(arguments))
+            kept = await shelf.read_through(
+                str(arguments["conversation"]), _scope(arguments, shelf)
+            )
         except (ValueError, NotWritable) as wrong:
             return f"{ERROR}{wrong}"
         if kept is None:
@@ -196,7 +195,10 @@ def extract_memories(shelf: Shelf) -> Tool:
             "Hand in a piece of conversation to be read through for what is worth remembering."
         ),
         schema=_object(
-            {"conversation": {"type": "string", "maxLength": MOST_TEXT}, "scope": _SCOPE},
+            {
+                "conversation": {"type": "string", "maxLength": MOST_TEXT},
+                "scope": _among(shelf.writable, "the first"),
+            },
             "conversation",
         ),
         run=run,
@@ -234,7 +236,7 @@ async def _kept(shelf: Shelf, note: Note, arguments: Mapping[str, Any]) -> str:
             label=note.label,
             keywords=note.keywords,
             importance=note.importance,
-            scope=_scope(arguments),
+            scope=_scope(arguments, shelf),
         )
         kept = await shelf.keep(placed)
     except (ValueError, NotWritable) as wrong:
@@ -264,10 +266,28 @@ class _Wanted:
         )
 
 
-def _scope(arguments: Mapping[str, Any]) -> Scope | None:
-    """Raises ValueError for what names none."""
+def _among(scopes: Sequence[Scope], usual: str) -> Mapping[str, Any]:
+    names = ", ".join(map(str, scopes))
+    return {
+        "type": "string",
+        "maxLength": 1_000,
+        "description": f"One of {names}. Leave it out for {usual}.",
+    }
+
+
+def _scope(arguments: Mapping[str, Any], shelf: Shelf) -> Scope | None:
+    """By its name, or by its kind where that is enough. Raises ValueError for what is not
+    served."""
     name = str(arguments.get("scope") or "").strip()
-    return Scope.of(name) if name else None
+    if not name:
+        return None
+    kind = ScopeKind.PERSON.value if name == _OWN else name
+    alike = [each for each in shelf.readable if each.kind.value == kind]
+    named = [each for each in shelf.readable if str(each) == name] or alike
+    if len(named) != 1:
+        there = ", ".join(map(str, shelf.readable))
+        raise ValueError(f"scope is one of {there}, not {name[:_LABEL]!r}")
+    return named[0]
 
 
 def _object(properties: Mapping[str, Any], *required: str) -> Mapping[str, Any]:

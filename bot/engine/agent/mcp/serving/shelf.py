@@ -86,6 +86,10 @@ class Shelf:
         self._reader = reader
 
     @property
+    def readable(self) -> Sequence[Scope]:
+        return self._reader.only
+
+    @property
     def writable(self) -> Sequence[Scope]:
         """The first is where things are kept if nothing is said."""
         return [scope for scope in self._reader.only if scope.kind is not ScopeKind.GLOBAL]

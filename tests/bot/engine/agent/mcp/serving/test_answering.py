@@ -36,6 +36,13 @@ def called(name: object = "say", **arguments: object) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
 
 
+async def test_what_is_not_offered_needs_no_store() -> None:
+    """Newer clients ask for it first."""
+    told = rpc.known({"jsonrpc": "2.0", "id": 1, "method": "server/discover"})
+
+    assert told["error"]["code"] == rpc.NO_SUCH_METHOD
+
+
 async def test_a_client_gets_a_version_it_knows_the_list_and_its_answers() -> None:
     hello = {"id": 1, "method": "initialize", "params": {"protocolVersion": "2024-11-05"}}
     newer = {"id": 1, "method": "initialize", "params": {"protocolVersion": "2199-01-01"}}

@@ -101,10 +101,31 @@ async def test_only_its_own_scopes_are_seen_by_any_way(tmp_path: Path) -> None:
         hooked = [await told(hook, shelf, "crane") for hook in Hook]
 
     assert found == NOTHING_YET
-    assert named == NOTHING_YET
+    assert named == f"{ERROR}scope is one of {HERE}, global, not '{MINE}'"
     assert all(each.startswith(ERROR) for each in got)
     assert "crane" not in stands
     assert not any("crane" in each for each in hooked)
+
+
+async def test_what_is_served_is_named_to_the_model_and_may_be_named_by_its_kind(
+    tmp_path: Path,
+) -> None:
+    async with shelved(tmp_path, HERE, MINE, GLOBAL) as (shelf, _):
+        kept = [
+            await use(shelf, "store_memory", content=f"Cranes are {scope}", scope=scope)
+            for scope in ("", "me", "project", str(MINE))
+        ]
+        found = await use(shelf, "recall_memory", query="cranes", scope="project")
+        looks, *_rest, stores = (
+            tool.schema["properties"]["scope"]["description"]
+            for tool in memory_tools(shelf)
+            if "scope" in tool.schema["properties"]
+        )
+
+    assert [each.rpartition(" ")[2] for each in kept] == [f"{HERE}.", f"{MINE}."] * 2
+    assert str(MINE) not in found
+    assert looks == f"One of {HERE}, {MINE}, global. Leave it out for all of them."
+    assert stores == f"One of {HERE}, {MINE}. Leave it out for the first."
 
 
 @pytest.mark.parametrize("scope", [GLOBAL, MATES, MINE, ELSEWHERE])
