@@ -130,7 +130,7 @@ class FakeMemory:
         self.keep(replace(entry, text=text, revision=entry.revision + 1))
         return self.known[entry.id]
 
-    async def forget(self, who: Person, chat: Chat, entry_id: str) -> Entry:
+    async def forget(self, who: Person, chat: Chat, entry_id: str, *, source: str = "") -> Entry:
         return self.known.pop(self._one(who, chat, entry_id).id)
 
     async def pin(self, who: Person, chat: Chat, entry_id: str, *, pinned: bool) -> Entry:

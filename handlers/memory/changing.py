@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from cards import formats
+from cards.model import Tone
+from cards.views.errors import notice_card
 from cards.views.memory.lines import scope_name
 from handlers.errors import UserError
 from handlers.flags import flags_of
 from handlers.memory.refusals import said
 from handlers.request import Reply, Request
+from handlers.services.memory import MemoryRefused
+
+_LONGEST_ID = 20
 
 
 async def add(request: Request, rest: str) -> Reply:
@@ -39,7 +45,16 @@ async def edited(request: Request, entry_id: str, text: str, *, revision: int = 
 
 async def forget(request: Request, rest: str) -> Reply:
     entry_id, _ = _id_and(rest)
-    entry = await request.services.memory.forget(request.person, request.chat, entry_id)
+    try:
+        entry = await request.services.memory.forget(
+            request.person, request.chat, entry_id, source=request.source
+        )
+    except MemoryRefused as refusal:
+        if refusal.reason != "forgotten":
+            raise
+        # This very order did it, and died before its answer.
+        text = request.words("memory.gone", id=formats.line(entry_id, _LONGEST_ID))
+        return Reply(card=notice_card("", text, tone=Tone.GOOD))
     return said(request, "memory.forgotten", entry)
 
 

@@ -22,8 +22,8 @@ from storage.records.people import Chat, Person
 
 class MemoryRefused(Exception):
     """Nothing was changed. `reason` is one of `unknown`, `ambiguous`, `not_yours`, `changed`,
-    `empty`, `too_long`, `unknown_scope`, `unreadable`, `wrong_state`, `unknown_chapter`; `detail`
-    what it was about."""
+    `empty`, `too_long`, `unknown_scope`, `unreadable`, `wrong_state`, `unknown_chapter`,
+    `forgotten`; `detail` what it was about."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         self.reason = reason
@@ -60,8 +60,9 @@ class MemoryBook(Protocol):
         """0 edits whatever it is now."""
         ...
 
-    async def forget(self, who: Person, chat: Chat, entry_id: str) -> Entry:
-        """For good. It is given back as it was, to say what is gone."""
+    async def forget(self, who: Person, chat: Chat, entry_id: str, *, source: str = "") -> Entry:
+        """For good. It is given back as it was, to say what is gone. Where the order of this
+        `source` was carried out before: refused as `forgotten`."""
         ...
 
     async def pin(self, who: Person, chat: Chat, entry_id: str, *, pinned: bool) -> Entry: ...

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
+from functools import partial
 
 from bot.app.memory.carrying import Carrying
 from bot.app.memory.near import marked
@@ -20,6 +21,7 @@ from bot.engine.memory.life import strength
 from bot.engine.memory.recall import Recall
 from bot.engine.memory.scopes import Reader
 from bot.engine.memory.uses import Uses
+from bot.engine.memory.writing.forgotten import Forgotten
 from bot.engine.memory.writing.rights import By
 from bot.engine.memory.writing.service import ByHand, MemoryWriter
 from bot.transports.clock import Clock
@@ -36,6 +38,7 @@ from storage.records.memory.entries import (
     Entry,
     EntryState,
     MemoryKind,
+    Origin,
     Scope,
     ScopeKind,
 )
@@ -100,6 +103,7 @@ class MemoryBookService:
     carrying: Carrying
     restoring: Restoring
     cleaning: Cleaning
+    forgotten: Forgotten
     quality: Callable[[], Awaitable[Mapping[str, float]]]
     now: Callable[[], datetime]
     zone: tzinfo
@@ -154,16 +158,24 @@ class MemoryBookService:
     ) -> Entry:
         by = await self._by(who, chat)
         entry = await self._found(by, entry_id)
-        if revision and revision != entry.revision:
+        # The same once more is no change: its first order may have died before the answer.
+        if revision and revision != entry.revision and entry.text != text.strip():
             raise MemoryRefused("changed", entry.id)
         with _explained(entry.id):
             return await self.writer.edit(entry, text, by)
 
-    async def forget(self, who: Person, chat: Chat, entry_id: str) -> Entry:
+    async def forget(self, who: Person, chat: Chat, entry_id: str, *, source: str = "") -> Entry:
         by = await self._by(who, chat)
-        entry = await self._found(by, entry_id)
+        try:
+            entry = await self._found(by, entry_id)
+        except MemoryRefused as error:
+            if source and await self.forgotten.was(source):
+                raise MemoryRefused("forgotten", entry_id) from error
+            raise
         with _explained(entry.id):
-            await self.writer.forget(entry, by)
+            await self.writer.forget(
+                entry, by, also=partial(self.forgotten.note, source=source) if source else None
+            )
         return entry
 
     async def pin(self, who: Person, chat: Chat, entry_id: str, *, pinned: bool) -> Entry:
@@ -181,6 +193,8 @@ class MemoryBookService:
     async def decide(self, who: Person, chat: Chat, entry_id: str, *, keep: bool) -> Entry:
         by = await self._by(who, chat)
         entry = await self._found(by, entry_id)
+        if _is_decided(entry, keep=keep):
+            return entry
         with _explained(entry.id):
             decide = self.writer.confirm if keep else self.writer.reject
             return await decide(entry, by)
@@ -296,6 +310,14 @@ def _reader(who: Person, chat: Chat) -> Reader:
     return Reader(chat=chat, person=who.id, project=chat.settings.project)
 
 
+def _is_decided(entry: Entry, *, keep: bool) -> bool:
+    """Just so, maybe by the same order, which died before its answer."""
+    if not keep:
+        return entry.state is EntryState.REJECTED
+    kept = entry.kind is MemoryKind.LONGTERM and entry.state is EntryState.ACTIVE
+    return kept and entry.origin is Origin.MANUAL
+
+
 def _words(who: Person) -> Words:
     return words_for(who.language or Language.ENGLISH)
 
@@ -363,6 +385,7 @@ def build_book(
             now=clock.now,
         ),
         cleaning=cleaning,
+        forgotten=Forgotten(store.marks),
         quality=quality,
         now=clock.now,
         zone=settings.zone,

@@ -17,7 +17,9 @@ from bot.app.memory.restoring import Restoring
 from bot.engine.memory.cleaning import Cleaning
 from bot.engine.memory.recall import Recall
 from bot.engine.memory.uses import Uses
+from bot.engine.memory.writing.forgotten import Forgotten
 from handlers.services.memory import MemoryRefused
+from storage.marks import Marks
 from storage.memory.figures import MemoryFigures
 from storage.memory.living.uses import UseRepo
 from storage.memory.living.vectors import Vectors
@@ -78,6 +80,7 @@ async def booked(home: Path) -> AsyncGenerator[tuple[MemoryBookService, Memory],
                     back_up=back_up,
                     now=now,
                 ),
+                forgotten=Forgotten(Marks(db)),
                 quality=no_figures,
                 now=now,
                 zone=UTC,
@@ -323,3 +326,30 @@ async def test_a_chapter_stays_in_its_place_when_it_is_rewritten(tmp_path: Path)
             "Quality first.",
             "Notes first.",
         ]
+
+
+async def test_an_order_whose_first_handling_died_before_its_answer_is_answered_as_done(
+    tmp_path: Path,
+) -> None:
+    async with booked(tmp_path) as (book, memory):
+        mine = await book.add(BOSS, CHAT, "My shoe size is 44")
+        proposed = [
+            await keep(memory, text, MINE, kind=MemoryKind.LONGTERM, state=EntryState.CANDIDATE)
+            for text in ("Likes tea", "Likes coffee")
+        ]
+        before = (await book.show(BOSS, CHAT, mine.id)).entry.revision
+
+        for _ in range(2):
+            edited = await book.edit(BOSS, CHAT, mine.id, "It is 45", revision=before)
+            kept = await book.decide(BOSS, CHAT, proposed[0], keep=True)
+            dropped = await book.decide(BOSS, CHAT, proposed[1], keep=False)
+            assert edited.text == "It is 45"
+            assert (kept.state, dropped.state) == (EntryState.ACTIVE, EntryState.REJECTED)
+
+        await book.forget(BOSS, CHAT, mine.id, source="message:1")
+        with pytest.raises(MemoryRefused, match="forgotten"):
+            await book.forget(BOSS, CHAT, mine.id, source="message:1")
+        with pytest.raises(MemoryRefused, match="unknown"):
+            await book.forget(BOSS, CHAT, mine.id, source="message:2")
+        with pytest.raises(MemoryRefused, match="changed"):
+            await book.edit(BOSS, CHAT, proposed[0], "Likes cocoa", revision=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from bot.engine.memory.changed import Changed
 from bot.engine.memory.writing.deciding import Deciding
@@ -44,6 +44,9 @@ _OF_WORDS = frozenset({"said", "value"})
 """Of an entry's `extra`, what is true of its old words only."""
 
 _T = TypeVar("_T")
+
+Also: TypeAlias = Callable[[Transaction], Awaitable[None]]
+"""More to be done in the same transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,9 +144,9 @@ class MemoryWriter:
 
         return await self._write(write, entry.scope)
 
-    async def forget(self, entry: Entry, by: By) -> int:
+    async def forget(self, entry: Entry, by: By, *, also: Also | None = None) -> int:
         """For good: it, and what it was drawn from or was drawn from it alone, so that its words
-        are not recalled by another way. How many entries that were."""
+        are not recalled by another way. How many entries that were. `also` is done with it."""
 
         async def write(tx: Transaction) -> int:
             held = await self._held(tx, entry.id, by)
@@ -155,6 +158,8 @@ class MemoryWriter:
                 await self._entries.forget(tx, each, now=self._now())
             if AUTO in held.extra:
                 await self._deciding.undone(tx, held)
+            if also is not None:
+                await also(tx)
             return len(gone)
 
         return await self._write(write, entry.scope)
