@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.fronts import Front, Name
+from tests.chaos.fronts import File, Front, Name
 from tests.chaos.store import rows
 from tests.emulators.models.script import Asked, Reply
 
@@ -75,14 +75,32 @@ class Boss:
             return not rows(self.home, ended, task_id)
         return not rows(self.home, _TALKED, f"%{about}%")
 
-    async def orders(self, text: str) -> None:
+    async def orders(self, text: str, *, file: File | None = None) -> None:
         """A command, and its answer is there."""
-        await self.front.says(text)
+        await self.front.says(text, file=file)
         await self.until(
             "SELECT id FROM inbox WHERE state <> 'new' AND json_extract(incoming, '$.text') = ?"
             " AND (SELECT count(*) FROM inbox WHERE state = 'new') = 0",
             text,
         )
+
+    async def has(self, sql: str, *values: str) -> bool:
+        return bool(rows(self.home, sql, *values))
+
+    async def rests(self) -> None:
+        """Before it looks again."""
+        await asyncio.sleep(_LOOK_EVERY)
+
+    def waits(self, hours: float) -> None:
+        """The clock goes by that many hours more than it would, from the beginning on."""
+        new = clock_of(self.home).with_suffix(".new")
+        new.write_text(str(hours))
+        new.replace(clock_of(self.home))
+
+
+def clock_of(home: Path) -> Path:
+    """Where stands by how many hours the clock is ahead."""
+    return home.with_suffix(".clock")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +110,11 @@ class Story:
     are the transitions that the story is told for. `mind` is the model, which answers by nothing
     but what it is asked, so that it says the same however often it is asked again; without one
     the offline worker does all. `also` are transitions of other stories that lead to some of this
-    one's if it dies there, and `unsure` the files that may be missing where somebody was told."""
+    one's if it dies there, and `unsure` the files that may be missing where somebody was told.
+
+    With `remembered`, which says what is wrong with what is remembered in the end, it is a story
+    of memory; `begun` makes the home ready before it begins, and `service` is there for all its
+    lives: it gives settings."""
 
     name: str
     live: Callable[[Boss], Awaitable[None]]
@@ -103,6 +125,9 @@ class Story:
     mind: Callable[[Asked], Reply] | None = None
     also: tuple[str, ...] = ()
     unsure: frozenset[str] = frozenset()
+    remembered: Callable[[Path], Iterable[str]] | None = None
+    begun: Callable[[Path], None] | None = None
+    service: Callable[[], AbstractAsyncContextManager[Mapping[str, str]]] | None = None
 
     def moves_on(self, name: Name) -> tuple[str, ...]:
         return tuple(move for move in self.moves if ONLY_ON.get(move, name) == name)

@@ -2,11 +2,12 @@
 disk, and dies by SIGKILL at one exact point of its life.
 
 DEADLY_POINTS are the points it may die at, the first that comes: `KIND:WHEN:N` is before or after
-the N-th `commit`, platform `call` or migration `statement` of this process, or the N-th with a
-label: `boundary.settle` (the function that opened the transaction), `task.pending>running` (a
-transition that the commit makes), `sendMessage` (what was called). DEADLY_WITNESS is a file to
-which every point passed is appended; it is written past all buffers, and so survives the death of
-the writer. DEADLY_CLOCK is by how many hours the clock goes wrong.
+the N-th `commit`, platform `call`, `file` step or migration `statement` of this process, or the
+N-th with a label: `boundary.settle` (the function that opened the transaction),
+`task.pending>running` (a transition that the commit makes), `sendMessage` (what was called),
+`file.rename` (a step of exchanging a file of memories). DEADLY_WITNESS is a file to which every
+point passed is appended; it is written past all buffers, and so survives the death of the writer.
+DEADLY_CLOCK is by how many hours the clock goes wrong; DEADLY_CLOCK_FILE says so at any time.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from typing import Any
 
 # Not from the folder of this file, but from the tree that it is part of.
 sys.path[0] = str(Path(__file__).parents[2])
+
+from tests.chaos.memory.arms import arm_files, arm_thoughts, make_time_fly  # noqa: E402 - as above
 
 _UNCOUNTED = (
     "getUpdates",
@@ -122,6 +125,7 @@ def arm_calls(fate: Fate) -> None:
         _arm_web(around)
     if os.environ.get("ANTHROPIC_API_KEY"):
         _arm_model(around)
+        arm_thoughts(around)
 
 
 def _arm_telegram(around: Callable[[str, Awaitable[Any]], Awaitable[Any]]) -> None:
@@ -242,9 +246,12 @@ def main() -> None:
     arm_calls(fate)
     arm_steps(fate)
     arm_arrivals(fate)
+    arm_files(fate)
     make_haste()
     if hours := os.environ.get("DEADLY_CLOCK"):
         set_clock(float(hours))
+    if told_in := os.environ.get("DEADLY_CLOCK_FILE"):
+        make_time_fly(Path(told_in))
     from bot.__main__ import main as shiftboss
 
     shiftboss()

@@ -12,14 +12,17 @@ from typing import Any, TypeAlias
 
 from storage.records.approvals import ApprovalState
 from storage.records.helping import HelperStatus
+from storage.records.memory.entries import EntryState
+from storage.records.memory.jobs import JobState
 from storage.records.messages import InboxState, OutboxState
 from storage.records.tasks import Control, NodeStatus, TaskStatus
 from storage.records.tools import CallState
+from tests.chaos.memory import moves as of_memory
 
 Things: TypeAlias = Mapping[tuple[str, str], str]
 """What state each thing is in, by noun and name."""
 
-SEEN = """
+SEEN = f"""
 SELECT 'task', id, status FROM tasks
 UNION ALL SELECT 'control', id, control FROM tasks
 UNION ALL SELECT 'node', task_id || '/' || path, status FROM node_runs
@@ -37,7 +40,7 @@ UNION ALL SELECT 'call', CAST(id AS TEXT), state FROM tool_calls
 UNION ALL SELECT 'helper', id, status FROM helpers
 UNION ALL SELECT 'report', id, CASE WHEN delivered_at IS NOT NULL THEN 'told'
     WHEN status IN ('done', 'failed') THEN 'owed' ELSE 'awaited' END FROM helpers
-"""
+{of_memory.SEEN}"""
 """The state of everything, as rows of noun, name, state."""
 
 TASK = {
@@ -200,7 +203,7 @@ OF_WORK = (
     *names("call", CALL),
     *names("helper", HELPER),
 )
-ALL = (*OF_WORK, *ORDERS, *OF_WORKERS, *NEW, *MAIL)
+ALL = (*OF_WORK, *ORDERS, *OF_WORKERS, *NEW, *MAIL, *of_memory.ALL)
 
 
 def unlisted(noun: str, states: Iterable[Any], moves: Mapping[Any, Iterable[Any]]) -> set[str]:
@@ -216,6 +219,8 @@ FORBIDDEN = (
     | unlisted("approval", ApprovalState, APPROVAL)
     | unlisted("call", CallState, CALL)
     | unlisted("helper", HelperStatus, HELPER)
+    | unlisted("memory", EntryState, of_memory.ENTRY)
+    | unlisted("job", JobState, of_memory.JOB)
     | {f"inbox.{state}>{InboxState.NEW}" for state in InboxState}
     | {f"outbox.{OutboxState.DEAD}>{OutboxState.SHOWN}"}
 )
@@ -227,8 +232,14 @@ def things(rows: Iterable[Sequence[Any]]) -> Things:
 
 def between(before: Things, after: Things) -> list[tuple[str, str]]:
     """The transitions of one commit: each with the name of what made it."""
-    return [
+    made = [
         (f"{key[0]}.{before.get(key, '')}>{state}", key[1])
         for key, state in after.items()
         if before.get(key) != state
     ]
+    ended = [
+        (f"{key[0]}.{state}>gone", key[1])
+        for key, state in before.items()
+        if key[0] in of_memory.MORTAL and key not in after
+    ]
+    return [*made, *ended]

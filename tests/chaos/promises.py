@@ -16,6 +16,7 @@ from cards.render.text import render
 from cards.views.marks import STATUS
 from storage.records.tasks import EventKind, TaskStatus
 from tests.chaos.fronts import Front
+from tests.chaos.memory.promises import OF_MEMORY
 from tests.chaos.moves import ALL
 from tests.chaos.put_aside import apologies_owed, put_aside
 from tests.chaos.store import points_of, rows
@@ -73,7 +74,7 @@ def broken(told: Ended) -> list[str]:
     checks = (_tasks, _steps, _files, _moves, _history, _answers, _letters, _cards, _decisions)
     wrong = [f"left: {each}" for each in unsettled(told.home, told.ends)]
     wrong += [each for check in checks for each in check(told)]
-    return wrong + [each for check in OF_WORKERS for each in check(told.rows)]
+    return wrong + [each for check in (*OF_WORKERS, *OF_MEMORY) for each in check(told.rows)]
 
 
 def _tasks(told: Ended) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.chaos.boss import Boss, Story
 from tests.chaos.graphs import STORIES as OF_GRAPHS
+from tests.chaos.memory.stories import STORIES as OF_MEMORY
 from tests.chaos.workers.stories import STORIES as OF_WORKERS
 
 NOTES = b"The queue was long. The queue was kind. Nobody in the queue was in a hurry at all."
@@ -229,4 +230,5 @@ STORIES = (
     ),
     *OF_GRAPHS,
     *OF_WORKERS,
+    *OF_MEMORY,
 )

@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import ClassVar, Literal, TypeAlias
 
-from tests.chaos.boss import Story
+from tests.chaos.boss import Story, clock_of
 from tests.chaos.fronts import Name
 from tests.chaos.store import witness_of
 from tests.chaos.telling import Told, tell
@@ -53,18 +53,21 @@ class Sweep:
         if not told.wrong:
             shutil.rmtree(home)
             witness_of(home).unlink()
+            clock_of(home).unlink(missing_ok=True)
         return told
 
 
 def places(calm: Told) -> Sequence[str]:
-    """Whoever commits, and whatever is called, by name."""
-    found = (line.split(" ", 2) for line in calm.points if line.startswith(("commit ", "call ")))
+    """Whoever commits, whatever is called, and each step of exchanging files, by name."""
+    found = (
+        line.split(" ", 2) for line in calm.points if line.startswith(("commit ", "call ", "file "))
+    )
     return [*dict.fromkeys(label for _, _, label in found)]
 
 
 def moments(calm: Told) -> Iterator[str]:
     """Every commit and every call of a platform that a telling without a death came by."""
-    for kind in ("commit", "call"):
+    for kind in ("commit", "call", "file"):
         passed = sum(line.startswith(f"{kind} ") for line in calm.points)
         for number in range(1, passed + _MARGIN + 1):
             yield from (f"{kind}:{when}:{number}" for when in WHENS)

@@ -7,12 +7,13 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.chaos.boss import Boss, Story
+from tests.chaos.boss import Boss, Story, clock_of
 from tests.chaos.fronts import Front, Name, front
+from tests.chaos.memory.promises import settling
 from tests.chaos.promises import Ended, broken, repeats, shows_all, unsettled
 from tests.chaos.put_aside import put_aside, says_again
 from tests.chaos.store import points_of, witness_of
@@ -78,11 +79,13 @@ async def tell(
     """Tell the story, dying once at each of these points, as they come or in this order."""
     if template is not None:
         shutil.copytree(template, home)
+    if story.begun is not None:
+        story.begun(home)
     told = Told(story=story.name, channel=name)
-    async with front(name) as channel, Models() as models:
+    async with front(name) as channel, Models() as models, _service(story) as served:
         if story.mind is not None:
             models.replies(story.mind)
-        program = deadly(home, channel, **_access(story, models))
+        program = deadly(home, channel, **_access(story, models, home), **served)
         channel.meets(program)
         keeper = asyncio.create_task(_keep_alive(program, deaths, told, in_order=in_order))
         patient = asyncio.create_task(says_again(channel, home))
@@ -91,7 +94,7 @@ async def tell(
                 async with asyncio.timeout(_PATIENCE + _FOR_EACH_DEATH * len(deaths)):
                     await _live_through(Boss(front=channel, home=home), story)
             except TimeoutError:
-                left = "; ".join(unsettled(home, story.ends))[:400]
+                left = "; ".join(_left(home, story))[:400]
                 told.wrong.append(f"stuck: {left}; {[s.text[:60] for s in channel.shown()]}")
             keeper.cancel()
             patient.cancel()
@@ -113,15 +116,24 @@ def deadly(home: Path, channel: Front, **settings: str) -> Program:
     )
 
 
-def _access(story: Story, models: Models) -> Mapping[str, str]:
-    return (
-        story.settings if story.mind is None else {**access(models, "anthropic"), **story.settings}
-    )
+def _service(story: Story) -> AbstractAsyncContextManager[Mapping[str, str]]:
+    return nullcontext({}) if story.service is None else story.service()
+
+
+def _access(story: Story, models: Models, home: Path) -> Mapping[str, str]:
+    known = {} if story.mind is None else access(models, "anthropic")
+    time = {} if story.remembered is None else {"DEADLY_CLOCK_FILE": str(clock_of(home))}
+    return {**known, **time, **story.settings}
+
+
+def _left(home: Path, story: Story) -> list[str]:
+    left = unsettled(home, story.ends)
+    return left or ([] if story.remembered is None else settling(home))
 
 
 async def _live_through(boss: Boss, story: Story) -> None:
     await story.live(boss)
-    while unsettled(boss.home, story.ends) or boss.front.unheard():
+    while _left(boss.home, story) or boss.front.unheard():
         await asyncio.sleep(_LOOK_EVERY)
     with suppress(TimeoutError):
         async with asyncio.timeout(_CATCHING_UP):
@@ -168,6 +180,8 @@ def _look(told: Told, home: Path, channel: Front, story: Story, program: Program
     told.repeats = repeats(channel)
     told.put_aside = len(put_aside(home, told.points))
     told.wrong += broken(_ended(home, channel, story))
+    if story.remembered is not None:
+        told.wrong += [*settling(home), *story.remembered(home)]
     if channel.unheard():
         told.wrong.append(f"{channel.unheard()} messages unheard")
     told.wrong += tracebacks(told.output)

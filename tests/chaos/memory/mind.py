@@ -1,0 +1,92 @@
+"""The model in the stories of memory: it draws facts by nothing but what was said, decides on them
+by nothing but what they say, and so says the same however often it is asked again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tests.emulators.models.script import Asked, Call, Failure, Reply
+from tests.emulators.models.worker import work
+
+Line: TypeAlias = Callable[[Asked], Reply]
+
+_SUMMARISE = ("Summarise this part of a conversation", "Join these summaries")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """A fact that is drawn from every turn in which somebody says its `cue`."""
+
+    cue: str
+    text: str
+    topic: str = ""
+    category: str = "profile"
+    confidence: float = 0.85
+
+
+def mind(
+    drawn: Sequence[Drawn],
+    *,
+    verdicts: Mapping[str, Mapping[str, Any]] | None = None,
+    answers: Mapping[str, str] | None = None,
+    fails_on: Sequence[str] = (),
+) -> Line:
+    """`verdicts` are what becomes of a new note by its text, else it is a new one; `answers` are
+    given to whoever says these words. The first time that notes are wanted of what has a word of
+    `fails_on`, the service is tired."""
+    failed: set[str] = set()
+
+    def answer(asked: Asked) -> Reply:
+        if form := _form(asked, "memories"):
+            for cue in fails_on:
+                if cue in asked.last and cue not in failed:
+                    failed.add(cue)
+                    return Reply(failure=Failure(status=529))
+            return _filled(form, conversation_register="real", memories=_notes(asked, drawn))
+        if form := _form(asked, "results"):
+            return _filled(form, results=_results(asked, verdicts or {}))
+        if any(each in asked.last for each in _SUMMARISE):
+            return Reply(text="They talked of a garden and of what grows in it.")
+        if _form(asked, "steps") or _form(asked, "summary"):
+            return work(asked)
+        for cue, text in (answers or {}).items():
+            if cue in asked.last:
+                return Reply(text=text)
+        return Reply(text="I have heard it.")
+
+    return answer
+
+
+def _form(asked: Asked, field: str) -> str:
+    return next(
+        (name for name, schema in asked.tools.items() if field in (schema.get("properties") or ())),
+        "",
+    )
+
+
+def _filled(form: str, **value: Any) -> Reply:
+    return Reply(calls=[Call(name=form, arguments=value)])
+
+
+def _notes(asked: Asked, drawn: Sequence[Drawn]) -> list[dict[str, Any]]:
+    turns = json.loads(asked.last)["conversation"]
+    return [
+        {
+            "category": each.category,
+            "topic": each.topic,
+            "text": each.text,
+            "confidence": each.confidence,
+            "turns": on,
+        }
+        for each in drawn
+        if (on := [turn["turn"] for turn in turns if each.cue in turn["said"]])
+    ]
+
+
+def _results(asked: Asked, verdicts: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    notes = json.loads(asked.last)["notes"]
+    new = {"decision": "create"}
+    return [{"index": each["index"], **verdicts.get(each["new"], new)} for each in notes]
