@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from bot.cli.memory.scopes import named
 SECONDS = 4.5
 _LONGEST = 4_000_000
 _SHORTEST = 3
+_KEPT = 30 * 24 * 3600
 
 cli = typer.Typer(no_args_is_help=True, help="What coding CLIs run at their hooks.")
 
@@ -166,4 +168,13 @@ def _is_first(session: str) -> bool:
         (notes / name).touch(mode=0o600, exist_ok=False)
     except FileExistsError:
         return False
+    _sweep(notes, before=time.time() - _KEPT)
     return True
+
+
+def _sweep(notes: Path, *, before: float) -> None:
+    """Of sessions that nobody goes on with."""
+    for each in notes.iterdir():
+        with suppress(OSError):
+            if each.lstat().st_mtime < before:
+                each.unlink()
