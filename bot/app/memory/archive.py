@@ -24,6 +24,7 @@ from bot.engine.memory.archive.limits import Limits
 from bot.engine.memory.archive.passes import Tools
 from bot.engine.memory.archive.words import Reading
 from bot.transports.clock import Clock
+from storage.agents.helpers import HelperRepo
 from storage.db import Transaction
 from storage.memory.archive.debts import DebtRepo
 from storage.memory.archive.said import ArchiveRepo
@@ -32,7 +33,7 @@ from storage.records.people import ChatId
 from storage.records.tasks import TaskId
 from storage.sessions import Session
 
-_CHAT, _TASK = "chat:", "task:"
+_CHAT, _TASK, _HELPER = "chat:", "task:", "helper:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ class Archiving:
         writer = Summariser(
             desk=desk,
             db=db,
-            account_of=self._account_of,
+            account_of=self.account_of,
             model=self.settings.memory.summary_model,
         )
         tools = Tools(
@@ -84,7 +85,7 @@ class Archiving:
                 found.append(await self.windows.of(chosen.backend.name, chosen.model))
         return min(filter(None, found), default=0)
 
-    async def _account_of(self, key: str) -> Account:
+    async def account_of(self, key: str) -> Account:
         if key.startswith(_CHAT):
             chat = await self.store.people.chat(ChatId(key.removeprefix(_CHAT)))
             return Account(person=chat.person_id, chat=chat.id)
@@ -92,6 +93,9 @@ class Archiving:
             name = key.removeprefix(_TASK).partition(":")[0].partition("/")[0]
             task = await self.store.work.tasks.get(TaskId(name))
             return Account(person=task.created_by, chat=task.chat_id, task=task.id)
+        if key.startswith(_HELPER):
+            helper = await HelperRepo(self.store.db).get(key.removeprefix(_HELPER))
+            return Account(person=helper.person_id, chat=helper.chat_id, task=helper.task_id)
         return Account(person=None, chat=None)
 
 

@@ -19,15 +19,17 @@ from bot.engine.memory.archive.looking import SPOKEN, Looking
 from bot.engine.memory.archive.tools import Ears, history_tools
 from bot.engine.memory.archive.words import Reading
 from handlers.services.histories import PastLine
+from storage.agents.helpers import HelperRepo
 from storage.memory.archive.debts import DebtRepo
 from storage.memory.archive.hearing import Hearing
 from storage.memory.archive.said import ArchiveRepo
 from storage.memory.archive.summaries import SummaryRepo
 from storage.records.memory.archive import Line, Speaker
 from storage.records.people import Chat, ChatId, ChatKind, Person, PersonId
+from storage.records.tasks import TaskId
 from storage.work.tasks import Sight
 
-_CHAT, _TASK = "chat:", "task:"
+_CHAT, _TASK, _HELPER = "chat:", "task:", "helper:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,9 @@ class Past:
 
     async def carried(self, job: Job, _persona: Persona) -> str:
         """See `workbench.Briefing`."""
-        return await self.carrying.lines(job.session.id) if job.is_talk else ""
+        if job.depth:
+            return ""  # a helper's task is told in whole, and its session is the only one
+        return await self.carrying.lines(job.session.id, work=not job.is_talk)
 
     async def hearing(self, account: Account) -> Hearing:
         """A task's worker hears what all may hear who see the task."""
@@ -55,6 +59,9 @@ class Past:
             sight = await Rights(self.store.people.chat).sight_of(task)
             return Hearing(chat=sight.chat, person=sight.person, sight=sight)
         return await self.heard_by(account.person, account.chat)
+
+    async def task_of_helper(self, helper_id: str) -> TaskId | None:
+        return (await HelperRepo(self.store.db).get(helper_id)).task_id
 
     async def heard_by(self, person: PersonId | None, chat_id: ChatId | None) -> Hearing:
         """What is heard in a chat; in a group nobody's own."""
@@ -73,7 +80,7 @@ def build_past(settings: Settings, store: Store) -> Past:
         settings=settings,
         store=store,
         looking=Looking(said, summaries, reading),
-        carrying=Carrying(said, reading, settings.zone),
+        carrying=Carrying(said, summaries, reading, settings.zone),
         growth=Growth(),
     )
 
@@ -94,7 +101,7 @@ class HistoryService:
         found = await looking.words(hearing, words, limit, roles=SPOKEN)
         found = found or await looking.near(hearing, words, limit, roles=SPOKEN)
         return [
-            self._line(each.line, each.snippet, chat.id, near=each.near)
+            await self._line(each.line, each.snippet, chat.id, near=each.near)
             for each in found
             if each.line is not None
         ]
@@ -112,15 +119,20 @@ class HistoryService:
         self._past.growth.bell.set()
         return session is not None
 
-    def _line(self, line: Line, text: str, chat: ChatId, *, near: bool) -> PastLine:
-        kind, _, name = line.key.partition(":")
-        is_task = f"{kind}:" == _TASK
+    async def _line(self, line: Line, text: str, chat: ChatId, *, near: bool) -> PastLine:
         return PastLine(
             at=line.at,
             by_bot=line.role is Speaker.ASSISTANT,
             text=self._mask(text),
             ref=f"{line.session_id}#{line.message}",
-            task=name.partition(":")[0].partition("/")[0] if is_task else "",
+            task=await self._task(line.key),
             near=near,
             elsewhere=line.key != f"{_CHAT}{chat}",
         )
+
+    async def _task(self, key: str) -> str:
+        """Whose worker, or helper, it was said by; empty for talk."""
+        if key.startswith(_HELPER):
+            return await self._past.task_of_helper(key.removeprefix(_HELPER)) or ""
+        found = key.removeprefix(_TASK) if key.startswith(_TASK) else ""
+        return found.partition(":")[0].partition("/")[0]

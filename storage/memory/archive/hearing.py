@@ -10,19 +10,22 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, case, func, literal, or_, select
 
 from storage import schema
+from storage.agents.tables import helpers
 from storage.ids import TASK_LENGTH
 from storage.records.people import ChatId, ChatKind, PersonId
 from storage.work.tasks import Sight
 
 _S = schema.sessions.c
 _C = schema.chats.c
-_CHAT, _TASK = "chat:", "task:"
+_H = helpers.c
+_CHAT, _TASK, _HELPER = "chat:", "task:", "helper:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hearing:
     """This chat; where only `person` hears what is said here, all private chats of theirs too;
-    and the sessions of the tasks in `sight`."""
+    and the sessions of the tasks in `sight`. Whoever hears a conversation or a task hears the
+    helpers that it has sent off, too."""
 
     chat: ChatId | None
     person: PersonId | None = None
@@ -32,13 +35,17 @@ class Hearing:
     def clause(self) -> ColumnElement[bool]:
         """Of `sessions`, by their keys."""
         found: list[ColumnElement[bool]] = [_S.key == f"{_CHAT}{self.chat}"]
+        sent: list[ColumnElement[bool]] = [and_(_H.task_id.is_(None), _H.chat_id == self.chat)]
         if self.person is not None:
             own = and_(_C.person_id == self.person, _C.kind == ChatKind.PRIVATE.value)
             found.append(_S.key.in_(select(literal(_CHAT) + _C.id).where(own)))
+            sent.append(and_(_H.task_id.is_(None), _H.chat_id.in_(select(_C.id).where(own))))
         if self.sight is not None:
             task = func.substr(_S.key, len(_TASK) + 1, TASK_LENGTH)
             seen = select(schema.tasks.c.id).where(self.sight.clause)
             found.append(and_(_S.key.startswith(_TASK, autoescape=True), task.in_(seen)))
+            sent.append(_H.task_id.in_(seen))
+        found.append(_S.key.in_(select(literal(_HELPER) + _H.id).where(or_(*sent))))
         return or_(*found)
 
 

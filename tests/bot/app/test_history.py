@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bot.app.memory.archive import build_archive
 from bot.app.memory.history import HistoryService, Past, build_past
 from bot.app.store import Store, build_store
 from bot.config.settings import Settings
 from bot.engine.agent.account import Account
 from bot.transports.clock import SystemClock
+from storage.agents.helpers import HelperRepo
 from storage.memory.archive.debts import DebtRepo
+from storage.records.helpers import NewHelper
 from storage.records.people import Chat, Person
 from storage.records.tasks import NewTask, Priority, TaskId
 from tests.bot.engine.memory.archive.world import answered, asked
@@ -77,6 +80,65 @@ async def test_a_group_hears_itself_and_a_person_in_private_all_that_is_theirs(
         assert await h.finds(BOSS, CHAT) == {"the boss", "a private task"}
         assert await h.finds(BOSS, GROUP) == {"the group", "a group task"}
         assert await h.finds(MATE, GROUP) == {"the group", "a group task"}
+
+
+async def send_off(store: Store, name: str, chat: Chat, maker: Person, task: str = "") -> None:
+    async with store.db.write() as tx:
+        new = NewHelper(
+            source=name,
+            parent_session=f"task:{task}-1" if task else f"chat:{chat.id}-1",
+            task_id=TaskId(task) if task else None,
+            path="",
+            chat_id=chat.id,
+            person_id=maker.id,
+            depth=1,
+            label=name,
+            prompt=name,
+            persona="",
+            keep=True,
+        )
+        await HelperRepo(store.db).add(tx, new, id=name, now=START)
+
+
+async def test_helpers_are_heard_by_those_who_hear_whoever_sent_them_off(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        await add_task(h.store, "tttttt", CHAT, BOSS)
+        await add_task(h.store, "gggggg", GROUP, MATE)
+        for key in (f"chat:{CHAT.id}", f"chat:{GROUP.id}", "task:tttttt", "task:gggggg"):
+            await h.say(key, "nothing")
+        await send_off(h.store, "h1", CHAT, BOSS, task="tttttt")
+        await send_off(h.store, "h2", GROUP, MATE, task="gggggg")
+        await send_off(h.store, "h3", CHAT, BOSS)
+        await send_off(h.store, "h4", GROUP, MATE)
+        for number in range(1, 5):
+            await h.say(f"helper:h{number}", f"secret of h{number}")
+
+        assert await h.finds(BOSS, CHAT) == {"h1", "h3"}
+        assert await h.finds(BOSS, GROUP) == await h.finds(MATE, GROUP) == {"h2", "h4"}
+        tasks = {
+            line.text.removeprefix("secret of "): line.task
+            for line in await h.service.search(BOSS, CHAT, ["secret"], 9)
+        }
+        assert tasks == {"h1": "tttttt", "h3": ""}
+        worker = Account(person=BOSS.id, chat=GROUP.id, task=TaskId("gggggg"))
+        heard = await h.past.looking.words(await h.past.hearing(worker), ["secret"], 9)
+        assert {each.snippet for each in heard} == {"secret of h2", "secret of h4"}
+        nobody = await h.past.hearing(Account(person=None, chat=None))
+        assert not await h.past.looking.words(nobody, ["secret"], 9)
+
+
+async def test_summaries_of_a_helper_are_charged_to_whom_it_works_for(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        await add_task(h.store, "tttttt", CHAT, BOSS)
+        await h.say("task:tttttt", "nothing")
+        await send_off(h.store, "h1", CHAT, BOSS, task="tttttt")
+        settings = Settings.model_validate({"SHIFTBOSS_HOME": tmp_path})
+        archiving = build_archive(settings, h.store, SystemClock(), h.past.growth)
+        account = Account(person=BOSS.id, chat=CHAT.id, task=TaskId("tttttt"))
+
+        assert await archiving.account_of("helper:h1") == account
+        assert await archiving.account_of("task:tttttt:Critic/b1") == account
+        assert await archiving.account_of(f"chat:{CHAT.id}") == replace(account, task=None)
 
 
 async def test_a_tasks_worker_hears_what_all_may_hear_who_see_the_task(tmp_path: Path) -> None:
