@@ -13,8 +13,8 @@ MOST_LINES = 50_000
 
 _MARK = re.compile(
     # Begun anew at each of many blanks it would take for ever.
-    r"(?:(?<![ \t])[ \t]+)?<!--[ \t]*m:([0-9a-z]{1,16})(?:[ \t]+r(\d{1,9}))?(?:[ \t]+or[ \t]+([0-9a-z]{1,16}))?"
-    r"[ \t]*-->"
+    r"(?:(?<![ \t])[ \t]+)?<!--[ \t]*m:([0-9a-z]{1,16})(?:[ \t]+r(\d{1,9}))?"
+    r"(?:[ \t]+or[ \t]+([0-9a-z]{1,16}))?[ \t]*-->"
 )
 _OWN = re.compile(r"^<!--[ \t]*shiftboss:[ \t]*(end|\d{1,9})[ \t]*-->[ \t]*$")
 _HEADING = re.compile(r"^#{1,6}(?:[ \t]+(.*))?$")

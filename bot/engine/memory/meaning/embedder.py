@@ -15,8 +15,8 @@ BATCH = 64
 _LONGEST = 6_000
 """Characters of one text."""
 _REFUSALS = (400, 413, 422)
-_LARGEST = 64_000_000
-"""Bytes of one answer."""
+_LARGEST = 16_000_000
+"""Bytes of one answer: of 64 vectors there is room for 8,000 numbers each."""
 
 
 class NoMeaning(Exception):
@@ -46,16 +46,17 @@ class Service:
             self._client = httpx.AsyncClient(headers=bearer, trust_env=False)
         try:
             async with asyncio.timeout(self._timeout):
-                answer = await self._client.post(url, json=body, timeout=self._timeout)
+                async with self._client.stream(
+                    "POST", url, json=body, timeout=self._timeout
+                ) as answer:
+                    if answer.status_code != httpx.codes.OK:
+                        refused = answer.status_code in _REFUSALS
+                        raise NoMeaning(f"status {answer.status_code}", refused=refused)
+                    content = await _read(answer)
         except (httpx.HTTPError, TimeoutError, OSError) as error:
             raise NoMeaning(f"no answer: {type(error).__name__}") from None
-        if answer.status_code != httpx.codes.OK:
-            refused = answer.status_code in _REFUSALS
-            raise NoMeaning(f"status {answer.status_code}", refused=refused)
-        if len(answer.content) > _LARGEST:
-            raise NoMeaning("an answer that is far too long")
         try:
-            return json.loads(answer.content)
+            return await asyncio.to_thread(json.loads, content)
         except (ValueError, RecursionError):
             raise NoMeaning("an answer that is no JSON") from None
 
@@ -63,6 +64,16 @@ class Service:
         if self._client is not None:
             await self._client.aclose()
             self._client = None
+
+
+async def _read(answer: httpx.Response) -> bytes:
+    """No more of it than fits, packed or not."""
+    content = bytearray()
+    async for piece in answer.aiter_bytes():
+        content += piece
+        if len(content) > _LARGEST:
+            raise NoMeaning("an answer that is far too long")
+    return bytes(content)
 
 
 class Embedder:

@@ -48,7 +48,7 @@ def _scores(answer: Any, most: int) -> Mapping[int, float]:
             int(row["index"]): float(row["relevance_score"] if "score" not in row else row["score"])
             for row in rows
         }
-    except (TypeError, KeyError, ValueError):
+    except (TypeError, KeyError, ValueError, OverflowError):
         raise NoMeaning("an answer of another form") from None
     kept = {at: score for at, score in scores.items() if 0 <= at < most and isfinite(score)}
     within = all(0 <= score <= 1 for score in kept.values())

@@ -47,7 +47,7 @@ _HEADS = {
     Block.SIMILAR: "About the same",
     Block.RECENT: "Said last",
 }
-_BLOCK = re.compile(rf"{OPEN}.*?{CLOSE}\s*", re.DOTALL)
+_BLANK = re.compile(r"\s*")
 
 
 def fitted(groups: Sequence[Sequence[Shown]], room: float) -> list[Shown]:
@@ -77,8 +77,14 @@ def aside_text(shown: Sequence[Shown]) -> str:
 
 
 def without_asides(text: str) -> str:
-    """What somebody said, without what was remembered beside it."""
-    return _BLOCK.sub("", text)
+    """What somebody said, without what was remembered beside it. In one pass, however often it is
+    opened and never closed."""
+    kept, at = list[str](), 0
+    while (begins := text.find(OPEN, at)) >= 0 and (ends := text.find(CLOSE, begins)) >= 0:
+        kept.append(text[at:begins])
+        after = _BLANK.match(text, ends + len(CLOSE))
+        at = len(text) if after is None else after.end()
+    return "".join((*kept, text[at:]))
 
 
 def is_order(entry: Entry) -> bool:

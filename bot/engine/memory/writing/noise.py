@@ -208,8 +208,8 @@ _DRAWN = (
 
 _HEADING = _any(r"^[^\S\n]{0,3}#{0,6}[^\S\n]*(?:工作流执行上下文|workflow execution context)")
 _FRAME = _any(
-    r"^[^\S\n]*(?:\*\*)?(?:当前步骤|前序步骤(?:结果)?|输入参数|current step|previous (?:step )?results?"
-    r"|input param(?:eter)?s?)(?:\*\*)?\s*[:：]",
+    r"^[^\S\n]*(?:\*\*)?(?:当前步骤|前序步骤(?:结果)?|输入参数|current step"
+    r"|previous (?:step )?results?|input param(?:eter)?s?)(?:\*\*)?\s*[:：]",
     r"\{\{\s*(?:input|outputs?|variables?|item)\b",
 )
 
