@@ -1,5 +1,6 @@
-"""`python -m benchmarks [name …] [--data DIR]`: each measures a limit or a ratio against a peer in
-one run. `DIR` has what cannot be shipped (`memory`)."""
+"""`python -m benchmarks [name …] [--data DIR] [--vectors PYTHON]`: each measures a limit or a ratio
+against a peer in one run. `DIR` has what cannot be shipped (`memory`), `PYTHON` models of meaning
+(`memory_vectors`)."""
 
 from __future__ import annotations
 
@@ -26,18 +27,21 @@ ALL = {
     "sandbox": "sandbox.measure",
     "memory": "memory.measure",
     "memory_100k": "memory.measure_100k",
+    "memory_vectors": "memory_vectors.measure",
     "chaos": "chaos.measure",
 }
 
 # Takes minutes: only when it is named.
-LONG = {"chaos", "cli_start", "memory_100k"}
+LONG = {"chaos", "cli_start", "memory_100k", "memory_vectors"}
+OPTIONS = {"--data": "MEMORY_DATA", "--vectors": "MEMORY_VECTORS"}
 
 
 async def main(names: list[str]) -> None:
-    if "--data" in names:
-        at = names.index("--data")
-        os.environ["MEMORY_DATA"] = "".join(names[at + 1 : at + 2])
-        names = names[:at] + names[at + 2 :]
+    for option, variable in OPTIONS.items():
+        if option in names:
+            at = names.index(option)
+            os.environ[variable] = "".join(names[at + 1 : at + 2])
+            names = names[:at] + names[at + 2 :]
     unknown = [name for name in names if name not in ALL]
     if unknown:
         raise SystemExit(f"no benchmark {', '.join(unknown)}; there are {', '.join(ALL)}")

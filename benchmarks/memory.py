@@ -34,14 +34,15 @@ from tests.recall.talks import talks
 _BAR = 0.91
 _P95_BAR = 50.0
 _ROWS_BAR = 10_000
-_POOL = 50
-_NOW = datetime(2023, 5, 10, 12, tzinfo=UTC)
+POOL = 50
+NOW = datetime(2023, 5, 10, 12, tzinfo=UTC)
 _DIMENSIONS = 512
 _AT_ONCE = 500
+LEFT_OUT = "MemoryBank: left out, memory_bank_cn.json is not there (--data DIR)"
 
 
 @dataclass(frozen=True, slots=True)
-class _Person:
+class Person:
     """What was said, when and by whom; and what is asked, when, and which of it answers that."""
 
     name: str
@@ -53,12 +54,9 @@ class _Person:
 
 async def measure() -> list[str]:
     """`--data DIR`, or MEMORY_DATA, is where MemoryBank's Chinese part lies."""
-    data = Path(os.environ.get("MEMORY_DATA", "../shared/data/memorybank-cn"))
-    if (data / "memory_bank_cn.json").is_file():
-        lines = await _recall("MemoryBank cn", _people(data), _BAR)
-    else:
-        lines = [f"MemoryBank: left out, {data} has no memory_bank_cn.json (--data DIR)"]
-    lines += await _recall("invented talks, zh and en", _invented(), 0.0)
+    people = memorybank()
+    lines = await _recall("MemoryBank cn", people, _BAR) if people else [LEFT_OUT]
+    lines += await _recall("invented talks, zh and en", invented(), 0.0)
     for entries in (1_000, 10_000):
         lines += await _speed(entries, Language.ENGLISH)
         lines += await _speed(entries, Language.CHINESE)
@@ -70,7 +68,7 @@ async def measure_100k() -> list[str]:
     return [line for each in languages for line in await _speed(100_000, Language(each))]
 
 
-async def _recall(of: str, people: Sequence[_Person], bar: float) -> list[str]:
+async def _recall(of: str, people: Sequence[Person], bar: float) -> list[str]:
     trigram = _by_fts5(people, "trigram")
     ranked = {
         "ours": await _ours(people),
@@ -79,25 +77,25 @@ async def _recall(of: str, people: Sequence[_Person], bar: float) -> list[str]:
         "FTS5, trigram": trigram,
         "0.7 vectors + 0.3 FTS5 trigram": _fused(people, trigram),
     }
-    figures = {name: _figures(people, each) for name, each in ranked.items()}
+    measured = {name: figures(people, each) for name, each in ranked.items()}
     lines = [f"{of}, {sum(len(each.asked) for each in people)} questions"]
     lines += [
         f"  {name}: R@1 {f[0]:.3f} · R@3 {f[1]:.3f} · R@5 {f[2]:.3f} · MRR {f[3]:.3f}"
-        for name, f in figures.items()
+        for name, f in measured.items()
     ]
-    ours = figures.pop("ours")
-    is_best = all(ours[at] > f[at] for f in figures.values() for at in (2, 3))
+    ours = measured.pop("ours")
+    is_best = all(ours[at] > f[at] for f in measured.values() for at in (2, 3))
     verdict = "kept" if ours[2] >= bar and is_best else "MISSED"
     lines.append(f"  R@5 {ours[2]:.3f} (bar {bar}, and R@5 and MRR above the others: {verdict})")
     return lines
 
 
-def _invented() -> list[_Person]:
+def invented() -> list[Person]:
     people = []
     for talk in talks():
         places = {turn.mark: number for number, turn in enumerate(talk.turns)}
         people.append(
-            _Person(
+            Person(
                 talk.name,
                 [turn.at.isoformat() for turn in talk.turns],
                 [turn.text for turn in talk.turns],
@@ -111,7 +109,11 @@ def _invented() -> list[_Person]:
     return people
 
 
-def _people(data: Path) -> list[_Person]:
+def memorybank() -> list[Person]:
+    """Nobody where it does not lie."""
+    data = Path(os.environ.get("MEMORY_DATA", "../shared/data/memorybank-cn"))
+    if not (data / "memory_bank_cn.json").is_file():
+        return []
     bank = json.loads((data / "memory_bank_cn.json").read_text("utf-8"))
     labels = json.loads((data / "labels.json").read_text("utf-8"))
     asked: dict[str, list[str]] = {}
@@ -122,22 +124,22 @@ def _people(data: Path) -> list[_Person]:
         pairs = [(day, pair) for day, some in told["history"].items() for pair in some]
         answers = [frozenset(n for n in each if n != "day") for each in labels[str(number)]]
         people.append(
-            _Person(
+            Person(
                 name,
                 [day for day, _ in pairs],
                 [f"{pair['query']}\n{pair['response']}" for _, pair in pairs],
-                [(q, _NOW, each) for q, each in zip(asked[name], answers, strict=False)],
+                [(q, NOW, each) for q, each in zip(asked[name], answers, strict=False)],
                 [""] * len(pairs),
             )
         )
     return people
 
 
-_Ranked = Mapping[tuple[str, str], Sequence[tuple[int, float]]]
+Ranked = Mapping[tuple[str, str], Sequence[tuple[int, float]]]
 """Of a person and a question: which pairs were found, and the score of each."""
 
 
-async def _ours(people: Sequence[_Person]) -> _Ranked:
+async def _ours(people: Sequence[Person]) -> Ranked:
     ranked = {}
     with tempfile.TemporaryDirectory() as folder:
         async with open_store(Path(folder)) as db:
@@ -145,26 +147,26 @@ async def _ours(people: Sequence[_Person]) -> _Ranked:
             entries = EntryRepo(db, Ids(), index)
             for person in people:
                 scope = Scope(ScopeKind.CUSTOM, person.name)
-                await _keep(db, index, scope, person)
+                await keep(db, index, scope, person)
                 for question, now, _ in person.asked:
                     recall = Recall(
                         entries=entries,
                         index=index,
                         words=dated_words(UTC),
-                        now=partial(_same, now),
+                        now=partial(same, now),
                     )
-                    found = await recall.within([scope], question, _POOL)
+                    found = await recall.within([scope], question, POOL)
                     ranked[person.name, question] = [
                         (int(str(each.entry.extra["at"])), each.score) for each in found
                     ]
     return ranked
 
 
-def _same(now: datetime) -> datetime:
+def same(now: datetime) -> datetime:
     return now
 
 
-async def _keep(db: Database, index: Index, scope: Scope, person: _Person) -> None:
+async def keep(db: Database, index: Index, scope: Scope, person: Person) -> None:
     rows = [
         NewEntry(
             kind=MemoryKind.CELL,
@@ -181,10 +183,10 @@ async def _keep(db: Database, index: Index, scope: Scope, person: _Person) -> No
         )
     ]
     async with db.write() as tx:
-        await Imports(db, Ids(), index, scope).add(tx, rows, now=_NOW)
+        await Imports(db, Ids(), index, scope).add(tx, rows, now=NOW)
 
 
-def _by_fts5(people: Sequence[_Person], tokenizer: str) -> _Ranked:
+def _by_fts5(people: Sequence[Person], tokenizer: str) -> Ranked:
     ranked = {}
     for person in people:
         store = sqlite3.connect(":memory:")
@@ -199,7 +201,7 @@ def _by_fts5(people: Sequence[_Person], tokenizer: str) -> _Ranked:
                 match = " OR ".join(f'"{term}"' for term in terms)
                 found = store.execute(
                     "SELECT rowid, -bm25(t) FROM t WHERE t MATCH ? ORDER BY 2 DESC LIMIT ?",
-                    (match, _POOL),
+                    (match, POOL),
                 ).fetchall()
             ranked[person.name, question] = found
         store.close()
@@ -213,7 +215,7 @@ def _terms(question: str, tokenizer: str) -> Sequence[str]:
     return list(dict.fromkeys(run[n : n + 3] for run in runs for n in range(len(run) - 2)))
 
 
-def _fused(people: Sequence[_Person], lexical: _Ranked) -> _Ranked:
+def _fused(people: Sequence[Person], lexical: Ranked) -> Ranked:
     """The seed's formula. Its vectors here are hashed characters and pairs of them: no model."""
     ranked = {}
     for person in people:
@@ -239,7 +241,7 @@ def _vector(text: str) -> array[float]:
     return array("d", [each / norm for each in counts])
 
 
-def _figures(people: Sequence[_Person], ranked: _Ranked) -> tuple[float, float, float, float]:
+def figures(people: Sequence[Person], ranked: Ranked) -> tuple[float, float, float, float]:
     """R@1, R@3, R@5 and the mean reciprocal rank."""
     sums, asked = [0.0] * 4, 0
     for person in people:
@@ -292,7 +294,7 @@ async def _fill(db: Database, entries: int, language: Language) -> None:
         some.append(NewEntry(kind=MemoryKind.CELL, scope=scope, **row))
         if len(some) == _AT_ONCE:
             async with db.write() as tx:
-                await imports.add(tx, some, now=_NOW)
+                await imports.add(tx, some, now=NOW)
             some = []
 
 

