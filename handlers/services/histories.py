@@ -30,8 +30,8 @@ class Histories(Protocol):
     async def search(
         self, person: Person, chat: Chat, words: Sequence[str], limit: int
     ) -> Sequence[PastLine]:
-        """What has all of these words, the newest first, or else most of them: of this chat, and
-        where only this person reads, of their own private chats and tasks too."""
+        """What has all of these words, or else most of them, what fits best and is newer first: of
+        this chat, and where only this person reads, of their own private chats and tasks too."""
         ...
 
     async def last(self, person: Person, chat: Chat, limit: int) -> Sequence[PastLine]:

@@ -15,6 +15,7 @@ from bot.engine.dispatch.rights import Rights
 from bot.engine.llm.base import Tool
 from bot.engine.memory.archive.carrying import Carrying
 from bot.engine.memory.archive.compactor import Growth
+from bot.engine.memory.archive.finding.sorting import Order
 from bot.engine.memory.archive.looking import SPOKEN, Looking
 from bot.engine.memory.archive.tools import Ears, history_tools
 from bot.engine.memory.archive.words import Reading
@@ -98,7 +99,10 @@ class HistoryService:
     ) -> Sequence[PastLine]:
         hearing = await self._past.heard_by(person.id, chat.id)
         looking = self._past.looking
-        found = await looking.words(hearing, words, limit, roles=SPOKEN)
+        # Somebody who looks for words means one certain thing, not the last time it was touched
+        # upon; of two that fit alike the newer one.
+        order = Order.HYBRID if words else Order.RECENCY
+        found = await looking.words(hearing, words, limit, roles=SPOKEN, order=order)
         found = found or await looking.near(hearing, words, limit, roles=SPOKEN)
         return [
             await self._line(each.line, each.snippet, chat.id, near=each.near)

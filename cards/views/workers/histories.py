@@ -21,7 +21,7 @@ _TITLE = 60
 def history_card(
     said: Sequence[Said], searched: str, words: Words, *, zone: ZoneInfo, near: bool = False
 ) -> Card:
-    """Newest first. Without `searched` they are the last lines; `near` says that none has all that
+    """In the order in which they are given. Without `searched` they are the last lines; `near` says that none has all that
     was searched for."""
     wanted = formats.line(searched, _TITLE)
     title = words("history.found", words=wanted) if searched else words("history.title")

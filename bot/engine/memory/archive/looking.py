@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import TypeVar
 
+from bot.engine.memory.archive.finding.sorting import POOL, Candidate, Order, ranked
 from bot.engine.memory.archive.patterns import Pattern, pieces_of
 from bot.engine.memory.archive.words import Reading
 from storage.memory.archive.hearing import Hearing, Spell
@@ -17,9 +19,17 @@ from storage.records.memory.archive import Line, Part, Speaker, Summary
 MOST_SCANNED = 10_000
 _CHUNK = 200
 _LEAST_PIECES = 2
+_NEAR_POOL = 100
 SNIPPET = 200
 _BEFORE = 60
 SPOKEN = (Speaker.USER, Speaker.ASSISTANT)
+
+_T = TypeVar("_T")
+_Said = TypeVar("_Said", Line, Summary, Line | Summary)
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +55,17 @@ class Node:
 class Looking:
     """For one listener at a time: see `Hearing`."""
 
-    def __init__(self, said: ArchiveRepo, summaries: SummaryRepo, reading: Reading) -> None:
+    def __init__(
+        self,
+        said: ArchiveRepo,
+        summaries: SummaryRepo,
+        reading: Reading,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
         self._said = said
         self._summaries = summaries
         self._reading = reading
+        self._now = now
 
     async def words(
         self,
@@ -60,17 +77,23 @@ class Looking:
         messages: bool = True,
         summaries: bool = False,
         roles: Sequence[Speaker] = tuple(Speaker),
+        order: Order = Order.RECENCY,
     ) -> Sequence[Found]:
-        """What has all of these words, the newest first."""
+        """What has all of these words, the newest first if nothing else is asked for."""
         await self._reading.catch_up_for(hearing)
-        found: list[Found] = []
+        pool = limit if order is Order.RECENCY else max(limit, POOL)
+        found: list[Line | Summary] = []
         if messages:
-            lines = await self._said.search(hearing, words, spell, limit, roles=roles)
-            found += [_of_line(each, _first(each.text, words)) for each in lines]
+            found += await self._said.search(hearing, words, spell, pool, roles=roles)
         if summaries:
-            some = await self._summaries.search(hearing, words, spell, limit)
-            found += [_of_summary(each, _first(each.content, words)) for each in some]
-        return _newest(found, limit)
+            found += await self._summaries.search(hearing, words, spell, pool)
+        best = await self._sorted([_candidate(each) for each in found], words, order)
+        return [_found(each, words) for each in best[:limit]]
+
+    async def _sorted(
+        self, candidates: Sequence[Candidate[_T]], words: Sequence[str], order: Order
+    ) -> Sequence[_T]:
+        return await asyncio.to_thread(ranked, candidates, words, order, self._now())
 
     async def near(
         self,
@@ -80,20 +103,19 @@ class Looking:
         spell: Spell = Spell(),  # noqa: B008 - frozen
         *,
         roles: Sequence[Speaker] = tuple(Speaker),
+        order: Order = Order.HYBRID,
     ) -> Sequence[Found]:
         """Where nothing has all words: what has most of their pieces."""
         pieces = pieces_of(words)
         if len(pieces) < _LEAST_PIECES:
             return ()
         found = await self._said.search_most(
-            hearing, pieces, spell, limit, least=_LEAST_PIECES, roles=roles
+            hearing, pieces, spell, max(limit, _NEAR_POOL), least=_LEAST_PIECES, roles=roles
         )
         least = max((n for n, _ in found), default=0) / 2
-        return [
-            replace(_of_line(line, _first(line.text, pieces)), near=True)
-            for n, line in found
-            if n >= least
-        ]
+        near = [_candidate(line) for n, line in found if n >= least]
+        best = await self._sorted(near, pieces, order)
+        return [replace(_found(each, pieces), near=True) for each in best[:limit]]
 
     async def regex(
         self,
@@ -197,6 +219,18 @@ def _matching_summaries(pattern: Pattern, summaries: Sequence[Summary]) -> list[
         for each in summaries
         if (span := pattern.find(each.content))
     ]
+
+
+def _candidate(found: _Said) -> Candidate[_Said]:
+    if isinstance(found, Line):
+        return Candidate(text=found.text, at=found.at, of=found)
+    return Candidate(text=found.content, at=found.latest_at, of=found)
+
+
+def _found(said: Line | Summary, words: Sequence[str]) -> Found:
+    if isinstance(said, Line):
+        return _of_line(said, _first(said.text, words))
+    return _of_summary(said, _first(said.content, words))
 
 
 def _of_line(line: Line, text: str) -> Found:

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 from bot.engine.llm.base import ERROR, Tool
 from bot.engine.llm.calls import CallKind
 from bot.engine.memory.archive.expanding import Expansion, expanded
+from bot.engine.memory.archive.finding.sorting import Order
 from bot.engine.memory.archive.looking import Found, Looking
 from bot.engine.memory.archive.patterns import (
     MOST_PATTERN,
@@ -65,7 +66,8 @@ def grep(ears: Ears) -> Tool:
         description=(
             "Search what was said in earlier conversations and tasks that you may see, word for"
             " word, and their summaries. All words must be there; quote what belongs together."
-            " Newest first."
+            " Newest first, unless you ask for what fits best (relevance), or for that with the"
+            " newer before the older (hybrid)."
         ),
         schema=_object(
             {
@@ -75,6 +77,7 @@ def grep(ears: Ears) -> Tool:
                 "since": {"type": "string", "description": "First day, YYYY-MM-DD."},
                 "before": {"type": "string", "description": "The day after the last one."},
                 "limit": {"type": "integer", "minimum": 1, "maximum": MOST},
+                "sort": {"enum": list(Order)},
             },
             "pattern",
         ),
@@ -155,14 +158,15 @@ async def _grep(ears: Ears, arguments: Mapping[str, Any]) -> Sequence[Found]:
         return await ears.looking.regex(
             await ears.hear(), pattern, limit, spell, messages=messages, summaries=summaries
         )
-    words = words_of(text)
+    words, order = words_of(text), Order(arguments.get("sort") or Order.RECENCY)
+    hearing = await ears.hear()
     found = await ears.looking.words(
-        await ears.hear(), words, limit, spell, messages=messages, summaries=summaries
+        hearing, words, limit, spell, messages=messages, summaries=summaries, order=order
     )
     if not found and looks_like_regex(text):
         raise BadPattern('this looks like a regular expression: say mode "regex"')
     if not found and messages:
-        return await ears.looking.near(await ears.hear(), words, min(limit, _NEAREST), spell)
+        return await ears.looking.near(hearing, words, min(limit, _NEAREST), spell)
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -15,6 +16,7 @@ from sqlalchemy import insert
 from bot.engine.llm.base import ERROR
 from bot.engine.memory.archive.carrying import Carrying
 from bot.engine.memory.archive.expanding import Expansion, expanded
+from bot.engine.memory.archive.finding.sorting import Candidate, Order, ranked
 from bot.engine.memory.archive.looking import SPOKEN, Looking
 from bot.engine.memory.archive.patterns import BadPattern, Pattern, words_of
 from bot.engine.memory.archive.tools import Ears, describe, expand, grep
@@ -315,6 +317,43 @@ async def test_a_new_conversation_begins_with_the_last_lines_of_the_old_one(
         assert lines[-1].endswith("…")
         assert len(lines[-1]) < 130
         assert "question 1" not in "\n".join(lines)
+
+
+async def test_what_fits_best_comes_first_where_that_is_asked_for(tmp_path: Path) -> None:
+    async with room(tmp_path) as r:
+        session = await r.world.session()
+
+        async def say(text: str, **later: float) -> None:
+            await r.world.say(session, [asked(text)])
+            r.world.clock.pass_by(**later)
+
+        await say("花园的钥匙在豆豆那里，花园的门是绿色的", hours=5_000)
+        await say("the garden key: the garden key hangs at the gate", hours=5_000)
+        await say("a garden party, no key, " + "and so on and on, " * 400)
+        await say("一会儿去花园，还要带上别的钥匙，" + "然后再说点别的，" * 40)
+        r.looking = Looking(r.world.said, r.world.summaries, r.world.reading, r.world.clock)
+
+        async def first(words: str, sort: str) -> str:
+            return (await r.grep(HERE, words, sort=sort)).splitlines()[1]
+
+        assert "party" in await first("garden key", "recency")
+        assert "hangs at the gate" in await first("garden key", "relevance")
+        assert "豆豆" in await first("花园 钥匙", "relevance")
+        assert "别的钥匙" in await first("花园 钥匙", "recency")
+
+
+def test_what_is_new_comes_before_what_fits_a_little_better() -> None:
+    def one(text: str, hours: float) -> Candidate[str]:
+        return Candidate(text=text, at=START - timedelta(hours=hours), of=text)
+
+    fits, newer = "cat and cat", "cat and dog"
+    two = [one(fits, 10_000), one(newer, 1)]
+    assert ranked(two, ["cat"], Order.RELEVANCE, START) == [fits, newer]
+    assert ranked(two, ["cat"], Order.HYBRID, START) == [newer, fits]
+    assert ranked([one(fits, 9), one(newer, 1)], ["cat"], Order.HYBRID, START) == [fits, newer]
+    assert ranked(two, ["cat"], Order.RECENCY, START) == [newer, fits]
+    assert ranked([one("art", 9), one("a party", 1)], ["art"], Order.RELEVANCE, START)[0] == "art"
+    assert ranked([], ["cat"], Order.HYBRID, START) == []
 
 
 async def test_a_tasks_new_session_knows_how_far_the_old_one_was(tmp_path: Path) -> None:
