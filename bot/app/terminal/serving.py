@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from functools import cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,6 +16,7 @@ from bot.config.settings import Settings
 from bot.engine.agent.mcp.serving import rpc
 
 PATH = "/mcp"
+_READY: set[Path] = set()
 
 
 def answered(settings: Settings, message: Any, scopes: Sequence[str]) -> Any:
@@ -45,12 +46,14 @@ def _here(settings: Settings, message: Any, scopes: Sequence[str]) -> Any:
         return asyncio.run(answer(settings, message, scopes))
 
 
-@cache
 def _prepared(settings: Settings) -> None:
     """Once in a process that answers many times."""
+    if settings.home in _READY:
+        return
     from bot.app.terminal.opening import prepare
 
     prepare(settings, "ERROR" if settings.log_level == "ERROR" else "WARNING")
+    _READY.add(settings.home)
 
 
 def hooked(settings: Settings, hook: str, text: str, scopes: Sequence[str]) -> str:
