@@ -8,6 +8,7 @@ import typer
 
 from bot.cli.failures import told
 from bot.cli.speak import fail
+from storage.memory.lexicon.unseen import revealed
 
 
 def say(
@@ -39,6 +40,6 @@ def _speak(text: str) -> None:
         fail(f"{error}. Is `shiftboss run` running?")
     except Refused as error:
         fail(str(error))
-    typer.echo(answer.text)
+    typer.echo(revealed(answer.text))
     if not answer.good:
         raise typer.Exit(1)

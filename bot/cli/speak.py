@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import typer
 
 from bot.cli.failures import told
+from storage.memory.lexicon.unseen import revealed
 
 _IDLE = "nothing runs on this home now: `shiftboss run`, or `shiftboss dispatch`, does the work"
 
@@ -35,9 +36,10 @@ def speak(
         plain = {"text": answer.text} if data is None else data
         if not answer.good and not (isinstance(plain, dict) and "error" in plain):
             plain = {"error": answer.text}
-        typer.echo(json.dumps(plain, ensure_ascii=False, indent=2))
+        typer.echo(revealed(json.dumps(plain, ensure_ascii=False, indent=2)))
     else:
-        typer.echo(text)
+        # Others may have said it: nothing in it steers the terminal that shows it.
+        typer.echo(revealed(text))
     if not answer.good:
         raise typer.Exit(1)
 
@@ -58,5 +60,5 @@ def _answer(said: str, *, as_json: bool) -> Any:
 def fail(why: str, *, as_json: bool = False, status: int = 1) -> NoReturn:
     if as_json:
         typer.echo(json.dumps({"error": why}, ensure_ascii=False, indent=2))
-    typer.echo(f"shiftboss: {why}", err=True)
+    typer.echo(f"shiftboss: {revealed(why)}", err=True)
     raise typer.Exit(status)

@@ -18,6 +18,7 @@ from bot.cli.failures import told
 from bot.cli.memory.scopes import WHOSE, Scope, named
 from bot.cli.parameters import Json
 from bot.cli.speak import fail
+from storage.memory.lexicon.unseen import revealed
 
 _T = TypeVar("_T")
 
@@ -116,16 +117,16 @@ async def _answer(
 def _in_a_line(answer: Any) -> None:
     from bot.engine.memory.bulk.queries import compact
 
-    typer.echo(compact(answer.plain()))
+    typer.echo(revealed(compact(answer.plain())))
 
 
 def _as_json(answer: Any) -> None:
-    typer.echo(json.dumps(answer.plain(whole=True), ensure_ascii=False, indent=2))
+    typer.echo(revealed(json.dumps(answer.plain(whole=True), ensure_ascii=False, indent=2)))
 
 
 def _for_people(answer: Any) -> None:
     for each in answer.plain(whole=True)["results"]:
-        typer.echo(_line(each))
+        typer.echo(revealed(_line(each)))
 
 
 @contextmanager

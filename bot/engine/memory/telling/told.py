@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from bot.engine.memory.archive.tokens import shortened, tokens
 from bot.engine.memory.telling.rooms import divided
 from bot.engine.memory.uses import Block, Shown
+from storage.memory.lexicon.unseen import without_unseen
 from storage.records.memory.entries import Entry, MemoryKind, Origin, ScopeKind
 
 OPEN, CLOSE = "<memory>", "</memory>"
@@ -139,4 +140,5 @@ def _plain(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;")
+    """Without what nobody would have seen who was asked to let it in."""
+    return without_unseen(text).replace("&", "&amp;").replace("<", "&lt;")
