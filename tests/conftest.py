@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.journeys.program import Program
 from tests.thorough import THOROUGH
 
 # New examples are for the thorough run: a gate that finds one by luck says nothing of the change
@@ -16,6 +17,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("gate")
+
+Program.forks = not THOROUGH
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -55,8 +55,6 @@ from storage.records.money import Scope, cap_of
 from storage.records.people import Language, Role
 from storage.records.tasks import Task
 
-_WORKER = f"{gethostname()}:{os.getpid()}"
-
 Recall: TypeAlias = Callable[[Task], Awaitable[Sequence[str]]]
 """Finds what earlier tasks have left that may help, a line each."""
 
@@ -177,7 +175,7 @@ class Parts:
             run=runner.run,
             language_of=self.language_of,
             slots=self.settings.slots,
-            owner=_WORKER,
+            owner=f"{gethostname()}:{os.getpid()}",
             now=self.clock.now,
             new_id=lambda: secrets.token_hex(4),
             on_change=on_change,

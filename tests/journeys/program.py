@@ -12,6 +12,9 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
+
+from tests.journeys.nursery import Born, born, can_bear
 
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\?token=\S+")
 _SHIFTBOSS = Path(sys.executable).parent / "shiftboss"
@@ -20,13 +23,16 @@ _PATIENCE = 60.0
 
 @dataclass
 class Program:
-    """One data directory, and the process that runs on it now, if any."""
+    """One data directory, and the process that runs on it now, if any. It is begun anew, or where
+    `forks` as a fork of one that has loaded its modules."""
+
+    forks: ClassVar[bool] = False
 
     home: Path
     settings: Mapping[str, str]
     command: tuple[str, ...] = (str(_SHIFTBOSS),)
     output: list[str] = field(default_factory=list)
-    _process: asyncio.subprocess.Process | None = None
+    _process: asyncio.subprocess.Process | Born | None = None
     _readers: list[asyncio.Task[None]] = field(default_factory=list)
 
     @property
@@ -114,19 +120,22 @@ class Program:
 
     async def _spawn(self) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
-        self._process = await asyncio.create_subprocess_exec(
-            *self.command,
-            "run",
-            env=self.environment,
-            cwd=self.home,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        self._readers.append(asyncio.create_task(self._read(self._process)))
+        command, environment = (*self.command, "run"), self.environment
+        if self.forks and can_bear(environment):
+            self._process = await born(command, environment, self.home)
+        else:
+            self._process = await asyncio.create_subprocess_exec(
+                *command,
+                env=environment,
+                cwd=self.home,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+            )
+        assert self._process.stdout is not None
+        self._readers.append(asyncio.create_task(self._read(self._process.stdout)))
 
-    async def _read(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdout is not None
-        async for line in process.stdout:
+    async def _read(self, printed: asyncio.StreamReader) -> None:
+        async for line in printed:
             self.output.append(line.decode(errors="replace").rstrip("\n"))
 
     async def _ended(self, patience: float | None = _PATIENCE) -> int:
