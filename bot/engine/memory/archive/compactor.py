@@ -86,8 +86,9 @@ class Compactor:
                     await self._look_back()
                     looked_back = True
                 await self.look()
-                await t.sleep(REST)
                 await self._rung()
+                # Whoever rings is still storing what was said.
+                await t.sleep(REST)
             except StoreUnavailable as error:
                 log.warning("the archive waits for the store: %s", error)
                 await t.sleep(_STORE_REST)
@@ -101,8 +102,9 @@ class Compactor:
     async def look(self) -> None:
         """Everything there is to do now."""
         t = self._tools
-        while self._grown:
-            session_id = self._grown.pop()
+        # What grows meanwhile is left for the next look: it may not be stored yet.
+        for session_id in tuple(self._grown):
+            self._grown.discard(session_id)
             try:
                 await self._look_at(session_id)
             except StoreUnavailable:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.engine.llm.base import BackendDenied, BackendUnavailable
-from bot.engine.memory.archive.compactor import Swept
+from bot.engine.memory.archive.compactor import Compactor, Swept
 from bot.engine.memory.archive.guard import MOST_CALLS, MOST_REFUSALS
 from storage.memory.archive.summaries import SummaryRepo
 from storage.sessions import Session
@@ -340,6 +340,35 @@ async def test_what_a_death_leaves_behind_is_whole_and_gone_on_with(tmp_path: Pa
 
         assert len(items) > 2
         assert await whole(w, session) == list(range(1, 81))
+
+
+async def test_what_rings_before_it_is_stored_is_read_once_it_is(tmp_path: Path) -> None:
+    awake, asleep = asyncio.Event(), asyncio.Event()
+
+    async def sleep(_seconds: float) -> None:
+        asleep.set()
+        await awake.wait()
+
+    async with world(tmp_path) as w:
+        session = await grown(w, 1)
+        compactor = Compactor(replace(w.tools, sleep=sleep))
+        awake.set()
+        running = asyncio.create_task(compactor.run())
+        async with asyncio.timeout(30):
+            while await w.said.behind():
+                await asyncio.sleep(0.005)
+            awake.clear()
+            asleep.clear()
+            async with w.db.write() as tx:
+                rows = [asked("said in a transaction")]
+                await w.sessions.extend(tx, session.id, rows, tokens=0, now=w.clock())
+                # As those do who keep a turn: within what stores it.
+                compactor.grown(session.id)
+                await asleep.wait()
+            awake.set()
+            while await w.said.behind():
+                await asyncio.sleep(0.005)
+        running.cancel()
 
 
 async def test_who_was_faster_wins(tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ class World:
     debts: DebtRepo
     reading: Reading
     writer: FakeWriter
+    tools: Tools
     compactor: Compactor
     limits: Limits
     slept: list[float]
@@ -142,6 +143,7 @@ async def world(
             debts=debts,
             reading=reading,
             writer=writer,
+            tools=tools,
             compactor=Compactor(tools),
             limits=limits,
             slept=slept,
