@@ -116,7 +116,7 @@ def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock
         writing.tell_decided()
 
     notebook = parts.notebook(dispatcher)
-    writing = build_writing(settings, store, clock, desk, place.models, mask=place.masking.mask)
+    writing = build_writing(settings, store, clock, desk, place)
     talk = _talk(parts, desk, place, writing, stopped)
     return Engine(
         place=place,

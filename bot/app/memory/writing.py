@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Protocol
 
 from bot.app.lifecycle import Service
+from bot.app.memory.recall import Recalling
 from bot.app.store import Store
 from bot.config.settings import Settings
 from bot.engine.agent.desk import Desk
+from bot.engine.agent.masking import Masking
 from bot.engine.agent.remembering.hearing import RememberedTalk
 from bot.engine.agent.remembering.silent import SilentDesk
 from bot.engine.agent.talk import Conversations
 from bot.engine.llm.registry import Registry
 from bot.engine.memory.changed import Changed
+from bot.engine.memory.meaning.meanings import Meanings
 from bot.engine.memory.uses import Uses
 from bot.engine.memory.writing.deciding import Deciding
 from bot.engine.memory.writing.drawing.admission import Preset
 from bot.engine.memory.writing.drawing.drawer import Drawer
-from bot.engine.memory.writing.drawing.keeping import Keeper
+from bot.engine.memory.writing.drawing.keeping import DRAWN, Keeper
+from bot.engine.memory.writing.drawing.sense import Sense
 from bot.engine.memory.writing.ended import TaskListener
 from bot.engine.memory.writing.plainly import Plainly
 from bot.engine.memory.writing.quality import Quality
@@ -31,6 +36,7 @@ from storage.memory.ended import EndedTasks
 from storage.memory.entries import EntryRepo
 from storage.memory.jobs import JobRepo
 from storage.memory.living.uses import UseRepo
+from storage.memory.samples import VectorSamples
 from storage.records.status import ModelChoice
 
 
@@ -62,6 +68,19 @@ class Writing:
     def heard(self, talk: Conversations, store: Store, clock: Clock) -> RememberedTalk:
         """Talk that leaves its cells."""
         return RememberedTalk(talk, db=store.db, recorder=self.recorder, now=clock.now)
+
+
+class Place(Protocol):
+    """What is known where workers are at home."""
+
+    @property
+    def models(self) -> Registry: ...
+
+    @property
+    def masking(self) -> Masking: ...
+
+    @property
+    def memory(self) -> Recalling: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +135,19 @@ class _Making:
             ).task_ended,
         )
 
-    def drawer(self, desk: Desk, models: Registry) -> Drawer:
+    def sense(self, meanings: Meanings | None) -> Sense | None:
+        """What facts mean, where there is a service that tells it."""
+        if meanings is None:
+            return None
+        return Sense(
+            embeds=meanings.embedder,
+            finds=meanings.vectors,
+            samples=VectorSamples(self.store.db),
+            kinds=DRAWN,
+            now=self.clock.now,
+        )
+
+    def drawer(self, desk: Desk, models: Registry, meanings: Meanings | None) -> Drawer:
         wanted, memory = self.settings.memory, self.store.memory
         named = wanted.extract_model or self.settings.model_small
 
@@ -141,23 +172,18 @@ class _Making:
             now=self.clock.now,
             most_an_hour=wanted.extract_per_hour,
             admission=Preset(wanted.admission),
+            sense=self.sense(meanings),
         )
 
 
 def build_writing(
-    settings: Settings,
-    store: Store,
-    clock: Clock,
-    desk: Desk,
-    models: Registry,
-    *,
-    mask: Callable[[str], str],
+    settings: Settings, store: Store, clock: Clock, desk: Desk, place: Place
 ) -> Writing:
     making = _Making(
         settings=settings,
         store=store,
         clock=clock,
-        mask=mask,
+        mask=place.masking.mask,
         changed=Changed(),
         jobs=JobRepo(store.db),
         quality=Quality(store.marks),
@@ -172,5 +198,5 @@ def build_writing(
         writer=making.writer(),
         recorder=recorder,
         listener=making.listener(recorder),
-        drawer=making.drawer(desk, models),
+        drawer=making.drawer(desk, place.models, place.memory.meanings),
     )

@@ -33,6 +33,7 @@ def entry_data(entry: Entry) -> dict[str, Any]:
         "used": entry.used,
         "revision": entry.revision,
         "support": _support(support_of(entry)),
+        "admission": entry.extra.get("admission"),
     }
 
 

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from bot.engine.memory.changed import Changed
 from bot.engine.memory.meaning.embedder import BATCH, Embedder, NoMeaning, Service
@@ -80,7 +81,8 @@ class Meanings:
         return len(entries)
 
     async def _made(self, entries: Sequence[Entry]) -> list[tuple[Entry, Sequence[float]]]:
-        vectors = await self.embedder.embed([_text(each) for each in entries])
+        texts = [embedded(each.said_at, each.sender, each.text) for each in entries]
+        vectors = await self.embedder.embed(texts)
         return list(zip(entries, vectors, strict=True))
 
     async def _alone(self, entry: Entry) -> list[tuple[Entry, Sequence[float]]]:
@@ -119,7 +121,7 @@ class Meanings:
         return vector
 
 
-def _text(entry: Entry) -> str:
-    """With its day and sender, as people ask for both."""
-    head = " ".join(filter(None, (f"[{entry.said_at:%Y-%m-%d}]", entry.sender)))
-    return f"{head}: {entry.text}"
+def embedded(said_at: datetime, sender: str, text: str) -> str:
+    """An entry's text with its day and sender, as people ask for both."""
+    head = " ".join(filter(None, (f"[{said_at:%Y-%m-%d}]", sender)))
+    return f"{head}: {text}"

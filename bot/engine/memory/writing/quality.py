@@ -22,12 +22,14 @@ _MARK = "memory:quality"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """Of some days. `facts` are all that were drawn, `filtered` those of them that were noise,
-    `suspicious` those that would have polluted; `rejected` candidates and long-term entries that
-    were `undone` by hand are mistakes of ours as well."""
+    `suspicious` those that would have polluted, `refused` those that admission let not pass;
+    `rejected` candidates and long-term entries that were `undone` by hand are mistakes of ours as
+    well."""
 
     facts: int = 0
     filtered: int = 0
     suspicious: int = 0
+    refused: int = 0
     created: int = 0
     supported: int = 0
     merged: int = 0

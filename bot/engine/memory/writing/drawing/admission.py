@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from bot.engine.memory.writing.drawing.alike import jaccard
-from bot.engine.memory.writing.drawing.facts import Fact
+from bot.engine.memory.writing.drawing.verdicts import Case
 from storage.records.memory.entries import Category, Entry
 
 _TOKEN = re.compile(r"[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+")
@@ -19,6 +19,11 @@ _MOST_TOKENS = 400
 _MOST_SPANS = 200
 _LEAST_SPAN = 4
 _UNKNOWN = 0.5
+VETO = 0.25
+"""Of use as little as that, and nothing else counts."""
+AUDIT = "admission"
+"""Of an entry's `extra`: how it was judged."""
+_NEW = 0.55
 _DAY = timedelta(days=1)
 
 
@@ -52,6 +57,8 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
+    """Each from 0 to 1."""
+
     utility: float
     confidence: float
     novelty: float
@@ -68,29 +75,77 @@ class Features:
         )
 
 
-def admits(preset: Preset, fact: Fact, matches: Sequence[Entry], talk: str, now: datetime) -> bool:
-    """`matches` are what is there and near; `talk` is what the fact was drawn from."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """`why` says by what it was refused, and is empty where it was not: a veto by `utility`, or
+    the `score`. `is_new` says that nothing there is like it."""
+
+    preset: Preset
+    features: Features
+    score: float
+    why: str
+    is_new: bool
+    compared: tuple[str, ...]
+
+    @property
+    def admitted(self) -> bool:
+        return not self.why
+
+    def written(self, now: datetime) -> Mapping[str, object]:
+        """As it stands in an entry's `extra`: what a person sees of it. No words of anybody."""
+        rounded = {name: round(value, 3) for name, value in asdict(self.features).items()}
+        return {
+            AUDIT: {
+                "preset": self.preset.value,
+                "admitted": self.admitted,
+                "why": self.why,
+                "hint": "add" if self.is_new else "update_or_merge",
+                "score": round(self.score, 3),
+                "features": rounded,
+                "compared": list(self.compared),
+                "at": now.isoformat(),
+            }
+        }
+
+
+def judged(preset: Preset, case: Case, talk: str, now: datetime) -> Judgement | None:
+    """None where nothing is asked of facts. `talk` is what the fact was drawn from."""
     rule = RULES.get(preset)
     if rule is None:
-        return True
-    return features(rule, fact, matches, talk, now).score(rule.weights) >= rule.reject
+        return None
+    seen = features(rule, case, talk, now)
+    score = seen.score(rule.weights)
+    closest = 1.0 - seen.novelty
+    why = "utility" if seen.utility <= VETO else "score" if score < rule.reject else ""
+    return Judgement(
+        preset=preset,
+        features=seen,
+        score=score,
+        why=why,
+        is_new=not why and score >= rule.admit and closest < _NEW,
+        compared=tuple(each.id for each in case.matches[: rule.pool]),
+    )
 
 
-def features(
-    rule: Rule, fact: Fact, matches: Sequence[Entry], talk: str, now: datetime
-) -> Features:
-    near = matches[: rule.pool]
+def features(rule: Rule, case: Case, talk: str, now: datetime) -> Features:
+    fact = case.fact
+    near = case.matches[: rule.pool]
     own = [each for each in near if each.category is fact.category] or near
-    closest = max((jaccard(each.text, fact.text) for each in own), default=0.0)
+    closest = max((_likeness(case, each) for each in own), default=0.0)
     newest = max((each.said_at for each in own), default=None)
     days = None if newest is None else max(0.0, (now - newest) / _DAY)
     return Features(
-        utility=_UNKNOWN,
+        utility=fact.utility,
         confidence=grounded(f"{fact.text}\n{fact.detail}", talk),
         novelty=1.0 - max(0.0, closest),
         recency=1.0 if days is None else 1.0 - math.exp(-math.log(2) * days / rule.half_life),
         prior=rule.priors.get(fact.category, _UNKNOWN),
     )
+
+
+def _likeness(case: Case, entry: Entry) -> float:
+    """By meaning where that is known, and by words."""
+    return max(case.shares.get(entry.number, 0.0), jaccard(entry.text, case.fact.text))
 
 
 def grounded(text: str, talk: str) -> float:

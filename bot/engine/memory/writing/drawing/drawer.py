@@ -13,10 +13,12 @@ from datetime import UTC, datetime, timedelta
 
 from bot.engine.llm.base import BackendDenied, BackendError, BackendUnavailable, BudgetReached
 from bot.engine.memory.changed import Changed
-from bot.engine.memory.writing.drawing.admission import Preset, admits
+from bot.engine.memory.writing.drawing.admission import Preset, judged
+from bot.engine.memory.writing.drawing.auditing import Audited, Auditor
 from bot.engine.memory.writing.drawing.extraction import SYSTEM, Extraction, conversation
 from bot.engine.memory.writing.drawing.facts import Fact, Tally, held_up
 from bot.engine.memory.writing.drawing.keeping import Keeper, Kept, figures
+from bot.engine.memory.writing.drawing.sense import Sense
 from bot.engine.memory.writing.drawing.silent import Silent, Wish
 from bot.engine.memory.writing.drawing.verdicts import (
     SYSTEM as DECIDING,
@@ -72,7 +74,9 @@ class Drawer:
         now: Callable[[], datetime],
         most_an_hour: int = MOST_AN_HOUR,
         admission: Preset = Preset.OFF,
+        sense: Sense | None = None,
     ) -> None:
+        """`sense` tells what facts mean; without it words have to do."""
         self._db = db
         self._jobs = jobs
         self._cells = cells
@@ -84,6 +88,8 @@ class Drawer:
         self._now = now
         self._most = most_an_hour
         self._admission = admission
+        self._sense = sense
+        self._auditor = Auditor(keeper.entries, cells)
         self._seal_at = datetime.min.replace(tzinfo=UTC)
         self._begun: deque[datetime] = deque()
 
@@ -173,26 +179,39 @@ class Drawer:
         extraction = await self._asked(job, cells, SYSTEM, conversation(cells), Extraction)
         assert isinstance(extraction, Extraction)
         tally = held_up(extraction, cells, self._mask)
-        cases = self._admitted([await self._keeper.case(fact) for fact in tally.kept], tally)
+        cases, audits = self._admitted(await self._cases(tally), tally)
         verdicts = await self._judged(job, cells, cases)
         facts = [case.fact for case in cases]
-        await self._keep(job, tally, list(zip(facts, verdicts, strict=True)))
+        await self._keep(job, tally, list(zip(facts, verdicts, strict=True)), audits)
 
-    def _admitted(self, cases: Sequence[Case], tally: Tally) -> Sequence[Case]:
-        now = self._now()
-        kept = [
-            case
-            for case in cases
-            if admits(
-                self._admission,
-                case.fact,
-                case.matches,
-                "\n".join(each.text for each in case.fact.cells),
-                now,
-            )
-        ]
+    async def _cases(self, tally: Tally) -> Sequence[Case]:
+        """The facts beside what is there; of those that mean the same only the first."""
+        sensed = None if self._sense is None else await self._sense.of(tuple(tally.kept))
+        if sensed is None:
+            return [await self._keeper.case(fact) for fact in tally.kept]
+        kept: list[Fact] = []
+        for fact in tally.kept:
+            if any(sensed.is_twin(each, fact) for each in kept):
+                tally.filtered += 1
+            else:
+                kept.append(fact)
+        return [await self._keeper.case(fact, sensed.near(fact)) for fact in kept]
+
+    def _admitted(
+        self, cases: Sequence[Case], tally: Tally
+    ) -> tuple[Sequence[Case], Sequence[Audited]]:
+        """Those that pass, and how each was judged."""
+        now, kept, audits = self._now(), [], []
+        for case in cases:
+            talk = "\n".join(each.text for each in case.fact.cells)
+            judgement = judged(self._admission, case, talk, now)
+            if judgement is not None:
+                audits.append(Audited(fact=case.fact, judgement=judgement))
+            if judgement is None or judgement.admitted:
+                kept.append(case)
         tally.filtered += len(cases) - len(kept)
-        return kept
+        tally.refused += len(cases) - len(kept)
+        return kept, audits
 
     async def _judged(
         self, job: Job, cells: Sequence[Entry], cases: Sequence[Case]
@@ -238,19 +257,36 @@ class Drawer:
             raise BackendError("the answer is not of the form that was asked for")
         return told.value
 
-    async def _keep(self, job: Job, tally: Tally, decided: Sequence[tuple[Fact, Verdict]]) -> None:
+    async def _keep(
+        self,
+        job: Job,
+        tally: Tally,
+        decided: Sequence[tuple[Fact, Verdict]],
+        audits: Sequence[Audited],
+    ) -> None:
         """All of it, and that it is done, in one transaction."""
         now, kept = self._now(), Kept()
+        judgements = {id(each.fact): each.judgement for each in audits}
         async with self._db.write() as tx:
             for fact, verdict in decided:
-                # Forgotten, changed or moved while the model was asked: then nothing of it is kept.
-                still = await self._cells.by_ids([each.id for each in fact.cells], tx=tx)
-                if [_said(each) for each in still] == [_said(each) for each in fact.cells]:
-                    await self._keeper.keep(tx, fact, verdict, kept, now=now)
+                if not await self._still(tx, fact):
+                    continue
+                entry = await self._keeper.keep(tx, fact, verdict, kept, now=now)
+                if entry is not None and id(fact) in judgements:
+                    await self._auditor.note(tx, entry, judgements[id(fact)], now=now)
+            for each in audits:
+                if not each.judgement.admitted and await self._still(tx, each.fact):
+                    await self._auditor.refuse(tx, each, now=now)
+            await self._auditor.prune(tx, now=now)
             await self._count(tx, tally, kept, [fact for fact, _ in decided], now)
             await self._jobs.end(tx, job, JobState.DONE, now=now)
             await self._jobs.drop_old(tx, now=now)
         self._changed.tell(*kept.scopes)
+
+    async def _still(self, tx: Transaction, fact: Fact) -> bool:
+        """Forgotten, changed or moved while the model was asked: then nothing of it is kept."""
+        held = await self._cells.by_ids([each.id for each in fact.cells], tx=tx)
+        return [_said(each) for each in held] == [_said(each) for each in fact.cells]
 
     async def _count(
         self, tx: Transaction, tally: Tally, kept: Kept, facts: Sequence[Fact], now: datetime
@@ -261,6 +297,7 @@ class Drawer:
             facts=tally.drawn,
             filtered=tally.filtered,
             suspicious=tally.suspicious,
+            refused=tally.refused,
             from_tasks=of_tasks,
             from_talk=len(facts) - of_tasks,
         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
 from bot.engine.memory.writing.recorder import answered_in, said_in
 from storage.records.memory.entries import Entry
@@ -17,6 +17,7 @@ MOST_READ = 8_000
 """Characters of what people said."""
 _MOST_ANSWER = 400
 _MOST_LISTED = 20
+UNKNOWN = 0.5
 
 SYSTEM = """\
 You take notes for an assistant, silently: nobody reads your answer but a program. You are given a
@@ -36,6 +37,7 @@ topic: what the fact is about, two to four words, the same for the same thing: e
 confidence: .95 stated plainly and for good; .8 stated; .6 follows from what was said; less: leave
 it out. turns: the numbers of the turns it rests on. source: user where the person said it, event
 where it came of the work, assistant where only the assistant said so.
+utility: how much it will help in weeks, 1 daily, .5 at times, 0 never.
 grounding: constructed if it holds only inside a game, a role, an example or a what-if.
 conversation_register: fiction if all of it is such, mixed if some is, else real.
 
@@ -86,9 +88,17 @@ class DrawnFact(BaseModel):
         default_factory=list, max_length=8
     )
     confidence: float = Field(ge=0.0, le=1.0, allow_inf_nan=False)
+    utility: float = UNKNOWN
     source: Said = Said.USER
     grounding: Grounding = Grounding.REAL
     turns: list[int] = Field(max_length=16)
+
+    @field_validator("utility", mode="before")
+    @classmethod
+    def guessed(cls, value: object) -> float:
+        """What is no figure from 0 to 1 says nothing."""
+        number = float(value) if isinstance(value, (int, float)) else UNKNOWN
+        return number if 0.0 <= number <= 1.0 else UNKNOWN
 
 
 class Extraction(BaseModel):

@@ -59,6 +59,8 @@ class Fact:
     person: PersonId | None
     dynamic: bool
     valid_until: datetime | None
+    utility: float = 0.5
+    """Of what use it may be in weeks, as a model guessed."""
 
     @property
     def last(self) -> Entry:
@@ -75,12 +77,13 @@ class Fact:
 
 @dataclass(slots=True)
 class Tally:
-    """What became of what was drawn. `suspicious` are those that would have polluted: they are
-    part of `filtered`."""
+    """What became of what was drawn. `suspicious` are those that would have polluted, `refused`
+    those that admission let not pass: both are part of `filtered`."""
 
     drawn: int = 0
     filtered: int = 0
     suspicious: int = 0
+    refused: int = 0
     kept: list[Fact] = field(default_factory=list)
 
 
@@ -146,6 +149,7 @@ def _fact(drawn: DrawnFact, cells: Sequence[Entry], mask: Callable[[str], str]) 
         person=person,
         dynamic=is_dynamic(text, category),
         valid_until=valid_until(text, category, last.said_at),
+        utility=drawn.utility,
     )
 
 

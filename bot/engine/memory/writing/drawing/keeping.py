@@ -10,6 +10,7 @@ from datetime import datetime
 from bot.engine.memory.writing.drawing.alike import jaccard, united
 from bot.engine.memory.writing.drawing.facts import KEYED, PERSONAL, Fact
 from bot.engine.memory.writing.drawing.gates import Rise, kind_of, rise_of
+from bot.engine.memory.writing.drawing.sense import Near
 from bot.engine.memory.writing.drawing.verdicts import (
     NEAR,
     Case,
@@ -72,36 +73,43 @@ class Kept:
 
 class Keeper:
     def __init__(self, *, entries: EntryRepo, cells: Cells, index: Index, quality: Quality) -> None:
-        self._entries = entries
+        self.entries = entries
         self._cells = cells
         self._index = index
         self._quality = quality
 
-    async def case(self, fact: Fact, *, tx: Transaction | None = None) -> Case:
-        """The fact, with what is there in its scope and may be about the same."""
-        found = list(await self._entries.same_as(fact.scope, fact.text, tx=tx))
+    async def case(
+        self, fact: Fact, near: Sequence[Near] = (), *, tx: Transaction | None = None
+    ) -> Case:
+        """The fact, with what is there in its scope and may be about the same: by its words, by
+        what it is about, and what is `near` by its meaning."""
+        found = list(await self.entries.same_as(fact.scope, fact.text, tx=tx))
         if fact.key:
-            found += await self._entries.by_key(fact.scope, fact.key, tx=tx)
+            found += await self.entries.by_key(fact.scope, fact.key, tx=tx)
+        shares = {each.number: each.share for each in near}
+        found += await self.entries.numbered(list(shares), [fact.scope], tx=tx)
         words = dict.fromkeys(terms(fact.text), 1.0)
         hits = await self._index.search([fact.scope], words, _POOL, kinds=DRAWN, tx=tx)
-        near = await self._entries.numbered([hit.number for hit in hits], [fact.scope], tx=tx)
-        found += [each for each in near if jaccard(each.text, fact.text) >= NEAR]
+        by_words = await self.entries.numbered([hit.number for hit in hits], [fact.scope], tx=tx)
+        found += [each for each in by_words if jaccard(each.text, fact.text) >= NEAR]
         alive = {
             each.id: each for each in found if _is_there(each) and not _is_anothers(each, fact)
         }
-        return Case(fact=fact, matches=tuple(alive.values()))
+        return Case(fact=fact, matches=tuple(alive.values()), shares=shares)
 
     async def keep(
         self, tx: Transaction, fact: Fact, verdict: Verdict, kept: Kept, *, now: datetime
-    ) -> None:
-        """Do what was decided, unless the store has moved on since."""
+    ) -> Entry | None:
+        """Do what was decided, unless the store has moved on since. The entry that says it now, as
+        it was before it rose."""
         verdict = await self._fresh(tx, fact, verdict)
         entry = await self._applied(tx, fact, verdict, kept, now=now)
         if entry is None:
-            return
+            return None
         kept.scopes.add(entry.scope)
         await self._cells.cite(tx, entry, fact.cells)
         await self.rise(tx, entry, kept, now=now)
+        return entry
 
     async def rise(self, tx: Transaction, entry: Entry, kept: Kept, *, now: datetime) -> None:
         """Let it rise as far as it may by itself, or propose it."""
@@ -116,13 +124,13 @@ class Keeper:
                 tier=Tier.CORE,
                 extra={**entry.extra, AUTO: entry.kind.value, _RISEN_AT: now.isoformat()},
             )
-            await self._entries.change(tx, risen, now=now)
+            await self.entries.change(tx, risen, now=now)
         elif rise is Rise.ASK and await self._propose(tx, entry, now=now):
             kept.counts["candidates"] += 1
 
     async def demote(self, tx: Transaction, *, now: datetime, since: datetime) -> int:
         """Take back what was kept for long without a person's word since then."""
-        found = await self._entries.list(None, kinds=[MemoryKind.LONGTERM], limit=1_000, tx=tx)
+        found = await self.entries.list(None, kinds=[MemoryKind.LONGTERM], limit=1_000, tx=tx)
         auto = [
             each
             for each in found
@@ -134,7 +142,7 @@ class Keeper:
                 name: value for name, value in each.extra.items() if name not in {AUTO, _RISEN_AT}
             }
             back = replace(each, kind=was, tier=Tier.WORKING, extra=extra)
-            await self._entries.change(tx, back, now=now)
+            await self.entries.change(tx, back, now=now)
         return len(auto)
 
     async def _fresh(self, tx: Transaction, fact: Fact, verdict: Verdict) -> Verdict:
@@ -159,7 +167,7 @@ class Keeper:
         """What is told of the same in general; what holds on some days only stands beside it."""
         if not fact.key:
             return ()
-        held = await self._entries.by_key(fact.scope, fact.key, tx=tx)
+        held = await self.entries.by_key(fact.scope, fact.key, tx=tx)
         return [each for each in held if not support_of(each).context]
 
     async def _applied(
@@ -177,7 +185,7 @@ class Keeper:
                 kept.counts["merged"] += 1
                 return await self._merged(tx, match, fact, verdict.merged, now=now)
             case Decision.SUPERSEDE if match is not None:
-                made = await supersede(self._entries, tx, match, _new(fact), now=now)
+                made = await supersede(self.entries, tx, match, _new(fact), now=now)
                 kept.counts["superseded" if made is not None else "skipped"] += 1
                 return made
             case Decision.CONTRADICT if match is not None and _is_in_general(fact, verdict):
@@ -188,7 +196,7 @@ class Keeper:
         new = _new(fact)
         if verdict.context != GENERAL:
             new = replace(new, extra=Support(context=verdict.context).written())
-        made = await self._entries.add(tx, new, now=now)
+        made = await self.entries.add(tx, new, now=now)
         kept.counts["created" if made is not None else "skipped"] += 1
         if made is not None and match is not None and verdict.decision is not Decision.CREATE:
             await self._cells.link(tx, made, match, f"{verdict.decision.value}s")
@@ -205,7 +213,7 @@ class Keeper:
         surer = max(held.confidence, fact.confidence)
         extra = _observed(held, context, holds=True, now=now)
         more = replace(held, evidence=evidence, confidence=surer, extra=extra)
-        return await self._entries.change(tx, more, now=now)
+        return await self.entries.change(tx, more, now=now)
 
     async def _merged(
         self, tx: Transaction, held: Entry, fact: Fact, text: str, *, now: datetime
@@ -222,13 +230,13 @@ class Keeper:
                 "merges": merges(held) + 1,
             },
         )
-        await retract(self._entries, tx, held)
-        return await self._entries.change(tx, both, now=now)
+        await retract(self.entries, tx, held)
+        return await self.entries.change(tx, both, now=now)
 
     async def _doubted(self, tx: Transaction, held: Entry, context: str, *, now: datetime) -> None:
         if not is_by_hand(held):
             doubted = replace(held, extra=_observed(held, context, holds=False, now=now))
-            await self._entries.change(tx, doubted, now=now)
+            await self.entries.change(tx, doubted, now=now)
 
     async def _propose(self, tx: Transaction, entry: Entry, *, now: datetime) -> bool:
         """A candidate stands beside what it was made from until a person has decided; it is
@@ -256,10 +264,10 @@ class Keeper:
             task=entry.task,
             said_at=entry.said_at,
         )
-        made = await self._entries.add(tx, candidate, now=now)
+        made = await self.entries.add(tx, candidate, now=now)
         if made is None:
             return False
-        await self._entries.change(tx, replace(made, supersedes=entry.id), now=now)
+        await self.entries.change(tx, replace(made, supersedes=entry.id), now=now)
         return True
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated
 
@@ -113,6 +113,8 @@ class Case:
 
     fact: Fact
     matches: Sequence[Entry]
+    shares: Mapping[int, float] = field(default_factory=dict)
+    """How near some of them are by their meaning, from 0 for any two texts to 1 for the same."""
 
     @property
     def twin(self) -> Entry | None:

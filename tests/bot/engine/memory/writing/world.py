@@ -17,9 +17,11 @@ from bot.engine.llm.base import BackendError
 from bot.engine.memory.changed import Changed
 from bot.engine.memory.scopes import Reader
 from bot.engine.memory.writing.deciding import Deciding
+from bot.engine.memory.writing.drawing.admission import Preset
 from bot.engine.memory.writing.drawing.drawer import Drawer
 from bot.engine.memory.writing.drawing.extraction import DrawnFact, Extraction, Register
-from bot.engine.memory.writing.drawing.keeping import Keeper
+from bot.engine.memory.writing.drawing.keeping import DRAWN, Keeper
+from bot.engine.memory.writing.drawing.sense import Embeds, Sense
 from bot.engine.memory.writing.drawing.silent import Told, Wish
 from bot.engine.memory.writing.plainly import Plainly
 from bot.engine.memory.writing.quality import Quality
@@ -36,6 +38,8 @@ from storage.memory.cells import Cells
 from storage.memory.entries import EntryRepo
 from storage.memory.index import Index
 from storage.memory.jobs import JobRepo
+from storage.memory.living.vectors import Vectors
+from storage.memory.samples import VectorSamples
 from storage.memory.words import terms
 from storage.records.memory.entries import Entry, EntryState, MemoryKind, Scope, ScopeKind
 from storage.records.people import Chat, ChatId, Language, Person
@@ -124,6 +128,7 @@ class Memory:
     keeper: Keeper
     notes: Notes
     drawer: Drawer
+    vectors: Vectors
 
     async def draw(self) -> float:
         """Do all that is due; seconds until there may be more."""
@@ -183,8 +188,14 @@ class Memory:
 
 @asynccontextmanager
 async def remembering(
-    home: Path, backend: FakeBackend | None = None, notes: Notes | None = None
+    home: Path,
+    backend: FakeBackend | None = None,
+    notes: Notes | None = None,
+    *,
+    admission: Preset = Preset.OFF,
+    embeds: Embeds | None = None,
 ) -> AsyncGenerator[Memory, None]:
+    """`embeds` tells what texts mean."""
     async with engine(home, backend, running=False) as world:
         await _settle_in(world)
         index, changed = Index(world.db), Changed()
@@ -193,6 +204,16 @@ async def remembering(
         quality, notes = Quality(Marks(world.db)), notes or Notes()
         deciding = Deciding(entries=entries, cells=cells, quality=quality, now=world.clock)
         keeper = Keeper(entries=entries, cells=cells, index=index, quality=quality)
+        vectors = Vectors(world.db)
+        sense = None
+        if embeds is not None:
+            sense = Sense(
+                embeds=embeds,
+                finds=vectors,
+                samples=VectorSamples(world.db),
+                kinds=DRAWN,
+                now=world.clock,
+            )
         yield Memory(
             world=world,
             changed=changed,
@@ -230,7 +251,10 @@ async def remembering(
                 changed=changed,
                 mask=mask,
                 now=world.clock,
+                admission=admission,
+                sense=sense,
             ),
+            vectors=vectors,
         )
 
 
