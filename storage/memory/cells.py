@@ -13,7 +13,7 @@ from storage.memory.entries import EntryRepo
 from storage.memory.fields import AROUND
 from storage.memory.rows import entry_of
 from storage.memory.tables import memories, memory_links, memory_vectors
-from storage.records.memory.entries import Entry, EntryId, MemoryKind, NewEntry
+from storage.records.memory.entries import Entry, EntryId, EntryState, MemoryKind, NewEntry
 
 FROM = "from"
 """The kind of a link from a fact to the cell that it was drawn from."""
@@ -51,7 +51,8 @@ class Cells:
         after = await self._nearest(tx, cell, later, _M.number.asc(), max(AROUND))
         around = {-apart: each.text for apart, each in enumerate(before, 1)}
         around |= {apart: each.text for apart, each in enumerate(after, 1)}
-        facts = " ".join(each.text for each in await self.facts_of(tx, cell))
+        drawn = await self.facts_of(tx, cell)
+        facts = " ".join(each.text for each in drawn if each.state is not EntryState.REJECTED)
         await self._entries.index(tx, cell, around=around, facts=facts)
 
     async def by_ids(self, ids: Iterable[str], *, tx: Transaction | None = None) -> Sequence[Entry]:
