@@ -62,7 +62,9 @@ def wrapped(middlewares: Sequence[Middleware], last: Next) -> Next:
 def refused(arrival: Arrival, title: str, hint: str) -> Reply:
     """Say no: on a card, or in a toast if it was a press."""
     if arrival.is_press:
-        return Reply(toast=formats.line(f"{title} {hint}".strip(), TOAST), good=False)
+        # Plain text: marks would be seen.
+        told = " · ".join(filter(None, (title, hint))).replace("`", "")
+        return Reply(toast=formats.line(told, TOAST), good=False)
     return Reply(card=notice_card(title, hint), good=False, data={"error": title, "hint": hint})
 
 

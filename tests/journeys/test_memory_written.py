@@ -12,6 +12,8 @@ import pytest
 import pytest_asyncio
 
 from tests.emulators.models.script import Reply
+from tests.emulators.telegram.chats import Chat
+from tests.emulators.telegram.people import User
 from tests.journeys.model_world import PATIENCE, World, fill, held, label_with, told, world
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -49,6 +51,14 @@ async def until_counted(place: World, least: int, query: str, *values: str) -> N
     async with asyncio.timeout(PATIENCE):
         while await asyncio.to_thread(counted, place, query, *values) < least:
             await asyncio.sleep(0.05)
+
+
+async def begun_anew(boss: User, chat: Chat) -> None:
+    known = {message.id for message in chat.from_bot}
+    await boss.says(chat, "/reset")
+    await chat.wait_for(
+        lambda m: m.id not in known and "A new conversation has begun" in m.text, PATIENCE
+    )
 
 
 async def test_a_kill_while_notes_are_taken_loses_nothing_and_doubles_nothing(
@@ -128,3 +138,41 @@ async def test_what_was_said_twice_is_kept_for_long_on_one_press(place: World) -
     )
     await until_counted(place, len(traits), kept, str(chat.id))
     assert counted(place, "select count(*) from memories where state = 'candidate'") == 0
+
+
+async def test_a_correction_made_to_one_skill_is_known_to_the_next_and_its_own_notes_are_not(
+    place: World,
+) -> None:
+    boss, chat = place.boss()
+    pattern = "Crane checks begin at the hook"
+    wrong = "No, that's wrong, it should be 60 tons; checks of the crane begin at its hook"
+    noted = fill(
+        conversation_register="real",
+        memories=[
+            {
+                "category": "patterns",
+                "topic": "crane checks",
+                "text": pattern,
+                "confidence": 0.95,
+                "turns": [1],
+            }
+        ],
+    )
+    place.stage.on("60 tons", "talk", Reply(text="60 tons then."))
+    place.stage.on("60 tons", "notes", noted)
+    await boss.says(chat, f"/skill explain {wrong}")
+    await told(chat, "60 tons then.", "Noted")
+    skills = "select count(*) from memories where scope = 'skill:explain' and text = ?"
+    await until_counted(place, 1, skills, pattern)
+
+    asked = {}
+    for skill, question in (("code-review", "load of the crane"), ("explain", "crane checks")):
+        await begun_anew(boss, chat)
+        place.stage.on(question, "talk", Reply(text=f"That is the {question}."))
+        await boss.says(chat, f"/skill {skill} Tell me about the {question}")
+        await told(chat, f"That is the {question}.")
+        asked[skill] = json.dumps(place.stage.heard(question, "talk")[-1].body)
+
+    assert "it should be 60 tons" in asked["code-review"], "the person's, whoever works"
+    assert pattern not in asked["code-review"], "a skill's own notes stay with it"
+    assert pattern in asked["explain"]

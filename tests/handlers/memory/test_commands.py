@@ -274,3 +274,13 @@ async def test_our_own_chapters_are_read_in_ones_own_language_until_they_are_rew
     assert chinese("mirror.default.quality") in before
     assert chinese("mirror.chapter.quality") in after
     assert "Test it twice." in after
+
+
+async def test_a_press_on_what_is_gone_says_so_in_plain_text(desk: Desk) -> None:
+    await desk.say("/memory")
+    [picked] = [each for each in (await shown(desk)).blocks if isinstance(each, Select)]
+    await desk.say("/memory forget tt33")
+
+    pressed = await desk.press(picked.token, value="tt33")
+
+    assert pressed.toast == ("There is no memory tt33 that may be seen here · /memory lists them.")
