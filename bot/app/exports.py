@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,7 +17,8 @@ class ExportFile:
     def __init__(self, home: Path, name: str) -> None:
         self.path = home / FOLDER / name
         self.told = str(self.path.relative_to(home))
-        self._part = self.path.with_suffix(".part")
+        # Somebody else may be writing out the same just now.
+        self._part = self.path.with_suffix(f".{secrets.token_hex(4)}.part")
         self._begun = False
 
     def add(self, lines: Iterable[str]) -> None:
@@ -29,8 +31,23 @@ class ExportFile:
         """How large it is, in bytes."""
         if not self._begun:
             self.add(())
+        # What follows may rest on it: it has to outlive a loss of power.
+        _kept(self._part)
         self._part.replace(self.path)
+        _kept(self.path.parent)
         return self.path.stat().st_size
+
+    def drop(self) -> None:
+        """What never became whole; nothing where it has."""
+        self._part.unlink(missing_ok=True)
+
+
+def _kept(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _private(path: str, flags: int) -> int:

@@ -159,6 +159,16 @@ class EntryRepo:
         async with self._db.read(tx) as view:
             return [entry_of(row) for row in (await view.execute(query)).all()]
 
+    async def page(
+        self, scopes: Iterable[Scope] | None, *, after: int = 0, limit: int = 500
+    ) -> Sequence[Entry]:
+        """All of them in every state, by their numbers: the first beyond `after`. What is added or
+        forgotten meanwhile moves no other from one page to the next."""
+        query = select(memories).where(_within(scopes), _M.number > after)
+        async with self._db.read() as view:
+            rows = (await view.execute(query.order_by(_M.number).limit(limit))).all()
+        return [entry_of(row) for row in rows]
+
     async def count(
         self,
         scopes: Iterable[Scope] | None,

@@ -368,6 +368,7 @@ def build_book(
         changed=writing.changed,
         back_up=back_up,
         now=clock.now,
+        forgets=settings.memory.forget,
     )
     return MemoryBookService(
         entries=writing.entries,

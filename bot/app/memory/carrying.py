@@ -17,7 +17,7 @@ from handlers.services.memory import MemoryRefused
 from storage.memory.entries import EntryRepo
 from storage.records.memory.entries import (
     Category,
-    EntryState,
+    Entry,
     MemoryKind,
     Scope,
 )
@@ -39,15 +39,16 @@ class Carrying:
     home: Path
 
     async def out(self, scopes: Sequence[Scope] | None, *, name: str) -> ExportedEntries:
-        """Everything of these scopes in every state, the newest first; None: of all."""
-        file, count = ExportFile(self.home, f"{name}.jsonl"), 0
-        while page := await self.entries.list(
-            scopes, states=tuple(EntryState), limit=_A_PAGE, offset=count
-        ):
-            lines = [json.dumps(entry_data(each), ensure_ascii=False) for each in page]
-            await asyncio.to_thread(file.add, lines)
-            count += len(page)
-        size = await asyncio.to_thread(file.put)
+        """Everything of these scopes in every state, in the order in which it was kept; None: of
+        all."""
+        file, count, last = ExportFile(self.home, f"{name}.jsonl"), 0, 0
+        try:
+            while page := await self.entries.page(scopes, after=last, limit=_A_PAGE):
+                await asyncio.to_thread(_add, file, page)
+                count, last = count + len(page), page[-1].number
+            size = await asyncio.to_thread(file.put)
+        finally:
+            await asyncio.to_thread(file.drop)
         return ExportedEntries(path=file.told, size=size, entries=count)
 
     async def bring(self, path: str, by: By, scope: Scope) -> Brought:
@@ -81,6 +82,10 @@ class Carrying:
         if len(lines) > _MOST_LINES:
             raise MemoryRefused("unreadable", f"> {_MOST_LINES}: `shiftboss memory import`")
         return lines
+
+
+def _add(file: ExportFile, page: Sequence[Entry]) -> None:
+    file.add(json.dumps(entry_data(each), ensure_ascii=False) for each in page)
 
 
 def _wanted(row: Any, scope: Scope) -> ByHand:

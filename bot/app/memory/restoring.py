@@ -28,6 +28,8 @@ from storage.records.memory.entries import (
 from storage.records.memory.shown import Brought
 
 _AT_ONCE = 200
+_MOST_BAD = 1_000
+"""Beyond that it is no backup, whatever it is."""
 _NAME = 200
 
 _Numbered = tuple[int, str]
@@ -51,6 +53,8 @@ class Restoring:
         lines = await asyncio.to_thread(self._open, path)
         while rows := await asyncio.to_thread(lambda: list(islice(lines, _AT_ONCE))):
             new = list(_read(rows, bad))
+            if len(bad) > _MOST_BAD:
+                raise MemoryRefused("unreadable", f"> {_MOST_BAD}")
             made = await self._put_back(new)
             added, known = added + made, known + len(new) - made
         return Brought(added=added, known=known, bad=bad)

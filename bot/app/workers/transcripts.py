@@ -30,10 +30,13 @@ class TranscriptService:
         session = await self._repo.find(prefix)
         file = ExportFile(self._home, f"session-{session.id}.jsonl")
         count, last = 0, 0
-        while page := await self._repo.page(session.id, after=last, limit=_PAGE):
-            count += await asyncio.to_thread(self._write, file, page)
-            last = page[-1].seq
-        size = await asyncio.to_thread(file.put)
+        try:
+            while page := await self._repo.page(session.id, after=last, limit=_PAGE):
+                count += await asyncio.to_thread(self._write, file, page)
+                last = page[-1].seq
+            size = await asyncio.to_thread(file.put)
+        finally:
+            await asyncio.to_thread(file.drop)
         return Exported(
             session=session, path=file.told, full=str(file.path), size=size, lines=count
         )

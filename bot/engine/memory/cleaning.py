@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from bot.engine.memory.changed import Changed
@@ -14,53 +15,58 @@ from storage.db import Database
 from storage.errors import NotFound
 from storage.memory.entries import EntryRepo
 from storage.memory.words import same
-from storage.records.memory.entries import Entry, EntryState, MemoryKind, Scope
+from storage.records.memory.entries import Entry, EntryId, EntryState, MemoryKind, Scope
 from storage.records.memory.shown import CleanReport
 
 _A_PAGE = 500
+_AT_ONCE = 100
 _DRAWN = {MemoryKind.FACT, MemoryKind.PROFILE, MemoryKind.LONGTERM}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleaning:
-    """`back_up` writes out everything first, and says where."""
+    """`back_up` writes out everything first, and says where. Without `forgets` nothing fades."""
 
     db: Database
     entries: EntryRepo
     changed: Changed
     back_up: Callable[[], Awaitable[str]]
     now: Callable[[], datetime]
+    forgets: bool = True
 
     async def run(self, by: By, dry: bool) -> CleanReport:
-        """Only what `by` may change; nothing that somebody wrote by hand or has pinned."""
-        found = [each async for each in self._all(by) if by.may_write(each.scope)]
-        report = self._judged(found)
+        """Only what `by` may change; nothing that somebody wrote by hand or has pinned. Where it
+        cannot be backed up nothing goes, and what is told is what went."""
+        report = await self._judged(by)
         if dry or not report.total:
             return report
         backup = await self.back_up()
-        gone = [*report.noise, *report.doubles, *report.weak]
-        await self._drop(gone)
-        self.changed.tell(*{each.scope for each in gone})
+        gone: set[EntryId] = set()
+        for some in _chunks([*report.noise, *report.doubles, *report.weak]):
+            gone |= await self._drop(some)
         return CleanReport(
-            noise=report.noise,
-            doubles=report.doubles,
-            weak=report.weak,
+            noise=[each for each in report.noise if each.id in gone],
+            doubles=[each for each in report.doubles if each.id in gone],
+            weak=[each for each in report.weak if each.id in gone],
             done=True,
             backup=backup,
         )
 
-    def _judged(self, entries: Sequence[Entry]) -> CleanReport:
-        loose = [each for each in entries if not is_kept(each)]
-        noise = [each for each in loose if _is_noise(each)]
-        rest = [each for each in loose if each not in noise]
-        doubles = list(_doubles(entries, rest))
-        now = self.now()
-        faded = (each for each in rest if strength(each, now) < DELETE_BELOW)
-        weak = [each for each in faded if each not in doubles]
-        return CleanReport(noise=noise, doubles=doubles, weak=weak, done=False)
+    async def _judged(self, by: By) -> CleanReport:
+        first = _First()
+        async for page in self._pages(by):
+            await asyncio.to_thread(first.see, page)
+        judging = _Judging(first, self.now(), self.forgets)
+        async for page in self._pages(by):
+            await asyncio.to_thread(judging.look_at, page)
+        return CleanReport(
+            noise=judging.noise, doubles=judging.doubles, weak=judging.weak, done=False
+        )
 
-    async def _drop(self, gone: Iterable[Entry]) -> None:
-        """One transaction: all of it is in the backup, and may be said again."""
+    async def _drop(self, gone: Sequence[Entry]) -> set[EntryId]:
+        """A few at a time, so that nobody who wants to write waits for long: all of it is in the
+        backup, and may be said again. What somebody has changed meanwhile stays."""
+        dropped = []
         async with self.db.write() as tx:
             for each in gone:
                 try:
@@ -69,15 +75,62 @@ class Cleaning:
                     continue
                 if held.revision == each.revision:
                     await self.entries.drop(tx, held)
+                    dropped.append(held)
+        self.changed.tell(*{each.scope for each in dropped})
+        return {each.id for each in dropped}
 
-    async def _all(self, by: By) -> AsyncIterator[Entry]:
-        offset = 0
-        while page := await self.entries.list(
-            by.scopes, states=tuple(EntryState), limit=_A_PAGE, offset=offset
-        ):
-            for each in page:
-                yield each
-            offset += len(page)
+    async def _pages(self, by: By) -> AsyncGenerator[Sequence[Entry], None]:
+        after = 0
+        while page := await self.entries.page(by.scopes, after=after, limit=_A_PAGE):
+            after = page[-1].number
+            yield [each for each in page if by.may_write(each.scope)]
+
+
+class _First:
+    """Of all that say the same in one scope, which one stays: what somebody wrote or pinned, else
+    the first."""
+
+    def __init__(self) -> None:
+        self._ranks: dict[tuple[Scope, MemoryKind, str], tuple[bool, int]] = {}
+
+    def see(self, page: Sequence[Entry]) -> None:
+        for each in page:
+            if _may_be_double(each):
+                key, rank = _words(each), (not is_kept(each), each.number)
+                self._ranks[key] = min(rank, self._ranks.get(key, rank))
+
+    def has_before(self, entry: Entry) -> bool:
+        _, number = self._ranks.get(_words(entry), (False, entry.number))
+        return number != entry.number
+
+
+@dataclass
+class _Judging:
+    first: _First
+    now: datetime
+    forgets: bool
+    noise: list[Entry] = field(default_factory=list)
+    doubles: list[Entry] = field(default_factory=list)
+    weak: list[Entry] = field(default_factory=list)
+
+    def look_at(self, page: Sequence[Entry]) -> None:
+        for each in page:
+            if is_kept(each):
+                continue
+            if _is_noise(each):
+                self.noise.append(each)
+            elif _may_be_double(each) and self.first.has_before(each):
+                self.doubles.append(each)
+            elif self.forgets and strength(each, self.now) < DELETE_BELOW:
+                self.weak.append(each)
+
+
+def _may_be_double(entry: Entry) -> bool:
+    return entry.state is EntryState.ACTIVE and entry.kind is not MemoryKind.CELL
+
+
+def _words(entry: Entry) -> tuple[Scope, MemoryKind, str]:
+    return entry.scope, entry.kind, same(entry.text)
 
 
 def _is_noise(entry: Entry) -> bool:
@@ -86,13 +139,5 @@ def _is_noise(entry: Entry) -> bool:
     return entry.kind is MemoryKind.CELL and noise_of(entry.text) is not None
 
 
-def _doubles(entries: Sequence[Entry], loose: Sequence[Entry]) -> Iterable[Entry]:
-    """Those whose words another one of the same scope and kind has said: the first stays."""
-    first: dict[tuple[Scope, MemoryKind, str], Entry] = {}
-    active = [each for each in entries if each.state is EntryState.ACTIVE]
-    for each in sorted(active, key=lambda each: (not is_kept(each), each.number)):
-        if each.kind is MemoryKind.CELL:
-            continue
-        before = first.setdefault((each.scope, each.kind, same(each.text)), each)
-        if before is not each and each in loose:
-            yield each
+def _chunks(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+    return (entries[at : at + _AT_ONCE] for at in range(0, len(entries), _AT_ONCE))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from bot.engine.memory.recall import Recall
 from bot.engine.memory.uses import Uses
 from bot.engine.memory.writing.forgotten import Forgotten
 from handlers.services.memory import MemoryRefused
+from storage.errors import StoreUnavailable
 from storage.marks import Marks
 from storage.memory.figures import MemoryFigures
 from storage.memory.living.uses import UseRepo
@@ -27,6 +29,7 @@ from storage.memory.words import terms
 from storage.records.memory.entries import (
     GLOBAL,
     Entry,
+    EntryId,
     EntryState,
     MemoryKind,
     NewEntry,
@@ -221,6 +224,97 @@ async def test_what_has_faded_is_cleaned_and_what_is_pinned_is_not(tmp_path: Pat
         report = await replace(book, cleaning=cleaning).clean(BOSS, CHAT, dry=True)
 
         assert [each.id for each in report.weak] == [faded]
+
+
+async def test_what_cannot_be_backed_up_is_not_cleaned(tmp_path: Path) -> None:
+    async def full() -> str:
+        raise OSError(28, "No space left on device")
+
+    async with booked(tmp_path) as (book, memory):
+        await keep(memory, "{{input.topic}} was told by the workflow", MINE)
+        cleaning = replace(book.cleaning, back_up=full)
+        with pytest.raises(OSError, match="No space"):
+            await replace(book, cleaning=cleaning).clean(BOSS, CHAT, dry=False)
+
+        assert len(await memory.all()) == 1
+
+
+async def test_what_is_cleaned_is_what_was_told_less_what_somebody_changed_meanwhile(
+    tmp_path: Path,
+) -> None:
+    async with booked(tmp_path) as (book, memory):
+        for n in range(120):
+            await keep(memory, f"{{{{input.topic}}}} of workflow {n}", MINE, source=f"w{n}")
+        told = await book.clean(BOSS, CHAT, dry=True)
+        mine = told.noise[7]
+
+        async def back_up() -> str:
+            await book.edit(BOSS, CHAT, mine.id, "The topic is gardens")
+            return await book.cleaning.back_up()
+
+        cleaning = replace(book.cleaning, back_up=back_up)
+        done = await replace(book, cleaning=cleaning).clean(BOSS, CHAT, dry=False)
+
+        assert [each.id for each in done.noise] == [e.id for e in told.noise if e.id != mine.id]
+        assert [each.text for each in await memory.all()] == ["The topic is gardens"]
+        assert (tmp_path / done.backup).read_text().count("\n") == 120
+
+
+async def test_where_nothing_is_to_be_forgotten_nothing_has_faded(tmp_path: Path) -> None:
+    async with booked(tmp_path) as (book, memory):
+        await keep(memory, "Boss once looked at a red car", MINE)
+        later = memory.world.clock.time + timedelta(days=90)
+        cleaning = replace(book.cleaning, now=lambda: later, forgets=False)
+
+        assert (await replace(book, cleaning=cleaning).clean(BOSS, CHAT, dry=True)).total == 0
+
+
+async def test_an_export_misses_and_doubles_nothing_while_memory_changes(tmp_path: Path) -> None:
+    async with booked(tmp_path) as (book, memory):
+        ids = [await keep(memory, f"The number is {n}", MINE, source=f"n{n}") for n in range(12)]
+        read, entries = memory.entries.page, memory.entries
+
+        async def page(scopes: Any, *, after: int = 0, limit: int = 0) -> Sequence[Entry]:
+            """Between two pages something goes that is written already, and something comes."""
+            found = await read(scopes, after=after, limit=5)
+            if after and len(found) == 5:
+                async with memory.world.db.write() as tx:
+                    await entries.drop(tx, await entries.get(EntryId(ids[0]), [MINE], tx=tx))
+                await keep(memory, "The number is 12", MINE, pinned=True)
+            return found
+
+        entries.page = page  # type: ignore[method-assign]  # what happens in between is the point
+        made = await book.export(BOSS, CHAT)
+        lines = [json.loads(line) for line in (tmp_path / made.path).read_text().splitlines()]
+
+        assert [each["text"] for each in lines] == [f"The number is {n}" for n in range(13)]
+        assert [each.name for each in (tmp_path / "exports").iterdir()] == [Path(made.path).name]
+
+
+async def test_a_broken_export_leaves_the_one_before_and_nothing_half(tmp_path: Path) -> None:
+    async with booked(tmp_path) as (book, memory):
+        await keep(memory, "The number is 1", MINE)
+        made = await book.export(BOSS, CHAT)
+        before = (tmp_path / made.path).read_text()
+
+        async def page(*_: Any, after: int = 0, **__: Any) -> Sequence[Entry]:
+            if after:
+                raise StoreUnavailable("disk full")
+            return await memory.all()
+
+        memory.entries.page = page  # type: ignore[method-assign]  # the store fails half-way
+        with pytest.raises(StoreUnavailable):
+            await book.export(BOSS, CHAT)
+
+        assert (tmp_path / made.path).read_text() == before
+        assert [each.name for each in (tmp_path / "exports").iterdir()] == [Path(made.path).name]
+
+
+async def test_what_is_no_backup_is_refused_early(tmp_path: Path) -> None:
+    async with booked(tmp_path) as (book, _):
+        (tmp_path / "noise.jsonl").write_text("[]\n" * 5_000)
+        with pytest.raises(MemoryRefused, match="unreadable"):
+            await book.restore(BOSS, CHAT, "noise.jsonl")
 
 
 async def test_figures_count_what_may_be_seen(tmp_path: Path) -> None:
