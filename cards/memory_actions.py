@@ -76,10 +76,12 @@ class EditMemory(_Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecideMemory(_Action):
-    """Keep a candidate for good, or drop it."""
+    """Keep a candidate for good, or drop it. `listed` says that others stand beside it: what is
+    left of them is shown again."""
 
     entry_id: str
     keep: bool
+    listed: bool = False
     kind: Literal["decide_memory"] = "decide_memory"
 
     @property

@@ -156,8 +156,10 @@ async def _pressed(
         case EditMemory(entry_id=entry_id, revision=revision):
             await changing.edited(request, entry_id, form.get(TEXT, ""), revision=revision)
             shown = await _show(request, entry_id)
-        case DecideMemory(entry_id=entry_id, keep=keep):
+        case DecideMemory(entry_id=entry_id, keep=keep, listed=listed):
             shown = await changing.decide(request, entry_id, keep=keep)
+            if listed:
+                shown = await _others_waiting(request, shown) or shown
         case _:
             assert_never(action)
     return replace(shown, key=card_key, in_place=True)
@@ -193,6 +195,14 @@ async def search(request: Request, rest: str) -> Reply:
     data = {"memories": [found_data(each) for each in found]}
     card = found_card(told or near, near if told else (), rest, request.words, zone=request.zone)
     return Reply(card=card, data=data)
+
+
+async def _others_waiting(request: Request, decided: Reply) -> Reply | None:
+    page = await _page(request, Wanted.CANDIDATES)
+    if not page.entries:
+        return None
+    card = candidates_card(page.entries, request.words, zone=request.zone, done=_told(decided))
+    return Reply(card=card, data=decided.data)
 
 
 async def known(request: Request) -> Reply:

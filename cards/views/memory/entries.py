@@ -110,11 +110,14 @@ def forget_button(entry: Entry, words: Words, *, label: str, among: str = "") ->
     )
 
 
-def candidates_card(entries: Sequence[Entry], words: Words, *, zone: ZoneInfo) -> Card:
+def candidates_card(
+    entries: Sequence[Entry], words: Words, *, zone: ZoneInfo, done: str = ""
+) -> Card:
+    """`done` is what was decided just now."""
     title = words("memory.candidates_title")
     if not entries:
         return _card(title, [Text(markdown=words("memory.candidates_none"))])
-    blocks: list[Block] = []
+    blocks: list[Block] = [Text(markdown=done)] if done else []
     for number, entry in enumerate(entries[:_BUTTONS], start=1):
         blocks.append(Text(markdown=f"**{number}** · {entry_line(entry, words, zone=zone)}"))
         blocks.append(Buttons(items=decisions(entry, words, number)))
@@ -125,9 +128,10 @@ def candidates_card(entries: Sequence[Entry], words: Words, *, zone: ZoneInfo) -
 
 
 def decisions(entry: Entry, words: Words, number: int = 0) -> tuple[Button, ...]:
-    mark = f" {number}" if number else ""
-    keep = DecideMemory(entry_id=entry.id, keep=True)
-    drop = DecideMemory(entry_id=entry.id, keep=False)
+    """`number` is its place, where others stand beside it."""
+    mark, listed = f" {number}" if number else "", bool(number)
+    keep = DecideMemory(entry_id=entry.id, keep=True, listed=listed)
+    drop = DecideMemory(entry_id=entry.id, keep=False, listed=listed)
     return (
         Button(label=words("memory.button.keep") + mark, action=keep, style=ButtonStyle.PRIMARY),
         Button(label=words("memory.button.drop") + mark, action=drop),

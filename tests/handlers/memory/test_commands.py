@@ -131,7 +131,8 @@ async def test_cleaning_is_for_owners_and_only_told_first(desk: Desk) -> None:
     told = await desk.say("/memory clean", who="x-olga", chat="c0")
     done = await desk.say("/memory clean yes", who="x-olga", chat="c0")
 
-    assert "1 entries" not in text_of(refused)
+    assert "would go" not in text_of(refused)
+    assert "One entry would go" in text_of(told)
     assert "/memory clean yes" in text_of(told)
     assert "exports/memory.jsonl" in text_of(done)
 
@@ -284,3 +285,19 @@ async def test_a_press_on_what_is_gone_says_so_in_plain_text(desk: Desk) -> None
     pressed = await desk.press(picked.token, value="tt33")
 
     assert pressed.toast == ("There is no memory tt33 that may be seen here · /memory lists them.")
+
+
+async def test_what_else_waits_stays_on_the_card_until_all_is_decided(desk: Desk) -> None:
+    desk.world.memory.keep(an_entry("ww55", "Ann cycles", state=EntryState.CANDIDATE))
+    await desk.say("/candidates")
+    rows = [each for each in (await shown(desk)).blocks if isinstance(each, Buttons)]
+    first = await desk.press(rows[0].items[0].token)
+    rows = [each for each in (await shown(desk)).blocks if isinstance(each, Buttons)]
+    last = await desk.press(rows[0].items[1].token)
+
+    assert first.in_place
+    assert "Ann cycles" in text_of(first)
+    assert "Kept for good: Ann likes it short" in text_of(first)
+    assert text_of(last) == "Dropped: Ann cycles"
+    assert desk.world.memory.known["ww44"].state is EntryState.ACTIVE
+    assert desk.world.memory.known["ww55"].state is EntryState.REJECTED
