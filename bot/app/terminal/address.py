@@ -22,6 +22,11 @@ def note_address(settings: Settings, url: str) -> None:
     (settings.home / _FILE).write_text(url, encoding="utf-8")
 
 
+def has_run(settings: Settings) -> bool:
+    """Whether a program has ever run on this home: it may do so now."""
+    return (settings.home / _FILE).exists()
+
+
 def find_running(settings: Settings) -> Running:
     """Raises StartFailure where no program has ever run on this home."""
     token = settings.web_token.get_secret_value() or read_token(settings.home)

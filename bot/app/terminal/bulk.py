@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import BinaryIO
 
 from bot.app.failures import StartFailure, unusable
 from bot.app.memory.named import UnknownName, scopes_named
 from bot.app.memory.recall import build_meanings, searching
 from bot.app.store import Store, build_store
+from bot.app.terminal.address import has_run
 from bot.app.terminal.opening import explained, prepare
 from bot.config.settings import Settings
 from bot.engine.agent.masking import Masking
@@ -30,8 +33,10 @@ from storage.migrate import is_current
 from storage.records.memory.entries import Scope
 
 _AT_ONCE = 400
-_BREATH = 0.02
-"""Seconds in which a program beside us may write."""
+_BREATH, _SHORT_BREATH = 0.12, 0.02
+"""Seconds in which a program beside us may write: whoever waits looks ten times a second. Where
+none has ever run, hardly anybody waits."""
+_TURNS = "import.lock"
 _PATIENCE = 20.0
 _REST = 0.1
 
@@ -57,10 +62,11 @@ async def import_rows(settings: Settings, file: BinaryIO, into: str) -> Imported
             entries, new, read = reading.entries(file), 0, 0
             while some := list(islice(entries, _AT_ONCE)):
                 imports.get_ready(some)
-                async with store.db.write() as tx:
-                    new += await imports.add(tx, some, now=now)
+                async with _turn(settings.home):
+                    async with store.db.write() as tx:
+                        new += await imports.add(tx, some, now=now)
+                    await asyncio.sleep(_BREATH if has_run(settings) else _SHORT_BREATH)
                 read += len(some)
-                await asyncio.sleep(_BREATH)
             return Imported(new=new, known=read - new, bad=tuple(reading.bad))
 
 
@@ -92,6 +98,23 @@ async def asking(settings: Settings, within: str) -> AsyncGenerator[Asking, None
                 entries=store.memory.entries,
                 recall=searching(settings, store, SystemClock(), meanings),
             )
+
+
+@asynccontextmanager
+async def _turn(home: Path) -> AsyncGenerator[None, None]:
+    """Of several imports one writes at a time: together they would leave nobody else a gap."""
+    with (home / _TURNS).open("ab") as lock:
+        while not _is_ours(lock):  # noqa: ASYNC110 - other processes set no event here
+            await asyncio.sleep(_REST)
+        yield
+
+
+def _is_ours(lock: BinaryIO) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 async def _scopes(settings: Settings, store: Store, name: str) -> Sequence[Scope]:
