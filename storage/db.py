@@ -9,7 +9,7 @@ from typing import Self, TypeAlias
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from storage.dialect import SameFile, engines, store_trouble
+from storage.dialect import SameFile, engines, store_trouble, version_of
 
 Transaction: TypeAlias = AsyncConnection
 
@@ -54,6 +54,15 @@ class Database:
                         # Also where it is the commit that failed: closing would leave it open.
                         await transaction.rollback()
                         raise
+
+    async def version(self) -> int | None:
+        """Another number once another process has written something, not where this one has; cheap
+        enough to ask twice a second. None where something is being written just now."""
+        if self._turn.locked():
+            return None
+        with store_trouble():
+            async with self._turn, self._writer.connect() as connection:
+                return await version_of(connection)
 
     @asynccontextmanager
     async def read(self, within: Transaction | None = None) -> AsyncGenerator[Transaction, None]:

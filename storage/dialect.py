@@ -83,6 +83,15 @@ def engines(url: str) -> tuple[AsyncEngine, AsyncEngine]:
     return writer, reader
 
 
+async def version_of(writer: AsyncConnection) -> int:
+    """Another number once anybody but this writer has committed; 0 where that is not told."""
+    if writer.dialect.name != "sqlite":
+        return 0
+    held = await writer.get_raw_connection()
+    driver: Any = held.driver_connection
+    return int(await driver.version())
+
+
 class SameFile:
     """Proves that a SQLite file is where it was. An open file can be written on long after it
     was deleted; what is written then is lost without anybody being told."""

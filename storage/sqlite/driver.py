@@ -96,6 +96,12 @@ class Connection(aiosqlite.Connection):
         along = self._taken()
         return await self._cross(partial(_asked, self._conn, along, sql, parameters, many=many))
 
+    async def version(self) -> int:
+        """Another number once anybody else has committed something; it opens no transaction."""
+        sql = "PRAGMA data_version"
+        answer = await self._cross(partial(_asked, self._conn, (), sql, (), many=False))
+        return int(answer.rows[0][0])
+
     async def commit(self) -> None:
         if not self._along:
             self._begin = ()

@@ -13,6 +13,7 @@ from bot.config.settings import Settings
 from bot.engine.memory.mirror.first import First
 from bot.engine.memory.mirror.mirror import Mirror
 from bot.engine.memory.mirror.notices import Notices
+from bot.engine.memory.mirror.others import Others
 from bot.engine.memory.mirror.pages import Pages
 from bot.engine.memory.mirror.reconcile import Reconciler
 from bot.engine.memory.mirror.taking import Taking
@@ -114,6 +115,7 @@ def build_mirror(
         always=names.owners,
         name_of=names.of,
         prepare=first,
+        others=Others(version=store.db.version, shelf=shelf, changed=writing.changed),
         now=clock.now,
         sleep=asyncio.sleep,
     )

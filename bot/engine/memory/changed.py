@@ -9,7 +9,7 @@ from storage.records.memory.entries import Scope
 
 
 class Changed:
-    """`tell` is called after the commit. A change in another process is not told of."""
+    """`tell` is called after the commit; of one in another process by whoever notices it."""
 
     def __init__(self) -> None:
         self._listeners: WeakSet[Listener] = WeakSet()

@@ -77,12 +77,13 @@ class Bases:
         old = delete(memory_files).where(
             _of_file(base.path),
             (_F.path <= bindparam("last"))
-            | ((_F.at < bindparam("since")) & (_F.path != bindparam("own"))),
+            # What is just replaced lies beside the file for a while, and is to be known as ours.
+            | ((_F.at < bindparam("since")) & (_F.path < bindparam("before"))),
         )
         facts = {
             "last": _key(base.path, max(0, base.number - KEPT)),
             "since": base.at - timedelta(days=DAYS),
-            "own": row["path"],
+            "before": _key(base.path, max(0, base.number - 1)),
         }
         async with self._db.write() as tx:
             await tx.execute(upsert(self._db.dialect, memory_files, row, ("path",)), row)

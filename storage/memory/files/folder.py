@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 
@@ -31,12 +31,18 @@ class Trouble(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """Two looks that see the same sign see the same file, not written to in between."""
+    """Two looks that see the same sign see the same file, not written to in between, whatever time
+    its writer has given it."""
 
     inode: int
     changed: int
     size: int
     kind: int
+    touched: int = field(default=0, repr=False)
+
+    def is_moved(self, to: Sign | None) -> bool:
+        """Whether it is the same file at another place."""
+        return to is not None and replace(self, touched=0) == replace(to, touched=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,14 +96,16 @@ class Folder:
             try:
                 if _sign(folder, name) != seen:
                     return None
-                if seen is None:
-                    return made if _link(folder, new, name) else None
-                _swap(folder, new, name)
-                return made
+                if seen is not None:
+                    _swap(folder, new, name)
+                elif not _link(folder, new, name):
+                    return None
             finally:
                 with suppress(FileNotFoundError):
                     os.unlink(new, dir_fd=folder)
                 os.fsync(folder)
+            here = _sign(folder, name)
+            return here if here is not None and made.is_moved(here) else made
 
     def beside(self, path: str) -> tuple[Found, Found]:
         """What was in the file's place before the last `write`, to be dropped once looked at; and
@@ -114,7 +122,7 @@ class Folder:
         """False, with nothing done, where it is no longer the one that was seen."""
         with suppress(FileNotFoundError, NotADirectoryError), self._in(path) as (folder, name):
             os.rename(name, _old(name), src_dir_fd=folder, dst_dir_fd=folder)
-            if _sign(folder, _old(name)) == seen:
+            if seen.is_moved(_sign(folder, _old(name))):
                 os.unlink(_old(name), dir_fd=folder)
                 return True
             if _link(folder, _old(name), name):
@@ -228,7 +236,8 @@ def _glance(home: int, path: str) -> Sign | None:
 
 
 def _of(seen: os.stat_result) -> Sign:
-    return Sign(seen.st_ino, seen.st_mtime_ns, seen.st_size, stat.S_IFMT(seen.st_mode))
+    kind = stat.S_IFMT(seen.st_mode)
+    return Sign(seen.st_ino, seen.st_mtime_ns, seen.st_size, kind, seen.st_ctime_ns)
 
 
 def _beside(path: str, name: Callable[[str], str]) -> str:

@@ -107,6 +107,13 @@ class Shelf:
         async with self._db.read() as view:
             return int(await view.scalar(query) or 0)
 
+    async def states(self) -> Mapping[Scope, tuple[object, ...]]:
+        """By scope what differs once anything in it has come, gone or changed."""
+        facts = func.count(), func.max(_M.number), func.max(_M.updated_at), func.sum(_M.revision)
+        query = select(_M.scope, *facts).group_by(_M.scope)
+        async with self._db.read() as view:
+            return {Scope.of(row[0]): tuple(row[1:]) for row in (await view.execute(query)).all()}
+
     async def is_buried(self, scope: Scope, text: str) -> bool:
         """Whether somebody wanted these words forgotten here."""
         tomb = memory_tombstones.c

@@ -12,6 +12,7 @@ from functools import partial
 
 from bot.engine.memory.changed import Changed
 from bot.engine.memory.mirror.due import Due, Extent
+from bot.engine.memory.mirror.others import Others
 from bot.engine.memory.mirror.pages import Pages
 from bot.engine.memory.mirror.places import Place, is_shown
 from bot.engine.memory.mirror.reconcile import Reconciler
@@ -53,6 +54,7 @@ class Mirror:
         always: Callable[[], Awaitable[Collection[Scope]]],
         name_of: Callable[[Scope], Awaitable[str]],
         prepare: Callable[[], Awaitable[None]],
+        others: Others,
         now: Callable[[], datetime],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
@@ -66,6 +68,7 @@ class Mirror:
         self._always_of = always
         self._extent = Extent(shelf=shelf, zone=pages.zone, name_of=name_of, now=now)
         self._prepare = prepare
+        self._others = others
         self._now = now
         self._sleep = sleep
         self._always: frozenset[Scope] = frozenset((GLOBAL,))
@@ -87,6 +90,7 @@ class Mirror:
 
     async def begin(self) -> None:
         """Bring all files up to date: what was saved while the program did not run counts."""
+        await self._others.begin()
         await self._guarded(self._prepare, "the first files of memories")
         self._always = frozenset((GLOBAL, *await self._always_of()))
         known = await self._bases.all()
@@ -134,6 +138,7 @@ class Mirror:
 
     async def _watch(self) -> None:
         while True:
+            await self._done(self._others.look)
             await self._done(self.look)
             await self._sleep(SECONDS)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import tzinfo
+from datetime import UTC, datetime, time, tzinfo
 
 from bot.engine.memory.handbook import CHAPTERS, chapter, chapter_of
 from bot.engine.memory.mirror.places import Place, Sort
@@ -18,6 +18,8 @@ from storage.records.people import Language
 MOST_BYTES = 700_000
 """A file that we write can be read back with room for what people add."""
 
+_LONGEST_HEADING = 200
+_NOON = time(12)
 _ABOUT = ("work", "style", "stack", "facts")
 _STYLE = "style"
 
@@ -63,13 +65,44 @@ class Pages:
             told += "\n" + self.words("mirror.hint_more", n=page.left_out)
         return render(page, place.sort.layout, hint=told, rivals=self.words("mirror.rivals"))
 
-    def wanted(self, place: Place, text: str, heading: str) -> ByHand:
+    def wanted(self, place: Place, text: str, heading: str, now: datetime) -> ByHand:
         """What somebody means by writing this under that heading."""
+        heading = heading[:_LONGEST_HEADING]
         if place.sort is Sort.HANDBOOK:
             name = _named(heading, {each: f"mirror.chapter.{each}" for each in CHAPTERS})
             return chapter(name or heading or "notes", text, self.words)
         kind, category, label = _meant(place.sort, heading)
-        return ByHand(text=text, scope=place.scope, kind=kind, category=category, label=label)
+        return ByHand(
+            text=text,
+            scope=place.scope,
+            kind=kind,
+            category=category,
+            label=label,
+            said_at=self._said_at(place, heading, now),
+        )
+
+    def moved(self, place: Place, entry: Entry, heading: str) -> tuple[Category, str] | None:
+        """What an entry is about if it stands below this heading now; None where that says nothing
+        new of it."""
+        heading = heading[:_LONGEST_HEADING]
+        if place.sort not in {Sort.MEMORY, Sort.PROFILE} or not heading:
+            return None
+        if place.sort is Sort.PROFILE and not _about_named(heading):
+            return None
+        meant = _meant(place.sort, heading)[1:]
+        return None if meant == _meant(place.sort, self._heading(place, entry))[1:] else meant
+
+    def _said_at(self, place: Place, heading: str, now: datetime) -> datetime | None:
+        """Of a line in a day's file: at the minute that it stands below, of a day of before at
+        noon."""
+        today = now.astimezone(self.zone).date()
+        if place.day is None or place.sort is not Sort.DAY or place.day > today:
+            return None
+        minute = _minute(heading)
+        if minute is None and place.day == today:
+            return None
+        told = datetime.combine(place.day, minute or _NOON, self.zone)
+        return min(told.astimezone(UTC), now)
 
     def _title(self, place: Place) -> str:
         match place.sort:
@@ -129,7 +162,7 @@ _ABOUT_CATEGORY = {
 def _meant(sort: Sort, heading: str) -> tuple[MemoryKind, Category, str]:
     match sort:
         case Sort.PROFILE:
-            about = _named(heading, {each: f"mirror.about.{each}" for each in _ABOUT})
+            about = _about_named(heading)
             return MemoryKind.PROFILE, *_ABOUT_CATEGORY.get(about, (Category.PREFERENCES, ""))
         case Sort.MEMORY | Sort.HANDBOOK:
             name = _named(heading, {each: _key(each) for each in Category})
@@ -137,6 +170,17 @@ def _meant(sort: Sort, heading: str) -> tuple[MemoryKind, Category, str]:
             return MemoryKind.LONGTERM, *own
         case Sort.DAY | Sort.EPISODE:
             return MemoryKind.FACT, Category.OTHER, ""
+
+
+def _about_named(heading: str) -> str:
+    return _named(heading, {each: f"mirror.about.{each}" for each in _ABOUT})
+
+
+def _minute(heading: str) -> time | None:
+    try:
+        return datetime.strptime(heading.strip(), "%H:%M").time()  # noqa: DTZ007 - a time of day
+    except ValueError:
+        return None
 
 
 def _about(entry: Entry) -> str:

@@ -77,10 +77,11 @@ class Taking:
             for name, each in by_id.items()
         }
         found = merge(base, disk, stored, confirmed=self._confirmed(place))
-        found = self._openings.gone_on(place, disk, found, by_id)
+        found = self._openings.gone_on(place, disk, found, by_id, self._now())
         try:
             await self._remove(place, found, by_id)
             await self._edit(place, disk, found.edits, by_id)
+            await self._file(place, disk, by_id)
             clashes = await self._keep_both(place, found.clashes, by_id)
             put_back = self._put_back(place, base, disk, by_id)
             await self._add(place, disk, (*found.added, *put_back), base)
@@ -107,7 +108,20 @@ class Taking:
     ) -> None:
         for each in edits:
             made = await self._writer.edit(by_id[each.id], each.text, HOME)
-            self._openings.taken(place, disk, made.id, made.text)
+            self._openings.taken(place, disk, made.id, made.text, self._now())
+
+    async def _file(self, place: Place, disk: Page, by_id: Mapping[str, Entry]) -> None:
+        """Lines that stand below another heading than the one that they were shown under."""
+        if not disk.complete or not disk.number:
+            return
+        for section in disk.sections:
+            for line in section.lines:
+                entry = by_id.get(line.id)
+                if entry is None or line.revision != entry.revision or line.rival:
+                    continue
+                about = self._pages.moved(place, entry, section.title)
+                if about is not None:
+                    await self._writer.file(entry, *about, HOME)
 
     async def _keep_both(
         self, place: Place, clashes: Sequence[Edit], by_id: Mapping[str, Entry]
@@ -154,10 +168,10 @@ class Taking:
             if strange and await self._shelf.is_buried(place.scope, each.text):
                 # An old copy of the file: what was forgotten since does not come back with it.
                 continue
-            wanted = self._pages.wanted(place, each.text, each.section)
+            wanted = self._pages.wanted(place, each.text, each.section, self._now())
             try:
                 made = await self._writer.add(wanted, HOME)
-                self._openings.taken(place, disk, made.id, made.text)
+                self._openings.taken(place, disk, made.id, made.text, self._now())
             except NotKept as refusal:
                 if refusal.why is not WhyNotKept.EMPTY:
                     raise

@@ -64,6 +64,7 @@ class ByHand:
     importance: float = _IMPORTANT
     pinned: bool = False
     source: str | None = None
+    said_at: datetime | None = None
 
 
 class MemoryWriter:
@@ -189,6 +190,16 @@ class MemoryWriter:
 
         return await self._write(write, entry.scope, scope)
 
+    async def file(self, entry: Entry, category: Category, label: str, by: By) -> Entry:
+        """Put it under another heading."""
+
+        async def write(tx: Transaction) -> Entry:
+            held = await self._held(tx, entry.id, by)
+            filed = replace(_by_hand(held), category=category, label=label)
+            return await self._entries.change(tx, filed, now=self._now())
+
+        return await self._write(write, entry.scope)
+
     async def confirm(self, candidate: Entry, by: By, *, scope: Scope | None = None) -> Entry:
         """It is so, and is kept for long; in another scope only where `by` may write there."""
         if scope is not None:
@@ -305,6 +316,7 @@ def _new(wanted: ByHand, scope: Scope, text: str, by: By) -> NewEntry:
         pinned=wanted.pinned,
         origin=Origin.MANUAL,
         source=wanted.source,
+        said_at=wanted.said_at,
         sender="" if by.person is None else by.person.name,
         person=None if by.person is None else by.person.id,
         chat=None if chat is None else chat.id,

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 from bot.engine.memory.changed import Changed
 from bot.engine.memory.mirror.first import First
 from bot.engine.memory.mirror.mirror import Mirror
+from bot.engine.memory.mirror.others import Others
 from bot.engine.memory.mirror.pages import Pages
 from bot.engine.memory.mirror.reconcile import PATIENCE, Reconciler
 from bot.engine.memory.mirror.taking import Taking
@@ -108,6 +109,7 @@ class Desk:
             tell=self.told,
             now=self.now,
         )
+        self.others = Others(version=self.db.version, shelf=self.shelf, changed=self.changed)
         self.mirror = Mirror(
             folder=folder,
             bases=bases,
@@ -118,6 +120,7 @@ class Desk:
             always=self.owners,
             name_of=self.name_of,
             prepare=self.first,
+            others=self.others,
             now=self.now,
             sleep=self.pause,
         )
