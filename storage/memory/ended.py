@@ -7,12 +7,17 @@ from dataclasses import dataclass
 
 from sqlalchemy import func, select
 
+from storage.agents.tables import tool_calls
 from storage.db import Database, Transaction
 from storage.marks import Marks
 from storage.records.tasks import EventKind, TaskId
+from storage.records.tools import CallState
 from storage.schema import events
 
 _E = events.c
+_C = tool_calls.c
+_LOAD = "skill_load"
+_MOST_LOADED = 200
 _MARK = "memory:tasks"
 _ENDS = (EventKind.COMPLETED.value, EventKind.FAILED.value)
 
@@ -49,6 +54,20 @@ class EndedTasks:
         async with self._db.read() as view:
             rows = (await view.execute(query)).all()
         return tuple(Ended(event=row.id, task=TaskId(row.task_id)) for row in rows)
+
+    async def skills(self, task: TaskId) -> Sequence[str]:
+        """Those that were loaded for it, the first first. Of a coding CLI, which reads them as
+        files, nothing is known."""
+        query = (
+            select(_C.arguments)
+            .where(_C.task_id == task, _C.tool == _LOAD, _C.state == CallState.DONE.value)
+            .order_by(_C.id)
+            .limit(_MOST_LOADED)
+        )
+        async with self._db.read() as view:
+            loaded = (await view.execute(query)).scalars().all()
+        names = (each.get("name") for each in loaded if isinstance(each, dict))
+        return tuple(dict.fromkeys(str(each).strip().casefold() for each in names if each))
 
     async def seen(self, tx: Transaction, ended: Ended) -> None:
         """In the transaction that makes something of it."""

@@ -26,10 +26,8 @@ def build_asker(
     request is open for its `lifetime`."""
 
     async def spoken(chat: ChatId) -> Language:
-        if fixed is not None:
-            return fixed
-        read = await read_in(store.people, await store.people.chat(chat))
-        return read or Language.ENGLISH
+        room = await store.people.chat(chat)
+        return fixed or await read_in(store.people, room) or Language.ENGLISH
 
     return CandidateAsker(
         db=store.db,

@@ -18,7 +18,7 @@ from cards import formats
 from cards.words import words_for
 from storage.approvals import Approvals, NewApproval, add_approval
 from storage.db import Database
-from storage.errors import Overtaken, StoreUnavailable
+from storage.errors import NotFound, Overtaken, StoreUnavailable
 from storage.ids import Ids
 from storage.marks import Marks
 from storage.memory.entries import EntryRepo
@@ -44,7 +44,7 @@ _LONGEST_NAME = 90
 
 class CandidateAsker:
     """`show` puts a request before those who may decide it; `spoken` is the language of whoever
-    reads in a chat."""
+    reads in a chat, and raises NotFound for one that is not there."""
 
     name = "memory-candidates"
 
@@ -125,7 +125,11 @@ class CandidateAsker:
         if room is None:
             return
         asked = _fitting(candidates)
-        words = words_for(await self._spoken(room))
+        try:
+            words = words_for(await self._spoken(room))
+        except NotFound:
+            # It came with a backup of another home: nobody is there to be asked.
+            return
         lines = (f"{n}. {_line(each)}" for n, each in enumerate(asked, start=1))
         new = NewApproval(
             kind=ApprovalKind.MEMORY,

@@ -81,6 +81,7 @@ class TaskListener:
 
     async def _keep(self, ended: Ended) -> None:
         task = await self._task_of(ended.task)
+        skills = await self._ended.skills(task.id)
         work = Work(
             task=task.id,
             person=await self._person_of(task.created_by),
@@ -88,6 +89,8 @@ class TaskListener:
             asked=task.instruction,
             done="\n".join(filter(None, (task.summary, task.status_reason))),
             project=task.project_dir,
+            # Of several nobody could tell to which of them belongs what was learned.
+            skill=skills[0] if len(skills) == 1 else "",
             source=f"task:{task.id}:{ended.event}",
             at=self._now(),
         )

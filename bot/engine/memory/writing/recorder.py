@@ -47,7 +47,8 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """A task that has ended, for the person and the chat that it was done for."""
+    """A task that has ended, for the person and the chat that it was done for; `skill` is the one
+    that it was worked on with."""
 
     task: TaskId
     person: Person | None
@@ -57,6 +58,7 @@ class Work:
     project: str
     source: str
     at: datetime
+    skill: str = ""
 
 
 class Recorder:
@@ -136,7 +138,11 @@ class Recorder:
             chat=work.chat.id,
             task=work.task,
             said_at=work.at,
-            extra={"said": len(asked), PROJECT: work.project},
+            extra={
+                "said": len(asked),
+                PROJECT: work.project,
+                **({SKILL: work.skill} if work.skill else {}),
+            },
         )
         kept = await self._cells.add(tx, cell, now=work.at)
         if kept is not None:

@@ -33,6 +33,7 @@ KEYED = PERSONAL | {Category.ENTITIES}
 _OF_WORK = frozenset(
     {Category.CASES, Category.PATTERNS, Category.LESSONS, Category.PITFALLS, Category.TOOLS}
 )
+_WAYS = frozenset({Category.PATTERNS, Category.LESSONS})
 _PASSING = frozenset({Category.EVENTS})
 _ONESELF = re.compile(
     r"(?-i:\bI\b)|\b(?:my|mine|me|myself)\b|我(?!们)"
@@ -136,8 +137,10 @@ def _fact(drawn: DrawnFact, cells: Sequence[Entry], mask: Callable[[str], str]) 
         return None
     key = _key(category, drawn.topic)
     detail = mask(plain(drawn.detail))[:_MOST_DETAIL]
+    whole = f"{text}\n{detail}"
+    shared = of_work and not _is_of_people(whole, cells)
     return Fact(
-        scope=_scope(last, of_work=of_work and not _is_of_people(f"{text}\n{detail}", cells)),
+        scope=_scope(last, category, whole) if shared else last.scope,
         category=category,
         key=key_for(last, key) if category in PERSONAL else key,
         text=told_in(last, text) if category in PERSONAL else text,
@@ -184,13 +187,22 @@ def _content(text: str) -> set[str]:
     return {term for term in terms(text) if len(term) > 1}
 
 
-def _scope(cell: Entry, *, of_work: bool) -> Scope:
-    """What was learned at a project is the project's, and with a skill the skill's."""
-    for kind, name in ((ScopeKind.SKILL, SKILL), (ScopeKind.PROJECT, PROJECT)):
-        whose = cell.extra.get(name)
-        if of_work and isinstance(whose, str) and whose:
+def _scope(cell: Entry, category: Category, text: str) -> Scope:
+    """What was learned at a project is the project's, and with a skill the skill's. With a skill
+    at a project ways of working are the skill's, unless they tell of the project."""
+    skill, project = (_named(cell, name) for name in (SKILL, PROJECT))
+    if skill and project:
+        folder = project.rstrip("/").rpartition("/")[2].casefold()
+        skill = skill if category in _WAYS and folder not in text.casefold() else ""
+    for kind, whose in ((ScopeKind.SKILL, skill), (ScopeKind.PROJECT, project)):
+        if whose:
             return Scope(kind, whose)
     return cell.scope
+
+
+def _named(cell: Entry, name: str) -> str:
+    whose = cell.extra.get(name)
+    return whose if isinstance(whose, str) else ""
 
 
 def _is_work(cell: Entry) -> bool:

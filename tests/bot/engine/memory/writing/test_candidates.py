@@ -11,6 +11,7 @@ import pytest
 
 from bot.engine.memory.writing.candidates import MOST, CandidateAsker
 from storage.approvals import Approvals
+from storage.errors import NotFound
 from storage.ids import Ids
 from storage.marks import Marks
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
@@ -35,6 +36,8 @@ from tests.bot.engine.memory.writing.world import (
     remembering,
 )
 from tests.engine_world import BOSS, CHAT, GROUP, LIFETIME, MATE
+
+KNOWN = {CHAT.id, MATES_CHAT.id, GROUP.id}
 
 
 @dataclass
@@ -84,7 +87,9 @@ def asking_of(memory: Memory) -> Asking:
     async def show_settled(some: Sequence[Approval]) -> None:
         settled.extend(some)
 
-    async def spoken(_chat: ChatId) -> Language:
+    async def spoken(chat: ChatId) -> Language:
+        if chat not in KNOWN:
+            raise NotFound("chat", chat)
         return Language.ENGLISH
 
     asker = CandidateAsker(
@@ -263,3 +268,14 @@ async def test_a_death_at_any_commit_asks_once(
         assert len(await again.open()) == 1
         assert len({each.id for each in again.shown}) == 1
         assert memory.world.clock() - again.shown[0].created_at < timedelta(days=1)
+
+
+async def test_what_came_with_a_backup_of_another_home_stops_nothing(asking: Asking) -> None:
+    elsewhere = Scope(ScopeKind.CHAT, "c-of-another-home")
+    await asking.propose("drinks tea", "lives in Ulm", "plays chess", scope=elsewhere)
+    await asking.propose("drinks milk", "lives in Bonn", "plays go", scope=TEAM)
+
+    await asking.asker.look()
+
+    [asked] = asking.shown
+    assert asked.chat_id == GROUP.id

@@ -5,15 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from sqlalchemy import insert
 
 from bot.engine.memory.writing.ended import TaskListener
+from storage import schema
+from storage.agents.tables import tool_calls
+from storage.dialect import insert_or_ignore
 from storage.marks import Marks
 from storage.memory.ended import EndedTasks
-from storage.records.memory.entries import MemoryKind
+from storage.records.memory.entries import MemoryKind, Scope, ScopeKind
 from storage.records.people import Chat, ChatId, Person, PersonId
 from storage.records.tasks import EventKind, Phase, Task, TaskId, TaskStatus
 from tests.bot.engine.death import Death
-from tests.bot.engine.memory.writing.world import MINE, TEAM, Memory, remembering
+from tests.bot.engine.memory.writing.world import (
+    MINE,
+    TEAM,
+    Memory,
+    drawn,
+    notes_of,
+    remembering,
+)
 from tests.engine_world import BOSS, CHATS, GROUP, MATE
 
 
@@ -133,3 +144,104 @@ async def test_a_death_at_any_commit_keeps_each_end_once(
             if task.status is TaskStatus.COMPLETED
         ]
         assert len(await memory.all(MemoryKind.CELL)) == len(ended)
+
+
+async def loads(memory: Memory, task: Task, skill: str, *, state: str = "done") -> None:
+    """A worker of the task has loaded a skill."""
+    world = memory.world
+    async with world.db.write() as tx:
+        session = {
+            "id": f"s-{task.id}",
+            "key": f"task:{task.id}",
+            "backend": "b",
+            "model": "m",
+            "started_at": world.clock(),
+            "last_used_at": world.clock(),
+        }
+        await tx.execute(insert_or_ignore(world.db.dialect, schema.sessions).values(session))
+        call = {
+            "session_id": session["id"],
+            "call_id": f"{skill}:{state}",
+            "task_id": task.id,
+            "backend": "b",
+            "tool": "skill_load",
+            "kind": "read",
+            "title": "",
+            "arguments": {"name": skill},
+            "command_hash": "",
+            "verdict": "allow",
+            "state": state,
+            "asked_at": world.clock(),
+        }
+        await tx.execute(insert(tool_calls).values(call))
+
+
+async def learned(memory: Memory, *texts: str) -> dict[str, Scope]:
+    memory.notes.answers = [
+        notes_of(
+            *[
+                drawn(text, category=kind, source="event")
+                for kind, text in zip(WAYS, texts, strict=False)
+            ]
+        )
+    ]
+    await memory.draw()
+    return {each.text: each.scope for each in await memory.all(MemoryKind.FACT)}
+
+
+WAYS = ("patterns", "pitfalls", "lessons")
+
+
+@pytest.mark.parametrize("again", ["", " Weekly-Report"])
+async def test_a_task_feeds_the_skill_that_it_was_worked_on_with(
+    tmp_path: Path, again: str
+) -> None:
+    async with remembering(tmp_path) as memory:
+        listening = await started(memory)
+        task = await memory.world.add("Write a report about sales")
+        await loads(memory, task, "weekly-report")
+        await loads(memory, task, "of-no-use", state="failed")
+        if again:
+            await loads(memory, task, again)
+        await end(memory, task, TaskStatus.COMPLETED, "It is in report.md")
+        await listening.look()
+
+        assert await learned(memory, "A report begins with its figures") == {
+            "A report begins with its figures": Scope(ScopeKind.SKILL, "weekly-report")
+        }
+
+
+async def test_of_several_skills_none_is_fed(tmp_path: Path) -> None:
+    async with remembering(tmp_path) as memory:
+        listening = await started(memory)
+        task = await memory.world.add("Write a report about sales")
+        await loads(memory, task, "weekly-report")
+        await loads(memory, task, "charts")
+        await end(memory, task, TaskStatus.COMPLETED, "It is in report.md")
+        await listening.look()
+
+        found = await learned(memory, "A report begins with its figures")
+        assert list(found.values()) == [MINE]
+
+
+async def test_at_a_project_ways_are_the_skills_and_all_else_is_the_projects(
+    tmp_path: Path,
+) -> None:
+    async with remembering(tmp_path) as memory:
+        listening = await started(memory)
+        task = await memory.world.add("Deploy", project_dir="/srv/bakery")
+        await loads(memory, task, "deploy")
+        await end(memory, task, TaskStatus.COMPLETED, "It is out, with node 22")
+        await listening.look()
+
+        skill, project = Scope(ScopeKind.SKILL, "deploy"), Scope(ScopeKind.PROJECT, "/srv/bakery")
+        assert await learned(
+            memory,
+            "Before a deploy the tests run",
+            "The build needs node 22",
+            "The bakery is deployed at night",
+        ) == {
+            "Before a deploy the tests run": skill,
+            "The build needs node 22": project,
+            "The bakery is deployed at night": project,
+        }
