@@ -17,12 +17,13 @@ from storage.memory.bm25.blocks import place_of, posting
 from storage.memory.bm25.postings import New, Postings, chunks, has
 from storage.memory.bm25.scoring import Shelf, best
 from storage.memory.tables import memories
-from storage.memory.words import terms
+from storage.memory.words import sender_tokens, terms
 from storage.records.memory.entries import EntryState, MemoryKind, Scope
 
 _M = memories.c
 _POOL = 100
 _SENDER_ASKED_FOR = 1.8
+"""Times what anybody else's entry counts (docs/memory.md has what it brings)."""
 _QUICK = 10_000
 """Bytes of postings that are scored right away; more are scored beside the event loop."""
 
@@ -53,8 +54,9 @@ class Index:
             block, offset = place_of(number)
             new = places[scope, block]
             new.lengths[offset] = sum(words.values())
+            by_term = new.words
             for term, times in words.items():
-                new.words[term].append(posting(offset, times))
+                by_term[term].append(posting(offset, times))
         for (scope, block), new in places.items():
             await self._postings.add(tx, (await self._postings.scope_id(tx, scope), block), new)
 
@@ -154,5 +156,8 @@ def _size(shelf: Shelf) -> int:
 
 
 def _asked_for(senders: set[str], words: Mapping[str, float]) -> str | None:
-    named = [each for each in senders if each and not set(terms(each)).difference(words)]
+    """Whoever is named, if it is just one: by the whole name, or else by a part of it."""
+    whole = [each for each in senders if each and not set(terms(each)).difference(words)]
+    part = [each for each in senders if not words.keys().isdisjoint(sender_tokens(each))]
+    named = whole or part
     return named[0] if len(named) == 1 else None

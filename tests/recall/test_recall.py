@@ -82,10 +82,7 @@ def scope_of(talk: Talk) -> Scope:
 @pytest.fixture
 async def library(tmp_path: Path) -> AsyncIterator[Library]:
     async with open_store(tmp_path) as db:
-        kept = Library(db)
-        for talk in talks():
-            await kept.keep(talk)
-        yield kept
+        yield Library(db)
 
 
 def test_the_questions_are_many_and_have_answers() -> None:
@@ -100,6 +97,7 @@ def test_the_questions_are_many_and_have_answers() -> None:
 async def test_questions_find_their_answers_among_the_first_five(library: Library) -> None:
     ranks = []
     for talk in talks():
+        await library.keep(talk)
         shares = []
         for question in talk.questions:
             marks = await library.marks(talk, question)
@@ -113,6 +111,7 @@ async def test_questions_find_their_answers_among_the_first_five(library: Librar
 
 async def test_what_is_superseded_is_not_found_any_more(library: Library) -> None:
     talk = next(each for each in talks() if each.name == "shenlan")
+    await library.keep(talk)
     question = Question("我现在的房租是多少钱？", frozenset(), LATER)
     scope = scope_of(talk)
     old = next(

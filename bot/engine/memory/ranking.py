@@ -22,8 +22,6 @@ STALE_BELOW = 0.3
 RRF_K = 20.0
 ALIKE = 0.8
 """Share of words that two texts have in common, of all the words of both: more is the same."""
-CLOSE = 0.85
-"""Cosine; the same for vectors."""
 
 _EXACT = 0.75
 _EXACT_FACTOR = 0.92
