@@ -38,9 +38,11 @@ class ShowMemory(_Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetMemory(_Action):
-    """`among` is what was looked for when it was found: what else says so is shown again."""
+    """`also` are forgotten with it. `among` is what was looked for when it was found: what else
+    says so is shown again."""
 
     entry_id: str
+    also: tuple[str, ...] = ()
     among: str = ""
     kind: Literal["forget_memory"] = "forget_memory"
 

@@ -16,6 +16,7 @@ from handlers.errors import UserError
 from handlers.flags import flags_of
 from handlers.ports import Forbidden
 from handlers.request import Reply, Request
+from storage.records.memory.shown import Wanted
 from storage.records.people import Role
 
 _SURE = {"yes", "确定", "是"}
@@ -29,6 +30,8 @@ async def why(request: Request, _rest: str = "") -> Reply:
 
 async def stats(request: Request, _rest: str = "") -> Reply:
     told = await request.services.memory.stats(request.person, request.chat)
+    refused = await request.services.memory.list(request.person, request.chat, Wanted.REJECTED)
+    judged = [each for each in refused.entries if each.extra.get("admission")]
     data = {
         "kinds": dict(told.by_kind),
         "states": dict(told.by_state),
@@ -38,6 +41,7 @@ async def stats(request: Request, _rest: str = "") -> Reply:
         "vectors": told.vectors,
         "embedding_model": told.model,
         "quality": dict(told.quality),
+        "refused": [entry_data(each) for each in judged],
     }
     return Reply(card=stats_card(told, request.words), data=data)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from cards import formats
 from cards.model import Tone
 from cards.views.errors import notice_card
@@ -56,6 +59,21 @@ async def forget(request: Request, rest: str) -> Reply:
         text = request.words("memory.gone", id=formats.line(entry_id, _LONGEST_ID))
         return Reply(card=notice_card("", text, tone=Tone.GOOD))
     return said(request, "memory.forgotten", entry)
+
+
+async def forgotten(request: Request, entry_ids: Sequence[str]) -> Reply:
+    """All of them; some may have gone with others, or before. MemoryRefused where none is left."""
+    said_last: Reply | None = None
+    for each in entry_ids:
+        try:
+            said_last = await forget(request, each)
+        except MemoryRefused:
+            if said_last is None and each == entry_ids[-1]:
+                raise
+    if len(entry_ids) == 1 or said_last is None:
+        return said_last or Reply()
+    text = request.words("memory.forgotten_all", n=len(entry_ids))
+    return replace(said_last, card=notice_card("", text, tone=Tone.GOOD))
 
 
 async def pinned(request: Request, rest: str) -> Reply:

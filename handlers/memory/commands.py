@@ -73,6 +73,7 @@ _KINDS = {
     "候选": Wanted.CANDIDATES,
     "归档": Wanted.ARCHIVED,
     "过时": Wanted.SUPERSEDED,
+    "丢弃": Wanted.REJECTED,
 }
 _KEEP, _DROP = {"keep", "yes", "confirm", "保留", "确认"}, {"drop", "no", "reject", "丢弃", "拒绝"}
 
@@ -146,8 +147,8 @@ async def _pressed(
             shown = await _listed(request, wanted, scope, page)
         case ShowMemory(entry_id=entry_id):
             return await _show(request, entry_id or value)
-        case ForgetMemory(entry_id=entry_id, among=among):
-            shown = await changing.forget(request, entry_id)
+        case ForgetMemory(entry_id=entry_id, among=among, also=also):
+            shown = await changing.forgotten(request, (entry_id, *also))
             if among:
                 shown = await which_to_forget(request, among, gone=shown) or shown
         case PinMemory(entry_id=entry_id, pinned=pinned):

@@ -88,26 +88,30 @@ def forget_card(
     blocks: list[Block] = [Text(markdown=gone)] if gone else []
     if entries:
         blocks.append(Text(markdown=_numbered(entries, words, zone)))
-        blocks.append(
-            Buttons(
-                items=tuple(
-                    forget_button(each, words, label=f"🗑 {number}", among=query)
-                    for number, each in enumerate(entries, start=1)
-                )
-            )
-        )
+        blocks.append(Buttons(items=tuple(_forget(entries, query, words))))
     note = "memory.forget_hint" if entries else "memory.forget_done"
     blocks.append(Note(markdown=words(note, query=formats.verbatim(query, 80))))
     return _card(title, blocks)
 
 
-def forget_button(entry: Entry, words: Words, *, label: str, among: str = "") -> Button:
+def forget_button(
+    entry: Entry, words: Words, *, label: str, among: str = "", also: Sequence[Entry] = ()
+) -> Button:
+    others = tuple(each.id for each in also)
     return Button(
         label=label,
-        action=ForgetMemory(entry_id=entry.id, among=among),
+        action=ForgetMemory(entry_id=entry.id, among=among, also=others),
         style=ButtonStyle.DANGER,
         confirm=Confirm(title=words("memory.forget_title"), text=words("memory.forget_text")),
     )
+
+
+def _forget(entries: Sequence[Entry], query: str, words: Words) -> Iterator[Button]:
+    for number, each in enumerate(entries, start=1):
+        yield forget_button(each, words, label=f"🗑 {number}", among=query)
+    if len(entries) > 1:
+        label = words("memory.button.forget_all", n=len(entries))
+        yield forget_button(entries[0], words, label=label, among=query, also=entries[1:])
 
 
 def candidates_card(

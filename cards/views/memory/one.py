@@ -72,8 +72,18 @@ def _facts(
     yield "used", words("memory.times", n=entry.used) if entry.used else ""
     yield "until", formats.moment(entry.valid_until, zone) if entry.valid_until else ""
     yield "instead", entry.superseded_by or ""
+    yield "admission", _admission(entry, words)
     yield "evidence", words("memory.turns", n=len(entry.evidence)) if entry.evidence else ""
     yield "revision", str(entry.revision)
+
+
+def _admission(entry: Entry, words: Words) -> str:
+    """How it was judged, where admission asked something of it."""
+    told = entry.extra.get("admission")
+    if not isinstance(told, dict):
+        return ""
+    key = f"memory.admission.{told.get('why') or 'admitted'}"
+    return words(key, score=f"{told.get('score', 0):.2f}") if words.has(key) else ""
 
 
 def _changes(entry: Entry, words: Words) -> Iterator[Block]:

@@ -301,3 +301,17 @@ async def test_what_else_waits_stays_on_the_card_until_all_is_decided(desk: Desk
     assert text_of(last) == "Dropped: Ann cycles"
     assert desk.world.memory.known["ww44"].state is EntryState.ACTIVE
     assert desk.world.memory.known["ww55"].state is EntryState.REJECTED
+
+
+async def test_all_that_is_about_it_is_forgotten_at_once(desk: Desk) -> None:
+    desk.world.memory.keep(an_entry("zz88", "tea is at five", scope=ANNS.scope))
+    await desk.say("forget what I said about tea")
+    [buttons] = [each for each in (await shown(desk)).blocks if isinstance(each, Buttons)]
+    [everything] = [each for each in buttons.items if "All 2" in each.label]
+    await desk.say("/memory forget aa22")
+
+    pressed = await desk.press(everything.token)
+
+    assert everything.confirm is not None
+    assert "All 2 are forgotten" in text_of(pressed)
+    assert set(desk.world.memory.known) == {"tt33", "ww44"}
