@@ -73,6 +73,7 @@ _STATES: Mapping[Wanted, tuple[EntryState, ...]] = {
     Wanted.CANDIDATES: (EntryState.CANDIDATE,),
     Wanted.ARCHIVED: (EntryState.ARCHIVED,),
     Wanted.SUPERSEDED: (EntryState.SUPERSEDED,),
+    Wanted.REJECTED: (EntryState.REJECTED,),
 }
 _OFFERED = (
     Wanted.KNOWN,
@@ -82,6 +83,7 @@ _OFFERED = (
     Wanted.HANDBOOK,
     Wanted.SUPERSEDED,
     Wanted.ARCHIVED,
+    Wanted.REJECTED,
 )
 _KEPT: Mapping[WhyNotKept, str] = {
     WhyNotKept.EMPTY: "empty",
@@ -353,6 +355,7 @@ def build_book(
         return {
             "facts": made.facts,
             "filtered": made.filtered,
+            "refused": made.refused,
             "auto": made.long_term,
             "candidates": made.candidates,
             "confirmed": made.confirmed,

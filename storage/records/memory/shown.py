@@ -27,6 +27,7 @@ class Wanted(StrEnum):
     CANDIDATES = "candidates"
     ARCHIVED = "archived"
     SUPERSEDED = "superseded"
+    REJECTED = "rejected"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
