@@ -29,7 +29,7 @@ _SAID = select(func.coalesce(func.max(_M.seq), 0)).where(_M.session_id == _S.id)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
-    """A message whose words are not known yet, in its backend's own form."""
+    """A message in its backend's own form, mostly one whose words are not known yet."""
 
     message: int
     content: Any
@@ -60,6 +60,14 @@ class ArchiveRepo:
         async with self._db.read() as view:
             rows = (await view.execute(query)).all()
         return [Unread(message=row.seq, content=row.content, at=row.at) for row in rows]
+
+    async def message(self, session_id: str, number: int) -> Unread | None:
+        """As it is stored; None where there is none."""
+        query = select(_M.seq, _M.content, _M.at)
+        query = query.where(_M.session_id == session_id, _M.seq == number)
+        async with self._db.read() as view:
+            row = (await view.execute(query)).one_or_none()
+        return None if row is None else Unread(message=row.seq, content=row.content, at=row.at)
 
     async def put(self, tx: Transaction, session_id: str, parts: Sequence[Part]) -> None:
         """The same again changes nothing. Every message needs at least one part."""

@@ -16,8 +16,8 @@ from storage.sessions import Session, SessionRepo
 
 _LEAST = 2_000
 """Tokens that are always left for messages, where the model's window is not known to be small."""
-_PREFIX_SHARE = 2
-"""Summaries fill no more than one part in so many of what is told."""
+_PREFIX_SHARE = 0.75
+"""Of what is told, which summaries may fill."""
 _PER_TOOL = 20
 
 SHORTENED = (
@@ -62,7 +62,7 @@ class History:
         prefix = Prefix() if self._archive is None else await self._archive.context(session_id)
         rows = await self._sessions.history(session_id, after=prefix.through)
         whole = self._tokens if most is None else min(most, self._tokens)
-        texts = _newest(prefix.texts, whole // _PREFIX_SHARE)
+        texts = _newest(prefix.texts, int(whole * _PREFIX_SHARE))
         left = whole - sum(map(tokens, texts))
         room = max(_LEAST, left) if most is None else left
         told = pruned(

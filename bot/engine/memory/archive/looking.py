@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from bot.engine.memory.archive.finding.sorting import POOL, Candidate, Order, ranked
 from bot.engine.memory.archive.patterns import Pattern, pieces_of
-from bot.engine.memory.archive.words import Reading
+from bot.engine.memory.archive.words import Reading, parts_of
 from storage.memory.archive.hearing import Hearing, Spell
 from storage.memory.archive.said import ArchiveRepo
 from storage.memory.archive.summaries import SummaryRepo
@@ -184,11 +184,12 @@ class Looking:
         return await self._said.parts(summary.session_id, numbers[0], numbers[-1])
 
     async def message(self, hearing: Hearing, session_id: str, number: int) -> Sequence[Part]:
-        """Nothing where there is none, or this listener may not hear it."""
+        """All of it, word for word; nothing where there is none, or this listener may not hear
+        it."""
         if not await self._said.may_hear(hearing, session_id):
             return ()
-        await self._reading.catch_up(session_id)
-        return await self._said.parts(session_id, number, number)
+        found = await self._said.message(session_id, number)
+        return () if found is None else await asyncio.to_thread(parts_of, found, whole=True)
 
 
 def snippet(text: str, start: int, end: int) -> str:

@@ -47,9 +47,10 @@ class Reading:
             await self.catch_up(session_id)
 
 
-def parts_of(unread: Unread) -> list[Part]:
-    """Never empty: a message without words is one part without text."""
-    said = list(_said(unread.content)) or [(Speaker.OTHER, "", 0)]
+def parts_of(unread: Unread, *, whole: bool = False) -> list[Part]:
+    """Never empty: a message without words is one part without text. Of long results and calls
+    only the ends, or the beginning, unless the `whole` is asked for."""
+    said = list(_said(unread.content, whole=whole)) or [(Speaker.OTHER, "", 0)]
     return [
         Part(
             message=unread.message,
@@ -63,27 +64,30 @@ def parts_of(unread: Unread) -> list[Part]:
     ]
 
 
-def _said(content: Any) -> Iterator[tuple[Speaker, str, int]]:
+def _said(content: Any, *, whole: bool) -> Iterator[tuple[Speaker, str, int]]:
     if turns.is_message(content):
         for part in content["parts"]:
-            yield from _of_part(part, content)
+            yield from _of_part(part, content, whole=whole)
     elif isinstance(content, Mapping) and isinstance(cli := content.get("cli"), Mapping):
         for role, key in ((Speaker.USER, "prompt"), (Speaker.ASSISTANT, "answer")):
             text = str(cli.get(key) or "")
             yield role, text, tokens(text)
     else:
         text = _dumped(content)
-        yield Speaker.OTHER, _ends(text), tokens(text)
+        yield Speaker.OTHER, text if whole else _ends(text), tokens(text)
 
 
-def _of_part(part: turns.Part, row: turns.Row) -> Iterator[tuple[Speaker, str, int]]:
+def _of_part(
+    part: turns.Part, row: turns.Row, *, whole: bool
+) -> Iterator[tuple[Speaker, str, int]]:
     kind = part["part_kind"]
     if kind == "tool-call":
         call = f"{part['tool_name']} {_dumped(part.get('args'))}"
-        yield Speaker.CALL, _head(call), tokens(call)
+        yield Speaker.CALL, call if whole else _head(call), tokens(call)
     elif turns.answered(part):
-        text = _ends(_dumped(part.get("content")))
-        yield Speaker.TOOL, text, tokens(text)
+        result = _dumped(part.get("content"))
+        text = _ends(result)
+        yield Speaker.TOOL, result if whole else text, tokens(text)
     elif kind == "thinking":
         yield Speaker.OTHER, "", tokens(str(part.get("content") or ""))
     elif kind != "system-prompt":

@@ -319,6 +319,20 @@ async def test_a_new_conversation_begins_with_the_last_lines_of_the_old_one(
         assert "question 1" not in "\n".join(lines)
 
 
+async def test_a_long_result_is_kept_short_for_searching_and_shown_in_full(tmp_path: Path) -> None:
+    async with room(tmp_path) as r:
+        session = await r.world.session()
+        output = "begin " + "x" * 9_000 + " middle " + "y" * 9_000 + " end"
+        rows = [asked("run it"), said(call("c1")), told(result("c1", output)), answered("ran")]
+        await r.world.say(session, rows)
+
+        assert "begin xxx" in await r.grep(HERE, "begin end", scope="messages")
+        assert await r.grep(HERE, "middle") == "Nothing that you may see."
+        assert output in await r.describe(HERE, "chat:c1#3")
+        assert await r.describe(HERE, "chat:c1#9") == "Nothing that you may see."
+        assert await r.describe(Hearing(chat=None), "chat:c1#3") == "Nothing that you may see."
+
+
 async def test_what_fits_best_comes_first_where_that_is_asked_for(tmp_path: Path) -> None:
     async with room(tmp_path) as r:
         session = await r.world.session()
