@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from bot.engine.memory.handbook import defaults
 from bot.engine.memory.writing.rights import HOME
 from cards.words import words_for
+from storage.memory.files.bases import DAYS
 from storage.records.memory.entries import GLOBAL, MemoryKind
 from storage.records.people import Language
 from tests.bot.engine.memory.mirror.desk import Desk
@@ -132,3 +134,25 @@ async def test_what_a_person_saved_while_it_died_is_taken_from_beside_the_file(
 
     assert await desk.texts() == ["likes coffee"]
     assert desk.shown() == ["likes coffee"]
+
+
+async def test_a_file_of_long_ago_that_was_just_replaced_when_it_died_brings_nothing_back(
+    desk: Desk,
+) -> None:
+    tea = await desk.hand("likes tea")
+    faded = await desk.hand("fades away")
+    await desk.mirror.begin()
+    desk.at += timedelta(days=DAYS + 1)
+    await desk.writer.edit(tea, "likes coffee", HOME)
+    async with desk.db.write() as tx:
+        await desk.entries.drop(tx, faded)
+    await desk.mirror.render([GLOBAL])
+    assert [each.name for each in desk.home.glob(".*")] == [".MEMORY.md.old"]
+
+    desk.start()
+    await desk.mirror.begin()
+    await desk.wait()
+
+    assert await desk.texts() == ["likes coffee"]
+    assert desk.shown() == ["likes coffee"]
+    assert [each.name for each in desk.home.glob(".*")] == []
