@@ -21,6 +21,7 @@ from typing import Literal, TypeAlias
 from tests.chaos.boss import Story
 from tests.chaos.fronts import NAMES, Name
 from tests.chaos.load import Load, storm
+from tests.chaos.memory.load import MemoryLoad, storm_of_memory
 from tests.chaos.store import witness_of
 from tests.chaos.stories import STORIES
 from tests.chaos.sweep import WHENS, Sweep, When, moments
@@ -30,19 +31,25 @@ _AT_ONCE = int(os.environ.get("CHAOS_AT_ONCE", "2"))
 _KILLS = 210
 _KILLS_OF_A_STORM = 10
 _TASKS_OF_A_STORM = 14
+_ACTS_OF_A_STORM = 20
 _MINUTES = float(os.environ.get("CHAOS_MINUTES", "inf"))
 
 Part: TypeAlias = Literal["transitions", "random", "places", "moments"]
 _PARTS: Sequence[Part] = ("transitions", "random", "places", "moments")
-_STEP_BY_STEP = ("two tasks", "effects")
+_STEP_BY_STEP = ("two tasks", "effects", "by hand")
+_STORMS = [
+    each
+    for each in ("tasks", "workers", "memory")
+    if each in os.environ.get("CHAOS_STORMS", "tasks,workers,memory").split(",")
+]
 _Work: TypeAlias = Callable[[], Awaitable[None]]
 
 
 async def measure() -> list[str]:
     """CHAOS_SEED repeats the random part, CHAOS_KILLS says how long it is, CHAOS_PARTS names
     what is to be done of `transitions,random,places,moments`, CHAOS_CHANNELS where, CHAOS_STORIES
-    of which stories, CHAOS_AT_ONCE how many at a time, CHAOS_MINUTES when to begin nothing more:
-    what is left out then is told."""
+    of which stories, CHAOS_STORMS of what storms are (`tasks,workers,memory`), CHAOS_AT_ONCE how
+    many at a time, CHAOS_MINUTES when to begin nothing more: what is left out then is told."""
     seed = int(os.environ.get("CHAOS_SEED", random.randrange(1_000_000)))
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -104,7 +111,9 @@ class _Run:
     def of_random(self) -> Iterator[_Work]:
         storms = -(-int(os.environ.get("CHAOS_KILLS", _KILLS)) // _KILLS_OF_A_STORM)
         for number in range(storms):
-            yield partial(self.storm, self.channel(number), number)
+            # Of each kind on each channel.
+            where = self.channel(number + number // max(1, len(_STORMS)))
+            yield partial(self.storm, where, number)
 
     def of_places(self) -> Iterator[_Work]:
         for number, story in enumerate(reversed(self.stories)):
@@ -140,14 +149,15 @@ class _Run:
         await self.at_once(("moments", partial(one, point)) for point in moments(calm))
 
     async def storm(self, name: Name, number: int) -> None:
-        load = Load(
-            seed=self.seed + number,
-            tasks=_TASKS_OF_A_STORM,
-            kills=_KILLS_OF_A_STORM,
-            workers=number % 2 == 1,
-        )
-        home = self.base / f"storm{number}"
-        told = await storm(home, load, name, template=self.templates[name])
+        """Of tasks, of workers and of memory in turn."""
+        seed, home = self.seed + number, self.base / f"storm{number}"
+        template, kills = self.templates[name], _KILLS_OF_A_STORM
+        if (kind := _STORMS[number % len(_STORMS)]) == "memory":
+            load = MemoryLoad(seed=seed, acts=_ACTS_OF_A_STORM, kills=kills)
+            told = await storm_of_memory(home, load, name, template=template)
+        else:
+            tasks = Load(seed=seed, tasks=_TASKS_OF_A_STORM, kills=kills, workers=kind == "workers")
+            told = await storm(home, tasks, name, template=template)
         self.note("random", told)
         shutil.rmtree(home)
         witness_of(home).unlink()

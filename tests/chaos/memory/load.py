@@ -77,7 +77,7 @@ def _answer(asked: Asked) -> Reply:
     return mind(facts)(asked)
 
 
-async def storm(home: Path, load: MemoryLoad, name: Name, *, template: Path) -> Told:
+async def storm_of_memory(home: Path, load: MemoryLoad, name: Name, *, template: Path) -> Told:
     """Live through it, then let everything come to its end, and look at what is left."""
     shutil.copytree(template, home)
     told = Told(story=f"memory {load.seed}", channel=name)
@@ -141,6 +141,9 @@ async def _live(channel: Front, home: Path, load: MemoryLoad, boss: Boss) -> Non
     for number in range(load.acts):
         match chance.randrange(6):
             case 0 | 1:
+                # What is said right behind it would cut its answer short.
+                while unsettled(home, {}):
+                    await asyncio.sleep(_LOOK_EVERY)
                 boss.told.add(_noted(number))
                 await channel.says(f"From now on: item{number} has its own shelf{number}")
             case 2:
