@@ -40,7 +40,7 @@ from storage.records.memory.refusals import NotKept, WhyNotKept
 _IMPORTANT = 0.8
 _CERTAIN = 1.0
 
-_OF_WORDS = frozenset({"said", "value"})
+_OF_WORDS = frozenset({"said", "value", "merges", "admission", "support", "support_all", "context"})
 """Of an entry's `extra`, what is true of its old words only."""
 
 _T = TypeVar("_T")
@@ -123,6 +123,9 @@ class MemoryWriter:
             await self._entries.dig_up(tx, held.scope, text)
             extra = {name: each for name, each in held.extra.items() if name not in _OF_WORDS}
             mine = _by_hand(replace(held, text=text, abstract="", overview="", extra=extra))
+            if held.state is EntryState.REJECTED:
+                # What was refused is worth it to them.
+                mine = replace(mine, state=EntryState.ACTIVE)
             await retract(self._entries, tx, held)
             return await self._entries.change(tx, mine, now=self._now())
 

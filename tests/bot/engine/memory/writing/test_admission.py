@@ -174,3 +174,19 @@ async def test_what_was_refused_is_kept_for_two_weeks(tmp_path: Path) -> None:
 
         [refused] = await memory.all(states=(EntryState.REJECTED,))
         assert refused.text == "Whistles on the roof"
+
+
+async def test_what_was_refused_counts_once_somebody_writes_it(tmp_path: Path) -> None:
+    async with remembering(tmp_path, admission=Preset.BALANCED) as memory:
+        for number in range(ENOUGH):
+            await memory.say(f"Hums on the stairs {number}", "Nice.")
+        humming = drawn("Hums on the stairs", category="events", utility=0.0)
+        memory.notes.answers = [notes_of(humming)]
+        await memory.draw()
+        [refused] = await memory.all(states=(EntryState.REJECTED,))
+
+        await memory.writer.edit(refused, "Hums on all stairs", BY_BOSS)
+
+        [kept] = await memory.all(MemoryKind.FACT)
+        assert (kept.text, dict(kept.extra)) == ("Hums on all stairs", {})
+        assert await memory.found("hums") != []
