@@ -56,7 +56,15 @@ def _convert(source: str) -> tuple[str, list[Mark]]:
         for entity in entities
         if entity.type in _KINDS
     ]
-    return text, marks
+    return _without_end(text, marks)
+
+
+def _without_end(text: str, marks: Sequence[Mark]) -> tuple[str, list[Mark]]:
+    """Lists end in an empty line of their own; what follows a block is its card's to say."""
+    kept = text.rstrip("\n")
+    end = utf16_length(kept)
+    cut = (replace(each, length=min(each.length, end - each.offset)) for each in marks)
+    return kept, [each for each in cut if each.length > 0]
 
 
 @cache

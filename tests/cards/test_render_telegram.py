@@ -287,3 +287,11 @@ def test_an_answer_in_the_making_shows_its_newest_part() -> None:
     assert part.text.endswith("the **newest")
     assert utf16(part.text) <= 4000
     assert render_markdown(" ").text == ""
+
+
+def test_between_a_list_and_what_follows_is_one_empty_line() -> None:
+    listed = Text(markdown="1. one\n2. **two**")
+    (part,) = render(
+        Card(blocks=(listed, Text(markdown="after"))), words_for(Language.ENGLISH)
+    ).parts
+    assert part.text == "1. one\n2. two\n\nafter"
