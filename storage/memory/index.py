@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from heapq import nlargest
@@ -16,6 +16,7 @@ from storage.db import Database, Transaction
 from storage.memory.bm25.blocks import place_of, posting
 from storage.memory.bm25.postings import New, Postings, chunks, has
 from storage.memory.bm25.scoring import Shelf, best
+from storage.memory.lexicon.asking import ASSISTANT, ONESELF, is_assistant
 from storage.memory.tables import memories
 from storage.memory.words import sender_tokens, terms
 from storage.records.memory.entries import EntryState, MemoryKind, Scope
@@ -103,7 +104,7 @@ class Index:
         hits = [
             Hit(
                 number=number,
-                score=scores[number] * (_SENDER_ASKED_FOR if sender == asked_for else 1.0),
+                score=scores[number] * (_SENDER_ASKED_FOR if sender in asked_for else 1.0),
             )
             for number, sender in senders.items()
         ]
@@ -155,9 +156,14 @@ def _size(shelf: Shelf) -> int:
     return sum(len(data) for packed in shelf.postings.values() for _, data in packed)
 
 
-def _asked_for(senders: set[str], words: Mapping[str, float]) -> str | None:
-    """Whoever is named, if it is just one: by the whole name, or else by a part of it."""
+def _asked_for(senders: set[str], words: Mapping[str, float]) -> Collection[str]:
+    """Whoever is named, if it is just one: by the whole name, or else by a part of it. Where
+    nobody is, and one of them is an assistant: that one for `you`, and the others for `I`."""
     whole = [each for each in senders if each and not set(terms(each)).difference(words)]
     part = [each for each in senders if not words.keys().isdisjoint(sender_tokens(each))]
-    named = whole or part
-    return named[0] if len(named) == 1 else None
+    if named := whole or part:
+        return named if len(named) == 1 else ()
+    assistants = set(filter(is_assistant, senders))
+    if not assistants:
+        return ()
+    return assistants if ASSISTANT in words else senders - assistants if ONESELF in words else ()

@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, tzinfo
 
+from storage.memory.lexicon.asking import whose
 from storage.memory.lexicon.chinese import FRAMES, is_filler
 from storage.memory.lexicon.dates import Mention, mentions
 from storage.memory.lexicon.english import ASKING, STOP, stem
@@ -60,6 +61,8 @@ def asked(query: str, *, now: datetime, zone: tzinfo) -> Mapping[str, float]:
         found[SOME_DAY] = WHEN_WEIGHT
     for mention in days:
         found.update(dict.fromkeys(mention.tokens, DATE_WEIGHT))
+    if person := whose(query):
+        found[person] = 0.0
     return found
 
 

@@ -27,14 +27,14 @@ from tests.recall.talks import LATER, Question, Talk, talks
 
 LEAST_AMONG_FIVE = {
     "household_chat": 0.64,
-    "imogen_and_assistant": 0.63,
+    "imogen_and_assistant": 0.71,
     "mara_and_owen": 0.81,
     "nadia_and_felix": 0.57,
     "orbit_team": 0.9,
     "priya_and_tomas": 0.81,
     "shenlan": 0.95,
 }
-LEAST_RECIPROCAL_RANK = 0.6
+LEAST_RECIPROCAL_RANK = 0.61
 """A little under what is measured (docs/memory.md): a change that loses more has to say why."""
 
 

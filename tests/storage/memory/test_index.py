@@ -30,6 +30,7 @@ from storage.memory.bm25.scoring import Shelf, best
 from storage.memory.entries import EntryRepo
 from storage.memory.imports import Imports
 from storage.memory.index import Index
+from storage.memory.words import asked
 from storage.records.memory.entries import Entry, MemoryKind, NewEntry, Scope, ScopeKind
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -277,6 +278,21 @@ async def test_a_sender_who_is_named_comes_first(
     first = (await entries.numbered([hits[0].number], [ANN]))[0]
 
     assert first.sender == owen
+
+
+@pytest.mark.parametrize(
+    ("query", "sender"), [("Which tea do you like?", "Assistant"), ("Which tea do I like?", "Ann")]
+)
+async def test_to_an_assistant_you_is_the_assistant_and_i_am_somebody_else(
+    db: Database, entries: EntryRepo, index: Index, query: str, sender: str
+) -> None:
+    rows = [cell("Green tea.", sender=each, hours=20 * n) for n, each in enumerate(["Ann", "Bo"])]
+    await kept(db, index, *rows, cell("Black tea, say.", sender="Assistant", hours=60))
+
+    hits = await index.search([ANN], asked(query, now=NOW, zone=UTC), 5)
+    first = (await entries.numbered([hits[0].number], [ANN]))[0]
+
+    assert first.sender == sender
 
 
 async def test_what_may_not_be_shown_makes_room_for_what_may(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.memory.lexicon.asking import parted
+from storage.memory.lexicon.asking import ASSISTANT, ONESELF, parted, whose
 from storage.memory.lexicon.english import stem
 from storage.memory.words import asked, terms
 
@@ -128,3 +128,21 @@ def test_a_question_looks_for_other_words_for_the_same_thing() -> None:
 @given(st.text(alphabet="a ?.！？\n", max_size=40))
 def test_nothing_is_lost_between_what_is_said_and_what_is_asked(text: str) -> None:
     assert "".join(parted(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("Which book did you suggest to me?", ASSISTANT),
+        ("What was your advice for my knee?", ASSISTANT),
+        ("What did I tell you about my knee?", ONESELF),
+        ("Do you still remember where I was born?", ONESELF),
+        ("Can you tell me my landlord's name?", ONESELF),
+        ("你给我推荐了哪本书？", ASSISTANT),
+        ("你还记得我的生日吗？", ONESELF),
+        ("我跟你说过的餐厅叫什么？", ONESELF),
+        ("Where was Ann born?", None),
+    ],
+)
+def test_whose_words_are_asked_for(query: str, wanted: str | None) -> None:
+    assert whose(query) == wanted
