@@ -99,7 +99,11 @@ class FakeMemory:
     async def list(
         self, who: Person, chat: Chat, wanted: Wanted, *, scope: str = "", page: int = 1
     ) -> EntryPage:
-        state = EntryState.CANDIDATE if wanted is Wanted.CANDIDATES else EntryState.ACTIVE
+        aside = {
+            Wanted.CANDIDATES: EntryState.CANDIDATE,
+            Wanted.REJECTED: EntryState.REJECTED,
+        }
+        state = aside.get(wanted, EntryState.ACTIVE)
         seen = [each for each in self._seen(who, chat) if each.state is state]
         return EntryPage(entries=seen, scopes=[GLOBAL], total=len(seen), page=page, more=False)
 

@@ -315,3 +315,27 @@ async def test_all_that_is_about_it_is_forgotten_at_once(desk: Desk) -> None:
     assert everything.confirm is not None
     assert "All 2 are forgotten" in text_of(pressed)
     assert set(desk.world.memory.known) == {"tt33", "ww44"}
+
+
+async def test_why_something_was_refused_is_seen_by_whoever_may_see_it(desk: Desk) -> None:
+    judged = {"admission": {"admitted": False, "why": "utility", "score": 0.41}}
+    refused = replace(
+        an_entry("rr55", "Ann hums", scope=Scope(ScopeKind.PERSON, "ann")),
+        state=EntryState.REJECTED,
+        extra=judged,
+    )
+    turned_down = an_entry("rr66", "Ann sings", state=EntryState.REJECTED)
+    desk.world.memory.keep(refused, turned_down)
+
+    private = await desk.say("/memory stats")
+    group = await desk.say("/memory stats", chat="g1")
+    shown = await desk.say("/memory show rr55")
+    listed = await desk.say("/memory list rejected")
+
+    assert private.data is not None
+    assert group.data is not None
+    [told] = private.data["refused"]
+    assert (told["id"], told["admission"]["why"]) == ("rr55", "utility")
+    assert group.data["refused"] == []
+    assert "hardly of use (score 0.41)" in text_of(shown)
+    assert "Ann hums" in text_of(listed)
