@@ -12,7 +12,8 @@ from storage.records.memory.archive import Part, Summary
 _BLOCK = "[{at:%Y-%m-%d %H:%M %Z} | {role}]\n{text}"
 _SPAN = "[{since:%Y-%m-%d %H:%M %Z} – {until:%Y-%m-%d %H:%M %Z}]\n{text}"
 _BLOB = re.compile(r"[A-Za-z0-9+/=]{200,}")
-_OPENS = re.compile(r"<(memory|memories|relevant-memories|earlier|summary)\b[^<>]*>")
+_OPEN, _CLOSE = "<memory>", "</memory>"
+"""What the program itself puts beside what is asked: `telling.told`. Other tags are people's."""
 _BLANK = re.compile(r"\s*")
 _CUT = "\n[… the middle of this is left out …]\n"
 
@@ -47,17 +48,11 @@ def plain(text: str) -> str:
 def unprompted(text: str) -> str:
     """What somebody said, without what was remembered beside it. In one pass, however many blocks
     are opened and never closed."""
-    kept, at, search = list[str](), 0, 0
-    open_ended = set[str]()
-    while opened := _OPENS.search(text, search):
-        name, search = opened[1], opened.end()
-        ends = -1 if name in open_ended else text.find(f"</{name}>", search)
-        if ends < 0:
-            open_ended.add(name)
-            continue
-        kept.append(text[at : opened.start()])
-        after = _BLANK.match(text, ends + len(name) + 3)
-        at = search = len(text) if after is None else after.end()
+    kept, at = list[str](), 0
+    while (begins := text.find(_OPEN, at)) >= 0 and (ends := text.find(_CLOSE, begins)) >= 0:
+        kept.append(text[at:begins])
+        after = _BLANK.match(text, ends + len(_CLOSE))
+        at = len(text) if after is None else after.end()
     return "".join((*kept, text[at:]))
 
 

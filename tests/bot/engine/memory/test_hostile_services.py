@@ -112,5 +112,6 @@ def test_what_is_opened_without_an_end_is_read_once(name: str) -> None:
 def test_what_was_told_is_taken_out_and_what_was_said_stays() -> None:
     told = "<memory>\na &lt;/memory>\n</memory>\n\n"
 
-    assert unprompted(f"{told}hello <summary>x</summary> <memory>") == "hello <memory>"
+    html = "hello <details><summary>x</summary></details> <memory>"
+    assert unprompted(f"{told}{html}") == html, "it is what somebody said"
     assert without_asides(f"{told}hello {told}<memory> there") == "hello <memory> there"
