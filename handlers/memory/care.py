@@ -82,6 +82,8 @@ async def bring(request: Request, rest: str) -> Reply:
 
 
 async def restore(request: Request, rest: str) -> Reply:
+    if not request.person.role.allows(Role.OWNER):
+        raise Forbidden
     path = rest.strip() or next(iter(request.files), "")
     if not path:
         raise UserError("memory_how_restore")

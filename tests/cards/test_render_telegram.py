@@ -290,8 +290,7 @@ def test_an_answer_in_the_making_shows_its_newest_part() -> None:
 
 
 def test_between_a_list_and_what_follows_is_one_empty_line() -> None:
-    listed = Text(markdown="1. one\n2. **two**")
-    (part,) = render(
-        Card(blocks=(listed, Text(markdown="after"))), words_for(Language.ENGLISH)
-    ).parts
+    card = Card(blocks=(Text(markdown="1. one\n2. **two**"), Text(markdown="after")))
+    [part] = texts(render(card, words_for(Language.ENGLISH)))
+
     assert part.text == "1. one\n2. two\n\nafter"

@@ -88,7 +88,6 @@ async def test_what_is_not_there_is_said_to_be_not_there(desk: Desk, text: str) 
         ("/memory show", "/memory show ID"),
         ("/memory forget", "/memory show ID"),
         ("/memory search", "/memory search WORDS"),
-        ("/memory restore", "/memory restore FILE"),
     ],
 )
 async def test_half_an_order_is_answered_with_how_to_give_the_whole(
@@ -339,3 +338,13 @@ async def test_why_something_was_refused_is_seen_by_whoever_may_see_it(desk: Des
     assert group.data["refused"] == []
     assert "hardly of use (score 0.41)" in text_of(shown)
     assert "Ann hums" in text_of(listed)
+
+
+async def test_a_backup_is_put_back_by_owners_who_name_it(desk: Desk) -> None:
+    refused = await desk.say("/memory restore exports/a.jsonl")
+    unnamed = await desk.say("/memory restore", who="x-olga", chat="c0")
+    done = await desk.say("/memory restore exports/a.jsonl", who="x-olga", chat="c0")
+
+    assert "Only an owner" in text_of(refused)
+    assert "/memory restore FILE" in text_of(unnamed)
+    assert "1 added" in text_of(done)
