@@ -177,7 +177,9 @@ def _answer(request: Request, answered: Answered) -> Card:
     declined = JustTalk(
         text=request.args, model=request.model, backend=request.backend, files=request.files
     )
-    return proposal_card(start, declined, words, said=answered.text, when=proposal.when)
+    return proposal_card(
+        start, declined, words, said=answered.text, when=proposal.when, notes=answered.notes
+    )
 
 
 def _by(request: Request, answered: Answered) -> str:

@@ -48,7 +48,13 @@ def answer_card(
 
 
 def proposal_card(
-    start: StartTask, talk: JustTalk, words: Words, *, said: str = "", when: str = ""
+    start: StartTask,
+    talk: JustTalk,
+    words: Words,
+    *,
+    said: str = "",
+    when: str = "",
+    notes: Sequence[str] = (),
 ) -> Card:
     """Ask before work is started. `when` is what nothing can do yet: a set time."""
     answer = without_note(said)
@@ -69,6 +75,7 @@ def proposal_card(
             options=controls.priority_options(words),
         ),
         Note(markdown=words("proposal.note")),
+        *(Note(markdown=note) for note in notes if note),
         *noted((said,), words),
     ]
     return Card(

@@ -277,3 +277,10 @@ def _select(card: Card) -> Select:
 
 def _state() -> TalkState:
     return TalkState(turns=3, model=OPUS, started_at=NOW, last_used_at=NOW - timedelta(minutes=5))
+
+
+async def test_what_is_noted_with_a_proposal_is_said_on_it() -> None:
+    desk = Desk()
+    desk.world.talk.answers = [replace(WORK, notes=("Noted: Max",))]
+
+    assert "Noted: Max" in text_of(await desk.say("call me Max and water the plants"))
