@@ -9,7 +9,7 @@ from sqlalchemy import Row, delete, func, insert, select
 
 from storage import schema
 from storage.db import Database, Transaction
-from storage.memory.archive.hearing import Hearing, Spell, has_all
+from storage.memory.archive.hearing import Hearing, Spell, has_all, how_many
 from storage.memory.tables import context_items, summaries, summary_sources
 from storage.records.memory.archive import Item, Summary
 
@@ -93,6 +93,20 @@ class SummaryRepo:
             .join(schema.sessions, schema.sessions.c.id == _U.session_id)
             .where(hearing.clause, *has_all(_U.content, words), *spell.clauses(_U.latest_at))
             .order_by(_U.latest_at.desc(), _U.id)
+            .limit(limit)
+        )
+        return await self._all(query)
+
+    async def search_most(
+        self, hearing: Hearing, words: Sequence[str], limit: int, *, least: int
+    ) -> Sequence[Summary]:
+        """Those with at least that many of these words, those with most first."""
+        count = how_many(_U.content, words)
+        query = (
+            select(summaries)
+            .join(schema.sessions, schema.sessions.c.id == _U.session_id)
+            .where(hearing.clause, count >= least)
+            .order_by(count.desc(), _U.latest_at.desc(), _U.id)
             .limit(limit)
         )
         return await self._all(query)

@@ -23,7 +23,7 @@ class Expansion:
 async def expanded(
     looking: Looking, summaries: Sequence[Summary], expansion: Expansion, zone: ZoneInfo
 ) -> tuple[list[str], bool]:
-    """Lines, depth first; False where something was left out."""
+    """Lines, depth first, nothing twice; False where something was left out."""
     way = _Way(looking, expansion, zone, expansion.tokens)
     for summary in summaries:
         if not await way.down(summary, expansion.depth):
@@ -38,19 +38,31 @@ class _Way:
     zone: ZoneInfo
     room: int
     lines: list[str] = field(default_factory=list)
+    shown: set[str] = field(default_factory=set)
+    gone_down: set[str] = field(default_factory=set)
 
     async def down(self, summary: Summary, left: int) -> bool:
         """False where no more fits: then everything stops."""
+        if summary.id in self.gone_down:
+            return True
+        if left or not summary.depth:
+            self.gone_down.add(summary.id)
         if not summary.depth:
             return await self._leaf(summary, alone=left == self.expansion.depth)
         for part in await self.looking.parts(summary) if left else ():
-            if not self._add(_named(part)) or not await self.down(part, left - 1):
+            if not self._show(part) or not await self.down(part, left - 1):
                 return False
         return True
 
+    def _show(self, summary: Summary) -> bool:
+        if summary.id in self.shown:
+            return True
+        self.shown.add(summary.id)
+        return self._add(_named(summary))
+
     async def _leaf(self, summary: Summary, *, alone: bool) -> bool:
         if not self.expansion.messages:
-            return not alone or self._add(_named(summary))
+            return not alone or self._show(summary)
         for part in await self.looking.messages(summary):
             at = f"{part.at.astimezone(self.zone):%Y-%m-%d %H:%M}"
             line = f"[{summary.session_id}#{part.message}] ({part.role}, {at}): {part.text}"

@@ -20,6 +20,7 @@ MOST_SCANNED = 10_000
 _CHUNK = 200
 _LEAST_PIECES = 2
 _NEAR_POOL = 100
+_NEAREST = 5
 SNIPPET = 200
 _BEFORE = 60
 SPOKEN = (Speaker.USER, Speaker.ASSISTANT)
@@ -116,6 +117,17 @@ class Looking:
         near = [_candidate(line) for n, line in found if n >= least]
         best = await self._sorted(near, pieces, order)
         return [replace(_found(each, pieces), near=True) for each in best[:limit]]
+
+    async def about(self, hearing: Hearing, words: Sequence[str], limit: int) -> Sequence[Summary]:
+        """Summaries with all of these words, the newest first; where none has, those that fit a
+        question in words of its own best."""
+        found = await self._summaries.search(hearing, words, Spell(), limit)
+        pieces = () if found else pieces_of(words)
+        if not pieces:
+            return found
+        some = await self._summaries.search_most(hearing, pieces, _NEAR_POOL, least=1)
+        best = await self._sorted([_candidate(each) for each in some], words, Order.RELEVANCE)
+        return best[:_NEAREST]
 
     async def regex(
         self,
