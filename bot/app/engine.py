@@ -176,7 +176,8 @@ def _memory(
     lifetime = parts.lifetime
     asker = build_asker(store, clock, writing, requests, fixed=fixed, lifetime=lifetime)
     care = build_care(settings, store, clock, writing)
-    return (mirror, care, asker, *writing.services, *place.memory.follow(writing.changed))
+    told = place.memory.follow(writing.changed, writing.reteller)
+    return (mirror, care, asker, *writing.services, *told)
 
 
 def _watchers(parts: Parts, *more: Service) -> tuple[Service, ...]:

@@ -16,6 +16,7 @@ from bot.engine.agent.workbench import Briefing
 from bot.engine.memory.changed import Changed
 from bot.engine.memory.episodes.finding import EpisodeFinder
 from bot.engine.memory.episodes.keeper import EpisodeKeeper
+from bot.engine.memory.episodes.retelling import Reteller
 from bot.engine.memory.links import Spreading, Tying
 from bot.engine.memory.meaning.embedder import Embedder
 from bot.engine.memory.meaning.embedder import Service as Asked
@@ -48,9 +49,9 @@ class Recalling:
     now: Callable[[], datetime]
     zone: tzinfo
 
-    def follow(self, changed: Changed) -> tuple[Service, ...]:
-        """What ties all that is `changed`, sums up conversations, and embeds everything where
-        there is a service for that."""
+    def follow(self, changed: Changed, reteller: Reteller | None = None) -> tuple[Service, ...]:
+        """What ties all that is `changed`, sums up conversations (by a `reteller`, where there is
+        one), and embeds everything where there is a service for that."""
         store = self.store
         tying = Tying(
             db=store.db,
@@ -67,6 +68,7 @@ class Recalling:
             changed=changed,
             now=self.now,
             zone=self.zone,
+            reteller=reteller,
         )
         if self.meanings is None:
             return tying, episodes

@@ -18,6 +18,7 @@ from bot.engine.agent.remembering.silent import SilentDesk
 from bot.engine.agent.talk import Conversations
 from bot.engine.llm.registry import Registry
 from bot.engine.memory.changed import Changed
+from bot.engine.memory.episodes.retelling import Reteller
 from bot.engine.memory.meaning.meanings import Meanings
 from bot.engine.memory.uses import Uses
 from bot.engine.memory.writing.deciding import Deciding
@@ -53,6 +54,7 @@ class Writing:
     listener: TaskListener
     drawer: Drawer
     deciding: Deciding
+    reteller: Reteller | None
 
     @property
     def services(self) -> Sequence[Service]:
@@ -147,14 +149,24 @@ class _Making:
             now=self.clock.now,
         )
 
-    def drawer(self, desk: Desk, models: Registry, meanings: Meanings | None) -> Drawer:
-        wanted, memory = self.settings.memory, self.store.memory
-        named = wanted.extract_model or self.settings.model_small
+    def silent(self, desk: Desk, models: Registry) -> SilentDesk:
+        """Whoever takes notes."""
+        named = self.settings.memory.extract_model or self.settings.model_small
 
         def takes_notes() -> ModelChoice:
             """Whom the settings name, else the one for small things, else the program's own."""
             return (models.pick(named) if named else None) or models.default
 
+        return SilentDesk(desk, takes_notes)
+
+    def reteller(self, model: SilentDesk) -> Reteller | None:
+        """Who sums up conversations, where a model is wanted for that."""
+        if not self.settings.memory.episodes_by_model:
+            return None
+        return Reteller(db=self.store.db, model=model, mask=self.mask, now=self.clock.now)
+
+    def drawer(self, model: SilentDesk, meanings: Meanings | None) -> Drawer:
+        wanted, memory = self.settings.memory, self.store.memory
         return Drawer(
             db=self.store.db,
             jobs=self.jobs,
@@ -166,7 +178,7 @@ class _Making:
                 quality=self.quality,
             ),
             quality=self.quality,
-            model=SilentDesk(desk, takes_notes),
+            model=model,
             changed=self.changed,
             mask=self.mask,
             now=self.clock.now,
@@ -188,7 +200,7 @@ def build_writing(
         jobs=JobRepo(store.db),
         quality=Quality(store.marks),
     )
-    recorder = making.recorder()
+    recorder, model = making.recorder(), making.silent(desk, place.models)
     return Writing(
         changed=making.changed,
         entries=store.memory.entries,
@@ -198,5 +210,6 @@ def build_writing(
         writer=making.writer(),
         recorder=recorder,
         listener=making.listener(recorder),
-        drawer=making.drawer(desk, place.models, place.memory.meanings),
+        drawer=making.drawer(model, place.memory.meanings),
+        reteller=making.reteller(model),
     )

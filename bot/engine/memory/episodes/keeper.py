@@ -19,6 +19,7 @@ from bot.engine.memory.episodes.making import (
     episode_of,
     stretches,
 )
+from bot.engine.memory.episodes.retelling import Reteller
 from bot.engine.memory.ranking import jaccard
 from storage.db import Database, Transaction
 from storage.errors import StoreUnavailable
@@ -38,7 +39,8 @@ _REST = 60.0
 
 @dataclass(slots=True, kw_only=True)
 class EpisodeKeeper:
-    """A service: it looks when something was said, and once more when it may have ended."""
+    """A service: it looks when something was said, and once more when it may have ended. A
+    `reteller` sums it up instead of rules."""
 
     db: Database
     entries: EntryRepo
@@ -47,6 +49,7 @@ class EpisodeKeeper:
     changed: Changed
     now: Callable[[], datetime]
     zone: tzinfo
+    reteller: Reteller | None = None
     name: str = "memory episodes"
 
     async def start(self, stack: AsyncExitStack) -> None:
@@ -99,12 +102,15 @@ class EpisodeKeeper:
             return
         if await self._is_known(episode_of(part.cells, self.zone)):
             return
+        retold = None if self.reteller is None else await self.reteller.retell(part.cells)
         async with self.db.write() as tx:
             # Somebody may have forgotten, changed or moved some of it since it was read.
             left = await self._left(tx, part.cells)
             if len(left) < LEAST_TURNS:
                 return
-            await self.entries.add(tx, episode_of(left, self.zone), now=self.now())
+            whole = [_said(each) for each in left] == [_said(each) for each in part.cells]
+            new = episode_of(left, self.zone, retold if whole else None)
+            await self.entries.add(tx, new, now=self.now())
         self.changed.tell(left[0].scope)
 
     async def _left(self, tx: Transaction, cells: Sequence[Entry]) -> Sequence[Entry]:
@@ -127,6 +133,10 @@ class EpisodeKeeper:
 
     async def _recent(self, new: NewEntry) -> Sequence[Any]:
         return await self.entries.list((new.scope,), kinds=(MemoryKind.EPISODE,), limit=20)
+
+
+def _said(cell: Entry) -> tuple[str, str]:
+    return cell.id, cell.text
 
 
 async def _heard(listener: Listener, rest: float | None) -> None:

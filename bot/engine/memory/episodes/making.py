@@ -1,4 +1,5 @@
-"""Where a conversation comes to an end, and what is kept of it: by rules, without a model."""
+"""Where a conversation comes to an end, and what is kept of it: by rules, unless somebody has
+retold it."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
+from bot.engine.memory.episodes.retelling import Retold
 from bot.engine.memory.writing.recorder import answered_in, said_in
 from storage.memory.words import terms
 from storage.records.memory.entries import (
@@ -94,12 +96,13 @@ def keywords_of(cells: Sequence[Entry]) -> tuple[str, ...]:
     return tuple(word for word, _ in counted.most_common(_KEYWORDS))
 
 
-def episode_of(cells: Sequence[Entry], zone: tzinfo) -> NewEntry:
-    """Its summary is made of what was said."""
+def episode_of(cells: Sequence[Entry], zone: tzinfo, retold: Retold | None = None) -> NewEntry:
+    """Its summary is made of what was said, or is as it was `retold`."""
     first, last = cells[0], cells[-1]
-    decisions = list(_decisions(cells))
+    decisions = list(_decisions(cells) if retold is None else retold.decisions)
     senders = sorted({cell.sender for cell in cells if cell.sender})
-    text = _summary(cells, decisions, senders, zone)
+    told = _in_short(cells) if retold is None else retold.summary
+    text = _summary(cells, told, decisions, senders, zone)
     whole = " ".join(cell.text[:_SEEN] for cell in cells)
     return NewEntry(
         kind=MemoryKind.EPISODE,
@@ -121,21 +124,28 @@ def episode_of(cells: Sequence[Entry], zone: tzinfo) -> NewEntry:
             "decisions": decisions,
             "tone": _tone(whole),
             "began_at": first.said_at.isoformat(),
+            "retold": retold is not None,
         },
     )
 
 
+def _in_short(cells: Sequence[Entry]) -> str:
+    """What was said first, and last."""
+    shown = [*cells[: _SHOWN_TURNS - 1], cells[-1]] if len(cells) > _SHOWN_TURNS else cells
+    return " / ".join(filter(None, (_short(said_in(cell)) for cell in shown)))
+
+
 def _summary(
-    cells: Sequence[Entry], decisions: Sequence[str], senders: Sequence[str], zone: tzinfo
+    cells: Sequence[Entry],
+    told: str,
+    decisions: Sequence[str],
+    senders: Sequence[str],
+    zone: tzinfo,
 ) -> str:
     began, ended = (each.said_at.astimezone(zone) for each in (cells[0], cells[-1]))
-    shown = [*cells[: _SHOWN_TURNS - 1], cells[-1]] if len(cells) > _SHOWN_TURNS else cells
-    said = [_short(said_in(cell)) for cell in shown]
     who = ", ".join(senders)
     head = f"{began:%Y-%m-%d %H:%M}–{ended:%H:%M}" + (f" {who}" if who else "")
-    told = [f"{head}: " + " / ".join(filter(None, said))]
-    told += [f"→ {each}" for each in decisions]
-    return "\n".join(told)
+    return "\n".join([f"{head}: {told}", *(f"→ {each}" for each in decisions)])
 
 
 def _decisions(cells: Sequence[Entry]) -> Iterator[str]:
