@@ -132,6 +132,8 @@ def _for_people(answer: Any) -> None:
 @contextmanager
 def _opened(place: str, *, as_json: bool) -> Iterator[BinaryIO]:
     if place == "-":
+        if sys.stdin is None:
+            fail("nothing is piped in", as_json=as_json, status=2)
         yield sys.stdin.buffer
         return
     try:

@@ -15,6 +15,8 @@ _WINDOWS = {1: 2_000, 2: 200, 3: 60}
 """Characters that are looked at together, by the repeats without an end: each such repeat makes a
 search slower by that length. What fits is no longer than that."""
 _WIDE = 10
+_MOST_WAYS = 1_000
+"""In which one place may be read: each `?` doubles them, each small repeat multiplies them."""
 SECONDS = 2.0
 """For everything that one pattern is looked for in."""
 _QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|「([^」]+)」|(\S+)')
@@ -32,7 +34,9 @@ class BadPattern(Exception):
 @dataclass
 class _Group:
     repeats: bool = False
-    branches: bool = False
+    branches: int = 0
+    ways: float = 1
+    """Of all that was read in it so far, its own branches aside."""
 
 
 def words_of(text: str) -> tuple[str, ...]:
@@ -107,12 +111,17 @@ def _checked(text: str) -> int:
         if quantifier is None:
             at, last = _piece(text, at, groups)
             continue
-        length, is_wide = quantifier
-        if is_wide:
+        length, least, most = quantifier
+        if most > _WIDE:
             _refuse_nested(last)
             groups[-1].repeats = True
             wide += 1
+        else:
+            inner = _ways(last) if last is not None else 1
+            groups[-1].ways *= inner ** max(0, most - 1) * max(1, most - least + 1)
         at, last = at + length, None
+        _refuse_many(groups[-1])
+    _refuse_many(groups[0])
     if wide > max(_WINDOWS):
         raise BadPattern(f"more than {max(_WINDOWS)} repeats without an end: look for less at once")
     return wide
@@ -130,10 +139,11 @@ def _piece(text: str, at: int, groups: list[_Group]) -> tuple[int, _Group | None
         case ")" if len(groups) > 1:
             group = groups.pop()
             groups[-1].repeats |= group.repeats
-            groups[-1].branches |= group.branches
+            groups[-1].ways *= _ways(group)
+            _refuse_many(groups[-1])
             return at + 1, group
         case "|":
-            groups[-1].branches = True
+            groups[-1].branches += 1
     return at + 1, None
 
 
@@ -160,19 +170,29 @@ def _opened(text: str, at: int, groups: list[_Group]) -> int:
     return at + 2
 
 
-def _quantifier(text: str, at: int) -> tuple[int, bool] | None:
-    """How long it is, and whether it repeats many times."""
+def _quantifier(text: str, at: int) -> tuple[int, int, int] | None:
+    """How long it is, and how often it repeats at least and at most."""
     if text[at] in "*+?":
-        length, wide = 1, text[at] != "?"
+        length, least, most = 1, 0, 1 if text[at] == "?" else _WIDE + 1
     else:
         counted = _COUNTED.match(text, at)
         if counted is None:
             return None
         low, comma, high = counted.groups()
-        most = high or ("" if comma else low)
-        length, wide = len(counted.group()), not most or int(most[:6]) > _WIDE
+        high = high or ("" if comma else low)
+        length = len(counted.group())
+        least, most = int(low[:6] or 0), int(high[:6] or _WIDE + 1)
     lazy = text[at + length : at + length + 1] in {"?", "+"}
-    return length + lazy, wide
+    return length + lazy, least, most
+
+
+def _ways(group: _Group) -> float:
+    return group.ways * (group.branches + 1)
+
+
+def _refuse_many(group: _Group) -> None:
+    if _ways(group) > _MOST_WAYS:
+        raise BadPattern("it can be read in too many ways: look for less at once")
 
 
 def _refuse_nested(last: _Group | None) -> None:
