@@ -21,8 +21,8 @@ _TITLE = 60
 def history_card(
     said: Sequence[Said], searched: str, words: Words, *, zone: ZoneInfo, near: bool = False
 ) -> Card:
-    """In the order in which they are given. Without `searched` they are the last lines; `near` says that none has all that
-    was searched for."""
+    """In the order in which they are given. Without `searched` they are the last lines; `near`
+    says that none has all that was searched for."""
     wanted = formats.line(searched, _TITLE)
     title = words("history.found", words=wanted) if searched else words("history.title")
     nothing = words("history.nothing") if searched else words("history.none")
