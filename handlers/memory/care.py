@@ -77,7 +77,12 @@ async def bring(request: Request, rest: str) -> Reply:
     brought = await request.services.memory.bring(
         request.person, request.chat, request.files[0], scope=flags.options.get("scope", "")
     )
-    data = {"added": brought.added, "known": brought.known, "bad": dict(brought.bad)}
+    data = {
+        "added": brought.added,
+        "known": brought.known,
+        "left": brought.left,
+        "bad": dict(brought.bad),
+    }
     return Reply(card=brought_card(brought, request.words), data=data)
 
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bot.app.exports import ExportFile
 from bot.engine.memory.writing.rights import By
-from bot.engine.memory.writing.service import ByHand, MemoryWriter
+from bot.engine.memory.writing.service import ByHand, MemoryWriter, plain
 from cards.views.memory.data import entry_data
 from handlers.services.memory import MemoryRefused
 from storage.memory.entries import EntryRepo
 from storage.records.memory.entries import (
     Category,
     Entry,
+    EntryState,
     MemoryKind,
     Scope,
 )
@@ -25,6 +26,8 @@ from storage.records.memory.refusals import NotKept
 from storage.records.memory.shown import Brought, ExportedEntries
 
 _A_PAGE = 500
+_AT_ONCE = 100
+"""Rows of an import that are one transaction: others write in between."""
 _MOST_BYTES = 20_000_000
 _MOST_LINES = 10_000
 _NO_HAND = {MemoryKind.CELL, MemoryKind.EPISODE, MemoryKind.HANDBOOK}
@@ -52,21 +55,29 @@ class Carrying:
         return ExportedEntries(path=file.told, size=size, entries=count)
 
     async def bring(self, path: str, by: By, scope: Scope) -> Brought:
-        """One that is there already with the same words is not written again."""
-        added, known, bad = 0, 0, {}
+        """One that is there already with the same words is not written again. Of what `out` wrote
+        only what holds and can be written by hand."""
+        wanted: dict[int, ByHand] = {}
+        bad: dict[int, str] = {}
+        known, left = 0, 0
         for number, line in enumerate(await asyncio.to_thread(self._lines, path), 1):
-            if not line.strip():
-                continue
             try:
-                wanted = _wanted(json.loads(line), scope)
-                if await self.entries.same_as(scope, wanted.text):
-                    known += 1
+                row = json.loads(line) if line.strip() else None
+                if row is None:
+                    continue
+                if _is_left_out(row):
+                    left += 1
                 else:
-                    await self.writer.add(wanted, by)
-                    added += 1
-            except (ValueError, RecursionError, NotKept) as error:
+                    wanted[number] = _wanted(row, scope)
+            except (ValueError, TypeError, RecursionError) as error:
                 bad[number] = str(error)[:200]
-        return Brought(added=added, known=known, bad=bad)
+        for numbers in _batches(list(wanted)):
+            made = await self.writer.add_all([wanted[each] for each in numbers], by)
+            known += sum(each is None for each in made)
+            refused = zip(numbers, made, strict=True)
+            bad |= {each: str(why)[:200] for each, why in refused if isinstance(why, NotKept)}
+        added = len(wanted) - known - sum(each in bad for each in wanted)
+        return Brought(added=added, known=known, left=left, bad=dict(sorted(bad.items())))
 
     def _lines(self, path: str) -> Sequence[str]:
         whole = (self.home / path).resolve()
@@ -78,7 +89,8 @@ class Carrying:
             text = whole.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise MemoryRefused("unreadable", type(error).__name__) from error
-        lines = text.splitlines()
+        # By ends of lines only: a text may hold other separators of lines as they are.
+        lines = text.split("\n")
         if len(lines) > _MOST_LINES:
             raise MemoryRefused("unreadable", f"> {_MOST_LINES}: `shiftboss memory import`")
         return lines
@@ -86,6 +98,18 @@ class Carrying:
 
 def _add(file: ExportFile, page: Sequence[Entry]) -> None:
     file.add(json.dumps(entry_data(each), ensure_ascii=False) for each in page)
+
+
+def _batches(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
+    return (numbers[at : at + _AT_ONCE] for at in range(0, len(numbers), _AT_ONCE))
+
+
+def _is_left_out(row: Any) -> bool:
+    """Turns, episodes and chapters are not written by hand, and what does not hold any more, or
+    not yet, is nothing that somebody wants to be so."""
+    if not isinstance(row, dict):
+        return False
+    return row.get("kind") in _NO_HAND or row.get("state", EntryState.ACTIVE) != EntryState.ACTIVE
 
 
 def _wanted(row: Any, scope: Scope) -> ByHand:
@@ -96,9 +120,10 @@ def _wanted(row: Any, scope: Scope) -> ByHand:
     return ByHand(
         text=text,
         scope=scope,
-        kind=MemoryKind.LONGTERM if kind in _NO_HAND else kind,
+        kind=kind,
         category=Category(row.get("category") or Category.OTHER),
-        label=str(row.get("label") or "")[:200],
-        keywords=tuple(str(each)[:80] for each in row.get("keywords") or ())[:20],
+        label=plain(str(row.get("label") or ""))[:200],
+        keywords=tuple(plain(str(each))[:80] for each in (row.get("keywords") or ())[:20]),
+        key=plain(str(row.get("key") or "")).partition("@")[0][:80],
         pinned=bool(row.get("pinned")),
     )

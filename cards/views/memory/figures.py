@@ -85,6 +85,8 @@ def brought_card(brought: Brought, words: Words) -> Card:
     title = words("memory.title")
     told = words("memory.imported", added=brought.added, known=brought.known)
     blocks: list[Block] = [Text(markdown=told)]
+    if brought.left:
+        blocks.append(Note(markdown=words("memory.import_left", n=brought.left)))
     if brought.bad:
         lines = ", ".join(str(number) for number in list(brought.bad)[:_LISTED])
         text = words("memory.import_bad", n=len(brought.bad), lines=lines)

@@ -101,11 +101,13 @@ class CleanReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brought:
-    """What an import made of a file: `bad` are lines that could not be read, by number."""
+    """What an import made of a file: `bad` are lines that could not be read, by number; `left` is
+    how many nobody would write by hand."""
 
     added: int
     known: int
     bad: Mapping[int, str]
+    left: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

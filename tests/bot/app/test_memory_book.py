@@ -447,3 +447,39 @@ async def test_an_order_whose_first_handling_died_before_its_answer_is_answered_
             await book.forget(BOSS, CHAT, mine.id, source="message:2")
         with pytest.raises(MemoryRefused, match="changed"):
             await book.edit(BOSS, CHAT, proposed[0], "Likes cocoa", revision=1)
+
+
+async def test_of_what_was_written_out_only_what_holds_is_brought_in_and_keeps_what_it_is_about(
+    tmp_path: Path,
+) -> None:
+    async with booked(tmp_path) as (book, memory):
+        await memory.say("call me Moritz", "Hi.", source="1")
+        await memory.say("call me Max", "Hi.", source="2")
+        await book.write_chapter(BOSS, CHAT, "Quality", "Twice.")
+        made = await book.export(BOSS, CHAT)
+        (tmp_path / "files").mkdir(exist_ok=True)
+        (tmp_path / "files" / "in.jsonl").write_bytes((tmp_path / made.path).read_bytes())
+        brought = await book.bring(MATE, MATES_CHAT, "files/in.jsonl")
+        held = await memory.entries.list([MATES])
+
+        assert (brought.added, brought.left, brought.bad) == (1, 4, {})
+        assert [(each.text, each.key) for each in held] == [
+            ("Wants to be called Max", "profile:name")
+        ]
+
+
+async def test_of_a_long_file_all_is_brought_in_that_can_be_and_the_rest_is_told_by_its_line(
+    tmp_path: Path,
+) -> None:
+    async with booked(tmp_path) as (book, memory):
+        rows = [{"text": f"fact {n}"} for n in range(250)] + [
+            {"text": "x" * 10_001},
+            {"text": ""},
+            {"text": "fact 1"},
+        ]
+        (tmp_path / "files").mkdir(exist_ok=True)
+        (tmp_path / "files" / "in.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        brought = await book.bring(BOSS, CHAT, "files/in.jsonl")
+
+        assert (brought.added, brought.known, set(brought.bad)) == (250, 1, {251, 252})
+        assert await memory.entries.count([MINE]) == 250

@@ -97,12 +97,7 @@ class MemoryWriter:
     async def add(self, wanted: ByHand, by: By) -> Entry:
         """Keep it as what a person wrote, also if it was forgotten before. Where the same words
         are there already, these become the person's. Raises NotKept."""
-        text = self._fit(wanted.text)
-        scope = wanted.scope or (by.reader.keeps_in if by.reader is not None else None)
-        if scope is None:
-            raise NotFound("memory", "scope")
-        _check(by, scope)
-        now = self._now()
+        text, scope, now = self._fit(wanted.text), _scope(wanted, by), self._now()
 
         async def write(tx: Transaction) -> Entry:
             await self._entries.dig_up(tx, scope, text)
@@ -110,6 +105,16 @@ class MemoryWriter:
             return again or await self._written(tx, _new(wanted, scope, text, by), now)
 
         return await self._write(write, scope)
+
+    async def add_all(self, wanted: Sequence[ByHand], by: By) -> Sequence[Entry | NotKept | None]:
+        """As `add`, in one transaction: what became of each. None is there already with the same
+        words, and is left as it is."""
+        scopes = {_scope(each, by) for each in wanted}
+
+        async def write(tx: Transaction) -> Sequence[Entry | NotKept | None]:
+            return [await self._brought(tx, each, by) for each in wanted]
+
+        return await self._write(write, *scopes)
 
     async def edit(self, entry: Entry, text: str, by: By) -> Entry:
         """Change what it says, on top of `entry` as it was read: from then on it is the person's.
@@ -231,6 +236,17 @@ class MemoryWriter:
             return ours
         return [*ours, proposed]
 
+    async def _brought(self, tx: Transaction, wanted: ByHand, by: By) -> Entry | NotKept | None:
+        scope = _scope(wanted, by)
+        try:
+            text = self._fit(wanted.text)
+            if await self._entries.same_as(scope, text, tx=tx):
+                return None
+            await self._entries.dig_up(tx, scope, text)
+            return await self._written(tx, _new(wanted, scope, text, by), self._now())
+        except NotKept as error:
+            return error
+
     async def _written(self, tx: Transaction, new: NewEntry, now: datetime) -> Entry:
         older = await self._entries.by_key(new.scope, new.key, tx=tx) if new.key else ()
         made = await self._entries.add(tx, new, now=now)
@@ -292,6 +308,15 @@ def _by_hand(entry: Entry, *, state: EntryState | None = None) -> Entry:
         invalidated_at=None if state is not None else entry.invalidated_at,
         state=state or entry.state,
     )
+
+
+def _scope(wanted: ByHand, by: By) -> Scope:
+    """Raises NotFound where there is none, and NotAllowed."""
+    scope = wanted.scope or (by.reader.keeps_in if by.reader is not None else None)
+    if scope is None:
+        raise NotFound("memory", "scope")
+    _check(by, scope)
+    return scope
 
 
 def _check(by: By, scope: Scope) -> None:
