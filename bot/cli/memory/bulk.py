@@ -127,6 +127,8 @@ def _as_json(answer: Any) -> None:
 def _for_people(answer: Any) -> None:
     for each in answer.plain(whole=True)["results"]:
         typer.echo(revealed(_line(each)))
+    if not answer.hits:
+        typer.echo("shiftboss: nothing fits", err=True)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from bot.cli import lines
-from bot.cli.memory import bulk
+from bot.cli.memory import bulk, files
 from bot.cli.memory.scopes import Scope, named
 from bot.cli.parameters import Json, TextCommand, Word
 from bot.cli.speak import speak
@@ -91,18 +91,27 @@ def clean(
 
 
 @cli.command("export")
-def export(as_json: Json = False) -> None:
+def export(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="[FILE]", help="- for standard output; without one it is below the data folder."
+        ),
+    ] = "",
+    as_json: Json = False,
+) -> None:
     """Write everything out as JSON lines."""
-    speak("/memory export", as_json=as_json)
+    speak("/memory export", as_json=as_json, show=lambda data: files.taken_out(data, file))
 
 
 @cli.command("restore")
 def restore(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A backup, in the data directory.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A backup or an export.")],
     as_json: Json = False,
 ) -> None:
     """Put back what a backup holds and what is not there; what was forgotten stays forgotten."""
-    speak(lines.line("memory", "restore", file), as_json=as_json)
+    with files.brought_in(file, as_json=as_json) as name:
+        speak(lines.line("memory", "restore", name), as_json=as_json)
 
 
 @cli.command("candidates")
