@@ -92,6 +92,7 @@ class FakeMemory:
         self.found: Sequence[FoundEntry] = ()
         self.report = CleanReport(noise=(), doubles=(), weak=(), done=False)
         self.asked: list[tuple[str, ...]] = []
+        self.carried_out: set[str] = set()
 
     def keep(self, *entries: Entry) -> None:
         self.known |= {each.id: each for each in entries}
@@ -135,7 +136,11 @@ class FakeMemory:
         return self.known[entry.id]
 
     async def forget(self, who: Person, chat: Chat, entry_id: str, *, source: str = "") -> Entry:
-        return self.known.pop(self._one(who, chat, entry_id).id)
+        if entry_id not in self.known and source in self.carried_out:
+            raise MemoryRefused("forgotten", entry_id)
+        gone = self.known.pop(self._one(who, chat, entry_id).id)
+        self.carried_out.add(source)
+        return gone
 
     async def pin(self, who: Person, chat: Chat, entry_id: str, *, pinned: bool) -> Entry:
         self.keep(replace(self._one(who, chat, entry_id), pinned=pinned))

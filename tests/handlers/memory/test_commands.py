@@ -71,6 +71,16 @@ async def test_what_is_forgotten_is_gone(desk: Desk) -> None:
     assert "tt33" not in desk.world.memory.known
 
 
+async def test_an_order_to_forget_that_is_handled_again_is_answered_as_done(desk: Desk) -> None:
+    order = desk.row(desk.message("/memory forget tt33"))
+    await desk.deliver(order)
+
+    again = await desk.deliver(order)
+
+    assert again.good
+    assert "tt33 is forgotten for good" in text_of(again)
+
+
 @pytest.mark.parametrize("text", ["/memory show zz99", "/memory forget zz99", "/memory pin zz99"])
 async def test_what_is_not_there_is_said_to_be_not_there(desk: Desk, text: str) -> None:
     assert "no memory zz99" in text_of(await desk.say(text))
