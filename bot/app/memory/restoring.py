@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.engine.memory.changed import Changed
+from bot.engine.memory.writing.service import plain
 from handlers.services.memory import MemoryRefused
 from storage.db import Database
 from storage.memory.entries import EntryRepo
@@ -31,6 +32,7 @@ _AT_ONCE = 200
 _MOST_BAD = 1_000
 """Beyond that it is no backup, whatever it is."""
 _NAME = 200
+_YEARS = range(1970, 2200)
 
 _Numbered = tuple[int, str]
 
@@ -101,26 +103,42 @@ def _entry(row: dict[str, Any]) -> NewEntry:
     return NewEntry(
         kind=MemoryKind(row["kind"]),
         scope=Scope.of(row["scope"]),
-        text=str(row["text"]),
+        text=_plain(row["text"], MOST_TEXT),
         category=Category(row["category"]),
-        label=str(row["label"]),
-        keywords=tuple(map(str, row["keywords"])),
-        importance=float(row["importance"]),
-        confidence=float(row["confidence"]),
+        label=_plain(row["label"], _NAME),
+        keywords=tuple(_plain(each, _NAME) for each in row["keywords"][:_NAME]),
+        importance=_share(row["importance"]),
+        confidence=_share(row["confidence"]),
         tier=Tier(row["tier"]),
         state=EntryState(row["state"]),
         pinned=bool(row["pinned"]),
-        key=str(row["key"]),
+        key=_plain(row["key"], 2 * _NAME),
         origin=Origin(row["origin"]),
-        sender=str(row["sender"]),
-        thread=str(row["thread"]),
+        sender=_plain(row["sender"], _NAME),
+        thread=_plain(row["thread"], 2 * _NAME),
         said_at=_moment(row["at"]),
         valid_until=_moment(until) if until else None,
     )
+
+
+def _plain(value: object, most: int) -> str:
+    text = plain(str(value))
+    if len(text) > most:
+        raise ValueError(f"longer than {most} characters")
+    return text
+
+
+def _share(value: Any) -> float:
+    share = float(value)
+    if not 0 <= share <= 1:
+        raise ValueError(f"{share} is not from 0 to 1")
+    return share
 
 
 def _moment(text: str) -> datetime:
     at = datetime.fromisoformat(text)
     if at.tzinfo is None:
         raise ValueError(f"{text} has no time zone")
+    if at.year not in _YEARS:
+        raise ValueError(f"{text} is no time of anything said")
     return at
