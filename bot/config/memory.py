@@ -17,6 +17,8 @@ class MemorySettings(BaseModel):
     recall_seconds: float = Field(default=5, gt=0, le=60)
     fusion: Literal["ranks", "weights"] = "ranks"
     vector_weight: float = Field(default=0.4, ge=0, le=5)
+    query_prefix: str | None = None
+    passage_prefix: str | None = None
     recall_cut: float = Field(default=0, ge=0, le=1)
     rerank_url: str = ""
     rerank_model: str = ""

@@ -18,7 +18,7 @@ from bot.engine.memory.episodes.finding import EpisodeFinder
 from bot.engine.memory.episodes.keeper import EpisodeKeeper
 from bot.engine.memory.episodes.retelling import Reteller
 from bot.engine.memory.links import Spreading, Tying
-from bot.engine.memory.meaning.embedder import Embedder
+from bot.engine.memory.meaning.embedder import Embedder, prefixes_of
 from bot.engine.memory.meaning.embedder import Service as Asked
 from bot.engine.memory.meaning.judge import CrossEncoder
 from bot.engine.memory.meaning.meanings import Meanings
@@ -103,10 +103,12 @@ def build_meanings(settings: Settings, store: Store) -> Meanings | None:
     if not (settings.embedding_base_url and settings.embedding_model):
         return None
     service = Asked(settings.embedding_api_key.get_secret_value(), timeout=_EMBEDDED_IN)
+    base_url, model, chosen = settings.embedding_base_url, settings.embedding_model, settings.memory
+    prefixes = prefixes_of(model, chosen.query_prefix, chosen.passage_prefix)
     return Meanings(
         db=store.db,
         vectors=Vectors(store.db),
-        embedder=Embedder(service, settings.embedding_base_url, settings.embedding_model),
+        embedder=Embedder(service, base_url, model, prefixes),
         service=service,
         changed=Changed(),
         sleep=asyncio.sleep,

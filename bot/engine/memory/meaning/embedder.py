@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import isfinite, sqrt
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 if TYPE_CHECKING:
     import httpx
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
 BATCH = 64
 _LONGEST = 6_000
 """Characters of one text."""
+_PART = re.compile(r"[^a-z0-9]+")
 _REFUSALS = (400, 413, 422)
 _LARGEST = 16_000_000
 """Bytes of one answer: of 64 vectors there is room for 8,000 numbers each."""
@@ -76,19 +80,58 @@ async def _read(answer: httpx.Response) -> bytes:
     return bytes(content)
 
 
-class Embedder:
-    """`model` is stored with every vector: those of two models cannot be compared."""
+@dataclass(frozen=True, slots=True)
+class Prefixes:
+    """What some models want in front of a question, and of a text that may answer it: they were
+    trained so, and without it find next to nothing (docs/memory.md)."""
 
-    def __init__(self, service: Service, base_url: str, model: str) -> None:
+    query: str = ""
+    passage: str = ""
+
+
+_KNOWN = {
+    "e5": Prefixes("query: ", "passage: "),
+    "nomic": Prefixes("search_query: ", "search_document: "),
+}
+"""By a part of a model's name, as their makers say."""
+
+
+def prefixes_of(model: str, query: str | None = None, passage: str | None = None) -> Prefixes:
+    """Those that are chosen, else those that the model is known to want."""
+    parts = set(_PART.split(model.lower()))
+    known = next((_KNOWN[each] for each in _KNOWN if each in parts), Prefixes())
+    return Prefixes(
+        known.query if query is None else query, known.passage if passage is None else passage
+    )
+
+
+class Embedder:
+    """`model` is stored with every vector: those of two models, or of one with different words in
+    front, cannot be compared."""
+
+    def __init__(
+        self, service: Service, base_url: str, model: str, prefixes: Prefixes | None = None
+    ) -> None:
         self._service = service
         self._url = f"{base_url.rstrip('/')}/embeddings"
-        self.model = model
+        self._name = model
+        self._prefixes = prefixes or prefixes_of(model)
+        usual = self._prefixes.passage == prefixes_of(model).passage
+        self.model = model if usual else f"{model} {crc32(self._prefixes.passage.encode()):08x}"
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Vectors of length 1, one for each text, in order. Raises NoMeaning."""
+        return await self._vectors(self._prefixes.passage, texts)
+
+    async def embed_query(self, query: str) -> Sequence[float]:
+        """Of what is looked for. Raises NoMeaning."""
+        [vector] = await self._vectors(self._prefixes.query, [query])
+        return vector
+
+    async def _vectors(self, prefix: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         body = {
-            "model": self.model,
-            "input": [text[:_LONGEST] or " " for text in texts],
+            "model": self._name,
+            "input": [f"{prefix}{text[:_LONGEST]}" or " " for text in texts],
             "encoding_format": "float",
         }
         return _vectors(await self._service.post(self._url, body), len(texts))

@@ -110,7 +110,7 @@ class Meanings:
             return None
         try:
             async with asyncio.timeout(_IN_TIME):
-                [vector] = await self.embedder.embed([query])
+                vector = await self.embedder.embed_query(query)
         except (NoMeaning, TimeoutError) as error:
             log.warning("looked up by words only: %r", error)
             self._rests_until = self.clock() + _REST

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bot.engine.memory.changed import Changed
-from bot.engine.memory.meaning.embedder import Embedder, NoMeaning, Service
+from bot.engine.memory.meaning.embedder import Embedder, NoMeaning, Prefixes, Service, prefixes_of
 from bot.engine.memory.meaning.judge import CrossEncoder
 from bot.engine.memory.meaning.meanings import KINDS, Meanings
 from bot.engine.memory.recall import Fusion, Recall, dated_words
@@ -245,3 +245,31 @@ async def test_a_cross_encoder_has_its_say(tmp_path: Path, model: str) -> None:
         assert best.entry.text.startswith("In the garage by the old mill")
         assert best.parts["judge"] == pytest.approx(1)
         assert ("documents" in my.server.judged[0]) is bool(model)
+
+
+async def test_a_model_is_told_questions_from_texts_as_it_wants_it(tmp_path: Path) -> None:
+    async with head(tmp_path) as my:
+        my.server.models.add("intfloat/multilingual-e5-small")
+        await my.it.keep("The car is red.")
+        meanings = my.of("intfloat/multilingual-e5-small")
+        await meanings.embed_some()
+        await meanings.near(ALONE.scopes, "automobile", 5, KINDS)
+        await meanings.service.aclose()
+
+        told = [text for texts in my.server.asked for text in texts]
+
+    assert told[0].startswith("passage: ")
+    assert told[1] == "query: automobile"
+
+
+def test_what_stands_in_front_of_texts_can_be_chosen_and_is_a_model_of_its_own() -> None:
+    assert prefixes_of("nomic-embed-text:v1.5") == Prefixes("search_query: ", "search_document: ")
+    assert prefixes_of("bge-m3") == Prefixes()
+    assert prefixes_of("e5-base", "", "doc: ") == Prefixes("", "doc: ")
+
+    service = Service("", timeout=1)
+    asked = Embedder(service, "http://x", "bge-m3", Prefixes("Represent: ", ""))
+    other = Embedder(service, "http://x", "bge-m3", Prefixes("", "doc: "))
+
+    assert asked.model == "bge-m3"
+    assert other.model != "bge-m3"
