@@ -126,7 +126,8 @@ class HistoryService:
     async def _line(self, line: Line, text: str, chat: ChatId, *, near: bool) -> PastLine:
         return PastLine(
             at=line.at,
-            by_bot=line.role is Speaker.ASSISTANT,
+            # What a task's worker or a helper was asked, the program has put together.
+            by_bot=line.role is Speaker.ASSISTANT or not line.key.startswith(_CHAT),
             text=self._mask(text),
             ref=f"{line.session_id}#{line.message}",
             task=await self._task(line.key),

@@ -159,11 +159,12 @@ async def test_what_is_shown_says_where_it_was_and_hides_secrets(tmp_path: Path)
         await add_task(h.store, "tttttt", CHAT, BOSS)
         await h.say("task:tttttt:Critic/b1", "secret of hunter2")
         (line,) = await h.service.search(BOSS, CHAT, ["secret"], 5)
+        await h.say(f"chat:{CHAT.id}", "hello")
         last = await h.service.last(BOSS, CHAT, 5)
 
-        assert (line.task, line.elsewhere, line.by_bot) == ("tttttt", True, False)
+        assert (line.task, line.elsewhere, line.by_bot) == ("tttttt", True, True)
         assert line.text == "secret of •"
-        assert [each.by_bot for each in last] == [True, False]
+        assert [each.by_bot for each in last] == [True, False, True, True], "nobody said it"
 
 
 async def test_a_conversation_under_way_can_be_ordered_shorter(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.agent.prices import Prices, read_prices
+from bot.engine.agent.prices import Prices, published_window, read_prices
 from bot.engine.llm.base import Usage
 
 USED = Usage(
@@ -129,3 +129,11 @@ def test_tokens_that_nobody_reported_cost_the_most_they_can() -> None:
     assert more
     assert prices.cost("anthropic", "claude-sonnet-4-5", broken) == Decimal("0.5") + more
     assert prices.cost("anthropic", "claude-sonnet-4-5", reported) == Decimal("0.5")
+
+
+def test_windows_are_known_of_who_serves_its_own_models() -> None:
+    assert published_window("anthropic", "claude-sonnet-4-5", "") >= 200_000
+    assert published_window("openai", "deepseek-chat", "https://api.deepseek.com/v1") > 0
+    assert published_window("openai", "gpt-4o", "http://127.0.0.1:11434/v1") == 0
+    assert published_window("openai", "no-such-model", "") == 0
+    assert published_window("openai", "", "") == 0

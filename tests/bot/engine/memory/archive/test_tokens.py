@@ -140,3 +140,15 @@ def test_without_a_model_orders_in_the_source_are_not_repeated() -> None:
     assert "你必须" not in made
     assert "[Truncated from 4000 tokens]" in made
     assert tokens(made) <= Limits().fallback
+
+
+def test_for_a_small_model_everything_becomes_smaller_and_for_a_large_one_nothing() -> None:
+    limits = Limits()
+    small = limits.within(8_192)
+
+    assert limits.within(0) is limits is limits.within(1_000_000)
+    assert (small.context, small.threshold, small.chunk) == (4_096, 3_072, 2_048)
+    assert small.prefix + small.tail_tokens < small.threshold, "not too long again at once"
+    assert small.leaf_target(20_000) < small.chunk / 2
+    assert small.condensed_target < small.chunk / 2
+    assert small.smallest < small.threshold - small.prefix - small.tail_tokens
