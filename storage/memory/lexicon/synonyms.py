@@ -17,6 +17,7 @@ MEMBER_WEIGHT = 0.2
 """What a word counts that may stand for one that is asked for; and one that is of the kind that is
 asked for. Measured in docs/memory.md: more of it loses what is asked for by its own words."""
 
+FAMILIES = Path(__file__).with_name("families.txt")
 _WORD = re.compile(r"[a-z]+")
 
 
@@ -53,8 +54,7 @@ def kin_of_text(text: str) -> Iterator[str]:
 def _families() -> _Families:
     of: defaultdict[str, dict[str, float]] = defaultdict(dict)
     phrases: defaultdict[str, dict[str, float]] = defaultdict(dict)
-    text = Path(__file__).with_name("families.txt").read_text(encoding="utf-8")
-    for line in text.splitlines():
+    for line in FAMILIES.read_text(encoding="utf-8").splitlines():
         if not line or line.startswith("#"):
             continue
         kinds, is_kind, members = line.partition(":")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from storage.memory.lexicon.asking import ASSISTANT, ONESELF, parted, whose
 from storage.memory.lexicon.english import stem
+from storage.memory.lexicon.synonyms import FAMILIES
 from storage.memory.words import asked, terms
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -146,3 +147,13 @@ def test_nothing_is_lost_between_what_is_said_and_what_is_asked(text: str) -> No
 )
 def test_whose_words_are_asked_for(query: str, wanted: str | None) -> None:
     assert whose(query) == wanted
+
+
+def test_a_family_of_words_has_words_that_forms_alone_would_not_find() -> None:
+    text = FAMILIES.read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+
+    assert len(lines) == len(set(lines))
+    for line in lines:
+        assert line == line.lower()
+        assert len({stem(word) for word in line.replace(":", " ").split()}) > 1, line
