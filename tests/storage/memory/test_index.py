@@ -27,6 +27,7 @@ from storage.memory.bm25.blocks import (
     without,
 )
 from storage.memory.bm25.scoring import Shelf, best
+from storage.memory.cells import Cells
 from storage.memory.entries import EntryRepo
 from storage.memory.imports import Imports
 from storage.memory.index import Index
@@ -194,6 +195,23 @@ async def test_two_turns_back_still_counts_in_one_import_or_in_many(
 
     assert [hit.score for hit in mine] == [hit.score for hit in theirs]
     assert len(mine) == 3
+
+
+async def test_turns_of_a_chat_are_found_by_those_around_them_until_these_are_forgotten(
+    db: Database, entries: EntryRepo, index: Index
+) -> None:
+    cells = Cells(db, entries)
+    for text in ("The harbour.", "Cold wind.", "Grey sea.", "Home again."):
+        async with db.write() as tx:
+            await cells.add(tx, cell(text), now=NOW)
+    whole = ["The harbour.", "Cold wind.", "Grey sea."]
+    assert await found(entries, index, ANN, "harbour") == whole
+    first = (await entries.list([ANN]))[-1]
+
+    async with db.write() as tx:
+        await entries.forget(tx, first, now=NOW)
+
+    assert await found(entries, index, ANN, "harbour") == []
 
 
 async def test_neighbours_are_told_of_what_comes_later_and_of_what_goes(
