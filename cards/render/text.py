@@ -55,10 +55,16 @@ def render(card: Card, *, pressable: bool = True) -> TextMessage:
     `pressable` False leaves out what stands in for buttons."""
     degraded: list[str] = []
     parts = [[in_line(card.title)]] if card.title else []
-    blocks = (each for each in card.blocks if pressable or not isinstance(each, Buttons | Select))
+    blocks = (each for each in card.blocks if pressable or not _stands_in(each))
     parts.extend(_block(block, degraded) for block in blocks)
     text = "\n\n".join("\n".join(lines) for lines in parts if lines)
     return TextMessage(text=text or in_line(card.summary), degraded=tuple(degraded))
+
+
+def _stands_in(block: Block) -> bool:
+    """Whether it is there to be pressed, and something can be typed instead."""
+    typed = isinstance(block, Form) and bool(block.action.command)
+    return typed or isinstance(block, Buttons | Select)
 
 
 def plain(markdown: str) -> str:
@@ -118,9 +124,10 @@ def _inputs(block: Buttons | Select | Form, degraded: list[str]) -> list[str]:
             degraded.append("select: options listed")
             how = f"{in_line(placeholder)}: {action.command}" if action.command else placeholder
             return [in_line(how), *_options(options)]
-        case Form(fields=fields):
+        case Form(fields=fields, submit=submit, action=action):
             degraded.append("form: fields listed")
-            return [line for item in fields for line in _form_field(item)]
+            how = [f"{in_line(submit)}: {action.command}"] if action.command else []
+            return [*(line for item in fields for line in _form_field(item)), *how]
         case _:
             assert_never(block)
 

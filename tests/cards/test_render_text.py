@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cards.actions import Answer, JustTalk, NewTask, PauseTask, PickModel, ShowTask
+from cards.memory_actions import EditMemory
 from cards.model import (
     Block,
     Button,
@@ -198,3 +199,12 @@ def test_any_text_anywhere_renders_and_can_be_encoded(text: str) -> None:
     shown = render(card).text
     assert shown.encode()
     assert "/pause a" in shown
+
+
+def test_a_form_says_what_to_type_instead_and_is_left_out_where_nothing_can_be_pressed() -> None:
+    field = FormField(name="text", label="What it should say")
+    action = EditMemory(entry_id="aa22", revision=1)
+    card = Card(blocks=(Text(markdown="tea"), Form(fields=(field,), submit="Save", action=action)))
+
+    assert "Save: /memory edit aa22 …" in render(card).text
+    assert render(card, pressable=False).text == "tea"
