@@ -126,8 +126,8 @@ def _inputs(block: Buttons | Select | Form, degraded: list[str]) -> list[str]:
             return [in_line(how), *_options(options)]
         case Form(fields=fields, submit=submit, action=action):
             degraded.append("form: fields listed")
-            how = [f"{in_line(submit)}: {action.command}"] if action.command else []
-            return [*(line for item in fields for line in _form_field(item)), *how]
+            typed = [f"{in_line(submit)}: {action.command}"] if action.command else []
+            return [*(line for item in fields for line in _form_field(item)), *typed]
         case _:
             assert_never(block)
 
