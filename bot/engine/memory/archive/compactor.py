@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 REST = 1.0
 """Seconds between two looks: a chat under way is not run after line by line."""
 _STORE_REST = 5.0
+_MOST_LOOKS = 8
+"""In vain, at a session in which something was said."""
 _PAUSE = timedelta(seconds=5)
 """Between two sweeps of one session: others come between."""
 _BACKOFF = timedelta(minutes=1)
@@ -61,6 +63,7 @@ class Compactor:
         self._passes = Passes(tools, self._guard)
         self._growth = growth or Growth()
         self._grown, self._bell = self._growth.sessions, self._growth.bell
+        self._looks: dict[str, int] = {}
 
     def grown(self, session_id: str) -> None:
         """Something was said there; it is looked at soon."""
@@ -106,7 +109,7 @@ class Compactor:
         for session_id in tuple(self._grown):
             self._grown.discard(session_id)
             try:
-                await self._look_at(session_id)
+                self._look_again(session_id, found=await self._look_at(session_id))
             except StoreUnavailable:
                 self._grown.add(session_id)
                 raise
@@ -116,16 +119,27 @@ class Compactor:
             await self._pay(debt)
             self._bell.set()
 
-    async def _look_at(self, session_id: str) -> None:
+    def _look_again(self, session_id: str, *, found: bool) -> None:
+        """Who rings is about to store what was said, and on a busy machine that takes a while."""
+        looks = 0 if found else self._looks.pop(session_id, 0) + 1
+        if looks < _MOST_LOOKS:
+            self._looks[session_id] = looks
+            self._growth.said(session_id)
+
+    async def _look_at(self, session_id: str) -> bool:
+        """False where nothing new was found."""
         t = self._tools
-        await t.reading.catch_up(session_id)
+        found = await t.reading.catch_up(session_id)
+        if not found and session_id in self._looks:
+            return False
         session = await t.sessions.get(session_id)
         if session is None or not self._concerns(session):
-            return
+            return found
         limits = await t.limits_of(session)
         if (await self._passes.state(session, limits)).current > limits.threshold:
             async with t.db.write() as tx:
                 await t.debts.owe(tx, session_id, now=t.now())
+        return found
 
     def _concerns(self, session: Session) -> bool:
         work = session.key.startswith(_WORK)

@@ -32,14 +32,17 @@ class Reading:
         self._db = db
         self._said = said
 
-    async def catch_up(self, session_id: str) -> None:
-        """The words of all its messages are known after that."""
+    async def catch_up(self, session_id: str) -> bool:
+        """The words of all its messages are known after that. False where they were before."""
+        found = False
         while unread := await self._said.unread(session_id, _PAGE):
             parts = await asyncio.to_thread(
                 lambda rows: [part for each in rows for part in parts_of(each)], unread
             )
             async with self._db.write() as tx:
                 await self._said.put(tx, session_id, parts)
+            found = True
+        return found
 
     async def catch_up_for(self, hearing: Hearing) -> None:
         """Those of all sessions that this listener may look into."""

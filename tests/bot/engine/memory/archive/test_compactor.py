@@ -371,6 +371,24 @@ async def test_what_rings_before_it_is_stored_is_read_once_it_is(tmp_path: Path)
         running.cancel()
 
 
+async def test_what_is_stored_long_after_it_rang_is_read_as_well(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        session = await grown(w, 1)
+        await w.compactor.look()
+        for _ in range(4):
+            # A machine so busy that the archive looks in vain between the bell and the commit.
+            w.compactor.grown(session.id)
+            await w.compactor.look()
+            await w.compactor.look()
+            async with w.db.write() as tx:
+                rows = [asked("stored at last")]
+                await w.sessions.extend(tx, session.id, rows, tokens=0, now=w.clock())
+
+            await w.compactor.look()
+
+            assert await w.said.behind() == []
+
+
 async def test_who_was_faster_wins(tmp_path: Path) -> None:
     async with world(tmp_path, replace(SMALL, passes=1)) as w, world(tmp_path) as other:
         session = await grown(w, 40)
