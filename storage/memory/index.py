@@ -63,9 +63,17 @@ class Index:
 
     async def adjust(self, tx: Transaction, number: int, scope: Scope, by: Words) -> None:
         """Count words of an entry so much more, or less. One that is not indexed is left alone."""
-        block, offset = place_of(number)
-        place = (await self._postings.scope_id(tx, scope), block)
-        await self._postings.shift(tx, place, offset, by)
+        await self.adjust_all(tx, scope, {number: by})
+
+    async def adjust_all(self, tx: Transaction, scope: Scope, by: Mapping[int, Words]) -> None:
+        """The same of several of one scope: each block is read and written once."""
+        blocks: defaultdict[int, dict[int, Words]] = defaultdict(dict)
+        for number, words in by.items():
+            block, offset = place_of(number)
+            blocks[block][offset] = words
+        scope_id = await self._postings.scope_id(tx, scope)
+        for block, words_of in blocks.items():
+            await self._postings.shift(tx, (scope_id, block), words_of)
 
     async def remove(self, tx: Transaction, numbers: Iterable[int]) -> None:
         """Every trace of these entries."""

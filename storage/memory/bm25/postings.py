@@ -77,19 +77,31 @@ class Postings:
         await self._measure(tx, place, old, new.lengths)
 
     async def shift(
-        self, tx: Transaction, place: Place, offset: int, by: Mapping[str, float]
+        self, tx: Transaction, place: Place, by: Mapping[int, Mapping[str, float]]
     ) -> None:
-        """Each of these words is there so many times more, or less. Nothing is where nothing was
-        before."""
+        """Each of these words is there so many times more, or less, by the offset. Nothing is
+        where nothing was before."""
         old = await self.lengths(tx, place)
-        by = {term: times for term, times in by.items() if times}
-        if not by or not has(old, offset):
+        changes = {
+            offset: {term: times for term, times in words.items() if times}
+            for offset, words in by.items()
+            if has(old, offset)
+        }
+        terms = list(dict.fromkeys(term for words in changes.values() for term in words))
+        if not terms:
             return
-        held = await self._held(tx, place, list(by))
-        new = {term: shifted(held.get(term, b""), offset, times) for term, times in by.items()}
+        held = await self._held(tx, place, terms)
+        new = {term: held.get(term, b"") for term in terms}
+        for offset, words in changes.items():
+            for term, times in words.items():
+                new[term] = shifted(new[term], offset, times)
         await self._store(tx, place, {t: data for t, data in new.items() if data or t in held})
-        length = length_of(old[offset]) + sum(by.values())
-        await self._measure(tx, place, old, {offset: length})
+        lengths = {
+            offset: length_of(old[offset]) + sum(words.values())
+            for offset, words in changes.items()
+            if words
+        }
+        await self._measure(tx, place, old, lengths)
 
     async def erase(self, tx: Transaction, place: Place, offsets: frozenset[int]) -> None:
         """Every trace of what is there."""
