@@ -8,6 +8,7 @@ from html import escape
 
 from bot.engine.memory.archive.tokens import tokens
 from storage.memory.archive.summaries import SummaryRepo
+from storage.memory.lexicon.unseen import without_unseen
 from storage.records.memory.archive import Item, Summary
 
 _PREFACE = (
@@ -76,5 +77,5 @@ def as_xml(summary: Summary, parts: Sequence[Summary]) -> str:
         since=summary.earliest_at.isoformat(timespec="seconds"),
         until=summary.latest_at.isoformat(timespec="seconds"),
         parents=f"<parents>{refs}</parents>" if refs else "",
-        content=escape(summary.content, quote=False),
+        content=escape(without_unseen(summary.content), quote=False),
     )
