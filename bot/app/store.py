@@ -38,7 +38,7 @@ from storage.usage import UsageRepo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remembered:
+class MemoryRepos:
     """What is remembered, the words by which it is found, and turns of talk as cells."""
 
     index: Index
@@ -46,7 +46,7 @@ class Remembered:
     cells: Cells
 
     @classmethod
-    def on(cls, db: Database, ids: Ids, zone: tzinfo) -> Remembered:
+    def on(cls, db: Database, ids: Ids, zone: tzinfo) -> MemoryRepos:
         index = Index(db)
         entries = EntryRepo(db, ids, index, zone=zone)
         return cls(index=index, entries=entries, cells=Cells(db, entries))
@@ -70,7 +70,7 @@ class Store:
     calls: CallRepo
     grants: GrantRepo
     asker: Asker
-    memory: Remembered
+    memory: MemoryRepos
     deciding: Deciding
 
 
@@ -94,7 +94,7 @@ def build_store(
     calls, grants = CallRepo(db), GrantRepo(db)
     asker = Asker(calls=calls, lifetime=lifetime, ids=ids, now=clock.now)
     decided = Decided(calls=calls, grants=grants, asker=asker, now=clock.now)
-    memory = Remembered.on(db, ids, zone)
+    memory = MemoryRepos.on(db, ids, zone)
     deciding = Deciding(
         entries=memory.entries, cells=memory.cells, quality=Quality(marks), now=clock.now
     )

@@ -43,6 +43,7 @@ from storage.records.memory.entries import (
     EntryState,
     MemoryKind,
     NewEntry,
+    Origin,
     Scope,
 )
 
@@ -133,17 +134,32 @@ class EntryRepo:
         """Those of them that are there and seen, the newest first."""
         return await self._where(_M.id.in_(list(ids)), _within(scopes), tx=tx)
 
-    async def pinned(
-        self, scopes: Iterable[Scope], *, limit: int = 100, tx: Transaction | None = None
+    async def standing(
+        self, scopes: Iterable[Scope], kinds: Sequence[MemoryKind], *, each: int
     ) -> Sequence[Entry]:
-        """Active ones that somebody pinned, whatever they are."""
-        query = (
-            select(memories)
-            .where(_within(scopes), _M.pinned, _M.state == EntryState.ACTIVE.value)
-            .order_by(_M.number.desc())
-            .limit(limit)
+        """Active ones of these kinds, and whatever somebody pinned: of each kind and scope the
+        first `each`, so that many of one push out none of another. What is pinned comes first,
+        then what was written by hand, then what is worth most."""
+        first = (
+            func.row_number()
+            .over(
+                partition_by=[_M.kind, _M.scope],
+                order_by=[
+                    _M.pinned.desc(),
+                    (_M.origin == Origin.MANUAL.value).desc(),
+                    (_M.importance * _M.confidence).desc(),
+                    _M.said_at.desc(),
+                    _M.number.desc(),
+                ],
+            )
+            .label("place")
         )
-        async with self._db.read(tx) as view:
+        stands = or_(_M.kind.in_([kind.value for kind in kinds]), _M.pinned)
+        there = and_(_within(scopes), _M.state == EntryState.ACTIVE.value, stands)
+        placed = select(_M.number, first).where(there).subquery()
+        wanted = select(placed.c.number).where(placed.c.place <= each)
+        query = select(memories).where(_M.number.in_(wanted))
+        async with self._db.read() as view:
             return [entry_of(row) for row in (await view.execute(query)).all()]
 
     async def list(

@@ -131,6 +131,7 @@ def build_recall(
         heard=uses.heard,
         now=clock.now,
         budget=chosen.told_tokens,
+        zone=settings.zone,
         episodes=EpisodeFinder(entries=entries, now=clock.now, zone=settings.zone),
     )
 

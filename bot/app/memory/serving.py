@@ -102,6 +102,7 @@ def build_serving(
             heard=recalling.uses.heard,
             now=clock.now,
             budget=settings.memory.told_tokens,
+            zone=settings.zone,
         ),
         changed=writing.changed,
         jobs=JobRepo(store.db) if settings.memory.extract else None,

@@ -37,6 +37,7 @@ def memory_tools(logs_of: MemoriesOf, recalling: Recalling) -> ToolMaker:
             entries=recalling.entries,
             reader=partial(recalling.remembering.reader, job, persona),
             besides=logs_of(who.person, who.chat, who.task),
+            zone=recalling.zone,
         )
         return memory_search(memories), memory_get(memories)
 

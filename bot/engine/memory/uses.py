@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from enum import StrEnum
 
 from bot.engine.memory.cited import is_cited
@@ -39,10 +39,13 @@ class Block(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """An entry in its place; `score` and `parts` say why, where it was looked for."""
+    """An entry in its place; `score` and `parts` say why, where it was looked for. It was said
+    `on` that day where its reader lives, and there is `room` for so many tokens of its text."""
 
     entry: Entry
     block: Block
+    on: date
+    room: int
     score: float = 0.0
     parts: Mapping[str, float] = field(default_factory=dict)
 

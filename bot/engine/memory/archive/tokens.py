@@ -30,6 +30,8 @@ def tokens(text: str) -> int:
 
 def shortened(text: str, most: int) -> str:
     """The beginning of it, at most that many tokens long."""
+    # No letter is less than `OTHER`: of a long text the rest need not be counted.
+    text = text[: int(max(most, 0) / OTHER) + 1]
     if tokens(text) <= most:
         return text
     low, high = 0, len(text)

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+import re
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
+from types import MappingProxyType
 
 from bot.engine.memory.episodes.finding import EpisodeFinder
 from bot.engine.memory.recall import Recall, is_recalled
 from bot.engine.memory.scopes import Reader
 from bot.engine.memory.telling.gate import is_worth_looking
-from bot.engine.memory.telling.told import SHARES, aside_text, fitted, is_order, standing_text
+from bot.engine.memory.telling.told import (
+    MOST,
+    SHARES,
+    aside_text,
+    fitted,
+    is_order,
+    standing_text,
+)
 from bot.engine.memory.uses import Block, Shown
 from storage.memory.entries import EntryRepo
 from storage.records.memory.entries import Entry, EntryId, MemoryKind, Origin, ScopeKind
@@ -22,10 +39,9 @@ BUDGET = 4000
 
 MOST_SIMILAR = 6
 _MOST_RECENT = 3
-_MOST_STANDING = 400
+_MOST_STANDING = 100
+"""Entries of each kind and scope."""
 _LONGEST_QUERY = 2000
-_TELLING = 8
-"""Letters in a row that are no chance."""
 _HEARD_TURNS = 8
 _RECENT = timedelta(days=2)
 _CUT = 0.4
@@ -39,6 +55,9 @@ _LOOKED_FOR = (
     MemoryKind.EPISODE,
 )
 _ORDER = tuple(Block)
+_NO_PARTS: Mapping[str, float] = MappingProxyType({})
+_END = re.compile(r"[.!?。！？；;\n]+")
+_NO_LETTERS = re.compile(r"[\W_]+")
 _STANDING = sum(share for block, share in SHARES.items() if block.stands)
 _BLOCK_OF = {
     MemoryKind.HANDBOOK: Block.HANDBOOK,
@@ -66,24 +85,23 @@ class Sitting:
 
 
 class _Known:
-    """What is told already, letter by letter."""
+    """What is told already, sentence by sentence: a part of one may say the opposite."""
 
     def __init__(self, text: str = "") -> None:
-        self._whole = _letters(text)
-        self._parts: set[str] = set()
+        self._said = set(_sentences(text))
 
     def takes(self, entry: Entry) -> bool:
         """Whether it is new; if so it is known from now on."""
-        letters = _letters(entry.text)
-        if letters in self._parts or (len(letters) >= _TELLING and letters in self._whole):
+        sentences = set(_sentences(entry.text)) or {entry.text}
+        if sentences <= self._said:
             return False
-        self._parts.add(letters)
-        self._whole += "\n" + letters
+        self._said |= sentences
         return True
 
 
 class Injection:
-    """`heard` says what a session has been told beside its turns, from a turn on."""
+    """`heard` says what a session has been told beside its turns, from a turn on; in `zone` days
+    begin and end."""
 
     def __init__(
         self,
@@ -94,6 +112,7 @@ class Injection:
         now: Callable[[], datetime],
         budget: int = BUDGET,
         episodes: EpisodeFinder | None = None,
+        zone: tzinfo = UTC,
     ) -> None:
         self._entries = entries
         self._recall = recall
@@ -101,6 +120,7 @@ class Injection:
         self._now = now
         self._budget = budget
         self._episodes = episodes
+        self._zone = zone
 
     async def standing(self, reader: Reader, told: str = "") -> Told:
         """What stands at the front: the same from turn to turn for as long as nobody changes it,
@@ -109,11 +129,9 @@ class Injection:
         if not scopes:
             return Told()
         kinds = (MemoryKind.HANDBOOK, MemoryKind.PROFILE, MemoryKind.LONGTERM)
-        found = await self._entries.list(scopes, kinds=kinds, limit=_MOST_STANDING)
-        pinned = await self._entries.pinned(scopes, limit=_MOST_STANDING)
-        by_number = {each.number: each for each in (*found, *pinned) if is_recalled(each, now)}
+        found = await self._entries.standing(scopes, kinds, each=_MOST_STANDING)
         known = _Known(told)
-        wanted = sorted(by_number.values(), key=_importance)
+        wanted = sorted((each for each in found if is_recalled(each, now)), key=_importance)
         fresh = [each for each in wanted if known.takes(each)]
         shown = self._in_blocks(fresh)
         return Told(text=standing_text(shown), shown=tuple(shown))
@@ -134,12 +152,12 @@ class Injection:
 
         found = await self._similar(reader, query)
         similar = [
-            Shown(entry=each.entry, block=Block.SIMILAR, score=each.score, parts=each.parts)
+            self._shown(each.entry, Block.SIMILAR, each.score, each.parts)
             for each in [*await self._referred_to(reader, query, found), *found]
             if _is_near(each) and self._is_awake(each.entry) and is_fresh(each.entry)
         ][:MOST_SIMILAR]
         recent = [
-            Shown(entry=each, block=Block.RECENT)
+            self._shown(each, Block.RECENT)
             for each in await self._recent(reader, sitting)
             if is_fresh(each)
         ][:_MOST_RECENT]
@@ -175,6 +193,12 @@ class Injection:
         since = self._now() - _RECENT
         return [each for each in found if each.said_at >= since]
 
+    def _shown(
+        self, entry: Entry, block: Block, score: float = 0.0, parts: Mapping[str, float] = _NO_PARTS
+    ) -> Shown:
+        day = entry.said_at.astimezone(self._zone).date()
+        return Shown(entry=entry, block=block, on=day, room=MOST[block], score=score, parts=parts)
+
     def _is_awake(self, entry: Entry) -> bool:
         return entry.suppressed_until is None or entry.suppressed_until <= self._now()
 
@@ -185,7 +209,7 @@ class Injection:
         for entry in entries:
             block = _BLOCK_OF.get(entry.kind, Block.LONGTERM)
             key = (_ORDER.index(block), entry.scope.kind)
-            groups.setdefault(key, []).append(Shown(entry=entry, block=block))
+            groups.setdefault(key, []).append(self._shown(entry, block))
         shown = fitted(list(groups.values()), self._budget * _STANDING)
         return sorted(shown, key=_place)
 
@@ -216,5 +240,7 @@ def _is_of(entry: Entry, sitting: Sitting) -> bool:
     )
 
 
-def _letters(text: str) -> str:
-    return "".join(each for each in text.lower() if each.isalnum())
+def _sentences(text: str) -> Iterator[str]:
+    for piece in _END.split(text.lower()):
+        if letters := _NO_LETTERS.sub("", piece):
+            yield letters

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil
 
 from bot.engine.memory.archive.tokens import shortened, tokens
 from bot.engine.memory.telling.rooms import divided
@@ -22,7 +24,7 @@ SHARES = {
 }
 """Of the whole budget."""
 
-_MOST = {
+MOST = {
     Block.HANDBOOK: 2000,
     Block.PROFILE: 150,
     Block.LONGTERM: 200,
@@ -31,8 +33,13 @@ _MOST = {
 }
 """Tokens of one entry."""
 
+ORDERS = 4000
+"""Tokens of the handbook that is to be followed: beside the budget, as no memory pushes it out."""
+
 _LEAST = 40
 """Tokens; less of an entry says nothing."""
+_MARK = 10
+"""Tokens that say where the rest is."""
 
 _HANDBOOK = "Your Boss's handbook, which they wrote themselves. Follow it."
 _KNOWN = """\
@@ -53,13 +60,26 @@ _BLANK = re.compile(r"\s*")
 
 def fitted(groups: Sequence[Sequence[Shown]], room: float) -> list[Shown]:
     """Of each group, in its order, what fits into its part of the room: its block's share,
-    divided among the groups of the block, and what others leave over."""
-    full = [group for group in groups if group]
-    blocks = [group[0].block for group in full]
+    divided among the groups of the block, and what others leave over. Orders have room of their
+    own. The last one that fits may be cut short."""
+    orders = [group for group in groups if group and is_order(group[0].entry)]
+    known = [group for group in groups if group and not is_order(group[0].entry)]
+    blocks = [group[0].block for group in known]
     shares = [SHARES[block] / blocks.count(block) for block in blocks]
-    needs = [float(sum(tokens(line(each)) for each in group)) for group in full]
-    rooms = divided(room, needs, shares)
-    return [each for group, own in zip(full, rooms, strict=True) for each in _within(group, own)]
+    rooms = divided(room, [_need(group, room) for group in known], shares)
+    apart = divided(ORDERS, [_need(group, ORDERS) for group in orders], [1.0] * len(orders))
+    pairs = [*zip(orders, apart, strict=True), *zip(known, rooms, strict=True)]
+    return [each for group, own in pairs for each in _within(group, own)]
+
+
+def _need(group: Sequence[Shown], most: float) -> float:
+    """How many tokens the group takes, counted no further than `most`."""
+    need = 0.0
+    for each in group:
+        need += tokens(line(each))
+        if need >= most:
+            break
+    return need
 
 
 def standing_text(shown: Sequence[Shown]) -> str:
@@ -98,17 +118,20 @@ def is_order(entry: Entry) -> bool:
 
 def line(shown: Shown) -> str:
     """One entry. Of what is said in it nothing can be mistaken for the end of the block."""
-    entry, most = shown.entry, _MOST[shown.block]
+    entry, whole = shown.entry, _text(shown.entry)
+    text = shortened(whole, shown.room)
+    cut = len(text) < len(whole)
+    end = f"{'…' if cut else ''} (memory:{entry.id})" if cut or not shown.block.stands else ""
     if is_order(entry):
         title = entry.label or entry.key
         head = f"## {_plain(title)}\n" if title else ""
-        return head + _escaped(shortened(entry.text.strip(), most))
-    text = _plain(entry.text)
-    short = shortened(text, most)
-    cut = "…" if len(short) < len(text) else ""
-    marks = [f"{entry.said_at:%Y-%m-%d}", *([entry.sender] if entry.sender else [])]
-    named = f" (memory:{entry.id})" if cut or not shown.block.stands else ""
-    return f"- [{_plain(', '.join(marks))}] {short}{cut}{named}"
+        return head + text + end
+    marks = [f"{shown.on:%Y-%m-%d}", *([entry.sender] if entry.sender else [])]
+    return f"- [{_plain(', '.join(marks))}] {text}{end}"
+
+
+def _text(entry: Entry) -> str:
+    return _escaped(entry.text.strip()) if is_order(entry) else _plain(entry.text)
 
 
 def _listed(shown: Sequence[Shown]) -> str:
@@ -126,11 +149,14 @@ def _within(group: Sequence[Shown], room: float) -> list[Shown]:
     kept: list[Shown] = []
     for each in group:
         cost = tokens(line(each))
-        if cost <= room:
-            room -= cost
-            kept.append(each)
-        elif room < _LEAST:
+        if cost > room:
+            long = min(each.room, tokens(_text(each.entry)))
+            left = long - ceil(cost - room) - _MARK
+            if left >= _LEAST:
+                kept.append(replace(each, room=left))
             break
+        room -= cost
+        kept.append(each)
     return kept
 
 

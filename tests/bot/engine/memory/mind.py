@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +107,7 @@ async def mind(
     budget: int = 4000,
     recall: Callable[..., Recall] = Recall,
     patience: float = 5.0,
+    zone: tzinfo = UTC,
     **parts: Any,
 ) -> AsyncGenerator[Mind, None]:
     """`parts` are those of its recall."""
@@ -124,6 +125,7 @@ async def mind(
             heard=uses.heard,
             now=world.clock,
             budget=budget,
+            zone=zone,
             episodes=EpisodeFinder(entries=entries, now=world.clock, zone=UTC),
         )
         remembering = Remembering(

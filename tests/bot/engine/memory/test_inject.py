@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -194,6 +195,58 @@ async def test_budgets_hold_and_no_block_starves_another(tmp_path: Path) -> None
         assert tokens(it.system.partition("handbook")[2]) < 1000
         for words in ("Profile line", "Known line", "Rule of this chat", "Ask before"):
             assert words in it.system, words
+
+
+async def test_many_new_memories_push_neither_the_handbook_nor_a_name_out(tmp_path: Path) -> None:
+    async with mind(tmp_path) as it:
+        chapter: dict[str, Any] = {"origin": Origin.MANUAL, "scope": GLOBAL, "label": "Process"}
+        await it.keep("Never deploy without asking me.", kind=MemoryKind.HANDBOOK, **chapter)
+        await it.keep("Call me Max", kind=MemoryKind.PROFILE)
+        it.world.clock.pass_by(hours=1)
+        for n in range(450):
+            await it.keep(f"Known line {n} of many", kind=MemoryKind.LONGTERM)
+
+        await it.ask("Good to see you again, what is new?")
+
+        assert "Never deploy without asking me." in it.system
+        assert "Call me Max" in it.system
+
+
+async def test_a_long_handbook_is_told_and_says_where_the_rest_of_it_is(tmp_path: Path) -> None:
+    async with mind(tmp_path) as it:
+        chapter: dict[str, Any] = {"origin": Origin.MANUAL, "scope": GLOBAL}
+        for n in range(60):
+            await it.keep(f"Known line {n}: " + f"thing{n} " * 40, kind=MemoryKind.LONGTERM)
+        whole = await it.keep("不要未经同意就部署。" * 110, kind=MemoryKind.HANDBOOK, **chapter)
+        long = await it.keep("先问再做。" * 800, kind=MemoryKind.HANDBOOK, **chapter)
+
+        await it.ask("Good to see you again, what is new?")
+
+        assert whole.text in it.system
+        assert f"… (memory:{long.id})" in it.system
+
+
+async def test_what_says_the_opposite_of_a_longer_line_is_told_too(tmp_path: Path) -> None:
+    async with mind(tmp_path) as it:
+        await it.keep("She dislikes tea", kind=MemoryKind.LONGTERM)
+        await it.keep("Likes tea", kind=MemoryKind.LONGTERM)
+        await it.keep("她不喜欢喝茶", kind=MemoryKind.LONGTERM)
+        await it.keep("喜欢喝茶", kind=MemoryKind.LONGTERM)
+
+        await it.ask("Good to see you again, what is new?")
+
+        assert "] Likes tea" in it.system
+        assert "] 喜欢喝茶" in it.system
+
+
+async def test_days_are_those_where_the_boss_lives(tmp_path: Path) -> None:
+    async with mind(tmp_path, zone=ZoneInfo("Asia/Shanghai")) as it:
+        said_at = datetime(2026, 5, 8, 22, 30, tzinfo=UTC)
+        await it.keep("The lease of the shop ends", kind=MemoryKind.LONGTERM, said_at=said_at)
+
+        await it.ask("Good to see you again, what is new?")
+
+        assert "[2026-05-09] The lease" in it.system
 
 
 async def test_where_a_conversation_begins_anew_what_was_said_last_is_told_once(

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from bot.engine.agent.remembering.lookup import Lookup
 from bot.engine.agent.tools.memory_get import memory_get
 from bot.engine.agent.tools.memory_search import memory_search
@@ -75,6 +77,17 @@ async def test_what_was_true_once_is_read_as_such_and_not_found(tmp_path: Path) 
         assert [each.text for each in found if each is not LOG] == ["The shuttle leaves at ten"]
         assert once is not None
         assert f"memory:{new.id}" in once.title
+
+
+@pytest.mark.parametrize("state", [EntryState.CANDIDATE, EntryState.REJECTED])
+async def test_what_nobody_has_confirmed_is_read_by_no_id(
+    tmp_path: Path, state: EntryState
+) -> None:
+    async with mind(tmp_path) as it:
+        held = await it.keep("Ann is vegan")
+        await it.change(replace(held, state=state))
+
+        assert await looked_up_by(it, ALONE).get(f"memory:{held.id}") is None
 
 
 async def test_nobody_finds_nothing(tmp_path: Path) -> None:

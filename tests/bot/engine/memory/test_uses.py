@@ -14,7 +14,7 @@ from storage.errors import StoreUnavailable
 from storage.records.memory.entries import MemoryKind
 from tests.bot.engine.memory.mind import MINE, OURS, mind
 from tests.bot.engine.memory.samples import entry
-from tests.engine_world import CHAT, GROUP
+from tests.engine_world import CHAT, GROUP, START
 
 ASKED = "When does the shuttle to the island leave?"
 
@@ -193,7 +193,12 @@ async def test_what_a_task_has_used_lives_longer_if_it_ended_well(
         unused = await it.keep("The shuttle waits for Wilhelmine to leave")
         session = await it.world.desk.session("task:1", it.world.desk.choose("", ""))
         it.uses.stand(
-            session.id, "", [Shown(entry=each, block=Block.SIMILAR) for each in (used, unused)]
+            session.id,
+            "",
+            [
+                Shown(entry=each, block=Block.SIMILAR, on=START.date(), room=100)
+                for each in (used, unused)
+            ],
         )
         answer = Answered(
             session=session.id,
