@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy import func, select
 
@@ -28,6 +29,7 @@ class Ended:
 
     event: int
     task: TaskId
+    at: datetime
 
 
 class EndedTasks:
@@ -46,14 +48,14 @@ class EndedTasks:
         """The oldest that nobody has looked at."""
         seen = await self._marks.get(_MARK)
         query = (
-            select(_E.id, _E.task_id)
+            select(_E.id, _E.task_id, _E.at)
             .where(_E.id > (seen or 0), _E.kind.in_(_ENDS))
             .order_by(_E.id)
             .limit(limit)
         )
         async with self._db.read() as view:
             rows = (await view.execute(query)).all()
-        return tuple(Ended(event=row.id, task=TaskId(row.task_id)) for row in rows)
+        return tuple(Ended(event=row.id, task=TaskId(row.task_id), at=row.at) for row in rows)
 
     async def skills(self, task: TaskId) -> Sequence[str]:
         """Those that were loaded for it, the first first. Of a coding CLI, which reads them as

@@ -128,7 +128,6 @@ class _Making:
             chat_of=store.people.chat,
             person_of=store.people.get,
             recorder=recorder,
-            now=self.clock.now,
             judge=Uses(
                 db=store.db,
                 entries=self.store.memory.entries,

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
-from datetime import datetime
 from typing import TypeAlias
 
 from bot.engine.memory.writing.recorder import Recorder, Work
@@ -40,7 +39,6 @@ class TaskListener:
         chat_of: Callable[[ChatId], Awaitable[Chat]],
         person_of: Callable[[PersonId], Awaitable[Person]],
         recorder: Recorder,
-        now: Callable[[], datetime],
         judge: Judge | None = None,
     ) -> None:
         """`judge` is told how each task has ended, with what is kept of it."""
@@ -50,7 +48,6 @@ class TaskListener:
         self._chat_of = chat_of
         self._person_of = person_of
         self._recorder = recorder
-        self._now = now
         self._judge = judge
         self._news = asyncio.Event()
 
@@ -92,7 +89,7 @@ class TaskListener:
             # Of several nobody could tell to which of them belongs what was learned.
             skill=skills[0] if len(skills) == 1 else "",
             source=f"task:{task.id}:{ended.event}",
-            at=self._now(),
+            at=ended.at,
         )
         async with self._db.write() as tx:
             cell = await self._recorder.task_done(tx, work)

@@ -324,12 +324,16 @@ class Drawer:
     ) -> None:
         """Once more then, unless this was the last try."""
         why = type(error).__name__
+        # That nobody was there before says nothing of the piece itself.
+        was_away = job.why == BackendUnavailable.__name__ != why
+        tries = 1 if was_away else job.tries + 1
         log.info("no facts were drawn from job %s: %s", job.id, why)
         async with self._db.write() as tx:
-            if job.tries + 1 >= most:
+            if tries >= most:
                 await self._jobs.end(tx, job, JobState.FAILED, now=self._now(), why=why)
             else:
-                await self._jobs.later(tx, job, at=at, why=why)
+                again = replace(job, tries=tries)
+                await self._jobs.later(tx, again, at=at, why=why, counted=False)
 
 
 def _said(cell: Entry) -> tuple[object, ...]:

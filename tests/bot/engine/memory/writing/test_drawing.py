@@ -208,6 +208,18 @@ async def test_a_model_that_is_away_is_waited_for(
     assert await memory.jobs.count(JobState.DONE) == 1
 
 
+async def test_that_a_model_was_away_is_not_held_against_what_it_says_then(memory: Memory) -> None:
+    await talked(memory)
+    away, nonsense = BackendUnavailable("away"), BadAnswer("nonsense")
+    editor = notes_of(drawn("Writes code in Helix", topic="editor"))
+    memory.notes.answers = [*[away] * 6, nonsense, editor]
+    for _ in range(8):
+        await memory.draw()
+        memory.world.clock.pass_by(hours=7)
+
+    assert await memory.texts(*DRAWN) == ["Writes code in Helix"]
+
+
 async def test_a_cap_means_later_and_asks_nobody(memory: Memory) -> None:
     until = memory.world.clock() + timedelta(hours=5)
     hit = CapHit(

@@ -49,7 +49,6 @@ def listener(memory: Memory) -> TaskListener:
         chat_of=chat_of,
         person_of=person_of,
         recorder=memory.recorder,
-        now=world.clock,
     )
 
 
@@ -103,6 +102,20 @@ async def test_a_task_that_ends_again_is_kept_again(tmp_path: Path) -> None:
         await listening.look()
 
         assert len(await memory.all(MemoryKind.CELL)) == 2
+
+
+async def test_what_was_not_looked_at_at_once_is_kept_with_its_own_time(tmp_path: Path) -> None:
+    async with remembering(tmp_path) as memory:
+        listening = await started(memory)
+        task = await memory.world.add("Write a report about sales")
+        await end(memory, task, TaskStatus.COMPLETED, "It is in report.md")
+        at = memory.world.clock.time
+        memory.world.clock.pass_by(hours=30)
+
+        await listening.look()
+
+        [cell] = await memory.all(MemoryKind.CELL)
+        assert abs(cell.said_at - at).total_seconds() < 1
 
 
 async def test_what_ended_before_anybody_listened_is_left_alone(tmp_path: Path) -> None:
