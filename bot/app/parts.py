@@ -45,7 +45,7 @@ from bot.engine.workflow.asking import Asker, MoneyAsker, risk_words
 from bot.engine.workflow.places.artifacts import Artifacts
 from bot.engine.workflow.progress import Progress
 from bot.engine.workflow.runner import TaskRunner
-from bot.engine.workflow.running.kit import Kit
+from bot.engine.workflow.running.kit import MOST_CONTEXT, Kit
 from bot.engine.workflow.shown.view import TaskViews
 from bot.transports.clock import Clock
 from bot.transports.courier import OutboxCourier
@@ -167,6 +167,8 @@ class Parts:
             progress=self.progress,
             asker=self.store.asker,
             show_pictures=build_eyes(self.settings, self.store, desk).add,
+            # What a model is told of it is shorter; this also counts what stands beside that.
+            most_context=max(MOST_CONTEXT, self.settings.memory.context_tokens * 6 // 5),
         )
 
     def dispatcher(self, runner: TaskRunner, on_change: Callable[[], None]) -> LocalDispatcher:

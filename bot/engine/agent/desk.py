@@ -129,6 +129,9 @@ class Desk:
         where it is cancelled. BudgetReached leaves in the session what was done until then. A
         session that stopped at calls of tools goes on from what became of them; one that has
         become too long for its model is told shorter, and goes on too."""
+        if watch is not None and chosen.instead_of:
+            facts = {"name": chosen.instead_of, "instead": chosen.backend.name, "why": chosen.why}
+            await watch(Noted(key="backend.fell_back", facts=facts))
         tries = 0
         while True:
             try:
@@ -146,9 +149,6 @@ class Desk:
     async def _asked(
         self, ask: Ask, chosen: Chosen, session: Session, watch: Watch | None
     ) -> Reply:
-        if watch is not None and chosen.instead_of:
-            facts = {"name": chosen.instead_of, "instead": chosen.backend.name, "why": chosen.why}
-            await watch(Noted(key="backend.fell_back", facts=facts))
         ask, session = await self._as_it_is(ask, chosen, session)
         call = _Call(
             ask=ask,

@@ -51,7 +51,6 @@ from storage.records.tasks import Lease, NodeRun, NodeStatus, Task, TaskId, Task
 
 log = logging.getLogger(__name__)
 
-_MOST_CONTEXT = 120_000
 _STORE_REST = 5.0
 # A clock that is set forward is noticed this late by what waits beside steps that run.
 _LONGEST_SLEEP = 300.0
@@ -168,7 +167,7 @@ class _Errand:
             self._kit.bench,
             key=f"task:{task.id}",
             choices=(task, settings),
-            most_tokens=_MOST_CONTEXT,
+            most_tokens=self._kit.most_context,
         )
         await self._team.lead(task.persona or settings.persona)
         self._tries = Tries(self._kit, self._team, self._account, self._language)
@@ -179,7 +178,7 @@ class _Errand:
 
     async def _make_room(self, reply: Reply) -> None:
         """A session that has grown too long is left behind: the next step is told everything."""
-        if reply.result.context > _MOST_CONTEXT:
+        if reply.result.context > self._kit.most_context:
             self._team.leave(reply.session)
             await self._team.member("")
 

@@ -37,7 +37,8 @@ PATIENCE = 600.0
 """Seconds for which a helper waits for leave to use a tool."""
 
 _LIMITS = Limits(turns=30, seconds=1_800.0)
-_MOST_CONTEXT = 120_000
+_ENDLESS = 1 << 40
+"""It has one session, which is told shorter where it grows long: what it has done is in it."""
 _MOST_RESULT = 100_000
 _PAUSES = (2.0, 10.0, 30.0)
 _LONGEST_PAUSE = 60.0
@@ -157,7 +158,7 @@ class Errand:
             kit.bench,
             key=f"helper:{helper.id}",
             choices=await kit.parents.choices(helper),
-            most_tokens=_MOST_CONTEXT,
+            most_tokens=_ENDLESS,
         )
 
     async def _begun(self, worker: Worker) -> bool:

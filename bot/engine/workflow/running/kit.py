@@ -25,6 +25,9 @@ ShowPictures: TypeAlias = Callable[[Ask, Chosen, Sequence[str]], Awaitable[Ask]]
 them."""
 
 
+MOST_CONTEXT = 120_000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
     """What every errand needs. `bench` is where a worker finds its tools; `chat_of` finds
@@ -33,7 +36,8 @@ class Kit:
     is called after each commit that wrote events; `zone` is the one that people's clocks show.
     `asker` asks for leave to use tools: without one no step stops for that. `progress` is told
     what the running step does; `show_pictures` gives the model those that were sent along.
-    `chance`, from 0 to 1, spreads the tries of those that wait for the same thing."""
+    `chance`, from 0 to 1, spreads the tries of those that wait for the same thing. A session that
+    has grown beyond `most_context` tokens is left behind."""
 
     store: WorkStore
     desk: Desk
@@ -52,3 +56,4 @@ class Kit:
     show_pictures: ShowPictures | None = None
     chance: Callable[[], float] = random.random
     progress: Progress = field(default_factory=Progress)
+    most_context: int = MOST_CONTEXT
