@@ -14,6 +14,7 @@ import pytest_asyncio
 
 from tests.emulators.models.script import Reply
 from tests.journeys.model_world import PATIENCE, World, fill, told, world
+from tests.thorough import long
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -114,6 +115,7 @@ async def test_a_message_of_empty_lines_keeps_nobody_waiting(place: World) -> No
     await told(chat, "Nothing in between.")
 
 
+@long
 async def test_what_a_shell_imports_is_read_line_by_line_and_stands_in_files(
     place: World,
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, tzinfo
+from functools import lru_cache
 
 from bot.engine.memory.handbook import CHAPTERS, chapter, chapter_of
 from bot.engine.memory.mirror.places import Place, Sort
@@ -159,6 +160,7 @@ _ABOUT_CATEGORY = {
 }
 
 
+@lru_cache(maxsize=512)
 def _meant(sort: Sort, heading: str) -> tuple[MemoryKind, Category, str]:
     match sort:
         case Sort.PROFILE:
@@ -172,6 +174,7 @@ def _meant(sort: Sort, heading: str) -> tuple[MemoryKind, Category, str]:
             return MemoryKind.FACT, Category.OTHER, ""
 
 
+@lru_cache(maxsize=512)
 def _about_named(heading: str) -> str:
     return _named(heading, {each: f"mirror.about.{each}" for each in _ABOUT})
 
