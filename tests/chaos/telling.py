@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -84,7 +85,7 @@ async def tell(
     told = Told(story=story.name, channel=name)
     async with front(name) as channel, Models() as models, _service(story) as served:
         if story.mind is not None:
-            models.replies(story.mind)
+            models.replies(deepcopy(story.mind))
         program = deadly(home, channel, **_access(story, models, home), **served)
         channel.meets(program)
         keeper = asyncio.create_task(_keep_alive(program, deaths, told, in_order=in_order))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tests.chaos.boss import Boss, Story
-from tests.chaos.memory.mind import mind
+from tests.chaos.memory.mind import Mind
 from tests.chaos.memory.promises import refused
 from tests.chaos.memory.talking import differs
 from tests.chaos.store import rows
@@ -249,7 +249,7 @@ STORIES = (
             "memory.rejected>active",
             "memory.candidate>gone",
         ),
-        mind=mind([]),
+        mind=Mind(),
         remembered=_whole,
     ),
 )

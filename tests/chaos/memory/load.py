@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.chaos.fronts import Front, Name, front
-from tests.chaos.memory.mind import Drawn, mind
+from tests.chaos.memory.mind import Drawn, Mind
 from tests.chaos.memory.promises import settling
 from tests.chaos.memory.talking import AT_ONCE
 from tests.chaos.promises import Ended, broken, repeats, shows_all, unsettled
@@ -74,7 +74,7 @@ def _answer(asked: Asked) -> Reply:
         Drawn(cue=f"item{n} ", text=_noted(n), topic=f"item {n}", category="entities")
         for n in numbers
     ]
-    return mind(facts)(asked)
+    return Mind(drawn=facts)(asked)
 
 
 async def storm_of_memory(home: Path, load: MemoryLoad, name: Name, *, template: Path) -> Told:

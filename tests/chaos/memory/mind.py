@@ -4,14 +4,12 @@ by nothing but what they say, and so says the same however often it is asked aga
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from tests.emulators.models.script import Asked, Call, Failure, Reply
 from tests.emulators.models.worker import work
-
-Line: TypeAlias = Callable[[Asked], Reply]
 
 _SUMMARISE = ("Summarise this part of a conversation", "Join these summaries")
 
@@ -27,37 +25,37 @@ class Drawn:
     confidence: float = 0.85
 
 
-def mind(
-    drawn: Sequence[Drawn],
-    *,
-    verdicts: Mapping[str, Mapping[str, Any]] | None = None,
-    answers: Mapping[str, str] | None = None,
-    fails_on: Sequence[str] = (),
-) -> Line:
+@dataclass(kw_only=True)
+class Mind:
     """`verdicts` are what becomes of a new note by its text, else it is a new one; `answers` are
     given to whoever says these words. The first time that notes are wanted of what has a word of
-    `fails_on`, the service is tired."""
-    failed: set[str] = set()
+    `fails_on`, the service is tired: of a copy for each telling."""
 
-    def answer(asked: Asked) -> Reply:
+    drawn: Sequence[Drawn] = ()
+    verdicts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    answers: Mapping[str, str] = field(default_factory=dict)
+    fails_on: Sequence[str] = ()
+    _failed: set[str] = field(default_factory=set)
+
+    def __call__(self, asked: Asked) -> Reply:
         if form := _form(asked, "memories"):
-            for cue in fails_on:
-                if cue in asked.last and cue not in failed:
-                    failed.add(cue)
-                    return Reply(failure=Failure(status=529))
-            return _filled(form, conversation_register="real", memories=_notes(asked, drawn))
+            if self._is_tired(asked):
+                return Reply(failure=Failure(status=529))
+            notes = _notes(asked, self.drawn)
+            return _filled(form, conversation_register="real", memories=notes)
         if form := _form(asked, "results"):
-            return _filled(form, results=_results(asked, verdicts or {}))
+            return _filled(form, results=_results(asked, self.verdicts))
         if any(each in asked.last for each in _SUMMARISE):
             return Reply(text="They talked of a garden and of what grows in it.")
         if _form(asked, "steps") or _form(asked, "summary"):
             return work(asked)
-        for cue, text in (answers or {}).items():
-            if cue in asked.last:
-                return Reply(text=text)
-        return Reply(text="I have heard it.")
+        said = (text for cue, text in self.answers.items() if cue in asked.last)
+        return Reply(text=next(said, "I have heard it."))
 
-    return answer
+    def _is_tired(self, asked: Asked) -> bool:
+        new = {cue for cue in self.fails_on if cue in asked.last} - self._failed
+        self._failed |= new
+        return bool(new)
 
 
 def _form(asked: Asked, field: str) -> str:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.chaos.boss import Boss, Story
-from tests.chaos.memory.mind import Drawn, mind
+from tests.chaos.memory.mind import Drawn, Mind
 from tests.chaos.memory.promises import refused
 from tests.chaos.memory.talking import AT_ONCE, differs
 from tests.chaos.store import rows
@@ -23,8 +23,8 @@ _BRIDGE = "The bridge is closed for good"
 _CARRIED = "The last lines of the conversation before this one"
 _A_MONTH = 24 * 26
 
-_OF_TIME = mind(
-    [
+_OF_TIME = Mind(
+    drawn=[
         Drawn(cue="ferry", text=_FERRY, category="lessons"),
         Drawn(cue="storm", text=_STORM, category="lessons"),
         Drawn(cue="bridge", text=_BRIDGE, category="pitfalls"),
@@ -214,7 +214,7 @@ STORIES = (
             "vector.>there",
             "vector.there>gone",
         ),
-        mind=mind([]),
+        mind=Mind(),
         service=_embedding,
         remembered=_found,
     ),

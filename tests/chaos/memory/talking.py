@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tests.chaos.boss import Boss, Story
-from tests.chaos.memory.mind import Drawn, mind
+from tests.chaos.memory.mind import Drawn, Mind
 from tests.chaos.memory.promises import refused
 from tests.chaos.store import rows
 
@@ -23,8 +23,8 @@ _POND, _SHED = "The garden has a pond", "The garden has a shed"
 _BOTH = "The garden has a pond and a shed"
 _PORT = "The harbour desk listens on port 9191"
 
-_MIND = mind(
-    [
+_MIND = Mind(
+    drawn=[
         Drawn(cue="peanuts", topic="allergy", text=_PEANUTS),
         Drawn(cue="green tea", topic="drink", text=_TEA, category="preferences"),
         Drawn(cue="chess", topic="game", text=_CHESS, category="preferences"),
