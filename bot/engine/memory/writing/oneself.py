@@ -78,11 +78,11 @@ def _is_eaten(what: str) -> bool:
 
 
 def _is_place(what: str) -> bool:
-    return _NO_PLACE.search(what) is None
+    return len(what) > 1 and _NO_PLACE.search(what) is None
 
 
 def _is_job(what: str) -> bool:
-    return _NO_JOB.search(what) is None
+    return len(what) > 1 and _NO_JOB.search(what) is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,14 +226,15 @@ _NEVER_AGAIN = (
     ),
     re.compile(
         r"(?:以后|今后|往后|下次|从现在起|从今以后|永远)(?:你|都|请|可以|就|也|绝对|千万)*"
-        r"(?:不要|别|不许|不准|不得|禁止|不能|不用|不必)(?:再)?.{3,}"
+        r"(?:不要(?!紧)|别(?![的人墅扭致处])|不许|不准|不得|禁止|不能|不用|不必)(?:再)?.{3,}"
     ),
     re.compile(r"(?:请|你|千万|拜托)*(?:不要|别|不许|不准)再.{3,}"),
 )
 _VAGUE = re.compile(
     r"\b(?:do|say|try|happen|let|ask|mention|see|call|meet)(?: (?:that|this|it|so|me|him|her|them"
-    r"|to me))* again\b|\bhere we go again\b|\bworry\b|\bnever mind\b|\bagain and again\b"
-    r"|(?:不要|别)再?(?:这样|那样|这么|那么|担心|客气|说了|问了|联系|见面|提了|犯|闹|玩|吵|想)"
+    r"|to me))* again\b|\bhere we go again\b|\bmaking sense\b|\bworry\b|\bnever mind\b"
+    r"|\bagain and again\b"
+    r"|(?:不要|别)再?(?:这样|那样|这么|那么|担心|客气|说了|问了|联系|见面|提了|犯|闹|玩|吵|想|睡|犹豫|难过|伤心|哭|拖)|别忘"
     r"|再也|再见|再说吧|再来",
     re.IGNORECASE,
 )
@@ -260,18 +261,18 @@ _UNSURE = re.compile(
 )
 _NO_FOOD = re.compile(
     r"\b(?:it|this|that|these|those|them|anything|everything|much|breakfast|lunch|dinner|out|alone|yet"
-    r"|at|mornings?|mondays?|meetings?|work|working|people|bullshit|nonsense|bureaucracy|stupidity"
+    r"|at|mornings?|mondays?|meetings?|work|working|people|bullshit|nonsense|change|java|php|code|phone|lol|bureaucracy|stupidity"
     r"|you|him|her|my|your|his|their|here|there|some|something|well|enough|late|early|before|after"
-    r"|when|while|in|on|with)\b|这|那|套|亏|醋|[早午晚]?饭|药|苦|^素|东西|加班|开会|早起|上班|工作|废话|软|硬|你|他|她|我",
+    r"|when|while|in|on|with)\b|^(?:and|or)\b|这|那|套|亏|醋|[早午晚]?[饭餐]|药|苦|^素|东西|了|太|完|饱|加班|开会|早起|上班|工作|废话|软|硬|你|他|她|我",
     re.IGNORECASE,
 )
 _NO_PLACE = re.compile(
-    r"\b(?:hell|heaven|hope|fear|peace|chaos)\b|这|那|哪|不|没|过|酒店|宾馆|旅馆|民宿|医院|朋友|宿舍|隔壁"
-    r"|楼|一起|附近|家里|公司|学校|单位|父母|室友|梦|后面|前面|旁边|里面|外面|一个|房子|房间",
+    r"\b(?:hell|heaven|money|midnight|studio|excel|vim|emacs|slack|zoom|hope|fear|peace|chaos)\b|这|那|哪|不|没|过|酒店|宾馆|旅馆|民宿|医院|朋友|宿舍|隔壁"
+    r"|楼|一起|附近|家里|公司|学校|单位|父母|室友|梦|老家|装|搬|办|等|开|做|看|修|吃|后面|前面|旁边|里面|外面|一个|房子|房间",
     re.IGNORECASE,
 )
 _NO_JOB = re.compile(
-    r"\b(?:team|rule|joke|matter|whole|group|pair|unit|charm|i)\b|用户|新手|粉丝|成员|客户|顾客|读者|观众"
-    r"|不|没|过|这|那|你|他|她",
+    r"\b(?:money|midnight|team|rule|joke|matter|whole|group|pair|unit|charm|i)\b|用户|新手|粉丝|成员|客户|顾客|读者|观众"
+    r"|不|没|过|这|那|你|他|她|好|吧|普通|合格|密",
     re.IGNORECASE,
 )
