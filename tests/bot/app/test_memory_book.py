@@ -243,7 +243,7 @@ async def test_what_is_cleaned_is_what_was_told_less_what_somebody_changed_meanw
     tmp_path: Path,
 ) -> None:
     async with booked(tmp_path) as (book, memory):
-        for n in range(120):
+        for n in range(103):
             await keep(memory, f"{{{{input.topic}}}} of workflow {n}", MINE, source=f"w{n}")
         told = await book.clean(BOSS, CHAT, dry=True)
         mine = told.noise[7]
@@ -257,7 +257,7 @@ async def test_what_is_cleaned_is_what_was_told_less_what_somebody_changed_meanw
 
         assert [each.id for each in done.noise] == [e.id for e in told.noise if e.id != mine.id]
         assert [each.text for each in await memory.all()] == ["The topic is gardens"]
-        assert (tmp_path / done.backup).read_text().count("\n") == 120
+        assert (tmp_path / done.backup).read_text().count("\n") == 103
 
 
 async def test_where_nothing_is_to_be_forgotten_nothing_has_faded(tmp_path: Path) -> None:
