@@ -20,8 +20,11 @@ from tests.real_cli.world import FOLDER, Real, is_here, makes_a_file, real
 
 pytestmark = pytest.mark.skipif(not FOLDER, reason="SHIFTBOSS_REAL_CLI names no folder")
 
-NAMES = ("claude-code", "opencode")
-"""Those that offer the tools of MCP servers to the model at once."""
+NAMES = ("claude-code", "opencode", "codebuddy", "gemini", "codex")
+"""Those that offer the tools of MCP servers to the model at once, or to its scripts."""
+
+SCRIPTS = "functions::exec"
+SCRIPT = 'text(JSON.stringify(await tools.mcp__shiftboss__memory_search({query: "lamp"})))'
 
 FOUND = "The lighthouse lamp is 40 W"
 
@@ -41,7 +44,9 @@ async def test_it_looks_up_what_is_lent_to_it(cli: Real) -> None:
     def looks_up(asked: Asked) -> Reply:
         offered.update(asked.tools)
         name = next((each for each in asked.tools if each.endswith("memory_search")), "")
-        heard.extend(text for tool, text in asked.results if tool == name)
+        heard.extend(text for tool, text in asked.results if tool in {name, SCRIPTS})
+        if SCRIPTS in asked.tools and not heard:
+            return Reply(text="I look it up.", calls=(Call(name=SCRIPTS, raw=SCRIPT),))
         if name and not heard:
             return Reply(
                 text="I look it up.", calls=(Call(name=name, arguments={"query": "lamp"}),)
@@ -54,8 +59,10 @@ async def test_it_looks_up_what_is_lent_to_it(cli: Real) -> None:
     form = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
     tool = Tool(name="memory_search", description="Search.", schema=form, run=run)
     cli.models.replies(looks_up)
-    # Under these names the house allows it by itself: see test_policy.
-    permit = FakePermit({"touch made.txt": ALLOW, "mcp__shiftboss__memory_search": ALLOW})
+    # Under these names the house allows it by itself: see test_policy. Of those that tell no name
+    # somebody is asked.
+    names = ("touch made.txt", "mcp__shiftboss__memory_search", "other")
+    permit = FakePermit(dict.fromkeys(names, ALLOW))
     launch = held_in(SandboxHere(Machine(secrets=(cli.root / "lent",))))
     lender = Lender(cli.root / "lent", lambda: "w" * 32)
     async with lender.lent([tool]) as server, asyncio.timeout(150):

@@ -28,7 +28,10 @@ MADE = "made.txt"
 DONE = {"status": "done", "summary": "The file is made.", "files": [MADE]}
 _TRIED = f"I have tried.\n```json\n{json.dumps(DONE)}\n```"
 # Our service takes no more than this.
-_GIVEN = {"claude-code": {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "32000"}}
+_GIVEN = {
+    "claude-code": {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "32000"},
+    "gemini": {"GEMINI_CLI_TRUST_WORKSPACE": "true"},
+}
 _SCRIPTS = "functions::exec"
 _SHELLS = ("Bash", "bash", "run_shell_command", "exec_command", _SCRIPTS)
 # Codex's own sandbox lets nothing be written: a model has to ask to be let out.

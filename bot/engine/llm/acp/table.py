@@ -112,7 +112,14 @@ BUILT_IN: Mapping[str, Agent] = {
             name="gemini",
             command=("gemini", "--acp"),
             get="npm install -g @google/gemini-cli",
-            env=("GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL", "GEMINI_MODEL"),
+            # It starts no MCP server where it trusts not the folder, and trusts what lies there in
+            # all else too: that is for owners to say.
+            env=(
+                "GEMINI_API_KEY",
+                "GOOGLE_GEMINI_BASE_URL",
+                "GEMINI_MODEL",
+                "GEMINI_CLI_TRUST_WORKSPACE",
+            ),
             keys=("GEMINI_API_KEY",),
             logins=(".gemini/oauth_creds.json",),
             auth={"GEMINI_API_KEY": "gemini-api-key"},
@@ -127,6 +134,8 @@ BUILT_IN: Mapping[str, Agent] = {
             command=("codebuddy", "--acp"),
             get="backend.get.codebuddy",
             env=("CODEBUDDY_API_KEY", "CODEBUDDY_BASE_URL", *_OPENAI),
+            # Else MCP tools hide behind a search that the model must think of.
+            given={"CODEBUDDY_DEFER_TOOL_LOADING": "false"},
             keys=("CODEBUDDY_API_KEY",),
             logins=(".codebuddy/credentials.json",),
             modes=_modes("plan", "default"),
