@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,12 +15,15 @@ from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
 from storage.memory.archive.hearing import Hearing, Spell, has_all, how_many
 from storage.memory.tables import message_texts
+from storage.memory.tombstones import Tombstones, Unsaid
 from storage.records.memory.archive import Line, Part, Size, Speaker
 
 _S = schema.sessions.c
 _M = schema.messages.c
 _T = message_texts.c
 _PAGE = 1_000
+_BARE = re.compile("[:/]")
+"""What ends a task's id in the key of one of its sessions."""
 
 _LAST = (
     select(func.coalesce(func.max(_T.message), 0)).where(_T.session_id == _S.id).scalar_subquery()
@@ -39,6 +43,7 @@ class Unread:
 class ArchiveRepo:
     def __init__(self, db: Database) -> None:
         self._db = db
+        self._tombstones = Tombstones(db)
 
     async def behind(self, hearing: Hearing | None = None) -> Sequence[str]:
         """Sessions with messages whose words are not known yet; of one listener, or all."""
@@ -196,6 +201,13 @@ class ArchiveRepo:
         )
         async with self._db.read() as view:
             return await view.scalar(query) or ""
+
+    async def unsaid(self, session_id: str) -> Unsaid:
+        """What somebody has forgotten of the conversation, or of the task, that it is of."""
+        async with self._db.read() as view:
+            key = await view.scalar(select(_S.key).where(_S.id == session_id)) or ""
+        kind, _, name = key.partition(":")
+        return await self._tombstones.unsaid(f"{kind}:{_BARE.split(name)[0]}")
 
 
 def _lines(hearing: Hearing, spell: Spell, roles: Sequence[Speaker]) -> Select[Any]:

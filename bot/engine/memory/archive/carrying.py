@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from html import escape
 from zoneinfo import ZoneInfo
 
@@ -12,6 +13,7 @@ from bot.engine.memory.archive.words import Reading
 from storage.memory.archive.said import ArchiveRepo
 from storage.memory.archive.summaries import SummaryRepo
 from storage.memory.lexicon.unseen import without_unseen
+from storage.memory.tombstones import Unsaid
 from storage.records.memory.archive import Part, Speaker
 
 LINES = 5
@@ -30,6 +32,15 @@ _WHO = {Speaker.ASSISTANT: "you", Speaker.CALL: "you called"}
 _WORK_ROLES = (Speaker.ASSISTANT, Speaker.CALL)
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """`text` is of the session `before`, without what is `unsaid` of it."""
+
+    before: str
+    unsaid: Unsaid
+    text: str
+
+
 class Carrying:
     def __init__(
         self, said: ArchiveRepo, summaries: SummaryRepo, reading: Reading, zone: ZoneInfo
@@ -38,27 +49,32 @@ class Carrying:
         self._summaries = summaries
         self._reading = reading
         self._zone = zone
-        # The one before is over: nothing is added to it.
-        self._known: dict[str, str] = {}
+        # The one before is over: nothing is added to it, but some of it may be forgotten.
+        self._known: dict[str, _Known] = {}
 
     async def lines(self, session_id: str, *, work: bool = False) -> str:
         """The same from turn to turn; empty where there was none before. Of `work` on a task: what
-        it had been summarised to, and what was said and done last."""
+        it had been summarised to, and what was said and done last. Never what somebody has
+        forgotten since."""
         known = self._known.get(session_id)
-        if known is None:
-            known = self._known[session_id] = await self._read(session_id, work=work)
+        before = await self._said.before(session_id) if known is None else known.before
+        unsaid = await self._said.unsaid(before) if before else Unsaid()
+        if known is None or known.unsaid != unsaid:
+            text = await self._read(before, unsaid, work=work) if before else ""
+            known = self._known[session_id] = _Known(before, unsaid, text)
             if len(self._known) > _MOST_KNOWN:
                 del self._known[next(iter(self._known))]
-        return known
+        return known.text
 
-    async def _read(self, session_id: str, *, work: bool) -> str:
-        before = await self._said.before(session_id)
-        if not before:
-            return ""
+    async def _read(self, before: str, unsaid: Unsaid, *, work: bool) -> str:
         await self._reading.catch_up(before)
         if not work:
             parts = await self._said.last_lines(before, SPOKEN, LINES)
-            return _joined(_HEAD, [self._line(part, _LONGEST) for part in parts])
+            kept = [part for part in parts if not unsaid.has(plain(part.text), part.at)]
+            return _joined(_HEAD, [self._line(part, _LONGEST) for part in kept])
+        if unsaid:
+            # A task's cell is about all of its work.
+            return ""
         # What was asked there is asked again here.
         parts = await self._said.last_lines(before, _WORK_ROLES, WORK_LINES)
         lines = [self._line(part, _LONGEST_WORK) for part in parts]
