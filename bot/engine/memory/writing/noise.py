@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterator
 from enum import StrEnum
+
+from storage.memory.lexicon.unseen import without_unseen
 
 _SHORTEST = 5
 _SHORTEST_HAN = 4
@@ -65,7 +68,13 @@ def without_scaffold(text: str) -> str:
 
 
 def _first(text: str, rules: tuple[tuple[Noise, re.Pattern[str]], ...]) -> Noise | None:
-    return next(_found(text[:_MOST_READ], rules), None)
+    return next(_found(_read(text), rules), None)
+
+
+def _read(text: str) -> str:
+    """As whoever is told it reads it: nothing hides between its letters or behind others."""
+    plain = without_unseen(text[:_MOST_READ])
+    return plain if plain.isascii() else unicodedata.normalize("NFKC", plain)[:_MOST_READ]
 
 
 def _found(text: str, rules: tuple[tuple[Noise, re.Pattern[str]], ...]) -> Iterator[Noise]:

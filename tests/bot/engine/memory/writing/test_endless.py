@@ -9,6 +9,7 @@ import pytest
 
 from bot.engine.memory.writing import noise, rules
 from storage.memory.markdown import parse
+from storage.memory.markdown.page import Layout
 
 _WIDE = re.compile(r"\^\\s\*|\\n\]?\\s\*")
 """Read on over the ends of lines from every line anew, a message of empty lines takes its length
@@ -43,4 +44,4 @@ def test_a_megabyte_of_blanks_is_read_at_once(blank: str) -> None:
     assert noise.without_scaffold(text)
     assert noise.noise_of(text) is None
     assert not rules.plainly_said(text)
-    assert list(parse.parse(text, parse.Layout.BOOK).lines)
+    assert list(parse.parse(text, Layout.BOOK).lines)
