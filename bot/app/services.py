@@ -25,13 +25,15 @@ from storage.mail.chats import Chats
 from storage.mail.outbox import Outbox
 from storage.people import People
 from storage.records.approvals import Approval
-from storage.records.messages import ActionRow, InboxId
-from storage.records.people import ChatId, Language, Person, PersonId, Role
+from storage.records.messages import ActionRow, InboxId, OutboxRow
+from storage.records.people import Chat, ChatId, Language, Person, PersonId, Role
 from storage.records.status import ChannelHealth, ModelChoice, SystemStatus
 from storage.records.tasks import Task
 from storage.work.tasks import TaskRepo
 
 _RECENT = 3
+_LOOKS, _BETWEEN_LOOKS = 20, 0.1
+"""How often a card that is just being sent is looked for, and the seconds between."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 _REFUSALS: Mapping[Claim, Refusal | None] = {
@@ -98,16 +100,30 @@ class ButtonService:
 class CardService:
     """Satisfies `handlers.ports.Cards`."""
 
-    def __init__(self, outbox: Outbox, chats: Chats) -> None:
+    def __init__(
+        self,
+        outbox: Outbox,
+        chats: Chats,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._outbox = outbox
         self._chats = chats
+        self._sleep = sleep
 
     async def form_of(self, chat_id: ChatId, message_id: str) -> Form | None:
-        chat = await self._chats.get(chat_id)
-        row = await self._outbox.at(chat.channel, chat.external_id, message_id)
+        row = await self._shown_at(await self._chats.get(chat_id), message_id)
         card = None if row is None else _loaded(row.card)
         blocks = () if card is None else card.blocks
         return next((block for block in blocks if isinstance(block, Form)), None)
+
+    async def _shown_at(self, chat: Chat, message_id: str) -> OutboxRow | None:
+        """A reply may be quicker than the note of where the platform has put the card."""
+        for _ in range(_LOOKS):
+            row = await self._outbox.at(chat.channel, chat.external_id, message_id)
+            if row is not None or not await self._outbox.under_way(chat.id):
+                return row
+            await self._sleep(_BETWEEN_LOOKS)
+        return None
 
     async def card(self, key: str) -> Card | None:
         row = await self._outbox.by_key(key)

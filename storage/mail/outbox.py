@@ -248,6 +248,13 @@ class Outbox:
             row = (await view.execute(_AT, facts)).one_or_none()
         return None if row is None else outbox_row(row)
 
+    async def under_way(self, chat_id: ChatId) -> bool:
+        """Whether something of this chat is handed to the platform, and not known to be there."""
+        c = outbox.c
+        tried = select(c.id).where(c.chat_id == chat_id, _QUEUED, c.tried_revision > 0)
+        async with self._db.read() as view:
+            return await view.scalar(tried.limit(1)) is not None
+
     async def heads(self, channel: Channel, *, now: datetime) -> Sequence[Head]:
         """For each chat with something due its first letter; the most urgent, then the oldest,
         first of all."""

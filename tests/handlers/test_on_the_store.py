@@ -17,7 +17,7 @@ from cards.model import Buttons, Card, Form
 from handlers.ports import Answered, Proposal
 from handlers.request import Reply
 from handlers.router import Router
-from storage.records.messages import InboxRow, Incoming, PressIn
+from storage.records.messages import InboxRow, Incoming, Placed, PressIn
 from storage.records.people import Channel, ChatId, Role
 from storage.records.tasks import Priority
 from tests.bot.transports.mail_fakes import Post, post_office
@@ -196,6 +196,24 @@ async def test_a_form_is_answered_by_a_reply_to_its_card(house: House) -> None:
     new = house.world.tasks.created[0]
     assert (new.instruction, new.priority) == ("Feed the cat", Priority.URGENT)
     assert reply.key.startswith("task:")
+
+
+async def test_a_reply_may_be_quicker_than_the_note_of_where_the_form_stands(house: House) -> None:
+    room = house.post.room
+    await house.say("/run")
+    asked = await room.outbox.by_key("reply:1")
+    assert asked is not None
+    async with room.db.write() as tx:
+        tried = await room.outbox.begin_try(tx, asked.id)
+    assert tried is not None
+
+    async def meanwhile(_seconds: float) -> None:
+        await room.outbox.shown(tried, Placed(message_ids=("m7",)), revision=1, now=room.now)
+
+    cards = CardService(room.outbox, room.chats, meanwhile)
+
+    assert await cards.form_of(asked.chat_id, "m7") is not None
+    assert await cards.form_of(asked.chat_id, "m8") is None
 
 
 async def test_a_proposal_leads_to_one_task_and_then_to_none(house: House) -> None:
