@@ -31,7 +31,7 @@ _IMPORTANCE = {Category.PROFILE: 0.9, Category.LESSONS: 0.8}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
     """What became of something said plainly: the entry that says it now. `stands` says that a
-    person wrote it by hand, so that it was not changed."""
+    person wrote something else by hand, which was not changed."""
 
     entry: Entry
     stands: bool = False
@@ -50,7 +50,7 @@ class Plainly:
             by_hand = next((each for each in older if is_by_hand(each)), None)
             if by_hand is not None:
                 # What a person has written themselves stands until they change it.
-                taken.append(Taken(entry=by_hand, stands=True))
+                taken.append(Taken(entry=by_hand, stands=same(by_hand.text) != same(new.text)))
             elif made := await self._kept(tx, cell, plain, new, older):
                 await self._cells.cite(tx, made, [cell])
                 taken.append(Taken(entry=made))

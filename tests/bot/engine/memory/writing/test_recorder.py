@@ -232,6 +232,15 @@ async def test_what_was_written_by_hand_and_stands_is_said_to_stand(tmp_path: Pa
     assert "it stays: Call me Maximilian" in told.notes[0]
 
 
+async def test_what_was_written_by_hand_already_is_said_to_be_noted(tmp_path: Path) -> None:
+    async with remembering(tmp_path, FakeBackend()) as memory:
+        wanted = ByHand(text="Wants to be called Max", kind=MemoryKind.PROFILE, key="profile:name")
+        await memory.writer.add(wanted, BY_BOSS)
+        told = await memory.talk(tmp_path).answer(question("call me Max"), unseen)
+
+    assert "Noted: Wants to be called Max" in told.notes[0]
+
+
 async def test_what_says_nothing_plainly_gets_no_note(tmp_path: Path) -> None:
     async with remembering(tmp_path, FakeBackend()) as memory:
         told = await memory.talk(tmp_path).answer(question("The sun is out in Kiel"), unseen)
