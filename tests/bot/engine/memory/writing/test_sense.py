@@ -20,6 +20,7 @@ from bot.engine.memory.writing.drawing.facts import held_up
 from bot.engine.memory.writing.drawing.sense import Calibration, calibrated
 from bot.engine.memory.writing.drawing.verdicts import OneVerdict, Verdicts
 from bot.engine.memory.writing.recorder import ENOUGH
+from storage.db import Transaction
 from storage.records.memory.entries import Entry, MemoryKind, NewEntry
 from tests.bot.engine.memory.writing.world import (
     MINE,
@@ -65,18 +66,22 @@ class Service:
 async def sensing(home: Path, service: Service, known: int = 24) -> AsyncGenerator[Memory, None]:
     async with remembering(home, embeds=service) as memory:
         sentences = [f"{thing} {doing}" for thing in THINGS for doing in DOINGS][:known]
-        for text in sentences:
-            await learn(memory, service, text)
+        await learn(memory, service, *sentences)
         yield memory
 
 
-async def learn(memory: Memory, service: Service, text: str) -> Entry:
+async def learn(memory: Memory, service: Service, *texts: str) -> Entry:
+    """All of them; the last is given back."""
     async with memory.world.db.write() as tx:
-        new = NewEntry(kind=MemoryKind.FACT, scope=MINE, text=text)
-        made = await memory.entries.add(tx, new, now=memory.world.clock())
-        assert made is not None
-        vector = service.vector(embedded(made.said_at, made.sender, made.text))
-        await memory.vectors.put(tx, service.model, [(made, vector)])
+        return [await learned(memory, service, tx, text) for text in texts][-1]
+
+
+async def learned(memory: Memory, service: Service, tx: Transaction, text: str) -> Entry:
+    new = NewEntry(kind=MemoryKind.FACT, scope=MINE, text=text)
+    made = await memory.entries.add(tx, new, now=memory.world.clock())
+    assert made is not None
+    vector = service.vector(embedded(made.said_at, made.sender, made.text))
+    await memory.vectors.put(tx, service.model, [(made, vector)])
     return made
 
 

@@ -73,13 +73,16 @@ async def test_what_was_counted_is_read_as_it_was_written(memory: Memory) -> Non
     assert support_of(replace(held, extra={"support": {"x": "y", "z": [-1, "a"]}})).strength == 0.5
 
 
-@pytest.mark.parametrize("label", ["早上", "上午", "morning"])
-async def test_what_is_said_again_under_circumstances_counts_there(
-    memory: Memory, label: str
-) -> None:
+@pytest.mark.parametrize("label", ["早上", "上午", " Morning"])
+def test_circumstances_have_one_name_in_both_languages(label: str) -> None:
+    assert verdict("support", label).context == "morning"
+    assert verdict("support", "on the moon").context == "general"
+
+
+async def test_what_is_said_again_under_circumstances_counts_there(memory: Memory) -> None:
     await told(memory, drawn("Drinks green tea", topic="drinks"))
     again = drawn("Has green tea for breakfast", topic="drinks")
-    await told(memory, again, verdict("support", label))
+    await told(memory, again, verdict("support", "上午"))
 
     [held] = await memory.all(*DRAWN)
     assert dict(support_of(held).slices)["morning"].confirmed == 1
