@@ -97,7 +97,7 @@ def _kind(error: Exception) -> Kind:
             return kind
     if isinstance(error, theirs.ModelHTTPError):
         status = error.status_code
-        if status in _UNREADABLE and _TOO_LONG.search(_said(error.body)):
+        if status in _UNREADABLE and _TOO_LONG.search(_said(error.body) or str(error.body)):
             return TooLong
         passing = status >= _SERVER_ERROR or status in _PASSING
         return BackendUnavailable if passing else BackendDenied

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from bot.engine.llm.base import MAX_ANSWER
+
+log = logging.getLogger(__name__)
 
 LEAST = 2_000
 """No window is believed to be smaller."""
@@ -84,6 +87,7 @@ class Windows:
         if known and window >= known:
             window = known if began else int(known * _LESS)
         self._learnt[backend, model] = max(LEAST, window)
+        log.info("%s %s is told no more than %d tokens from now on", backend, model, window)
 
     def _owned(self, backend: str, model: str) -> int:
         names = (model.lower(), f"{backend}:{model}".lower())

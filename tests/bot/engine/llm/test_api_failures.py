@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from pydantic_ai.exceptions import ModelHTTPError
 
 from bot.engine.llm.access import Access, Api
 from bot.engine.llm.api import ApiBackend
+from bot.engine.llm.api_errors import translated
 from bot.engine.llm.base import (
     Backend,
     BackendDenied,
@@ -17,6 +19,8 @@ from bot.engine.llm.base import (
     BadAnswer,
     LimitReached,
     Limits,
+    TooLong,
+    Usage,
 )
 from bot.engine.llm.events import TextDelta
 from tests.bot.engine.llm.world import (
@@ -115,6 +119,40 @@ async def test_anthropics_special_refusals(
 
     with pytest.raises(raised):
         await run_to_end(claude, request_to(Api.ANTHROPIC))
+
+
+@pytest.mark.parametrize(
+    ("message", "window"),
+    [
+        ("prompt is too long: 250000 tokens > 200000 maximum", 200_000),
+        ("input length and `max_tokens` exceed context limit: 190000 + 16000 > 200000", 200_000),
+        ("This model's maximum context length is 8,192 tokens. However, you requested 9000", 8_192),
+        ("'max_tokens' is too large: 16000. This model's maximum context length is 8192", 8_192),
+        ("request (5000 tokens) exceeds the available context size (4096 tokens)", 4_096),
+        ("Requested tokens (5000) exceed context window of 4096", 4_096),
+        ("The input token count (1200000) exceeds the maximum number of tokens allowed", 0),
+        ("Range of input length should be [1, 30720]", 30_720),
+        ("Your request exceeded model token limit: 8192 (requested: 9000)", 8_192),
+        ("Request too large: Limit 6000, Requested 8000, please reduce your message size", 6_000),
+        ("Prompt 超长", 0),
+    ],
+)
+def test_however_a_service_says_it_what_is_too_long_is_known_as_that(
+    message: str, window: int
+) -> None:
+    for body in ({"error": {"message": message}}, [{"error": {"message": message}}]):
+        error = ModelHTTPError(status_code=400, model_name="m", body=body)
+        failure = translated(error, Usage(), "key")
+
+        assert isinstance(failure, TooLong)
+        assert failure.window == window
+
+
+def test_what_is_too_long_in_another_way_is_refused() -> None:
+    body = {"error": {"message": "the name of a tool is too long"}}
+    error = ModelHTTPError(status_code=400, model_name="m", body=body)
+
+    assert isinstance(translated(error, Usage(), "key"), BackendDenied)
 
 
 async def test_no_quota_is_not_a_rate_limit(models: Models, gpt: Backend) -> None:
