@@ -242,6 +242,22 @@ class EntryRepo:
         """Those with the same words, whatever their state."""
         return await self._where(_M.scope == str(scope), _M.hash == same(text), tx=tx)
 
+    async def before(self, tx: Transaction, entry: Entry) -> Sequence[Entry]:
+        """What it took the place of, and what that had taken the place of."""
+        found: dict[EntryId, Entry] = {}
+        ends = [entry]
+        while ends:
+            old = _M.id.in_([each.supersedes for each in ends if each.supersedes])
+            replaced = and_(
+                _M.scope.in_({str(each.scope) for each in ends}),
+                _M.state == EntryState.SUPERSEDED.value,
+                _M.superseded_by.in_([each.id for each in ends]),
+            )
+            older = [*await self._where(old, tx=tx), *await self._where(replaced, tx=tx)]
+            ends = [each for each in older if each.id not in found and each.id != entry.id]
+            found |= {each.id: each for each in ends}
+        return list(found.values())
+
     async def change(self, tx: Transaction, entry: Entry, *, now: datetime) -> Entry:
         """Write all of it, on top of the revision that it was read as. Raises Overtaken if
         somebody was quicker. It is indexed again if its words have changed."""

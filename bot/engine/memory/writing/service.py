@@ -154,13 +154,15 @@ class MemoryWriter:
         return await self._write(write, entry.scope)
 
     async def forget(self, entry: Entry, by: By, *, also: Also | None = None) -> int:
-        """For good: it, and what it was drawn from or was drawn from it alone, so that its words
-        are not recalled by another way. How many entries that were. `also` is done with it."""
+        """For good: it, what it took the place of, and what it was drawn from or was drawn from
+        it alone, so that its words are not recalled by another way. How many entries that were.
+        `also` is done with it."""
 
         async def write(tx: Transaction) -> int:
             held = await self._held(tx, entry.id, by)
             gone = {held.id: held}
-            for each in (held, *await self._echoes(tx, held)):
+            before = await self._entries.before(tx, held)
+            for each in (held, *before, *await self._echoes(tx, held)):
                 kin = [each, *await self._cells.kin(tx, each)]
                 gone |= {near.id: near for near in kin if by.may_write(near.scope)}
             for each in gone.values():

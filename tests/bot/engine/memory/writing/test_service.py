@@ -86,6 +86,26 @@ async def test_forgetting_a_fact_forgets_what_it_was_drawn_from(memory: Memory) 
     assert [each.id for each in await memory.all()] == [other.id]
 
 
+async def test_forgetting_takes_what_it_took_the_place_of(memory: Memory) -> None:
+    first = await memory.writer.add(ByHand(text="The gate's code is 1234", key="gate"), BY_BOSS)
+    second = await memory.writer.supersede(first, "The gate's code is 1235", BY_BOSS)
+    third = await memory.writer.add(ByHand(text="The gate's code is 1236", key="gate"), BY_BOSS)
+    other = await memory.writer.add(ByHand(text="The gate is green"), BY_BOSS)
+
+    old = await memory.all(states=(EntryState.SUPERSEDED,))
+    assert {each.id for each in old} == {first.id, second.id}
+    assert await memory.writer.forget(third, BY_BOSS) == 3
+    assert [each.id for each in await memory.all(states=tuple(EntryState))] == [other.id]
+
+
+async def test_forgetting_what_was_so_once_leaves_what_is_so_now(memory: Memory) -> None:
+    first = await memory.writer.add(ByHand(text="We meet on Monday"), BY_BOSS)
+    second = await memory.writer.supersede(first, "We meet on Friday", BY_BOSS)
+
+    assert await memory.writer.forget(first, BY_BOSS) == 1
+    assert [each.id for each in await memory.all(states=tuple(EntryState))] == [second.id]
+
+
 async def test_forgetting_what_was_said_forgets_the_facts_drawn_from_it_alone(
     memory: Memory,
 ) -> None:
