@@ -22,6 +22,10 @@ _NEVER = re.compile(
     r"|不用|不要|再见|拜拜|老板|大家|boss|there|all|啊|呀|哦|了)[\s,，.。!！~～?？]*){1,5}",
     re.IGNORECASE,
 )
+_ASKS = re.compile(
+    r"\b(?:what|where|when|who|whose|which|how|why)\b|什么|啥|哪|谁|几|多少|怎么|怎样|如何|吗|呢",
+    re.IGNORECASE,
+)
 _SHELL = re.compile(
     r"(?:git|npm|pnpm|yarn|pip|docker|kubectl|cd|ls|cat|rm|mkdir|curl|sudo|make|pytest|cargo) ",
 )
@@ -38,4 +42,5 @@ def is_worth_looking(said: str) -> bool:
     han = bool(_HAN.search(text))
     if letters < (2 if han else _SHORTEST):
         return False
-    return len(text) >= (_SHORT_HAN if han else _SHORT) or text.endswith(("?", "？"))
+    long = len(text) >= (_SHORT_HAN if han else _SHORT)
+    return long or text.endswith(("?", "？")) or _ASKS.search(text) is not None

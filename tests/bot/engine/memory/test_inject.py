@@ -13,6 +13,7 @@ import pytest
 
 from bot.engine.memory.archive.tokens import tokens
 from bot.engine.memory.recall import Recall
+from bot.engine.memory.telling.gate import is_worth_looking
 from storage.records.memory.entries import (
     GLOBAL,
     EntryState,
@@ -163,6 +164,14 @@ async def test_small_talk_looks_nothing_up(tmp_path: Path, said: str) -> None:
         await it.ask(said)
 
         assert it.prompt == said
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["我猫叫什么", "我住哪里", "我几岁了", "密码规则呢", "who is Ann", "and my visa?", "上次呢"],
+)
+def test_a_short_question_looks_something_up(said: str) -> None:
+    assert is_worth_looking(said)
 
 
 async def test_a_chat_is_answered_without_its_memories_where_they_take_too_long(
