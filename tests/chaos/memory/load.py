@@ -142,7 +142,7 @@ async def _live(channel: Front, home: Path, load: MemoryLoad, boss: Boss) -> Non
         match chance.randrange(6):
             case 0 | 1:
                 # What is said right behind it would cut its answer short.
-                while unsettled(home, {}):
+                while unsettled(home, {}) or channel.unheard():
                     await asyncio.sleep(_LOOK_EVERY)
                 boss.told.add(_noted(number))
                 await channel.says(f"From now on: item{number} has its own shelf{number}")
