@@ -12,6 +12,7 @@ from bot.engine.agent.talk import Conversations
 from bot.engine.llm.offline import NAME as OFFLINE
 from bot.engine.memory.writing.plainly import Taken
 from bot.engine.memory.writing.recorder import Recorder, Turn
+from bot.engine.memory.writing.rules import plainly_said
 from cards import formats
 from cards.words import Words, words_for
 from handlers.ports import Answered, Question, Show, TalkState
@@ -56,6 +57,8 @@ class RememberedTalk:
 
     async def answer(self, question: Question, show: Show, keep: Keep | None = None) -> Answered:
         heard = _Heard()
+        if plainly_said(question.text):
+            show = _unless_helpless(show, words_for(question.language))
         answered = await self._talk.answer(question, show, self._keeping(question, keep, heard))
         if answered.interrupted:
             await self._cut(question, heard)
@@ -142,6 +145,17 @@ def _with_notes(answered: Answered, taken: Sequence[Taken], words: Words) -> Ans
     if answered.model == OFFLINE and helpless in answered.text:
         return replace(answered, text=answered.text.replace(helpless, "\n\n".join(notes)))
     return replace(answered, notes=(*notes, *answered.notes))
+
+
+def _unless_helpless(show: Show, words: Words) -> Show:
+    """Nobody is told for a moment that nothing was understood."""
+    helpless = words("offline.cannot_answer")
+
+    async def shown(text: str) -> None:
+        if not (text.startswith(helpless) or helpless.startswith(text.strip())):
+            await show(text)
+
+    return shown
 
 
 def _notes(taken: Sequence[Taken], words: Words) -> Iterator[str]:

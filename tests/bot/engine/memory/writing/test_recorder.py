@@ -211,11 +211,17 @@ async def test_without_a_model_that_it_was_noted_is_the_answer(tmp_path: Path) -
         async def settle(self, request: RunRequest) -> RunResult:
             return replace(answered(text=f"{helpless}\n\nNo model."), model="offline")
 
+    seen: list[str] = []
+
+    async def show(text: str) -> None:
+        seen.append(text)
+
     async with remembering(tmp_path, Offline()) as memory:
         told = await memory.talk(tmp_path).answer(
-            question("remember that my cat is called Findus"), unseen
+            question("remember that my cat is called Findus"), show
         )
 
+    assert seen == [], "not even for a moment"
     assert "my cat is called Findus" in told.text
     assert helpless not in told.text
     assert told.text.endswith("No model.")
