@@ -16,6 +16,7 @@ from bot.engine.llm.base import (
     BackendUnavailable,
     BadAnswer,
     LimitReached,
+    TooLong,
     Trouble,
     Usage,
 )
@@ -64,7 +65,7 @@ def test_every_exception_that_can_end_a_run_is_in_the_table(kind: type[Exception
     ("status", "category", "kind"),
     [
         (400, theirs.ModelRequestRejectedError, BackendDenied),
-        (400, theirs.ModelContextWindowExceededError, LimitReached),
+        (400, theirs.ModelContextWindowExceededError, TooLong),
         (401, theirs.ModelAuthenticationError, BackendDenied),
         (402, theirs.ModelQuotaExceededError, BackendDenied),
         (404, theirs.ModelNotFoundError, BackendDenied),
