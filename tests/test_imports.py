@@ -48,8 +48,8 @@ RUN = HELP | {
 ONCE = {"alembic", "mako", "pygments"}
 """To make the database, and not at later starts."""
 
-HTTPX = {"certifi", "httpcore", "httpx", "pygments", "rich"}
-"""The last two for the library's own command line, which it loads where they are installed."""
+HTTPX = {"certifi", "httpcore", "httpx"}
+"""Not pygments and rich, which its own command line brings where they are installed."""
 
 TELEGRAM = HTTPX | {"telegram", "telegramify_markdown"}
 FEISHU = HTTPX | {"google", "lark_oapi"}
@@ -59,7 +59,8 @@ _PROBE = """
 import atexit, json, os, sys
 def tell():
     with open(os.environ["LOADED"], "w") as file:
-        json.dump(sorted({name.partition(".")[0] for name in sys.modules}), file)
+        there = [name for name, module in sys.modules.items() if module is not None]
+        json.dump(sorted({name.partition(".")[0] for name in there}), file)
 atexit.register(tell)
 from bot.__main__ import main
 main()
