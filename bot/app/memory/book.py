@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from functools import partial
 
-from bot.app.memory.carrying import Carrying
+from bot.app.memory.carrying import Carrying, build_carrying
 from bot.app.memory.near import marked
 from bot.app.memory.recall import Recalling
 from bot.app.memory.restoring import Restoring
@@ -344,7 +344,7 @@ def _explained(entry_id: str = "") -> Iterator[None]:
 def build_book(
     settings: Settings, store: Store, clock: Clock, *, writing: Writing, recalling: Recalling
 ) -> MemoryBookService:
-    carrying = Carrying(entries=writing.entries, writer=writing.writer, home=settings.home)
+    carrying = build_carrying(settings.home, store, writing)
 
     async def back_up() -> str:
         made = await carrying.out(None, name=f"memory-backup-{clock.now():%Y%m%d-%H%M%S}")

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bot.app.exports import ExportFile
+from bot.app.memory.writing import Writing
+from bot.app.store import Store
 from bot.engine.memory.writing.rights import By
 from bot.engine.memory.writing.service import ByHand, MemoryWriter, plain
-from cards.views.memory.data import entry_data
+from cards.views.memory.data import kept_data
 from handlers.services.memory import MemoryRefused
+from storage.memory.backups import Backups
 from storage.memory.entries import EntryRepo
 from storage.records.memory.entries import (
     Category,
     Entry,
+    EntryId,
     EntryState,
     MemoryKind,
     Scope,
@@ -38,6 +42,7 @@ class Carrying:
     """`home` is the data directory: what is written out is below it, what is read in too."""
 
     entries: EntryRepo
+    backups: Backups
     writer: MemoryWriter
     home: Path
 
@@ -47,7 +52,8 @@ class Carrying:
         file, count, last = ExportFile(self.home, f"{name}.jsonl"), 0, 0
         try:
             while page := await self.entries.page(scopes, after=last, limit=_A_PAGE):
-                await asyncio.to_thread(_add, file, page)
+                sources = await self.backups.sources(page)
+                await asyncio.to_thread(_add, file, page, sources)
                 count, last = count + len(page), page[-1].number
             size = await asyncio.to_thread(file.put)
         finally:
@@ -56,9 +62,10 @@ class Carrying:
 
     async def bring(self, path: str, by: By, scope: Scope) -> Brought:
         """One that is there already with the same words is not written again. Of what `out` wrote
-        only what holds and can be written by hand."""
+        only what holds, can be written by hand and was not forgotten since."""
         wanted: dict[int, ByHand] = {}
         bad: dict[int, str] = {}
+        ids: dict[int, str] = {}
         known, left = 0, 0
         for number, line in enumerate(await asyncio.to_thread(self._lines, path), 1):
             try:
@@ -67,10 +74,14 @@ class Carrying:
                     continue
                 if _is_left_out(row):
                     left += 1
-                else:
-                    wanted[number] = _wanted(row, scope)
+                    continue
+                wanted[number] = _wanted(row, scope)
+                ids[number] = str(row.get("id", ""))
             except (ValueError, TypeError, RecursionError) as error:
                 bad[number] = str(error)[:200]
+        for number in await self._forgotten(ids):
+            del wanted[number]
+            left += 1
         for numbers in _batches(list(wanted)):
             made = await self.writer.add_all([wanted[each] for each in numbers], by)
             known += sum(each is None for each in made)
@@ -78,6 +89,14 @@ class Carrying:
             bad |= {each: str(why)[:200] for each, why in refused if isinstance(why, NotKept)}
         added = len(wanted) - known - sum(each in bad for each in wanted)
         return Brought(added=added, known=known, left=left, bad=dict(sorted(bad.items())))
+
+    async def _forgotten(self, ids: Mapping[int, str]) -> Sequence[int]:
+        """Lines of what was forgotten since it was written out, whatever it said then."""
+        gone: list[int] = []
+        for numbers in _batches(list(ids)):
+            buried = await self.entries.tombstones.ids(ids[each] for each in numbers)
+            gone += [each for each in numbers if ids[each] in buried]
+        return gone
 
     def _lines(self, path: str) -> Sequence[str]:
         whole = (self.home / path).resolve()
@@ -96,8 +115,11 @@ class Carrying:
         return lines
 
 
-def _add(file: ExportFile, page: Sequence[Entry]) -> None:
-    file.add(json.dumps(entry_data(each), ensure_ascii=False) for each in page)
+def _add(
+    file: ExportFile, page: Sequence[Entry], sources: Mapping[EntryId, Sequence[EntryId]]
+) -> None:
+    rows = (kept_data(each, sources.get(each.id, ())) for each in page)
+    file.add(json.dumps(row, ensure_ascii=False) for row in rows)
 
 
 def _batches(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
@@ -126,4 +148,13 @@ def _wanted(row: Any, scope: Scope) -> ByHand:
         keywords=tuple(plain(str(each))[:80] for each in (row.get("keywords") or ())[:20]),
         key=plain(str(row.get("key") or "")).partition("@")[0][:80],
         pinned=bool(row.get("pinned")),
+    )
+
+
+def build_carrying(home: Path, store: Store, writing: Writing) -> Carrying:
+    return Carrying(
+        entries=writing.entries,
+        backups=Backups(store.db, writing.entries),
+        writer=writing.writer,
+        home=home,
     )

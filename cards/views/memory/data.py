@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
-from storage.records.memory.entries import Entry
+from storage.records.memory.entries import Entry, EntryId
 from storage.records.memory.shown import FoundEntry, UsedEntry
 from storage.records.memory.support import Support, support_of
+
+DATES = (
+    "valid_from",
+    "invalidated_at",
+    "last_used_at",
+    "last_shown_at",
+    "suppressed_until",
+    "created_at",
+    "updated_at",
+)
+"""Dates of an entry that only an export tells."""
 
 
 def entry_data(entry: Entry) -> dict[str, Any]:
@@ -18,6 +31,7 @@ def entry_data(entry: Entry) -> dict[str, Any]:
         "category": entry.category.value,
         "label": entry.label,
         "text": entry.text,
+        "overview": entry.overview,
         "keywords": list(entry.keywords),
         "importance": entry.importance,
         "confidence": entry.confidence,
@@ -35,6 +49,38 @@ def entry_data(entry: Entry) -> dict[str, Any]:
         "support": _support(support_of(entry)),
         "admission": entry.extra.get("admission"),
     }
+
+
+def kept_data(entry: Entry, sources: Sequence[EntryId]) -> dict[str, Any]:
+    """All of it, as it can be put back: also what it was drawn from, `sources`."""
+    life = entry.strength
+    return {
+        **entry_data(entry),
+        "abstract": entry.abstract,
+        "dynamic": entry.dynamic,
+        "source": entry.source,
+        "evidence": list(entry.evidence),
+        "from": list(sources),
+        "person": entry.person,
+        "chat": entry.chat,
+        "task": entry.task,
+        "supersedes": entry.supersedes,
+        "life": {
+            "value": life.value,
+            "stability": life.stability,
+            "decay": life.decay,
+            "reinforced": life.reinforced,
+            "reinforced_at": _told(life.reinforced_at),
+        },
+        "shown": entry.shown,
+        "bad_recalls": entry.bad_recalls,
+        **{name: _told(getattr(entry, name)) for name in DATES},
+        "extra": dict(entry.extra),
+    }
+
+
+def _told(moment: datetime | None) -> str | None:
+    return moment.isoformat() if moment else None
 
 
 def _support(support: Support) -> dict[str, Any]:

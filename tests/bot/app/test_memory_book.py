@@ -22,6 +22,7 @@ from bot.engine.memory.writing.forgotten import Forgotten
 from handlers.services.memory import MemoryRefused
 from storage.errors import StoreUnavailable
 from storage.marks import Marks
+from storage.memory.backups import Backups
 from storage.memory.figures import MemoryFigures
 from storage.memory.living.uses import UseRepo
 from storage.memory.living.vectors import Vectors
@@ -54,7 +55,12 @@ async def booked(home: Path) -> AsyncGenerator[tuple[MemoryBookService, Memory],
 
     async with remembering(home) as memory:
         db, now = memory.world.db, memory.world.clock
-        carrying = Carrying(entries=memory.entries, writer=memory.writer, home=home)
+        carrying = Carrying(
+            entries=memory.entries,
+            backups=Backups(db, memory.entries),
+            writer=memory.writer,
+            home=home,
+        )
         yield (
             MemoryBookService(
                 entries=memory.entries,
@@ -190,8 +196,8 @@ async def test_what_is_written_out_is_read_in_again_once(tmp_path: Path) -> None
         first = await book.bring(BOSS, CHAT, "files/more.jsonl")
         again = await book.bring(BOSS, CHAT, "files/more.jsonl")
 
-        assert (first.added, first.known, set(first.bad)) == (2, 0, {2, 4})
-        assert (again.added, again.known) == (0, 2)
+        assert (first.added, first.known, first.left, set(first.bad)) == (1, 0, 1, {2, 4})
+        assert (again.added, again.known) == (0, 1)
         with pytest.raises(MemoryRefused, match="unreadable"):
             await book.bring(BOSS, CHAT, "../../etc/passwd")
 

@@ -1,0 +1,178 @@
+"""A backup gives back what was there, as it was, and nothing that was forgotten since."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bot.app.memory.book import MemoryBookService
+from storage.records.memory.entries import Entry, EntryState, MemoryKind, NewEntry
+from tests.bot.app.test_memory_book import booked, everything
+from tests.bot.engine.memory.writing.world import (
+    BY_BOSS,
+    MINE,
+    Memory,
+    drawn,
+    notes_of,
+)
+from tests.engine_world import BOSS, CHAT
+
+TURNS = (
+    "Well, my cat is called Findus and he is grey",
+    "we went to the sea with all of us",
+    "it rained the whole weekend there",
+    "and then we drove home very late",
+)
+TOLD_BEFORE = (
+    "id",
+    "kind",
+    "scope",
+    "state",
+    "category",
+    "label",
+    "text",
+    "keywords",
+    "importance",
+    "confidence",
+    "tier",
+    "pinned",
+    "origin",
+    "key",
+    "sender",
+    "thread",
+    "at",
+    "valid_until",
+    "superseded_by",
+    "used",
+    "revision",
+)
+
+
+async def _talk(memory: Memory) -> None:
+    """Four turns, a fact that was drawn from the first of them, and an episode of all."""
+    memory.notes.answers = [notes_of(drawn("Ann's cat is called Findus", turns=[1]))]
+    for n, said in enumerate(TURNS):
+        await memory.say(said, "ok then", source=f"s{n}")
+    await memory.draw()
+    cells = [each.id for each in await memory.all(MemoryKind.CELL)]
+    async with memory.world.db.write() as tx:
+        new = NewEntry(kind=MemoryKind.EPISODE, scope=MINE, text="Of the sea.", evidence=cells)
+        await memory.entries.add(tx, new, now=memory.world.clock())
+
+
+async def _lose_all(memory: Memory) -> None:
+    gone = await everything(memory)
+    async with memory.world.db.write() as tx:
+        await memory.entries.drop_all(tx, gone)
+
+
+async def _kept(
+    book: MemoryBookService, home: Path, change: Callable[[dict[str, Any]], Any] = lambda row: row
+) -> str:
+    path = await book.cleaning.back_up()
+    rows = [json.loads(line) for line in (home / path).read_text().splitlines()]
+    (home / "kept.jsonl").write_text("".join(f"{json.dumps(change(row))}\n" for row in rows))
+    return "kept.jsonl"
+
+
+def _as_it_is(entry: Entry) -> dict[str, Any]:
+    told = {name: getattr(entry, name) for name in entry.__dataclass_fields__}
+    del told["number"]
+    return {**told, "extra": dict(entry.extra), "evidence": list(entry.evidence)}
+
+
+async def test_all_of_an_entry_comes_back_and_what_it_was_drawn_from(tmp_path: Path) -> None:
+    async with booked(tmp_path) as (book, memory):
+        await _talk(memory)
+        old = await book.add(BOSS, CHAT, "The gate's code is 1234")
+        await memory.writer.supersede(old, "The gate's code is 1235", BY_BOSS)
+        before = {each.id: _as_it_is(each) for each in await everything(memory)}
+        kept = await _kept(book, tmp_path)
+        await _lose_all(memory)
+        found = await memory.found("grey")
+
+        brought = await book.restore(BOSS, CHAT, kept)
+        after = {each.id: _as_it_is(each) for each in await everything(memory)}
+
+        assert (brought.bad, found) == ({}, [])
+        assert after == before
+        assert len(await memory.found("Findus")) > 1, "a turn is found by words said beside it"
+
+        cell = next(each for each in await memory.all(MemoryKind.CELL) if "Findus" in each.text)
+        await memory.writer.forget(cell, BY_BOSS)
+        assert not [text for text in await memory.texts() if "Findus" in text]
+        assert not await memory.all(MemoryKind.EPISODE), "nothing tells of the turn any more"
+
+
+async def test_what_was_forgotten_stays_so_in_whatever_words_a_backup_has_it(
+    tmp_path: Path,
+) -> None:
+    async with booked(tmp_path) as (book, memory):
+        edited = await book.add(BOSS, CHAT, "The safe's code is 1234")
+        moved = await book.add(BOSS, CHAT, "The gate's code is 1234")
+        kept = await _kept(book, tmp_path)
+        await book.edit(BOSS, CHAT, edited.id, "The safe's code is 1235")
+        await book.move(BOSS, CHAT, moved.id, "global")
+        for each in (edited, moved):
+            await book.forget(BOSS, CHAT, each.id)
+        (tmp_path / "files").mkdir()
+        (tmp_path / "files" / "in.jsonl").write_bytes((tmp_path / kept).read_bytes())
+
+        assert (await book.restore(BOSS, CHAT, kept)).added == 0
+        imported = await book.bring(BOSS, CHAT, "files/in.jsonl")
+        assert (imported.added, imported.left) == (0, 2)
+        assert await everything(memory) == []
+
+
+async def test_what_was_edited_since_does_not_come_back_beside_its_new_wording(
+    tmp_path: Path,
+) -> None:
+    async with booked(tmp_path) as (book, memory):
+        entry = await book.add(BOSS, CHAT, "Lives in Lund")
+        kept = await _kept(book, tmp_path)
+        await book.edit(BOSS, CHAT, entry.id, "Lives in Malmö")
+
+        assert (await book.restore(BOSS, CHAT, kept)).added == 0
+        assert await memory.texts() == ["Lives in Malmö"]
+
+
+async def test_an_episode_of_a_turn_that_was_forgotten_does_not_come_back(tmp_path: Path) -> None:
+    async with booked(tmp_path) as (book, memory):
+        await _talk(memory)
+        kept = await _kept(book, tmp_path)
+        await memory.writer.forget((await memory.all(MemoryKind.CELL))[0], BY_BOSS)
+        await book.restore(BOSS, CHAT, kept)
+
+        assert not await memory.all(MemoryKind.EPISODE)
+        assert not [text for text in await memory.texts() if "Findus" in text]
+
+
+async def test_what_was_learnt_again_under_another_id_is_what_a_restored_one_refers_to(
+    tmp_path: Path,
+) -> None:
+    async with booked(tmp_path) as (book, memory):
+        await _talk(memory)
+        kept = await _kept(book, tmp_path)
+        await _lose_all(memory)
+        again = await memory.say(TURNS[0], "ok then", source="s0")
+        assert again is not None
+        await book.restore(BOSS, CHAT, kept)
+        (fact,) = await memory.all(MemoryKind.FACT)
+
+        async with memory.world.db.write() as tx:
+            assert [each.id for each in await memory.cells.kin(tx, fact)] == [again.id]
+
+
+async def test_exports_of_before_are_taken_too(tmp_path: Path) -> None:
+    async with booked(tmp_path) as (book, memory):
+        entry = await book.add(BOSS, CHAT, "Lives in Lund")
+        kept = await _kept(book, tmp_path, lambda row: {name: row[name] for name in TOLD_BEFORE})
+        await _lose_all(memory)
+        brought = await book.restore(BOSS, CHAT, kept)
+        (back,) = await everything(memory)
+
+        assert (brought.added, brought.bad) == (1, {})
+        assert (back.id, back.text, back.state) == (entry.id, entry.text, EntryState.ACTIVE)
+        assert back.strength.stability == entry.strength.stability
