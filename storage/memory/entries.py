@@ -273,10 +273,12 @@ class EntryRepo:
         await self._reindex(tx, before[0], changed)
         return changed
 
-    async def forget(self, tx: Transaction, entry: Entry, *, now: datetime) -> None:
-        """For good: nothing of it stays but marks that keep it and its words from coming back."""
-        await self.tombstones.bury(tx, entry, now=now)
-        await self.drop(tx, entry)
+    async def forget(self, tx: Transaction, *entries: Entry, now: datetime) -> None:
+        """For good: nothing of them stays but marks that keep them and their words from coming
+        back."""
+        for each in entries:
+            await self.tombstones.bury(tx, each, now=now)
+        await self.drop_all(tx, entries)
 
     async def drop(self, tx: Transaction, entry: Entry) -> None:
         """The same without the marks: if it is said again it is remembered again."""

@@ -12,14 +12,13 @@ from bot.engine.memory.life import DELETE_BELOW, is_kept, strength
 from bot.engine.memory.writing.noise import fact_noise, noise_of
 from bot.engine.memory.writing.rights import By
 from storage.db import Database
-from storage.errors import NotFound
 from storage.memory.entries import EntryRepo
 from storage.memory.words import same
 from storage.records.memory.entries import Entry, EntryId, EntryState, MemoryKind, Scope
 from storage.records.memory.shown import CleanReport
 
 _A_PAGE = 500
-_AT_ONCE = 100
+_AT_ONCE = 50
 _DRAWN = {MemoryKind.FACT, MemoryKind.PROFILE, MemoryKind.LONGTERM}
 
 
@@ -66,16 +65,15 @@ class Cleaning:
     async def _drop(self, gone: Sequence[Entry]) -> set[EntryId]:
         """A few at a time, so that nobody who wants to write waits for long: all of it is in the
         backup, and may be said again. What somebody has changed meanwhile stays."""
-        dropped = []
+        judged = {each.id: each for each in gone}
         async with self.db.write() as tx:
-            for each in gone:
-                try:
-                    held = await self.entries.get(each.id, [each.scope], tx=tx)
-                except NotFound:
-                    continue
-                if held.revision == each.revision:
-                    await self.entries.drop(tx, held)
-                    dropped.append(held)
+            there = await self.entries.with_ids(judged, None, tx=tx)
+            dropped = [
+                held
+                for held in there
+                if (held.revision, held.scope) == (judged[held.id].revision, judged[held.id].scope)
+            ]
+            await self.entries.drop_all(tx, dropped)
         self.changed.tell(*{each.scope for each in dropped})
         return {each.id for each in dropped}
 

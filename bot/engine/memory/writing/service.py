@@ -165,8 +165,7 @@ class MemoryWriter:
             for each in (held, *before, *await self._echoes(tx, held)):
                 kin = [each, *await self._cells.kin(tx, each)]
                 gone |= {near.id: near for near in kin if by.may_write(near.scope)}
-            for each in gone.values():
-                await self._entries.forget(tx, each, now=self._now())
+            await self._entries.forget(tx, *gone.values(), now=self._now())
             if AUTO in held.extra:
                 await self._deciding.undone(tx, held)
             if also is not None:
