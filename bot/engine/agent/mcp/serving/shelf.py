@@ -167,13 +167,14 @@ class Shelf:
         return scope
 
     def _new(self, note: Note, scope: Scope, text: str, now: datetime) -> NewEntry:
+        mask = self._stores.mask
         return NewEntry(
             kind=note.kind,
             scope=scope,
             text=text,
             category=note.category,
-            label=note.label,
-            keywords=note.keywords,
+            label=mask(plain(note.label)),
+            keywords=tuple(mask(plain(each)) for each in note.keywords),
             importance=note.importance,
             origin=Origin.IMPORT,
             person=self._reader.person,

@@ -175,11 +175,11 @@ async def test_what_a_person_wrote_stays_theirs_when_an_agent_says_the_same(
 
 async def test_secrets_are_taken_out_and_nothing_empty_is_kept(tmp_path: Path) -> None:
     async with shelved(tmp_path) as (shelf, memory):
-        await use(shelf, "store_memory", content="The key is hunter2\0")
+        await use(shelf, "store_memory", content="The key is hunter2\0", tags=["of hunter2"])
         blank = await use(shelf, "store_memory", content=" \n ")
         (entry,) = await memory.entries.list([HERE], limit=10)
 
-    assert entry.text == "The key is ••••"
+    assert (entry.text, list(entry.keywords)) == ("The key is ••••", ["of ••••"])
     assert blank.startswith("Not kept")
 
 
