@@ -20,6 +20,7 @@ from storage.memory.entries import EntryRepo
 from storage.memory.files.folder import Folder
 from storage.memory.markdown.page import Layout
 from storage.memory.markdown.parse import parse
+from storage.memory.words import same
 from storage.records.memory.entries import (
     GLOBAL,
     MOST_TEXT,
@@ -36,6 +37,8 @@ OLD = ("context/MEMORY.md", "context/memory.md")
 KEPT = "MEMORY.before.md"
 
 _MARK = "memory:handbook"
+_BROUGHT = "memory:brought:"
+_DIGITS = 16
 
 
 class First:
@@ -81,7 +84,9 @@ class First:
 
     async def _bring(self, path: str) -> None:
         """Only owners were told of it, and only in private: it becomes theirs. It is moved aside
-        when all of it is kept; broken off before, it is brought once more and changes nothing."""
+        when all of it is kept; broken off before, it is brought once more and changes nothing.
+        Where it cannot be moved, what was brought once is not brought again: it may have been
+        forgotten since."""
         found = await asyncio.to_thread(self._folder.read, path)
         owners = [each for each in await self._owners() if each.kind is ScopeKind.PERSON]
         if found.body is None or not owners:
@@ -93,16 +98,23 @@ class First:
             for line in section.lines
             for text in _pieces(line.text)
         ]
+        known = set(await self._marks.get(_BROUGHT + path) or ())
         for owner in owners:
             for title, text in texts:
+                if _short(text) in known:
+                    continue
                 wanted = ByHand(text=text, scope=owner, label=title, kind=MemoryKind.LONGTERM)
                 with suppress(NotKept):
                     await self._writer.add(wanted, HOME)
+        brought = known.union(_short(text) for _, text in texts)
+        if brought != known:
+            await self._marks.put(_BROUGHT + path, sorted(brought))
         try:
             kept = await asyncio.to_thread(_move_aside, self._home / path)
         except OSError as error:
             log.warning("%s is part of the memory now and cannot be moved aside: %s", path, error)
             return
+        await self._marks.put(_BROUGHT + path, None)
         if texts:
             await self._tell(path, "brought", kept, n=len(texts), kept=kept)
 
@@ -110,6 +122,10 @@ class First:
 def _pieces(text: str) -> list[str]:
     text = text.strip()
     return [text[at : at + MOST_TEXT] for at in range(0, len(text), MOST_TEXT)]
+
+
+def _short(text: str) -> str:
+    return same(text)[:_DIGITS]
 
 
 def _move_aside(path: Path) -> str:

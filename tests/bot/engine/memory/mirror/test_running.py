@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot.engine.agent.context.bootstrap import bootstrap
+from bot.engine.memory.mirror import first
 from bot.engine.memory.mirror.notices import Notices
 from bot.engine.memory.mirror.places import Place
 from bot.engine.memory.mirror.reconcile import Settled
@@ -72,6 +73,32 @@ async def test_an_older_file_beside_it_is_not_written_over(desk: Desk, old: Path
 
     assert old.with_name("MEMORY.before.md").read_text() == "older"
     assert old.with_name("2.MEMORY.before.md").read_text() == OLD
+
+
+async def test_what_was_forgotten_stays_so_where_the_older_file_cannot_be_moved(
+    desk: Desk, old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: Path) -> str:
+        raise PermissionError(path)
+
+    monkeypatch.setattr(first, "_move_aside", refused)
+    await desk.mirror.begin()
+    (tea,) = [each for each in await desk.entries.list([ANN]) if each.text == "likes tea"]
+    await desk.writer.forget(tea, HOME)
+    old.write_text(f"{OLD}\n- likes cocoa\n")
+    desk.start()
+    await desk.mirror.begin()
+
+    assert "likes tea" not in await desk.texts(ANN)
+    assert "likes cocoa" in await desk.texts(ANN), "what is written into it is still read"
+
+    monkeypatch.undo()
+    desk.start()
+    await desk.mirror.begin()
+    old.write_text("- likes tea\n")
+    desk.start()
+    await desk.mirror.begin()
+    assert "likes tea" in await desk.texts(ANN), "a new file is what somebody wrote anew"
 
 
 async def test_a_chapter_that_was_removed_stays_away_at_the_next_start(desk: Desk) -> None:
