@@ -8,11 +8,12 @@ from datetime import datetime
 from typing import TypeAlias, TypeVar
 
 from bot.engine.memory.changed import Changed
-from bot.engine.memory.writing.deciding import Deciding
+from bot.engine.memory.writing.deciding import Deciding, whose
 from bot.engine.memory.writing.quality import AUTO, Quality
 from bot.engine.memory.writing.rights import By
 from bot.engine.memory.writing.succession import (
     is_by_hand,
+    offer_of,
     proposal_of,
     retract,
     succeed,
@@ -35,6 +36,7 @@ from storage.records.memory.entries import (
     Scope,
     Tier,
 )
+from storage.records.memory.offers import OFFERED, wording
 from storage.records.memory.refusals import NotKept, WhyNotKept
 
 _IMPORTANT = 0.8
@@ -98,6 +100,7 @@ class MemoryWriter:
         """Keep it as what a person wrote, also if it was forgotten before. Where the same words
         are there already, these become the person's. Raises NotKept."""
         text, scope, now = self._fit(wanted.text), _scope(wanted, by), self._now()
+        wanted = self._masked(wanted)
 
         async def write(tx: Transaction) -> Entry:
             await self._entries.dig_up(tx, scope, text)
@@ -192,7 +195,8 @@ class MemoryWriter:
         async def write(tx: Transaction) -> Entry:
             held = await self._held(tx, entry.id, by)
             await self._entries.dig_up(tx, scope, held.text)
-            moved = replace(held, scope=scope, origin=Origin.MANUAL)
+            extra = {name: each for name, each in held.extra.items() if name != OFFERED}
+            moved = replace(held, scope=scope, origin=Origin.MANUAL, extra=extra)
             await self._cells.forget_vectors(tx, held)
             await retract(self._entries, tx, held)
             return await self._entries.change(tx, moved, now=self._now())
@@ -210,32 +214,43 @@ class MemoryWriter:
         return await self._write(write, entry.scope)
 
     async def confirm(self, candidate: Entry, by: By, *, scope: Scope | None = None) -> Entry:
-        """It is so, and is kept for long; in another scope only where `by` may write there."""
+        """It is so, and is kept for long; in another scope only where `by` may write there. What
+        somebody else said is theirs to decide. Raises Overtaken where it says something else by
+        now than `candidate` does."""
         if scope is not None:
             _check(by, scope)
 
         async def write(tx: Transaction) -> Entry:
-            return await self._deciding.confirm(tx, await self._held(tx, candidate.id, by), scope)
+            return await self._deciding.confirm(tx, await self._open(tx, candidate, by), scope)
 
         return await self._write(write, candidate.scope, *(() if scope is None else (scope,)))
 
     async def reject(self, candidate: Entry, by: By) -> Entry:
-        """It is not so, or not worth keeping; it is not proposed again."""
+        """It is not so, or not worth keeping; it is not proposed again. Raises as `confirm`."""
 
         async def write(tx: Transaction) -> Entry:
-            return await self._deciding.reject(tx, await self._held(tx, candidate.id, by))
+            return await self._deciding.reject(tx, await self._open(tx, candidate, by))
 
         return await self._write(write, candidate.scope)
+
+    async def _open(self, tx: Transaction, candidate: Entry, by: By) -> Entry:
+        """Read again, for `by` to decide about it."""
+        held = await self._held(tx, candidate.id, by)
+        if wording(held) != wording(candidate):
+            raise Overtaken(f"memory {held.id} was changed meanwhile")
+        if not by.may_decide(whose(held)):
+            raise NotAllowed("memory", held.id)
+        return held
 
     async def _echoes(self, tx: Transaction, held: Entry) -> Sequence[Entry]:
         """What says the same words there, in whatever state, or was proposed because of it; but
         for what a person has written."""
         said = await self._entries.same_as(held.scope, held.text, tx=tx)
-        proposed = await self._entries.by_source(proposal_of(held), tx=tx)
-        ours = [each for each in said if not is_by_hand(each) and each.id != held.id]
-        if proposed is None or is_by_hand(proposed):
-            return ours
-        return [*ours, proposed]
+        found = {each.id: each for each in said if each.id != held.id}
+        for source in (proposal_of(held), offer_of(held)):
+            proposed = await self._entries.by_source(source, tx=tx)
+            found |= {} if proposed is None else {proposed.id: proposed}
+        return [each for each in found.values() if not is_by_hand(each)]
 
     async def _brought(self, tx: Transaction, wanted: ByHand, by: By) -> Entry | NotKept | None:
         scope = _scope(wanted, by)
@@ -244,7 +259,8 @@ class MemoryWriter:
             if await self._entries.same_as(scope, text, tx=tx):
                 return None
             await self._entries.dig_up(tx, scope, text)
-            return await self._written(tx, _new(wanted, scope, text, by), self._now())
+            new = _new(self._masked(wanted), scope, text, by)
+            return await self._written(tx, new, self._now())
         except NotKept as error:
             return error
 
@@ -286,6 +302,10 @@ class MemoryWriter:
             done = await write(tx)
         self._changed.tell(*scopes)
         return done
+
+    def _masked(self, wanted: ByHand) -> ByHand:
+        keywords = tuple(self._mask(plain(each)) for each in wanted.keywords)
+        return replace(wanted, label=self._mask(plain(wanted.label)), keywords=keywords)
 
     def _fit(self, text: str) -> str:
         text = self._mask(plain(text)).strip()

@@ -16,6 +16,7 @@ from storage.errors import NotAllowed, NotFound, Overtaken, WrongState
 from storage.records.memory.entries import (
     GLOBAL,
     MOST_TEXT,
+    Entry,
     EntryState,
     MemoryKind,
     NewEntry,
@@ -84,6 +85,16 @@ async def test_forgetting_a_fact_forgets_what_it_was_drawn_from(memory: Memory) 
 
     assert not any("PIN" in each for each in await memory.found("PIN"))
     assert [each.id for each in await memory.all()] == [other.id]
+
+
+async def test_no_secret_is_kept_in_what_comes_with_an_entry(memory: Memory) -> None:
+    wanted = ByHand(text="The login", label="pass hunter2", keywords=("login", "hunter2"))
+    one = await memory.writer.add(wanted, BY_BOSS)
+    (many,) = await memory.writer.add_all([replace(wanted, text="Another")], BY_BOSS)
+
+    assert isinstance(many, Entry)
+    for made in (one, many):
+        assert (made.label, made.keywords) == ("pass ••••", ("login", "••••"))
 
 
 async def test_forgetting_takes_what_it_took_the_place_of(memory: Memory) -> None:
