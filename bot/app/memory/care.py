@@ -9,6 +9,7 @@ from bot.app.store import Store
 from bot.config.settings import Settings
 from bot.engine.memory.care import Care
 from bot.transports.clock import Clock
+from storage.memory.living.pruning import UsePruning
 from storage.memory.living.wear import WearRepo
 
 
@@ -17,6 +18,7 @@ def build_care(settings: Settings, store: Store, clock: Clock, writing: Writing)
         db=store.db,
         entries=writing.entries,
         wear=WearRepo(store.db),
+        pruning=UsePruning(store.db),
         changed=writing.changed,
         now=clock.now,
         sleep=asyncio.sleep,

@@ -14,6 +14,7 @@ from bot.engine.memory.life import Fate, fate, tier_now
 from storage.db import Database, Transaction
 from storage.errors import NotFound, Overtaken, StoreUnavailable
 from storage.memory.entries import EntryRepo
+from storage.memory.living.pruning import UsePruning
 from storage.memory.living.wear import WearRepo
 from storage.records.memory.entries import Entry, EntryState, Tier
 
@@ -25,6 +26,9 @@ _NIGHT = 3
 _NEVER_EARLIER = timedelta(hours=48)
 """Nothing fades away before."""
 _PAGE = 500
+_KNOWN_FOR = timedelta(days=30)
+_ANSWERS_KNOWN = 200
+"""Of a chat, for `/memory why`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +46,7 @@ class Care:
     db: Database
     entries: EntryRepo
     wear: WearRepo
+    pruning: UsePruning
     changed: Changed
     now: Callable[[], datetime]
     sleep: Callable[[float], Awaitable[None]]
@@ -68,6 +73,7 @@ class Care:
         today = (self.now().astimezone(self.zone) - timedelta(hours=_NIGHT)).date()
         if today != self._night:
             await self.move()
+            await self.prune()
             self._night = today
 
     async def forget(self) -> Faded:
@@ -97,6 +103,13 @@ class Care:
                     await self.wear.move(tx, numbers, tier)
                     moved += len(numbers)
         return moved
+
+    async def prune(self) -> None:
+        """What stood before answers is known of the last ones only."""
+        before = self.now() - _KNOWN_FOR
+        gone = await self.pruning.run(before=before, answers=_ANSWERS_KNOWN)
+        if gone:
+            log.info("memory: what stood before older answers is let go: %d rows", gone)
 
     async def _end(self, entry: Entry, due: Fate) -> bool:
         """False where somebody has changed it meanwhile: then it lives."""

@@ -6,18 +6,25 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from bot.engine.memory.care import Care
 from bot.engine.memory.changed import Changed
 from storage.db import Transaction
 from storage.errors import NotFound
+from storage.memory.living.pruning import UsePruning
+from storage.memory.living.uses import Use, UseRepo
 from storage.memory.living.wear import WearRepo
-from storage.records.memory.entries import Entry, EntryState, MemoryKind, Origin, Tier
+from storage.memory.tables import memory_uses
+from storage.records.memory.entries import Entry, EntryId, EntryState, MemoryKind, Origin, Tier
+from storage.records.people import Chat
+from storage.sessions import SessionRepo
 from tests.bot.engine.memory.mind import MINE, Mind, mind
+from tests.engine_world import CHAT, GROUP
 
 NO_WAIT = asyncio.sleep
 
@@ -31,6 +38,7 @@ async def cared_for(home: Path) -> AsyncGenerator[tuple[Mind, Care], None]:
                 db=it.world.db,
                 entries=it.entries,
                 wear=WearRepo(it.world.db),
+                pruning=UsePruning(it.world.db),
                 changed=Changed(),
                 now=it.world.clock,
                 sleep=NO_WAIT,
@@ -141,3 +149,43 @@ async def test_the_night_comes_once_a_day(tmp_path: Path) -> None:
 
         assert same_day is Tier.WORKING
         assert (await it.now(fact)).tier is Tier.PERIPHERAL
+
+
+async def test_what_stood_before_answers_is_known_of_the_last_ones_only(tmp_path: Path) -> None:
+    async with cared_for(tmp_path) as (it, care):
+        db, start = it.world.db, it.world.clock.time
+
+        async def stood(chat: Chat, turns: range, days: int) -> None:
+            async with db.write() as tx:
+                await uses.add(tx, [_use(chat, n, start + timedelta(days=days)) for n in turns])
+
+        uses = UseRepo(db)
+        for session in (CHAT, GROUP):
+            async with db.write() as tx:
+                await SessionRepo(db).begin(
+                    tx, id=session.id, key=session.id, backend="b", model="m", now=start
+                )
+        await stood(GROUP, range(3), days=0)
+        await stood(CHAT, range(5), days=0)
+        await stood(CHAT, range(5, 300), days=25)
+        it.world.clock.pass_by(days=31)
+        await care.hourly()
+        async with db.read() as view:
+            left = (await view.execute(select(memory_uses.c.chat_id, memory_uses.c.turn))).all()
+
+        assert {turn for chat, turn in left if chat == GROUP.id} == {2}, "the last in any case"
+        assert {turn for chat, turn in left if chat == CHAT.id} == set(range(100, 300))
+
+
+def _use(chat: Chat, turn: int, at: datetime) -> Use:
+    return Use(
+        session=chat.id,
+        turn=turn,
+        chat=chat.id,
+        task=None,
+        entry=EntryId("e"),
+        block="profile",
+        score=0.0,
+        parts={},
+        at=at,
+    )
