@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ _AT_ONCE = 100
 """Rows of an import that are one transaction: others write in between."""
 _MOST_BYTES = 20_000_000
 _MOST_LINES = 10_000
+_BACKUP = "memory-backup-"
+_BACKUPS = 10
 _NO_HAND = {MemoryKind.CELL, MemoryKind.EPISODE, MemoryKind.HANDBOOK}
 
 
@@ -59,6 +62,13 @@ class Carrying:
         finally:
             await asyncio.to_thread(file.drop)
         return ExportedEntries(path=file.told, size=size, entries=count)
+
+    async def back_up(self, now: datetime) -> str:
+        """Everything of everybody, as `out`; where it is. Of those made before the last ones stay:
+        what was forgotten is in them."""
+        made = await self.out(None, name=f"{_BACKUP}{now:%Y%m%d-%H%M%S}")
+        await asyncio.to_thread(_keep_last, (self.home / made.path).parent)
+        return made.path
 
     async def bring(self, path: str, by: By, scope: Scope) -> Brought:
         """One that is there already with the same words is not written again. Of what `out` wrote
@@ -120,6 +130,11 @@ def _add(
 ) -> None:
     rows = (kept_data(each, sources.get(each.id, ())) for each in page)
     file.add(json.dumps(row, ensure_ascii=False) for row in rows)
+
+
+def _keep_last(folder: Path) -> None:
+    for old in sorted(folder.glob(f"{_BACKUP}*.jsonl"))[:-_BACKUPS]:
+        old.unlink(missing_ok=True)
 
 
 def _batches(numbers: Sequence[int]) -> Iterator[Sequence[int]]:

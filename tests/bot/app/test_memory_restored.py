@@ -176,3 +176,16 @@ async def test_exports_of_before_are_taken_too(tmp_path: Path) -> None:
         assert (brought.added, brought.bad) == (1, {})
         assert (back.id, back.text, back.state) == (entry.id, entry.text, EntryState.ACTIVE)
         assert back.strength.stability == entry.strength.stability
+
+
+async def test_the_last_ten_backups_are_kept(tmp_path: Path) -> None:
+    async with booked(tmp_path) as (book, memory):
+        await book.add(BOSS, CHAT, "Lives in Lund")
+        exported = await book.export(BOSS, CHAT)
+        made = []
+        for _ in range(12):
+            memory.world.clock.pass_by(hours=1)
+            made.append(await book.carrying.back_up(memory.world.clock()))
+        there = {str(each.relative_to(tmp_path)) for each in (tmp_path / "exports").iterdir()}
+
+        assert there == {exported.path, *made[2:]}
