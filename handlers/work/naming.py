@@ -9,7 +9,7 @@ from handlers.errors import Usage, UserError
 from handlers.request import Request
 from storage.records.tasks import Task
 
-_BETWEEN = re.compile(r"\s*(?:→|->|\n)\s*")
+_BETWEEN = re.compile(r"→|->|\n")
 _MOST_STEPS = 10
 _TITLE = 200
 

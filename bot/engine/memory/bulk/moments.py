@@ -23,6 +23,8 @@ _SECONDS_BELOW = 1e11
 _YEARS = range(1970, 2200)
 _LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC).date()
 _NOON = 12
+_LONGEST = 200
+"""Letters of a time in words."""
 _LATER = {"下午": 12, "晚上": 12, "傍晚": 12, "中午": 3}
 """Hours below these are counted from noon on."""
 
@@ -31,7 +33,7 @@ def moment(told: str, zone: tzinfo) -> datetime:
     """When that is: ISO 8601, seconds (or milli-, micro-, nanoseconds) since 1970, or a day in
     words with a time of day. Without an offset it is told by the clock of `zone`. Raises
     ValueError."""
-    found = _moment(told.strip())
+    found = _moment(told.strip()[:_LONGEST])
     if found is None or found.year not in _YEARS:
         raise ValueError(f"at: {told[:40]!r} is no time that can be read")
     return found if found.tzinfo else found.replace(tzinfo=zone)

@@ -28,7 +28,7 @@ _RULE = re.compile(r"[（(](.*)[）)]")
 _LONGEST_RULE = 500
 _LONGEST_FIELD = 2_000
 _MOST = re.compile(
-    r"[,，;；]?\s*(?:最多|at most|max(?:imum)?\.?)\s*(\d{1,6})\s*(?:次|轮|times|rounds)?",
+    r"[,，;；]?(?<!\s)\s*(?:最多|at most|max(?:imum)?\.?)\s*(\d{1,6})\s*(?:次|轮|times|rounds)?",
     re.IGNORECASE,
 )
 _WHEN = re.compile(r"^\s*(?:当|如果|when\b|if\b)\s*", re.IGNORECASE)
