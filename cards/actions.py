@@ -11,6 +11,7 @@ from cards.memory_actions import (
     EditMemory,
     ForgetMemory,
     ListMemories,
+    MemoriesHelped,
     PinMemory,
     ShowMemory,
 )
@@ -360,4 +361,5 @@ Action: TypeAlias = (
     | PinMemory
     | EditMemory
     | DecideMemory
+    | MemoriesHelped
 )

@@ -91,6 +91,25 @@ class DecideMemory(_Action):
         return f"/candidates {'keep' if self.keep else 'drop'} {self.entry_id}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoriesHelped(_Action):
+    """What was looked for helped the answer to this `turn` of a `session`."""
+
+    session: str
+    turn: int
+    kind: Literal["memories_helped"] = "memories_helped"
+
+    @property
+    def command(self) -> str:
+        return f"/memory helped {self.session} {self.turn}"
+
+
 MemoryAction: TypeAlias = (
-    ListMemories | ShowMemory | ForgetMemory | PinMemory | EditMemory | DecideMemory
+    ListMemories
+    | ShowMemory
+    | ForgetMemory
+    | PinMemory
+    | EditMemory
+    | DecideMemory
+    | MemoriesHelped
 )

@@ -42,6 +42,7 @@ from cards.memory_actions import (
     EditMemory,
     ForgetMemory,
     ListMemories,
+    MemoriesHelped,
     PinMemory,
     ShowMemory,
 )
@@ -202,7 +203,7 @@ async def _act(  # noqa: C901, PLR0911, PLR0912 - one line for each action of th
             return await members.move(request, action, card_key)
         case ListMemories() | ShowMemory() | ForgetMemory() | PinMemory() | DecideMemory():
             return await memory.pressed(request, action, card_key, value, form)
-        case EditMemory():
+        case EditMemory() | MemoriesHelped():
             return await memory.pressed(request, action, card_key, value, form)
         case _:
             assert_never(action)

@@ -20,6 +20,7 @@ from storage.records.memory.entries import (
     Tier,
 )
 from storage.records.memory.shown import (
+    Behind,
     Brought,
     CleanReport,
     EntryPage,
@@ -27,10 +28,10 @@ from storage.records.memory.shown import (
     FoundEntry,
     MemoryStats,
     ShownEntry,
-    UsedEntry,
     Wanted,
 )
 from storage.records.people import Chat, ChatKind, Person
+from storage.records.tasks import Task
 from tests.samples import NOW
 
 
@@ -88,7 +89,8 @@ class FakeMemory:
 
     def __init__(self) -> None:
         self.known: dict[str, Entry] = {}
-        self.used: Sequence[UsedEntry] = ()
+        self.behind = Behind()
+        self.of_tasks: dict[str, Behind] = {}
         self.found: Sequence[FoundEntry] = ()
         self.report = CleanReport(noise=(), doubles=(), weak=(), done=False)
         self.asked: list[tuple[str, ...]] = []
@@ -155,8 +157,16 @@ class FakeMemory:
         self.keep(replace(self._one(who, chat, entry_id), state=state))
         return self.known[entry_id]
 
-    async def why(self, who: Person, chat: Chat) -> Sequence[UsedEntry]:
-        return self.used
+    async def why(self, who: Person, chat: Chat, *, session: str = "", turn: int = 0) -> Behind:
+        return self.behind
+
+    async def why_task(self, who: Person, chat: Chat, task: Task) -> Behind:
+        return self.of_tasks.get(task.id, Behind())
+
+    async def helped(self, who: Person, chat: Chat, *, session: str = "", turn: int = 0) -> Behind:
+        self.asked.append(("helped", who.id, session, str(turn)))
+        used = [replace(each, confirmed=each.entry is not None) for each in self.behind.used]
+        return replace(self.behind, used=used)
 
     async def handbook(self, who: Person, chat: Chat) -> Sequence[Entry]:
         return [each for each in self.known.values() if each.kind is MemoryKind.HANDBOOK]

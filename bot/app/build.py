@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from bot.app.costs import CostService
 from bot.app.engine import Engine, build_engine
 from bot.app.lifecycle import Service
-from bot.app.memory.book import build_book
 from bot.app.memory.history import HistoryService
+from bot.app.memory.opening import build_book
 from bot.app.memory.serving import Serving, build_serving
 from bot.app.parts import settings_language
 from bot.app.returns import Returns

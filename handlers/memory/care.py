@@ -1,16 +1,15 @@
-"""What stood behind an answer, figures, cleaning, and the way out and in again."""
+"""Figures, cleaning, and the way out and in again."""
 
 from __future__ import annotations
 
 from cards.model import Tone
 from cards.views.errors import notice_card
-from cards.views.memory.data import entry_data, used_data
+from cards.views.memory.data import entry_data
 from cards.views.memory.figures import (
     brought_card,
     clean_card,
     exported_card,
     stats_card,
-    why_card,
 )
 from handlers.errors import UserError
 from handlers.flags import flags_of
@@ -20,12 +19,6 @@ from storage.records.memory.shown import Wanted
 from storage.records.people import Role
 
 _SURE = {"yes", "确定", "是"}
-
-
-async def why(request: Request, _rest: str = "") -> Reply:
-    used = await request.services.memory.why(request.person, request.chat)
-    data = {"used": [used_data(each) for each in used]}
-    return Reply(card=why_card(used, request.words, zone=request.zone), data=data)
 
 
 async def stats(request: Request, _rest: str = "") -> Reply:

@@ -58,7 +58,8 @@ async def forget(request: Request, rest: str) -> Reply:
         # This very order did it, and died before its answer.
         text = request.words("memory.gone", id=formats.line(entry_id, _LONGEST_ID))
         return Reply(card=notice_card("", text, tone=Tone.GOOD))
-    return said(request, "memory.forgotten", entry)
+    # Without its words: what is answered is kept.
+    return said(request, "memory.gone", entry)
 
 
 async def forgotten(request: Request, entry_ids: Sequence[str]) -> Reply:

@@ -12,6 +12,7 @@ from cards.memory_actions import (
     EditMemory,
     ForgetMemory,
     ListMemories,
+    MemoriesHelped,
     MemoryAction,
     PinMemory,
     ShowMemory,
@@ -30,7 +31,7 @@ from cards.views.memory.entries import (
 from cards.views.memory.one import TEXT, entry_card
 from handlers.errors import Usage, UserError
 from handlers.flags import flags_of
-from handlers.memory import care, changing
+from handlers.memory import behind, care, changing
 from handlers.memory.refusals import answered, said
 from handlers.registry import Commands
 from handlers.request import Reply, Request
@@ -54,6 +55,7 @@ _WORDS = {
     **dict.fromkeys(("unpin", "取消置顶"), "unpin"),
     **dict.fromkeys(("move", "移动"), "move"),
     **dict.fromkeys(("why", "为什么", "依据"), "why"),
+    **dict.fromkeys(("helped", "有用"), "helped"),
     **dict.fromkeys(("stats", "统计"), "stats"),
     **dict.fromkeys(("clean", "清理"), "clean"),
     **dict.fromkeys(("export", "导出"), "export"),
@@ -81,7 +83,7 @@ _KEEP, _DROP = {"keep", "yes", "confirm", "保留", "确认"}, {"drop", "no", "r
 @commands(
     "memory",
     usage="[list [kind] | add|search text | show|forget|pin|unpin id | edit id text"
-    " | move id scope | why | stats | clean | export | import | restore file]",
+    " | move id scope | why [task] | stats | clean | export | import | restore file]",
     aliases=("mem", "记忆"),
     verbatim=True,
 )
@@ -161,6 +163,8 @@ async def _pressed(
             shown = await changing.decide(request, entry_id, keep=keep)
             if listed:
                 shown = await _others_waiting(request, shown) or shown
+        case MemoriesHelped():
+            shown = await behind.pressed(request, action)
         case _:
             assert_never(action)
     return replace(shown, key=card_key, in_place=True)
@@ -289,7 +293,8 @@ _ORDERS: Mapping[str, Callable[[Request, str], Awaitable[Reply]]] = {
     "pin": changing.pinned,
     "unpin": changing.unpinned,
     "move": changing.move,
-    "why": care.why,
+    "why": behind.why,
+    "helped": behind.helped,
     "stats": care.stats,
     "clean": care.clean,
     "export": care.export,

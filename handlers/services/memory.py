@@ -7,6 +7,7 @@ from typing import Protocol
 
 from storage.records.memory.entries import Entry
 from storage.records.memory.shown import (
+    Behind,
     Brought,
     CleanReport,
     EntryPage,
@@ -14,10 +15,10 @@ from storage.records.memory.shown import (
     FoundEntry,
     MemoryStats,
     ShownEntry,
-    UsedEntry,
     Wanted,
 )
 from storage.records.people import Chat, Person
+from storage.records.tasks import Task
 
 
 class MemoryRefused(Exception):
@@ -73,8 +74,17 @@ class MemoryBook(Protocol):
         """A candidate is kept for good, or dropped."""
         ...
 
-    async def why(self, who: Person, chat: Chat) -> Sequence[UsedEntry]:
-        """What stood before the model at this chat's last answer."""
+    async def why(self, who: Person, chat: Chat, *, session: str = "", turn: int = 0) -> Behind:
+        """What stood before the model at this chat's last answer, or at that one."""
+        ...
+
+    async def why_task(self, who: Person, chat: Chat, task: Task) -> Behind:
+        """The same in a task's steps. Whether they may see the task was checked."""
+        ...
+
+    async def helped(self, who: Person, chat: Chat, *, session: str = "", turn: int = 0) -> Behind:
+        """What they see of what was looked for helped that answer, the last one if none is named.
+        Said twice, it is said once."""
         ...
 
     async def handbook(self, who: Person, chat: Chat) -> Sequence[Entry]:

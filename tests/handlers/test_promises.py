@@ -41,6 +41,7 @@ from cards.memory_actions import (
     EditMemory,
     ForgetMemory,
     ListMemories,
+    MemoriesHelped,
     PinMemory,
     ShowMemory,
 )
@@ -108,6 +109,7 @@ EXAMPLES: dict[type, Action] = {
         PinMemory(entry_id="aa22", pinned=True),
         EditMemory(entry_id="aa22", revision=1),
         DecideMemory(entry_id="aa22", keep=True),
+        MemoriesHelped(session="s1", turn=2),
     )
 }
 

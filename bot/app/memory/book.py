@@ -8,13 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from functools import partial
 
-from bot.app.memory.carrying import Carrying, build_carrying
+from bot.app.memory.carrying import Carrying
 from bot.app.memory.near import marked
-from bot.app.memory.recall import Recalling
 from bot.app.memory.restoring import Restoring
-from bot.app.memory.writing import Writing
-from bot.app.store import Store
-from bot.config.settings import Settings
 from bot.engine.memory.cleaning import Cleaning
 from bot.engine.memory.handbook import CHAPTERS, chapter, chapter_of, named, place_of
 from bot.engine.memory.life import strength
@@ -24,7 +20,6 @@ from bot.engine.memory.uses import Uses
 from bot.engine.memory.writing.forgotten import Forgotten
 from bot.engine.memory.writing.rights import By
 from bot.engine.memory.writing.service import ByHand, MemoryWriter
-from bot.transports.clock import Clock
 from cards.views.memory.entries import is_chapter
 from cards.words import Words, words_for
 from handlers.services.memory import MemoryRefused
@@ -45,6 +40,7 @@ from storage.records.memory.entries import (
 from storage.records.memory.refusals import NotKept, WhyNotKept
 from storage.records.memory.shown import (
     A_PAGE,
+    Behind,
     Brought,
     CleanReport,
     EntryPage,
@@ -52,10 +48,10 @@ from storage.records.memory.shown import (
     FoundEntry,
     MemoryStats,
     ShownEntry,
-    UsedEntry,
     Wanted,
 )
 from storage.records.people import Chat, Language, Person, Role
+from storage.records.tasks import Task
 
 _LONGEST_ID = 16
 _CHAPTERS = 50
@@ -201,8 +197,20 @@ class MemoryBookService:
             decide = self.writer.confirm if keep else self.writer.reject
             return await decide(entry, by)
 
-    async def why(self, who: Person, chat: Chat) -> Sequence[UsedEntry]:
-        return await self.uses.last(chat.id, _reader(who, chat).scopes)
+    async def why(self, who: Person, chat: Chat, *, session: str = "", turn: int = 0) -> Behind:
+        scopes = (await self._by(who, chat)).scopes or ()
+        if session:
+            return await self.uses.of_answer(chat.id, session, turn, scopes)
+        return await self.uses.last(chat.id, scopes)
+
+    async def why_task(self, who: Person, chat: Chat, task: Task) -> Behind:
+        return await self.uses.of_task(task.id, (await self._by(who, chat)).scopes or ())
+
+    async def helped(self, who: Person, chat: Chat, *, session: str = "", turn: int = 0) -> Behind:
+        by = await self._by(who, chat)
+        told = await self.why(who, chat, session=session, turn=turn)
+        await self.uses.confirm(chat.id, told.session, told.turn, by.scopes or ())
+        return await self.why(who, chat, session=told.session, turn=told.turn)
 
     async def handbook(self, who: Person, chat: Chat) -> Sequence[Entry]:
         found = await self.entries.list([GLOBAL], kinds=[MemoryKind.HANDBOOK], limit=_CHAPTERS)
@@ -224,11 +232,17 @@ class MemoryBookService:
             )
 
     async def stats(self, who: Person, chat: Chat) -> MemoryStats:
+        """What is of everybody is told to owners in private."""
         scopes = (await self._by(who, chat)).scopes or ()
-        return MemoryStats(
+        counted = MemoryStats(
             by_kind=await self.figures.by_kind(scopes),
             by_state=await self.figures.by_state(scopes),
             by_scope=await self.figures.by_scope(scopes),
+        )
+        if who.role is not Role.OWNER or not _reader(who, chat).is_private:
+            return counted
+        return replace(
+            counted,
             jobs_waiting=await self.figures.jobs("waiting"),
             jobs_failed=await self.figures.jobs("failed"),
             vectors=await self.vectors.count(self.embedder),
@@ -339,59 +353,3 @@ def _explained(entry_id: str = "") -> Iterator[None]:
     except NotKept as error:
         detail = str(MOST_TEXT) if error.why is WhyNotKept.TOO_LONG else entry_id
         raise MemoryRefused(_KEPT[error.why], detail) from error
-
-
-def build_book(
-    settings: Settings, store: Store, clock: Clock, *, writing: Writing, recalling: Recalling
-) -> MemoryBookService:
-    carrying = build_carrying(settings.home, store, writing)
-
-    async def back_up() -> str:
-        made = await carrying.out(None, name=f"memory-backup-{clock.now():%Y%m%d-%H%M%S}")
-        return made.path
-
-    async def quality() -> Mapping[str, float]:
-        made = await writing.quality.of(today=clock.now().date())
-        return {
-            "facts": made.facts,
-            "filtered": made.filtered,
-            "refused": made.refused,
-            "auto": made.long_term,
-            "candidates": made.candidates,
-            "confirmed": made.confirmed,
-            "rejected": made.rejected,
-            "undone": made.undone,
-            "demoted": made.demoted,
-            "suspicious": made.suspicious_rate,
-        }
-
-    cleaning = Cleaning(
-        db=store.db,
-        entries=writing.entries,
-        changed=writing.changed,
-        back_up=back_up,
-        now=clock.now,
-        forgets=settings.memory.forget,
-    )
-    return MemoryBookService(
-        entries=writing.entries,
-        figures=MemoryFigures(store.db),
-        vectors=Vectors(store.db),
-        writer=writing.writer,
-        recall=recalling.recall,
-        uses=recalling.uses,
-        carrying=carrying,
-        restoring=Restoring(
-            db=store.db,
-            entries=writing.entries,
-            changed=writing.changed,
-            home=settings.home,
-            now=clock.now,
-        ),
-        cleaning=cleaning,
-        forgotten=Forgotten(store.marks),
-        quality=quality,
-        now=clock.now,
-        zone=settings.zone,
-        embedder=settings.embedding_model,
-    )

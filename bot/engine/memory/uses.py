@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from enum import StrEnum
 
@@ -14,7 +14,7 @@ from storage.db import Database, Transaction
 from storage.memory.entries import EntryRepo
 from storage.memory.living.uses import Use, UseRepo
 from storage.records.memory.entries import Entry, EntryId, Scope
-from storage.records.memory.shown import UsedEntry
+from storage.records.memory.shown import Behind, UsedEntry
 from storage.records.people import ChatId
 from storage.records.tasks import TaskId
 
@@ -112,33 +112,40 @@ class Uses:
         used = [each.entry for each in shown if is_cited(each.entry, answer.text, asked)]
         await self._confirm(tx, answer.session, answer.turn, used, Reinforcement.USED)
 
-    async def last(
-        self, chat: ChatId, scopes: Sequence[Scope] | None = None
-    ) -> Sequence[UsedEntry]:
-        """What stood before the model at this chat's last answer, for a reader of these scopes."""
-        return await self._told(await self._repo.last(chat), scopes)
+    async def last(self, chat: ChatId, scopes: Sequence[Scope] | None = None) -> Behind:
+        """What stood before the model at this chat's last answer, for a reader of these scopes;
+        None: of all."""
+        turn = await self._repo.last(chat)
+        if turn is None:
+            return Behind()
+        behind = await self.of_answer(chat, turn.session, turn.number, scopes)
+        return replace(behind, at=turn.at, by=turn.backend)
 
-    async def of_task(
-        self, task: TaskId, scopes: Sequence[Scope] | None = None
-    ) -> Sequence[UsedEntry]:
-        return await self._told(await self._repo.of_task(task), scopes)
+    async def of_answer(
+        self, chat: ChatId, session: str, turn: int, scopes: Sequence[Scope] | None = None
+    ) -> Behind:
+        """The same of one answer in this chat."""
+        behind = await self._told(await self._repo.of_turn(chat, session, turn), scopes)
+        return replace(behind, session=session, turn=turn)
 
-    async def confirm(self, chat: ChatId, entry_ids: Collection[EntryId] | None = None) -> int:
-        """Somebody says that the chat's last answer used these well; None for all that were
-        looked for. How many were not known to be used before."""
-        uses = await self._repo.last(chat)
-        wanted = [
-            each
-            for each in uses
-            if (entry_ids is None and not Block(each.block).stands)
-            or (entry_ids is not None and each.entry in entry_ids)
-        ]
-        if not wanted:
-            return 0
+    async def of_task(self, task: TaskId, scopes: Sequence[Scope] | None = None) -> Behind:
+        """What stood before the model in a task's steps, each once."""
+        uses = await self._repo.of_task(task)
+        used = {each.entry for each in uses if each.confirmed_at}
+        once = {each.entry: each for each in uses if each.confirmed_at or each.entry not in used}
+        return await self._told(list(once.values()), scopes)
+
+    async def confirm(
+        self, chat: ChatId, session: str, turn: int, scopes: Sequence[Scope] | None = None
+    ) -> int:
+        """Somebody who reads these scopes says that what was looked for helped that answer in
+        this chat. How many entries were not known to be used before."""
         async with self._db.write() as tx:
-            entries = await self._loaded(wanted, None, tx)
+            uses = await self._repo.of_turn(chat, session, turn, tx=tx)
+            wanted = [each for each in uses if not Block(each.block).stands]
+            entries = await self._loaded(wanted, scopes, tx)
             return await self._confirm(
-                tx, uses[0].session, uses[0].turn, list(entries.values()), Reinforcement.USED
+                tx, session, turn, list(entries.values()), Reinforcement.USED
             )
 
     async def task_ended(self, tx: Transaction, task: TaskId, well: bool) -> None:
@@ -165,22 +172,13 @@ class Uses:
                 await self._repo.used(tx, entry, reinforced(entry, by, now), now)
         return len(fresh)
 
-    async def _told(
-        self, uses: Sequence[Use], scopes: Sequence[Scope] | None
-    ) -> Sequence[UsedEntry]:
-        entries = await self._loaded(uses, scopes)
-        return [
-            UsedEntry(
-                entry=entries.get(each.entry),
-                id=each.entry,
-                block=each.block,
-                score=each.score,
-                parts=each.parts,
-                at=each.at,
-                confirmed=each.confirmed_at is not None,
-            )
-            for each in uses
-        ]
+    async def _told(self, uses: Sequence[Use], scopes: Sequence[Scope] | None) -> Behind:
+        seen = await self._loaded(uses, scopes)
+        others = [each for each in uses if each.entry not in seen]
+        hidden = set() if scopes is None else set(await self._loaded(others, None))
+        told = [_told(each, seen) for each in uses if each.entry not in hidden]
+        at = max((each.at for each in uses), default=None)
+        return Behind(used=told, hidden=len(hidden), at=at)
 
     async def _loaded(
         self, uses: Sequence[Use], scopes: Sequence[Scope] | None, tx: Transaction | None = None
@@ -188,6 +186,18 @@ class Uses:
         ids = {each.entry for each in uses}
         found = await self._entries.with_ids(ids, scopes, tx=tx) if ids else ()
         return {each.id: each for each in found}
+
+
+def _told(use: Use, seen: Mapping[EntryId, Entry]) -> UsedEntry:
+    return UsedEntry(
+        entry=seen.get(use.entry),
+        id=use.entry,
+        block=use.block,
+        score=use.score,
+        parts=use.parts,
+        at=use.at,
+        confirmed=use.confirmed_at is not None,
+    )
 
 
 def _use(shown: Shown, answer: Answered) -> Use:

@@ -1,40 +1,19 @@
-"""What stood behind an answer, and memory in figures, on cards."""
+"""Memory in figures, and what became of it as a whole, on cards."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from zoneinfo import ZoneInfo
 
 from cards import formats
 from cards.model import Block, Card, Collapsible, Fields, Note, Text, Tone
 from cards.views.files import attached
-from cards.views.memory.lines import entry_line, entry_words
+from cards.views.memory.lines import entry_line
 from cards.words import Words
 from storage.records.memory.entries import Entry, Scope
-from storage.records.memory.shown import Brought, CleanReport, MemoryStats, UsedEntry
+from storage.records.memory.shown import Brought, CleanReport, MemoryStats
 
-_LINE = 140
 _LISTED = 15
 _NAME = 60
-_HANDBOOK = "handbook"
-
-
-def why_card(used: Sequence[UsedEntry], words: Words, *, zone: ZoneInfo) -> Card:
-    """The handbook stands before every answer, and is folded away."""
-    title = words("memory.why_title")
-    if not used:
-        return _card(title, [Text(markdown=words("memory.why_none"))])
-    told = [each for each in used if each.block != _HANDBOOK]
-    book = [each for each in used if each.block == _HANDBOOK]
-    rows = "\n".join(f"- {_why_line(each, words)}" for each in told)
-    blocks: list[Block] = [Text(markdown=rows or words("memory.why_book"))]
-    if book:
-        rows = "\n".join(f"- {_why_line(each, words)}" for each in book)
-        head = f"{words('memory.wanted.handbook')} · {len(book)}"
-        blocks.append(Collapsible(title=head, blocks=(Text(markdown=rows),)))
-    at = formats.moment(used[0].at, zone)
-    blocks.append(Note(markdown=words("memory.why_note", at=at)))
-    return _card(title, blocks)
 
 
 def stats_card(stats: MemoryStats, words: Words) -> Card:
@@ -97,23 +76,6 @@ def brought_card(brought: Brought, words: Words) -> Card:
 
 def _card(title: str, blocks: Sequence[Block]) -> Card:
     return Card(title=title, tone=Tone.INFO, blocks=tuple(blocks), summary=title)
-
-
-def _why_line(used: UsedEntry, words: Words) -> str:
-    mark = "✓ " if used.confirmed else ""
-    block = words(f"memory.block.{used.block}")
-    if used.entry is None:
-        return f"{mark}{words('memory.why_gone')} · *{block}* `{used.id}`"
-    told = entry_words(used.entry, words, _LINE)
-    parts = ", ".join(_parts(used.parts, words))
-    score = f" · {used.score:.2f}" + (f" ({parts})" if parts else "") if used.score else ""
-    return f"{mark}{told} · *{block}{score}* `{used.id}`"
-
-
-def _parts(parts: Mapping[str, float], words: Words) -> Iterator[str]:
-    for name, value in parts.items():
-        key = f"memory.part.{name}"
-        yield f"{words(key) if words.has(key) else name} {value:.2f}"
 
 
 def _listed(counts: Iterator[tuple[str, int]]) -> str:

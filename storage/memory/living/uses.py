@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, and_, case, func, literal, or_, select, update
 
+from storage import schema
 from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
 from storage.memory.tables import memories, memory_uses
@@ -18,6 +19,7 @@ from storage.records.tasks import TaskId
 
 _U = memory_uses.c
 _M = memories.c
+_S = schema.sessions.c
 
 IN_VAIN = 3
 """So often in a row, and an entry rests."""
@@ -41,6 +43,16 @@ class Use:
     confirmed_at: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """An answer of one `backend`, outside tasks."""
+
+    session: str
+    number: int
+    backend: str
+    at: datetime
+
+
 class UseRepo:
     """Counting changes no revision: whoever edits an entry meanwhile is not told off for it."""
 
@@ -60,19 +72,28 @@ class UseRepo:
         async with self._db.read(tx) as view:
             return {EntryId(row.entry): row.block for row in (await view.execute(query)).all()}
 
-    async def last(self, chat: ChatId, *, tx: Transaction | None = None) -> Sequence[Use]:
-        """Of the latest answer in this chat outside tasks."""
+    async def last(self, chat: ChatId, *, tx: Transaction | None = None) -> Turn | None:
+        """The latest answer in this chat outside tasks, whether anything stood before it or not."""
         newest = (
-            select(_U.session_id, _U.turn)
-            .where(_U.chat_id == chat, _U.task_id.is_(None))
-            .order_by(_U.id.desc())
+            select(_S.id, _S.turns, _S.backend, _S.last_used_at)
+            .where(_S.key == f"chat:{chat}", _S.turns > 0)
+            .order_by(_S.last_used_at.desc(), _S.started_at.desc(), _S.id.desc())
             .limit(1)
         )
         async with self._db.read(tx) as view:
-            turn = (await view.execute(newest)).one_or_none()
-            if turn is None:
-                return ()
-            where = and_(_U.session_id == turn.session_id, _U.turn == turn.turn)
+            row = (await view.execute(newest)).one_or_none()
+        if row is None:
+            return None
+        return Turn(session=row.id, number=row.turns, backend=row.backend, at=row.last_used_at)
+
+    async def of_turn(
+        self, chat: ChatId, session: str, turn: int, *, tx: Transaction | None = None
+    ) -> Sequence[Use]:
+        """Of one answer in this chat outside tasks."""
+        where = and_(
+            _U.session_id == session, _U.turn == turn, _U.chat_id == chat, _U.task_id.is_(None)
+        )
+        async with self._db.read(tx) as view:
             return await _uses(view, where)
 
     async def of_task(self, task: TaskId, *, tx: Transaction | None = None) -> Sequence[Use]:

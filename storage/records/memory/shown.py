@@ -70,16 +70,31 @@ class UsedEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Behind:
+    """What stood before a model at one answer, that to a `turn` of a `session`, or at all of a
+    task's. `used` is what its reader may see, or could before it was forgotten; `hidden` counts
+    the rest. `at` is None where there was no answer, `by` the backend that gave it."""
+
+    used: Sequence[UsedEntry] = ()
+    hidden: int = 0
+    session: str = ""
+    turn: int = 0
+    at: datetime | None = None
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryStats:
-    """Of what this reader may see. `quality` are the write path's own figures, by name."""
+    """Of what this reader may see. All from `jobs_waiting` on is of everybody, and told to owners
+    only; `quality` are the write path's own figures, by name."""
 
     by_kind: Mapping[str, int]
     by_state: Mapping[str, int]
     by_scope: Mapping[str, int]
-    jobs_waiting: int
-    jobs_failed: int
-    vectors: int
-    model: str
+    jobs_waiting: int = 0
+    jobs_failed: int = 0
+    vectors: int = 0
+    model: str = ""
     quality: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -16,11 +16,10 @@ from cards.model import Buttons, Card, Collapsible, Form, Select, Text
 from cards.words import words_for
 from handlers.memory.in_words import to_forget
 from storage.records.memory.entries import EntryState, MemoryKind, Scope, ScopeKind
-from storage.records.memory.shown import CleanReport, FoundEntry, UsedEntry
+from storage.records.memory.shown import CleanReport, FoundEntry
 from storage.records.people import Language
 from tests.handlers.desk import Desk, text_of
 from tests.memory_fake import an_entry
-from tests.samples import NOW
 
 ANNS = an_entry("aa22", "Ann drinks tea", scope=Scope(ScopeKind.PERSON, "ann"))
 TEAMS = an_entry("tt33", "Deploys happen on Fridays")
@@ -66,9 +65,12 @@ async def test_what_is_changed_says_what_it_says_now(desk: Desk) -> None:
 
 
 async def test_what_is_forgotten_is_gone(desk: Desk) -> None:
-    await desk.say("/memory forget tt33")
+    text = desk.world.memory.known["tt33"].text
+    reply = await desk.say("/memory forget tt33")
 
     assert "tt33" not in desk.world.memory.known
+    assert "tt33" in text_of(reply)
+    assert text not in text_of(reply), "what is answered is kept, and its words are to go"
 
 
 async def test_an_order_to_forget_that_is_handled_again_is_answered_as_done(desk: Desk) -> None:
@@ -112,25 +114,6 @@ async def test_a_candidate_is_kept_by_command(desk: Desk) -> None:
 
     assert "ww44" in text_of(listed)
     assert desk.world.memory.known["ww44"].state is EntryState.ACTIVE
-
-
-async def test_what_stood_behind_an_answer_is_told_with_its_score(desk: Desk) -> None:
-    used = UsedEntry(
-        entry=TEAMS,
-        id="tt33",
-        block="similar",
-        score=0.5,
-        parts={"words": 0.4},
-        at=NOW,
-        confirmed=True,
-    )
-    gone = replace(used, entry=None, id="gg55", confirmed=False)
-    desk.world.memory.used = [used, gone]
-
-    told = text_of(await desk.say("/memory why"))
-
-    assert "✓ Deploys happen on Fridays" in told
-    assert "forgotten since" in told
 
 
 async def test_cleaning_is_for_owners_and_only_told_first(desk: Desk) -> None:

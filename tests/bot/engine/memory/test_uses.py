@@ -27,7 +27,7 @@ async def test_what_stood_before_the_last_answer_is_told_with_its_score(tmp_path
         it.talker.said = "It leaves at nine for Hiddensee."
 
         await it.ask(ASKED)
-        used = {each.id: each for each in await it.uses.last(CHAT.id)}
+        used = {each.id: each for each in (await it.uses.last(CHAT.id)).used}
 
         assert set(used) == {rule.id, fact.id}
         assert used[rule.id].block == "profile"
@@ -45,9 +45,10 @@ async def test_only_the_last_answer_of_this_chat_is_told_of(tmp_path: Path) -> N
         await it.ask(ASKED)
         await it.ask(ASKED, GROUP)
 
-        assert [each.id for each in await it.uses.last(CHAT.id)] == [fact.id]
-        assert [each.id for each in await it.uses.last(GROUP.id)] == [ours.id]
-        assert (await it.uses.last(CHAT.id, [OURS]))[0].entry is None, "not for this reader"
+        assert [each.id for each in (await it.uses.last(CHAT.id)).used] == [fact.id]
+        assert [each.id for each in (await it.uses.last(GROUP.id)).used] == [ours.id]
+        others = await it.uses.last(CHAT.id, [OURS])
+        assert (others.used, others.hidden) == ([], 1), "not for this reader"
 
 
 async def test_being_used_counts_and_being_shown_does_not(tmp_path: Path) -> None:
@@ -103,11 +104,38 @@ async def test_a_person_can_say_that_it_was_of_use(tmp_path: Path) -> None:
         fact = await it.keep("The shuttle to Hiddensee leaves at nine")
         await it.ask(ASKED)
 
-        first = await it.uses.confirm(CHAT.id)
-        again = await it.uses.confirm(CHAT.id)
+        told = await it.uses.last(CHAT.id, [MINE])
+        await it.ask("And where does it stop?")
 
+        others = await it.uses.confirm(CHAT.id, told.session, told.turn, [OURS])
+        elsewhere = await it.uses.confirm(GROUP.id, told.session, told.turn, [MINE])
+        first = await it.uses.confirm(CHAT.id, told.session, told.turn, [MINE])
+        again = await it.uses.confirm(CHAT.id, told.session, told.turn, [MINE])
+
+        assert (others, elsewhere) == (0, 0), "they do not see it"
         assert (first, again) == (1, 0)
         assert (await it.now(fact)).used == 1
+        seen = await it.uses.of_answer(CHAT.id, told.session, told.turn, [MINE])
+        assert [each.confirmed for each in seen.used] == [True]
+
+
+async def test_of_an_answer_that_nothing_stood_before_nothing_older_is_told(
+    tmp_path: Path,
+) -> None:
+    async with mind(tmp_path) as it:
+        none = await it.uses.last(CHAT.id)
+        await it.keep("The shuttle to Hiddensee leaves at nine")
+        await it.ask(ASKED)
+        await it.talk.reset(CHAT.id)
+        before = await it.uses.last(CHAT.id)
+        it.world.clock.pass_by(minutes=1)
+        await it.ask("Hm")
+        after = await it.uses.last(CHAT.id)
+
+        assert none.at is None
+        assert len(before.used) == 1
+        assert (after.used, after.session != before.session) == ([], True)
+        assert before.at != after.at
 
 
 async def test_what_is_forgotten_is_still_counted_among_what_stood_there(tmp_path: Path) -> None:
@@ -117,9 +145,9 @@ async def test_what_is_forgotten_is_still_counted_among_what_stood_there(tmp_pat
         async with it.world.db.write() as tx:
             await it.entries.forget(tx, fact, now=it.world.clock())
 
-        used = await it.uses.last(CHAT.id, [MINE])
+        behind = await it.uses.last(CHAT.id, [MINE])
 
-        assert [(each.id, each.entry) for each in used] == [(fact.id, None)]
+        assert [(each.id, each.entry) for each in behind.used] == [(fact.id, None)]
 
 
 async def test_an_answer_that_had_to_wait_for_the_store_is_noted_once(tmp_path: Path) -> None:
@@ -135,7 +163,7 @@ async def test_an_answer_that_had_to_wait_for_the_store_is_noted_once(tmp_path: 
         it.world.desk.book = fails_at_first  # type: ignore[method-assign]  # full for a while
         await it.ask(ASKED)
 
-        assert [each.id for each in await it.uses.last(CHAT.id)] == [fact.id]
+        assert [each.id for each in (await it.uses.last(CHAT.id)).used] == [fact.id]
         assert (await it.now(fact)).shown == 1
 
 
@@ -151,7 +179,7 @@ async def test_an_answer_that_is_not_kept_leaves_no_trace(tmp_path: Path) -> Non
         await it.ask("And when does the ferry to Usedom leave?")
 
         assert (await it.now(fact)).shown == 0
-        assert len(await it.uses.last(CHAT.id)) == 1
+        assert len((await it.uses.last(CHAT.id)).used) == 1
 
 
 @pytest.mark.parametrize(
@@ -215,5 +243,5 @@ async def test_what_a_task_has_used_lives_longer_if_it_ended_well(
         assert (await it.now(used)).strength.stability == pytest.approx(stability)
         assert (await it.now(used)).used == 2
         assert (await it.now(unused)).used == 0
-        assert {each.id for each in await it.uses.of_task(task.id)} == {used.id, unused.id}
-        assert await it.uses.last(CHAT.id) == [], "it was no talk"
+        assert {each.id for each in (await it.uses.of_task(task.id)).used} == {used.id, unused.id}
+        assert (await it.uses.last(CHAT.id)).used == (), "it was no talk"
