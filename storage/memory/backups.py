@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ from storage.records.memory.entries import Entry, EntryId, EntryState, MemoryKin
 
 _M = memories.c
 _L = memory_links.c
-_CANDIDATE = "candidate:"
+_PROPOSED = re.compile("(?:candidate|offer):")
 
 
 class Backups:
@@ -142,8 +143,8 @@ def _told_of(entry: Entry) -> set[str]:
     told_of = {str(entry.id)}
     if entry.kind is MemoryKind.EPISODE:
         told_of.update(entry.evidence)
-    if entry.source and entry.source.startswith(_CANDIDATE):
-        told_of.add(entry.source.removeprefix(_CANDIDATE))
+    if entry.source and (proposed := _PROPOSED.match(entry.source)):
+        told_of.add(entry.source[proposed.end() :])
     if entry.state is EntryState.SUPERSEDED and entry.superseded_by:
         told_of.add(entry.superseded_by)
     return told_of

@@ -55,7 +55,7 @@ def edit(entry_id: Word, text: Text, as_json: Json = False) -> None:
 
 @cli.command("forget")
 def forget(entry_id: Word, as_json: Json = False) -> None:
-    """Forget it for good: it does not come back out of old conversations."""
+    """Forget it: it goes from memory, and stays in conversations, exports and backups."""
     speak(lines.line("memory", "forget", entry_id), as_json=as_json)
 
 

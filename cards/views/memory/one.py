@@ -47,8 +47,10 @@ def entry_card(entry: Entry, words: Words, *, zone: ZoneInfo, strength: float, m
         for name, text in _facts(entry, words, zone, strength)
         if text
     )
-    details = words("memory.details")
-    blocks.append(Collapsible(title=details, blocks=(Fields(pairs=pairs),)))
+    known: list[Block] = [Fields(pairs=pairs)]
+    if entry.overview:
+        known.insert(0, Text(markdown=formats.verbatim_lines(entry.overview, _WHOLE)))
+    blocks.append(Collapsible(title=words("memory.details"), blocks=tuple(known)))
     return Card(title=title, tone=Tone.INFO, blocks=tuple(blocks), summary=title)
 
 

@@ -176,6 +176,15 @@ async def test_one_of_a_list_is_opened_by_its_number(desk: Desk) -> None:
     assert not opened.in_place, "the list stays"
 
 
+async def test_the_details_of_a_fact_are_told(desk: Desk) -> None:
+    desk.world.memory.keep(an_entry("oo77", "Likes trains", overview="Above all night trains"))
+    shown = await desk.say("/memory show oo77")
+
+    assert "Above all night trains" in text_of(shown)
+    assert shown.data is not None
+    assert shown.data["overview"] == "Above all night trains"
+
+
 async def test_a_form_to_change_a_memory_begins_with_what_it_says(desk: Desk) -> None:
     opened = await desk.say("/memory show aa22")
     assert opened.card is not None
