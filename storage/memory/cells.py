@@ -12,8 +12,15 @@ from storage.dialect import insert_or_ignore
 from storage.memory.entries import EntryRepo
 from storage.memory.fields import AROUND
 from storage.memory.rows import entry_of
-from storage.memory.tables import memories, memory_links, memory_vectors
-from storage.records.memory.entries import Entry, EntryId, EntryState, MemoryKind, NewEntry
+from storage.memory.tables import memories, memory_links, memory_scopes, memory_vectors
+from storage.records.memory.entries import (
+    Entry,
+    EntryId,
+    EntryState,
+    MemoryKind,
+    NewEntry,
+    Origin,
+)
 
 FROM = "from"
 """The kind of a link from a fact to the cell that it was drawn from."""
@@ -21,6 +28,7 @@ FROM = "from"
 _M = memories.c
 _L = memory_links.c
 _WHOLE = 1.0
+_A_PAGE = 500
 
 
 class Cells:
@@ -64,6 +72,20 @@ class Cells:
     async def one(self, entry_id: EntryId, *, tx: Transaction | None = None) -> Entry | None:
         return next(iter(await self.by_ids([entry_id], tx=tx)), None)
 
+    async def proposed(self) -> Sequence[Entry]:
+        """All candidates of everybody, the oldest first."""
+        return await self._all(_M.state == EntryState.CANDIDATE.value)
+
+    async def drawn_longterm(self, tx: Transaction) -> Sequence[Entry]:
+        """What is long-term without having been written, brought or pinned by anybody, of all."""
+        return await self._all(
+            _M.state == EntryState.ACTIVE.value,
+            _M.kind == MemoryKind.LONGTERM.value,
+            _M.origin.in_([Origin.CHAT.value, Origin.TASK.value]),
+            ~_M.pinned,
+            tx=tx,
+        )
+
     async def cite(self, tx: Transaction, fact: Entry, cells: Sequence[Entry]) -> None:
         """The fact was drawn from these, and they are found by its words from now on."""
         for cell in cells:
@@ -98,6 +120,21 @@ class Cells:
     async def forget_vectors(self, tx: Transaction, entry: Entry) -> None:
         """They are made anew for where it is now."""
         await tx.execute(delete(memory_vectors).where(memory_vectors.c.number == entry.number))
+
+    async def _all(
+        self, *where: ColumnElement[bool], tx: Transaction | None = None
+    ) -> Sequence[Entry]:
+        """A page at a time. Scopes are named so that the index is used."""
+        scopes = _M.scope.in_(select(memory_scopes.c.name))
+        found: list[Entry] = []
+        while True:
+            after = found[-1].number if found else 0
+            query = select(memories).where(scopes, *where, _M.number > after)
+            async with self._db.read(tx) as view:
+                rows = (await view.execute(query.order_by(_M.number).limit(_A_PAGE))).all()
+            found += map(entry_of, rows)
+            if len(rows) < _A_PAGE:
+                return found
 
     async def _nearest(
         self,

@@ -32,6 +32,7 @@ def build_asker(
     return CandidateAsker(
         db=store.db,
         entries=writing.entries,
+        cells=writing.cells,
         approvals=store.approvals,
         marks=store.marks,
         changed=writing.changed,

@@ -7,7 +7,8 @@ from zoneinfo import ZoneInfo
 
 from cards import formats
 from cards.words import Words, words_for
-from storage.records.memory.entries import Entry, MemoryKind, Scope, ScopeKind
+from storage.records.memory.entries import Entry, EntryState, MemoryKind, Scope, ScopeKind
+from storage.records.memory.offers import offered_to
 from storage.records.people import Language
 
 _LINE = 160
@@ -61,5 +62,7 @@ def _about(entry: Entry, words: Words, zone: ZoneInfo | None) -> Iterator[str]:
     yield words(f"memory.kind.{entry.kind}")
     if entry.scope.kind is not ScopeKind.PERSON:
         yield scope_name(entry.scope, words)
+    if entry.state is EntryState.CANDIDATE and (to := offered_to(entry)) is not None:
+        yield words("memory.offered", scope=scope_name(to, words))
     if zone is not None and entry.kind is MemoryKind.CELL:
         yield formats.moment(entry.said_at, zone)

@@ -10,20 +10,28 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import groupby
 
 from bot.engine.memory.changed import Changed
-from bot.engine.memory.writing.deciding import ENTRIES
+from bot.engine.memory.writing.deciding import (
+    ANEW,
+    ASKED,
+    ENTRIES,
+    WORDINGS,
+    is_as_shown,
+    whose,
+)
 from cards import formats
-from cards.words import words_for
+from cards.words import Words, words_for
 from storage.approvals import Approvals, NewApproval, add_approval
 from storage.db import Database
 from storage.errors import NotFound, Overtaken, StoreUnavailable
 from storage.ids import Ids
 from storage.marks import Marks
+from storage.memory.cells import Cells
 from storage.memory.entries import EntryRepo
 from storage.records.approvals import Approval, ApprovalKind
-from storage.records.memory.entries import Entry, EntryState, Scope, ScopeKind
+from storage.records.memory.entries import Entry, EntryId, Scope, ScopeKind
+from storage.records.memory.offers import offered_to, wording
 from storage.records.people import Chat, ChatId, Language, PersonId, Role
 from storage.work.asked import withdraw
 
@@ -33,13 +41,13 @@ MOST = 5
 ENOUGH = 3
 PATIENCE = timedelta(days=1)
 """Fewer than enough are asked about after this long; and no more than one card comes in it."""
-_ASKED = "asked"
 _LOOK = 3600.0
 _STORE_REST = 5.0
-_SHOWN = 260
+_SHOWN = 400
 _ROOM = 850
 """Characters of a card for all of them: nobody should have to allow what is cut off."""
 _LONGEST_NAME = 90
+_NAME = 60
 
 
 class CandidateAsker:
@@ -53,6 +61,7 @@ class CandidateAsker:
         *,
         db: Database,
         entries: EntryRepo,
+        cells: Cells,
         approvals: Approvals,
         marks: Marks,
         changed: Changed,
@@ -66,6 +75,7 @@ class CandidateAsker:
     ) -> None:
         self._db = db
         self._entries = entries
+        self._cells = cells
         self._approvals = approvals
         self._marks = marks
         self._changed = changed
@@ -96,64 +106,92 @@ class CandidateAsker:
 
     async def look(self) -> None:
         """Ask what is to be asked, and take back what nobody has to decide any more."""
-        found = await self._entries.list(None, states=[EntryState.CANDIDATE], limit=1_000)
+        found = {each.id: each for each in await self._cells.proposed()}
         waiting = await self._approvals.open_of(ApprovalKind.MEMORY)
-        await self._tidy(waiting, {each.id for each in found})
+        stand = {each.subject for each in waiting} - await self._tidy(waiting, found)
         if not self._shown_again:
             # A crash may have come between asking and showing.
             for approval in waiting:
-                await self._show(approval)
+                if approval.subject in stand:
+                    await self._show(approval)
             self._shown_again = True
-        open_ones = {each.subject for each in waiting}
-        for scope, candidates in _by_scope(found):
-            if _subject(scope) not in open_ones:
-                await self._ask(scope, [each for each in candidates if _ASKED not in each.extra])
+        for scope, batches in _by_scope([each for each in found.values() if _is_new(each)]):
+            if _subject(scope) in stand:
+                continue
+            for batch in batches:
+                if await self._ask(scope, batch):
+                    break
 
-    async def _tidy(self, waiting: Sequence[Approval], left: set[str]) -> None:
-        over = [each for each in waiting if not left & set(each.payload.get(ENTRIES, ()))]
-        for approval in over:
-            async with self._db.write() as tx:
-                await withdraw(tx, approval.id, why="memory.decided", now=self._now())
+    async def _tidy(
+        self, waiting: Sequence[Approval], found: dict[EntryId, Entry]
+    ) -> frozenset[str]:
+        """Take back what is decided, and what says something else by now than what is shown:
+        that is asked about anew. What it was about."""
+        over: list[Approval] = []
+        for approval in waiting:
+            held = [found[each] for each in approval.payload.get(ENTRIES, ()) if each in found]
+            if held and all(is_as_shown(each, approval) for each in held):
+                continue
+            why = "memory.reworded" if held else "memory.decided"
+            try:
+                async with self._db.write() as tx:
+                    await withdraw(tx, approval.id, why=why, now=self._now())
+                    for each in held:
+                        extra = {name: told for name, told in each.extra.items() if name != ASKED}
+                        anew = replace(each, extra={**extra, ANEW: True})
+                        found[each.id] = await self._entries.change(tx, anew, now=self._now())
+            except Overtaken:
+                # Changed once more just now: the next look sees how.
+                continue
+            over.append(approval)
         if over:
             await self._show_settled([await self._approvals.get(each.id) for each in over])
+        return frozenset(each.subject for each in over)
 
-    async def _ask(self, scope: Scope, candidates: Sequence[Entry]) -> None:
+    async def _ask(self, scope: Scope, candidates: Sequence[Entry]) -> bool:
+        """Whether it is asked now."""
         now = self._now()
-        if not candidates or not await self._is_time(scope, candidates, now):
-            return
+        if not await self._is_time(scope, candidates, now):
+            return False
         room, approvers = await self._whom(scope, candidates)
         if room is None:
-            return
+            return False
         asked = _fitting(candidates)
         try:
             words = words_for(await self._spoken(room))
         except NotFound:
             # It came with a backup of another home: nobody is there to be asked.
-            return
-        lines = (f"{n}. {_line(each)}" for n, each in enumerate(asked, start=1))
+            return False
         new = NewApproval(
             kind=ApprovalKind.MEMORY,
             chat_id=room,
-            title=words("memory.ask_title", n=len(asked)),
-            detail="\n".join([*lines, "", words("memory.ask_hint")]),
+            title=_title(asked, words),
+            detail=_detail(asked, words),
             subject=_subject(scope),
             expires_at=now + self._lifetime,
             approvers=approvers,
-            payload={ENTRIES: [each.id for each in asked]},
+            payload={
+                ENTRIES: [each.id for each in asked],
+                WORDINGS: {each.id: wording(each) for each in asked},
+            },
         )
         try:
             async with self._db.write() as tx:
                 approval = await add_approval(tx, new, ids=self._ids, now=now)
                 for each in asked:
-                    told = replace(each, extra={**each.extra, _ASKED: approval.id})
+                    extra = {name: told for name, told in each.extra.items() if name != ANEW}
+                    told = replace(each, extra={**extra, ASKED: approval.id})
                     await self._entries.change(tx, told, now=now)
                 await self._marks.write(tx, _mark(scope), now.isoformat())
         except Overtaken:
             # Somebody has just decided about one of them: the next look sees what is left.
-            return
+            return False
         await self._show(approval)
+        return True
 
     async def _is_time(self, scope: Scope, candidates: Sequence[Entry], now: datetime) -> bool:
+        if any(ANEW in each.extra for each in candidates):
+            return True
         last = await self._marks.get(_mark(scope))
         if last is not None and now - datetime.fromisoformat(str(last)) < PATIENCE:
             return False
@@ -174,8 +212,8 @@ class CandidateAsker:
                 room = room or next(iter(rooms), None)
                 return None if room is None else room.id, (person,)
             case ScopeKind.CHAT:
-                people = {each.person for each in candidates if each.person is not None}
-                return ChatId(scope.name), tuple(sorted(people))
+                said_by = whose(candidates[0])
+                return ChatId(scope.name), () if said_by is None else (said_by,)
             case _:
                 owners = await self._private(Role.OWNER)
                 return (owners[0].id if owners else None), ()
@@ -184,11 +222,41 @@ class CandidateAsker:
         return [chat for role in Role for chat in await self._private(role)]
 
 
-def _by_scope(found: Sequence[Entry]) -> Iterator[tuple[Scope, Sequence[Entry]]]:
-    """The oldest first."""
-    ordered = sorted(found, key=lambda each: (each.scope, each.number))
-    for scope, of_one in groupby(ordered, key=lambda each: each.scope):
-        yield scope, tuple(of_one)
+def _is_new(candidate: Entry) -> bool:
+    """What does not fit on a card is decided where all of it is read."""
+    return ASKED not in candidate.extra and len(candidate.text) <= _SHOWN
+
+
+def _by_scope(found: Sequence[Entry]) -> Iterator[tuple[Scope, Sequence[Sequence[Entry]]]]:
+    """Of each scope what may stand on one card together: what the same person decides about, for
+    the same others. The oldest first."""
+    scopes: dict[Scope, dict[object, list[Entry]]] = {}
+    for each in sorted(found, key=lambda each: (each.scope, each.number)):
+        together = whose(each), offered_to(each)
+        scopes.setdefault(each.scope, {}).setdefault(together, []).append(each)
+    for scope, batches in scopes.items():
+        yield scope, tuple(batches.values())
+
+
+def _title(asked: Sequence[Entry], words: Words) -> str:
+    to = offered_to(asked[0])
+    if to is None:
+        return words("memory.ask_title", n=len(asked))
+    return words("memory.share_title", n=len(asked), scope=_named(to, words))
+
+
+def _detail(asked: Sequence[Entry], words: Words) -> str:
+    lines = (f"{n}. {_line(each)}" for n, each in enumerate(asked, start=1))
+    to = offered_to(asked[0])
+    if to is None:
+        return "\n".join([*lines, "", words("memory.ask_hint")])
+    hint = words(f"memory.share_hint_{to.kind}", scope=_named(to, words))
+    return "\n".join([*lines, "", hint])
+
+
+def _named(scope: Scope, words: Words) -> str:
+    name = scope.name.rstrip("/").rpartition("/")[2] or scope.name
+    return words(f"memory.scope.{scope.kind}", name=formats.verbatim(name, _NAME))
 
 
 def _fitting(candidates: Sequence[Entry]) -> Sequence[Entry]:

@@ -50,10 +50,6 @@ class Figures:
         return (self.suspicious + self.rejected + self.undone) / seen if seen else 0.0
 
     @property
-    def auto_write_rate(self) -> float:
-        return self.long_term / self.facts if self.facts else 0.0
-
-    @property
     def is_polluted(self) -> bool:
         """Whether nothing may be kept for long without a person's word. Of little nothing is
         concluded."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bot.engine.memory.scopes import Reader
 from storage.records.memory.entries import Scope, ScopeKind
-from storage.records.people import Person, Role
+from storage.records.people import Person, PersonId, Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +43,14 @@ class By:
                 return self.reader.chat is not None and scope.name == self.reader.chat.id
             case _:
                 return self.person.role is Role.OWNER
+
+    def may_decide(self, whose: PersonId | None) -> bool:
+        """About what was proposed because of what that person said; of nobody known by owners."""
+        if self.reader is None:
+            return True
+        if self.person is None:
+            return False
+        return self.person.id == whose if whose else self.person.role is Role.OWNER
 
 
 _OWN = frozenset({ScopeKind.PERSON, ScopeKind.CHAT})

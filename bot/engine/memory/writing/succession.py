@@ -20,12 +20,18 @@ def proposal_of(entry: Entry) -> str:
     return f"candidate:{entry.id}"
 
 
+def offer_of(entry: Entry) -> str:
+    """The source of what would tell it to others."""
+    return f"offer:{entry.id}"
+
+
 async def retract(entries: EntryRepo, tx: Transaction, entry: Entry) -> None:
     """What was proposed because of it is asked about no more: it says something else by now, or
     is somewhere else. It may be proposed again as it is then."""
-    proposed = await entries.by_source(proposal_of(entry), tx=tx)
-    if proposed is not None and proposed.state is EntryState.CANDIDATE:
-        await entries.drop(tx, proposed)
+    for source in (proposal_of(entry), offer_of(entry)):
+        proposed = await entries.by_source(source, tx=tx)
+        if proposed is not None and proposed.state is EntryState.CANDIDATE:
+            await entries.drop(tx, proposed)
 
 
 async def supersede(

@@ -62,6 +62,8 @@ class Fact:
     valid_until: datetime | None
     utility: float = 0.5
     """Of what use it may be in weeks, as a model guessed."""
+    offered_to: Scope | None = None
+    """Whom it would serve besides whose private talk it comes from: only they may tell it."""
 
     @property
     def last(self) -> Entry:
@@ -139,8 +141,10 @@ def _fact(drawn: DrawnFact, cells: Sequence[Entry], mask: Callable[[str], str]) 
     detail = mask(plain(drawn.detail))[:_MOST_DETAIL]
     whole = f"{text}\n{detail}"
     shared = of_work and not _is_of_people(whole, cells)
+    serves = _scope(last, category, whole) if shared else last.scope
+    private = last.scope.kind is ScopeKind.PERSON
     return Fact(
-        scope=_scope(last, category, whole) if shared else last.scope,
+        scope=last.scope if private else serves,
         category=category,
         key=key_for(last, key) if category in PERSONAL else key,
         text=told_in(last, text) if category in PERSONAL else text,
@@ -153,6 +157,7 @@ def _fact(drawn: DrawnFact, cells: Sequence[Entry], mask: Callable[[str], str]) 
         dynamic=is_dynamic(text, category),
         valid_until=valid_until(text, category, last.said_at),
         utility=drawn.utility,
+        offered_to=serves if private and serves != last.scope else None,
     )
 
 

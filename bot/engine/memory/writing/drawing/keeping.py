@@ -10,6 +10,7 @@ from datetime import datetime
 from bot.engine.memory.writing.drawing.alike import jaccard, united
 from bot.engine.memory.writing.drawing.facts import KEYED, PERSONAL, Fact
 from bot.engine.memory.writing.drawing.gates import Rise, kind_of, rise_of
+from bot.engine.memory.writing.drawing.offering import offer
 from bot.engine.memory.writing.drawing.sense import Near
 from bot.engine.memory.writing.drawing.verdicts import (
     NEAR,
@@ -50,7 +51,7 @@ _POOL = 8
 _MERGED_SURE = 0.8
 _MOST_DETAIL = 1_500
 _RISEN_AT = "risen_at"
-_OF_RISING = {AUTO, _RISEN_AT}
+_OF_RISING = frozenset({AUTO, _RISEN_AT})
 _IMPORTANCE = {
     Category.PROFILE: 0.9,
     Category.PREFERENCES: 0.8,
@@ -109,6 +110,9 @@ class Keeper:
         kept.scopes.add(entry.scope)
         await self._cells.cite(tx, entry, fact.cells)
         await self.rise(tx, entry, kept, now=now)
+        to = fact.offered_to
+        if to is not None and await offer(self.entries, tx, entry, to, now=now):
+            kept.counts["candidates"] += 1
         return entry
 
     async def rise(self, tx: Transaction, entry: Entry, kept: Kept, *, now: datetime) -> None:
@@ -130,17 +134,11 @@ class Keeper:
 
     async def demote(self, tx: Transaction, *, now: datetime, since: datetime) -> int:
         """Take back what was kept for long without a person's word since then."""
-        found = await self.entries.list(None, kinds=[MemoryKind.LONGTERM], limit=1_000, tx=tx)
-        auto = [
-            each
-            for each in found
-            if AUTO in each.extra and not is_by_hand(each) and _risen_at(each) >= since
-        ]
+        found = await self._cells.drawn_longterm(tx)
+        auto = [each for each in found if AUTO in each.extra and _risen_at(each) >= since]
         for each in auto:
             was = MemoryKind(str(each.extra[AUTO]))
-            extra = {
-                name: value for name, value in each.extra.items() if name not in {AUTO, _RISEN_AT}
-            }
+            extra = {name: told for name, told in each.extra.items() if name not in _OF_RISING}
             back = replace(each, kind=was, tier=Tier.WORKING, extra=extra)
             await self.entries.change(tx, back, now=now)
         return len(auto)

@@ -95,6 +95,7 @@ def asking_of(memory: Memory) -> Asking:
     asker = CandidateAsker(
         db=world.db,
         entries=memory.entries,
+        cells=memory.cells,
         approvals=approvals,
         marks=Marks(world.db),
         changed=memory.changed,

@@ -43,7 +43,7 @@ from tests.bot.engine.memory.writing.world import (
     notes_of,
     remembering,
 )
-from tests.engine_world import BOSS, CHAT, GROUP, MATE
+from tests.engine_world import BOSS, GROUP, MATE
 
 TALK = [
     "I write all my code in Helix nowadays",
@@ -480,12 +480,12 @@ async def test_what_ends_is_known_to_end_for_events_only(memory: Memory) -> None
     assert (nuts.dynamic, nuts.valid_until) == (False, None)
 
 
-async def test_what_was_learned_at_a_project_is_the_projects(memory: Memory) -> None:
-    task = await memory.world.add("Mend the build")
+async def test_what_a_group_learned_at_a_project_is_the_projects(memory: Memory) -> None:
+    task = await memory.world.add("Mend the build", chat_id=GROUP.id)
     work = Work(
         task=task.id,
         person=BOSS,
-        chat=CHAT,
+        chat=GROUP,
         asked=task.instruction,
         done="The build needs node 22",
         project="/srv/shop",
@@ -504,15 +504,15 @@ async def test_what_was_learned_at_a_project_is_the_projects(memory: Memory) -> 
 
     [pitfall, taste] = await memory.all(*DRAWN)
     assert pitfall.scope == Scope(ScopeKind.PROJECT, "/srv/shop")
-    assert taste.scope == MINE
+    assert taste.scope == TEAM
 
 
-async def test_what_was_learned_with_a_skill_is_the_skills_and_taste_stays_ones_own(
+async def test_what_a_group_learned_with_a_skill_is_the_skills_and_taste_stays_its_own(
     memory: Memory,
 ) -> None:
     turn = Turn(
         person=BOSS,
-        chat=CHAT,
+        chat=GROUP,
         said="From now on the report begins with the figures",
         answer="Ok.",
         source="inbox:1",
@@ -531,7 +531,7 @@ async def test_what_was_learned_with_a_skill_is_the_skills_and_taste_stays_ones_
 
     [pattern, taste] = await memory.all(*DRAWN)
     assert pattern.scope == Scope(ScopeKind.SKILL, "weekly-report")
-    assert taste.scope == MINE
+    assert taste.scope == TEAM
 
 
 async def rises_again(memory: Memory, number: int, **changes: object) -> None:

@@ -211,7 +211,7 @@ async def test_a_task_feeds_the_skill_that_it_was_worked_on_with(
 ) -> None:
     async with remembering(tmp_path) as memory:
         listening = await started(memory)
-        task = await memory.world.add("Write a report about sales")
+        task = await memory.world.add("Write a report about sales", chat_id=GROUP.id)
         await loads(memory, task, "weekly-report")
         await loads(memory, task, "of-no-use", state="failed")
         if again:
@@ -227,14 +227,14 @@ async def test_a_task_feeds_the_skill_that_it_was_worked_on_with(
 async def test_of_several_skills_none_is_fed(tmp_path: Path) -> None:
     async with remembering(tmp_path) as memory:
         listening = await started(memory)
-        task = await memory.world.add("Write a report about sales")
+        task = await memory.world.add("Write a report about sales", chat_id=GROUP.id)
         await loads(memory, task, "weekly-report")
         await loads(memory, task, "charts")
         await end(memory, task, TaskStatus.COMPLETED, "It is in report.md")
         await listening.look()
 
         found = await learned(memory, "A report begins with its figures")
-        assert list(found.values()) == [MINE]
+        assert list(found.values()) == [TEAM]
 
 
 async def test_at_a_project_ways_are_the_skills_and_all_else_is_the_projects(
@@ -242,7 +242,7 @@ async def test_at_a_project_ways_are_the_skills_and_all_else_is_the_projects(
 ) -> None:
     async with remembering(tmp_path) as memory:
         listening = await started(memory)
-        task = await memory.world.add("Deploy", project_dir="/srv/bakery")
+        task = await memory.world.add("Deploy", project_dir="/srv/bakery", chat_id=GROUP.id)
         await loads(memory, task, "deploy")
         await end(memory, task, TaskStatus.COMPLETED, "It is out, with node 22")
         await listening.look()
