@@ -47,10 +47,10 @@ def entry_card(entry: Entry, words: Words, *, zone: ZoneInfo, strength: float, m
         for name, text in _facts(entry, words, zone, strength)
         if text
     )
-    known: list[Block] = [Fields(pairs=pairs)]
-    if entry.overview:
-        known.insert(0, Text(markdown=formats.verbatim_lines(entry.overview, _WHOLE)))
-    blocks.append(Collapsible(title=words("memory.details"), blocks=tuple(known)))
+    told = entry.overview
+    detail = (Text(markdown=formats.verbatim_lines(told, _WHOLE)),) if told else ()
+    known = (*detail, Fields(pairs=pairs))
+    blocks.append(Collapsible(title=words("memory.details"), blocks=known))
     return Card(title=title, tone=Tone.INFO, blocks=tuple(blocks), summary=title)
 
 
