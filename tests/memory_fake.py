@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from handlers.services.memory import MemoryRefused
+from handlers.services.memory import MemoryRefused, Tell
 from storage.records.memory.entries import (
     GLOBAL,
     Category,
@@ -20,6 +20,7 @@ from storage.records.memory.entries import (
     Tier,
 )
 from storage.records.memory.shown import (
+    BadLine,
     Behind,
     Brought,
     CleanReport,
@@ -195,8 +196,13 @@ class FakeMemory:
     async def export(self, who: Person, chat: Chat) -> ExportedEntries:
         return ExportedEntries(path="exports/m.jsonl", size=10, entries=len(self.known))
 
-    async def bring(self, who: Person, chat: Chat, path: str, *, scope: str = "") -> Brought:
-        return Brought(added=2, known=1, bad={3: "no text"})
+    async def bring(
+        self, who: Person, chat: Chat, path: str, *, scope: str = "", tell: Tell | None = None
+    ) -> Brought:
+        if tell is not None:
+            await tell(100, 200)
+        bad = {3: BadLine.NO_TEXT, 5: BadLine.NO_JSON, 8: BadLine.NO_TEXT}
+        return Brought(added=2, known=1, bad=bad)
 
     async def restore(self, who: Person, chat: Chat, path: str) -> Brought:
         return Brought(added=1, known=0, bad={})

@@ -67,8 +67,14 @@ async def bring(request: Request, rest: str) -> Reply:
     if not request.files:
         text = request.words("memory.import_how")
         return Reply(card=notice_card("", text, tone=Tone.WARN), good=False)
+
+    async def tell(done: int, of: int) -> None:
+        said = request.words("memory.importing", done=done, of=of)
+        await request.services.courier.stream(request.answer, said)
+
+    scope = flags.options.get("scope", "")
     brought = await request.services.memory.bring(
-        request.person, request.chat, request.files[0], scope=flags.options.get("scope", "")
+        request.person, request.chat, request.files[0], scope=scope, tell=tell
     )
     data = {
         "added": brought.added,

@@ -67,11 +67,11 @@ _KINDS = {
     "记得": Wanted.KNOWN,
     "全部": Wanted.ALL,
     "手册": Wanted.HANDBOOK,
-    "画像": Wanted.PROFILE,
+    **dict.fromkeys(("个人资料", "资料", "画像"), Wanted.PROFILE),
     "长期": Wanted.LONGTERM,
     "事实": Wanted.FACTS,
     "原话": Wanted.CELLS,
-    "情景": Wanted.EPISODES,
+    **dict.fromkeys(("经历", "情景"), Wanted.EPISODES),
     "候选": Wanted.CANDIDATES,
     "归档": Wanted.ARCHIVED,
     "过时": Wanted.SUPERSEDED,
@@ -110,7 +110,7 @@ async def boss(request: Request) -> Reply:
     return await answered(_handbook(request))
 
 
-@commands("profile", aliases=("画像",))
+@commands("profile", aliases=("个人资料", "画像"))
 async def profile(request: Request) -> Reply:
     """Show what I know about you."""
     page = await _page(request, Wanted.PROFILE)

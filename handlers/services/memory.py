@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeAlias
 
 from storage.records.memory.entries import Entry
 from storage.records.memory.shown import (
@@ -19,6 +19,9 @@ from storage.records.memory.shown import (
 )
 from storage.records.people import Chat, Person
 from storage.records.tasks import Task
+
+Tell: TypeAlias = Callable[[int, int], Awaitable[None]]
+"""Called while something takes long: how many are done, of how many."""
 
 
 class MemoryRefused(Exception):
@@ -103,7 +106,9 @@ class MemoryBook(Protocol):
         """All that they may see, one JSON object a line."""
         ...
 
-    async def bring(self, who: Person, chat: Chat, path: str, *, scope: str = "") -> Brought:
+    async def bring(
+        self, who: Person, chat: Chat, path: str, *, scope: str = "", tell: Tell | None = None
+    ) -> Brought:
         """What `export` wrote, or rows of text; `path` is a file that was sent along."""
         ...
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from functools import partial
 
-from bot.app.memory.carrying import Carrying
+from bot.app.memory.carrying import Carrying, unheard
 from bot.app.memory.near import marked
 from bot.app.memory.restoring import Restoring
 from bot.engine.memory.cleaning import Cleaning
@@ -22,7 +22,7 @@ from bot.engine.memory.writing.rights import By
 from bot.engine.memory.writing.service import ByHand, MemoryWriter
 from cards.views.memory.entries import is_chapter
 from cards.words import Words, words_for
-from handlers.services.memory import MemoryRefused
+from handlers.services.memory import MemoryRefused, Tell
 from storage.errors import AmbiguousId, NotAllowed, NotFound, Overtaken, WrongState
 from storage.memory.entries import EntryRepo
 from storage.memory.figures import MemoryFigures
@@ -257,12 +257,14 @@ class MemoryBookService:
         scopes = (await self._by(who, chat)).scopes or ()
         return await self.carrying.out(scopes, name=f"memory-{who.id}-{chat.id}")
 
-    async def bring(self, who: Person, chat: Chat, path: str, *, scope: str = "") -> Brought:
+    async def bring(
+        self, who: Person, chat: Chat, path: str, *, scope: str = "", tell: Tell | None = None
+    ) -> Brought:
         by = await self._by(who, chat)
         target = self._named(by, scope) if scope else _reader(who, chat).keeps_in
         if target is None or not by.may_write(target):
             raise MemoryRefused("not_yours", scope)
-        return await self.carrying.bring(path, by, target)
+        return await self.carrying.bring(path, by, target, tell or unheard)
 
     async def restore(self, who: Person, chat: Chat, path: str) -> Brought:
         if who.role is not Role.OWNER or not _reader(who, chat).is_private:

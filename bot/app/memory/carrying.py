@@ -16,7 +16,7 @@ from bot.app.store import Store
 from bot.engine.memory.writing.rights import By
 from bot.engine.memory.writing.service import ByHand, MemoryWriter, plain
 from cards.views.memory.data import kept_data
-from handlers.services.memory import MemoryRefused
+from handlers.services.memory import MemoryRefused, Tell
 from storage.memory.backups import Backups
 from storage.memory.entries import EntryRepo
 from storage.records.memory.entries import (
@@ -27,8 +27,8 @@ from storage.records.memory.entries import (
     MemoryKind,
     Scope,
 )
-from storage.records.memory.refusals import NotKept
-from storage.records.memory.shown import Brought, ExportedEntries
+from storage.records.memory.refusals import NotKept, WhyNotKept
+from storage.records.memory.shown import BadLine, Brought, ExportedEntries
 
 _A_PAGE = 500
 _AT_ONCE = 100
@@ -37,7 +37,24 @@ _MOST_BYTES = 20_000_000
 _MOST_LINES = 10_000
 _BACKUP = "memory-backup-"
 _BACKUPS = 10
-_NO_HAND = {MemoryKind.CELL, MemoryKind.EPISODE, MemoryKind.HANDBOOK}
+_NO_HAND = (MemoryKind.CELL, MemoryKind.EPISODE, MemoryKind.HANDBOOK)
+_REFUSED: Mapping[WhyNotKept, BadLine] = {
+    WhyNotKept.EMPTY: BadLine.EMPTY,
+    WhyNotKept.TOO_LONG: BadLine.TOO_LONG,
+    WhyNotKept.NO_CANDIDATE: BadLine.NO_ENTRY,
+}
+
+
+class _Unread(Exception):
+    """A line that holds nothing to be kept."""
+
+    def __init__(self, why: BadLine) -> None:
+        self.why = why
+        super().__init__(why.value)
+
+
+async def unheard(_done: int, _of: int) -> None:
+    """Nobody waits for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,33 +87,35 @@ class Carrying:
         await asyncio.to_thread(_keep_last, (self.home / made.path).parent)
         return made.path
 
-    async def bring(self, path: str, by: By, scope: Scope) -> Brought:
+    async def bring(self, path: str, by: By, scope: Scope, tell: Tell = unheard) -> Brought:
         """One that is there already with the same words is not written again. Of what `out` wrote
         only what holds, can be written by hand and was not forgotten since."""
         wanted: dict[int, ByHand] = {}
-        bad: dict[int, str] = {}
+        bad: dict[int, BadLine] = {}
         ids: dict[int, str] = {}
         known, left = 0, 0
         for number, line in enumerate(await asyncio.to_thread(self._lines, path), 1):
+            if not line.strip():
+                continue
             try:
-                row = json.loads(line) if line.strip() else None
-                if row is None:
-                    continue
+                row = _row(line)
                 if _is_left_out(row):
                     left += 1
                     continue
                 wanted[number] = _wanted(row, scope)
                 ids[number] = str(row.get("id", ""))
-            except (ValueError, TypeError, RecursionError) as error:
-                bad[number] = str(error)[:200]
+            except _Unread as error:
+                bad[number] = error.why
         for number in await self._forgotten(ids):
             del wanted[number]
             left += 1
-        for numbers in _batches(list(wanted)):
+        for done, numbers in enumerate(_batches(list(wanted))):
+            if done:
+                await tell(done * _AT_ONCE, len(wanted))
             made = await self.writer.add_all([wanted[each] for each in numbers], by)
             known += sum(each is None for each in made)
             refused = zip(numbers, made, strict=True)
-            bad |= {each: str(why)[:200] for each, why in refused if isinstance(why, NotKept)}
+            bad |= {each: _REFUSED[why.why] for each, why in refused if isinstance(why, NotKept)}
         added = len(wanted) - known - sum(each in bad for each in wanted)
         return Brought(added=added, known=known, left=left, bad=dict(sorted(bad.items())))
 
@@ -141,26 +160,41 @@ def _batches(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
     return (numbers[at : at + _AT_ONCE] for at in range(0, len(numbers), _AT_ONCE))
 
 
-def _is_left_out(row: Any) -> bool:
+def _row(line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise _Unread(BadLine.NO_JSON) from error
+    if not isinstance(row, dict):
+        raise _Unread(BadLine.NO_TEXT)
+    return row
+
+
+def _is_left_out(row: Mapping[str, Any]) -> bool:
     """Turns, episodes and chapters are not written by hand, and what does not hold any more, or
     not yet, is nothing that somebody wants to be so."""
-    if not isinstance(row, dict):
-        return False
-    return row.get("kind") in _NO_HAND or row.get("state", EntryState.ACTIVE) != EntryState.ACTIVE
+    state = row.get("state", EntryState.ACTIVE)
+    return row.get("kind") in _NO_HAND or state != EntryState.ACTIVE
 
 
-def _wanted(row: Any, scope: Scope) -> ByHand:
-    text = row.get("text") if isinstance(row, dict) else None
+def _wanted(row: Mapping[str, Any], scope: Scope) -> ByHand:
+    text, keywords = row.get("text"), row.get("keywords")
     if not isinstance(text, str):
-        raise ValueError("no text")  # noqa: TRY004 - the row is wrong, not our call
-    kind = MemoryKind(row.get("kind") or MemoryKind.LONGTERM)
+        raise _Unread(BadLine.NO_TEXT)
+    if not isinstance(keywords, list | None):
+        raise _Unread(BadLine.NO_ENTRY)
+    try:
+        kind = MemoryKind(row.get("kind") or MemoryKind.LONGTERM)
+        category = Category(row.get("category") or Category.OTHER)
+    except ValueError as error:
+        raise _Unread(BadLine.NO_KIND) from error
     return ByHand(
         text=text,
         scope=scope,
         kind=kind,
-        category=Category(row.get("category") or Category.OTHER),
+        category=category,
         label=plain(str(row.get("label") or ""))[:200],
-        keywords=tuple(plain(str(each))[:80] for each in (row.get("keywords") or ())[:20]),
+        keywords=tuple(plain(str(each))[:80] for each in (keywords or ())[:20]),
         key=plain(str(row.get("key") or "")).partition("@")[0][:80],
         pinned=bool(row.get("pinned")),
     )

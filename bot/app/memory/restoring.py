@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,12 +18,11 @@ from storage.memory.backups import Backups
 from storage.memory.bm25.postings import chunks
 from storage.memory.entries import EntryRepo
 from storage.records.memory.entries import MOST_TEXT, EntryId, MemoryKind
-from storage.records.memory.shown import Brought
+from storage.records.memory.shown import BadLine, Brought
 
 _AT_ONCE = 50
 _MOST_BAD = 1_000
 """Beyond that it is no backup, whatever it is."""
-_NAME = 200
 
 _Numbered = tuple[int, str]
 
@@ -60,7 +60,7 @@ class Restoring:
         """Every entry that is not there comes back as it was, with what it was drawn from, some
         dozens in a transaction: broken off, it is simply done again. What was forgotten stays
         forgotten, whatever it said when the backup was made."""
-        known, bad, back = 0, dict[int, str](), _Back()
+        known, bad, back = 0, dict[int, BadLine](), _Back()
         lines = await asyncio.to_thread(self._open, path)
         while rows := await asyncio.to_thread(lambda: list(islice(lines, _AT_ONCE))):
             read = list(_read(rows, bad))
@@ -106,11 +106,13 @@ def _lines(path: Path) -> Iterator[str]:
             yield line
 
 
-def _read(rows: Sequence[_Numbered], bad: dict[int, str]) -> Iterator[Kept]:
+def _read(rows: Sequence[_Numbered], bad: dict[int, BadLine]) -> Iterator[Kept]:
     for number, line in rows:
         if not line.strip():
             continue
         try:
             yield kept_of(line)
-        except ValueError as error:
-            bad[number] = str(error)[:_NAME]
+        except json.JSONDecodeError:
+            bad[number] = BadLine.NO_JSON
+        except ValueError:
+            bad[number] = BadLine.NO_ENTRY

@@ -10,7 +10,7 @@ from cards.views.files import attached
 from cards.views.memory.lines import entry_line
 from cards.words import Words
 from storage.records.memory.entries import Entry, Scope
-from storage.records.memory.shown import Brought, CleanReport, MemoryStats
+from storage.records.memory.shown import BadLine, Brought, CleanReport, MemoryStats
 
 _LISTED = 15
 _NAME = 60
@@ -67,11 +67,19 @@ def brought_card(brought: Brought, words: Words) -> Card:
     if brought.left:
         blocks.append(Note(markdown=words("memory.import_left", n=brought.left)))
     if brought.bad:
-        lines = ", ".join(str(number) for number in list(brought.bad)[:_LISTED])
+        lines = " · ".join(_unread(brought.bad, words))
         text = words("memory.import_bad", n=len(brought.bad), lines=lines)
         blocks.append(Note(markdown=text))
     tone = Tone.WARN if brought.bad else Tone.GOOD
     return Card(title=title, tone=tone, blocks=tuple(blocks), summary=title)
+
+
+def _unread(bad: Mapping[int, BadLine], words: Words) -> Iterator[str]:
+    """Their numbers, by what is wrong with them."""
+    for why in sorted(set(bad.values())):
+        lines = [str(number) for number, each in bad.items() if each is why]
+        told = ", ".join(lines[:_LISTED]) + (" …" if len(lines) > _LISTED else "")
+        yield words(f"memory.bad_line.{why}", lines=told)
 
 
 def _card(title: str, blocks: Sequence[Block]) -> Card:

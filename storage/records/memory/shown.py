@@ -114,6 +114,17 @@ class CleanReport:
         return len(self.noise) + len(self.doubles) + len(self.weak)
 
 
+class BadLine(StrEnum):
+    """Why a line of a file was not read in."""
+
+    NO_JSON = "no_json"
+    NO_TEXT = "no_text"
+    NO_KIND = "no_kind"
+    NO_ENTRY = "no_entry"
+    EMPTY = "empty"
+    TOO_LONG = "too_long"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brought:
     """What an import made of a file: `bad` are lines that could not be read, by number; `left` is
@@ -121,7 +132,7 @@ class Brought:
 
     added: int
     known: int
-    bad: Mapping[int, str]
+    bad: Mapping[int, BadLine]
     left: int = 0
 
 
