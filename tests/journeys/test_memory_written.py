@@ -53,6 +53,13 @@ async def until_counted(place: World, least: int, query: str, *values: str) -> N
             await asyncio.sleep(0.05)
 
 
+def found(place: World, text: str) -> str:
+    """The id of the candidate that says so."""
+    query = "select id from memories where state = 'candidate' and text = ?"
+    with closing(sqlite3.connect(place.shiftboss.home / "shiftboss.db")) as store:
+        return str(store.execute(query, (text,)).fetchone()[0])
+
+
 async def begun_anew(boss: User, chat: Chat) -> None:
     known = {message.id for message in chat.from_bot}
     await boss.says(chat, "/reset")
@@ -162,8 +169,15 @@ async def test_a_correction_made_to_one_skill_is_known_to_the_next_and_its_own_n
     place.stage.on("60 tons", "notes", noted)
     await boss.says(chat, f"/skill explain {wrong}")
     await told(chat, "60 tons then.", "Noted")
+    proposed = "select count(*) from memories where state = 'candidate' and text = ?"
+    await until_counted(place, 1, proposed, pattern)
     skills = "select count(*) from memories where scope = 'skill:explain' and text = ?"
+    assert counted(place, skills, pattern) == 0, "what is said in private is nobody else's"
+    await boss.says(chat, f"/candidates keep {found(place, pattern)}")
     await until_counted(place, 1, skills, pattern)
+    own = "The crane and its load are painted red"
+    await boss.says(chat, f"/memory add --scope skill:explain {own}")
+    await until_counted(place, 1, skills, own)
 
     asked = {}
     for skill, question in (("code-review", "load of the crane"), ("explain", "crane checks")):
@@ -174,5 +188,6 @@ async def test_a_correction_made_to_one_skill_is_known_to_the_next_and_its_own_n
         asked[skill] = json.dumps(place.stage.heard(question, "talk")[-1].body)
 
     assert "it should be 60 tons" in asked["code-review"], "the person's, whoever works"
-    assert pattern not in asked["code-review"], "a skill's own notes stay with it"
+    assert own not in asked["code-review"], "a skill's own notes stay with it"
+    assert own in asked["explain"]
     assert pattern in asked["explain"]

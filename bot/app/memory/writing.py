@@ -184,6 +184,7 @@ class _Making:
             most_an_hour=wanted.extract_per_hour,
             admission=Preset(wanted.admission),
             sense=self.sense(meanings),
+            zone=self.settings.zone,
         )
 
 

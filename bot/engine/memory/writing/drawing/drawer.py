@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from bot.engine.llm.base import BackendDenied, BackendError, BackendUnavailable, BudgetReached
 from bot.engine.memory.changed import Changed
@@ -75,8 +75,10 @@ class Drawer:
         most_an_hour: int = MOST_AN_HOUR,
         admission: Preset = Preset.OFF,
         sense: Sense | None = None,
+        zone: tzinfo = UTC,
     ) -> None:
-        """`sense` tells what facts mean; without it words have to do."""
+        """`sense` tells what facts mean; without it words have to do. In `zone` days begin and
+        end."""
         self._db = db
         self._jobs = jobs
         self._cells = cells
@@ -89,6 +91,7 @@ class Drawer:
         self._most = most_an_hour
         self._admission = admission
         self._sense = sense
+        self._zone = zone
         self._auditor = Auditor(keeper.entries, cells)
         self._seal_at = datetime.min.replace(tzinfo=UTC)
         self._begun: deque[datetime] = deque()
@@ -176,9 +179,10 @@ class Drawer:
         if not cells:
             await self._end(job)
             return
-        extraction = await self._asked(job, cells, SYSTEM, conversation(cells), Extraction)
+        told = conversation(cells, self._zone)
+        extraction = await self._asked(job, cells, SYSTEM, told, Extraction)
         assert isinstance(extraction, Extraction)
-        tally = held_up(extraction, cells, self._mask)
+        tally = held_up(extraction, cells, self._mask, zone=self._zone)
         cases, audits = self._admitted(await self._cases(tally), tally)
         verdicts = await self._judged(job, cells, cases)
         facts = [case.fact for case in cases]

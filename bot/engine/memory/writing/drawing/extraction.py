@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, tzinfo
 from enum import StrEnum
 from typing import Annotated
 
@@ -110,9 +111,10 @@ class Extraction(BaseModel):
     memories: list[DrawnFact] = Field(default_factory=list, max_length=_MOST_LISTED)
 
 
-def conversation(cells: Sequence[Entry]) -> str:
-    """The turns as data. Where they are too long together, the newest are whole and the oldest
-    left out; of answers only the beginning is given, as what the person was talking about."""
+def conversation(cells: Sequence[Entry], zone: tzinfo = UTC) -> str:
+    """The turns as data, with the days and hours of `zone`: “today” is what it is there. Where they
+    are too long together, the newest are whole and the oldest left out; of answers only the
+    beginning is given, as what the person was talking about."""
     left = MOST_READ
     turns: list[dict[str, object]] = []
     for number in range(len(cells), 0, -1):
@@ -123,7 +125,7 @@ def conversation(cells: Sequence[Entry]) -> str:
             turns.append(
                 {
                     "turn": number,
-                    "at": f"{cell.said_at:%Y-%m-%d %H:%M}",
+                    "at": f"{cell.said_at.astimezone(zone):%Y-%m-%d %H:%M}",
                     "person": cell.sender,
                     "said": said,
                     ("came_of_it" if cell.task is not None else "assistant"): answered_in(cell)[

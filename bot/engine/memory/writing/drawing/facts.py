@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 
 from bot.engine.memory.writing.drawing.alike import is_twin
 from bot.engine.memory.writing.drawing.extraction import (
@@ -90,13 +90,19 @@ class Tally:
     kept: list[Fact] = field(default_factory=list)
 
 
-def held_up(answer: Extraction, cells: Sequence[Entry], mask: Callable[[str], str]) -> Tally:
-    """At most five, in their order, each only once."""
+def held_up(
+    answer: Extraction,
+    cells: Sequence[Entry],
+    mask: Callable[[str], str],
+    *,
+    zone: tzinfo = UTC,
+) -> Tally:
+    """At most five, in their order, each only once. In `zone` the days that they name end."""
     tally = Tally()
     for drawn in answer.memories[:MOST_FACTS]:
         tally.drawn += 1
         dubious = _is_made_up(drawn, answer.conversation_register)
-        fact = None if dubious else _fact(drawn, cells, mask)
+        fact = None if dubious else _fact(drawn, cells, mask, zone)
         # Before a group's fact is told with its name: some noise is known by how it begins.
         noise = None if fact is None else fact_noise(_line(mask(drawn.text), _MOST_TEXT))
         if fact is None or noise is not None or any(_alike(fact, each) for each in tally.kept):
@@ -119,7 +125,9 @@ def _is_made_up(drawn: DrawnFact, register: Register) -> bool:
     return register is Register.FICTION and Category(drawn.category.value) not in _PASSING
 
 
-def _fact(drawn: DrawnFact, cells: Sequence[Entry], mask: Callable[[str], str]) -> Fact | None:
+def _fact(
+    drawn: DrawnFact, cells: Sequence[Entry], mask: Callable[[str], str], zone: tzinfo
+) -> Fact | None:
     category = Category(drawn.category.value)
     rests_on = sorted({number for number in drawn.turns if 1 <= number <= len(cells)})
     if not rests_on or drawn.confidence < _LEAST_SURE:
@@ -155,7 +163,7 @@ def _fact(drawn: DrawnFact, cells: Sequence[Entry], mask: Callable[[str], str]) 
         cells=on,
         person=person,
         dynamic=is_dynamic(text, category),
-        valid_until=valid_until(text, category, last.said_at),
+        valid_until=valid_until(text, category, last.said_at, zone),
         utility=drawn.utility,
         offered_to=serves if private and serves != last.scope else None,
     )

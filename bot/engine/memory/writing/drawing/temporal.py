@@ -4,7 +4,8 @@ allergic” does not end tonight."""
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 from storage.records.memory.entries import Category
 
@@ -15,27 +16,57 @@ _DYNAMIC = re.compile(
     r"|今天|昨天|明天|最近|正在|刚才|刚刚|这周|这个月|上周|下周|目前|现在|今晚|今早|稍后|待会",
     re.IGNORECASE,
 )
+
+
+def _day(days: int) -> Callable[[date], date]:
+    return lambda today: today + timedelta(days=days + 1)
+
+
+def _week(weeks: int) -> Callable[[date], date]:
+    """Weeks begin on Mondays."""
+    return lambda today: today + timedelta(days=7 * (weeks + 1) - today.weekday())
+
+
+def _month(months: int) -> Callable[[date], date]:
+    def ends(today: date) -> date:
+        first = today.replace(day=1)
+        for _ in range(months + 1):
+            first = (first + timedelta(days=31)).replace(day=1)
+        return first
+
+    return ends
+
+
 _UNTIL = tuple(
-    (re.compile(pattern, re.IGNORECASE), timedelta(hours=hours))
-    for pattern, hours in (
-        (r"后天|\bday after tomorrow\b", 48),
-        (r"明天|\btomorrow\b", 24),
-        (r"下周|\bnext week\b", 7 * 24),
-        (r"这周|本周|\bthis week\b", 3 * 24),
-        (r"下个月|\bnext month\b", 30 * 24),
-        (r"这个月|本月|\bthis month\b", 15 * 24),
-        (r"今晚|\btonight\b", 12),
-        (r"今天|\btoday\b", 18),
+    (re.compile(pattern, re.IGNORECASE), timedelta(hours=hours), ends)
+    for pattern, hours, ends in (
+        (r"后天|\bday after tomorrow\b", 48, _day(2)),
+        (r"明天|(?<!day after )\btomorrow\b", 24, _day(1)),
+        (r"下周|\bnext week\b", 7 * 24, _week(1)),
+        (r"这周|本周|\bthis week\b", 3 * 24, _week(0)),
+        (r"下个月|\bnext month\b", 30 * 24, _month(1)),
+        (r"这个月|本月|\bthis month\b", 15 * 24, _month(0)),
+        (r"今晚|\btonight\b", 12, _day(0)),
+        (r"今天|\btoday\b", 18, _day(0)),
     )
 )
+"""What names a time, how long it lasts at least, and the day that is the first one behind it."""
 
 
 def is_dynamic(text: str, category: Category) -> bool:
     return category in _OF and _DYNAMIC.search(text) is not None
 
 
-def valid_until(text: str, category: Category, said_at: datetime) -> datetime | None:
-    """None where it says nothing of an end."""
+def valid_until(
+    text: str, category: Category, said_at: datetime, zone: tzinfo = UTC
+) -> datetime | None:
+    """None where it says nothing of an end. Never before the last day is over that it names, as
+    days and weeks are in `zone`: what is tomorrow evening is not over tomorrow morning."""
     if category not in _OF:
         return None
-    return next((said_at + span for pattern, span in _UNTIL if pattern.search(text)), None)
+    named = [(span, ends) for pattern, span, ends in _UNTIL if pattern.search(text)]
+    if not named:
+        return None
+    today = said_at.astimezone(zone).date()
+    over = [datetime.combine(ends(today), time(), zone).astimezone(UTC) for _, ends in named]
+    return max(said_at + named[0][0], *over)

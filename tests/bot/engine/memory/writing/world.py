@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -194,8 +195,9 @@ async def remembering(
     *,
     admission: Preset = Preset.OFF,
     embeds: Embeds | None = None,
+    zone: tzinfo = UTC,
 ) -> AsyncGenerator[Memory, None]:
-    """`embeds` tells what texts mean."""
+    """`embeds` tells what texts mean; in `zone` days begin and end."""
     async with engine(home, backend, running=False) as world:
         await _settle_in(world)
         index, changed = Index(world.db), Changed()
@@ -253,6 +255,7 @@ async def remembering(
                 now=world.clock,
                 admission=admission,
                 sense=sense,
+                zone=zone,
             ),
             vectors=vectors,
         )
