@@ -79,7 +79,7 @@ async def test_a_wish_told_in_one_conversation_is_known_in_the_next_and_why_show
         "They go out as PDF files, Boss.",
     )
     await boss.says(chat, "/memory why")
-    shown = await told(chat, "Behind the last answer")
+    shown = await told(chat, "Behind the answer")
 
     assert wish in all_of(asked)
     assert not any(wish in said for said in asked.said), "it is told as a memory"
