@@ -20,6 +20,7 @@ from bot.engine.memory.archive.patterns import (
     looks_like_regex,
     words_of,
 )
+from bot.engine.memory.archive.source import worded
 from storage.memory.archive.hearing import Hearing, Spell
 from storage.records.memory.archive import Summary
 
@@ -93,8 +94,8 @@ def describe(ears: Ears) -> Tool:
         session_id, mark, number = wanted.partition("#")
         if mark and number.isascii() and number.isdigit():
             parts = await ears.looking.message(hearing, session_id, int(number[:9]))
-            said = [f"({part.role}) {part.text}" for part in parts]
-            return _cut([_HEAD, *said]) if said else _NOTHING
+            said = [f"({part.role}) {text}" for part in parts if (text := worded(part))]
+            return _cut([_HEAD, *said]) if parts else _NOTHING
         summary = await ears.looking.summary(hearing, wanted)
         return _NOTHING if summary is None else _cut(await _described(ears, summary))
 

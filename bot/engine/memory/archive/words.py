@@ -24,6 +24,13 @@ _LONGEST_RESULT = 4_000
 _LONGEST_CALL = 1_000
 _CUT = "\n[… {n} characters left out …]\n"
 
+_LOOKED_UP = frozenset(
+    {"memory_search", "memory_get", "history_grep", "history_describe", "history_expand"}
+)
+"""Tools that look into what is remembered, or was said before."""
+_CLI_CUT = "\n[…]\n"
+"""What a coding CLI's session has in the place of the middle of a long text: `acp.memory`."""
+
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
@@ -74,7 +81,8 @@ def _said(content: Any, *, whole: bool) -> Iterator[tuple[Speaker, str, int]]:
     elif isinstance(content, Mapping) and isinstance(cli := content.get("cli"), Mapping):
         for role, key in ((Speaker.USER, "prompt"), (Speaker.ASSISTANT, "answer")):
             text = str(cli.get(key) or "")
-            yield role, text, tokens(text)
+            said = unprompted(text, cut=_CLI_CUT) if role is Speaker.USER else text
+            yield role, said, tokens(text)
     else:
         text = _dumped(content)
         yield Speaker.OTHER, text if whole else _ends(text), tokens(text)
@@ -84,7 +92,11 @@ def _of_part(
     part: turns.Part, row: turns.Row, *, whole: bool
 ) -> Iterator[tuple[Speaker, str, int]]:
     kind = part["part_kind"]
-    if kind == "tool-call":
+    if part.get("tool_name") in _LOOKED_UP:
+        # What is only looked up is no part of what was said, and would outlive a forgetting here.
+        role = Speaker.CALL if kind == "tool-call" else Speaker.TOOL
+        yield role, "", tokens(_dumped(part.get("args") or part.get("content")))
+    elif kind == "tool-call":
         call = f"{part['tool_name']} {_dumped(part.get('args'))}"
         yield Speaker.CALL, call if whole else _head(call), tokens(call)
     elif turns.answered(part):

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.engine.llm.acp import memory as acp_memory
 from bot.engine.memory.archive.limits import Limits
+from bot.engine.memory.archive.source import of_messages
 from bot.engine.memory.archive.tokens import shortened, tokens
 from bot.engine.memory.archive.words import parts_of
 from bot.engine.memory.archive.writing import Wanted, fallback
 from storage.memory.archive.said import Unread
-from storage.records.memory.archive import Speaker
+from storage.records.memory.archive import Part, Speaker
 
 AT = datetime(2026, 5, 2, tzinfo=UTC)
 
@@ -152,3 +155,39 @@ def test_for_a_small_model_everything_becomes_smaller_and_for_a_large_one_nothin
     assert small.leaf_target(20_000) < small.chunk / 2
     assert small.condensed_target < small.chunk / 2
     assert small.smallest < small.threshold - small.prefix - small.tail_tokens
+
+
+def test_what_stood_beside_a_prompt_of_a_coding_cli_is_not_what_was_said() -> None:
+    aside = "<memory>\n- the safe is 1234 (memory:x)\n</memory>\n\n"
+    long = acp_memory.turn(
+        prompt=f"<memory>\n{'- the safe is 1234 ' * 300}</memory>\n\nhello {'there ' * 900}",
+        answer="<memory> is what you asked about",
+        system="",
+    )
+    short = acp_memory.turn(prompt=f"{aside}hello there", answer="hi", system="")
+
+    asked, answered = parts_of(Unread(message=1, content=short, at=AT))
+    assert (asked.text, answered.text) == ("hello there", "hi")
+    cut, answered = parts_of(Unread(message=2, content=long, at=AT))
+    assert "1234" not in cut.text
+    assert cut.text.endswith("there there ")
+    assert answered.text == "<memory> is what you asked about"
+
+
+@pytest.mark.parametrize("tool", ["memory_search", "memory_get", "history_grep", "history_expand"])
+def test_what_was_looked_up_is_neither_found_nor_summarised(tool: str) -> None:
+    def parts(*content: dict[str, object]) -> list[Part]:
+        message = {"kind": "request", "parts": list(content)}
+        whole = Unread(message=1, content=message, at=AT)
+        return [*parts_of(whole), *parts_of(whole, whole=True)]
+
+    named = {"tool_name": tool, "tool_call_id": "c1"}
+    called = parts({**named, "part_kind": "tool-call", "args": {"query": "peanuts"}})
+    found = parts({**named, "part_kind": "tool-return", "content": "allergic to peanuts " * 9})
+
+    assert {each.text for each in (*called, *found)} == {""}
+    assert {each.role for each in called} == {Speaker.CALL}
+    assert {each.role for each in found} == {Speaker.TOOL}, "pairs stay together"
+    assert all(each.tokens for each in (*called, *found)), "a model reads them"
+    told = of_messages([*called[:1], *found[:1]], ZoneInfo("UTC"))
+    assert told.endswith("| call]\n[looked something up in memory]")
