@@ -11,12 +11,12 @@ from datetime import date, datetime, timedelta, tzinfo
 
 from bot.engine.memory.changed import Changed
 from bot.engine.memory.life import Fate, fate, tier_now
-from storage.db import Database, Transaction
+from storage.db import Database
 from storage.errors import NotFound, Overtaken, StoreUnavailable
 from storage.memory.entries import EntryRepo
 from storage.memory.living.pruning import UsePruning
 from storage.memory.living.wear import WearRepo
-from storage.records.memory.entries import Entry, EntryState, Tier
+from storage.records.memory.entries import Entry, EntryId, EntryState, Tier
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +26,8 @@ _NIGHT = 3
 _NEVER_EARLIER = timedelta(hours=48)
 """Nothing fades away before."""
 _PAGE = 500
+_AT_ONCE = 50
+"""So many go in a transaction: others write in between."""
 _KNOWN_FOR = timedelta(days=30)
 _ANSWERS_KNOWN = 200
 """Of a chat, for `/memory why`."""
@@ -79,13 +81,18 @@ class Care:
     async def forget(self) -> Faded:
         """Archive what has faded, and let go what faded in the archive. No mark is left: it may be
         learnt again."""
-        ended = {Fate.ARCHIVED: 0, Fate.DELETED: 0}
+        archived = deleted = 0
         async for page in self._pages(untouched_since=self.now() - _NEVER_EARLIER):
+            gone: list[EntryId] = []
             for entry in page:
                 due = fate(entry, self.now())
-                if due is not Fate.LIVES and await self._end(entry, due):
-                    ended[due] += 1
-        return Faded(archived=ended[Fate.ARCHIVED], deleted=ended[Fate.DELETED])
+                if due is Fate.DELETED:
+                    gone.append(entry.id)
+                elif due is Fate.ARCHIVED and await self._archive(entry):
+                    archived += 1
+            for at in range(0, len(gone), _AT_ONCE):
+                deleted += await self._let_go(gone[at : at + _AT_ONCE])
+        return Faded(archived=archived, deleted=deleted)
 
     async def move(self) -> int:
         """Put every fact into the tier that use and age give it."""
@@ -111,25 +118,28 @@ class Care:
         if gone:
             log.info("memory: what stood before older answers is let go: %d rows", gone)
 
-    async def _end(self, entry: Entry, due: Fate) -> bool:
+    async def _archive(self, entry: Entry) -> bool:
         """False where somebody has changed it meanwhile: then it lives."""
         try:
             async with self.db.write() as tx:
-                await self._ended(entry, due, tx)
+                held = await self.entries.get(entry.id, [entry.scope], tx=tx)
+                if fate(held, self.now()) is not Fate.ARCHIVED:
+                    return False
+                archived = replace(held, state=EntryState.ARCHIVED)
+                await self.entries.change(tx, archived, now=self.now())
         except (NotFound, Overtaken):
             return False
         self.changed.tell(entry.scope)
         return True
 
-    async def _ended(self, entry: Entry, due: Fate, tx: Transaction) -> None:
-        held = await self.entries.get(entry.id, [entry.scope], tx=tx)
-        if fate(held, self.now()) is not due:
-            raise Overtaken
-        if due is Fate.DELETED:
-            await self.entries.drop(tx, held)
-        else:
-            archived = replace(held, state=EntryState.ARCHIVED)
-            await self.entries.change(tx, archived, now=self.now())
+    async def _let_go(self, some: Sequence[EntryId]) -> int:
+        """But for what somebody has changed meanwhile."""
+        async with self.db.write() as tx:
+            held = await self.entries.with_ids(some, None, tx=tx)
+            gone = [each for each in held if fate(each, self.now()) is Fate.DELETED]
+            await self.entries.drop_all(tx, gone)
+        self.changed.tell(*{each.scope for each in gone})
+        return len(gone)
 
     async def _pages(
         self,
