@@ -162,8 +162,11 @@ def _of_backup(scope: str) -> str:
         "The harbour has a ghost": "rejected",
         "The captain whistles": "candidate",
     }
-    entries = ({**_NOISE, "text": text, "state": state} for text, state in texts.items())
-    return "\n".join(json.dumps({**each, "scope": scope}) for each in entries)
+    entries = (
+        {**_NOISE, "id": f"elsewhere{n}", "scope": scope, "text": text, "state": state}
+        for n, (text, state) in enumerate(texts.items())
+    )
+    return "\n".join(json.dumps(each) for each in entries)
 
 
 async def _carried(boss: Boss) -> None:
@@ -200,6 +203,7 @@ def _whole(home: Path) -> Iterable[str]:
         ("The harbour has a ghost", "longterm", "active"): 1,
     }
     yield from refused(home)
+    yield from _untold(home)
     # It was forgotten, and the backup has it.
     yield from differs(home, wanted, gone=["The captain whistles"])
     backups = [*home.glob("exports/memory-backup-*.jsonl")]
@@ -207,6 +211,27 @@ def _whole(home: Path) -> Iterable[str]:
         lines = [json.loads(line) for line in each.read_text().splitlines()]
         if not lines or len({line["id"] for line in lines}) != len(lines):
             yield f"{each.name} has {len(lines)} lines"
+
+
+_ANSWERS = (
+    ("/memory import%", "6 added, 0 left"),
+    ("/memory restore exports/elsewhere%", "6 added, 0 left"),
+    ("/memory clean%", "exports/memory-backup-"),
+    ("/memory restore exports/memory-backup-%", "1 added"),
+)
+
+
+def _untold(home: Path) -> Iterable[str]:
+    """An order tells of all that it did, also where it was handled again after a death."""
+    for order, wanted in _ANSWERS:
+        cards = rows(
+            home,
+            "SELECT o.card FROM inbox i JOIN outbox o ON o.\"key\" = 'reply:' || i.id"
+            " WHERE json_extract(i.incoming, '$.text') LIKE ?",
+            order,
+        )
+        if len(cards) != 1 or wanted not in cards[0][0]:
+            yield f"{order} was answered by {str(cards)[:300]}"
 
 
 STORIES = (
@@ -249,6 +274,7 @@ STORIES = (
             "memory.rejected>active",
             "memory.candidate>gone",
         ),
+        also=("memory.>active", "memory.active>gone"),
         mind=Mind(),
         remembered=_whole,
     ),
