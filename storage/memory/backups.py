@@ -61,6 +61,7 @@ class Backups:
                 known_as[each.id] = held
             elif (kept := await self._put(tx, _renamed(each, known_as))) is not None:
                 made.append(kept)
+        await self._entries.index_all(tx, [(each, None, "") for each in made])
         return made
 
     async def drawn(self, tx: Transaction, sources: Mapping[EntryId, Sequence[EntryId]]) -> None:
@@ -78,9 +79,7 @@ class Backups:
 
     async def index(self, tx: Transaction, cells: Sequence[EntryId]) -> None:
         """Make these found by what was said around them and by what was drawn from them, too."""
-        for each in await self._cells.by_ids(cells, tx=tx):
-            if each.kind is MemoryKind.CELL:
-                await self._cells.index(tx, each)
+        await self._cells.index(tx, *await self._cells.by_ids(cells, tx=tx))
 
     async def _forgotten(self, tx: Transaction, entries: Sequence[Entry]) -> set[str]:
         told_of = {id_ for each in entries for id_ in _told_of(each)}
@@ -105,11 +104,7 @@ class Backups:
         }
         insert = insert_or_ignore(self._db.dialect, memories).values(row).returning(memories)
         kept = (await tx.execute(insert)).one_or_none()
-        if kept is None:
-            return None
-        made = entry_of(kept)
-        await self._entries.index(tx, made)
-        return made
+        return None if kept is None else entry_of(kept)
 
     async def _placed(self, tx: Transaction, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Without the people, chats and tasks that are not there any more."""

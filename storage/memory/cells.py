@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, delete, select, true
@@ -52,8 +52,12 @@ class Cells:
         """Whoever says it wants it kept, also if it was forgotten before."""
         await self._entries.dig_up(tx, new.scope, new.text)
 
-    async def index(self, tx: Transaction, cell: Entry) -> None:
-        """Make it found by its own words, by those around it and by the facts drawn from it."""
+    async def index(self, tx: Transaction, *cells: Entry) -> None:
+        """Make them found by their own words, by those around them and by the facts drawn from
+        them."""
+        await self._entries.index_all(tx, [await self._finds(tx, each) for each in cells])
+
+    async def _finds(self, tx: Transaction, cell: Entry) -> tuple[Entry, Mapping[int, str], str]:
         earlier, later = _M.number < cell.number, _M.number > cell.number
         before = await self._nearest(tx, cell, earlier, _M.number.desc(), -min(AROUND))
         after = await self._nearest(tx, cell, later, _M.number.asc(), max(AROUND))
@@ -61,7 +65,7 @@ class Cells:
         around |= {apart: each.text for apart, each in enumerate(after, 1)}
         drawn = await self.facts_of(tx, cell)
         facts = " ".join(each.text for each in drawn if each.state is not EntryState.REJECTED)
-        await self._entries.index(tx, cell, around=around, facts=facts)
+        return cell, around, facts
 
     async def by_ids(self, ids: Iterable[str], *, tx: Transaction | None = None) -> Sequence[Entry]:
         """Those that are still there, in the order in which they were said."""

@@ -96,8 +96,17 @@ class EntryRepo:
     ) -> None:
         """Make it found by what it says, and by the words around it. Words that it was found by
         before and that are none of these still find it: `change` takes those away."""
-        words = words_of(entry, self._zone, around=around, facts=facts)
-        await self._index.put(tx, [(entry.number, entry.scope, words)])
+        await self.index_all(tx, [(entry, around, facts)])
+
+    async def index_all(
+        self, tx: Transaction, rows: Iterable[tuple[Entry, Mapping[int, str] | None, str]]
+    ) -> None:
+        """As `index`, of some dozens at once: much quicker than one by one."""
+        words = [
+            (each.number, each.scope, words_of(each, self._zone, around=around, facts=facts))
+            for each, around, facts in rows
+        ]
+        await self._index.put(tx, words)
 
     async def get(
         self,
