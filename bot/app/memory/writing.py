@@ -112,7 +112,9 @@ class _Making:
         wanted = self.settings.memory
         return Recorder(
             cells=self.store.memory.cells,
-            plainly=Plainly(self.store.memory.entries, self.store.memory.cells),
+            plainly=Plainly(
+                self.store.memory.entries, self.store.memory.cells, zone=self.settings.zone
+            ),
             jobs=self.jobs if wanted.extract else None,
             changed=self.changed,
             mask=self.mask,

@@ -34,6 +34,19 @@ def about_oneself(text: str) -> Iterator[Plain]:
                 yield found
 
 
+def introduced(text: str) -> Plain | None:
+    """Whoever says “我叫…” and a name; not whoever orders a car or calls somebody."""
+    if len(text) > _MOST_READ or _FRAMED.search(text):
+        return None
+    for clause, asked in clauses(text):
+        found = None if asked else _INTRODUCED.fullmatch(_OPENING.sub("", clause))
+        if found is not None and _NO_PERSON.search(found["name"]) is None:
+            name = found["name"].strip()
+            told, key = f"称呼：{name}", f"{Category.PROFILE}:name"
+            return Plain(text=told, category=Category.PROFILE, key=key, value=name)
+    return None
+
+
 def unwanted(text: str) -> Plain | None:
     """What is never to be done again, as it was said."""
     if len(text) > _MOST_READ or _FRAMED.search(text):
@@ -79,6 +92,10 @@ def _is_eaten(what: str) -> bool:
 
 def _is_place(what: str) -> bool:
     return len(what) > 1 and _NO_PLACE.search(what) is None
+
+
+def _is_workplace(what: str) -> bool:
+    return _is_job(what) and _NO_WORKPLACE.search(what) is None
 
 
 def _is_job(what: str) -> bool:
@@ -127,7 +144,40 @@ _PLACE_ZH = r"(?P<what>[\w· ]{2,14}?)"
 _WORKPLACE_ZH = (
     r"(?P<what>[\w· ]{1,12}(?:公司|集团|大学|学院|医院|学校|中学|小学|银行|工厂|研究所|研究院"
     r"|设计院|事务所|工作室|出版社|报社|电视台|法院|政府)|(?-i:[A-Z])[A-Za-z0-9.& ]{1,20}|腾讯"
-    r"|阿里|阿里巴巴|字节|字节跳动|百度|美团|京东|华为|小米|网易|滴滴|拼多多|快手|微软|谷歌|苹果)"
+    r"|阿里|阿里巴巴|字节|字节跳动|百度|美团|京东|华为|小米|网易|滴滴|拼多多|快手|微软|谷歌|苹果"
+    r"|西门子|博世|宝马|奔驰|大众|亚马逊|英特尔|甲骨文|思科|高通|英伟达|特斯拉|三星|索尼|丰田|飞利浦|诺基亚"
+    r"|爱立信|波音|空客|辉瑞|拜耳|巴斯夫|强生|宝洁|联合利华|雀巢|可口可乐|麦当劳|星巴克|普华永道|德勤|安永|毕马威"
+    r"|麦肯锡|高盛|花旗|汇丰|联想|比亚迪|蔚来|小鹏|吉利|格力|海尔|海康威视|大疆|宁德时代|中兴|科大讯飞|商汤|携程"
+    r"|哔哩哔哩|知乎|新浪|搜狐|小红书|顺丰|中国移动|中国电信|中国联通|中石油|中石化|国家电网|万科)"
+)
+_FEARED = (
+    r"(?P<what>狗|猫|蛇|虫子?|蟑螂|老鼠|蜘蛛|鸟|鬼|黑|高|水|火|血|辣|冷|热|疼|痛|打针|打雷|坐飞机"
+    r"|密闭空间)"
+)
+_FEARED_EN = (
+    r"(?P<what>dogs|cats|snakes|spiders|mice|rats|bees|wasps|birds|heights|flying|the dark|needles"
+    r"|blood|thunder|deep water|enclosed spaces)"
+)
+_CITY_ZH = (
+    r"(?:北京|上海|广州|深圳|杭州|南京|苏州|无锡|常州|宁波|温州|绍兴|嘉兴|金华|合肥|福州|厦门|泉州|南昌|济南|青岛"
+    r"|烟台|郑州|洛阳|武汉|长沙|珠海|佛山|东莞|惠州|中山|汕头|南宁|桂林|海口|三亚|成都|重庆|绵阳|贵阳|昆明|大理"
+    r"|拉萨|西安|兰州|西宁|银川|乌鲁木齐|天津|石家庄|太原|呼和浩特|沈阳|大连|长春|哈尔滨|徐州|南通|扬州|台北|高雄"
+    r"|香港|澳门|东京|大阪|京都|首尔|新加坡|吉隆坡|曼谷|伦敦|巴黎|柏林|慕尼黑|汉堡|法兰克福|纽约|洛杉矶|旧金山|硅谷"
+    r"|西雅图|波士顿|芝加哥|多伦多|温哥华|悉尼|墨尔本|莫斯科|迪拜)"
+)
+_SURNAME = (
+    r"(?:欧阳|司马|上官|诸葛|司徒|东方|皇甫|尉迟|公孙|慕容|令狐|夏侯|[王李张刘陈杨黄赵吴周徐孙马朱胡郭何林罗郑梁"
+    r"谢宋唐许韩冯邓曹彭曾肖田董袁潘蒋蔡余杜叶程苏魏吕丁任沈姚卢姜崔钟谭陆汪范廖石贾韦夏付方邹熊孟秦邱江尹薛闫段雷"
+    r"侯龙陶黎贺顾郝龚邵钱覃武戴莫孔汤严俞耿倪骆冉])"
+)
+_INTRODUCED = re.compile(
+    rf"(?:我|本人|在下)(?:的名字)?(?:就|名)?叫(?:做)?"
+    rf"(?P<name>{_SURNAME}[\u4e00-\u9fff]{{1,2}}|[小阿]{_SURNAME}|(?-i: ?[A-Z][a-z]{{1,15}}))",
+    re.IGNORECASE,
+)
+_NO_PERSON = re.compile(
+    r"[来去吧了吗呢的着过说做看听帮给也都先别不等到总哥姐叔姨爷工导师]$|[说做帮给别不]"
+    r"|(?-i:^ ?(?:Uber|Grab|Lyft|Didi|Bolt|Taxi))"
 )
 _OPENING = re.compile(
     r"^(?:(?:hi|hey|hello|btw|by the way|fyi|also|and|so|well|oh|ok|okay|yes|actually|please"
@@ -187,6 +237,7 @@ _RULES = (
         rf"i (?:now |currently )?live in {_NAMED}{_TAIL}",
         rf"{_I_AM} based in {_NAMED}{_TAIL}",
         rf"i(?:['’]ve| have)? (?:just )?moved to {_NAMED}{_TAIL}",
+        rf"我(?:现在|目前|一直|平时|人|家)?住(?P<what>{_CITY_ZH}[\w·]{{0,6}}?)(?:了|这边)?",
         rf"我(?:现在|目前|一直|平时|人)?(?:住在|家在|定居在?|常驻|常住|搬到了?|搬去了?){_PLACE_ZH}"
         r"(?:了|这边)?",
         fits=_is_place,
@@ -196,8 +247,28 @@ _RULES = (
         "Works at {what}",
         "在{what}工作",
         rf"i (?:now |currently )?work (?:at|for) {_NAMED}{_TAIL}",
+        r"我(?:现在|目前|一直)?在(?P<what>[\u4e00-\u9fff]{2,6}?)(?:上班|就职|任职|供职)(?:的)?",
         rf"我(?:现在|目前|一直)?(?:在|就职于|任职于){_WORKPLACE_ZH}(?:工作|上班|任职|就职|当\w{{2,4}})?(?:的)?",
-        fits=_is_job,
+        fits=_is_workplace,
+    ),
+    *_rule(
+        "surname",
+        "Surname: {what}",
+        "姓{what}",
+        rf"(?:我|本人|免贵)姓(?P<what>{_SURNAME})",
+    ),
+    *_rule(
+        "zodiac",
+        "Born in the year of the {what}",
+        "属{what}",
+        r"我(?:是)?属(?P<what>[鼠牛虎兔龙蛇马羊猴鸡狗猪])(?:的)?",
+    ),
+    *_rule(
+        "afraid of {what}",
+        "Afraid of {what}",
+        "怕{what}",
+        rf"{_I_AM} (?:very |really |so )?(?:afraid|scared|terrified) of {_FEARED_EN}{_TAIL}",
+        rf"我(?:从小|一直|最|很|特别|非常|有点|就)*(?:怕|害怕){_FEARED}(?:的)?",
     ),
     *_rule(
         "job",
@@ -270,6 +341,12 @@ _NO_PLACE = re.compile(
     r"\b(?:hell|heaven|money|midnight|studio|excel|vim|emacs|slack|zoom|hope|fear|peace|chaos)\b|这|那|哪|不|没|过|酒店|宾馆|旅馆|民宿|医院|朋友|宿舍|隔壁"
     r"|楼|一起|附近|家里|公司|学校|单位|父母|室友|梦|老家|装|搬|办|等|开|做|看|修|吃|后面|前面|旁边|里面|外面|一个|房子|房间",
     re.IGNORECASE,
+)
+_NO_WORKPLACE = re.compile(
+    r"家|馆|店|室|楼|外|里$|里面|晚|早上|夜|白天|周|节|假|地铁|路上|边$|办公|远程|线上|线下|哪|附近|一起|努力|认真"
+    r"|准时|正常|打卡|开始|准备|坚持|轮流|单独|一个人|安心|着急|赶|等|想|要|看|做|写|说|催|忙|着|床|车|路|国$|村$"
+    r"|今天|明天|昨天|上午|下午|中午|现在|以前|平时|那|这|同一|工位|学校$|单位|市$|省$|区$|县$"
+    rf"|^{_CITY_ZH}"
 )
 _NO_JOB = re.compile(
     r"\b(?:money|midnight|team|rule|joke|matter|whole|group|pair|unit|charm|i)\b|用户|新手|粉丝|成员|客户|顾客|读者|观众"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, tzinfo
 
+from bot.engine.memory.writing.drawing.temporal import valid_until
+from bot.engine.memory.writing.noise import is_time_bound
 from bot.engine.memory.writing.rules import plainly_said
 from bot.engine.memory.writing.saying import Plain
 from bot.engine.memory.writing.succession import is_by_hand, supersede
@@ -25,6 +28,7 @@ from storage.records.memory.support import support_of
 
 MOST_EVIDENCE = 20
 _PERSONAL = {Category.PROFILE, Category.PREFERENCES}
+_PASSING = {Category.OTHER, Category.ENTITIES}
 _IMPORTANCE = {Category.PROFILE: 0.9, Category.LESSONS: 0.8}
 
 
@@ -38,14 +42,16 @@ class Taken:
 
 
 class Plainly:
-    def __init__(self, entries: EntryRepo, cells: Cells) -> None:
+    def __init__(self, entries: EntryRepo, cells: Cells, *, zone: tzinfo = UTC) -> None:
+        """In `zone` a day ends that is named."""
         self._entries = entries
         self._cells = cells
+        self._zone = zone
 
     async def take_down(self, tx: Transaction, cell: Entry, said: str) -> Sequence[Taken]:
         taken: list[Taken] = []
         for plain in plainly_said(said):
-            new = _entry(cell, plain)
+            new = _entry(cell, plain, self._zone)
             older = await self._about_the_same(tx, new)
             by_hand = next((each for each in older if is_by_hand(each)), None)
             if by_hand is not None:
@@ -104,16 +110,21 @@ def told_in(cell: Entry, text: str) -> str:
     return f"{cell.sender}: {text}" if shared else text
 
 
-def _entry(cell: Entry, plain: Plain) -> NewEntry:
+def _entry(cell: Entry, plain: Plain, zone: tzinfo) -> NewEntry:
     what = plain.key or "noted"
+    # What somebody wants kept of tomorrow ends with it.
+    passing = plain.category in _PASSING and is_time_bound(plain.text)
+    until = valid_until(plain.text, Category.EVENTS, cell.said_at, zone) if passing else None
     return NewEntry(
         kind=MemoryKind.PROFILE if plain.category in _PERSONAL else MemoryKind.FACT,
         scope=cell.scope,
         text=told_in(cell, plain.text),
-        category=plain.category,
+        category=Category.EVENTS if passing else plain.category,
         importance=_IMPORTANCE.get(plain.category, 0.8),
         confidence=plain.confidence,
         tier=Tier.WORKING,
+        dynamic=passing,
+        valid_until=until,
         key=key_for(cell, plain.key),
         origin=cell.origin,
         source=f"{what}:{cell.source}",

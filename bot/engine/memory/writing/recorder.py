@@ -184,8 +184,9 @@ def _joined(said: str, answer: str) -> str:
 
 
 def _is_worth(said: str, answer: str) -> bool:
-    """Thanks and greetings are not; a short word that got a long answer is."""
+    """Thanks and greetings are not; a short word that got a long answer is, and so is one that
+    says something plainly: three characters tell what somebody eats."""
     noise = noise_of(said)
-    if noise is None:
+    if noise is None or (noise is Noise.SHORT and plainly_said(said)):
         return True
     return bool(said) and noise not in _NEVER and len(answer) >= _LONG_ANSWER

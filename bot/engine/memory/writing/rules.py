@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from bot.engine.memory.writing.noise import fact_noise, is_time_bound
-from bot.engine.memory.writing.oneself import about_oneself, unwanted
+from bot.engine.memory.writing.noise import Noise, fact_noise
+from bot.engine.memory.writing.oneself import about_oneself, introduced, unwanted
 from bot.engine.memory.writing.saying import Plain, clauses, is_han, sentences
 from storage.records.memory.entries import Category
 
@@ -15,12 +15,14 @@ MOST = 260
 _MOST_READ = 4000
 _LONGEST_NAME = 20
 _MOST_NAME_WORDS = 3
+_LEAST_HAN = 3
+_HAN = re.compile(r"[\u3400-\u9fff]")
 
 
 def plainly_said(text: str) -> Sequence[Plain]:
     """Each at most once, in the order of their kinds."""
     text = text[:_MOST_READ]
-    spoken = (_name(text), *_replies(text), *about_oneself(text))
+    spoken = (_name(text) or introduced(text), *_replies(text), *about_oneself(text))
     found = [each for each in spoken if each is not None]
     noted = _correction(text) or unwanted(text) or _reminder(text)
     return (*found, noted) if noted is not None else tuple(found)
@@ -100,9 +102,8 @@ def _reminder(text: str) -> Plain | None:
     if found is None:
         return None
     said = " ".join(found.group("what").split())[:MOST].strip(" ：:，,")
-    if text.strip().endswith(("?", "？")) or fact_noise(said) is not None or is_time_bound(said):
-        return None
-    if _name(said) is not None or any(True for _ in (*_replies(said), *about_oneself(text))):
+    asks = text.strip().endswith(("?", "？", "吗", "嘛", "么"))
+    if asks or not _is_sound(said) or _is_known_whole(said):
         return None
     about = _MY.fullmatch(said)
     if about is None:
@@ -110,6 +111,24 @@ def _reminder(text: str) -> Plain | None:
     # Told anew, it takes the place of what was told before.
     key = f"{Category.ENTITIES}:{' '.join((about['en'] or about['zh']).casefold().split())}"
     return Plain(text=said, category=Category.ENTITIES, key=key, confidence=0.9)
+
+
+def _is_sound(said: str) -> bool:
+    """Whoever asks for it may say it in three characters."""
+    noise = fact_noise(said)
+    return noise is None or (noise is Noise.SHORT and len(_HAN.findall(said)) >= _LEAST_HAN)
+
+
+def _is_known_whole(said: str) -> bool:
+    """Whether each clause of it is taken down for what it is about already."""
+    each = [clause for clause, _ in clauses(said)]
+    return all(map(_is_known, each))
+
+
+def _is_known(clause: str) -> bool:
+    named = _name(clause) or introduced(clause)
+    replies = (each for start in ("", "以后", "always ") for each in _replies(start + clause))
+    return named is not None or any(True for _ in (*replies, *about_oneself(clause)))
 
 
 def _words(listed: str) -> frozenset[str]:
@@ -254,7 +273,7 @@ _REMEMBER = re.compile(
     r"(?:(?:记住|记下来?|记得|别忘了|不要忘记|牢记)(?!吗|了吗|我是谁)[：:，, ]{0,2}"
     r"|(?:remember|note|keep in mind|make a note|don['’]?t forget)(?: that|:| this:| for later:)\s+"
     r"|remember,? (?=my\b|i\b|i['’]m\b|we\b|our\b|the\b))"
-    r"(?P<what>[^\n]{4,400})",
+    r"(?P<what>[^\n]{3,400})",
     re.IGNORECASE,
 )
 _MY = re.compile(

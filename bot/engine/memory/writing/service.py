@@ -49,6 +49,7 @@ _T = TypeVar("_T")
 
 Also: TypeAlias = Callable[[Transaction], Awaitable[None]]
 """More to be done in the same transaction."""
+AlsoMade: TypeAlias = Callable[[Transaction, Sequence[Entry | NotKept | None]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,15 +110,19 @@ class MemoryWriter:
 
         return await self._write(write, scope)
 
-    async def add_all(self, wanted: Sequence[ByHand], by: By) -> Sequence[Entry | NotKept | None]:
+    async def add_all(
+        self, wanted: Sequence[ByHand], by: By, also: AlsoMade | None = None
+    ) -> Sequence[Entry | NotKept | None]:
         """As `add`, in one transaction: what became of each. None is there already with the same
         words, and is left as it is."""
-        scopes = {_scope(each, by) for each in wanted}
 
         async def write(tx: Transaction) -> Sequence[Entry | NotKept | None]:
-            return [await self._brought(tx, each, by) for each in wanted]
+            made = [await self._brought(tx, each, by) for each in wanted]
+            if also is not None:
+                await also(tx, made)
+            return made
 
-        return await self._write(write, *scopes)
+        return await self._write(write, *{_scope(each, by) for each in wanted})
 
     async def edit(self, entry: Entry, text: str, by: By) -> Entry:
         """Change what it says, on top of `entry` as it was read: from then on it is the person's.
@@ -221,7 +226,7 @@ class MemoryWriter:
             _check(by, scope)
 
         async def write(tx: Transaction) -> Entry:
-            return await self._deciding.confirm(tx, await self._open(tx, candidate, by), scope)
+            return await self._deciding.confirm(tx, await self._to_decide(tx, candidate, by), scope)
 
         return await self._write(write, candidate.scope, *(() if scope is None else (scope,)))
 
@@ -229,11 +234,11 @@ class MemoryWriter:
         """It is not so, or not worth keeping; it is not proposed again. Raises as `confirm`."""
 
         async def write(tx: Transaction) -> Entry:
-            return await self._deciding.reject(tx, await self._open(tx, candidate, by))
+            return await self._deciding.reject(tx, await self._to_decide(tx, candidate, by))
 
         return await self._write(write, candidate.scope)
 
-    async def _open(self, tx: Transaction, candidate: Entry, by: By) -> Entry:
+    async def _to_decide(self, tx: Transaction, candidate: Entry, by: By) -> Entry:
         """Read again, for `by` to decide about it."""
         held = await self._held(tx, candidate.id, by)
         if wording(held) != wording(candidate):

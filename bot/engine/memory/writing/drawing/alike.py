@@ -14,6 +14,13 @@ _NOT = re.compile(
     r"|[不没無无别莫勿非未]|禁止|拒绝|避免|停止|除非|除了",
     re.IGNORECASE,
 )
+# None of these denies anything or counts anything: “非常” is no “非”.
+_OTHER_WORDS = re.compile(
+    r"非常|非洲|特别|分别|区别|类别|级别|性别|个别|差别|识别|辨别|鉴别|告别|别人|别的|别墅|别名|未来"
+    r"|无锡|无线|无论|莫斯科|不过|不仅|不但|不断|差不多"
+    r"|一般|一起|一直|一样|一定|一些|一下|一点(?!钟|[半过到])|一切|一旦|一致|一向|一律|一边|统一|唯一|万一"
+    r"|十分(?!钟)|百度|四川|三亚|千万(?=别|不)"
+)
 _FIGURE = re.compile(r"\d+(?:[.,:/-]\d+)*|[零〇一二三四五六七八九十百千万两]")
 _DAY = re.compile(
     r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b"
@@ -44,6 +51,7 @@ def contains(longer: str, shorter: str) -> bool:
 def agree(one: str, other: str) -> bool:
     """Whether they name the same figures and days, and deny as much: “never on Fridays” shares
     nearly all words with “always on Fridays”, and every word with “on Fridays”."""
+    one, other = (_OTHER_WORDS.sub(" ", each) for each in (one, other))
     if len(_NOT.findall(one)) != len(_NOT.findall(other)):
         return False
     return all(
@@ -69,10 +77,14 @@ def united(one: str, other: str) -> str:
 def rests_on(text: str, *sources: str, share: float) -> bool:
     """Whether at least this share of its words, and each of its figures, stands in the sources."""
     words, known = set(terms(text)), {term for each in sources for term in terms(each)}
-    figures = {each for source in sources for each in _FIGURE.findall(source)}
-    if not words or not set(_FIGURE.findall(text)) <= figures:
+    figures = {each for source in sources for each in _figures(source)}
+    if not words or not set(_figures(text)) <= figures:
         return False
     return len(words & known) / len(words) >= share
+
+
+def _figures(text: str) -> list[str]:
+    return _FIGURE.findall(_OTHER_WORDS.sub(" ", text))
 
 
 def _is_fuller(one: str, other: str) -> bool:

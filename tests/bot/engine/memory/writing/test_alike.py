@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.engine.memory.writing.drawing.alike import contains, is_twin, rests_on, united
+from bot.engine.memory.writing.drawing.alike import agree, contains, is_twin, rests_on, united
 
 THE_SAME = [
     ("The server Juno runs the shop", "the server Juno runs the shop."),
@@ -66,3 +66,28 @@ def test_what_stands_in_its_sources_rests_on_them() -> None:
     assert not rests_on("Owns three horses", "Drinks green tea", share=0.6)
     assert not rests_on("Drinks green tea, owes 500", "Drinks green tea, owes", share=0.6)
     assert not rests_on("", "Drinks green tea", share=0.6)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("喜欢喝绿茶和红茶", "非常喜欢喝绿茶和红茶"),
+        ("早上喝绿茶和红茶", "一般早上喝绿茶和红茶"),
+        ("和女儿住在别墅里", "一直和女儿住在无锡的别墅里"),
+        ("开会先讲未来计划", "开会一定先讲未来计划"),
+    ],
+)
+def test_letters_inside_other_words_deny_and_count_nothing(one: str, other: str) -> None:
+    assert agree(other, one)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("别墅里放香薰蜡烛", "别墅里别放香薰蜡烛"),
+        ("有三只猫一起住", "有两只猫一起住"),
+        ("一点半开会", "两点半开会"),
+    ],
+)
+def test_what_does_deny_or_count_beside_them_still_does(one: str, other: str) -> None:
+    assert not agree(one, other)

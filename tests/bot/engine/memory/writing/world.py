@@ -234,7 +234,7 @@ async def remembering(
             deciding=deciding,
             recorder=Recorder(
                 cells=cells,
-                plainly=Plainly(entries, cells),
+                plainly=Plainly(entries, cells, zone=zone),
                 jobs=jobs,
                 changed=changed,
                 mask=mask,
