@@ -142,7 +142,7 @@ class Uses:
         this chat. How many entries were not known to be used before."""
         async with self._db.write() as tx:
             uses = await self._repo.of_turn(chat, session, turn, tx=tx)
-            wanted = [each for each in uses if not Block(each.block).stands]
+            wanted = [each for each in uses if each.block == Block.SIMILAR]
             entries = await self._loaded(wanted, scopes, tx)
             return await self._confirm(
                 tx, session, turn, list(entries.values()), Reinforcement.USED

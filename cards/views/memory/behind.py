@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from zoneinfo import ZoneInfo
 
 from cards import formats
@@ -27,7 +27,8 @@ _LINE = 140
 _LISTED = 20
 _HANDBOOK = "handbook"
 _OFFLINE = "offline"
-_LOOKED_FOR = frozenset({"similar", "recent"})
+_LOOKED_FOR = "similar"
+_ORDER = (_LOOKED_FOR, "recent")
 
 
 def why_card(behind: Behind, words: Words, *, zone: ZoneInfo, thanked: bool = False) -> Card:
@@ -65,7 +66,7 @@ def _may_help(behind: Behind) -> MemoriesHelped | None:
     open_ones = (
         each
         for each in behind.used
-        if each.entry is not None and each.block in _LOOKED_FOR and not each.confirmed
+        if each.entry is not None and each.block == _LOOKED_FOR and not each.confirmed
     )
     if not any(open_ones):
         return None
@@ -76,7 +77,7 @@ def _told(behind: Behind, words: Words, *, helped: MemoriesHelped | None) -> Ite
     """What was looked for comes first; the handbook stands before every answer, and is folded
     away."""
     told = [each for each in behind.used if each.block != _HANDBOOK]
-    told.sort(key=lambda each: each.block not in _LOOKED_FOR)
+    told.sort(key=lambda each: _ORDER.index(each.block) if each.block in _ORDER else len(_ORDER))
     book = [each for each in behind.used if each.block == _HANDBOOK]
     first, rest = told[:_LISTED], told[_LISTED:]
     if first or not behind.hidden:
@@ -114,15 +115,17 @@ def _line(used: UsedEntry, words: Words) -> str:
     if used.entry is None:
         return f"{mark}{words('memory.why_gone')} · *{block}* `{used.id}`"
     told = entry_words(used.entry, words, _LINE)
-    parts = ", ".join(_parts(used.parts, words))
+    parts = ", ".join(_parts(used, words))
     score = f" · {used.score:.2f}" + (f" ({parts})" if parts else "") if used.score else ""
     return f"{mark}{told} · *{block}{score}* `{used.id}`"
 
 
-def _parts(parts: Mapping[str, float], words: Words) -> Iterator[str]:
-    for name, value in parts.items():
+def _parts(used: UsedEntry, words: Words) -> Iterator[str]:
+    """What the score was made of; what is the score says nothing more."""
+    for name, value in used.parts.items():
         key = f"memory.part.{name}"
-        yield f"{words(key) if words.has(key) else name} {value:.2f}"
+        if value != used.score:
+            yield f"{words(key) if words.has(key) else name} {value:.2f}"
 
 
 def _card(title: str, blocks: Sequence[Block]) -> Card:

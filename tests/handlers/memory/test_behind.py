@@ -85,7 +85,7 @@ async def test_a_press_says_that_what_was_looked_for_helped_that_very_answer(des
 @pytest.mark.parametrize(
     "behind",
     [
-        replace(BEHIND, used=[STANDS]),
+        replace(BEHIND, used=[STANDS, replace(LOOKED_FOR, block="recent")]),
         replace(BEHIND, used=[replace(LOOKED_FOR, confirmed=True)]),
         replace(BEHIND, used=[GONE]),
     ],
