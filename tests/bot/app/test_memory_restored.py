@@ -7,7 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bot.app.memory.book import MemoryBookService
+from bot.engine.memory.bulk.kept import kept_of
 from storage.records.memory.entries import Entry, EntryState, MemoryKind, NewEntry
 from tests.bot.app.test_memory_book import booked, everything
 from tests.bot.engine.memory.writing.world import (
@@ -189,3 +192,54 @@ async def test_the_last_ten_backups_are_kept(tmp_path: Path) -> None:
         there = {str(each.relative_to(tmp_path)) for each in (tmp_path / "exports").iterdir()}
 
         assert there == {exported.path, *made[2:]}
+
+
+ROW = {
+    "id": "aa22bb33",
+    "kind": "fact",
+    "scope": "global",
+    "state": "active",
+    "category": "other",
+    "label": "",
+    "text": "Lives in Lund",
+    "keywords": [],
+    "importance": 0.5,
+    "confidence": 0.5,
+    "tier": "core",
+    "pinned": False,
+    "origin": "manual",
+    "key": "",
+    "sender": "",
+    "thread": "",
+    "at": "2026-05-04T10:00:00+00:00",
+}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"id": 7},
+        {"id": "../../etc"},
+        {"id": "a" * 17},
+        {"revision": -1},
+        {"revision": 10**30},
+        {"evidence": "aa22"},
+        {"evidence": ["a"] * 1_001},
+        {"from": ["../etc"]},
+        {"from": {"a": 1}},
+        {"extra": []},
+        {"extra": {"a": "x" * 30_000}},
+        {"life": 7},
+        {"life": {"value": float("nan")}},
+        {"life": {"stability": float("inf")}},
+        {"used": "often"},
+        {"created_at": 7},
+        {"valid_from": "9999-12-31T23:59:59+00:00"},
+        {"overview": "x" * 11_000},
+        {"source": "x" * 3_000},
+    ],
+)
+def test_what_no_export_has_written_is_no_entry(wrong: dict[str, Any]) -> None:
+    assert kept_of(json.dumps(ROW)).entry.text == "Lives in Lund"
+    with pytest.raises(ValueError, match=r"\w"):
+        kept_of(json.dumps({**ROW, **wrong}))
