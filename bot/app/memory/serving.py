@@ -108,6 +108,7 @@ def build_serving(
         jobs=JobRepo(store.db) if settings.memory.extract else None,
         mask=mask,
         now=clock.now,
+        zone=settings.zone,
     )
     return Serving(
         store=store,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import tzinfo
 from typing import Any
 
 from bot.engine.agent.mcp.serving.shelf import Note, NotWritable, Shelf
@@ -64,7 +65,7 @@ def recall_memory(shelf: Shelf) -> Tool:
         found = await shelf.search(query, MOST if wanted.chooses else limit, scope=scope)
         shown = [each for each in found if wanted.takes(each.entry)][:limit]
         if shown:
-            return "\n".join([HEAD, *map(line, shown)])
+            return "\n".join([HEAD, *(line(each, shelf.zone) for each in shown)])
         return NOTHING_YET if await shelf.is_empty() else NOTHING_FITS
 
     return Tool(
@@ -95,7 +96,7 @@ def get_memory(shelf: Shelf) -> Tool:
         entry = await shelf.get(wanted)
         if entry is None:
             return f"{ERROR}there is no {wanted[:_LABEL]!r} that you may see"
-        return f"{HEAD}\n{_about(entry)}, {entry.state.value}\n\n{entry.text}"
+        return f"{HEAD}\n{_about(entry, shelf.zone)}, {entry.state.value}\n\n{entry.text}"
 
     return Tool(
         name="get_memory",
@@ -206,22 +207,24 @@ def extract_memories(shelf: Shelf) -> Tool:
     )
 
 
-def line(found: FoundEntry) -> str:
+def line(found: FoundEntry, zone: tzinfo) -> str:
     entry = found.entry
     text = " ".join(entry.text.split())
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
     parts = ", ".join(f"{name} {value:.3f}" for name, value in found.parts.items())
     scored = f"{found.score:.4f}" + (f"; {parts}" if parts else "")
-    return f"- [{entry.category.value}|{entry.tier.value}] ({scored}) {shown} <{_about(entry)}>"
+    return (
+        f"- [{entry.category.value}|{entry.tier.value}] ({scored}) {shown} <{_about(entry, zone)}>"
+    )
 
 
-def _about(entry: Entry) -> str:
+def _about(entry: Entry, zone: tzinfo) -> str:
     told = [
         f"{_ID}{entry.id}",
         entry.kind.value,
         str(entry.scope),
         f"importance {entry.importance * 10:g}",
-        f"{entry.said_at:%Y-%m-%d}",
+        f"{entry.said_at.astimezone(zone):%Y-%m-%d}",
         *entry.keywords,
     ]
     return ", ".join(told)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 
 from bot.engine.memory.changed import Changed
 from bot.engine.memory.recall import ALL, Recall
@@ -64,7 +64,8 @@ class NotWritable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stores:
-    """What shelves stand on. `jobs` are None where nothing is drawn out of what was said."""
+    """What shelves stand on. `jobs` are None where nothing is drawn out of what was said; days
+    are told in `zone`."""
 
     db: Database
     entries: EntryRepo
@@ -75,6 +76,7 @@ class Stores:
     jobs: JobRepo | None
     mask: Callable[[str], str]
     now: Callable[[], datetime]
+    zone: tzinfo = UTC
 
 
 class Shelf:
@@ -84,6 +86,10 @@ class Shelf:
     def __init__(self, stores: Stores, reader: Narrowed) -> None:
         self._stores = stores
         self._reader = reader
+
+    @property
+    def zone(self) -> tzinfo:
+        return self._stores.zone
 
     @property
     def readable(self) -> Sequence[Scope]:

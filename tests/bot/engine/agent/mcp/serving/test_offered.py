@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -30,7 +32,9 @@ BY_BOSS = By(person=BOSS, reader=Reader(chat=CHAT, person=BOSS.id), besides=(HER
 
 
 @asynccontextmanager
-async def shelved(home: Path, *scopes: Scope) -> AsyncGenerator[tuple[Shelf, Memory], None]:
+async def shelved(
+    home: Path, *scopes: Scope, zone: tzinfo = UTC
+) -> AsyncGenerator[tuple[Shelf, Memory], None]:
     async with remembering(home) as memory:
         now = memory.world.clock
         recall = Recall(
@@ -53,6 +57,7 @@ async def shelved(home: Path, *scopes: Scope) -> AsyncGenerator[tuple[Shelf, Mem
             jobs=JobRepo(memory.world.db),
             mask=mask,
             now=now,
+            zone=zone,
         )
         only = scopes or (HERE, GLOBAL)
         yield Shelf(stores, Narrowed(chat=CHAT, person=BOSS.id, only=only)), memory
@@ -233,3 +238,14 @@ async def test_a_hook_is_short_and_says_nothing_of_what_does_not_fit(tmp_path: P
     assert all(len(line) < 400 for line in hooked.splitlines())
     assert len(hooked) <= MOST
     assert short == strange == ""
+
+
+async def test_days_are_told_where_the_boss_lives(tmp_path: Path) -> None:
+    async with shelved(tmp_path, zone=ZoneInfo("Asia/Shanghai")) as (shelf, memory):
+        memory.world.clock.time = datetime(2026, 5, 4, 22, 0, tzinfo=UTC)
+        kept = await use(shelf, "store_memory", content="The crane is red")
+        found = await use(shelf, "recall_memory", query="crane red")
+        read = await use(shelf, "get_memory", id=kept.split()[2])
+
+    assert "2026-05-05" in found
+    assert "2026-05-05" in read
