@@ -190,21 +190,28 @@ class FakeMemory:
             model="",
         )
 
-    async def clean(self, who: Person, chat: Chat, *, dry: bool) -> CleanReport:
+    async def clean(self, who: Person, chat: Chat, *, dry: bool, source: str = "") -> CleanReport:
         return replace(self.report, done=not dry, backup="" if dry else "exports/memory.jsonl")
 
     async def export(self, who: Person, chat: Chat) -> ExportedEntries:
         return ExportedEntries(path="exports/m.jsonl", size=10, entries=len(self.known))
 
     async def bring(
-        self, who: Person, chat: Chat, path: str, *, scope: str = "", tell: Tell | None = None
+        self,
+        who: Person,
+        chat: Chat,
+        path: str,
+        *,
+        scope: str = "",
+        tell: Tell | None = None,
+        source: str = "",
     ) -> Brought:
         if tell is not None:
             await tell(100, 200)
         bad = {3: BadLine.NO_TEXT, 5: BadLine.NO_JSON, 8: BadLine.NO_TEXT}
         return Brought(added=2, known=1, bad=bad)
 
-    async def restore(self, who: Person, chat: Chat, path: str) -> Brought:
+    async def restore(self, who: Person, chat: Chat, path: str, *, source: str = "") -> Brought:
         return Brought(added=1, known=0, bad={})
 
     def _seen(self, who: Person, chat: Chat) -> Sequence[Entry]:

@@ -44,10 +44,13 @@ async def clean(request: Request, rest: str) -> Reply:
     if not request.person.role.allows(Role.OWNER):
         raise Forbidden
     sure = rest.strip().casefold() in _SURE
-    report = await request.services.memory.clean(request.person, request.chat, dry=not sure)
+    report = await request.services.memory.clean(
+        request.person, request.chat, dry=not sure, source=request.source
+    )
     data = {
         "done": report.done,
         "backup": report.backup,
+        "before": report.before,
         **{
             name: [entry_data(each) for each in getattr(report, name)]
             for name in ("noise", "doubles", "weak")
@@ -74,7 +77,12 @@ async def bring(request: Request, rest: str) -> Reply:
 
     scope = flags.options.get("scope", "")
     brought = await request.services.memory.bring(
-        request.person, request.chat, request.files[0], scope=scope, tell=tell
+        request.person,
+        request.chat,
+        request.files[0],
+        scope=scope,
+        tell=tell,
+        source=request.source,
     )
     data = {
         "added": brought.added,
@@ -91,6 +99,8 @@ async def restore(request: Request, rest: str) -> Reply:
     path = rest.strip() or next(iter(request.files), "")
     if not path:
         raise UserError("memory_how_restore")
-    brought = await request.services.memory.restore(request.person, request.chat, path)
+    brought = await request.services.memory.restore(
+        request.person, request.chat, path, source=request.source
+    )
     data = {"added": brought.added, "known": brought.known, "bad": dict(brought.bad)}
     return Reply(card=brought_card(brought, request.words), data=data)

@@ -100,19 +100,29 @@ class MemoryBook(Protocol):
 
     async def stats(self, who: Person, chat: Chat) -> MemoryStats: ...
 
-    async def clean(self, who: Person, chat: Chat, *, dry: bool) -> CleanReport: ...
+    async def clean(self, who: Person, chat: Chat, *, dry: bool, source: str = "") -> CleanReport:
+        """Of this, an import and a restore the answer tells what they did in all, also where the
+        order of this `source` was cut off before and is handled again."""
+        ...
 
     async def export(self, who: Person, chat: Chat) -> ExportedEntries:
         """All that they may see, one JSON object a line."""
         ...
 
     async def bring(
-        self, who: Person, chat: Chat, path: str, *, scope: str = "", tell: Tell | None = None
+        self,
+        who: Person,
+        chat: Chat,
+        path: str,
+        *,
+        scope: str = "",
+        tell: Tell | None = None,
+        source: str = "",
     ) -> Brought:
         """What `export` wrote, or rows of text; `path` is a file that was sent along."""
         ...
 
-    async def restore(self, who: Person, chat: Chat, path: str) -> Brought:
+    async def restore(self, who: Person, chat: Chat, path: str, *, source: str = "") -> Brought:
         """Put back what a backup holds and what is not there, everybody's: for an owner in
         private. `path` is within the data directory."""
         ...

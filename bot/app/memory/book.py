@@ -250,26 +250,33 @@ class MemoryBookService:
             quality=await self.quality(),
         )
 
-    async def clean(self, who: Person, chat: Chat, *, dry: bool) -> CleanReport:
-        return await self.cleaning.run(await self._by(who, chat), dry)
+    async def clean(self, who: Person, chat: Chat, *, dry: bool, source: str = "") -> CleanReport:
+        return await self.cleaning.run(await self._by(who, chat), dry, source=source)
 
     async def export(self, who: Person, chat: Chat) -> ExportedEntries:
         scopes = (await self._by(who, chat)).scopes or ()
         return await self.carrying.out(scopes, name=f"memory-{who.id}-{chat.id}")
 
     async def bring(
-        self, who: Person, chat: Chat, path: str, *, scope: str = "", tell: Tell | None = None
+        self,
+        who: Person,
+        chat: Chat,
+        path: str,
+        *,
+        scope: str = "",
+        tell: Tell | None = None,
+        source: str = "",
     ) -> Brought:
         by = await self._by(who, chat)
         target = self._named(by, scope) if scope else _reader(who, chat).keeps_in
         if target is None or not by.may_write(target):
             raise MemoryRefused("not_yours", scope)
-        return await self.carrying.bring(path, by, target, tell or unheard)
+        return await self.carrying.bring(path, by, target, tell or unheard, source=source)
 
-    async def restore(self, who: Person, chat: Chat, path: str) -> Brought:
+    async def restore(self, who: Person, chat: Chat, path: str, *, source: str = "") -> Brought:
         if who.role is not Role.OWNER or not _reader(who, chat).is_private:
             raise MemoryRefused("not_yours")
-        return await self.restoring.run(path)
+        return await self.restoring.run(path, source=source)
 
     async def _by(self, who: Person, chat: Chat) -> By:
         """An owner in private also sees what belongs to projects, skills and personas."""

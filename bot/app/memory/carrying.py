@@ -13,10 +13,12 @@ from typing import Any
 from bot.app.exports import ExportFile
 from bot.app.memory.writing import Writing
 from bot.app.store import Store
+from bot.engine.memory.orders import Orders
 from bot.engine.memory.writing.rights import By
 from bot.engine.memory.writing.service import ByHand, MemoryWriter, plain
 from cards.views.memory.data import kept_data
 from handlers.services.memory import MemoryRefused, Tell
+from storage.db import Transaction
 from storage.memory.backups import Backups
 from storage.memory.entries import EntryRepo
 from storage.records.memory.entries import (
@@ -64,6 +66,7 @@ class Carrying:
     entries: EntryRepo
     backups: Backups
     writer: MemoryWriter
+    orders: Orders
     home: Path
 
     async def out(self, scopes: Sequence[Scope] | None, *, name: str) -> ExportedEntries:
@@ -87,9 +90,12 @@ class Carrying:
         await asyncio.to_thread(_keep_last, (self.home / made.path).parent)
         return made.path
 
-    async def bring(self, path: str, by: By, scope: Scope, tell: Tell = unheard) -> Brought:
+    async def bring(
+        self, path: str, by: By, scope: Scope, tell: Tell = unheard, *, source: str = ""
+    ) -> Brought:
         """One that is there already with the same words is not written again. Of what `out` wrote
-        only what holds, can be written by hand and was not forgotten since."""
+        only what holds, can be written by hand and was not forgotten since. What the order of this
+        `source` had added before it was handled again counts as added."""
         wanted: dict[int, ByHand] = {}
         bad: dict[int, BadLine] = {}
         ids: dict[int, str] = {}
@@ -109,13 +115,19 @@ class Carrying:
         for number in await self._forgotten(ids):
             del wanted[number]
             left += 1
+
+        async def note(tx: Transaction, made: Sequence[Entry | NotKept | None]) -> None:
+            await self.orders.note(tx, source, sum(isinstance(each, Entry) for each in made))
+
+        before = (await self.orders.so_far(source)).entries
         for done, numbers in enumerate(_batches(list(wanted))):
             if done:
                 await tell(done * _AT_ONCE, len(wanted))
-            made = await self.writer.add_all([wanted[each] for each in numbers], by)
+            made = await self.writer.add_all([wanted[each] for each in numbers], by, note)
             known += sum(each is None for each in made)
             refused = zip(numbers, made, strict=True)
             bad |= {each: _REFUSED[why.why] for each, why in refused if isinstance(why, NotKept)}
+        known = max(0, known - before)
         added = len(wanted) - known - sum(each in bad for each in wanted)
         return Brought(added=added, known=known, left=left, bad=dict(sorted(bad.items())))
 
@@ -205,5 +217,6 @@ def build_carrying(home: Path, store: Store, writing: Writing) -> Carrying:
         entries=writing.entries,
         backups=Backups(store.db, writing.entries),
         writer=writing.writer,
+        orders=Orders(store.marks),
         home=home,
     )

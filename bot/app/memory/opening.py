@@ -12,6 +12,7 @@ from bot.app.memory.writing import Writing
 from bot.app.store import Store
 from bot.config.settings import Settings
 from bot.engine.memory.cleaning import Cleaning
+from bot.engine.memory.orders import Orders
 from bot.engine.memory.writing.forgotten import Forgotten
 from bot.transports.clock import Clock
 from storage.memory.figures import MemoryFigures
@@ -45,6 +46,7 @@ def build_book(
         db=store.db,
         entries=writing.entries,
         changed=writing.changed,
+        orders=Orders(store.marks),
         back_up=back_up,
         now=clock.now,
         forgets=settings.memory.forget,
@@ -61,6 +63,7 @@ def build_book(
             db=store.db,
             entries=writing.entries,
             changed=writing.changed,
+            orders=Orders(store.marks),
             home=settings.home,
             now=clock.now,
         ),

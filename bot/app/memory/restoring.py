@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bot.engine.memory.bulk.kept import Kept, kept_of
 from bot.engine.memory.changed import Changed
+from bot.engine.memory.orders import Orders
 from handlers.services.memory import MemoryRefused
 from storage.db import Database
 from storage.memory.backups import Backups
@@ -32,6 +33,7 @@ class _Back:
     """What came back so far. `known_as` are ids of what is there in the same words under others;
     empty where nobody may say it any more."""
 
+    source: str
     made: set[EntryId] = field(default_factory=set)
     known_as: dict[EntryId, EntryId] = field(default_factory=dict)
     sources: dict[EntryId, Sequence[EntryId]] = field(default_factory=dict)
@@ -53,14 +55,17 @@ class Restoring:
     db: Database
     entries: EntryRepo
     changed: Changed
+    orders: Orders
     home: Path
     now: Callable[[], datetime]
 
-    async def run(self, path: str) -> Brought:
+    async def run(self, path: str, *, source: str = "") -> Brought:
         """Every entry that is not there comes back as it was, with what it was drawn from, some
-        dozens in a transaction: broken off, it is simply done again. What was forgotten stays
-        forgotten, whatever it said when the backup was made."""
-        known, bad, back = 0, dict[int, BadLine](), _Back()
+        dozens in a transaction: broken off, it is simply done again, and under the same `source`
+        tells of all that it did. What was forgotten stays forgotten, whatever it said when the
+        backup was made."""
+        known, bad, back = 0, dict[int, BadLine](), _Back(source=source)
+        before = (await self.orders.so_far(source)).entries
         lines = await asyncio.to_thread(self._open, path)
         while rows := await asyncio.to_thread(lambda: list(islice(lines, _AT_ONCE))):
             read = list(_read(rows, bad))
@@ -68,14 +73,18 @@ class Restoring:
                 raise MemoryRefused("unreadable", f"> {_MOST_BAD}")
             known += len(read) - await self._put_back(read, back)
         await self._tie(back)
-        return Brought(added=len(back.made), known=known, bad=bad)
+        before = min(before, known)
+        return Brought(added=len(back.made) + before, known=known - before, bad=bad)
 
     async def _put_back(self, rows: Sequence[Kept], back: _Back) -> int:
         async with self.db.write() as tx:
             made = await self._backups.put_back(tx, [row.entry for row in rows], back.known_as)
+            await self.orders.note(tx, back.source, len(made))
         back.made.update(each.id for each in made)
         back.sources.update({row.entry.id: row.sources for row in rows if row.sources})
-        back.cells.extend(each.id for each in made if each.kind is MemoryKind.CELL)
+        # Also those that came back before it died, and was done again.
+        cells = (row.entry for row in rows if row.entry.kind is MemoryKind.CELL)
+        back.cells.extend(each.id for each in cells)
         self.changed.tell(*{each.scope for each in made})
         return len(made)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from bot.engine.memory.changed import Changed
 from bot.engine.memory.life import DELETE_BELOW, is_kept, strength
+from bot.engine.memory.orders import Orders
 from bot.engine.memory.writing.noise import fact_noise, noise_of
 from bot.engine.memory.writing.rights import By
 from storage.db import Database
@@ -23,32 +24,46 @@ _DRAWN = {MemoryKind.FACT, MemoryKind.PROFILE, MemoryKind.LONGTERM}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Order:
+    source: str
+    backup: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cleaning:
     """`back_up` writes out everything first, and says where. Without `forgets` nothing fades."""
 
     db: Database
     entries: EntryRepo
     changed: Changed
+    orders: Orders
     back_up: Callable[[], Awaitable[str]]
     now: Callable[[], datetime]
     forgets: bool = True
 
-    async def run(self, by: By, dry: bool) -> CleanReport:
+    async def run(self, by: By, dry: bool, *, source: str = "") -> CleanReport:
         """Only what `by` may change; nothing that somebody wrote by hand or has pinned. Where it
-        cannot be backed up nothing goes, and what is told is what went."""
+        cannot be backed up nothing goes, and what is told is what went, also before the order of
+        this `source` was handled again."""
         report = await self._judged(by)
-        if dry or not report.total:
+        if dry:
             return report
+        before = await self.orders.so_far(source)
+        if not report.total:
+            done = before.entries > 0
+            return replace(report, done=done, backup=before.backup, before=before.entries)
         backup = await self.back_up()
         gone: set[EntryId] = set()
         for some in _chunks([*report.noise, *report.doubles, *report.weak]):
-            gone |= await self._drop(some)
+            gone |= await self._drop(some, _Order(source=source, backup=backup))
         return CleanReport(
             noise=[each for each in report.noise if each.id in gone],
             doubles=[each for each in report.doubles if each.id in gone],
             weak=[each for each in report.weak if each.id in gone],
             done=True,
-            backup=backup,
+            # What is gone by now is in the first.
+            backup=before.backup or backup,
+            before=before.entries,
         )
 
     async def _judged(self, by: By) -> CleanReport:
@@ -62,7 +77,7 @@ class Cleaning:
             noise=judging.noise, doubles=judging.doubles, weak=judging.weak, done=False
         )
 
-    async def _drop(self, gone: Sequence[Entry]) -> set[EntryId]:
+    async def _drop(self, gone: Sequence[Entry], order: _Order) -> set[EntryId]:
         """A few at a time, so that nobody who wants to write waits for long: all of it is in the
         backup, and may be said again. What somebody has changed meanwhile stays."""
         judged = {each.id: each for each in gone}
@@ -74,6 +89,7 @@ class Cleaning:
                 if (held.revision, held.scope) == (judged[held.id].revision, judged[held.id].scope)
             ]
             await self.entries.drop_all(tx, dropped)
+            await self.orders.note(tx, order.source, len(dropped), order.backup)
         self.changed.tell(*{each.scope for each in dropped})
         return {each.id for each in dropped}
 

@@ -38,10 +38,11 @@ def stats_card(stats: MemoryStats, words: Words) -> Card:
 
 def clean_card(report: CleanReport, words: Words) -> Card:
     title = words("memory.clean_title")
-    if not report.total:
+    gone = report.total + report.before
+    if not gone:
         return _card(title, [Text(markdown=words("memory.clean_nothing"))])
     text = (
-        words("memory.clean_done", n=report.total, backup=report.backup)
+        words("memory.clean_done", n=gone, backup=report.backup)
         if report.done
         else words("memory.clean_would", n=report.total)
     )
@@ -52,6 +53,8 @@ def clean_card(report: CleanReport, words: Words) -> Card:
             rows = "\n".join(f"- {entry_line(each, words)}" for each in entries[:_LISTED])
             head = f"{words(f'memory.label.{name}')} · {len(entries)}"
             blocks.append(Collapsible(title=head, blocks=(Text(markdown=rows),)))
+    if report.before:
+        blocks.append(Note(markdown=words("memory.clean_before", n=report.before)))
     return _card(title, blocks)
 
 

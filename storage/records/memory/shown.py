@@ -101,13 +101,15 @@ class MemoryStats:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanReport:
     """What a cleaning would do, or has done: entries by reason. `backup` is a path in the data
-    directory, empty for a dry run."""
+    directory, empty for a dry run. `before` counts what else went, before the program died over
+    it."""
 
     noise: Sequence[Entry]
     doubles: Sequence[Entry]
     weak: Sequence[Entry]
     done: bool
     backup: str = ""
+    before: int = 0
 
     @property
     def total(self) -> int:

@@ -16,6 +16,7 @@ from bot.app.memory.book import MemoryBookService
 from bot.app.memory.carrying import Carrying
 from bot.app.memory.restoring import Restoring
 from bot.engine.memory.cleaning import Cleaning
+from bot.engine.memory.orders import Orders
 from bot.engine.memory.recall import Recall
 from bot.engine.memory.uses import Uses
 from bot.engine.memory.writing.forgotten import Forgotten
@@ -59,6 +60,7 @@ async def booked(home: Path) -> AsyncGenerator[tuple[MemoryBookService, Memory],
             entries=memory.entries,
             backups=Backups(db, memory.entries),
             writer=memory.writer,
+            orders=Orders(Marks(db)),
             home=home,
         )
         yield (
@@ -79,6 +81,7 @@ async def booked(home: Path) -> AsyncGenerator[tuple[MemoryBookService, Memory],
                     db=db,
                     entries=memory.entries,
                     changed=memory.changed,
+                    orders=Orders(Marks(db)),
                     home=home,
                     now=now,
                 ),
@@ -86,6 +89,7 @@ async def booked(home: Path) -> AsyncGenerator[tuple[MemoryBookService, Memory],
                     db=db,
                     entries=memory.entries,
                     changed=memory.changed,
+                    orders=Orders(Marks(db)),
                     back_up=back_up,
                     now=now,
                 ),
