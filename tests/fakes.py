@@ -16,7 +16,7 @@ from handlers.ports import (
     Show,
     TalkState,
 )
-from handlers.services.histories import PastLine
+from handlers.services.histories import PastLine, PastLines
 from handlers.services.projects import FolderRefused, WhyNot
 from handlers.services.transcripts import Exported
 from storage.errors import AmbiguousId, NotFound, WrongState
@@ -585,13 +585,14 @@ class FakeHistories:
 
     def __init__(self) -> None:
         self.said: list[PastLine] = []
+        self.cut = False
         self.under_way: set[ChatId] = set()
 
     async def search(
         self, person: Person, chat: Chat, words: Sequence[str], limit: int
-    ) -> Sequence[PastLine]:
+    ) -> PastLines:
         found = [each for each in self.said if all(word in each.text for word in words)]
-        return found[:limit]
+        return PastLines(lines=found[:limit], cut=self.cut)
 
     async def last(self, person: Person, chat: Chat, limit: int) -> Sequence[PastLine]:
         return self.said[:limit]

@@ -26,10 +26,18 @@ class PastLine:
     near: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastLines:
+    """`cut`: there was no time to look at all; what is found is of the newest."""
+
+    lines: Sequence[PastLine]
+    cut: bool = False
+
+
 class Histories(Protocol):
     async def search(
         self, person: Person, chat: Chat, words: Sequence[str], limit: int
-    ) -> Sequence[PastLine]:
+    ) -> PastLines:
         """What has all of these words, or else most of them, what fits best and is newer first: of
         this chat, and where only this person reads, of their own private chats and tasks too."""
         ...

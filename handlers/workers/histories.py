@@ -35,8 +35,10 @@ async def history(request: Request) -> Reply:
     if first.casefold() in _SEARCH and not searched:
         raise Usage("history")
     book = request.services.histories
+    cut = False
     if searched:
-        found = await book.search(request.person, request.chat, _words(searched), FOUND)
+        past = await book.search(request.person, request.chat, _words(searched), FOUND)
+        found, cut = past.lines, past.cut
     else:
         found = await book.last(request.person, request.chat, SHOWN)
     card = history_card(
@@ -45,6 +47,7 @@ async def history(request: Request) -> Reply:
         request.words,
         zone=request.zone,
         near=any(each.near for each in found),
+        cut=cut,
     )
     return Reply(card=card, data={"lines": _data(found)})
 

@@ -19,7 +19,7 @@ from bot.engine.memory.archive.finding.sorting import Order
 from bot.engine.memory.archive.looking import SPOKEN, Looking
 from bot.engine.memory.archive.tools import Ears, history_tools
 from bot.engine.memory.archive.words import Reading
-from handlers.services.histories import PastLine
+from handlers.services.histories import PastLine, PastLines
 from storage.agents.helpers import HelperRepo
 from storage.memory.archive.debts import DebtRepo
 from storage.memory.archive.hearing import Hearing
@@ -96,22 +96,25 @@ class HistoryService:
 
     async def search(
         self, person: Person, chat: Chat, words: Sequence[str], limit: int
-    ) -> Sequence[PastLine]:
+    ) -> PastLines:
         hearing = await self._past.heard_by(person.id, chat.id)
         looking = self._past.looking
+        watch = looking.watch()
         # Somebody who looks for words means one certain thing, not the last time it was touched
         # upon; of two that fit alike the newer one.
         order = Order.HYBRID if words else Order.RECENCY
-        found = await looking.words(hearing, words, limit, roles=SPOKEN, order=order)
-        found = found or await looking.near(hearing, words, limit, roles=SPOKEN)
-        return [
+        found = await looking.words(hearing, words, limit, roles=SPOKEN, order=order, watch=watch)
+        if not found:
+            found = await looking.near(hearing, words, limit, roles=SPOKEN, watch=watch)
+        lines = [
             await self._line(each.line, each.snippet, chat.id, near=each.near)
             for each in found
             if each.line is not None
         ]
+        return PastLines(lines=lines, cut=watch.cut)
 
     async def last(self, person: Person, chat: Chat, limit: int) -> Sequence[PastLine]:
-        return await self.search(person, chat, (), limit)
+        return (await self.search(person, chat, (), limit)).lines
 
     async def compact(self, chat: ChatId) -> bool:
         store = self._past.store

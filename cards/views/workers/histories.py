@@ -19,10 +19,16 @@ _TITLE = 60
 
 
 def history_card(
-    said: Sequence[Said], searched: str, words: Words, *, zone: ZoneInfo, near: bool = False
+    said: Sequence[Said],
+    searched: str,
+    words: Words,
+    *,
+    zone: ZoneInfo,
+    near: bool = False,
+    cut: bool = False,
 ) -> Card:
     """In the order in which they are given. Without `searched` they are the last lines; `near`
-    says that none has all that was searched for."""
+    says that none has all that was searched for, `cut` that there was no time to look at all."""
     wanted = formats.line(searched, _TITLE)
     title = words("history.found", words=wanted) if searched else words("history.title")
     nothing = words("history.nothing") if searched else words("history.none")
@@ -32,6 +38,8 @@ def history_card(
         rows = tuple(_row(each, words, zone) for each in said)
         told = [Text(markdown=words("history.near"))] if near else []
         blocks = [*told, Table(columns=columns, rows=rows)]
+    if cut:
+        blocks.append(Text(markdown=words("history.cut")))
     blocks.append(Note(markdown=words("history.note")))
     return Card(title=title, tone=Tone.INFO, blocks=tuple(blocks), summary=title)
 

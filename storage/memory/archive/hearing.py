@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, func, literal, or_, select
+from sqlalchemy import Column, ColumnElement, Select, and_, case, func, literal, or_, select
 
 from storage import schema
 from storage.agents.tables import helpers
@@ -61,6 +61,28 @@ class Spell:
             yield at >= self.since
         if self.before is not None:
             yield at < self.before
+
+
+def stretches_of(at: Column[Any], hearing: Hearing, spell: Spell, size: int) -> Select[Any]:
+    """Where that time is cut for stretches of about so many rows each, the newest first. `at` is
+    of a table with a `session_id`."""
+    number = func.row_number().over(order_by=at.desc()).label("number")
+    rows = (
+        select(at.label("at"), number)
+        .join(schema.sessions, _S.id == at.table.c.session_id)
+        .where(hearing.clause, *spell.clauses(at))
+        .subquery()
+    )
+    return select(rows.c.at).where(rows.c.number % size == 0).order_by(rows.c.number)
+
+
+def cut_at(spell: Spell, cuts: Sequence[datetime]) -> Sequence[Spell]:
+    """The stretches between these, the newest first; none has what another has."""
+    whole = dict.fromkeys(cuts)
+    return [
+        Spell(since=since, before=before)
+        for since, before in zip((*whole, spell.since), (spell.before, *whole), strict=True)
+    ]
 
 
 def how_many(text: ColumnElement[str], words: Sequence[str]) -> ColumnElement[int]:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, func, select
+from sqlalchemy import ColumnElement, Row, Select, desc, func, select
 
 from storage import schema
 from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
-from storage.memory.archive.hearing import Hearing, Spell, has_all, how_many
+from storage.memory.archive.hearing import (
+    Hearing,
+    Spell,
+    cut_at,
+    has_all,
+    how_many,
+    stretches_of,
+)
 from storage.memory.tables import message_texts
 from storage.memory.tombstones import Tombstones, Unsaid
 from storage.records.memory.archive import Line, Part, Size, Speaker
@@ -21,7 +28,6 @@ from storage.records.memory.archive import Line, Part, Size, Speaker
 _S = schema.sessions.c
 _M = schema.messages.c
 _T = message_texts.c
-_PAGE = 1_000
 _BARE = re.compile("[:/]")
 """What ends a task's id in the key of one of its sessions."""
 
@@ -160,29 +166,18 @@ class ArchiveRepo:
         count = how_many(_T.text, words)
         query = _lines(hearing, spell, roles).add_columns(count.label("hits"))
         newest = (_T.at.desc(), _T.session_id, _T.message.desc())
-        query = query.where(count >= least).order_by(None).order_by(count.desc(), *newest)
+        # By its name: it is not counted once more for the order.
+        query = query.where(count >= least).order_by(None).order_by(desc("hits"), *newest)
         async with self._db.read() as view:
             rows = (await view.execute(query.limit(limit))).all()
         return [(row.hits, _line(row)) for row in rows]
 
-    async def newest(
-        self,
-        hearing: Hearing,
-        spell: Spell,
-        limit: int,
-        *,
-        roles: Sequence[Speaker] = tuple(Speaker),
-    ) -> AsyncIterator[Line]:
-        """All parts, the newest first, a page at a time."""
-        query = _lines(hearing, spell, roles)
-        for at in range(0, limit, _PAGE):
-            async with self._db.read() as view:
-                page = await view.execute(query.offset(at).limit(min(_PAGE, limit - at)))
-                rows = page.all()
-            for row in rows:
-                yield _line(row)
-            if len(rows) < _PAGE:
-                return
+    async def stretches(self, hearing: Hearing, spell: Spell, size: int) -> Sequence[Spell]:
+        """All of that time in stretches of about so many parts, the newest first: by their times,
+        so that what is said meanwhile moves none."""
+        async with self._db.read() as view:
+            cuts = (await view.scalars(stretches_of(_T.at, hearing, spell, size))).all()
+        return cut_at(spell, cuts)
 
     async def may_hear(self, hearing: Hearing, session_id: str) -> bool:
         query = select(_S.id).where(_S.id == session_id, hearing.clause)

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Row, delete, func, insert, select
+from sqlalchemy import Row, delete, desc, func, insert, select
 
 from storage import schema
 from storage.db import Database, Transaction
-from storage.memory.archive.hearing import Hearing, Spell, has_all, how_many
+from storage.memory.archive.hearing import (
+    Hearing,
+    Spell,
+    cut_at,
+    has_all,
+    how_many,
+    stretches_of,
+)
 from storage.memory.tables import context_items, summaries, summary_sources
 from storage.records.memory.archive import Item, Summary
 
@@ -84,6 +91,12 @@ class SummaryRepo:
         async with self._db.read() as view:
             return list((await view.scalars(query.order_by(_O.ordinal))).all())
 
+    async def stretches(self, hearing: Hearing, spell: Spell, size: int) -> Sequence[Spell]:
+        """All of that time in stretches of about so many summaries, the newest first."""
+        async with self._db.read() as view:
+            cuts = (await view.scalars(stretches_of(_U.latest_at, hearing, spell, size))).all()
+        return cut_at(spell, cuts)
+
     async def search(
         self, hearing: Hearing, words: Sequence[str], spell: Spell, limit: int
     ) -> Sequence[Summary]:
@@ -98,18 +111,19 @@ class SummaryRepo:
         return await self._all(query)
 
     async def search_most(
-        self, hearing: Hearing, words: Sequence[str], limit: int, *, least: int
-    ) -> Sequence[Summary]:
-        """Those with at least that many of these words, those with most first."""
+        self, hearing: Hearing, words: Sequence[str], spell: Spell, limit: int, *, least: int
+    ) -> Sequence[tuple[int, Summary]]:
+        """Those with at least that many of these words, and how many: those with most first."""
         count = how_many(_U.content, words)
         query = (
-            select(summaries)
+            select(summaries, count.label("hits"))
             .join(schema.sessions, schema.sessions.c.id == _U.session_id)
-            .where(hearing.clause, count >= least)
-            .order_by(count.desc(), _U.latest_at.desc(), _U.id)
+            .where(hearing.clause, count >= least, *spell.clauses(_U.latest_at))
+            .order_by(desc("hits"), _U.latest_at.desc(), _U.id)
             .limit(limit)
         )
-        return await self._all(query)
+        async with self._db.read() as view:
+            return [(row.hits, _summary(row)) for row in await view.execute(query)]
 
     async def _add(self, tx: Transaction, summary: Summary, sources: list[dict[str, Any]]) -> None:
         values = {name: getattr(summary, name) for name in summaries.c.keys()}  # noqa: SIM118 - columns, not a dict

@@ -37,7 +37,7 @@ class House:
             await self.store.sessions.extend(tx, session.id, rows, tokens=9, now=START)
 
     async def finds(self, person: Person, chat: Chat) -> set[str]:
-        found = await self.service.search(person, chat, ["secret"], 50)
+        found = (await self.service.search(person, chat, ["secret"], 50)).lines
         return {line.text.removeprefix("secret of ") for line in found}
 
 
@@ -117,7 +117,7 @@ async def test_helpers_are_heard_by_those_who_hear_whoever_sent_them_off(tmp_pat
         assert await h.finds(BOSS, GROUP) == await h.finds(MATE, GROUP) == {"h2", "h4"}
         tasks = {
             line.text.removeprefix("secret of "): line.task
-            for line in await h.service.search(BOSS, CHAT, ["secret"], 9)
+            for line in (await h.service.search(BOSS, CHAT, ["secret"], 9)).lines
         }
         assert tasks == {"h1": "tttttt", "h3": ""}
         worker = Account(person=BOSS.id, chat=GROUP.id, task=TaskId("gggggg"))
@@ -158,7 +158,7 @@ async def test_what_is_shown_says_where_it_was_and_hides_secrets(tmp_path: Path)
     async with house(tmp_path) as h:
         await add_task(h.store, "tttttt", CHAT, BOSS)
         await h.say("task:tttttt:Critic/b1", "secret of hunter2")
-        (line,) = await h.service.search(BOSS, CHAT, ["secret"], 5)
+        (line,) = (await h.service.search(BOSS, CHAT, ["secret"], 5)).lines
         await h.say(f"chat:{CHAT.id}", "hello")
         last = await h.service.last(BOSS, CHAT, 5)
 

@@ -62,6 +62,15 @@ async def test_what_has_only_some_of_the_words_says_so() -> None:
     assert "Nothing has all of these words" in text_of(await made.say("/history gate"))
 
 
+async def test_a_search_that_ran_out_of_time_says_so_also_where_it_found_nothing() -> None:
+    made = desk()
+    made.world.histories.cut = True
+
+    assert "no time to look at everything" in text_of(await made.say("/history gate"))
+    assert "no time to look at everything" in text_of(await made.say("/history violet"))
+    assert "no time to look" not in text_of(await made.say("/history"))
+
+
 async def test_a_search_for_nothing_says_what_is_missing() -> None:
     assert "/history" in text_of(await desk().say("/history search"))
 

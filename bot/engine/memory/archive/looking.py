@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from math import ceil
+from time import monotonic
 from typing import TypeVar
 
 from bot.engine.memory.archive.finding.sorting import POOL, Candidate, Order, ranked
+from bot.engine.memory.archive.finding.watch import Watch
 from bot.engine.memory.archive.patterns import Pattern, pieces_of
 from bot.engine.memory.archive.words import Reading, parts_of
 from storage.memory.archive.hearing import Hearing, Spell
@@ -18,6 +21,9 @@ from storage.records.memory.archive import Line, Part, Speaker, Summary
 
 MOST_SCANNED = 10_000
 _CHUNK = 200
+_STRETCH = 1_000
+"""Parts, or a fifth of it summaries, that are searched at once: between two of them it is seen how
+late it is."""
 _LEAST_PIECES = 2
 _NEAR_POOL = 100
 _NEAREST = 5
@@ -54,7 +60,8 @@ class Node:
 
 
 class Looking:
-    """For one listener at a time: see `Hearing`."""
+    """For one listener at a time: see `Hearing`. No search takes longer than its `watch` lets it;
+    what is found then is of the newest."""
 
     def __init__(
         self,
@@ -62,11 +69,17 @@ class Looking:
         summaries: SummaryRepo,
         reading: Reading,
         now: Callable[[], datetime] = utc_now,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._said = said
         self._summaries = summaries
         self._reading = reading
         self._now = now
+        self._clock = clock
+
+    def watch(self) -> Watch:
+        """For one search, or two for the same question, which begin now."""
+        return Watch(self._clock)
 
     async def words(
         self,
@@ -79,17 +92,51 @@ class Looking:
         summaries: bool = False,
         roles: Sequence[Speaker] = tuple(Speaker),
         order: Order = Order.RECENCY,
+        watch: Watch | None = None,
     ) -> Sequence[Found]:
         """What has all of these words, the newest first if nothing else is asked for."""
-        await self._reading.catch_up_for(hearing)
+        watch = watch or self.watch()
+        await self._reading.catch_up_for(hearing, watch)
         pool = limit if order is Order.RECENCY else max(limit, POOL)
         found: list[Line | Summary] = []
         if messages:
-            found += await self._said.search(hearing, words, spell, pool, roles=roles)
+            found += await self._lines(hearing, words, spell, pool, roles=roles, watch=watch)
         if summaries:
-            found += await self._summaries.search(hearing, words, spell, pool)
+            found += await self._summed(hearing, words, spell, pool, watch)
         best = await self._sorted([_candidate(each) for each in found], words, order)
         return [_found(each, words) for each in best[:limit]]
+
+    async def _lines(
+        self,
+        hearing: Hearing,
+        words: Sequence[str],
+        spell: Spell,
+        limit: int,
+        *,
+        roles: Sequence[Speaker],
+        watch: Watch,
+    ) -> Sequence[Line]:
+        if not words:
+            return await self._said.search(hearing, words, spell, limit, roles=roles)
+        found: list[Line] = []
+        stretches = await self._said.stretches(hearing, spell, _STRETCH)
+        for each in watch.through(stretches):
+            left = limit - len(found)
+            found += await self._said.search(hearing, words, each, left, roles=roles)
+            if len(found) >= limit:
+                break
+        return found
+
+    async def _summed(
+        self, hearing: Hearing, words: Sequence[str], spell: Spell, limit: int, watch: Watch
+    ) -> Sequence[Summary]:
+        found: list[Summary] = []
+        stretches = await self._summaries.stretches(hearing, spell, _CHUNK)
+        for each in watch.through(stretches):
+            found += await self._summaries.search(hearing, words, each, limit - len(found))
+            if len(found) >= limit:
+                break
+        return found
 
     async def _sorted(
         self, candidates: Sequence[Candidate[_T]], words: Sequence[str], order: Order
@@ -105,29 +152,44 @@ class Looking:
         *,
         roles: Sequence[Speaker] = tuple(Speaker),
         order: Order = Order.HYBRID,
+        watch: Watch | None = None,
     ) -> Sequence[Found]:
         """Where nothing has all words: what has most of their pieces."""
         pieces = pieces_of(words)
         if len(pieces) < _LEAST_PIECES:
             return ()
-        found = await self._said.search_most(
-            hearing, pieces, spell, max(limit, _NEAR_POOL), least=_LEAST_PIECES, roles=roles
-        )
-        least = max((n for n, _ in found), default=0) / 2
+        pool, watch = max(limit, _NEAR_POOL), watch or self.watch()
+        found: list[tuple[int, Line]] = []
+        least = _LEAST_PIECES
+        stretches = await self._said.stretches(hearing, spell, _STRETCH)
+        for each in watch.through(stretches):
+            found += await self._said.search_most(
+                hearing, pieces, each, pool, least=least, roles=roles
+            )
+            found = sorted(found, key=_hits, reverse=True)[:pool]
+            # What has less than half of what the best one has is not near.
+            least = max(least, ceil(max(map(_hits, found), default=0) / 2))
         near = [_candidate(line) for n, line in found if n >= least]
         best = await self._sorted(near, pieces, order)
         return [replace(_found(each, pieces), near=True) for each in best[:limit]]
 
-    async def about(self, hearing: Hearing, words: Sequence[str], limit: int) -> Sequence[Summary]:
+    async def about(
+        self, hearing: Hearing, words: Sequence[str], limit: int, watch: Watch | None = None
+    ) -> Sequence[Summary]:
         """Summaries with all of these words, the newest first; where none has, those that fit a
         question in words of its own best."""
-        found = await self._summaries.search(hearing, words, Spell(), limit)
+        watch = watch or self.watch()
+        found = await self._summed(hearing, words, Spell(), limit, watch)
         pieces = () if found else pieces_of(words)
         if not pieces:
             return found
-        some = await self._summaries.search_most(hearing, pieces, _NEAR_POOL, least=1)
-        best = await self._sorted([_candidate(each) for each in some], words, Order.RELEVANCE)
-        return best[:_NEAREST]
+        some: list[tuple[int, Summary]] = []
+        stretches = await self._summaries.stretches(hearing, Spell(), _CHUNK)
+        for each in watch.through(stretches):
+            some += await self._summaries.search_most(hearing, pieces, each, _NEAR_POOL, least=1)
+            some = sorted(some, key=_hits, reverse=True)[:_NEAR_POOL]
+        fitting = [_candidate(summary) for _, summary in some]
+        return (await self._sorted(fitting, words, Order.RELEVANCE))[:_NEAREST]
 
     async def regex(
         self,
@@ -140,30 +202,35 @@ class Looking:
         summaries: bool = False,
     ) -> Sequence[Found]:
         """The same by a pattern, among the newest and as long as the pattern may take."""
-        await self._reading.catch_up_for(hearing)
+        await self._reading.catch_up_for(hearing, pattern.watch)
         found: list[Found] = []
         if summaries:
-            all_of_them = await self._summaries.search(hearing, (), spell, MOST_SCANNED)
-            for some in _chunks(all_of_them):
+            for each in pattern.watch.through(
+                await self._summaries.stretches(hearing, spell, _CHUNK)
+            ):
+                some = await self._summaries.search(hearing, (), each, MOST_SCANNED)
                 found += await asyncio.to_thread(_matching_summaries, pattern, some)
         if messages:
             found += await self._scan(hearing, pattern, limit, spell)
+        pattern.watch.cut |= pattern.is_late
         return _newest(found, limit)
 
     async def _scan(
         self, hearing: Hearing, pattern: Pattern, limit: int, spell: Spell
     ) -> list[Found]:
         found: list[Found] = []
-        waiting: list[Line] = []
-        async for line in self._said.newest(hearing, spell, MOST_SCANNED):
-            waiting.append(line)
-            if len(waiting) < _CHUNK:
-                continue
-            found += await asyncio.to_thread(_matching, pattern, waiting)
-            waiting = []
-            if len(found) >= limit or pattern.is_late:
-                return found
-        return found + await asyncio.to_thread(_matching, pattern, waiting)
+        seen = 0
+        stretches = await self._said.stretches(hearing, spell, _CHUNK)
+        for each in pattern.watch.through(stretches):
+            lines = await self._said.search(hearing, (), each, MOST_SCANNED)
+            found += await asyncio.to_thread(_matching, pattern, lines)
+            seen += len(lines)
+            if len(found) >= limit:
+                break
+            if seen >= MOST_SCANNED:
+                pattern.watch.cut = True
+                break
+        return found
 
     async def summary(self, hearing: Hearing, summary_id: str) -> Summary | None:
         return await self._summaries.get(summary_id, hearing)
@@ -234,6 +301,10 @@ def _matching_summaries(pattern: Pattern, summaries: Sequence[Summary]) -> list[
     ]
 
 
+def _hits(found: tuple[int, _Said]) -> int:
+    return found[0]
+
+
 def _candidate(found: _Said) -> Candidate[_Said]:
     if isinstance(found, Line):
         return Candidate(text=found.text, at=found.at, of=found)
@@ -256,7 +327,3 @@ def _of_summary(summary: Summary, text: str) -> Found:
 
 def _newest(found: list[Found], limit: int) -> Sequence[Found]:
     return sorted(found, key=lambda each: each.at, reverse=True)[:limit]
-
-
-def _chunks(summaries: Sequence[Summary]) -> Iterator[Sequence[Summary]]:
-    return (summaries[at : at + _CHUNK] for at in range(0, len(summaries), _CHUNK))

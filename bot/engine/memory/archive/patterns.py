@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from time import monotonic
 
+from bot.engine.memory.archive.finding.watch import Watch
 from storage.memory.lexicon.chinese import is_filler
 from storage.memory.lexicon.english import STOP
 
@@ -17,8 +17,6 @@ search slower by that length. What fits is no longer than that."""
 _WIDE = 10
 _MOST_WAYS = 1_000
 """In which one place may be read: each `?` doubles them, each small repeat multiplies them."""
-SECONDS = 2.0
-"""For everything that one pattern is looked for in."""
 _QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|「([^」]+)」|(\S+)')
 _LOOKS_LIKE_REGEX = re.compile(r"\.[*+?]|\\[bdws]|\[[^\]]+\][*+?{]|\(\?|\w\|\w|^\^|\$$")
 _HAN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7ff\uf900-\ufaff]")
@@ -63,13 +61,12 @@ def looks_like_regex(text: str) -> bool:
 
 
 class Pattern:
-    """For one search, which begins now. Case is not told apart. Raises BadPattern where it could
-    take for ever."""
+    """For one search, as long as its `watch` lets it. Case is not told apart. Raises BadPattern
+    where it could take for ever."""
 
-    def __init__(self, text: str, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, text: str, watch: Watch | None = None) -> None:
         self._window = _WINDOWS.get(_checked(text), 0)
-        self._clock = clock
-        self._until = clock() + SECONDS
+        self.watch = watch or Watch()
         try:
             self._pattern = re.compile(text, re.IGNORECASE)
         except (re.error, RecursionError, OverflowError) as error:
@@ -78,7 +75,7 @@ class Pattern:
     @property
     def is_late(self) -> bool:
         """It has taken its time: nothing is found any more."""
-        return self._clock() > self._until
+        return self.watch.is_late
 
     def find(self, text: str) -> tuple[int, int] | None:
         """Where it is, first of all."""

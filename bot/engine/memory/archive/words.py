@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bot.engine.llm.loop import turns
+from bot.engine.memory.archive.finding.watch import Watch
 from bot.engine.memory.archive.source import unprompted
 from bot.engine.memory.archive.tokens import PICTURE, tokens
 from storage.db import Database
@@ -39,8 +40,9 @@ class Reading:
         self._db = db
         self._said = said
 
-    async def catch_up(self, session_id: str) -> bool:
-        """The words of all its messages are known after that. False where they were before."""
+    async def catch_up(self, session_id: str, watch: Watch | None = None) -> bool:
+        """The words of all its messages are known after that, or of as many as there was time for.
+        False where they were before."""
         found = False
         while unread := await self._said.unread(session_id, _PAGE):
             parts = await asyncio.to_thread(
@@ -49,12 +51,17 @@ class Reading:
             async with self._db.write() as tx:
                 await self._said.put(tx, session_id, parts)
             found = True
+            if watch is not None and watch.is_late:
+                watch.cut = True
+                break
         return found
 
-    async def catch_up_for(self, hearing: Hearing) -> None:
-        """Those of all sessions that this listener may look into."""
+    async def catch_up_for(self, hearing: Hearing, watch: Watch) -> None:
+        """Those of all sessions that this listener may look into, the last used first."""
         for session_id in await self._said.behind(hearing):
-            await self.catch_up(session_id)
+            await self.catch_up(session_id, watch)
+            if watch.cut:
+                return
 
 
 def parts_of(unread: Unread, *, whole: bool = False) -> list[Part]:

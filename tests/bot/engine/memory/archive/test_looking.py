@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -17,11 +18,12 @@ from bot.engine.llm.base import ERROR
 from bot.engine.memory.archive.carrying import Carrying
 from bot.engine.memory.archive.expanding import Expansion, expanded
 from bot.engine.memory.archive.finding.sorting import Candidate, Order, ranked
+from bot.engine.memory.archive.finding.watch import Watch
 from bot.engine.memory.archive.looking import SPOKEN, Looking
 from bot.engine.memory.archive.patterns import BadPattern, Pattern, words_of
 from bot.engine.memory.archive.tools import Ears, describe, expand, grep
 from storage import schema
-from storage.memory.archive.hearing import Hearing
+from storage.memory.archive.hearing import Hearing, Spell
 from storage.records.people import Channel, ChatId, ChatKind
 from storage.records.tasks import NewTask, Priority, TaskId
 from storage.work.tasks import Sight, TaskRepo
@@ -235,7 +237,7 @@ def test_the_worst_pattern_let_in_comes_to_an_end(pattern: str) -> None:
 
 def test_a_pattern_that_has_taken_its_time_finds_nothing_more() -> None:
     times = iter([0.0, 1.0, 3.0])
-    pattern = Pattern("a+", clock=lambda: next(times))
+    pattern = Pattern("a+", Watch(lambda: next(times)))
 
     assert pattern.find("a") == (0, 1)
     assert pattern.find("a") is None
@@ -402,3 +404,54 @@ async def test_a_tasks_new_session_knows_how_far_the_old_one_was(tmp_path: Path)
 
 def test_words_are_told_apart_by_spaces_and_quotes() -> None:
     assert words_of(' a "b c"  “d e” 「f g」 ') == ("a", "b c", "d e", "f g")
+
+
+@pytest.mark.parametrize(
+    "asked_for",
+    [
+        {"pattern": "needle"},
+        {"pattern": "那个花园叫什么公园"},
+        {"pattern": "needl[ef]", "mode": "regex"},
+    ],
+)
+async def test_a_search_ends_when_its_time_is_over_and_says_so(
+    tmp_path: Path, asked_for: dict[str, Any]
+) -> None:
+    async with room(tmp_path) as r:
+        session = await r.world.session()
+        await r.world.say(session, [asked("a needle in 花园叫绿禾公园")])
+        r.world.clock.pass_by(hours=1)
+        for _ in range(2):
+            await r.world.say(session, [asked("hay")] * 600)
+            r.world.clock.pass_by(hours=1)
+        await r.world.reading.catch_up(session.id)
+        assert "绿禾" in await r.grep(HERE, **asked_for, scope="messages")
+
+        passing = count(0.0, 3.0)
+        w = r.world
+        r.looking = Looking(w.said, w.summaries, w.reading, w.clock, lambda: next(passing))
+        late = await r.grep(HERE, **asked_for)
+
+        assert "绿禾" not in late
+        assert "Only the newest were looked at" in late
+
+
+async def test_what_is_said_meanwhile_hides_nothing_from_a_pattern(tmp_path: Path) -> None:
+    async with room(tmp_path) as r:
+        session = await r.world.session()
+        for n in range(0, 450, 10):
+            await r.world.say(session, [asked(f"line {n + m:03} end") for m in range(10)])
+            r.world.clock.pass_by(seconds=1)
+        await r.world.reading.catch_up(session.id)
+        stretches = await r.world.said.stretches(HERE, Spell(), 200)
+        await r.world.say(session, [asked("line new end")] * 100)
+        await r.world.reading.catch_up(session.id)
+        found = [
+            line.text
+            for each in stretches
+            for line in await r.world.said.search(HERE, (), each, 1_000)
+        ]
+
+        assert len(stretches) == 3
+        assert len(found) == 550
+        assert {f"line {n:03} end" for n in range(450)} < set(found)
