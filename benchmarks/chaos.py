@@ -172,6 +172,7 @@ class _Run:
                     await each()
                 except (AssertionError, TimeoutError, OSError) as error:
                     self.broken.append(f"BROKEN OFF {part}: {str(error)[:2000]}")
+                    print(self.broken[-1], flush=True)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(_AT_ONCE):
