@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 from cards.action_rules import ActionRules as _Action
 from cards.memory_actions import (
+    CleanMemory,
     DecideMemory,
     EditMemory,
     ForgetMemory,
@@ -362,4 +363,5 @@ Action: TypeAlias = (
     | EditMemory
     | DecideMemory
     | MemoriesHelped
+    | CleanMemory
 )

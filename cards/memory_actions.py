@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 from cards.action_rules import ActionRules as _Action
 from storage.records.memory.shown import Wanted
+from storage.records.people import Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +39,13 @@ class ShowMemory(_Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetMemory(_Action):
-    """`also` are forgotten with it. `among` is what was looked for when it was found: what else
-    says so is shown again."""
+    """`also` are forgotten with it. `revisions` are those of all of them that were shown: what
+    says something else by now is not what was meant. `among` is what was looked for when it was
+    found: what else says so is shown again."""
 
     entry_id: str
     also: tuple[str, ...] = ()
+    revisions: tuple[int, ...] = ()
     among: str = ""
     kind: Literal["forget_memory"] = "forget_memory"
 
@@ -92,6 +95,18 @@ class DecideMemory(_Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CleanMemory(_Action):
+    """Do what the cleaning has told it would."""
+
+    needs: ClassVar[Role] = Role.OWNER
+    kind: Literal["clean_memory"] = "clean_memory"
+
+    @property
+    def command(self) -> str:
+        return "/memory clean yes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoriesHelped(_Action):
     """What was looked for helped the answer to this `turn` of a `session`."""
 
@@ -112,4 +127,5 @@ MemoryAction: TypeAlias = (
     | EditMemory
     | DecideMemory
     | MemoriesHelped
+    | CleanMemory
 )

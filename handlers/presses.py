@@ -38,6 +38,7 @@ from cards.actions import (
 )
 from cards.card_json import BadCard, load_action
 from cards.memory_actions import (
+    CleanMemory,
     DecideMemory,
     EditMemory,
     ForgetMemory,
@@ -203,7 +204,7 @@ async def _act(  # noqa: C901, PLR0911, PLR0912 - one line for each action of th
             return await members.move(request, action, card_key)
         case ListMemories() | ShowMemory() | ForgetMemory() | PinMemory() | DecideMemory():
             return await memory.pressed(request, action, card_key, value, form)
-        case EditMemory() | MemoriesHelped():
+        case EditMemory() | MemoriesHelped() | CleanMemory():
             return await memory.pressed(request, action, card_key, value, form)
         case _:
             assert_never(action)

@@ -138,9 +138,13 @@ class FakeMemory:
         self.keep(replace(entry, text=text, revision=entry.revision + 1))
         return self.known[entry.id]
 
-    async def forget(self, who: Person, chat: Chat, entry_id: str, *, source: str = "") -> Entry:
+    async def forget(
+        self, who: Person, chat: Chat, entry_id: str, *, source: str = "", revision: int = 0
+    ) -> Entry:
         if entry_id not in self.known and source in self.carried_out:
             raise MemoryRefused("forgotten", entry_id)
+        if revision not in {0, self._one(who, chat, entry_id).revision}:
+            raise MemoryRefused("changed", entry_id)
         gone = self.known.pop(self._one(who, chat, entry_id).id)
         self.carried_out.add(source)
         return gone

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import zip_longest
 
 from cards import formats
 from cards.model import Tone
@@ -47,10 +48,13 @@ async def edited(request: Request, entry_id: str, text: str, *, revision: int = 
 
 
 async def forget(request: Request, rest: str) -> Reply:
-    entry_id, _ = _id_and(rest)
+    return await forget_one(request, _id_and(rest)[0])
+
+
+async def forget_one(request: Request, entry_id: str, *, revision: int = 0) -> Reply:
     try:
         entry = await request.services.memory.forget(
-            request.person, request.chat, entry_id, source=request.source
+            request.person, request.chat, entry_id, source=request.source, revision=revision
         )
     except MemoryRefused as refusal:
         if refusal.reason != "forgotten":
@@ -62,14 +66,17 @@ async def forget(request: Request, rest: str) -> Reply:
     return said(request, "memory.gone", entry)
 
 
-async def forgotten(request: Request, entry_ids: Sequence[str]) -> Reply:
-    """All of them; some may have gone with others, or before. MemoryRefused where none is left."""
+async def forgotten(
+    request: Request, entry_ids: Sequence[str], revisions: Sequence[int] = ()
+) -> Reply:
+    """All of them, as they were shown; some may have gone with others, or before. MemoryRefused
+    where one says something else by now, or none is left."""
     said_last: Reply | None = None
-    for each in entry_ids:
+    for each, revision in zip_longest(entry_ids, revisions, fillvalue=0):
         try:
-            said_last = await forget(request, each)
-        except MemoryRefused:
-            if said_last is None and each == entry_ids[-1]:
+            said_last = await forget_one(request, str(each), revision=int(revision))
+        except MemoryRefused as refusal:
+            if refusal.reason == "changed" or (said_last is None and each == entry_ids[-1]):
                 raise
     if len(entry_ids) == 1 or said_last is None:
         return said_last or Reply()

@@ -8,6 +8,7 @@ from typing import assert_never
 
 from cards import formats
 from cards.memory_actions import (
+    CleanMemory,
     DecideMemory,
     EditMemory,
     ForgetMemory,
@@ -141,7 +142,7 @@ async def pressed(
     return await answered(_pressed(request, action, card_key, value, form))
 
 
-async def _pressed(
+async def _pressed(  # noqa: C901 - one line for each action of the closed union
     request: Request, action: MemoryAction, card_key: str, value: str, form: Mapping[str, str]
 ) -> Reply:
     match action:
@@ -149,8 +150,8 @@ async def _pressed(
             shown = await _listed(request, wanted, scope, page)
         case ShowMemory(entry_id=entry_id):
             return await _show(request, entry_id or value)
-        case ForgetMemory(entry_id=entry_id, among=among, also=also):
-            shown = await changing.forgotten(request, (entry_id, *also))
+        case ForgetMemory(entry_id=entry_id, among=among, also=also, revisions=revisions):
+            shown = await changing.forgotten(request, (entry_id, *also), revisions)
             if among:
                 shown = await which_to_forget(request, among, gone=shown) or shown
         case PinMemory(entry_id=entry_id, pinned=pinned):
@@ -163,6 +164,8 @@ async def _pressed(
             shown = await changing.decide(request, entry_id, keep=keep)
             if listed:
                 shown = await _others_waiting(request, shown) or shown
+        case CleanMemory():
+            shown = await care.clean(request, "yes")
         case MemoriesHelped():
             shown = await behind.pressed(request, action)
         case _:

@@ -64,9 +64,11 @@ class MemoryBook(Protocol):
         """0 edits whatever it is now."""
         ...
 
-    async def forget(self, who: Person, chat: Chat, entry_id: str, *, source: str = "") -> Entry:
-        """For good. It is given back as it was, to say what is gone. Where the order of this
-        `source` was carried out before: refused as `forgotten`."""
+    async def forget(
+        self, who: Person, chat: Chat, entry_id: str, *, source: str = "", revision: int = 0
+    ) -> Entry:
+        """For good; 0 whatever it is now. It is given back as it was, to say what is gone. Where
+        the order of this `source` was carried out before: refused as `forgotten`."""
         ...
 
     async def pin(self, who: Person, chat: Chat, entry_id: str, *, pinned: bool) -> Entry: ...

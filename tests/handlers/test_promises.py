@@ -37,6 +37,7 @@ from cards.actions import (
     UseSkill,
 )
 from cards.memory_actions import (
+    CleanMemory,
     DecideMemory,
     EditMemory,
     ForgetMemory,
@@ -110,6 +111,7 @@ EXAMPLES: dict[type, Action] = {
         EditMemory(entry_id="aa22", revision=1),
         DecideMemory(entry_id="aa22", keep=True),
         MemoriesHelped(session="s1", turn=2),
+        CleanMemory(),
     )
 }
 

@@ -162,7 +162,9 @@ class MemoryBookService:
         with _explained(entry.id):
             return await self.writer.edit(entry, text, by)
 
-    async def forget(self, who: Person, chat: Chat, entry_id: str, *, source: str = "") -> Entry:
+    async def forget(
+        self, who: Person, chat: Chat, entry_id: str, *, source: str = "", revision: int = 0
+    ) -> Entry:
         by = await self._by(who, chat)
         try:
             entry = await self._found(by, entry_id)
@@ -170,6 +172,8 @@ class MemoryBookService:
             if source and await self.forgotten.was(source):
                 raise MemoryRefused("forgotten", entry_id) from error
             raise
+        if revision and revision != entry.revision:
+            raise MemoryRefused("changed", entry.id)
         with _explained(entry.id):
             await self.writer.forget(
                 entry, by, also=partial(self.forgotten.note, source=source) if source else None

@@ -100,7 +100,12 @@ def forget_button(
     others = tuple(each.id for each in also)
     return Button(
         label=label,
-        action=ForgetMemory(entry_id=entry.id, among=among, also=others),
+        action=ForgetMemory(
+            entry_id=entry.id,
+            among=among,
+            also=others,
+            revisions=(entry.revision, *(each.revision for each in also)),
+        ),
         style=ButtonStyle.DANGER,
         confirm=Confirm(title=words("memory.forget_title"), text=words("memory.forget_text")),
     )

@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from cards import formats
-from cards.model import Block, Card, Collapsible, Fields, Note, Text, Tone
+from cards.memory_actions import CleanMemory
+from cards.model import (
+    Block,
+    Button,
+    Buttons,
+    ButtonStyle,
+    Card,
+    Collapsible,
+    Confirm,
+    Fields,
+    Note,
+    Text,
+    Tone,
+)
 from cards.views.files import attached
 from cards.views.memory.lines import entry_line
 from cards.words import Words
@@ -55,7 +68,20 @@ def clean_card(report: CleanReport, words: Words) -> Card:
             blocks.append(Collapsible(title=head, blocks=(Text(markdown=rows),)))
     if report.before:
         blocks.append(Note(markdown=words("memory.clean_before", n=report.before)))
+    if not report.done:
+        blocks.append(Buttons(items=(_clean(report, words),)))
     return _card(title, blocks)
+
+
+def _clean(report: CleanReport, words: Words) -> Button:
+    return Button(
+        label=words("memory.button.clean"),
+        action=CleanMemory(),
+        style=ButtonStyle.DANGER,
+        confirm=Confirm(
+            title=words("memory.clean_title"), text=words("memory.clean_sure", n=report.total)
+        ),
+    )
 
 
 def exported_card(path: str, size: int, n: int, words: Words) -> Card:
@@ -64,9 +90,10 @@ def exported_card(path: str, size: int, n: int, words: Words) -> Card:
 
 
 def brought_card(brought: Brought, words: Words) -> Card:
-    title = words("memory.title")
-    told = words("memory.imported", added=brought.added, known=brought.known)
-    blocks: list[Block] = [Text(markdown=told)]
+    title = words("memory.import_title")
+    blocks: list[Block] = [Text(markdown=words("memory.imported", n=brought.added))]
+    if brought.known:
+        blocks.append(Note(markdown=words("memory.import_known", n=brought.known)))
     if brought.left:
         blocks.append(Note(markdown=words("memory.import_left", n=brought.left)))
     if brought.bad:
@@ -79,7 +106,7 @@ def brought_card(brought: Brought, words: Words) -> Card:
 
 def _unread(bad: Mapping[int, BadLine], words: Words) -> Iterator[str]:
     """Their numbers, by what is wrong with them."""
-    for why in sorted(set(bad.values())):
+    for why in dict.fromkeys(bad.values()):
         lines = [str(number) for number, each in bad.items() if each is why]
         told = ", ".join(lines[:_LISTED]) + (" …" if len(lines) > _LISTED else "")
         yield words(f"memory.bad_line.{why}", lines=told)

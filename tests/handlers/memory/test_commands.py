@@ -349,4 +349,4 @@ async def test_a_backup_is_put_back_by_owners_who_name_it(desk: Desk) -> None:
 
     assert "Only an owner" in text_of(refused)
     assert "/memory restore FILE" in text_of(unnamed)
-    assert "1 added" in text_of(done)
+    assert "One entry added" in text_of(done)
