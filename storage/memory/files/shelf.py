@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
+from typing import TypeVar
 
 from sqlalchemy import ColumnElement, and_, func, select
 
@@ -35,6 +37,8 @@ MOST = 5_000
 _M = memories.c
 _L = memory_links.c
 _PIECE = 2_000
+_AT_ONCE = 500
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +81,24 @@ class Shelf:
         async with self._db.read() as view:
             rows = (await view.execute(query)).all()
         return [entry_of(row) for row in reversed(rows)]
+
+    async def sourced(self, sources: Mapping[str, EntryId]) -> Mapping[EntryId, Entry]:
+        """By what stands for each source, the entry that came from it, where there is one."""
+        found: dict[EntryId, Entry] = {}
+        async with self._db.read() as view:
+            for some in _batched(sources):
+                query = select(memories).where(_M.source.in_(some))
+                rows = (await view.execute(query)).all()
+                found |= {sources[row.source]: entry_of(row) for row in rows}
+        return found
+
+    async def with_ids(self, ids: Iterable[EntryId]) -> Mapping[EntryId, Entry]:
+        found: dict[EntryId, Entry] = {}
+        async with self._db.read() as view:
+            for some in _batched(ids):
+                rows = (await view.execute(select(memories).where(_M.id.in_(some)))).all()
+                found |= {EntryId(row.id): entry_of(row) for row in rows}
+        return found
 
     async def glimpses(
         self, scope: Scope, kinds: Sequence[MemoryKind], *, after: int = 0, since: datetime | None
@@ -136,6 +158,12 @@ class Shelf:
         )
         async with self._db.read() as view:
             return {row.other: row.one for row in (await view.execute(query)).all()}
+
+
+def _batched(of: Iterable[_T]) -> Iterator[list[_T]]:
+    rest = iter(of)
+    while some := list(islice(rest, _AT_ONCE)):
+        yield some
 
 
 def _in(scope: Scope, kinds: Sequence[MemoryKind]) -> list[ColumnElement[bool]]:

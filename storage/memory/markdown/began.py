@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from storage.memory.markdown.page import Page
@@ -15,10 +15,13 @@ _LENGTH = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Began:
-    """By the id of each entry that was shown, the digest of its words and the heading above it."""
+    """By the id of each entry that was shown, the digest of its words and the heading above it.
+    `gone` are those of them that are no longer shown, since somebody has taken them out: they are
+    missing in the file until they are forgotten."""
 
     lines: Mapping[str, str] = field(default_factory=dict)
     titles: Mapping[str, str] = field(default_factory=dict)
+    gone: Sequence[str] = ()
 
     @classmethod
     def at(cls, page: Page, *, titled: bool) -> Began:
@@ -31,10 +34,12 @@ class Began:
     def read(cls, text: str) -> Began:
         """What `written` gave."""
         known = json.loads(text)
-        return cls(lines=known["lines"], titles=known["titles"])
+        return cls(lines=known["lines"], titles=known["titles"], gone=known.get("gone", ()))
 
     def written(self) -> str:
-        return json.dumps({"lines": self.lines, "titles": self.titles}, ensure_ascii=False)
+        known: dict[str, object] = {"lines": self.lines, "titles": self.titles}
+        known |= {"gone": list(self.gone)} if self.gone else {}
+        return json.dumps(known, ensure_ascii=False)
 
 
 def digest(text: str) -> str:

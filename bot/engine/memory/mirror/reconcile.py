@@ -14,7 +14,7 @@ from bot.engine.memory.mirror.due import OVERLAP, Due
 from bot.engine.memory.mirror.notices import Tells
 from bot.engine.memory.mirror.pages import Pages
 from bot.engine.memory.mirror.places import Place, Sort
-from bot.engine.memory.mirror.taking import Outcome, Taking
+from bot.engine.memory.mirror.taking import Outcome, Taken, Taking
 from storage.memory.files.bases import Base, Bases, hash_of
 from storage.memory.files.folder import Folder, Found, Sign
 from storage.memory.files.shelf import Shelf
@@ -48,6 +48,17 @@ class Settled:
 class _Replaced:
     body: str
     at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What is in the file, whether that was saved by somebody, and what is missing in it that is
+    not forgotten yet."""
+
+    found: Found
+    page: Page | None
+    changed: bool
+    gone: frozenset[str]
 
 
 class Reconciler:
@@ -88,7 +99,11 @@ class Reconciler:
         written; None where that is not sure."""
         if due.ids is None or due.newest is None or latest is None:
             return None
-        if due.newest >= latest.at - OVERLAP or due.ids != latest.began.lines.keys():
+        if (
+            latest.began.gone
+            or due.newest >= latest.at - OVERLAP
+            or due.ids != latest.began.lines.keys()
+        ):
             return None
         path = due.place.path
         found = await asyncio.to_thread(self._folder.read, path)
@@ -111,25 +126,31 @@ class Reconciler:
     async def _once(self, place: Place, empty: bool) -> Settled | None:
         """None where something has changed on the way."""
         latest = await self._bases.latest(place.path)
-        aside = await self._look_aside(place, latest)
+        aside, gone = await self._look_aside(place, latest)
         found = await asyncio.to_thread(self._folder.read, place.path)
         if found.trouble is not None:
             await self._tell(place.path, found.trouble.value, str(found.sign))
             return Settled(sign=found.sign, again=aside)
         disk, changed = None, False
-        if found.body is not None:
+        if found.body is None:
+            self._taking.all_is_there(place)
+        else:
             disk = await asyncio.to_thread(parse, found.body, place.sort.layout)
             changed = latest is None or not latest.is_of(found.body)
-        if disk is not None and changed:
+        if disk is not None and (changed or (latest is not None and latest.began.gone)):
             if self._may_be_half(place, disk, found):
                 return Settled(sign=found.sign, again=True)
-            outcome = await self._take(place, disk, latest)
-            if outcome is not Outcome.DONE:
-                return Settled(sign=found.sign) if outcome is Outcome.STUCK else None
+            taken = await self._take(place, disk, latest)
+            gone |= taken.gone
+            if taken.outcome is Outcome.STUCK:
+                return Settled(sign=found.sign, again=bool(gone))
+            if taken.outcome is Outcome.AGAIN:
+                return None
         self._torn.pop(place.path, None)
-        return await self._show(place, found, disk, latest, empty=empty, changed=changed)
+        seen = _Seen(found=found, page=disk, changed=changed, gone=gone)
+        return await self._show(place, seen, latest, empty=empty)
 
-    async def _take(self, place: Place, disk: Page, latest: Base | None) -> Outcome:
+    async def _take(self, place: Place, disk: Page, latest: Base | None) -> Taken:
         base = None
         if latest is not None and disk.number == latest.number:
             base = latest.began
@@ -138,33 +159,27 @@ class Reconciler:
         return await self._taking.take(place, base, disk, await self._entries(place))
 
     async def _show(
-        self,
-        place: Place,
-        found: Found,
-        disk: Page | None,
-        latest: Base | None,
-        *,
-        empty: bool,
-        changed: bool,
+        self, place: Place, seen: _Seen, latest: Base | None, *, empty: bool
     ) -> Settled | None:
         entries = await self._entries(place)
+        found, disk = seen.found, seen.page
         if not entries and not empty:
             return await self._away(place, found)
         rivals = await self._shelf.rivals(place.scope)
-        page = await asyncio.to_thread(self._pages.page, place, entries, rivals)
-        if disk is not None and not changed and page.shown == disk.shown:
-            return Settled(sign=found.sign, again=place.path in self._replaced)
+        shown = [each for each in entries if each.id not in seen.gone]
+        page = await asyncio.to_thread(self._pages.page, place, shown, rivals)
+        if disk is not None and not seen.changed and page.shown == disk.shown:
+            again = place.path in self._replaced or len(shown) < len(entries)
+            return Settled(sign=found.sign, again=again)
         number = max(latest.number if latest else 0, disk.number if disk else 0) % _HIGHEST + 1
-        front = "" if disk is None else disk.front
-        page = replace(page, number=number, front=front)
+        page = replace(page, number=number, front="" if disk is None else disk.front)
+        whole = page
+        if len(shown) < len(entries):
+            whole = await asyncio.to_thread(self._pages.page, place, entries, rivals)
+        began = Began.at(whole, titled=place.sort.layout is Layout.BOOK)
+        began = replace(began, gone=sorted(seen.gone & began.lines.keys()))
         body = await asyncio.to_thread(self._pages.body, place, page)
-        base = Base(
-            path=place.path,
-            number=number,
-            hash=hash_of(body),
-            began=Began.at(page, titled=place.sort.layout is Layout.BOOK),
-            at=self._now(),
-        )
+        base = Base(path=place.path, number=number, hash=hash_of(body), began=began, at=self._now())
         return await self._write(place, base, body, found)
 
     async def _write(self, place: Place, base: Base, body: str, found: Found) -> Settled | None:
@@ -180,7 +195,7 @@ class Reconciler:
             return None
         if found.body is not None:
             self._replaced[place.path] = _Replaced(body=found.body, at=self._now())
-        return Settled(sign=made, again=found.body is not None)
+        return Settled(sign=made, again=found.body is not None or bool(base.began.gone))
 
     async def _away(self, place: Place, found: Found) -> Settled | None:
         """A file with nothing in it any more."""
@@ -189,12 +204,14 @@ class Reconciler:
         gone = await asyncio.to_thread(self._folder.remove, place.path, found.sign)
         return Settled() if gone else None
 
-    async def _look_aside(self, place: Place, latest: Base | None) -> bool:
-        """Whether something still lies beside the file. What was saved into a file in the moment
-        in which it was replaced, or lay there when the program died, is taken like any other."""
+    async def _look_aside(self, place: Place, latest: Base | None) -> tuple[bool, frozenset[str]]:
+        """Whether something still lies beside the file, and what is missing in it. What was saved
+        into a file in the moment in which it was replaced, or lay there when the program died, is
+        taken like any other."""
+        gone = frozenset[str]()
         old, new = await asyncio.to_thread(self._folder.beside, place.path)
         if old.body is None and new.body is None:
-            return False
+            return False, gone
         replaced = self._replaced.get(place.path)
         fresh = replaced is not None and self._now() - replaced.at < ASIDE
         for body in (old.body, new.body):
@@ -203,13 +220,17 @@ class Reconciler:
             if replaced is None or body != replaced.body:
                 disk = await asyncio.to_thread(parse, body, place.sort.layout)
                 # Half of it: it is still being written, or it is our own that was broken off.
-                if disk.complete and await self._take(place, disk, latest) is not Outcome.DONE:
-                    return True
+                if not disk.complete:
+                    continue
+                taken = await self._take(place, disk, latest)
+                gone |= taken.gone
+                if taken.outcome is not Outcome.DONE:
+                    return True, gone
         if fresh:
-            return True
+            return True, gone
         self._replaced.pop(place.path, None)
         await asyncio.to_thread(self._folder.drop_beside, place.path)
-        return False
+        return False, gone
 
     def _may_be_half(self, place: Place, disk: Page, found: Found) -> bool:
         if disk.complete and disk.number:

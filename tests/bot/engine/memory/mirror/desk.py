@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 from bot.engine.memory.changed import Changed
 from bot.engine.memory.mirror.first import First
+from bot.engine.memory.mirror.leaving import WAITS
 from bot.engine.memory.mirror.mirror import Mirror
 from bot.engine.memory.mirror.others import Others
 from bot.engine.memory.mirror.pages import Pages
@@ -193,6 +194,8 @@ class Desk:
         return [re.sub(r" <!--.*-->$", "", each)[2:] for each in lines]
 
     async def wait(self) -> None:
-        """Until what is not whole counts as saved, and nothing lies aside."""
-        self.at += PATIENCE
+        """Until what is not whole counts as saved, nothing lies aside, and what is missing is
+        forgotten."""
+        await self.mirror.look()
+        self.at += max(PATIENCE, WAITS)
         await self.mirror.look()

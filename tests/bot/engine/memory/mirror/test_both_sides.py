@@ -37,7 +37,7 @@ async def test_a_conflict_ends_when_one_of_the_two_lines_is_removed(desk: Desk) 
     await desk.mirror.look()
 
     desk.change(f"{desk.line('likes milk')}\n", "")
-    await desk.mirror.look()
+    await desk.wait()
 
     assert await desk.texts() == ["likes coffee"]
     assert "⚠️" not in desk.read()
@@ -131,28 +131,13 @@ async def test_a_step_back_in_the_editor_brings_a_removed_line_back(desk: Desk) 
     await desk.mirror.begin()
     buffer = desk.read()
     desk.change(f"{desk.line('likes tea')}\n", "")
-    await desk.mirror.look()
+    await desk.wait()
     assert await desk.texts() == ["has cats"]
 
     desk.save(buffer)
     await desk.mirror.look()
 
     assert await desk.texts() == ["has cats", "likes tea"]
-
-
-async def test_a_line_that_is_moved_to_another_file_belongs_there(desk: Desk) -> None:
-    await desk.hand("ship on Fridays", TEAM)
-    await desk.hand("stays", TEAM)
-    await desk.mirror.begin()
-    chat = "memory/chats/the-team/MEMORY.md"
-    line = desk.line("Fridays", chat)
-
-    desk.change(f"{line}\n", "", chat)
-    desk.change("<!-- shiftboss: end", f"{line}\n<!-- shiftboss: end")
-    await desk.mirror.look()
-
-    assert await desk.texts(TEAM) == ["stays"]
-    assert await desk.texts(GLOBAL) == ["ship on Fridays"]
 
 
 async def test_removing_most_lines_has_to_be_done_twice(desk: Desk) -> None:
@@ -164,13 +149,13 @@ async def test_removing_most_lines_has_to_be_done_twice(desk: Desk) -> None:
         return "\n".join(x for x in desk.read().split("\n") if "fact" not in x or "fact 11" in x)
 
     desk.save(gutted())
-    await desk.mirror.look()
+    await desk.wait()
     assert len(await desk.texts()) == 12
     assert desk.told.kinds == ["held"]
     assert len(desk.shown()) == 12
 
     desk.save(gutted())
-    await desk.mirror.look()
+    await desk.wait()
     assert await desk.texts() == ["fact 11"]
 
 
@@ -181,7 +166,7 @@ async def test_much_later_it_is_asked_again(desk: Desk) -> None:
 
     for _ in range(2):
         desk.save("\n".join(x for x in desk.read().split("\n") if "fact" not in x))
-        await desk.mirror.look()
+        await desk.wait()
         desk.at += CONFIRM_WITHIN + timedelta(minutes=1)
 
     assert len(await desk.texts()) == 12

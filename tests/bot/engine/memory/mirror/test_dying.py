@@ -25,7 +25,7 @@ class Died(BaseException):
 STEPS = (
     ("folder", "read", "write", "beside", "drop_beside", "remove"),
     ("bases", "put"),
-    ("writer", "add", "edit", "forget"),
+    ("db", "write"),
     ("shelf", "oppose", "shown"),
 )
 

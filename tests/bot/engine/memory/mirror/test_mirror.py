@@ -36,7 +36,7 @@ async def test_a_new_line_is_remembered_and_a_removed_one_is_forgotten(desk: Des
     await desk.mirror.begin()
 
     desk.change(desk.line("likes tea"), "- has two cats")
-    await desk.mirror.look()
+    await desk.wait()
 
     assert await desk.texts() == ["has two cats"]
     assert "m:" in desk.line("has two cats")
