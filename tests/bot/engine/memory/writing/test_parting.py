@@ -18,14 +18,13 @@ from storage.records.memory.entries import Entry, EntryState, MemoryKind, Scope,
 from storage.records.people import Person
 from tests.bot.engine.memory.writing.world import (
     BY_BOSS,
-    MINE,
     TEAM,
     Memory,
     drawn,
     notes_of,
     remembering,
 )
-from tests.engine_world import BOSS, CHAT, GROUP, MATE
+from tests.engine_world import BOSS, GROUP, MATE
 
 DRAWN = (MemoryKind.FACT, MemoryKind.PROFILE, MemoryKind.LONGTERM)
 TABLES = "Prefers tables to prose"
@@ -159,11 +158,11 @@ async def test_in_a_group_a_taste_told_with_the_wrong_turn_is_nobodys(memory: Me
 
 
 async def test_of_people_nothing_goes_to_all_who_do_the_same_work(memory: Memory) -> None:
-    task = await memory.world.add("Mend the build")
+    task = await memory.world.add("Mend the build", chat_id=GROUP.id)
     work = Work(
         task=task.id,
         person=BOSS,
-        chat=CHAT,
+        chat=GROUP,
         asked="Mend the build, I am at the doctor's till noon",
         done="The build needs node 22",
         project="/srv/shop",
@@ -184,8 +183,8 @@ async def test_of_people_nothing_goes_to_all_who_do_the_same_work(memory: Memory
     by_text = {each.text: each.scope for each in await memory.all(*DRAWN)}
     assert by_text == {
         "The build of the shop needs node 22": Scope(ScopeKind.PROJECT, "/srv/shop"),
-        "Boss is at the doctor's before noon": MINE,
-        "Reviews wait because my back hurts": MINE,
+        "Boss is at the doctor's before noon": TEAM,
+        "Reviews wait because my back hurts": TEAM,
     }
 
 
