@@ -26,6 +26,7 @@ from bot.engine.memory.archive.words import Reading
 from bot.transports.clock import Clock
 from storage.agents.helpers import HelperRepo
 from storage.db import Transaction
+from storage.marks import Marks
 from storage.memory.archive.debts import DebtRepo
 from storage.memory.archive.said import ArchiveRepo
 from storage.memory.archive.summaries import SummaryRepo
@@ -109,7 +110,7 @@ def build_archive(settings: Settings, store: Store, clock: Clock, growth: Growth
             return 0
         return await asyncio.to_thread(published_window, backend, model, urls[backend])
 
-    windows = Windows(own=chosen.windows, published=published)
+    windows = Windows(own=chosen.windows, published=published, notes=Marks(store.db), now=clock.now)
     history = History(
         store.sessions,
         Archive(SummaryRepo(store.db)),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
+from typing import Any, Protocol
 
 from bot.engine.llm.base import MAX_ANSWER
 
@@ -23,7 +25,40 @@ _UNSAID = 0.5
 _STEPS = 16
 _MOST_SEATS = 1_024
 
+KEPT = timedelta(days=30)
+"""That a service's word counts: models change behind their names."""
+_MARK = "windows.learnt"
+
 _Model = tuple[str, str]
+
+
+class Notes(Protocol):
+    """Where what was learnt outlives the program: `storage.marks.Marks`."""
+
+    async def get(self, name: str) -> Any: ...
+
+    async def put(self, name: str, value: Any) -> None: ...
+
+
+class _NoNotes:
+    async def get(self, name: str) -> Any:
+        return None
+
+    async def put(self, name: str, value: Any) -> None:
+        """Nobody asks for it again."""
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Learnt:
+    """`own` is what people had set for the model then."""
+
+    window: int
+    own: int
+    at: datetime
 
 
 async def _unpublished(_backend: str, _model: str) -> int:
@@ -42,19 +77,24 @@ class Room:
 @dataclass(slots=True, kw_only=True)
 class Windows:
     """`own` are people's figures by a model's name or a pattern of it; `published` is asked once
-    for each model and says 0 where it knows none. What a service has said counts most."""
+    for each model and says 0 where it knows none. What a service has said counts most, for 30 days
+    and as long as people's figure stays what it was then."""
 
     own: Mapping[str, int] = field(default_factory=dict)
     published: Callable[[str, str], Awaitable[int]] = _unpublished
+    notes: Notes = field(default_factory=_NoNotes)
+    now: Callable[[], datetime] = _utc_now
     _known: dict[_Model, int] = field(default_factory=dict)
-    _learnt: dict[_Model, int] = field(default_factory=dict)
+    _learnt: dict[_Model, _Learnt] = field(default_factory=dict)
+    _read: bool = False
     _seats: dict[str, _Model] = field(default_factory=dict)
 
     async def of(self, backend: str, model: str) -> int:
         """0 where nobody knows."""
         key = (backend, model)
-        if key in self._learnt:
-            return self._learnt[key]
+        learnt = (await self._noted()).get(key)
+        if learnt is not None and self._holds(key, learnt):
+            return learnt.window
         if key not in self._known:
             self._known[key] = self._owned(*key) or await self.published(*key)
         return self._known[key]
@@ -86,8 +126,22 @@ class Windows:
         window = said or int(sent * _UNSAID)
         if known and window >= known:
             window = known if began else int(known * _LESS)
-        self._learnt[backend, model] = max(LEAST, window)
+        noted = await self._noted()
+        noted[backend, model] = _Learnt(
+            window=max(LEAST, window), own=self._owned(backend, model), at=self.now()
+        )
+        await self.notes.put(_MARK, [_row(*each) for each in noted.items() if self._holds(*each)])
         log.info("%s %s is told no more than %d tokens from now on", backend, model, window)
+
+    async def _noted(self) -> dict[_Model, _Learnt]:
+        if not self._read:
+            kept = dict(map(_read, await self.notes.get(_MARK) or ()))
+            # What was learnt meanwhile is newer.
+            self._learnt, self._read = kept | self._learnt, True
+        return self._learnt
+
+    def _holds(self, key: _Model, learnt: _Learnt) -> bool:
+        return self.now() - learnt.at < KEPT and self._owned(*key) == learnt.own
 
     def _owned(self, backend: str, model: str) -> int:
         names = (model.lower(), f"{backend}:{model}".lower())
@@ -95,3 +149,12 @@ class Windows:
             if any(fnmatchcase(name, pattern.lower()) for name in names):
                 return window
         return 0
+
+
+def _row(key: _Model, learnt: _Learnt) -> list[Any]:
+    return [*key, learnt.window, learnt.own, learnt.at.isoformat()]
+
+
+def _read(row: Any) -> tuple[_Model, _Learnt]:
+    backend, model, window, own, at = row
+    return (backend, model), _Learnt(window=window, own=own, at=datetime.fromisoformat(at))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from bot.engine.llm.api import ApiBackend
 from bot.engine.llm.base import Chosen, Limits, Purpose, Tool, TooLong
 from bot.engine.memory.archive.context import Archive
 from storage.budgets import BudgetRepo
+from storage.marks import Marks
 from storage.records.people import Language
 from storage.sessions import Session
 from storage.usage import Span, UsageRepo
@@ -31,7 +32,7 @@ from tests.bot.engine.memory.archive.world import World, answered, asked, world
 from tests.emulators.models.emulator import Models
 from tests.emulators.models.script import Asked, Call, Failure
 from tests.emulators.models.script import Reply as Said
-from tests.engine_world import BOSS, CHAT
+from tests.engine_world import BOSS, CHAT, Clock, make_store
 
 WINDOW = 8_000
 SAYS = {
@@ -244,3 +245,24 @@ async def test_what_people_set_counts_and_what_a_service_says_counts_more() -> N
     assert await windows.of("openai", "qwen") == 3_072, "our estimates were too low"
     await windows.learn("openai", "qwen", said=0, sent=10, began=False)
     assert await windows.of("openai", "qwen") == 2_000
+
+
+async def test_what_a_service_said_is_known_after_a_restart_for_a_month(tmp_path: Path) -> None:
+    clock = Clock()
+    async with AsyncExitStack() as stack:
+        marks = Marks(await make_store(tmp_path / "shiftboss.db", stack))
+
+        def begun(**own: int) -> Windows:
+            return Windows(own=own, notes=marks, now=clock)
+
+        await begun().learn("openai", "qwen", said=4_096, sent=9_000, began=False)
+        await begun(phi=8_192).learn("openai", "phi", said=2_048, sent=9_000, began=False)
+
+        assert await begun().of("openai", "qwen") == 4_096
+        assert await begun(phi=8_192).of("openai", "phi") == 2_048, "the setting is as it was"
+        assert await begun(phi=6_000).of("openai", "phi") == 6_000, "people have set it anew"
+        assert await begun(qwen=9_000).of("openai", "qwen") == 9_000
+        clock.pass_by(days=29)
+        assert await begun().of("openai", "qwen") == 4_096
+        clock.pass_by(days=2)
+        assert await begun().of("openai", "qwen") == 0
