@@ -81,12 +81,14 @@ class EditMemory(_Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecideMemory(_Action):
-    """Keep a candidate for good, or drop it. `listed` says that others stand beside it: what is
-    left of them is shown again."""
+    """Keep a candidate for good, or drop it. `wording` is a digest of what was shown of it: what
+    says something else by now is not decided about. `listed` says that others stand beside it:
+    what is left of them is shown again."""
 
     entry_id: str
     keep: bool
     listed: bool = False
+    wording: str = ""
     kind: Literal["decide_memory"] = "decide_memory"
 
     @property

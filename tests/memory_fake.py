@@ -157,7 +157,9 @@ class FakeMemory:
         self.keep(replace(self._one(who, chat, entry_id), scope=Scope.of(scope)))
         return self.known[entry_id]
 
-    async def decide(self, who: Person, chat: Chat, entry_id: str, *, keep: bool) -> Entry:
+    async def decide(
+        self, who: Person, chat: Chat, entry_id: str, *, keep: bool, wording: str = ""
+    ) -> Entry:
         state = EntryState.ACTIVE if keep else EntryState.REJECTED
         self.keep(replace(self._one(who, chat, entry_id), state=state))
         return self.known[entry_id]

@@ -105,9 +105,9 @@ async def move(request: Request, rest: str) -> Reply:
     return said(request, "memory.moved", entry, scope=scope_name(entry.scope, request.words))
 
 
-async def decide(request: Request, entry_id: str, *, keep: bool) -> Reply:
+async def decide(request: Request, entry_id: str, *, keep: bool, wording: str = "") -> Reply:
     entry = await request.services.memory.decide(
-        request.person, request.chat, entry_id.strip(), keep=keep
+        request.person, request.chat, entry_id.strip(), keep=keep, wording=wording
     )
     return said(request, "memory.kept" if keep else "memory.dropped", entry)
 

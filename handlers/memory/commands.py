@@ -160,8 +160,8 @@ async def _pressed(  # noqa: C901 - one line for each action of the closed union
         case EditMemory(entry_id=entry_id, revision=revision):
             await changing.edited(request, entry_id, form.get(TEXT, ""), revision=revision)
             shown = await _show(request, entry_id)
-        case DecideMemory(entry_id=entry_id, keep=keep, listed=listed):
-            shown = await changing.decide(request, entry_id, keep=keep)
+        case DecideMemory(entry_id=entry_id, keep=keep, listed=listed, wording=wording):
+            shown = await changing.decide(request, entry_id, keep=keep, wording=wording)
             if listed:
                 shown = await _others_waiting(request, shown) or shown
         case CleanMemory():

@@ -75,8 +75,10 @@ class MemoryBook(Protocol):
 
     async def move(self, who: Person, chat: Chat, entry_id: str, scope: str) -> Entry: ...
 
-    async def decide(self, who: Person, chat: Chat, entry_id: str, *, keep: bool) -> Entry:
-        """A candidate is kept for good, or dropped."""
+    async def decide(
+        self, who: Person, chat: Chat, entry_id: str, *, keep: bool, wording: str = ""
+    ) -> Entry:
+        """A candidate is kept for good, or dropped; only as it was shown (`offers.wording`)."""
         ...
 
     async def why(self, who: Person, chat: Chat, *, session: str = "", turn: int = 0) -> Behind:

@@ -37,6 +37,8 @@ from storage.records.memory.entries import (
     Scope,
     ScopeKind,
 )
+from storage.records.memory.offers import was_offered
+from storage.records.memory.offers import wording as wording_of
 from storage.records.memory.refusals import NotKept, WhyNotKept
 from storage.records.memory.shown import (
     A_PAGE,
@@ -192,11 +194,15 @@ class MemoryBookService:
         with _explained(entry.id):
             return await self.writer.move(entry, self._named(by, scope), by)
 
-    async def decide(self, who: Person, chat: Chat, entry_id: str, *, keep: bool) -> Entry:
+    async def decide(
+        self, who: Person, chat: Chat, entry_id: str, *, keep: bool, wording: str = ""
+    ) -> Entry:
         by = await self._by(who, chat)
         entry = await self._found(by, entry_id)
         if _is_decided(entry, keep=keep):
             return entry
+        if wording and wording != wording_of(entry):
+            raise MemoryRefused("changed", entry.id)
         with _explained(entry.id):
             decide = self.writer.confirm if keep else self.writer.reject
             return await decide(entry, by)
@@ -343,8 +349,10 @@ def _is_decided(entry: Entry, *, keep: bool) -> bool:
     """Just so, maybe by the same order, which died before its answer."""
     if not keep:
         return entry.state is EntryState.REJECTED
-    kept = entry.kind is MemoryKind.LONGTERM and entry.state is EntryState.ACTIVE
-    return kept and entry.origin is Origin.MANUAL
+    if entry.state is not EntryState.ACTIVE:
+        return False
+    by_hand = entry.kind is MemoryKind.LONGTERM and entry.origin is Origin.MANUAL
+    return by_hand or was_offered(entry)
 
 
 def _words(who: Person) -> Words:

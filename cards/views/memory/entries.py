@@ -24,6 +24,7 @@ from cards.model import (
 from cards.views.memory.lines import chapter_of, entry_line
 from cards.words import Words
 from storage.records.memory.entries import Entry
+from storage.records.memory.offers import wording
 from storage.records.memory.shown import A_PAGE, EntryPage, Wanted
 
 _WHOLE = 3_000
@@ -139,8 +140,9 @@ def candidates_card(
 def decisions(entry: Entry, words: Words, number: int = 0) -> tuple[Button, ...]:
     """`number` is its place, where others stand beside it."""
     mark, listed = f" {number}" if number else "", bool(number)
-    keep = DecideMemory(entry_id=entry.id, keep=True, listed=listed)
-    drop = DecideMemory(entry_id=entry.id, keep=False, listed=listed)
+    shown = wording(entry)
+    keep = DecideMemory(entry_id=entry.id, keep=True, listed=listed, wording=shown)
+    drop = DecideMemory(entry_id=entry.id, keep=False, listed=listed, wording=shown)
     return (
         Button(label=words("memory.button.keep") + mark, action=keep, style=ButtonStyle.PRIMARY),
         Button(label=words("memory.button.drop") + mark, action=drop),

@@ -9,7 +9,17 @@ from storage.records.memory.entries import Entry, Scope, ScopeKind
 OFFERED = "offered_to"
 """Of a candidate's `extra`: the scope that a copy of it would be in."""
 
+_OFFER = "offer:"
 _SERVED = frozenset({ScopeKind.SKILL, ScopeKind.PROJECT})
+
+
+def offer_of(entry: Entry) -> str:
+    """The source of what would tell it to others."""
+    return f"{_OFFER}{entry.id}"
+
+
+def was_offered(entry: Entry) -> bool:
+    return (entry.source or "").startswith(_OFFER)
 
 
 def offered_to(entry: Entry) -> Scope | None:

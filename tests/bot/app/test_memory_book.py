@@ -19,6 +19,7 @@ from bot.engine.memory.cleaning import Cleaning
 from bot.engine.memory.orders import Orders
 from bot.engine.memory.recall import Recall
 from bot.engine.memory.uses import Uses
+from bot.engine.memory.writing.drawing.offering import offer
 from bot.engine.memory.writing.forgotten import Forgotten
 from handlers.services.memory import MemoryRefused
 from storage.errors import StoreUnavailable
@@ -39,6 +40,7 @@ from storage.records.memory.entries import (
     Scope,
     ScopeKind,
 )
+from storage.records.memory.offers import wording
 from storage.records.memory.shown import Wanted
 from tests.bot.engine.memory.writing.world import MATES, MATES_CHAT, MINE, Memory, remembering
 from tests.engine_world import BOSS, CHAT, GROUP, MATE
@@ -458,6 +460,37 @@ async def test_an_order_whose_first_handling_died_before_its_answer_is_answered_
             await book.forget(BOSS, CHAT, mine.id, source="message:2")
         with pytest.raises(MemoryRefused, match="changed"):
             await book.edit(BOSS, CHAT, proposed[0], "Likes cocoa", revision=1)
+
+
+async def test_a_button_decides_about_the_words_that_stood_beside_it(tmp_path: Path) -> None:
+    async with booked(tmp_path) as (book, memory):
+        made = await keep(
+            memory, "Likes tea", MINE, kind=MemoryKind.LONGTERM, state=EntryState.CANDIDATE
+        )
+        shown = wording((await book.show(BOSS, CHAT, made)).entry)
+        await book.edit(BOSS, CHAT, made, "Likes gin")
+
+        for keeps in (True, False):
+            with pytest.raises(MemoryRefused, match="changed"):
+                await book.decide(BOSS, CHAT, made, keep=keeps, wording=shown)
+
+        anew = wording((await book.show(BOSS, CHAT, made)).entry)
+        assert (await book.decide(BOSS, CHAT, made, keep=True, wording=anew)).text == "Likes gin"
+
+
+async def test_what_was_offered_and_shared_is_answered_as_done(tmp_path: Path) -> None:
+    async with booked(tmp_path) as (book, memory):
+        drawn = await keep(memory, "Tests run first", MINE, confidence=0.9)
+        fact = await memory.entries.get(EntryId(drawn), None)
+        async with memory.world.db.write() as tx:
+            now = memory.world.clock()
+            to = Scope(ScopeKind.SKILL, "deploy")
+            assert await offer(memory.entries, tx, fact, to, now=now)
+        [candidate] = await memory.all(states=(EntryState.CANDIDATE,))
+
+        for _ in range(2):
+            shared = await book.decide(BOSS, CHAT, candidate.id, keep=True)
+            assert (shared.scope, shared.state) == (to, EntryState.ACTIVE)
 
 
 async def test_of_what_was_written_out_only_what_holds_is_brought_in_and_keeps_what_it_is_about(

@@ -13,7 +13,6 @@ from bot.engine.memory.writing.quality import AUTO, Quality
 from bot.engine.memory.writing.rights import By
 from bot.engine.memory.writing.succession import (
     is_by_hand,
-    offer_of,
     proposal_of,
     retract,
     succeed,
@@ -36,7 +35,7 @@ from storage.records.memory.entries import (
     Scope,
     Tier,
 )
-from storage.records.memory.offers import OFFERED, wording
+from storage.records.memory.offers import OFFERED, offer_of, wording
 from storage.records.memory.refusals import NotKept, WhyNotKept
 
 _IMPORTANT = 0.8
@@ -106,7 +105,7 @@ class MemoryWriter:
         async def write(tx: Transaction) -> Entry:
             await self._entries.dig_up(tx, scope, text)
             again = await self._said_before(tx, wanted, scope, text)
-            return again or await self._written(tx, _new(wanted, scope, text, by), now)
+            return again or await self._written(tx, new_by_hand(wanted, scope, text, by), now)
 
         return await self._write(write, scope)
 
@@ -264,7 +263,7 @@ class MemoryWriter:
             if await self._entries.same_as(scope, text, tx=tx):
                 return None
             await self._entries.dig_up(tx, scope, text)
-            new = _new(self._masked(wanted), scope, text, by)
+            new = new_by_hand(self._masked(wanted), scope, text, by)
             return await self._written(tx, new, self._now())
         except NotKept as error:
             return error
@@ -354,7 +353,7 @@ def _told(entry: Entry) -> tuple[object, ...]:
     return entry.text, entry.state, entry.scope
 
 
-def _new(wanted: ByHand, scope: Scope, text: str, by: By) -> NewEntry:
+def new_by_hand(wanted: ByHand, scope: Scope, text: str, by: By) -> NewEntry:
     chat = by.reader.chat if by.reader is not None else None
     return NewEntry(
         kind=wanted.kind,

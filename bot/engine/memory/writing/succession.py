@@ -8,6 +8,7 @@ from datetime import datetime
 from storage.db import Transaction
 from storage.memory.entries import EntryRepo
 from storage.records.memory.entries import Entry, EntryState, NewEntry, Origin
+from storage.records.memory.offers import offer_of
 
 
 def is_by_hand(entry: Entry) -> bool:
@@ -18,11 +19,6 @@ def is_by_hand(entry: Entry) -> bool:
 def proposal_of(entry: Entry) -> str:
     """The source of the candidate that is made from it."""
     return f"candidate:{entry.id}"
-
-
-def offer_of(entry: Entry) -> str:
-    """The source of what would tell it to others."""
-    return f"offer:{entry.id}"
 
 
 async def retract(entries: EntryRepo, tx: Transaction, entry: Entry) -> None:

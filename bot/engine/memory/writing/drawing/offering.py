@@ -7,7 +7,7 @@ from datetime import datetime
 
 from bot.engine.memory.writing.drawing.gates import CANDIDATE_SURE
 from bot.engine.memory.writing.noise import fact_noise, is_time_bound
-from bot.engine.memory.writing.succession import is_by_hand, offer_of
+from bot.engine.memory.writing.succession import is_by_hand
 from storage.db import Transaction
 from storage.memory.entries import EntryRepo
 from storage.records.memory.entries import (
@@ -18,7 +18,7 @@ from storage.records.memory.entries import (
     Scope,
     Tier,
 )
-from storage.records.memory.offers import OFFERED, offered_to
+from storage.records.memory.offers import OFFERED, offer_of, offered_to
 
 LONGEST = 260
 """Nobody should have to allow what is cut off on a card."""
