@@ -74,10 +74,10 @@ def _may_help(behind: Behind) -> MemoriesHelped | None:
 
 
 def _told(behind: Behind, words: Words, *, helped: MemoriesHelped | None) -> Iterator[Block]:
-    """What was looked for comes first; the handbook stands before every answer, and is folded
-    away."""
+    """What was looked for comes first, of it what was used. The handbook stands before every
+    answer, and is folded away."""
     told = [each for each in behind.used if each.block != _HANDBOOK]
-    told.sort(key=lambda each: _ORDER.index(each.block) if each.block in _ORDER else len(_ORDER))
+    told.sort(key=_place)
     book = [each for each in behind.used if each.block == _HANDBOOK]
     first, rest = told[:_LISTED], told[_LISTED:]
     if first or not behind.hidden:
@@ -90,6 +90,11 @@ def _told(behind: Behind, words: Words, *, helped: MemoriesHelped | None) -> Ite
     yield from _folded(f"{words('memory.wanted.handbook')} · {len(book)}", book, words)
     if behind.hidden:
         yield Note(markdown=words("memory.why_hidden", n=behind.hidden))
+
+
+def _place(used: UsedEntry) -> tuple[int, bool]:
+    block = _ORDER.index(used.block) if used.block in _ORDER else len(_ORDER)
+    return block, not used.confirmed
 
 
 def _wrong(used: Sequence[UsedEntry], words: Words) -> Iterator[Select]:
