@@ -21,8 +21,10 @@ from bot.transports.clock import Clock
 from bot.transports.courier import OutboxCourier
 from cards.words import words_for
 from storage.errors import NotFound
+from storage.ids import Ids
 from storage.memory.files.bases import Bases
 from storage.memory.files.folder import Folder
+from storage.memory.files.lines import Lines
 from storage.memory.files.shelf import Shelf
 from storage.records.memory.entries import Scope, ScopeKind
 from storage.records.people import ChatId, Language, PersonId, Role
@@ -96,7 +98,10 @@ def build_mirror(
         tell=tell,
         owners=names.owners,
     )
-    taking = Taking(shelf=shelf, writer=writing.writer, pages=pages, tell=tell, now=clock.now)
+    lines = Lines(store.db, Ids(), writing.entries)
+    taking = Taking(
+        shelf=shelf, lines=lines, writer=writing.writer, pages=pages, tell=tell, now=clock.now
+    )
     return Mirror(
         folder=folder,
         bases=bases,

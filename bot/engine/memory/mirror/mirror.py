@@ -33,6 +33,9 @@ GATHER = 0.2
 HOT = 200
 """So many files are looked at each time; of more, days of before and episodes take turns."""
 
+LOOKS = 4
+"""So many at once: while one is at a file that takes long, the next see the others."""
+
 _SLICE = 200
 
 
@@ -76,7 +79,8 @@ class Mirror:
         self._signs: dict[str, Sign | None] = {}
         self._again: set[str] = set()
         self._turn = 0
-        self._one = asyncio.Lock()
+        self._busy: set[str] = set()
+        self._asked: set[str] = set()
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Nothing to prepare."""
@@ -115,8 +119,7 @@ class Mirror:
         signs = await asyncio.to_thread(self._folder.signs, self._watched())
         due = [path for path, sign in signs.items() if self._signs.get(path) != sign]
         for path in dict.fromkeys((*due, *self._again)):
-            async with self._one:
-                await self._settle(self._places[path])
+            await self._settle(self._places[path])
 
     async def _scopes(self) -> Sequence[Scope]:
         return sorted(filter(is_shown, {*self._always, *await self._shelf.scopes()}))
@@ -127,20 +130,24 @@ class Mirror:
         # Until each is done: what is broken off goes on with the next look.
         self._again |= {each.place.path for each in due}
         for each in due:
-            async with self._one:
-                path = each.place.path
-                sign = await self._reconciler.untouched(each, known.get(path))
-                if sign is None:
-                    await self._settle(each.place)
-                else:
-                    self._signs[path] = sign
-                    self._again.discard(path)
+            path = each.place.path
+            sign = await self._reconciler.untouched(each, known.get(path))
+            if sign is None:
+                await self._settle(each.place)
+            else:
+                self._signs[path] = sign
+                self._again.discard(path)
 
     async def _watch(self) -> None:
-        while True:
-            await self._done(self._others.look)
-            await self._done(self.look)
-            await self._sleep(SECONDS)
+        looks = set[asyncio.Task[bool]]()
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await self._done(self._others.look)
+                if len(looks) < LOOKS:
+                    look = group.create_task(self._done(self.look))
+                    looks.add(look)
+                    look.add_done_callback(looks.discard)
+                await self._sleep(SECONDS)
 
     async def _follow(self) -> None:
         while True:
@@ -172,6 +179,20 @@ class Mirror:
         return True
 
     async def _settle(self, place: Place) -> None:
+        """One at a time of each file. Others do not wait for it."""
+        if place.path in self._busy:
+            self._asked.add(place.path)
+            return
+        self._busy.add(place.path)
+        try:
+            await self._settled(place)
+        finally:
+            self._busy.discard(place.path)
+            if place.path in self._asked:
+                self._asked.discard(place.path)
+                self._again.add(place.path)
+
+    async def _settled(self, place: Place) -> None:
         async def settle() -> None:
             empty = place.scope in self._always and place.sort.stands
             settled = await self._reconciler.settle(place, empty=empty)

@@ -62,8 +62,8 @@ class _Seen:
 
 
 class Reconciler:
-    """Made for one caller at a time. A crash at any point leaves the store right and the file as
-    it was or as it will be; started again, it comes to the same end."""
+    """Made for one caller at a time of each file. A crash at any point leaves the store right and
+    the file as it was or as it will be; started again, it comes to the same end."""
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -20,6 +20,7 @@ from bot.engine.memory.writing.rights import HOME
 from bot.engine.memory.writing.service import ByHand, MemoryWriter
 from bot.engine.memory.writing.together import Together, came_from
 from storage.errors import NotFound, Overtaken
+from storage.memory.files.lines import Lines
 from storage.memory.files.shelf import Shelf
 from storage.memory.markdown.began import Began
 from storage.memory.markdown.merge import Edit, Merge, Written, adopted, merge
@@ -28,8 +29,11 @@ from storage.records.memory.entries import Category, Entry, EntryId, Origin
 from storage.records.memory.refusals import NotKept, WhyNotKept
 
 CONFIRM_WITHIN = timedelta(hours=1)
-PIECE = 50
+PIECE = 10
 """Changes of one transaction: others have their turn in between."""
+
+LINES = 50
+"""New lines of one: together they are as quick."""
 
 _REMEMBERED = 200
 _T = TypeVar("_T")
@@ -67,12 +71,14 @@ class Taking:
         self,
         *,
         shelf: Shelf,
+        lines: Lines,
         writer: MemoryWriter,
         pages: Pages,
         tell: Tells,
         now: Callable[[], datetime],
     ) -> None:
         self._shelf = shelf
+        self._lines = lines
         self._writer = writer
         self._pages = pages
         self._tell = tell
@@ -262,24 +268,34 @@ class Taking:
     ) -> int:
         """How many of them cannot be kept."""
         known = base.lines if base is not None else {}
+        new = [each for each in added if not await self._is_old(place, each, known)]
         too_long = 0
 
-        async def add(writer: Together, each: Written) -> None:
+        def note(made: Entry | NotKept) -> None:
             nonlocal too_long
-            wanted = self._pages.wanted(place, each.text, each.section, self._now())
-            try:
-                made = await self._made(writer, wanted, each.id)
-            except NotKept as refusal:
-                too_long += refusal.why is WhyNotKept.TOO_LONG
-                if refusal.why not in {WhyNotKept.EMPTY, WhyNotKept.TOO_LONG}:
-                    raise
-            else:
+            if isinstance(made, Entry):
                 self._openings.taken(place, disk, made.id, made.text, self._now())
+            elif made.why is WhyNotKept.TOO_LONG:
+                too_long += 1
+            elif made.why is not WhyNotKept.EMPTY:
+                raise made
 
-        await self._each(
-            [each for each in added if not await self._is_old(place, each, known)], add
-        )
+        async def add(writer: Together, each: Written) -> None:
+            try:
+                note(await self._brought(writer, self._wanted(place, each), each.id))
+            except NotKept as refusal:
+                note(refusal)
+
+        await self._each([each for each in new if each.id], add)
+        plain = [self._wanted(place, each) for each in new if not each.id]
+        for some in _pieces(plain, LINES):
+            async with Together(self._writer) as writer:
+                for made in await writer.add_new(some, place.scope, HOME, self._lines):
+                    note(made)
         return too_long
+
+    def _wanted(self, place: Place, each: Written) -> ByHand:
+        return self._pages.wanted(place, each.text, each.section, self._now())
 
     async def _is_old(self, place: Place, each: Written, known: Mapping[str, str]) -> bool:
         """An old copy of the file: what was forgotten since does not come back with it."""
@@ -290,9 +306,8 @@ class Taking:
             return False
         return await self._shelf.is_buried(place.scope, each.text)
 
-    async def _made(self, writer: Together, wanted: ByHand, mark: str) -> Entry:
-        if not mark:
-            return await writer.add(wanted, HOME)
+    async def _brought(self, writer: Together, wanted: ByHand, mark: str) -> Entry:
+        """What becomes of a line with another one's mark."""
         made = await writer.bring(EntryId(mark), wanted, HOME)
         if made is not None:
             return made
@@ -306,9 +321,9 @@ class Taking:
     async def _each(
         self, them: Sequence[_T], do: Callable[[Together, _T], Awaitable[None]]
     ) -> None:
-        for begin in range(0, len(them), PIECE):
+        for some in _pieces(them, PIECE):
             async with Together(self._writer) as writer:
-                for each in them[begin : begin + PIECE]:
+                for each in some:
                     await do(writer, each)
 
     async def _notice(
@@ -330,6 +345,10 @@ class Taking:
         if memory.held_at is None or self._now() - memory.held_at > CONFIRM_WITHIN:
             return frozenset()
         return memory.held
+
+
+def _pieces(of: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
+    return (of[begin : begin + size] for begin in range(0, len(of), size))
 
 
 def _is_whole(disk: Page) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import datetime
@@ -10,9 +10,10 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from bot.engine.memory.writing.rights import By
-from bot.engine.memory.writing.service import ByHand, MemoryWriter
+from bot.engine.memory.writing.service import ByHand, MemoryWriter, new_by_hand
 from bot.engine.memory.writing.succession import retract
 from storage.db import Transaction
+from storage.memory.files.lines import Lines
 from storage.records.memory.entries import (
     Category,
     Entry,
@@ -23,6 +24,7 @@ from storage.records.memory.entries import (
     Scope,
 )
 from storage.records.memory.offers import OFFERED
+from storage.records.memory.refusals import NotKept
 
 _T = TypeVar("_T")
 _BOUND = frozenset((MemoryKind.CELL, MemoryKind.EPISODE, MemoryKind.HANDBOOK))
@@ -56,6 +58,37 @@ class Together(MemoryWriter):
         await self._open.__aexit__(kind, error, trace)
         if error is None:
             self._changed.tell(*self._touched)
+
+    async def add_new(
+        self, wanted: Sequence[ByHand], scope: Scope, by: By, lines: Lines
+    ) -> Sequence[Entry | NotKept]:
+        """As `add` of each, all of one scope: what is new at once."""
+        done: dict[int, Entry | NotKept] = {}
+        texts: dict[str, int] = {}
+        for at, each in enumerate(wanted):
+            try:
+                text = self._fit(each.text)
+            except NotKept as refusal:
+                done[at] = refusal
+            else:
+                if not each.key and not each.source:
+                    texts.setdefault(text, at)
+
+        async def write(tx: Transaction) -> Sequence[Entry]:
+            there = await lines.there(tx, scope, texts)
+            rows = [
+                new_by_hand(self._masked(wanted[at]), scope, text, by)
+                for text, at in texts.items()
+                if text not in there
+            ]
+            return await lines.add(tx, scope, rows, now=self._now())
+
+        for made in await self._write(write, scope):
+            done[texts[made.text]] = made
+        for at, each in enumerate(wanted):
+            if at not in done:
+                done[at] = await self.add(each, by)
+        return [done[at] for at in range(len(wanted))]
 
     async def rejoin(self, entry: Entry, there: Entry, by: By) -> None:
         """`entry` was moved, and `there` is what came of the words at their new place: it goes

@@ -27,6 +27,7 @@ from storage.memory.cells import Cells
 from storage.memory.entries import EntryRepo
 from storage.memory.files.bases import Bases
 from storage.memory.files.folder import Folder
+from storage.memory.files.lines import Lines
 from storage.memory.files.shelf import Shelf
 from storage.memory.index import Index
 from storage.records.memory.entries import (
@@ -99,7 +100,12 @@ class Desk:
         )
         self.folder, self.bases, self.pages = folder, bases, pages
         self.taking = Taking(
-            shelf=self.shelf, writer=self.writer, pages=pages, tell=self.told, now=self.now
+            shelf=self.shelf,
+            lines=Lines(self.db, Ids(), self.entries),
+            writer=self.writer,
+            pages=pages,
+            tell=self.told,
+            now=self.now,
         )
         self.reconciler = Reconciler(
             folder=folder,

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 
 import pytest
 
 from bot.engine.memory.mirror import mirror as looking
+from bot.engine.memory.mirror.places import Place
+from bot.engine.memory.mirror.reconcile import Settled
+from storage.db import Transaction
 from storage.memory.files import folder as files
 from storage.memory.files.exchange import exchange as really_exchange
 from storage.memory.files.folder import MOST_BYTES
 from storage.records.memory.entries import GLOBAL, MOST_TEXT, MemoryKind, Scope
-from tests.bot.engine.memory.mirror.desk import NOW, TEAM, Desk
+from tests.bot.engine.memory.mirror.desk import ANN, NOW, TEAM, Desk
 
 
 async def test_what_a_file_has_no_room_for_is_neither_missed_nor_forgotten(desk: Desk) -> None:
@@ -78,3 +83,61 @@ async def test_a_scope_of_an_import_has_no_files(desk: Desk) -> None:
     await desk.mirror.begin()
 
     assert not any("diary" in each.name for each in desk.home.rglob("*"))
+
+
+async def test_thousands_of_lines_are_taken_by_the_dozen_and_others_write_in_between(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.mirror.begin()
+    lines = [f"- the {number}th thing" for number in range(300)]
+    desk.change("<!-- shiftboss: end", "\n".join((*lines, "<!-- shiftboss: end")))
+    real, writes = desk.db.write, 0
+
+    def write() -> AbstractAsyncContextManager[Transaction]:
+        nonlocal writes
+        writes += 1
+        return real()
+
+    with monkeypatch.context() as counted:
+        counted.setattr(desk.db, "write", write)
+        looking = asyncio.create_task(desk.mirror.look())
+        while writes == 0:
+            await asyncio.sleep(0)
+        await desk.hand("in between", ANN)
+        before = len(await desk.texts())
+        await looking
+
+    assert 0 < before < 300
+    assert len(await desk.shelf.shown(GLOBAL, (MemoryKind.LONGTERM,))) == 300
+    assert writes < 300 / 10
+    assert desk.shown() == [each[2:] for each in lines]
+
+
+async def test_no_file_waits_for_one_that_takes_long(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.mirror.begin()
+    real, going_on = desk.reconciler.settle, asyncio.Event()
+    under_way = asyncio.Event()
+
+    async def settle(place: Place, *, empty: bool) -> Settled:
+        if place.path == "BOSS.md" and not going_on.is_set():
+            under_way.set()
+            await going_on.wait()
+        return await real(place, empty=empty)
+
+    monkeypatch.setattr(desk.reconciler, "settle", settle)
+    desk.change("## Notes", "## Notes\n\nA new one", "BOSS.md")
+    long = asyncio.create_task(desk.mirror.look())
+    await under_way.wait()
+
+    desk.change("<!-- shiftboss: end", "- likes tea\n<!-- shiftboss: end")
+    await desk.mirror.look()
+    await desk.hand("likes cats")
+    await desk.mirror.render([GLOBAL])
+    assert desk.shown() == ["likes tea", "likes cats"]
+
+    going_on.set()
+    await long
+    await desk.mirror.look()
+    assert "A new one" in await desk.texts(GLOBAL, MemoryKind.HANDBOOK)
