@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import shutil
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 
 import pytest
 from sqlalchemy import select
 
+from bot.engine.memory import care as nightly
 from bot.engine.memory.care import Care
 from bot.engine.memory.changed import Changed
 from storage.db import Transaction
@@ -23,8 +26,9 @@ from storage.memory.tables import memory_uses
 from storage.records.memory.entries import Entry, EntryId, EntryState, MemoryKind, Origin, Tier
 from storage.records.people import Chat
 from storage.sessions import SessionRepo
+from tests.bot.engine.death import Death
 from tests.bot.engine.memory.mind import MINE, Mind, mind
-from tests.engine_world import CHAT, GROUP
+from tests.engine_world import CHAT, GROUP, START
 
 NO_WAIT = asyncio.sleep
 
@@ -175,6 +179,48 @@ async def test_what_stood_before_answers_is_known_of_the_last_ones_only(tmp_path
 
         assert {turn for chat, turn in left if chat == GROUP.id} == {2}, "the last in any case"
         assert {turn for chat, turn in left if chat == CHAT.id} == set(range(100, 300))
+
+
+async def test_a_night_that_died_after_any_commit_is_gone_on_with_and_nothing_is_done_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nightly, "_PAGE", 2)
+    template = tmp_path / "template"
+    template.mkdir()
+    async with cared_for(template) as (it, _):
+        for n in range(5):
+            await it.keep(f"Fact {n} fades")
+        it.world.clock.pass_by(days=13)
+        for n in range(5):
+            await it.keep(f"Fact {n} is of long ago", said_at=START - timedelta(days=90))
+    ends = []
+    for nth in count():
+        home, death = tmp_path / f"home{nth}", Death(nth)
+        shutil.copytree(template, home)
+        if nth:
+            with monkeypatch.context() as mortal:
+                death.on(mortal)
+                await death.or_end_of(_night(home))
+            if not death.came.is_set():
+                break
+        ends.append(await _night(home))
+
+    assert len(ends) > 8
+    assert {(state, tier) for _, state, tier, _ in ends[0]} == {
+        (EntryState.ACTIVE, Tier.PERIPHERAL),
+        (EntryState.ARCHIVED, Tier.WORKING),
+    }
+    assert ends == [ends[0]] * len(ends)
+
+
+async def _night(home: Path) -> Sequence[tuple[str, EntryState, Tier, int]]:
+    """What is there after it; what was changed twice has one more revision."""
+    async with cared_for(home) as (it, care):
+        it.world.clock.time = START + timedelta(days=14)
+        await care.hourly()
+        states = [EntryState.ACTIVE, EntryState.ARCHIVED]
+        found = await it.entries.list(None, states=states)
+        return sorted((each.text, each.state, each.tier, each.revision) for each in found)
 
 
 def _use(chat: Chat, turn: int, at: datetime) -> Use:
