@@ -21,7 +21,7 @@ from tests.journeys.program import Program
 from tests.thorough import long
 
 SCOPE = "custom:sea"
-CALLS = {
+CALLS: Mapping[str, Mapping[str, Any]] = {
     "store_memory": {"content": "The harbour crane is driven by hand", "tags": ["crane"]},
     "log_session": {"summary": "We oiled the harbour crane, and its rope is to be changed"},
     "extract_memories": {"conversation": "The lamp of the lighthouse was changed in May"},
