@@ -113,6 +113,16 @@ async def keep(memory: Memory, text: str, scope: Scope, **more: object) -> str:
     return made.id
 
 
+async def test_what_was_changed_since_it_was_shown_is_not_forgotten(tmp_path: Path) -> None:
+    async with booked(tmp_path) as (book, _):
+        shown = await book.add(BOSS, CHAT, "Deploys happen on Fridays")
+        now = await book.edit(BOSS, CHAT, shown.id, "Deploys happen on Mondays")
+
+        with pytest.raises(MemoryRefused, match="changed"):
+            await book.forget(BOSS, CHAT, shown.id, revision=shown.revision)
+        await book.forget(BOSS, CHAT, shown.id, revision=now.revision)
+
+
 async def test_a_group_sees_nobodys_own_memories_by_any_way(tmp_path: Path) -> None:
     async with booked(tmp_path) as (book, _):
         mine = await book.add(BOSS, CHAT, "My PIN is written on the fridge")
