@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, delete, select, true
+from sqlalchemy import ColumnElement, delete, select
 
 from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
 from storage.memory.entries import EntryRepo
 from storage.memory.fields import AROUND
+from storage.memory.living.neighbours import said_after, said_before
 from storage.memory.rows import entry_of
 from storage.memory.tables import memories, memory_links, memory_scopes, memory_vectors
 from storage.records.memory.entries import (
@@ -41,7 +42,7 @@ class Cells:
     async def add(self, tx: Transaction, new: NewEntry, *, now: datetime) -> Entry | None:
         """Keep a cell; what was said before it finds it, and it finds what was said before. None
         as of `EntryRepo.add`."""
-        before = await self._nearest(tx, new, true(), _M.number.desc(), -min(AROUND))
+        before = await said_before(tx, new, -min(AROUND))
         around = {-apart: each.text for apart, each in enumerate(before, 1)}
         made = await self._entries.add(tx, new, now=now, around=around)
         if made is not None and before:
@@ -58,9 +59,8 @@ class Cells:
         await self._entries.index_all(tx, [await self._finds(tx, each) for each in cells])
 
     async def _finds(self, tx: Transaction, cell: Entry) -> tuple[Entry, Mapping[int, str], str]:
-        earlier, later = _M.number < cell.number, _M.number > cell.number
-        before = await self._nearest(tx, cell, earlier, _M.number.desc(), -min(AROUND))
-        after = await self._nearest(tx, cell, later, _M.number.asc(), max(AROUND))
+        before = await said_before(tx, cell, -min(AROUND))
+        after = await said_after(tx, cell, max(AROUND))
         around = {-apart: each.text for apart, each in enumerate(before, 1)}
         around |= {apart: each.text for apart, each in enumerate(after, 1)}
         drawn = await self.facts_of(tx, cell)
@@ -139,28 +139,6 @@ class Cells:
             found += map(entry_of, rows)
             if len(rows) < _A_PAGE:
                 return found
-
-    async def _nearest(
-        self,
-        tx: Transaction,
-        cell: Entry | NewEntry,
-        where: ColumnElement[bool],
-        order: ColumnElement[int],
-        most: int,
-    ) -> Sequence[Entry]:
-        """Of its conversation, the nearest first."""
-        query = (
-            select(memories)
-            .where(
-                _M.scope == str(cell.scope),
-                _M.thread == cell.thread,
-                _M.kind == MemoryKind.CELL.value,
-                where,
-            )
-            .order_by(order)
-            .limit(most)
-        )
-        return [entry_of(row) for row in (await tx.execute(query)).all()]
 
     async def _linked(
         self, tx: Transaction, where: ColumnElement[bool], far: ColumnElement[int]

@@ -27,6 +27,7 @@ from storage.errors import AmbiguousId, NotFound, Overtaken
 from storage.ids import TASK_LENGTH, Ids
 from storage.memory.fields import AROUND, added, beside, own_words, words_of
 from storage.memory.index import Index
+from storage.memory.living.neighbours import said_after, said_before
 from storage.memory.rows import changed_row, entry_of, new_row
 from storage.memory.tables import (
     memories,
@@ -349,20 +350,14 @@ class EntryRepo:
 
     async def _around(self, tx: Transaction, cell: Entry) -> Sequence[tuple[int, int]]:
         """The cells that are found by its words, and where it stands as seen from them."""
-        query = select(_M.number).where(
-            _M.scope == str(cell.scope),
-            _M.thread == cell.thread,
-            _M.kind == MemoryKind.CELL.value,
-        )
-        before = query.where(_M.number < cell.number).order_by(_M.number.desc())
-        after = query.where(_M.number > cell.number).order_by(_M.number)
         places = sorted(AROUND, key=abs)
-        earlier = (await tx.execute(before.limit(max(AROUND)))).scalars().all()
-        later = (await tx.execute(after.limit(-min(AROUND)))).scalars().all()
-        return [
+        earlier = await said_before(tx, cell, max(AROUND))
+        later = await said_after(tx, cell, -min(AROUND))
+        found = [
             *zip(earlier, (place for place in places if place > 0), strict=False),
             *zip(later, (place for place in places if place < 0), strict=False),
         ]
+        return [(each.number, place) for each, place in found]
 
     async def _telling_of(self, tx: Transaction, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Episodes that tell of these cells, and so their words, wherever they are by now."""
