@@ -73,14 +73,25 @@ class Shelf:
         only: EntryId | None = None,
     ) -> Sequence[Entry]:
         """The last that are active, the oldest first."""
-        where = [*_in(scope, kinds), _M.state == EntryState.ACTIVE.value]
-        where += [] if since is None else [_M.said_at >= since]
-        where += [] if before is None else [_M.said_at < before]
-        where += [] if only is None else [_M.id == only]
+        where = _shown(scope, kinds, since, before, only)
         query = select(memories).where(*where).order_by(_M.number.desc()).limit(MOST)
         async with self._db.read() as view:
             rows = (await view.execute(query)).all()
         return [entry_of(row) for row in reversed(rows)]
+
+    async def left_out(
+        self,
+        scope: Scope,
+        kinds: Sequence[MemoryKind],
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+    ) -> int:
+        """How many older ones `shown` has no room for."""
+        where = _shown(scope, kinds, since, before, None)
+        query = select(func.count()).select_from(memories).where(*where)
+        async with self._db.read() as view:
+            return max(0, int(await view.scalar(query) or 0) - MOST)
 
     async def sourced(self, sources: Mapping[str, EntryId]) -> Mapping[EntryId, Entry]:
         """By what stands for each source, the entry that came from it, where there is one."""
@@ -164,6 +175,19 @@ def _batched(of: Iterable[_T]) -> Iterator[list[_T]]:
     rest = iter(of)
     while some := list(islice(rest, _AT_ONCE)):
         yield some
+
+
+def _shown(
+    scope: Scope,
+    kinds: Sequence[MemoryKind],
+    since: datetime | None,
+    before: datetime | None,
+    only: EntryId | None,
+) -> list[ColumnElement[bool]]:
+    where = [*_in(scope, kinds), _M.state == EntryState.ACTIVE.value]
+    where += [] if since is None else [_M.said_at >= since]
+    where += [] if before is None else [_M.said_at < before]
+    return where + ([] if only is None else [_M.id == only])
 
 
 def _in(scope: Scope, kinds: Sequence[MemoryKind]) -> list[ColumnElement[bool]]:

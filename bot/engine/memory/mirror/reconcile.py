@@ -15,6 +15,7 @@ from bot.engine.memory.mirror.notices import Tells
 from bot.engine.memory.mirror.pages import Pages
 from bot.engine.memory.mirror.places import Place, Sort
 from bot.engine.memory.mirror.taking import Outcome, Taken, Taking
+from storage.memory.files import shelf as shelves
 from storage.memory.files.bases import Base, Bases, hash_of
 from storage.memory.files.folder import Folder, Found, Sign
 from storage.memory.files.shelf import Shelf
@@ -178,6 +179,8 @@ class Reconciler:
             whole = await asyncio.to_thread(self._pages.page, place, entries, rivals)
         began = Began.at(whole, titled=place.sort.layout is Layout.BOOK)
         began = replace(began, gone=sorted(seen.gone & began.lines.keys()))
+        if len(entries) >= shelves.MOST:
+            page = replace(page, left_out=page.left_out + await self._left_out(place))
         body = await asyncio.to_thread(self._pages.body, place, page)
         base = Base(path=place.path, number=number, hash=hash_of(body), began=began, at=self._now())
         return await self._write(place, base, body, found)
@@ -240,6 +243,11 @@ class Reconciler:
             since = self._now()
         self._torn[place.path] = found.sign, since
         return self._now() - since < PATIENCE
+
+    async def _left_out(self, place: Place) -> int:
+        span = place.span(self._pages.zone) if place.sort is Sort.DAY else None
+        since, before = span or (None, None)
+        return await self._shelf.left_out(place.scope, place.kinds, since=since, before=before)
 
     async def _entries(self, place: Place) -> Sequence[Entry]:
         span = place.span(self._pages.zone) if place.sort is Sort.DAY else None

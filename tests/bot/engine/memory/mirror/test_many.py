@@ -13,6 +13,7 @@ from bot.engine.memory.mirror.places import Place
 from bot.engine.memory.mirror.reconcile import Settled
 from storage.db import Transaction
 from storage.memory.files import folder as files
+from storage.memory.files import shelf as shelves
 from storage.memory.files.exchange import exchange as really_exchange
 from storage.memory.files.folder import MOST_BYTES
 from storage.records.memory.entries import GLOBAL, MOST_TEXT, MemoryKind, Scope
@@ -51,6 +52,27 @@ async def test_of_many_files_the_older_ones_are_looked_at_in_turn(
         await desk.mirror.look()
 
     assert sum(text.startswith("changed") for text in await desk.texts(TEAM)) == 4
+
+
+@pytest.mark.parametrize("day", [False, True])
+async def test_a_file_says_how_many_older_ones_it_does_not_show(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, *, day: bool
+) -> None:
+    monkeypatch.setattr(shelves, "MOST", 3)
+    kind = MemoryKind.FACT if day else MemoryKind.LONGTERM
+    for number in range(3):
+        await desk.add(f"fact {number}", kind=kind)
+    await desk.mirror.begin()
+    name = "memory/global/2026-11-23.md" if day else "MEMORY.md"
+    assert "not shown here" not in desk.read(name)
+
+    for number in range(3, 7):
+        await desk.add(f"fact {number}", kind=kind)
+    await desk.mirror.render([GLOBAL])
+
+    assert desk.shown(name) == ["fact 4", "fact 5", "fact 6"]
+    assert "4 more are not shown here: /memory list" in desk.read(name)
+    assert len(await desk.texts()) == 7
 
 
 @pytest.mark.parametrize("exchanges", [True, False])
