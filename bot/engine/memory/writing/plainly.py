@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 
-from bot.engine.memory.writing.drawing.temporal import valid_until
+from bot.engine.memory.temporal import valid_until
 from bot.engine.memory.writing.noise import is_time_bound
 from bot.engine.memory.writing.rules import plainly_said
 from bot.engine.memory.writing.saying import Plain

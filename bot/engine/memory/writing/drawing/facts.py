@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 
+from bot.engine.memory.temporal import is_dynamic, valid_until
 from bot.engine.memory.writing.drawing.alike import is_twin
 from bot.engine.memory.writing.drawing.extraction import (
     MOST_FACTS,
@@ -16,7 +17,6 @@ from bot.engine.memory.writing.drawing.extraction import (
     Register,
     Said,
 )
-from bot.engine.memory.writing.drawing.temporal import is_dynamic, valid_until
 from bot.engine.memory.writing.noise import Noise, fact_noise
 from bot.engine.memory.writing.plainly import key_for, told_in
 from bot.engine.memory.writing.recorder import PROJECT, SKILL, said_in

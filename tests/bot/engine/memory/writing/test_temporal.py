@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bot.engine.memory.writing.drawing.temporal import valid_until
+from bot.engine.memory.temporal import valid_until
 from storage.records.memory.entries import Category
 from tests.bot.engine.memory.writing.world import drawn, notes_of, remembering
 
