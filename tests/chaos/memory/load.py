@@ -33,6 +33,11 @@ _PAUSE = 0.5
 _CATCHING_UP = 15.0
 _TOLD = re.compile(r"item(\d+)")
 _ENDS = "<!-- shiftboss: end"
+# A store that is held this instant shows nothing at all: it has to be there.
+_ANSWERED = (
+    "SELECT 1 FROM inbox WHERE state = 'handled' AND json_extract(incoming, '$.text') = ?"
+    " AND NOT EXISTS (SELECT 1 FROM inbox WHERE state = 'new')"
+)
 
 
 @dataclass(slots=True)
@@ -137,15 +142,16 @@ async def _rage(program: Program, channel: Front, load: MemoryLoad, boss: Boss, 
 
 
 async def _live(channel: Front, home: Path, load: MemoryLoad, boss: Boss) -> None:
-    chance = random.Random(-load.seed)
+    chance, said = random.Random(-load.seed), ""
     for number in range(load.acts):
         match chance.randrange(6):
             case 0 | 1:
                 # What is said right behind it would cut its answer short.
-                while unsettled(home, {}) or channel.unheard():
+                while (said and not rows(home, _ANSWERED, said)) or channel.unheard():
                     await asyncio.sleep(_LOOK_EVERY)
                 boss.told.add(_noted(number))
-                await channel.says(f"From now on: item{number} has its own shelf{number}")
+                said = f"From now on: item{number} has its own shelf{number}"
+                await channel.says(said)
             case 2:
                 boss.written.add(f"note {number} by hand")
                 await channel.says(f"/memory add note {number} by hand")
