@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.chaos.boss import Boss, Story
@@ -150,7 +151,7 @@ _LINES = [{"text": f"Fact {n} of the imported file", "kind": "longterm"} for n i
 _FILE = "\n".join(json.dumps(each) for each in _LINES).encode()
 _NOISE = {"kind": "fact", "category": "other", "label": "", "keywords": [], "importance": 0.5}
 _NOISE |= {"confidence": 0.8, "tier": "working", "pinned": False, "key": "", "origin": "chat"}
-_NOISE |= {"sender": "", "thread": "", "at": "2026-01-01T10:00:00+00:00"}
+_NOISE |= {"sender": "", "thread": ""}
 
 
 def _of_backup(scope: str) -> str:
@@ -163,8 +164,10 @@ def _of_backup(scope: str) -> str:
         "The harbour has a ghost": "rejected",
         "The captain whistles": "candidate",
     }
+    # Of today: what is of long ago has faded as it comes back.
+    today = datetime.now(UTC).isoformat()
     entries = (
-        {**_NOISE, "id": f"elsewhere{n}", "scope": scope, "text": text, "state": state}
+        {**_NOISE, "id": f"elsewhere{n}", "scope": scope, "text": text, "state": state, "at": today}
         for n, (text, state) in enumerate(texts.items())
     )
     return "\n".join(json.dumps(each) for each in entries)
