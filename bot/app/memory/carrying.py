@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 from bot.app.exports import ExportFile
 from bot.app.memory.writing import Writing
 from bot.app.store import Store
+from bot.engine.memory.bulk.whose import Accounts, accounts_of, whose
 from bot.engine.memory.orders import Orders
 from bot.engine.memory.writing.rights import By
 from bot.engine.memory.writing.service import ByHand, MemoryWriter, plain
@@ -31,6 +32,7 @@ from storage.records.memory.entries import (
 )
 from storage.records.memory.refusals import NotKept, WhyNotKept
 from storage.records.memory.shown import BadLine, Brought, ExportedEntries
+from storage.records.people import Member
 
 _A_PAGE = 500
 _AT_ONCE = 100
@@ -65,6 +67,7 @@ class Carrying:
 
     entries: EntryRepo
     backups: Backups
+    members: Callable[[], Awaitable[Sequence[Member]]]
     writer: MemoryWriter
     orders: Orders
     home: Path
@@ -73,10 +76,11 @@ class Carrying:
         """Everything of these scopes in every state, in the order in which it was kept; None: of
         all."""
         file, count, last = ExportFile(self.home, f"{name}.jsonl"), 0, 0
+        accounts = accounts_of(await self.members())
         try:
             while page := await self.entries.page(scopes, after=last, limit=_A_PAGE):
                 sources = await self.backups.sources(page)
-                await asyncio.to_thread(_add, file, page, sources)
+                await asyncio.to_thread(_add, file, page, sources, accounts)
                 count, last = count + len(page), page[-1].number
             size = await asyncio.to_thread(file.put)
         finally:
@@ -157,10 +161,18 @@ class Carrying:
 
 
 def _add(
-    file: ExportFile, page: Sequence[Entry], sources: Mapping[EntryId, Sequence[EntryId]]
+    file: ExportFile,
+    page: Sequence[Entry],
+    sources: Mapping[EntryId, Sequence[EntryId]],
+    accounts: Accounts,
 ) -> None:
-    rows = (kept_data(each, sources.get(each.id, ())) for each in page)
+    rows = (kept_data(each, sources.get(each.id, ()), _accounts(each, accounts)) for each in page)
     file.add(json.dumps(row, ensure_ascii=False) for row in rows)
+
+
+def _accounts(entry: Entry, accounts: Accounts) -> Sequence[str]:
+    person = whose(entry)
+    return accounts.get(person, ()) if person else ()
 
 
 def _keep_last(folder: Path) -> None:
@@ -216,6 +228,7 @@ def build_carrying(home: Path, store: Store, writing: Writing) -> Carrying:
     return Carrying(
         entries=writing.entries,
         backups=Backups(store.db, writing.entries),
+        members=store.people.members,
         writer=writing.writer,
         orders=Orders(store.marks),
         home=home,

@@ -64,6 +64,7 @@ def build_book(
             entries=writing.entries,
             changed=writing.changed,
             orders=Orders(store.marks),
+            members=store.people.members,
             home=settings.home,
             now=clock.now,
         ),

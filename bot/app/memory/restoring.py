@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
 
 from bot.engine.memory.bulk.kept import Kept, kept_of
+from bot.engine.memory.bulk.whose import Residents, accounts_of
 from bot.engine.memory.changed import Changed
 from bot.engine.memory.orders import Orders
 from handlers.services.memory import MemoryRefused
@@ -20,6 +21,7 @@ from storage.memory.bm25.postings import chunks
 from storage.memory.entries import EntryRepo
 from storage.records.memory.entries import MOST_TEXT, EntryId, MemoryKind
 from storage.records.memory.shown import BadLine, Brought
+from storage.records.people import Member
 
 _AT_ONCE = 50
 _MOST_BAD = 1_000
@@ -56,6 +58,7 @@ class Restoring:
     entries: EntryRepo
     changed: Changed
     orders: Orders
+    members: Callable[[], Awaitable[Sequence[Member]]]
     home: Path
     now: Callable[[], datetime]
 
@@ -63,12 +66,13 @@ class Restoring:
         """Every entry that is not there comes back as it was, with what it was drawn from, some
         dozens in a transaction: broken off, it is simply done again, and under the same `source`
         tells of all that it did. What was forgotten stays forgotten, whatever it said when the
-        backup was made."""
+        backup was made. In another home it is of whoever has the same accounts there."""
+        residents = Residents(accounts_of(await self.members()))
         known, bad, back = 0, dict[int, BadLine](), _Back(source=source)
         before = (await self.orders.so_far(source)).entries
         lines = await asyncio.to_thread(self._open, path)
         while rows := await asyncio.to_thread(lambda: list(islice(lines, _AT_ONCE))):
-            read = list(_read(rows, bad))
+            read = list(_read(rows, bad, residents))
             if len(bad) > _MOST_BAD:
                 raise MemoryRefused("unreadable", f"> {_MOST_BAD}")
             known += len(read) - await self._put_back(read, back)
@@ -115,12 +119,15 @@ def _lines(path: Path) -> Iterator[str]:
             yield line
 
 
-def _read(rows: Sequence[_Numbered], bad: dict[int, BadLine]) -> Iterator[Kept]:
+def _read(
+    rows: Sequence[_Numbered], bad: dict[int, BadLine], residents: Residents
+) -> Iterator[Kept]:
     for number, line in rows:
         if not line.strip():
             continue
         try:
-            yield kept_of(line)
+            kept = kept_of(line)
+            yield replace(kept, entry=residents.take_in(kept.entry, kept.accounts))
         except json.JSONDecodeError:
             bad[number] = BadLine.NO_JSON
         except ValueError:

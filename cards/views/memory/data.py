@@ -51,8 +51,9 @@ def entry_data(entry: Entry) -> dict[str, Any]:
     }
 
 
-def kept_data(entry: Entry, sources: Sequence[EntryId]) -> dict[str, Any]:
-    """All of it, as it can be put back: also what it was drawn from, `sources`."""
+def kept_data(entry: Entry, sources: Sequence[EntryId], accounts: Sequence[str]) -> dict[str, Any]:
+    """All of it, as it can be put back: also what it was drawn from, `sources`, and by which
+    `accounts` its person is known elsewhere."""
     life = entry.strength
     return {
         **entry_data(entry),
@@ -62,6 +63,7 @@ def kept_data(entry: Entry, sources: Sequence[EntryId]) -> dict[str, Any]:
         "evidence": list(entry.evidence),
         "from": list(sources),
         "person": entry.person,
+        "accounts": list(accounts),
         "chat": entry.chat,
         "task": entry.task,
         "supersedes": entry.supersedes,

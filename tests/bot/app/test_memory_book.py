@@ -42,6 +42,7 @@ from storage.records.memory.entries import (
 )
 from storage.records.memory.offers import wording
 from storage.records.memory.shown import Wanted
+from storage.records.people import Channel, Member
 from tests.bot.engine.memory.writing.world import MATES, MATES_CHAT, MINE, Memory, remembering
 from tests.engine_world import BOSS, CHAT, GROUP, MATE
 
@@ -53,6 +54,9 @@ async def booked(home: Path) -> AsyncGenerator[tuple[MemoryBookService, Memory],
     async def no_figures() -> Mapping[str, float]:
         return {}
 
+    async def residents() -> Sequence[Member]:
+        return [Member(person=BOSS, accounts=((Channel.WEB, "local"), (Channel.TELEGRAM, "1")))]
+
     async def back_up() -> str:
         return (await carrying.out(None, name="backup")).path
 
@@ -63,6 +67,7 @@ async def booked(home: Path) -> AsyncGenerator[tuple[MemoryBookService, Memory],
             backups=Backups(db, memory.entries),
             writer=memory.writer,
             orders=Orders(Marks(db)),
+            members=residents,
             home=home,
         )
         yield (
@@ -84,6 +89,7 @@ async def booked(home: Path) -> AsyncGenerator[tuple[MemoryBookService, Memory],
                     entries=memory.entries,
                     changed=memory.changed,
                     orders=Orders(Marks(db)),
+                    members=residents,
                     home=home,
                     now=now,
                 ),
@@ -111,6 +117,28 @@ async def keep(memory: Memory, text: str, scope: Scope, **more: object) -> str:
         made = await memory.entries.add(tx, new, now=memory.world.clock())
     assert made is not None
     return made.id
+
+
+async def test_in_another_home_a_backup_is_of_whoever_has_the_same_account(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    async with booked(here) as (book, _):
+        await book.add(BOSS, CHAT, "I live in Lisbon")
+        made = await book.export(BOSS, CHAT)
+    written = (here / made.path).read_text(encoding="utf-8")
+    assert BOSS.id in written
+    (there / "backup.jsonl").write_text(
+        written.replace(f'"{BOSS.id}"', '"stranger"').replace(
+            f"person:{BOSS.id}", "person:stranger"
+        )
+    )
+
+    async with booked(there) as (book, memory):
+        await book.restore(BOSS, CHAT, "backup.jsonl")
+
+        found = await memory.entries.list((MINE,))
+        assert [(each.text, each.person) for each in found] == [("I live in Lisbon", BOSS.id)]
 
 
 async def test_what_was_changed_since_it_was_shown_is_not_forgotten(tmp_path: Path) -> None:

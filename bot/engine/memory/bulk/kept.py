@@ -37,17 +37,20 @@ _ID = re.compile(r"[0-9A-Za-z_-]{1,16}")
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """An entry as a backup holds it, and the cells that it was drawn from."""
+    """An entry as a backup holds it, the cells that it was drawn from, and the accounts of its
+    person."""
 
     entry: Entry
     sources: Sequence[EntryId]
+    accounts: Sequence[str]
 
 
 def kept_of(line: str) -> Kept:
     """Raises ValueError for what no export has written."""
     try:
         row = json.loads(line)
-        return Kept(_entry(row), [_id(each) for each in _names(row.get("from", ()))])
+        sources = [_id(each) for each in _names(row.get("from", ()))]
+        return Kept(_entry(row), sources, _names(row.get("accounts", ())))
     except (TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
