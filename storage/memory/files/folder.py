@@ -92,8 +92,8 @@ class Folder:
         aside, since somebody may still be writing to it."""
         with self._in(path, make=True) as (folder, name):
             new = _new(name)
-            made = _put(folder, new, body)
             try:
+                made = _put(folder, new, body)
                 if _sign(folder, name) != seen:
                     return None
                 if seen is not None:

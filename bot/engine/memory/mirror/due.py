@@ -93,6 +93,9 @@ class Extent:
         state = self._states.setdefault(scope, _State())
         # Counted first: what comes in between is looked at once too often, not once too seldom.
         count, since = await self._shelf.count(scope, kinds), self._now() - OVERLAP
+        if state.since is not None and since < state.since:
+            # The clock was put back: what has changed since looks older than that.
+            state.since = None
         due: dict[str, Due] = {}
         fresh, last = 0, 0
         while found := await self._shelf.glimpses(scope, kinds, after=last, since=state.since):

@@ -33,6 +33,9 @@ GATHER = 0.2
 HOT = 200
 """So many files are looked at each time; of more, days of before and episodes take turns."""
 
+TELLS = timedelta(minutes=1)
+"""Between two words in the log about a store that is away."""
+
 LOOKS = 4
 """So many at once: while one is at a file that takes long, the next see the others."""
 
@@ -79,6 +82,7 @@ class Mirror:
         self._signs: dict[str, Sign | None] = {}
         self._again: set[str] = set()
         self._turn = 0
+        self._told: datetime | None = None
         self._busy: set[str] = set()
         self._asked: set[str] = set()
 
@@ -161,7 +165,9 @@ class Mirror:
         try:
             await self._guarded(what, "files of memories")
         except StoreUnavailable as error:
-            log.warning("files of memories have to wait: %s", error)
+            if self._told is None or abs(self._now() - self._told) >= TELLS:
+                log.warning("files of memories have to wait: %s", error)
+                self._told = self._now()
             return False
         return True
 

@@ -4,6 +4,7 @@ file shows what is remembered."""
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -32,6 +33,10 @@ PATIENCE = timedelta(seconds=3)
 ASIDE = timedelta(seconds=2)
 """For so long an editor may still write into a file that has just been replaced."""
 
+RETRY = timedelta(seconds=30)
+"""After so long a file is written again for which there was no room."""
+
+_PASSING = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
 _TRIES = 5
 _HIGHEST = 10**8
 
@@ -48,6 +53,14 @@ class Settled:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Replaced:
     body: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Failed:
+    """A file that could not be written, with the number that it was to have."""
+
+    number: int
     at: datetime
 
 
@@ -86,6 +99,7 @@ class Reconciler:
         self._now = now
         self._torn: dict[str, tuple[Sign | None, datetime]] = {}
         self._replaced: dict[str, _Replaced] = {}
+        self._failed: dict[str, _Failed] = {}
 
     async def settle(self, place: Place, *, empty: bool) -> Settled:
         """`empty` says whether there is to be a file if there is nothing in it."""
@@ -172,7 +186,14 @@ class Reconciler:
         if disk is not None and not seen.changed and page.shown == disk.shown:
             again = place.path in self._replaced or len(shown) < len(entries)
             return Settled(sign=found.sign, again=again)
-        number = max(latest.number if latest else 0, disk.number if disk else 0) % _HIGHEST + 1
+        failed = self._failed.get(place.path)
+        if failed is not None and timedelta() <= self._now() - failed.at < RETRY:
+            return Settled(sign=found.sign, again=True)
+        number = (
+            failed.number
+            if failed
+            else max(latest.number if latest else 0, disk.number if disk else 0) % _HIGHEST + 1
+        )
         page = replace(page, number=number, front="" if disk is None else disk.front)
         whole = page
         if len(shown) < len(entries):
@@ -193,7 +214,12 @@ class Reconciler:
             log.warning("%s cannot be written: %s", place.path, error)
             trouble = "link" if isinstance(error, NotADirectoryError) else "unusable"
             await self._tell(place.path, trouble, str(error.errno))
-            return Settled(sign=found.sign)
+            passing = error.errno in _PASSING
+            if passing:
+                # Under the same number: what is known of older ones is not pushed out.
+                self._failed[place.path] = _Failed(number=base.number, at=self._now())
+            return Settled(sign=found.sign, again=passing)
+        self._failed.pop(place.path, None)
         if made is None:
             return None
         if found.body is not None:
@@ -216,7 +242,9 @@ class Reconciler:
         if old.body is None and new.body is None:
             return False, gone
         replaced = self._replaced.get(place.path)
-        fresh = replaced is not None and self._now() - replaced.at < ASIDE
+        since = None if replaced is None else self._now() - replaced.at
+        # The clock may have been put back.
+        fresh = since is not None and timedelta() <= since < ASIDE
         for body in (old.body, new.body):
             if body is None or await self._bases.is_known(place.path, body):
                 continue
@@ -239,7 +267,7 @@ class Reconciler:
         if disk.complete and disk.number:
             return False
         sign, since = self._torn.get(place.path, (None, self._now()))
-        if sign != found.sign:
+        if sign != found.sign or since > self._now():
             since = self._now()
         self._torn[place.path] = found.sign, since
         return self._now() - since < PATIENCE

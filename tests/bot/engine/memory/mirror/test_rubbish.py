@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from bot.engine.memory.mirror.reconcile import RETRY
 from storage.memory.files.folder import MOST_BYTES
-from storage.records.memory.entries import GLOBAL, MOST_TEXT
-from tests.bot.engine.memory.mirror.desk import Desk
+from storage.records.memory.entries import GLOBAL, MOST_TEXT, MemoryKind
+from tests.bot.engine.memory.mirror.desk import TEAM, Desk
 
 BOMB = "a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\n"
 
@@ -186,3 +189,72 @@ async def test_rubbish_in_one_file_keeps_no_other_from_being_written(
     await looked(desk)
 
     assert "## Notes" in desk.read("BOSS.md")
+
+
+async def test_a_file_for_which_there_was_no_room_is_written_when_there_is(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.hand("likes tea")
+    await desk.mirror.begin()
+    before = await desk.bases.latest("MEMORY.md")
+    body = desk.read()
+    desk.save(body.replace("likes tea", "likes coffee"))
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", no_room)
+        for _ in range(80):
+            await desk.mirror.look()
+            await desk.pause(0.5)
+        await desk.hand("has cats")
+        await desk.mirror.render([GLOBAL])
+    assert await desk.texts() == ["has cats", "likes coffee"]
+    assert desk.read() == body.replace("likes tea", "likes coffee")
+    assert [each.name for each in desk.home.glob(".*")] == []
+
+    await desk.pause(RETRY.total_seconds())
+    await desk.mirror.look()
+    latest = await desk.bases.latest("MEMORY.md")
+    assert desk.shown() == ["likes coffee", "has cats"]
+    assert desk.told.kinds == ["unusable"]
+    assert before is not None
+    assert latest is not None
+    assert latest.number == before.number + 1
+
+
+def no_room(_handle: int) -> None:
+    raise OSError(errno.ENOSPC, "no room")
+
+
+async def test_a_clock_that_is_put_back_keeps_nothing_waiting(desk: Desk) -> None:
+    await desk.hand("likes tea")
+    await desk.add("met Bo", TEAM, MemoryKind.FACT)
+    await desk.mirror.begin()
+    desk.change(f"{desk.line('likes tea')}\n", "")
+    await desk.mirror.look()
+
+    desk.at -= timedelta(hours=1)
+    await desk.mirror.look()
+    await desk.add("met Cy", TEAM, MemoryKind.FACT)
+    await desk.mirror.render([TEAM])
+    await desk.wait()
+
+    assert await desk.texts() == []
+    assert [each.name for each in desk.home.glob(".*")] == []
+    assert desk.shown("memory/chats/the-team/2026-11-23.md") == ["met Bo", "met Cy"]
+
+
+async def test_an_older_version_that_is_put_in_its_place_takes_nothing_back(desk: Desk) -> None:
+    await desk.hand("likes tea")
+    await desk.mirror.begin()
+    before = desk.read()
+    desk.change("likes tea", "likes coffee")
+    await desk.mirror.look()
+    desk.change("<!-- shiftboss: end", "- has cats\n<!-- shiftboss: end")
+    await looked(desk)
+
+    desk.save(before)
+    await looked(desk)
+
+    assert await desk.texts() == ["has cats", "likes coffee"]
+    assert desk.shown() == ["likes coffee", "has cats"]
+    assert desk.told.notices == []

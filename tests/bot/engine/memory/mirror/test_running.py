@@ -243,6 +243,37 @@ async def test_a_store_that_is_away_is_waited_for(
     assert desk.shown() == ["likes tea"]
 
 
+async def test_of_a_store_that_is_away_for_long_the_log_tells_once(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pauses, real = 0, desk.shelf.shown
+
+    async def away(*_: object, **__: object) -> None:
+        raise StoreUnavailable
+
+    async def pause(_seconds: float) -> None:
+        nonlocal pauses
+        pauses += 1
+        if pauses == 1:
+            monkeypatch.setattr(desk.shelf, "shown", away)
+            desk.change("<!-- shiftboss: end", "- likes tea\n<!-- shiftboss: end")
+        if pauses == 20:
+            monkeypatch.setattr(desk.shelf, "shown", real)
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(desk, "pause", pause)
+    desk.start()
+    running = asyncio.create_task(desk.mirror.run())
+    async with asyncio.timeout(60):
+        while await desk.texts() != ["likes tea"]:
+            await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    assert sum("have to wait" in each.message for each in caplog.records) == 1
+
+
 async def test_what_goes_wrong_with_one_file_keeps_no_other_from_being_written(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
