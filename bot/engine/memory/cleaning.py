@@ -15,7 +15,14 @@ from bot.engine.memory.writing.rights import By
 from storage.db import Database
 from storage.memory.entries import EntryRepo
 from storage.memory.words import same
-from storage.records.memory.entries import Entry, EntryId, EntryState, MemoryKind, Scope
+from storage.records.memory.entries import (
+    Entry,
+    EntryId,
+    EntryState,
+    MemoryKind,
+    Scope,
+    ScopeKind,
+)
 from storage.records.memory.shown import CleanReport
 
 _A_PAGE = 500
@@ -97,7 +104,7 @@ class Cleaning:
         after = 0
         while page := await self.entries.page(by.scopes, after=after, limit=_A_PAGE):
             after = page[-1].number
-            yield [each for each in page if by.may_write(each.scope)]
+            yield [each for each in page if by.may_write(each.scope) and _is_judged(each)]
 
 
 class _First:
@@ -137,6 +144,11 @@ class _Judging:
                 self.doubles.append(each)
             elif self.forgets and strength(each, self.now) < DELETE_BELOW:
                 self.weak.append(each)
+
+
+def _is_judged(entry: Entry) -> bool:
+    """Not what was brought into a scope of its own: whoever did it wants each line of it."""
+    return entry.scope.kind is not ScopeKind.CUSTOM
 
 
 def _may_be_double(entry: Entry) -> bool:

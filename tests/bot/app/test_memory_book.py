@@ -277,6 +277,17 @@ async def test_what_has_faded_is_cleaned_and_what_is_pinned_is_not(tmp_path: Pat
         assert [each.id for each in report.weak] == [faded]
 
 
+async def test_conversations_that_were_brought_in_are_not_cleaned(tmp_path: Path) -> None:
+    async with booked(tmp_path) as (book, memory):
+        brought = Scope(ScopeKind.CUSTOM, "old talks")
+        await keep(memory, "ok", brought, kind=MemoryKind.CELL)
+        await keep(memory, "ok", MINE, kind=MemoryKind.CELL)
+
+        report = await book.clean(BOSS, CHAT, dry=False)
+
+        assert [each.scope for each in report.noise] == [MINE]
+
+
 async def test_what_cannot_be_backed_up_is_not_cleaned(tmp_path: Path) -> None:
     async def full() -> str:
         raise OSError(28, "No space left on device")
