@@ -98,7 +98,9 @@ class Extent:
             state.since = None
         due: dict[str, Due] = {}
         fresh, last = 0, 0
-        while found := await self._shelf.glimpses(scope, kinds, after=last, since=state.since):
+        while found := await self._shelf.glimpses(
+            scope, kinds, after=last, since=state.since, known=state.last
+        ):
             last = found[-1].number
             fresh += sum(each.number > state.last for each in found)
             for each in found:

@@ -72,4 +72,8 @@ class Leaving:
         self._since[path] = since = {each: min(before.get(each, now), now) for each in gone}
         others = [each for other, each in self._open.items() if other != path]
         elsewhere = frozenset[str]().union(*others)
-        return {each for each in gone if each in elsewhere or now - since[each] < WAITS}
+        waiting = {each for each in gone if each in elsewhere or now - since[each] < WAITS}
+        if not waiting:
+            # Missing once more after this is missing anew.
+            self.stays(path)
+        return waiting

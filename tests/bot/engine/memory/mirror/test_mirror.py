@@ -126,3 +126,19 @@ async def test_a_chapter_that_is_written_over_takes_the_place_of_what_it_said(de
     (quality,) = [each for each in found if each.key == "handbook:quality"]
     assert quality.text == "Tests first.\n\n- always"
     assert len(found) == len(defaults(words_for(Language.ENGLISH)))
+
+
+async def test_what_a_backup_gives_back_is_shown_however_old_it_is(desk: Desk) -> None:
+    fact = await desk.add("The lamp was changed", kind=MemoryKind.FACT)
+    await desk.mirror.begin()
+    async with desk.db.write() as tx:
+        await desk.entries.drop_all(tx, [fact])
+    desk.wait_for(hours=1)
+    await desk.mirror.render([GLOBAL])
+    gone = desk.texts_in_files()
+    async with desk.db.write() as tx:
+        await Backups(desk.db, desk.entries).put_back(tx, [fact], {})
+    await desk.mirror.render([GLOBAL])
+
+    assert "The lamp was changed" not in gone
+    assert "The lamp was changed" in desk.texts_in_files()
