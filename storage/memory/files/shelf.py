@@ -112,13 +112,21 @@ class Shelf:
         return found
 
     async def glimpses(
-        self, scope: Scope, kinds: Sequence[MemoryKind], *, after: int = 0, since: datetime | None
+        self,
+        scope: Scope,
+        kinds: Sequence[MemoryKind],
+        *,
+        after: int = 0,
+        since: datetime | None,
+        known: int = 0,
     ) -> Sequence[Glimpse]:
-        """A piece of them by number: those of these kinds that were changed `since` then, whatever
-        their state. Asked for again `after` the last number until there are none."""
+        """A piece of them by number: those of these kinds that were changed `since` then or are
+        not among the `known` first, whatever their state. Asked for again `after` the last number
+        until there are none."""
         columns = (_M.number, _M.id, _M.kind, _M.said_at, _M.updated_at, _M.state)
         where = [*_in(scope, kinds), _M.number > after]
-        where += [] if since is None else [_M.updated_at >= since]
+        # What a backup gives back is new, and as old as it was.
+        where += [] if since is None else [(_M.updated_at >= since) | (_M.number > known)]
         query = select(*columns).where(*where).order_by(_M.number).limit(_PIECE)
         async with self._db.read() as view:
             rows = (await view.execute(query)).all()
@@ -134,11 +142,13 @@ class Shelf:
             for row in rows
         ]
 
-    async def count(self, scope: Scope, kinds: Sequence[MemoryKind]) -> int:
-        """In whatever state: it falls where something was forgotten."""
-        query = select(func.count()).select_from(memories).where(*_in(scope, kinds))
+    async def count(self, scope: Scope, kinds: Sequence[MemoryKind]) -> tuple[int, int]:
+        """How many there are in whatever state, and the number of the last. Both fall where
+        something was forgotten, whose number may be another one's then."""
+        query = select(func.count(), func.max(_M.number)).where(*_in(scope, kinds))
         async with self._db.read() as view:
-            return int(await view.scalar(query) or 0)
+            row = (await view.execute(query)).one()
+        return int(row[0] or 0), int(row[1] or 0)
 
     async def states(self) -> Mapping[Scope, tuple[object, ...]]:
         """By scope what differs once anything in it has come, gone or changed."""

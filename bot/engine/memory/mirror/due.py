@@ -92,7 +92,8 @@ class Extent:
         kinds = (*kinds_of(scope, Sort.DAY), *kinds_of(scope, Sort.EPISODE))
         state = self._states.setdefault(scope, _State())
         # Counted first: what comes in between is looked at once too often, not once too seldom.
-        count, since = await self._shelf.count(scope, kinds), self._now() - OVERLAP
+        count, newest = await self._shelf.count(scope, kinds)
+        since = self._now() - OVERLAP
         if state.since is not None and since < state.since:
             # The clock was put back: what has changed since looks older than that.
             state.since = None
@@ -112,7 +113,7 @@ class Extent:
                 for path, place in state.places.items()
                 if not place.sort.stands
             }
-        state.count, state.since, state.last = count, since, max(last, state.last)
+        state.count, state.since, state.last = count, since, newest
         return due
 
     def _place(self, each: Glimpse, scope: Scope, folder: str, name: str) -> Place:
