@@ -99,8 +99,10 @@ class Extent:
             state.since = None
         due: dict[str, Due] = {}
         fresh, last = 0, 0
+        # The last once more: forgotten since, its number may be that of one a backup gave back.
+        known = max(0, state.last - 1)
         while found := await self._shelf.glimpses(
-            scope, kinds, after=last, since=state.since, known=state.last
+            scope, kinds, after=last, since=state.since, known=known
         ):
             last = found[-1].number
             fresh += sum(each.number > state.last for each in found)

@@ -145,6 +145,23 @@ async def test_what_a_backup_gives_back_is_shown_however_old_it_is(desk: Desk) -
     assert await written(desk) == [day]
 
 
+async def test_what_comes_back_as_another_is_forgotten_is_shown_though_it_has_its_number(
+    desk: Desk,
+) -> None:
+    back = await desk.add("The lamp was changed", kind=MemoryKind.FACT)
+    async with desk.db.write() as tx:
+        await desk.entries.drop_all(tx, [back])
+    other = await desk.add("The rope is new", kind=MemoryKind.FACT)
+    await written(desk)
+    desk.at += timedelta(seconds=10)
+    async with desk.db.write() as tx:
+        await desk.entries.drop_all(tx, [other])
+        await Backups(desk.db, desk.entries).put_back(tx, [back], {})
+    (line,) = await written(desk)
+
+    assert line.startswith("- The lamp was changed")
+
+
 async def written(desk: Desk) -> list[str]:
     """Of days of everybody, what stands in them now."""
     await desk.mirror.render([GLOBAL])
