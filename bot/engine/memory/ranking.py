@@ -18,7 +18,6 @@ _LEAST_BOOST = 0.3
 _BETAS = {Tier.CORE: 0.8, Tier.WORKING: 1.0, Tier.PERIPHERAL: 1.3}
 _FLOORS = {Tier.CORE: 0.9, Tier.WORKING: 0.7, Tier.PERIPHERAL: 0.5}
 
-STALE_BELOW = 0.3
 RRF_K = 20.0
 ALIKE = 0.8
 """Share of words that two texts have in common, of all the words of both: more is the same."""

@@ -22,8 +22,6 @@ KEPT = 50
 DAYS = 7
 """For so long the older ones of a file are kept."""
 
-LONGEST_PATH = 380
-
 _F = memory_files.c
 _SIGN = "#"
 _DIGITS = 9
