@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import count
 
 from bot.engine.memory.changed import Changed
 from bot.engine.memory.mirror.due import Due, Extent
@@ -24,8 +25,9 @@ from storage.records.memory.entries import GLOBAL, Scope
 
 log = logging.getLogger(__name__)
 
-SECONDS = 0.5
-"""Between two looks at files that may be changed at any time."""
+SECONDS = 0.6
+"""Between two looks at files that may be changed at any time; every other time, also at what other
+processes have written."""
 
 GATHER = 0.2
 """Seconds in which further changes are waited for before files are written."""
@@ -145,8 +147,9 @@ class Mirror:
     async def _watch(self) -> None:
         looks = set[asyncio.Task[bool]]()
         async with asyncio.TaskGroup() as group:
-            while True:
-                await self._done(self._others.look)
+            for turn in count():
+                if turn % 2 == 0:
+                    await self._done(self._others.look)
                 if len(looks) < LOOKS:
                     look = group.create_task(self._done(self.look))
                     looks.add(look)
