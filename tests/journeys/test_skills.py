@@ -14,6 +14,7 @@ from tests.emulators.telegram.chats import Chat, Message
 from tests.emulators.telegram.people import User
 from tests.journeys.model_world import PATIENCE, World, label_with, told, world
 from tests.journeys.town import code_in
+from tests.thorough import long
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -218,6 +219,7 @@ async def test_on_feishu_it_is_seen_let_in_and_used_in_chinese(place: World) -> 
     assert asked.last.endswith("六月的周报")
 
 
+@long
 async def test_a_skill_dropped_in_is_announced_to_owners_with_all_of_it_and_let_in_there(
     place: World,
 ) -> None:

@@ -20,6 +20,7 @@ from storage.sessions import Session
 from tests.bot.engine.agent.context.histories import call, histories, result, said, told
 from tests.bot.engine.memory.archive.world import SMALL, World, asked, turn, world
 from tests.engine_world import Clock
+from tests.thorough import long
 
 
 async def grown(world: World, turns: int, size: int = 300, key: str = "chat:c1") -> Session:
@@ -342,6 +343,7 @@ async def test_what_a_death_leaves_behind_is_whole_and_gone_on_with(tmp_path: Pa
         assert await whole(w, session) == list(range(1, 81))
 
 
+@long
 async def test_what_rings_before_it_is_stored_is_read_once_it_is(tmp_path: Path) -> None:
     awake, asleep = asyncio.Event(), asyncio.Event()
 
