@@ -1,6 +1,4 @@
-"""kill -9 of the real program: before and after every state transition on every channel, before
-and after every place of the program that commits or calls in every story, before and after every
-single commit and call of some, and at hundreds of random moments under load. What was broken?"""
+"""kill -9 of the real program at every transition, every place and random moments."""
 
 from __future__ import annotations
 
@@ -18,21 +16,21 @@ from itertools import product, zip_longest
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from tests.chaos.boss import Story
-from tests.chaos.fronts import NAMES, Name
-from tests.chaos.load import Load, storm
-from tests.chaos.memory.load import MemoryLoad, storm_of_memory
-from tests.chaos.store import witness_of
+from benchmarks.figures import Figure, LeftOut, Measurement, Scale, at_most
+from tests.chaos.channels import CHANNEL_NAMES, ChannelName
+from tests.chaos.crash_sweep import WHENS, CrashSweep, When, all_moments
+from tests.chaos.inspection import witness_file
+from tests.chaos.memory.random_load import MemoryLoad, run_memory_load
+from tests.chaos.random_load import RandomLoad, run_random_load
 from tests.chaos.stories import STORIES
-from tests.chaos.sweep import WHENS, Sweep, When, moments
-from tests.chaos.telling import Told, fresh_home
+from tests.chaos.story import CrashStory
+from tests.chaos.story_run import StoryResult, started_home
 
 _AT_ONCE = int(os.environ.get("CHAOS_AT_ONCE", "2"))
 _KILLS = 210
-_KILLS_OF_A_STORM = 10
-_TASKS_OF_A_STORM = 14
-_ACTS_OF_A_STORM = 20
-_MINUTES = float(os.environ.get("CHAOS_MINUTES", "inf"))
+_KILLS_PER_STORM = 10
+_TASKS_PER_STORM = 14
+_ACTS_PER_STORM = 20
 
 Part: TypeAlias = Literal["transitions", "random", "places", "moments"]
 _PARTS: Sequence[Part] = ("transitions", "random", "places", "moments")
@@ -42,32 +40,36 @@ _STORMS = [
     for each in ("tasks", "workers", "memory")
     if each in os.environ.get("CHAOS_STORMS", "tasks,workers,memory").split(",")
 ]
+_SMALL_CHANNEL: ChannelName = "web"
+_SMALL_POINT = "commit:before:20"
 _Work: TypeAlias = Callable[[], Awaitable[None]]
 
 
-async def measure() -> list[str]:
-    """CHAOS_SEED repeats the random part, CHAOS_KILLS says how long it is, CHAOS_PARTS names
-    what is to be done of `transitions,random,places,moments`, CHAOS_CHANNELS where, CHAOS_STORIES
-    of which stories, CHAOS_STORMS of what storms are (`tasks,workers,memory`), CHAOS_AT_ONCE how
-    many at a time, CHAOS_MINUTES when to begin nothing more: what is left out then is told."""
+async def measure(scale: Scale) -> list[Measurement]:
+    """The real program dies by SIGKILL and is started again: before and after every state
+    transition on every channel, before and after every place of the program that commits or calls,
+    before and after each single commit and call of some stories, and at random moments under load.
+    A promise is broken where a finished step runs again, a task is lost, an approval is asked twice
+    or a message is neither answered nor put aside with an apology. A repeat is a message that the
+    platform shows twice. Environment variables choose a part of it: see [chaos.md](chaos.md)."""
     seed = int(os.environ.get("CHAOS_SEED", random.randrange(1_000_000)))
-    began = time.monotonic()
+    print(f"CHAOS_SEED={seed}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         run = _Run(base=Path(folder), seed=seed)
-        for name in run.channels:
-            run.templates[name] = await fresh_home(run.base / f"template-{name}", name)
-        await run.all()
-        return [*run.table(), *run.summary(time.monotonic() - began)]
+        for name in scale.pick(run.channels, (_SMALL_CHANNEL,)):
+            run.templates[name] = await started_home(run.base / f"template-{name}", name)
+        await scale.pick(run.all, run.one_death)()
+        return [Figure("seed", seed), *run.figures(), *run.left_out_parts()]
 
 
 @dataclass(kw_only=True)
 class _Run:
-    """One measurement: its homes are in `base`, deleted where nothing was broken."""
+    """One measurement. Its homes are in `base`; one in which nothing was broken is deleted."""
 
     base: Path
     seed: int
-    templates: dict[Name, Path] = field(default_factory=dict)
-    told: dict[tuple[Part, Name], list[Told]] = field(default_factory=dict)
+    templates: dict[ChannelName, Path] = field(default_factory=dict)
+    told: dict[tuple[Part, ChannelName], list[StoryResult]] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
     left_out: Counter[Part] = field(default_factory=Counter)
     until: float = field(
@@ -77,20 +79,25 @@ class _Run:
     )
 
     @property
-    def channels(self) -> Sequence[Name]:
-        wanted = os.environ.get("CHAOS_CHANNELS", ",".join(NAMES)).split(",")
-        return [name for name in NAMES if name in wanted]
+    def channels(self) -> Sequence[ChannelName]:
+        wanted = os.environ.get("CHAOS_CHANNELS", ",".join(CHANNEL_NAMES)).split(",")
+        return [name for name in CHANNEL_NAMES if name in wanted]
 
     @property
-    def stories(self) -> Sequence[Story]:
+    def stories(self) -> Sequence[CrashStory]:
         wanted = os.environ.get("CHAOS_STORIES", "").split(",")
         return [story for story in STORIES if wanted == [""] or story.name in wanted]
 
     async def all(self) -> None:
         await self.at_once(self.works())
 
+    async def one_death(self) -> None:
+        story = STORIES[0]
+        told = await self.sweep(_SMALL_CHANNEL).run_once(story, _SMALL_CHANNEL, [_SMALL_POINT])
+        self.note("moments", told)
+
     def works(self) -> Iterator[tuple[Part, _Work]]:
-        """A little of everything in turn, and what is most alike last: time may run out."""
+        """The work of all parts in turn, single moments last: time may run out."""
         wanted = os.environ.get("CHAOS_PARTS", ",".join(_PARTS)).split(",")
         makers: Mapping[Part, Callable[[], Iterator[_Work]]] = {
             "transitions": self.of_transitions,
@@ -109,9 +116,9 @@ class _Run:
                 yield partial(self.transitions, self.channel(number + shift), story, when)
 
     def of_random(self) -> Iterator[_Work]:
-        storms = -(-int(os.environ.get("CHAOS_KILLS", _KILLS)) // _KILLS_OF_A_STORM)
+        storms = -(-int(os.environ.get("CHAOS_KILLS", _KILLS)) // _KILLS_PER_STORM)
         for number in range(storms):
-            # Of each kind on each channel.
+            # Every kind of storm comes to every channel.
             where = self.channel(number + number // max(1, len(_STORMS)))
             yield partial(self.storm, where, number)
 
@@ -124,43 +131,45 @@ class _Run:
             if story.name in _STEP_BY_STEP:
                 yield partial(self.moments, self.channels[0], story)
 
-    def channel(self, number: int) -> Name:
+    def channel(self, number: int) -> ChannelName:
         return self.channels[number % len(self.channels)]
 
-    async def transitions(self, name: Name, story: Story, when: When) -> None:
-        for told in await self.sweep(name).chain(story, name, when):
+    async def transitions(self, name: ChannelName, story: CrashStory, when: When) -> None:
+        for told in await self.sweep(name).crash_at_transitions(story, name, when):
             self.note("transitions", told)
 
-    async def places(self, name: Name, story: Story) -> None:
-        calm = await self.sweep(name).once(story, name, ())
+    async def places(self, name: ChannelName, story: CrashStory) -> None:
+        calm = await self.sweep(name).run_once(story, name, ())
         self.note("places", calm)
         for when in WHENS:
-            for told in await self.sweep(name).places(story, name, when, calm):
+            for told in await self.sweep(name).crash_at_places(story, name, when, calm):
                 self.note("places", told)
 
-    async def moments(self, name: Name, story: Story) -> None:
-        """One telling for each moment: so many that they are done at once among themselves."""
-        calm = await self.sweep(name).once(story, name, ())
+    async def moments(self, name: ChannelName, story: CrashStory) -> None:
+        """One run for each moment; there are so many that they run at the same time."""
+        calm = await self.sweep(name).run_once(story, name, ())
         self.note("moments", calm)
 
         async def one(point: str) -> None:
-            self.note("moments", await self.sweep(name).once(story, name, [point]))
+            self.note("moments", await self.sweep(name).run_once(story, name, [point]))
 
-        await self.at_once(("moments", partial(one, point)) for point in moments(calm))
+        await self.at_once(("moments", partial(one, point)) for point in all_moments(calm))
 
-    async def storm(self, name: Name, number: int) -> None:
-        """Of tasks, of workers and of memory in turn."""
+    async def storm(self, name: ChannelName, number: int) -> None:
+        """One storm of tasks, of workers or of memory, in turn."""
         seed, home = self.seed + number, self.base / f"storm{number}"
-        template, kills = self.templates[name], _KILLS_OF_A_STORM
+        template, kills = self.templates[name], _KILLS_PER_STORM
         if (kind := _STORMS[number % len(_STORMS)]) == "memory":
-            load = MemoryLoad(seed=seed, acts=_ACTS_OF_A_STORM, kills=kills)
-            told = await storm_of_memory(home, load, name, template=template)
+            load = MemoryLoad(seed=seed, acts=_ACTS_PER_STORM, kills=kills)
+            told = await run_memory_load(home, load, name, template=template)
         else:
-            tasks = Load(seed=seed, tasks=_TASKS_OF_A_STORM, kills=kills, workers=kind == "workers")
-            told = await storm(home, tasks, name, template=template)
+            tasks = RandomLoad(
+                seed=seed, tasks=_TASKS_PER_STORM, kills=kills, workers=kind == "workers"
+            )
+            told = await run_random_load(home, tasks, name, template=template)
         self.note("random", told)
         shutil.rmtree(home)
-        witness_of(home).unlink()
+        witness_file(home).unlink()
 
     async def at_once(self, works: Iterator[tuple[Part, _Work]]) -> None:
         async def work() -> None:
@@ -178,33 +187,32 @@ class _Run:
             for _ in range(_AT_ONCE):
                 group.create_task(work())
 
-    def sweep(self, name: Name) -> Sweep:
-        return Sweep(folder=self.base, template=self.templates[name])
+    def sweep(self, name: ChannelName) -> CrashSweep:
+        return CrashSweep(folder=self.base, template=self.templates[name])
 
-    def note(self, part: Part, told: Told) -> None:
+    def note(self, part: Part, told: StoryResult) -> None:
         self.told.setdefault((part, told.channel), []).append(told)
-        if told.wrong:
+        if told.violations:
             where = f"{part} {told.channel} {told.story} {' '.join(told.died)}"
-            self.broken.append(f"BROKEN {where}: {'; '.join(told.wrong)}")
-        deaths, wrong = told.deaths, "; ".join(told.wrong) or "kept"
-        if told.put_aside:
-            wrong += f" ({told.put_aside} messages died six times and were put aside)"
+            self.broken.append(f"BROKEN {where}: {'; '.join(told.violations)}")
+        deaths, wrong = told.deaths, "; ".join(told.violations) or "kept"
+        if told.skipped:
+            wrong += f" ({told.skipped} messages died six times and were put aside)"
         print(f"{part} {told.channel} {told.story}: {deaths} deaths, {wrong}", flush=True)
 
-    def table(self) -> Iterator[str]:
-        yield f"{'deaths at':12} {'channel':9} tellings  deaths  repeats  broken"
+    def figures(self) -> Iterator[Figure]:
         for (part, name), told in sorted(self.told.items()):
-            deaths, repeats = sum(t.deaths for t in told), sum(t.repeats for t in told)
-            broken = sum(bool(t.wrong) for t in told)
-            yield f"{part:12} {name:9} {len(told):8} {deaths:7} {repeats:8} {broken:7}"
-        yield from self.broken
-        for part, times in self.left_out.items():
-            yield f"left out for want of time: {times} of {part}"
-
-    def summary(self, took: float) -> Iterator[str]:
+            where = f"{part}, {name}"
+            yield Figure(f"{where}: runs", len(told))
+            yield Figure(f"{where}: deaths", sum(each.deaths for each in told))
+            yield Figure(f"{where}: repeats", sum(each.repeats for each in told))
         every = [told for group in self.told.values() for told in group]
-        verdict = "MISSED" if self.broken else "kept"
-        died = {point for told in every for point in told.died}
-        yield f"seed {self.seed}, {took:.0f} s, {len(died)} points died at by name"
-        deaths = sum(told.deaths for told in every)
-        yield f"{deaths} deaths, broken promises: {len(self.broken)} (bar 0: {verdict})"
+        yield Figure(
+            "points died at, by name", len({point for told in every for point in told.died})
+        )
+        yield Figure("deaths", sum(told.deaths for told in every))
+        yield Figure("broken promises", len(self.broken), "", at_most(0))
+
+    def left_out_parts(self) -> Iterator[LeftOut]:
+        for part, times in self.left_out.items():
+            yield LeftOut(f"{times} runs of {part}", "CHAOS_MINUTES were over")

@@ -1,6 +1,4 @@
-"""Seconds until a coding CLI can be asked and has answered: in a new home (cold), and going on with
-its session in another process (warm). Real ones where SHIFTBOSS_REAL_CLI names them, and the fake
-one to see what is ours."""
+"""Seconds until a coding CLI can take a prompt, and until the model's first word is there."""
 
 from __future__ import annotations
 
@@ -15,62 +13,67 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from benchmarks.figures import MIB, p50
+from benchmarks.figures import Figure, LeftOut, Measurement, Scale
+from benchmarks.measurements import MIB, p50
 from bot.engine.llm.acp.backend import AcpBackend
-from bot.engine.llm.acp.machine.process import MARK
-from bot.engine.llm.base import Purpose, RunRequest, Usage
-from bot.engine.llm.events import TextDelta
-from tests.emulators.acp.cli import FakeCli
-from tests.emulators.models.emulator import Models
-from tests.real_cli.world import NAMES, is_here, real, says
+from bot.engine.llm.acp.process import PROCESS_MARK_VARIABLE
+from bot.engine.llm.backend import RunPurpose, RunRequest, TextDelta, TokenUsage
+from tests.emulators.acp.fake_cli import FakeCli
+from tests.emulators.models.emulator import ModelEmulator
+from tests.real_cli.builders import NAMES, install_cli, is_installed, reply_with
 
 _RUNS = 3
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_WORD = "Hello"
-_MANY = 100_000
-_Place: TypeAlias = AbstractAsyncContextManager[AcpBackend]
+_FIRST_WORD = "Hello"
+_MAX_ANSWER = 100_000
+_OpenBackend: TypeAlias = Callable[[], AbstractAsyncContextManager[AcpBackend]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Took:
-    """Seconds until the prompt could be sent and until the model's word was there; what a process
-    kept for the next step would save is the first. `told` is what the next run goes on with."""
+class _CliRun:
+    """Seconds until the prompt could be sent and until the model's word was there, and the most
+    memory meanwhile. The next run continues from `session` and `history`."""
 
     ready: float
     word: float
     memory: int
     session: str
-    told: tuple[Any, ...]
+    history: tuple[Any, ...]
 
 
-async def measure() -> list[str]:
-    lines = [await _line("fake", _fake)]
-    for name in NAMES:
-        if is_here(name):
-            lines.append(await _line(name, partial(_real, name)))
+async def measure(scale: Scale) -> list[Measurement]:
+    """A CLI is asked for one word, in a new home (cold) and then by another process that continues
+    its session (warm). *Ready* is when the prompt can be sent: a process kept for the next step
+    would save that. The memory is that of all processes the CLI starts. The fake CLI shows what
+    Shiftboss itself adds; real ones run where `SHIFTBOSS_REAL_CLI` names a folder that has them.
+    Each figure is the median of three runs."""
+    measured: list[Measurement] = [*await _measure_cli("fake", _fake, scale)]
+    for name in scale.pick(NAMES, ()):
+        if is_installed(name):
+            measured += await _measure_cli(name, partial(_real, name), scale)
         else:
-            lines.append(f"{name}: not here (SHIFTBOSS_REAL_CLI)")
-    return lines
+            measured.append(LeftOut(name, "not installed (SHIFTBOSS_REAL_CLI)"))
+    return measured
 
 
-async def _line(name: str, place: Callable[[], _Place]) -> str:
+async def _measure_cli(name: str, open_backend: _OpenBackend, scale: Scale) -> list[Figure]:
     cold, warm = [], []
-    for _ in range(_RUNS):
-        async with place() as backend:
+    for _ in range(scale.pick(_RUNS, 1)):
+        async with open_backend() as backend:
             first = await _run(backend)
             warm.append(await _run(backend, first))
         cold.append(first)
     most = p50([max(one.memory, two.memory) for one, two in zip(cold, warm, strict=True)])
-    size = f"{most / MIB:.0f} MiB with all it starts"
-    return f"{name}: cold {_told(cold)}; warm {_told(warm)}; {size}"
+    return [
+        Figure(f"{name}: cold, ready", p50([run.ready for run in cold]), "s"),
+        Figure(f"{name}: cold, first word", p50([run.word for run in cold]), "s"),
+        Figure(f"{name}: warm, ready", p50([run.ready for run in warm]), "s"),
+        Figure(f"{name}: warm, first word", p50([run.word for run in warm]), "s"),
+        Figure(f"{name}: memory", most / MIB, "MiB"),
+    ]
 
 
-def _told(runs: list[_Took]) -> str:
-    ready, word = p50([run.ready for run in runs]), p50([run.word for run in runs])
-    return f"ready {ready:.2f} s, first word {word:.2f} s"
-
-
-async def _run(backend: AcpBackend, before: _Took | None = None) -> _Took:
+async def _run(backend: AcpBackend, before: _CliRun | None = None) -> _CliRun:
     named = before.session if before else ""
     began = time.monotonic()
     ready, word, most, text = 0.0, 0.0, 0, ""
@@ -79,37 +82,37 @@ async def _run(backend: AcpBackend, before: _Took | None = None) -> _Took:
         nonlocal named
         named = id
 
-    async def gate(model: str, input_tokens: int, spent: Usage) -> int:  # noqa: ARG001 - as it is asked
+    async def gate(model: str, input_tokens: int, spent: TokenUsage) -> int:  # noqa: ARG001 - BudgetGate's arguments
         nonlocal ready
         ready = ready or time.monotonic() - began
-        return _MANY
+        return _MAX_ANSWER
 
     request = RunRequest(
-        purpose=Purpose.CHAT,
+        purpose=RunPurpose.CHAT,
         prompt="Hello.",
         system="",
         model="",
         language="en",
         external_id=named,
-        history=before.told if before else (),
+        history=before.history if before else (),
         on_external=on_external,
         gate=gate,
     )
     async with backend.run(request) as run:
         async for event in run.events:
             text += event.text if isinstance(event, TextDelta) else ""
-            word = word or (time.monotonic() - began if _WORD in text else 0.0)
+            word = word or (time.monotonic() - began if _FIRST_WORD in text else 0.0)
             most = max(most, await asyncio.to_thread(_memory))
-        told = run.result.new_history
-    return _Took(ready=ready, word=word, memory=most, session=named, told=told)
+        history = run.result.new_history
+    return _CliRun(ready=ready, word=word, memory=most, session=named, history=history)
 
 
 def _memory() -> int:
-    """Resident bytes of all processes that carry our mark."""
+    """Resident bytes of all processes that carry the mark of a CLI started by us."""
     total = 0
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if f"{MARK}=".encode() in (folder / "environ").read_bytes():
+            if f"{PROCESS_MARK_VARIABLE}=".encode() in (folder / "environ").read_bytes():
                 total += int((folder / "statm").read_text().split()[1]) * _PAGE
         except OSError:
             continue
@@ -120,14 +123,14 @@ def _memory() -> int:
 async def _fake() -> AsyncIterator[AcpBackend]:
     with tempfile.TemporaryDirectory() as folder:
         cli = FakeCli(Path(folder))
-        cli.will([{"say": "Hello."}])
+        cli.script([{"say": "Hello."}])
         yield cli.backend()
 
 
 @asynccontextmanager
 async def _real(name: str) -> AsyncIterator[AcpBackend]:
     with tempfile.TemporaryDirectory() as folder:
-        async with Models() as models:
-            models.replies(says("Hello."))
-            found = real(name, models, Path(folder))
+        async with ModelEmulator() as models:
+            models.replies(reply_with("Hello."))
+            found = install_cli(name, models, Path(folder))
             yield found.backend()

@@ -1,7 +1,4 @@
-"""A chat of 5,000 messages made shorter: passes, seconds, tokens in and out, and nothing lost.
-
-The emulated model writes as much as it is asked for, and at once: the time is all ours.
-"""
+"""Compaction of a long chat: calls, tokens, our own time, and whether every message survives."""
 
 from __future__ import annotations
 
@@ -14,15 +11,21 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from benchmarks.figures import held
-from bot.engine.memory.archive.expanding import Expansion, expanded
-from bot.engine.memory.archive.limits import Limits
-from bot.engine.memory.archive.looking import Looking
-from bot.engine.memory.archive.tokens import shortened, tokens
-from storage.memory.archive.hearing import Hearing
+from benchmarks.figures import Figure, Measurement, Scale, at_most
+from bot.engine.memory.conversation_archive.compaction_plan import CompactionLimits
+from bot.engine.memory.conversation_archive.history_tools import SummaryExpansion, expand_summaries
+from bot.engine.memory.conversation_archive.search import ArchiveSearch
+from bot.engine.memory.token_budget import estimate_tokens, truncate_to_tokens
+from storage.memory.conversation_archive import ArchiveAccess
 from storage.records.people import ChatId
-from storage.sessions import Session
-from tests.bot.engine.memory.archive.world import World, answered, asked, world
+from storage.sessions import ModelSession
+from tests.bot.engine.memory.conversation_archive.archive_builders import (
+    SMALL,
+    ArchiveSetup,
+    assistant_message,
+    build_archive,
+    user_message,
+)
 
 _MESSAGES = 5_000
 _AT_ONCE = 50
@@ -30,26 +33,25 @@ _FIRST = "我们的花园叫绿禾公园，钥匙在豆豆那里"
 _ENGLISH = "The east gate opens at seven, the notes say, and whoever comes later rings twice. "
 _CHINESE = "东门七点开，晚来的人按两次铃，值班表写在墙上，第三页有变更。"
 _TARGET = re.compile(r"most (\d+) tokens")
-_MOST_SECONDS = 60.0
-_EVERYTHING = Expansion(depth=99, tokens=1 << 50, messages=True)
+_EVERYTHING = SummaryExpansion(depth=99, max_tokens=1 << 50, with_messages=True)
 
 
 @dataclass
-class _Counted:
-    """What the model read and wrote."""
+class _CountingModel:
+    """Writes as many tokens as it is asked for, at once, and counts calls and tokens."""
 
     calls: int = 0
     read: int = 0
     wrote: int = 0
 
     def __call__(self, prompt: str) -> str:
-        size, wanted = tokens(prompt), _TARGET.search(prompt)
+        size, wanted = estimate_tokens(prompt), _TARGET.search(prompt)
         body = prompt.partition("<conversation>")[2] or prompt.partition("<summaries>")[2]
-        text = shortened(body.strip(), int(wanted[1]) if wanted else 200)
+        text = truncate_to_tokens(body.strip(), int(wanted[1]) if wanted else 200)
         self.calls, self.read, self.wrote = (
             self.calls + 1,
             self.read + size,
-            self.wrote + tokens(text),
+            self.wrote + estimate_tokens(text),
         )
         return text
 
@@ -59,80 +61,109 @@ def _rows(first: int, last: int) -> Sequence[Any]:
     for n in range(first, last, 2):
         text = (_CHINESE if n % 4 else _ENGLISH) * (1 + n % 5)
         said = _FIRST if n == 0 else f"{n}: {text}"
-        rows += [asked(said), answered(f"{n + 1}: {text}")]
+        rows += [user_message(said), assistant_message(f"{n + 1}: {text}")]
     return rows
 
 
-async def measure() -> list[str]:
-    lines = []
-    for name, step in (("found at once", _MESSAGES), ("as it grows", _AT_ONCE)):
+async def measure(scale: Scale) -> list[Measurement]:
+    """A chat of 5,000 messages, half of them Chinese, is compacted: once when all of it is there,
+    and once again and again while it grows by 50 messages. The emulated model answers at once with
+    as much as it is asked for, so the time is our own. Tokens are our own estimate. Afterwards all
+    summaries are expanded, and every message must be there."""
+    messages, batch = scale.pick((_MESSAGES, _AT_ONCE), (100, 20))
+    figures: list[Measurement] = []
+    for name, step in (("at once", messages), ("as it grows", batch)):
         with tempfile.TemporaryDirectory() as home:
-            lines += await _measured(name, step, Path(home))
-    return lines
+            figures += await _measure_chat(name, messages, step, Path(home), scale)
+    return figures
 
 
-async def _measured(name: str, step: int, home: Path) -> list[str]:
-    counted = _Counted()
-    async with world(home, Limits()) as w:
-        w.writer.text = counted
+async def _measure_chat(
+    name: str, messages: int, step: int, home: Path, scale: Scale
+) -> list[Figure]:
+    counted = _CountingModel()
+    limits = scale.pick(CompactionLimits(), SMALL)
+    async with build_archive(home, limits) as w:
+        w.model.text = counted
         session = await w.session()
         largest, compacting = 0, 0.0
-        for first in range(0, _MESSAGES, step):
+        for first in range(0, messages, step):
             await w.say(session, _rows(first, first + step))
             begun = time.perf_counter()
             await _settle(w)
             compacting += time.perf_counter() - begun
             largest = max(largest, await _context(w, session))
-        before = sum(each.tokens for each in await w.said.sizes(session.id))
-        kept = await _whole(w, session)
-        begun = time.perf_counter()
-        await w.history.told(session.id)
-        telling = time.perf_counter() - begun
-        begun = time.perf_counter()
-        found = await _find(w)
-        finding = time.perf_counter() - begun
-        items = await w.summaries.items(session.id)
-        after = await _context(w, session)
-    depths = [item.summary.depth for item in items]
+        return [
+            *await _size_figures(w, session, name, largest),
+            Figure(f"{name}: calls", counted.calls),
+            Figure(f"{name}: tokens read", counted.read),
+            Figure(f"{name}: tokens written", counted.wrote),
+            Figure(f"{name}: time of our own", compacting, "s", at_most(60)),
+            *await _lookup_figures(w, session, name, messages),
+        ]
+
+
+async def _size_figures(
+    w: ArchiveSetup, session: ModelSession, name: str, largest: int
+) -> list[Figure]:
+    before = sum(each.tokens for each in await w.archive.list_sizes(session.id))
+    items = await w.summaries.list_context(session.id)
     return [
-        f"{name}: {_MESSAGES:,} messages, {before:,} tokens → {after:,}",
-        f"  {len(items)} summaries, the deepest {max(depths)}; at most {largest:,} after a look",
-        f"  {counted.calls} calls, {counted.read:,} tokens read, {counted.wrote:,} written",
-        f"  told in {telling * 1000:.0f} ms; the first message found in {finding * 1000:.0f} ms",
-        held("messages lost", float(_MESSAGES - kept) + (not found), "", 0.0),
-        held("time of ours", compacting, "s", _MOST_SECONDS),
+        Figure(f"{name}: tokens before", before),
+        Figure(f"{name}: tokens after", await _context(w, session)),
+        Figure(f"{name}: most tokens after a compaction", largest),
+        Figure(f"{name}: summaries", len(items)),
+        Figure(f"{name}: deepest summary", max(item.summary.depth for item in items)),
     ]
 
 
-async def _settle(w: World) -> None:
-    """Until nothing is due any more, however long the guard pauses."""
-    await w.compactor.look()
+async def _lookup_figures(
+    w: ArchiveSetup, session: ModelSession, name: str, messages: int
+) -> list[Figure]:
+    kept = await _count_messages(w, session)
+    begun = time.perf_counter()
+    await w.history.build(session.id)
+    building = time.perf_counter() - begun
+    begun = time.perf_counter()
+    is_found = await _find(w)
+    finding = time.perf_counter() - begun
+    lost = messages - kept + (not is_found)
+    return [
+        Figure(f"{name}: history built for a model", 1000 * building, "ms"),
+        Figure(f"{name}: first message found by its words", 1000 * finding, "ms"),
+        Figure(f"{name}: messages lost", lost, "", at_most(0)),
+    ]
+
+
+async def _settle(w: ArchiveSetup) -> None:
+    """Compact until nothing is due any more; the clock passes over the guard's pauses."""
+    await w.compactor.compact_due()
     while (due := await w.debts.next_due()) is not None:
-        w.clock.pass_until(due)
-        w.clock.pass_by(minutes=11)
-        await w.compactor.look()
+        w.clock.advance_to(due)
+        w.clock.advance(minutes=11)
+        await w.compactor.compact_due()
 
 
-async def _context(w: World, session: Session) -> int:
-    items = await w.summaries.items(session.id)
+async def _context(w: ArchiveSetup, session: ModelSession) -> int:
+    items = await w.summaries.list_context(session.id)
     after = items[-1].through if items else 0
-    sizes = await w.said.sizes(session.id, after=after)
+    sizes = await w.archive.list_sizes(session.id, after=after)
     return sum(item.summary.tokens for item in items) + sum(each.tokens for each in sizes)
 
 
-async def _whole(w: World, session: Session) -> int:
-    """How many messages come back when everything is expanded, and the rest told."""
-    items = await w.summaries.items(session.id)
-    looking = Looking(w.said, w.summaries, w.reading)
-    lines, _ = await expanded(
+async def _count_messages(w: ArchiveSetup, session: ModelSession) -> int:
+    """The messages that come back from expanding every summary, and those not summarised."""
+    items = await w.summaries.list_context(session.id)
+    looking = ArchiveSearch(w.archive, w.summaries, w.indexer)
+    lines, _ = await expand_summaries(
         looking, [item.summary for item in items], _EVERYTHING, ZoneInfo("UTC")
     )
     numbers = {int(line.split("#")[1].split("]")[0]) for line in lines if line[1:5] == "chat"}
     after = items[-1].through if items else 0
-    return len(numbers) + len(await w.said.sizes(session.id, after=after))
+    return len(numbers) + len(await w.archive.list_sizes(session.id, after=after))
 
 
-async def _find(w: World) -> bool:
-    looking = Looking(w.said, w.summaries, w.reading)
-    found = await looking.words(Hearing(chat=ChatId("c1")), ["绿禾"], 5)
+async def _find(w: ArchiveSetup) -> bool:
+    looking = ArchiveSearch(w.archive, w.summaries, w.indexer)
+    found = await looking.search_words(ArchiveAccess(chat=ChatId("c1")), ["绿禾"], 5)
     return any(each.line is not None and each.line.message == 1 for each in found)

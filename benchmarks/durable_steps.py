@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import sqlite3
 import tempfile
 import time
@@ -18,20 +17,18 @@ from unittest.mock import patch
 
 from sqlalchemy import event
 
-from benchmarks.core import Worker, core, raw_commits
-from benchmarks.figures import held, p50, p95
-from bot.engine.llm.base import Purpose
-from bot.engine.workflow.boundary import Boundary
-from bot.engine.workflow.steps import Following
-from tests.engine_world import Engine
+from benchmarks.engine_runs import InstantBackend, raw_commits, run_core
+from benchmarks.figures import Figure, Measurement, Scale, at_least, at_most
+from benchmarks.measurements import p50, p95
+from bot.engine.llm.backend import RunPurpose
+from bot.engine.workflow.checkpoint import TaskCheckpoint
+from bot.engine.workflow.checkpoint_events import CheckpointEvent, StepEnded
+from tests.engine_harness import EngineHarness
 
 _NODES = 300
 _ROUNDS = 3
-_SHORT = 30
+_SHORT_NODES = 30
 _SIZE = 1_060
-_RATIO = 0.5
-_CPU_BAR = 10.0
-_WALL_BAR = 25.0
 _WRITTEN = """
 SELECT (SELECT sum(length(output) + length(path)) FROM node_runs)
      + (SELECT sum(length(content)) FROM messages)
@@ -39,16 +36,17 @@ SELECT (SELECT sum(length(output) + length(path)) FROM node_runs)
      + (SELECT count(*) * 120 FROM usage) + (SELECT count(*) * 60 FROM node_attempts)
 """
 
-_Mark: TypeAlias = tuple[float, float]
+_TimeMark: TypeAlias = tuple[float, float]
 """Seconds of the clock and of the processor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """Milliseconds from step to step; of the boundary between two, with all that is worked out
-    for it; and of its transaction alone, from its beginning to when it is on the disk. CPU
-    milliseconds and statements awaited a step; bytes a step, and the mean raw commit of about as
-    many, one before each step: a slow moment of the disk hits both."""
+    """The measured times of one chain.
+
+    Milliseconds: `wall` from step to step, `boundaries` for everything between two steps'
+    calls that is computed and written, `checkpoints` for its transaction alone, `raw` for the mean
+    raw commit. A step takes `cpu` milliseconds and awaits `statements`; it writes `size` bytes."""
 
     wall: list[float]
     boundaries: list[float]
@@ -63,67 +61,80 @@ class Chain:
         return self.raw / mean(self.checkpoints)
 
     @property
-    def worked_out(self) -> float:
+    def boundary_ratio(self) -> float:
         return self.raw / mean(self.boundaries)
 
     @property
-    def whole(self) -> float:
+    def step_ratio(self) -> float:
         return self.raw / mean(self.wall)
 
 
-async def measure() -> list[str]:
-    """The ratio of the best round, the median beside it: a loaded machine only ever slows."""
-    chains = [await _chain(_NODES, cards=False) for _ in range(_ROUNDS)]
-    told = await _chain(_NODES, cards=True)
-    short = await _chain(_SHORT, cards=False)
+async def measure(scale: Scale) -> list[Measurement]:
+    """A chain of 300 steps runs to its end; the worker answers at once. Each step is one commit. A
+    *checkpoint* is its transaction, from its beginning until it is on the disk and the connection
+    is given back. A *boundary* adds what is computed for it, a *whole step* also the session's new
+    messages, workspace, prompt, answer and files. One raw commit of the same size is made before
+    each step, so that a slow moment of the disk hits both. The best of three rounds counts.
+
+    A boundary crosses to the connection's thread once. The first statement of its transaction
+    checks that the task is still as the last boundary left it, that the lease is ours and that
+    nobody has given an order since. Where somebody has, nothing is written and the boundary is
+    repeated with the task read again: two crossings. Everything a boundary decides is computed
+    before its transaction begins, so other writers wait for the disk and not for us. A checkpoint
+    costs a raw commit and a constant beside it: the ratio grows with a slower disk.
+
+    Cards are written by another task of the same loop, several events to a card, and are measured
+    in a chain of their own."""
+    nodes, short_nodes = scale.pick((_NODES, _SHORT_NODES), (6, 4))
+    chains = [await _chain(nodes, cards=False) for _ in range(scale.pick(_ROUNDS, 1))]
+    with_cards = await _chain(nodes, cards=True)
+    short = await _chain(short_nodes, cards=False)
     best = max(chains, key=lambda chain: chain.ratio)
-    ratios = sorted(chain.ratio for chain in chains)
-    verdict = "kept" if best.ratio >= _RATIO else "MISSED"
-    wholes = [chain.whole for chain in chains]
-    worked_out = [chain.worked_out for chain in chains]
-    over = mean(best.checkpoints) - best.raw
     return [
-        (
-            f"{_rate(best.checkpoints):.0f} checkpoints/s against {1000 / best.raw:.0f} raw"
-            f" commits/s of {best.size} bytes: ratio {best.ratio:.3f}, median {p50(ratios):.3f}"
-            f" (bar ≥ {_RATIO}: {verdict}); load {os.getloadavg()[0]:.1f}"
-        ),
-        (
-            f"all but the commit takes {over:.2f} ms a checkpoint: the ratio is {_RATIO} where a"
-            f" raw commit takes as long; here it takes {best.raw:.2f} ms"
-        ),
-        (
-            f"with all that is worked out for it: {_rate(best.boundaries):.0f}/s, ratio"
-            f" {max(worked_out):.3f}, median {p50(worked_out):.3f}"
-        ),
-        (
-            f"whole steps, with the call and its prompt: {_rate(best.wall):.0f}/s, ratio"
-            f" {max(wholes):.3f}, median {p50(wholes):.3f}"
-        ),
-        held(f"CPU a step at {_NODES} nodes", min(c.cpu for c in chains), "ms", _CPU_BAR),
-        held(f"wall p95 at {_NODES} nodes", min(p95(c.wall) for c in chains), "ms", _WALL_BAR),
-        (
-            f"statements awaited a step: {best.statements:.1f}; at {_SHORT} nodes:"
-            f" CPU {short.cpu:.1f} ms, wall p95 {p95(short.wall):.1f} ms"
-        ),
-        (
-            f"with every card kept true meanwhile: {_rate(told.wall):.0f} steps/s,"
-            f" CPU {told.cpu:.1f} ms, wall p95 {p95(told.wall):.1f} ms"
-        ),
+        *_ratios(chains, best),
+        *_speeds(chains, best),
+        Figure("statements awaited a step", best.statements),
+        Figure(f"CPU a step at {short_nodes} nodes", short.cpu, "ms"),
+        Figure(f"step to step at {short_nodes} nodes, p95", p95(short.wall), "ms"),
+        Figure("whole steps, with every card written", _per_second(with_cards.wall), "steps/s"),
+        Figure("CPU a step, with every card written", with_cards.cpu, "ms"),
     ]
 
 
-def _rate(wall: list[float]) -> float:
-    return 1000 / mean(wall)
+def _ratios(chains: list[Chain], best: Chain) -> list[Figure]:
+    return [
+        Figure("checkpoints against raw commits, best round", best.ratio, "×", at_least(0.5)),
+        Figure("the same, median round", p50([each.ratio for each in chains]), "×"),
+        Figure("boundaries against raw commits, best round", best.boundary_ratio, "×"),
+        Figure("whole steps against raw commits, best round", best.step_ratio, "×"),
+        Figure("raw commit", best.raw, "ms"),
+        Figure("checkpoint without the commit", mean(best.checkpoints) - best.raw, "ms"),
+        Figure("bytes a step", best.size),
+    ]
+
+
+def _speeds(chains: list[Chain], best: Chain) -> list[Figure]:
+    cpu = min(each.cpu for each in chains)
+    wall = min(p95(each.wall) for each in chains)
+    return [
+        Figure("checkpoints", _per_second(best.checkpoints), "/s"),
+        Figure("whole steps, with the call and its prompt", _per_second(best.wall), "steps/s"),
+        Figure("CPU a step", cpu, "ms", at_most(10)),
+        Figure("step to step, p95", wall, "ms", at_most(25)),
+    ]
+
+
+def _per_second(milliseconds: list[float]) -> float:
+    return 1000 / mean(milliseconds)
 
 
 async def _chain(nodes: int, *, cards: bool) -> Chain:
-    marks: list[tuple[_Mark, _Mark]] = []
+    marks: list[tuple[_TimeMark, _TimeMark]] = []
     raw: list[float] = []
     done = asyncio.Event()
 
-    def note(purpose: Purpose, _task: str, _title: str) -> None:
-        if purpose is Purpose.STEP:
+    def note(purpose: RunPurpose, _task: str, _title: str) -> None:
+        if purpose is RunPurpose.STEP:
             arrived = _mark()
             raw.extend(commits.times(1, _SIZE))
             marks.append((arrived, _mark()))
@@ -131,22 +142,22 @@ async def _chain(nodes: int, *, cards: bool) -> Chain:
                 done.set()
 
     titles = tuple(f"step {n}" for n in range(1, nodes + 1))
-    worker = Worker(titles=lambda _task: titles, begun=note)
+    worker = InstantBackend(titles=lambda _task: titles, begun=note)
     boundaries: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         with raw_commits(home) as commits, _timed_boundaries(boundaries):
-            async with core(home, worker, cards=cards) as world:
+            async with run_core(home, worker, cards=cards) as world:
                 counted = _statements(world)
                 checkpoints = _checkpoints(world)
-                await world.add("Go through the list")
+                await world.create_task("Go through the list")
                 await done.wait()
             size = _size(home, nodes)
     pairs = [(left, arrived) for (_, left), (arrived, _) in itertools.pairwise(marks)]
     return Chain(
         wall=[1000 * (arrived[0] - left[0]) for left, arrived in pairs],
         boundaries=boundaries,
-        # The first few are the plan's.
+        # The first few belong to the plan.
         checkpoints=checkpoints[-nodes:],
         cpu=1000 * mean(arrived[1] - left[1] for left, arrived in pairs),
         statements=len(counted) / nodes,
@@ -155,18 +166,18 @@ async def _chain(nodes: int, *, cards: bool) -> Chain:
     )
 
 
-def _mark() -> _Mark:
+def _mark() -> _TimeMark:
     return time.perf_counter(), time.process_time()
 
 
-def _statements(world: Engine) -> list[None]:
-    """Grows by one with each statement that the store runs."""
+def _statements(world: EngineHarness) -> list[None]:
+    """A list that grows by one with each statement that the store runs."""
     counted: list[None] = []
 
     def count(*_told: object) -> None:
         counted.append(None)
 
-    for door in {world.db._writer, world.db._reader}:  # noqa: SLF001 - no other way in
+    for door in {world.db._writer, world.db._reader}:  # noqa: SLF001 - the engines are public nowhere
         event.listen(door.sync_engine, "before_cursor_execute", count)
     return counted
 
@@ -174,20 +185,21 @@ def _statements(world: Engine) -> list[None]:
 @contextmanager
 def _timed_boundaries(took: list[float]) -> Iterator[None]:
     """Takes the milliseconds of each boundary that settles a step."""
-    settle = Boundary.settle
+    commit = TaskCheckpoint.commit
 
-    async def timed(*args: Any, **named: Any) -> Following:
+    async def timed(self: TaskCheckpoint, event: CheckpointEvent, *args: Any, **named: Any) -> Any:
         begun = time.perf_counter()
-        following = await settle(*args, **named)
-        took.append(1000 * (time.perf_counter() - begun))
+        following = await commit(self, event, *args, **named)
+        if isinstance(event, StepEnded):
+            took.append(1000 * (time.perf_counter() - begun))
         return following
 
-    with patch.object(Boundary, "settle", timed):
+    with patch.object(TaskCheckpoint, "commit", timed):
         yield
 
 
-def _checkpoints(world: Engine) -> list[float]:
-    """Milliseconds of each transaction that writes, its connection given back included."""
+def _checkpoints(world: EngineHarness) -> list[float]:
+    """Milliseconds of each writing transaction, until its connection is given back."""
     took: list[float] = []
     begun = [0.0]
 
@@ -197,7 +209,7 @@ def _checkpoints(world: Engine) -> list[float]:
     def end(*_told: object) -> None:
         took.append(1000 * (time.perf_counter() - begun[0]))
 
-    writer = world.db._writer.sync_engine  # noqa: SLF001 - no other way in
+    writer = world.db._writer.sync_engine  # noqa: SLF001 - as above
     event.listen(writer, "begin", begin)
     event.listen(writer, "checkin", end)
     return took

@@ -1,4 +1,4 @@
-"""Conversations made up of words as frequent as those of a language, always the same ones."""
+"""Made-up conversations with the word frequencies of a language, the same at every call."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def made_up(entries: int, language: Language) -> Iterator[dict[str, Any]]:
 
 
 def questions(language: Language) -> Sequence[str]:
-    """Six words, or fourteen characters, drawn like those of the turns: the harder kind, frequent
-    words and all."""
+    """Questions of six words, or of fourteen characters, drawn like those of the turns. Frequent
+    words are among them, which makes them harder."""
     say = _Speech(language, random.Random(11))
     length = 6 if language is Language.ENGLISH else 14
     return [say(length) for _ in range(QUERIES)]

@@ -1,5 +1,4 @@
-"""`python -m benchmarks.memory_search ours|fts5 FOLDER LANGUAGE`: what searching takes, as JSON, in
-a process of its own, so that nothing else weighs on it."""
+"""`python -m benchmarks.memory_search SIDE FOLDER LANGUAGE` prints search times as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.figures import p50, p95, resident_mib
+from benchmarks.measurements import p50, p95, resident_mib
 
 _NOW = datetime(2023, 5, 10, 12, tzinfo=UTC)
 _LIMIT = 10
@@ -22,20 +21,22 @@ _LIMIT = 10
 async def main(side: str, folder: Path, language: str) -> None:
     queries = json.loads((folder / "queries.json").read_text("utf-8"))
     if side == "ours":
-        # What the other side does not need must not weigh on it.
+        # Imported here: the other side's memory must not hold these modules.
         from contextlib import AsyncExitStack
 
         from storage.db import Database
-        from storage.memory.index import Index
-        from storage.memory.words import asked
-        from storage.records.memory.entries import Scope, ScopeKind
+        from storage.records.memory import MemoryScope, MemoryScopeKind
+        from storage.search.inverted_index import InvertedIndex
+        from storage.search.terms import query_terms
 
-        scope = Scope(ScopeKind.CUSTOM, "bench")
+        scope = MemoryScope(MemoryScopeKind.CUSTOM, "bench")
         async with AsyncExitStack() as stack:
-            index = Index(await Database.open(f"sqlite:///{folder / 'shiftboss.db'}", stack))
+            index = InvertedIndex(
+                await Database.open(f"sqlite:///{folder / 'shiftboss.db'}", stack)
+            )
 
             async def ours(query: str) -> None:
-                words = asked(query, now=_NOW, zone=UTC)
+                words = query_terms(query, now=_NOW, zone=UTC)
                 await index.search([scope], words, _LIMIT)
 
             await _measured(ours, queries)

@@ -1,5 +1,4 @@
-"""Words alone against words and real vectors, as the program fuses them: by models that come with
-a package, served on the loopback."""
+"""Recall by words alone, against words and real vectors as the program fuses them."""
 
 from __future__ import annotations
 
@@ -15,57 +14,76 @@ from datetime import UTC
 from functools import partial
 from pathlib import Path
 
+from benchmarks.figures import Figure, LeftOut, Measurement, Scale
 from benchmarks.memory import (
-    LEFT_OUT,
+    MEMORY_BANK_MISSING,
     POOL,
     Person,
     Ranked,
+    a_few_questions,
     figures,
     invented,
     keep,
     memorybank,
     same,
 )
-from benchmarks.vector_server import PACKAGES
-from bot.engine.memory.changed import Changed
-from bot.engine.memory.meaning.embedder import Embedder, Service
-from bot.engine.memory.meaning.meanings import Meanings
-from bot.engine.memory.recall import Fusion, Recall, dated_words
+from benchmarks.vector_server import HASHED, PACKAGES
+from bot.engine.memory.change_feed import MemoryChangeFeed
+from bot.engine.memory.embeddings import EmbeddingClient, EmbeddingIndex, InferenceEndpoint
+from bot.engine.memory.retriever import FusionSettings, MemoryRetriever, make_term_extractor
 from storage.db import Database
-from storage.ids import Ids
-from storage.memory.entries import EntryRepo
-from storage.memory.index import Index
-from storage.memory.living.vectors import Vectors
-from storage.records.memory.entries import Scope, ScopeKind
-from tests.fresh_store import open_store
+from storage.ids import IdGenerator
+from storage.memory.entries import MemoryEntryRepo
+from storage.records.memory import MemoryScope, MemoryScopeKind
+from storage.search.inverted_index import InvertedIndex
+from storage.search.vectors import VectorRepo
+from tests.migrated_database import open_database
 
 _FUSIONS = {
     "words alone": None,
-    **{f"vector_weight {weight:g}": Fusion(vectors=weight) for weight in (0.2, 0.3, 0.4, 0.5, 1.0)},
-    "vectors alone": Fusion(vectors=1e6),
-    "the older 0.7 and 0.3": Fusion(kind="weights"),
+    **{
+        f"vector_weight {weight:g}": FusionSettings(vector_weight=weight)
+        for weight in (0.2, 0.3, 0.4, 0.5, 1.0)
+    },
+    "vectors alone": FusionSettings(vector_weight=1e6),
+    "the older 0.7 and 0.3": FusionSettings(kind="weights"),
 }
-_PATIENCE = 600.0
+_TIMEOUT_SECONDS = 600.0
 
 
-async def measure() -> list[str]:
-    """`--vectors PYTHON`, or MEMORY_VECTORS, is an interpreter that has the packages, or some."""
+async def measure(scale: Scale) -> list[Measurement]:
+    """The questions of `memory`, answered with embeddings of models that come with a package and
+    are served on the loopback. `--vectors PYTHON` names an interpreter that has the packages, or
+    some of them. The weight is that of vectors against words."""
     interpreter = os.environ.get("MEMORY_VECTORS", sys.executable)
-    sets = [("MemoryBank cn", memorybank()), ("invented talks", invented())]
-    lines = [] if sets[0][1] else [LEFT_OUT]
+    if scale is Scale.SMALL:
+        return await _measure_model(sys.executable, HASHED, {"invented talks": a_few_questions()})
+    sets = {MEMORY_BANK_MISSING.name: memorybank(), "invented talks": invented()}
+    measured: list[Measurement] = []
     for model in PACKAGES:
-        async with _served(interpreter, model) as (port, trouble):
-            if trouble:
-                lines.append(f"vectors of {model}: left out, {trouble} (--vectors PYTHON)")
-                continue
-            for name, people in sets:
-                lines += await _fused(f"http://127.0.0.1:{port}/v1", model, name, people)
-    return lines
+        measured += await _measure_model(interpreter, model, sets)
+    return measured
+
+
+async def _measure_model(
+    interpreter: str, model: str, sets: Mapping[str, Sequence[Person]]
+) -> list[Measurement]:
+    measured: list[Measurement] = []
+    async with _served(interpreter, model) as (port, problem):
+        if problem:
+            return [LeftOut(f"vectors of {model}", f"{problem} (--vectors PYTHON)")]
+        for name, people in sets.items():
+            if people:
+                url = f"http://127.0.0.1:{port}/v1"
+                measured += await _fused(url, model, f"{name}, {model}", people)
+            else:
+                measured.append(MEMORY_BANK_MISSING)
+    return measured
 
 
 @asynccontextmanager
 async def _served(interpreter: str, model: str) -> AsyncGenerator[tuple[int, str]]:
-    """The port, or why there is none."""
+    """The port, or the reason why there is none."""
     script = str(Path(__file__).with_name("vector_server.py"))
     server = await asyncio.create_subprocess_exec(
         interpreter, script, model, stdout=asyncio.subprocess.PIPE
@@ -80,59 +98,64 @@ async def _served(interpreter: str, model: str) -> AsyncGenerator[tuple[int, str
         await server.wait()
 
 
-async def _fused(url: str, model: str, name: str, people: Sequence[Person]) -> list[str]:
+async def _fused(url: str, model: str, name: str, people: Sequence[Person]) -> list[Figure]:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        async with open_store(Path(folder)) as db, aclosing(Service("", timeout=_PATIENCE)) as web:
-            index = Index(db)
-            meanings = _meanings(db, web, Embedder(web, url, model))
+        async with (
+            open_database(Path(folder)) as db,
+            aclosing(InferenceEndpoint("", timeout=_TIMEOUT_SECONDS)) as web,
+        ):
+            index = InvertedIndex(db)
+            embeddings = _embedding_index(db, web, EmbeddingClient(web, url, model))
             for person in people:
-                await keep(db, index, Scope(ScopeKind.CUSTOM, person.name), person)
-            while await meanings.embed_some():
+                await keep(db, index, MemoryScope(MemoryScopeKind.CUSTOM, person.name), person)
+            while await embeddings.embed_next_batch():
                 pass
             took = time.monotonic() - began
-            ranked = await _ranked(db, index, people, meanings)
-    lines = [f"{name}, vectors of {model} ({PACKAGES[model]}; made in {took:.0f} s)"]
-    return lines + [f"  {each}: {_told(people, found)}" for each, found in ranked.items()]
+            ranked = await _ranked(db, index, people, embeddings)
+    measured = [Figure(f"{name}: time to embed", took, "s")]
+    for fusion, found in ranked.items():
+        scores = figures(people, found)
+        measured += [
+            Figure(f"{name}: {fusion}, R@5", scores[2]),
+            Figure(f"{name}: {fusion}, MRR", scores[3]),
+        ]
+    return measured
 
 
-def _meanings(db: Database, service: Service, embedder: Embedder) -> Meanings:
-    return Meanings(
+def _embedding_index(
+    db: Database, service: InferenceEndpoint, embedder: EmbeddingClient
+) -> EmbeddingIndex:
+    return EmbeddingIndex(
         db=db,
-        vectors=Vectors(db),
+        vectors=VectorRepo(db),
         embedder=embedder,
-        service=service,
-        changed=Changed(),
+        endpoint=service,
+        feed=MemoryChangeFeed(),
         sleep=asyncio.sleep,
         clock=time.monotonic,
     )
 
 
 async def _ranked(
-    db: Database, index: Index, people: Sequence[Person], meanings: Meanings
+    db: Database, index: InvertedIndex, people: Sequence[Person], embeddings: EmbeddingIndex
 ) -> Mapping[str, Ranked]:
-    """By each fusion. A question's vector is asked for once."""
+    """The turns found by each fusion. The vector of a question is asked for once."""
     ranked: dict[str, dict[tuple[str, str], Sequence[tuple[int, float]]]] = defaultdict(dict)
     for person in people:
-        scope = Scope(ScopeKind.CUSTOM, person.name)
+        scope = MemoryScope(MemoryScopeKind.CUSTOM, person.name)
         for question, now, _ in person.asked:
             for name, fusion in _FUSIONS.items():
-                recall = Recall(
-                    entries=EntryRepo(db, Ids(), index),
+                recall = MemoryRetriever(
+                    entries=MemoryEntryRepo(db, IdGenerator(), index),
                     index=index,
-                    words=dated_words(UTC),
+                    extract_terms=make_term_extractor(UTC),
                     now=partial(same, now),
-                    fusion=fusion,
-                    neighbours=meanings if fusion else None,
+                    fusion=fusion or FusionSettings(),
+                    vector_retriever=embeddings if fusion else None,
                 )
-                found = await recall.within([scope], question, POOL)
+                found = await recall.search_scopes([scope], question, POOL)
                 ranked[name][person.name, question] = [
                     (int(str(each.entry.extra["at"])), each.score) for each in found
                 ]
     return ranked
-
-
-def _told(people: Sequence[Person], ranked: Ranked) -> str:
-    names = ("R@1", "R@3", "R@5", "MRR")
-    pairs = zip(names, figures(people, ranked), strict=True)
-    return " · ".join(f"{name} {value:.3f}" for name, value in pairs)

@@ -1,4 +1,4 @@
-"""CPU seconds from start to ready with both channels configured, and of `--help`."""
+"""CPU seconds of a start with both channels, and of `--help`."""
 
 from __future__ import annotations
 
@@ -8,28 +8,32 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.figures import cpu_seconds, held, p50
-from benchmarks.setting import both_channels
+from benchmarks.figures import Figure, Measurement, Scale, at_most
+from benchmarks.measurements import cpu_seconds, p50
+from benchmarks.running_program import both_channels
 
 _RUNS = 5
-_READY_BAR = 2.0
-_HELP_BAR = 0.3
 
 
-async def measure() -> list[str]:
-    ready = []
-    for _ in range(_RUNS):
-        with tempfile.TemporaryDirectory() as home:
-            # The second start counts: the first one makes the database, once in its life.
-            async with both_channels(Path(home)) as first:
-                await first.program.stop()
-                await first.program.start()
-                ready.append(cpu_seconds(first.program.pid))
-    help_ = [_help() for _ in range(_RUNS)]
+async def measure(scale: Scale) -> list[Measurement]:
+    """The program starts with Telegram and Feishu configured and is ready when it prints the
+    address of its web chat. The second start on a home counts: the first one makes the database,
+    once in its life. Each figure is the median of five runs."""
+    runs = scale.pick(_RUNS, 1)
+    ready = [await _start() for _ in range(runs)]
+    help_ = [_help() for _ in range(runs)]
     return [
-        held("start to ready, both channels", p50(ready), "s CPU", _READY_BAR),
-        held("--help", p50(help_), "s CPU", _HELP_BAR),
+        Figure("start to ready, both channels", p50(ready), "s CPU", at_most(1.6)),
+        Figure("`shiftboss --help`", p50(help_), "s CPU", at_most(0.3)),
     ]
+
+
+async def _start() -> float:
+    with tempfile.TemporaryDirectory() as home:
+        async with both_channels(Path(home)) as running:
+            await running.program.stop()
+            await running.program.start()
+            return cpu_seconds(running.program.pid)
 
 
 def _help() -> float:

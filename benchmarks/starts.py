@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.core import Worker, core, raw_commits
-from benchmarks.figures import held, p50, p95
-from bot.engine.llm.base import Purpose
-from storage.records.tasks import Control, Priority, Task
-from tests.engine_world import Engine
+from benchmarks.engine_runs import InstantBackend, raw_commits, run_core
+from benchmarks.figures import Figure, Measurement, Scale, at_least, at_most
+from benchmarks.measurements import p50, p95, p95_of_quietest_quarter
+from bot.engine.llm.backend import RunPurpose
+from storage.records.tasks import Task, TaskControl, TaskPriority
+from tests.engine_harness import EngineHarness
 
-_BAR = 100.0
+_BAR = at_most(100)
 _IDLE_ROUNDS = 200
-_WARM_UP = 20
+_IDLE_WARM_UP = 20
 _URGENT_ROUNDS = 100
+_URGENT_WARM_UP = 10
 _SLOTS = 2
 
 
-async def enqueue_to_start() -> list[str]:
-    """From the order to the moment the worker is asked for a plan, the program idle before; a
-    raw commit after each, so that a slow moment of the disk hits both."""
+async def measure_enqueue_to_start(scale: Scale) -> list[Measurement]:
+    """A task is ordered while the program is idle. The time runs from the order to the moment the
+    worker is asked for a plan. A raw commit follows each round, so that a slow moment of the disk
+    hits both. The bar holds for the quietest quarter of the rounds."""
+    warm_up, rounds = scale.pick(_IDLE_WARM_UP, 1), scale.pick(_IDLE_ROUNDS, 4)
     begun = asyncio.Event()
     at = [0.0]
 
-    def note(purpose: Purpose, _task: str, _title: str) -> None:
-        if purpose is Purpose.PLAN:
+    def note(purpose: RunPurpose, _task: str, _title: str) -> None:
+        if purpose is RunPurpose.PLAN:
             at[0] = time.perf_counter()
             begun.set()
 
@@ -38,40 +41,39 @@ async def enqueue_to_start() -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         with raw_commits(home) as commits:
-            async with core(home, Worker(begun=note), slots=3) as world:
-                for _ in range(_WARM_UP + _IDLE_ROUNDS):
+            async with run_core(home, InstantBackend(begun=note), slots=3) as world:
+                for _ in range(warm_up + rounds):
                     begun.clear()
                     ordered = time.perf_counter()
-                    task = await world.add("Count the chairs")
+                    task = await world.create_task("Count the chairs")
                     await begun.wait()
                     took.append(1000 * (at[0] - ordered))
                     await world.until(task)
                     await _quiet(world)
                     raw += commits.times(1)
-    return _idle_lines(took[_WARM_UP:], raw[_WARM_UP:])
-
-
-def _idle_lines(took: list[float], raw: list[float]) -> list[str]:
+    took, raw = took[warm_up:], raw[warm_up:]
     return [
-        (
-            f"p50: {p50(took):.1f} ms, {p50(took) / p50(raw):.0f} × one raw commit"
-            f" ({p50(raw):.2f} ms); {_load()}"
+        Figure("order to plan, p50", p50(took), "ms"),
+        Figure("order to plan, p95 of all rounds", p95(took), "ms"),
+        Figure(
+            "order to plan, p95 of the quietest quarter", p95_of_quietest_quarter(took), "ms", _BAR
         ),
-        f"p95 of all: {p95(took):.1f} ms, {p95(took) / p95(raw):.0f} × the raw p95",
-        held("p95 of the quietest quarter", _quietest(took), "ms", _BAR),
+        Figure("raw commit, p50", p50(raw), "ms"),
+        Figure("order to plan in raw commits, p50", p50(took) / p50(raw), "×"),
     ]
 
 
 @dataclass
-class Stage:
-    """Who is under way, and what each waits for. `order` is who began what, in order."""
+class StartTimer:
+    """Notes when each step begins and can hold it back. `order` lists time, task and step as they
+    began."""
 
     gates: dict[str, asyncio.Event] = field(default_factory=dict)
     order: list[tuple[float, str, str]] = field(default_factory=list)
     moved: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def begun(self, purpose: Purpose, task: str, title: str) -> asyncio.Event | None:
-        name = "plan" if purpose is Purpose.PLAN else title
+    def begun(self, purpose: RunPurpose, task: str, title: str) -> asyncio.Event | None:
+        name = "plan" if purpose is RunPurpose.PLAN else title
         self.order.append((time.perf_counter(), task, name))
         self.moved.set()
         return None if name == "plan" else self.gates.get(f"{task}/{name}")
@@ -80,7 +82,7 @@ class Stage:
         return self.gates.setdefault(f"{task}/{title}", asyncio.Event())
 
     async def until(self, task: str, name: str) -> float:
-        """When this began; waits for it."""
+        """Wait for this step to begin; the time at which it did."""
         while True:
             self.moved.clear()
             for at, who, what in self.order:
@@ -89,37 +91,40 @@ class Stage:
             await self.moved.wait()
 
     def after(self, task: str, name: str) -> str:
-        """Which other task began something first after this."""
+        """The task that was the first other one to begin something after this step."""
         names = [(who, what) for _, who, what in self.order]
         rest = names[names.index((task, name)) + 1 :]
         return next(who for who, _ in rest if who != task)
 
 
-async def urgent_start() -> list[str]:
-    """Two normal tasks hold both slots and two more wait; an urgent one arrives. From the end of
-    the step that must make room to the moment the worker is asked to plan the urgent task; then
-    whether the one that made room goes on before those that wait."""
+async def measure_urgent_start(scale: Scale) -> list[Measurement]:
+    """Two normal tasks hold both slots, two more wait, and an urgent one arrives. The time runs
+    from the end of the step that must make room to the moment the worker is asked to plan the
+    urgent task. Afterwards the task that made room must go on before those that wait."""
+    warm_up, rounds = scale.pick(_URGENT_WARM_UP, 1), scale.pick(_URGENT_ROUNDS, 4)
     took: list[float] = []
     resumed = 0
     with tempfile.TemporaryDirectory() as folder:
-        stage = Stage()
-        worker = Worker(titles=_titles, begun=stage.begun)
-        async with core(Path(folder), worker, slots=_SLOTS) as world:
-            for n in range(_WARM_UP // 2 + _URGENT_ROUNDS):
+        stage = StartTimer()
+        worker = InstantBackend(titles=_titles, begun=stage.begun)
+        async with run_core(Path(folder), worker, slots=_SLOTS) as world:
+            for n in range(warm_up + rounds):
                 stage.order.clear()
                 stage.gates.clear()
                 delay, first = await _cut_in(world, stage, f"round {n}")
-                if n >= _WARM_UP // 2:
+                if n >= warm_up:
                     took.append(delay)
                     resumed += first
     return [
-        f"p50: {p50(took):.1f} ms; {_load()}",
-        f"p95 of all: {p95(took):.1f} ms",
-        held("p95 of the quietest quarter", _quietest(took), "ms", _BAR),
-        (
-            f"the paused one went on before all that waited: {resumed} of {_URGENT_ROUNDS}"
-            f" (bar {_URGENT_ROUNDS}: {'kept' if resumed == _URGENT_ROUNDS else 'MISSED'})"
+        Figure("end of step to urgent plan, p50", p50(took), "ms"),
+        Figure("end of step to urgent plan, p95 of all rounds", p95(took), "ms"),
+        Figure(
+            "end of step to urgent plan, p95 of the quietest quarter",
+            p95_of_quietest_quarter(took),
+            "ms",
+            _BAR,
         ),
+        Figure(f"paused task went on first, of {rounds}", resumed, "", at_least(rounds)),
     ]
 
 
@@ -127,17 +132,20 @@ def _titles(task: str) -> tuple[str, ...]:
     return ("first", "second") if "long" in task else ("only",)
 
 
-async def _cut_in(world: Engine, stage: Stage, name: str) -> tuple[float, bool]:
-    """One round, ended with an empty queue."""
+async def _cut_in(world: EngineHarness, stage: StartTimer, name: str) -> tuple[float, bool]:
+    """One round, ended with an empty queue: its milliseconds, and whether the paused task went on
+    first."""
     longs = [f"{name} long {n}" for n in range(_SLOTS)]
     ends = {text: stage.hold(text, "first") for text in longs}
     urgent_end = stage.hold(f"{name} urgent", "only")
     made: list[Task] = []
     for text in longs:
-        made.append(await world.add(text, priority=Priority.NORMAL))
+        made.append(await world.create_task(text, priority=TaskPriority.NORMAL))
         await stage.until(text, "first")
-    made += [await world.add(f"{name} late {n}", priority=Priority.NORMAL) for n in range(2)]
-    made.append(await world.add(f"{name} urgent", priority=Priority.URGENT))
+    made += [
+        await world.create_task(f"{name} late {n}", priority=TaskPriority.NORMAL) for n in range(2)
+    ]
+    made.append(await world.create_task(f"{name} urgent", priority=TaskPriority.URGENT))
     victim = await _victim(world, made[:_SLOTS])
     await _quiet(world)
     ends[victim.instruction].set()
@@ -155,26 +163,16 @@ async def _cut_in(world: Engine, stage: Stage, name: str) -> tuple[float, bool]:
     return 1000 * (started - ended), first
 
 
-async def _victim(world: Engine, running: list[Task]) -> Task:
+async def _victim(world: EngineHarness, running: list[Task]) -> Task:
     while True:
         for task in running:
             now = await world.store.tasks.get(task.id)
-            if now.control is Control.YIELD:
+            if now.control is TaskControl.YIELD:
                 return now
         await asyncio.sleep(0.002)
 
 
-async def _quiet(world: Engine) -> None:
-    """Wait until every card is told: then the program is idle."""
-    while await world.store.journal.untold(1):
+async def _quiet(world: EngineHarness) -> None:
+    """Wait until every event is notified: then the program is idle."""
+    while await world.store.events.list_unnotified(1):
         await asyncio.sleep(0.002)
-
-
-def _quietest(took: list[float]) -> float:
-    """The p95 of the best quarter of the run: what others do on the machine only ever slows."""
-    size = len(took) // 4
-    return min(p95(took[at : at + size]) for at in range(0, 4 * size, size))
-
-
-def _load() -> str:
-    return f"load {os.getloadavg()[0]:.1f}"

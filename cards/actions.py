@@ -1,39 +1,226 @@
-"""What a button means. The platform only ever sees the opaque token it is stored under."""
+"""Defines the actions of buttons and forms. Platforms see only opaque tokens for them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
-from cards.action_rules import ActionRules as _Action
-from cards.memory_actions import (
-    CleanMemory,
-    DecideMemory,
-    EditMemory,
-    ForgetMemory,
-    ListMemories,
-    MemoriesHelped,
-    PinMemory,
-    ShowMemory,
-)
-from cards.workflow_actions import (
-    AskWorkflowName,
-    DeleteWorkflow,
-    FillWorkflow,
-    KeepWorkflow,
-    RunWorkflow,
-    ShowWorkflow,
-)
-from storage.records.people import Role
-from storage.records.tasks import Priority
+from storage.records.memory_views import MemoryListFilter
+from storage.records.people import PersonRole
+from storage.records.tasks import TaskPriority
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartTask(_Action):
-    """Consent to work that was proposed. A press may carry another priority as its value."""
+class CardAction:
+    """Base of all actions.
+
+    `single_use` tokens are used up by the first press; `required_role` is the least role that may
+    press; `typed` is the command to type where there are no buttons, with fields of the action.
+    """
+
+    single_use: ClassVar[bool] = True
+    required_role: ClassVar[PersonRole] = PersonRole.MEMBER
+    typed: ClassVar[str] = ""
+
+    @property
+    def command(self) -> str:
+        return self.typed.format(self=self).rstrip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListMemories(CardAction):
+    single_use: ClassVar[bool] = False
+    wanted: MemoryListFilter = MemoryListFilter.KNOWN
+    scope: str = ""
+    page: int = 1
+    kind: Literal["list_memories"] = "list_memories"
+
+    @property
+    def command(self) -> str:
+        scope = f" --scope {self.scope}" if self.scope else ""
+        return f"/memory list --page {self.page}{scope} {self.wanted}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowMemory(CardAction):
+    """Without `entry_id`, the press carries the chosen entry."""
+
+    single_use: ClassVar[bool] = False
+    entry_id: str = ""
+    kind: Literal["show_memory"] = "show_memory"
+
+    @property
+    def command(self) -> str:
+        return f"/memory show {self.entry_id or '…'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetMemory(CardAction):
+    """Forget an entry together with `also`.
+
+    `revisions` are those shown, for all of them: changed entries are skipped. `among` is the search
+    query to show remaining matches for.
+    """
+
+    entry_id: str
+    also: tuple[str, ...] = ()
+    revisions: tuple[int, ...] = ()
+    among: str = ""
+    typed: ClassVar[str] = "/memory forget {self.entry_id}"
+    kind: Literal["forget_memory"] = "forget_memory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinMemory(CardAction):
+    entry_id: str
+    pinned: bool
+    kind: Literal["pin_memory"] = "pin_memory"
+
+    @property
+    def command(self) -> str:
+        return f"/memory {'pin' if self.pinned else 'unpin'} {self.entry_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitMemoryEdit(CardAction):
+    """Submit an edit form: the press carries `text`, which applies to this revision."""
+
+    single_use: ClassVar[bool] = False
+    entry_id: str
+    revision: int
+    typed: ClassVar[str] = "/memory edit {self.entry_id} …"
+    kind: Literal["edit_memory"] = "edit_memory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecideMemoryCandidate(CardAction):
+    """Save a candidate permanently or reject it.
+
+    `wording` is a digest of what was shown: a candidate changed since is not decided. `listed`: it
+    came from a list, whose remaining candidates are shown again.
+    """
+
+    entry_id: str
+    keep: bool
+    listed: bool = False
+    wording: str = ""
+    kind: Literal["decide_memory"] = "decide_memory"
+
+    @property
+    def command(self) -> str:
+        return f"/candidates {'keep' if self.keep else 'drop'} {self.entry_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanMemory(CardAction):
+    """Run the cleanup that was announced."""
+
+    required_role: ClassVar[PersonRole] = PersonRole.OWNER
+    typed: ClassVar[str] = "/memory clean yes"
+    kind: Literal["clean_memory"] = "clean_memory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkMemoriesHelpful(CardAction):
+    """Mark the memories found by search as helpful for the answer to this `turn`."""
+
+    session: str
+    turn: int
+    typed: ClassVar[str] = "/memory helped {self.session} {self.turn}"
+    kind: Literal["memories_helped"] = "memories_helped"
+
+
+MemoryAction: TypeAlias = (
+    ListMemories
+    | ShowMemory
+    | ForgetMemory
+    | PinMemory
+    | SubmitMemoryEdit
+    | DecideMemoryCandidate
+    | MarkMemoriesHelpful
+    | CleanMemory
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowWorkflow(CardAction):
+    single_use: ClassVar[bool] = False
+    name: str
+    typed: ClassVar[str] = "/workflow show {self.name}"
+    kind: Literal["show_workflow"] = "show_workflow"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunWorkflow(CardAction):
+    """Run a named workflow, or show the form for its missing inputs."""
+
+    single_use: ClassVar[bool] = False
+    name: str
+    typed: ClassVar[str] = "/workflow run {self.name}"
+    kind: Literal["run_workflow"] = "run_workflow"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitWorkflowInputs(CardAction):
+    """Submit a workflow's input form: the press carries inputs by name, in addition to `known`. The
+    form stays until all inputs are valid and creates one task."""
+
+    single_use: ClassVar[bool] = False
+    name: str
+    known: tuple[tuple[str, str], ...] = ()
+    files: tuple[str, ...] = ()
+    model: str = ""
+    backend: str = ""
+    priority: TaskPriority = TaskPriority.IMPORTANT
+    folder: str = ""
+    kind: Literal["fill_workflow"] = "fill_workflow"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowWorkflowNameForm(CardAction):
+    """Show the form for saving a finished task's plan as a workflow."""
+
+    single_use: ClassVar[bool] = False
+    required_role: ClassVar[PersonRole] = PersonRole.OWNER
+    task_id: str
+    typed: ClassVar[str] = "/workflow save NAME {self.task_id}"
+    kind: Literal["ask_workflow_name"] = "ask_workflow_name"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveTaskAsWorkflow(CardAction):
+    """Submit that form; the press carries `name`."""
+
+    single_use: ClassVar[bool] = False
+    required_role: ClassVar[PersonRole] = PersonRole.OWNER
+    task_id: str
+    kind: Literal["keep_workflow"] = "keep_workflow"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteWorkflow(CardAction):
+    required_role: ClassVar[PersonRole] = PersonRole.OWNER
+    name: str
+    typed: ClassVar[str] = "/workflow delete {self.name} yes"
+    kind: Literal["delete_workflow"] = "delete_workflow"
+
+
+WorkflowAction: TypeAlias = (
+    ShowWorkflow
+    | RunWorkflow
+    | SubmitWorkflowInputs
+    | ShowWorkflowNameForm
+    | SaveTaskAsWorkflow
+    | DeleteWorkflow
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartTask(CardAction):
+    """Accept a proposed task. A press may carry another priority as its value."""
 
     text: str
-    priority: Priority = Priority.IMPORTANT
+    priority: TaskPriority = TaskPriority.IMPORTANT
     model: str = ""
     backend: str = ""
     title: str = ""
@@ -43,8 +230,8 @@ class StartTask(_Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JustTalk(_Action):
-    """Decline a proposal: answer the text as talk instead."""
+class AnswerWithoutTask(CardAction):
+    """Decline a proposed task and answer the text in the chat instead."""
 
     text: str
     model: str = ""
@@ -54,147 +241,117 @@ class JustTalk(_Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewTask(_Action):
-    """A form that asks what to do; the press carries `text` and `priority`."""
+class SubmitTaskForm(CardAction):
+    """Submit the form for a new task; the press carries `text` and `priority`."""
 
     kind: Literal["new_task"] = "new_task"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShowTask(_Action):
+class ShowTask(CardAction):
     single_use: ClassVar[bool] = False
     task_id: str
+    typed: ClassVar[str] = "/get {self.task_id}"
     kind: Literal["show_task"] = "show_task"
 
-    @property
-    def command(self) -> str:
-        return f"/get {self.task_id}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShowLogs(_Action):
+class ShowLogs(CardAction):
     single_use: ClassVar[bool] = False
     task_id: str
+    typed: ClassVar[str] = "/logs {self.task_id}"
     kind: Literal["show_logs"] = "show_logs"
 
-    @property
-    def command(self) -> str:
-        return f"/logs {self.task_id}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PauseTask(_Action):
+class PauseTask(CardAction):
     task_id: str
+    typed: ClassVar[str] = "/pause {self.task_id}"
     kind: Literal["pause_task"] = "pause_task"
 
-    @property
-    def command(self) -> str:
-        return f"/pause {self.task_id}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResumeTask(_Action):
+class ResumeTask(CardAction):
     task_id: str
+    typed: ClassVar[str] = "/resume {self.task_id}"
     kind: Literal["resume_task"] = "resume_task"
 
-    @property
-    def command(self) -> str:
-        return f"/resume {self.task_id}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopTask(_Action):
+class StopTask(CardAction):
     task_id: str
+    typed: ClassVar[str] = "/stop {self.task_id}"
     kind: Literal["stop_task"] = "stop_task"
 
-    @property
-    def command(self) -> str:
-        return f"/stop {self.task_id}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetryTask(_Action):
+class RetryTask(CardAction):
     task_id: str
+    typed: ClassVar[str] = "/retry {self.task_id}"
     kind: Literal["retry_task"] = "retry_task"
 
-    @property
-    def command(self) -> str:
-        return f"/retry {self.task_id}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetPriority(_Action):
-    """The token is the whole select's: picking what is set already must not use it up."""
+class SetPriority(CardAction):
+    """The token covers the whole select, so choosing the current value must not use it up."""
 
     single_use: ClassVar[bool] = False
     task_id: str
-    priority: Priority
+    priority: TaskPriority
+    typed: ClassVar[str] = "/priority {self.task_id} {self.priority}"
     kind: Literal["set_priority"] = "set_priority"
 
-    @property
-    def command(self) -> str:
-        return f"/priority {self.task_id} {self.priority}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LetIn(_Action):
-    """Let a task work in the directory that another one holds."""
+class StartTaskAnyway(CardAction):
+    """Start a task in a directory that another task holds."""
 
     task_id: str
+    typed: ClassVar[str] = "/letin {self.task_id}"
     kind: Literal["let_in"] = "let_in"
-
-    @property
-    def command(self) -> str:
-        return f"/letin {self.task_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskMessage(_Action):
-    """Show the form by which a task's worker is told something."""
+class ShowMessageForm(CardAction):
+    """Show the form for a message to a task's worker."""
 
     single_use: ClassVar[bool] = False
     task_id: str
+    typed: ClassVar[str] = "/msg {self.task_id}"
     kind: Literal["ask_message"] = "ask_message"
-
-    @property
-    def command(self) -> str:
-        return f"/msg {self.task_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SendMessage(_Action):
-    """That form was sent; the press carries `text`, and `as` = message or step."""
+class SubmitMessageForm(CardAction):
+    """Submit that form; the press carries `text`, and `as` = message or step."""
 
     task_id: str
     kind: Literal["send_message"] = "send_message"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskAgain(_Action):
-    """Ask anew for a decision that nobody took in time."""
+class RequestApprovalAgain(CardAction):
+    """Request an expired approval again."""
 
     approval_id: str
     kind: Literal["ask_again"] = "ask_again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListTasks(_Action):
-    """A page of the task list, turned in place. `page` counts from 1."""
+class ListTasks(CardAction):
+    """Show a page of the task list in place. `page` counts from 1."""
 
     single_use: ClassVar[bool] = False
     page: int = 1
     status: str = ""
+    typed: ClassVar[str] = "/list {self.status}"
     kind: Literal["list_tasks"] = "list_tasks"
-
-    @property
-    def command(self) -> str:
-        return f"/list {self.status}".rstrip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decide(_Action):
-    """Settle one approval request, and no other. `scope` is how far a yes to the use of a tool
-    reaches: empty for this once, else `task`, `chat` or `always`."""
+class DecideApproval(CardAction):
+    """Decide one approval request. `scope` is how far an approval of a tool call reaches: empty for
+    once, else `task`, `chat` or `always`."""
 
     approval_id: str
     approve: bool
@@ -208,56 +365,47 @@ class Decide(_Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PickModel(_Action):
-    """Choose the chat's model; the press carries the model's name, or `auto`."""
+class ChooseModel(CardAction):
+    """Choose the chat's model; the press carries its name or `auto`."""
 
     single_use: ClassVar[bool] = False
     kind: Literal["pick_model"] = "pick_model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PickPersona(_Action):
-    """Choose who works in this chat: `name`, or what the press carries; `auto` clears it."""
+class ChoosePersona(CardAction):
+    """Choose the chat's persona: `name`, or what the press carries; `auto` clears it."""
 
     single_use: ClassVar[bool] = False
     name: str = ""
+    typed: ClassVar[str] = "/persona {self.name}"
     kind: Literal["pick_persona"] = "pick_persona"
-
-    @property
-    def command(self) -> str:
-        return f"/persona {self.name}".rstrip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer(_Action):
-    """Answer a question the worker asked, by the id of its request; a form's press carries
-    `text`, a button has `value`."""
+class AnswerQuestion(CardAction):
+    """Answer a worker's question by the id of its request. A form's press carries `text`, a button
+    has `value`."""
 
     question_id: str
     value: str = ""
+    typed: ClassVar[str] = "/approve {self.question_id} {self.value}"
     kind: Literal["answer"] = "answer"
 
-    @property
-    def command(self) -> str:
-        return f"/approve {self.question_id} {self.value}".rstrip()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShowSkill(_Action):
+class ShowSkill(CardAction):
     single_use: ClassVar[bool] = False
     name: str
+    typed: ClassVar[str] = "/skill show {self.name}"
     kind: Literal["show_skill"] = "show_skill"
-
-    @property
-    def command(self) -> str:
-        return f"/skill show {self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnableSkill(_Action):
-    """Let in the skill whose folder has exactly this hash, or, with `enable` False, leave it."""
+class EnableSkill(CardAction):
+    """Enable the skill whose folder has exactly this hash or, if not `enable`, postpone it."""
 
-    needs: ClassVar[Role] = Role.OWNER
+    required_role: ClassVar[PersonRole] = PersonRole.OWNER
     name: str
     hash: str
     enable: bool = True
@@ -271,8 +419,8 @@ class EnableSkill(_Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UseSkill(_Action):
-    """Consent to the use of a skill that was proposed for these words."""
+class UseSkill(CardAction):
+    """Accept a skill proposed for this text."""
 
     name: str
     text: str
@@ -283,10 +431,10 @@ class UseSkill(_Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SaveSkill(_Action):
-    """Keep a draft exactly as its card shows it; with `save` False, throw it away."""
+class SaveSkill(CardAction):
+    """Save a draft exactly as its card shows it or, if not `save`, discard it."""
 
-    needs: ClassVar[Role] = Role.OWNER
+    required_role: ClassVar[PersonRole] = PersonRole.OWNER
     name: str
     text: str
     save: bool = True
@@ -294,11 +442,11 @@ class SaveSkill(_Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskAboutPerson(_Action):
-    """Ask before somebody is made a member, or with `remove` a stranger again."""
+class ConfirmPersonChange(CardAction):
+    """Ask for confirmation before a person becomes a member or, with `remove`, loses access."""
 
     single_use: ClassVar[bool] = False
-    needs: ClassVar[Role] = Role.OWNER
+    required_role: ClassVar[PersonRole] = PersonRole.OWNER
     person_id: str
     remove: bool
     kind: Literal["ask_about_person"] = "ask_about_person"
@@ -309,10 +457,10 @@ class AskAboutPerson(_Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MovePerson(_Action):
-    """Do it."""
+class ApplyPersonChange(CardAction):
+    """Apply the confirmed change."""
 
-    needs: ClassVar[Role] = Role.OWNER
+    required_role: ClassVar[PersonRole] = PersonRole.OWNER
     person_id: str
     remove: bool
     kind: Literal["move_person"] = "move_person"
@@ -322,46 +470,29 @@ class MovePerson(_Action):
         return f"/people {'remove' if self.remove else 'demote'} {self.person_id} yes"
 
 
+TaskAction: TypeAlias = (
+    PauseTask | ResumeTask | StopTask | RetryTask | SetPriority | StartTaskAnyway
+)
 SkillAction: TypeAlias = ShowSkill | EnableSkill | UseSkill | SaveSkill
 
 Action: TypeAlias = (
-    StartTask
-    | JustTalk
-    | NewTask
+    TaskAction
+    | SkillAction
+    | WorkflowAction
+    | MemoryAction
+    | StartTask
+    | AnswerWithoutTask
+    | SubmitTaskForm
     | ShowTask
     | ShowLogs
-    | PauseTask
-    | ResumeTask
-    | StopTask
-    | RetryTask
-    | SetPriority
-    | LetIn
-    | AskMessage
-    | SendMessage
-    | AskAgain
+    | ShowMessageForm
+    | SubmitMessageForm
+    | RequestApprovalAgain
     | ListTasks
-    | Decide
-    | PickModel
-    | PickPersona
-    | Answer
-    | ShowSkill
-    | EnableSkill
-    | UseSkill
-    | SaveSkill
-    | AskAboutPerson
-    | MovePerson
-    | ShowWorkflow
-    | RunWorkflow
-    | FillWorkflow
-    | AskWorkflowName
-    | KeepWorkflow
-    | DeleteWorkflow
-    | ListMemories
-    | ShowMemory
-    | ForgetMemory
-    | PinMemory
-    | EditMemory
-    | DecideMemory
-    | MemoriesHelped
-    | CleanMemory
+    | DecideApproval
+    | ChooseModel
+    | ChoosePersona
+    | AnswerQuestion
+    | ConfirmPersonChange
+    | ApplyPersonChange
 )

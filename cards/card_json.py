@@ -1,4 +1,4 @@
-"""Cards as JSON, for the store: one codec for the whole union."""
+"""Encodes cards and actions as JSON for the store."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from cards.actions import Action
 from cards.model import Card
 
 
-class BadCard(ValueError):
+class CardDecodeError(ValueError):
     """Stored JSON that this version does not understand."""
 
 
 def dump_card(card: Card) -> dict[str, Any]:
-    dumped: dict[str, Any] = _cards().dump_python(card, mode="json")
+    dumped: dict[str, Any] = _card_adapter().dump_python(card, mode="json")
     return dumped
 
 
 def load_card(data: Mapping[str, Any]) -> Card:
     try:
-        return _cards().validate_python(data)
+        return _card_adapter().validate_python(data)
     except ValidationError as error:
-        raise BadCard(str(error)) from error
+        raise CardDecodeError(str(error)) from error
 
 
 def dump_action(action: Action) -> dict[str, Any]:
-    dumped: dict[str, Any] = _actions().dump_python(action, mode="json")
+    dumped: dict[str, Any] = _action_adapter().dump_python(action, mode="json")
     return dumped
 
 
 def load_action(data: Mapping[str, Any]) -> Action:
     try:
-        return _actions().validate_python(data)
+        return _action_adapter().validate_python(data)
     except ValidationError as error:
-        raise BadCard(str(error)) from error
+        raise CardDecodeError(str(error)) from error
 
 
 @cache
-def _cards() -> TypeAdapter[Card]:
+def _card_adapter() -> TypeAdapter[Card]:
     return TypeAdapter(Card)
 
 
 @cache
-def _actions() -> TypeAdapter[Action]:
+def _action_adapter() -> TypeAdapter[Action]:
     return TypeAdapter(Action)

@@ -1,14 +1,39 @@
-"""Durations, ages, money and sizes as people read them. Pure, in both languages."""
+"""Formats durations, ages, money and sizes in both languages, and cleans text for display."""
 
 from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
+from unicodedata import category
 from zoneinfo import ZoneInfo
 
-from cards.safe_text import without_overrides
-from cards.words import Words
-from storage.records.tasks import Spent
+from cards.catalog import TextCatalog
+from storage.records.tasks import UsageTotals
+
+# Escape sequences would control a reader's terminal; \n and \t stay.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Direction overrides are harmless in prose but can disguise a name or label.
+_BIDI_OVERRIDES = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
+
+
+def drop_surrogates(text: str) -> str:
+    """The text without lone surrogates, which UTF-8 cannot encode."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def strip_controls(text: str) -> str:
+    r"""The text without control characters; line ends become `\\n`."""
+    return _CONTROLS.sub("", drop_surrogates(text).replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def clean_line(text: str) -> str:
+    """One clean line without direction overrides."""
+    return " ".join(strip_bidi_overrides(strip_controls(text)).split())
+
+
+def strip_bidi_overrides(text: str) -> str:
+    return _BIDI_OVERRIDES.sub("", text)
+
 
 _MINUTE = 60
 _HOUR = 3600
@@ -16,10 +41,11 @@ _DAY = 86_400
 _THOUSAND = 1000
 _KILOBYTE = 1024
 _MICROS = 1_000_000
+_BAR_CELLS = 10
 _MARKUP = re.compile(r"[*_~`\[\]<>#|&!\\]")
 
 
-def duration(span: timedelta, words: Words) -> str:
+def duration(span: timedelta, words: TextCatalog) -> str:
     """The two largest units: `1 h 03 min`. Never negative."""
     seconds = max(0, int(span.total_seconds()))
     if seconds < _MINUTE:
@@ -31,8 +57,8 @@ def duration(span: timedelta, words: Words) -> str:
     return words("format.days", d=seconds // _DAY, h=seconds % _DAY // _HOUR)
 
 
-def age(at: datetime, now: datetime, words: Words) -> str:
-    """How long ago, in one unit."""
+def time_ago(at: datetime, now: datetime, words: TextCatalog) -> str:
+    """The time elapsed, in one unit."""
     seconds = max(0, int((now - at).total_seconds()))
     for size, unit in ((_DAY, "days"), (_HOUR, "hours"), (_MINUTE, "minutes")):
         if seconds >= size:
@@ -40,22 +66,22 @@ def age(at: datetime, now: datetime, words: Words) -> str:
     return words("format.just_now")
 
 
-def clock(at: datetime, zone: ZoneInfo) -> str:
+def time_of_day(at: datetime, zone: ZoneInfo) -> str:
     return at.astimezone(zone).strftime("%H:%M:%S")
 
 
-def moment(at: datetime, zone: ZoneInfo) -> str:
+def date_time(at: datetime, zone: ZoneInfo) -> str:
     return at.astimezone(zone).strftime("%Y-%m-%d %H:%M")
 
 
 def money(micros: int) -> str:
-    """US dollars from millionths: four places below a dollar, two above."""
+    """US dollars from millionths: four decimals below a dollar, two above."""
     places = 4 if 0 < abs(micros) < _MICROS else 2
     sign = "-" if micros < 0 else ""
     return f"{sign}${abs(micros) / _MICROS:,.{places}f}"
 
 
-def count(number: int) -> str:
+def compact_number(number: int) -> str:
     """`950`, `12.3k`, `4.5M`."""
     amount = float(number)
     for unit in ("", "k"):
@@ -65,7 +91,7 @@ def count(number: int) -> str:
     return f"{amount:.1f}M"
 
 
-def size(number: int) -> str:
+def file_size(number: int) -> str:
     amount = float(max(0, number))
     for unit in ("B", "KB", "MB"):
         if amount < _KILOBYTE:
@@ -74,8 +100,14 @@ def size(number: int) -> str:
     return f"{amount:.1f} GB"
 
 
-def cost(spent: Spent, words: Words) -> str:
-    """The money, and whether some of it is not known."""
+def progress_bar(percent: int) -> str:
+    percent = min(100, max(0, percent))
+    full = percent * _BAR_CELLS // 100
+    return f"{'▓' * full}{'░' * (_BAR_CELLS - full)} {percent} %"
+
+
+def spent_cost(spent: UsageTotals, words: TextCatalog) -> str:
+    """The cost, with a note if part of it is unknown."""
     if not spent.unpriced:
         return money(spent.cost_micros)
     if not spent.cost_micros:
@@ -83,43 +115,51 @@ def cost(spent: Spent, words: Words) -> str:
     return words("format.at_least", money=money(spent.cost_micros))
 
 
-def tokens(spent: Spent, words: Words) -> str:
-    return words("format.tokens", count=count(spent.input_tokens + spent.output_tokens))
+def spent_tokens(spent: UsageTotals, words: TextCatalog) -> str:
+    return words("format.tokens", count=compact_number(spent.tokens))
 
 
-def cut(text: str, limit: int) -> str:
-    """At most `limit` characters, the last an ellipsis if something is missing."""
+def truncate(text: str, limit: int) -> str:
+    """At most `limit` characters, ending in an ellipsis if cut."""
     text = text.strip()
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
-def line(text: str, limit: int) -> str:
+def single_line(text: str, limit: int) -> str:
     """One line of at most `limit` characters."""
-    return cut(" ".join(without_overrides(text[: limit * 4]).split()), limit)
+    return truncate(" ".join(strip_bidi_overrides(text[: limit * 4]).split()), limit)
 
 
-def verbatim(text: str, limit: int) -> str:
-    """Somebody else's words, a name say, as Markdown that shows them as they are: no links, no
-    mentions, no styles."""
-    return _MARKUP.sub(lambda match: f"&#{ord(match.group())};", line(text, limit))
+def escape_markdown(text: str, limit: int) -> str:
+    """Foreign text, such as a name, as Markdown without links, mentions or styles."""
+    return _MARKUP.sub(lambda match: f"&#{ord(match.group())};", single_line(text, limit))
 
 
-def verbatim_lines(text: str, limit: int) -> str:
-    """As `verbatim`, with its lines as they are."""
-    lines = cut(text, limit).splitlines()
-    return "  \n".join(verbatim(each, limit) for each in lines)
+def escape_markdown_lines(text: str, limit: int) -> str:
+    """Like `escape_markdown`, preserving line breaks."""
+    lines = truncate(text, limit).splitlines()
+    return "  \n".join(escape_markdown(each, limit) for each in lines)
 
 
-def preview(text: str, *, lines: int = 3, limit: int = 200) -> str:
-    """The first lines that say something."""
+def first_lines(text: str, *, lines: int = 3, limit: int = 200) -> str:
+    """The first nonblank lines."""
     kept = [row.rstrip() for row in text[: limit * 4].splitlines() if row.strip()]
-    return cut("\n".join(kept[:lines]), limit)
+    return truncate("\n".join(kept[:lines]), limit)
 
 
-def tail(text: str, limit: int) -> str:
+def last_lines(text: str, limit: int) -> str:
     """The last whole lines that fit into `limit` characters."""
     if len(text) <= limit:
         return text
     kept = text[-(limit - 2) :]
     _, newline, whole = kept.partition("\n")
     return "…\n" + (whole if newline and whole else kept)
+
+
+# Letters and symbols by Unicode category, but drawn as nothing.
+_INVISIBLE_FILLERS = "\u115f\u1160\u2800\u3164\uffa0"
+
+
+def is_blank(text: str) -> bool:
+    """Whether the text has no visible character."""
+    return all(category(char)[0] in "ZC" or char in _INVISIBLE_FILLERS for char in text)

@@ -1,15 +1,16 @@
-"""What a card is, on any platform: a closed union of blocks, a tone and a summary."""
+"""Defines cards independently of platforms: blocks, tone and summary."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import PurePath
 from typing import Literal, TypeAlias
 
 from cards.actions import Action
 
 
-class Tone(StrEnum):
+class CardTone(StrEnum):
     NEUTRAL = "neutral"
     INFO = "info"
     GOOD = "good"
@@ -17,8 +18,8 @@ class Tone(StrEnum):
     BAD = "bad"
 
 
-class CheckState(StrEnum):
-    """How far one step of a checklist is; `mark` is its sign in plain text."""
+class ChecklistState(StrEnum):
+    """The state of a checklist item; `symbol` shows it in plain text."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -29,8 +30,8 @@ class CheckState(StrEnum):
     SKIPPED = "skipped"
 
     @property
-    def mark(self) -> str:
-        return _MARKS[self]
+    def symbol(self) -> str:
+        return _STATE_SYMBOLS[self]
 
 
 class ButtonStyle(StrEnum):
@@ -39,72 +40,72 @@ class ButtonStyle(StrEnum):
     DANGER = "danger"
 
 
-class FieldKind(StrEnum):
+class FormFieldKind(StrEnum):
     LINE = "line"
     PARAGRAPH = "paragraph"
     CHOICE = "choice"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
-    """CommonMark text with tables. `id` is set where the block keeps its identity over updates."""
+@dataclass(frozen=True, slots=True)
+class TextBlock:
+    """CommonMark text with tables. `id` is set if the block must be recognized across updates."""
 
     markdown: str
     id: str = ""
     kind: Literal["text"] = "text"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
-    """Small print under the rest."""
+@dataclass(frozen=True, slots=True)
+class NoteBlock:
+    """Small print below the rest."""
 
     markdown: str
     kind: Literal["note"] = "note"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fields:
-    """Label and value pairs, plain text both."""
+@dataclass(frozen=True, slots=True)
+class FieldsBlock:
+    """Pairs of label and value, both plain text."""
 
     pairs: tuple[tuple[str, str], ...]
     kind: Literal["fields"] = "fields"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """`depth` is how deep it stands under those before it."""
+class ChecklistItem:
+    """`depth` is its nesting level."""
 
     label: str
-    state: CheckState = CheckState.PENDING
+    state: ChecklistState = ChecklistState.PENDING
     detail: str = ""
     depth: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checklist:
-    items: tuple[Check, ...]
+@dataclass(frozen=True, slots=True)
+class ChecklistBlock:
+    items: tuple[ChecklistItem, ...]
     kind: Literal["checklist"] = "checklist"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """`percent` is 0 to 100."""
+class ProgressBlock:
+    """`percent` is from 0 to 100."""
 
     percent: int
     label: str = ""
     kind: Literal["progress"] = "progress"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Code:
+@dataclass(frozen=True, slots=True)
+class CodeBlock:
     text: str
     language: str = ""
     kind: Literal["code"] = "code"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """Plain text cells; every row is as long as `columns`."""
+@dataclass(frozen=True, slots=True)
+class TableBlock:
+    """Plain text cells; every row must be as long as `columns`."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -112,12 +113,12 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Divider:
+class DividerBlock:
     kind: Literal["divider"] = "divider"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Image:
+class ImageBlock:
     """`path` is relative to the data directory."""
 
     path: str
@@ -126,8 +127,8 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class File:
-    """`path` is relative to the data directory; `size` in bytes."""
+class FileBlock:
+    """`path` is relative to the data directory; `size` is in bytes."""
 
     path: str
     name: str
@@ -135,64 +136,64 @@ class File:
     kind: Literal["file"] = "file"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Confirm:
-    """A second question before a button acts."""
+@dataclass(frozen=True, slots=True)
+class ConfirmDialog:
+    """Asks for confirmation before a button acts."""
 
     title: str
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Button:
-    """`token` is filled in when the card is posted: the opaque id a press comes back with."""
+@dataclass(frozen=True, slots=True)
+class CardButton:
+    """`token` is filled in on sending: the opaque id that a press returns."""
 
     label: str
     action: Action
     style: ButtonStyle = ButtonStyle.PLAIN
-    confirm: Confirm | None = None
+    confirm: ConfirmDialog | None = None
     token: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Buttons:
-    items: tuple[Button, ...]
+@dataclass(frozen=True, slots=True)
+class ButtonsBlock:
+    items: tuple[CardButton, ...]
     kind: Literal["buttons"] = "buttons"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+@dataclass(frozen=True, slots=True)
+class SelectOption:
     label: str
     value: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Select:
-    """Pick one. A press carries the picked option's `value`."""
+class SelectBlock:
+    """A single choice. A press carries the chosen option's `value`."""
 
     placeholder: str
     action: Action
-    options: tuple[Option, ...]
+    options: tuple[SelectOption, ...]
     token: str = ""
     kind: Literal["select"] = "select"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormField:
-    """`value` is what stands in it before anybody writes; a choice has none."""
+    """`value` is the initial content; a choice has none."""
 
     name: str
     label: str
-    field: FieldKind = FieldKind.LINE
+    field: FormFieldKind = FormFieldKind.LINE
     required: bool = True
     placeholder: str = ""
-    options: tuple[Option, ...] = ()
+    options: tuple[SelectOption, ...] = ()
     value: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
-    """Several answers at once. A press carries a value for each field name."""
+class FormBlock:
+    """Several inputs at once. A press carries a value for each field name."""
 
     fields: tuple[FormField, ...]
     submit: str
@@ -201,45 +202,72 @@ class Form:
     kind: Literal["form"] = "form"
 
 
-Leaf: TypeAlias = (
-    Text | Note | Fields | Checklist | Progress | Code | Table | Divider | Image | File
+ContentBlock: TypeAlias = (
+    TextBlock
+    | NoteBlock
+    | FieldsBlock
+    | ChecklistBlock
+    | ProgressBlock
+    | CodeBlock
+    | TableBlock
+    | DividerBlock
+    | ImageBlock
+    | FileBlock
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collapsible:
-    """Detail that starts folded."""
+@dataclass(frozen=True, slots=True)
+class CollapsibleBlock:
+    """Details that start folded."""
 
     title: str
-    blocks: tuple[Leaf, ...]
+    blocks: tuple[ContentBlock, ...]
     kind: Literal["collapsible"] = "collapsible"
 
 
-Block: TypeAlias = Leaf | Collapsible | Buttons | Select | Form
+Block: TypeAlias = ContentBlock | CollapsibleBlock | ButtonsBlock | SelectBlock | FormBlock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
     """A message to a person.
 
-    `title` may be empty for a plain answer. `summary` is one line for chat lists and
-    notifications; `fallback` is the whole message in plain text, for where a card is refused:
-    views get it from `cards.render.text` when they leave it empty.
+    `title` may be empty for a plain answer. `summary` is one line for chat lists and notifications;
+    `fallback` is the whole message in plain text, for platforms that reject the card: if empty,
+    `cards.render.text` supplies it.
     """
 
     title: str = ""
-    tone: Tone = Tone.NEUTRAL
+    tone: CardTone = CardTone.NEUTRAL
     blocks: tuple[Block, ...] = ()
     summary: str = ""
     fallback: str = ""
 
 
-_MARKS = {
-    CheckState.PENDING: "○",
-    CheckState.RUNNING: "📍",
-    CheckState.WAITING: "⏳",
-    CheckState.PAUSED: "⏸️",
-    CheckState.DONE: "✅",
-    CheckState.FAILED: "❌",
-    CheckState.SKIPPED: "⏭️",
+def titled_card(
+    title: str, *blocks: Block, tone: CardTone = CardTone.INFO, summary: str = ""
+) -> Card:
+    """A card whose summary is its title unless given."""
+    return Card(title=title, tone=tone, blocks=blocks, summary=summary or title)
+
+
+_STATE_SYMBOLS = {
+    ChecklistState.PENDING: "○",
+    ChecklistState.RUNNING: "📍",
+    ChecklistState.WAITING: "⏳",
+    ChecklistState.PAUSED: "⏸️",
+    ChecklistState.DONE: "✅",
+    ChecklistState.FAILED: "❌",
+    ChecklistState.SKIPPED: "⏭️",
 }
+
+
+_IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".gif", ".webp"}
+
+
+def file_block(path: str, size: int) -> ImageBlock | FileBlock:
+    """A block for a file of the data directory: shown if it is a picture, else attached."""
+    name = PurePath(path).name
+    if PurePath(path).suffix.lower() in _IMAGE_SUFFIXES:
+        return ImageBlock(path=path, alt=name)
+    return FileBlock(path=path, name=name, size=size)

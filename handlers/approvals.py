@@ -1,4 +1,4 @@
-"""Decisions: asked on cards, taken by button, command or word."""
+"""Handles approval decisions by button, command or reply."""
 
 from __future__ import annotations
 
@@ -8,98 +8,94 @@ from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 from cards import formats
-from cards.model import Card, Tone
-from cards.plain import approval_data, approvals_data
-from cards.views.approvals import approval_card, waiting_card
-from cards.views.errors import notice_card
-from cards.views.people import paired_card, refused_card
-from cards.views.workers.leave import options_of
-from cards.words import Words, words_for
+from cards.json_data import approval_data, approvals_data
+from cards.model import Card, CardTone
+from cards.views.approvals import approval_card, question_options, waiting_approvals_card
+from cards.views.notices import notice_card
+from cards.views.people import paired_card, pairing_refused_card
+from handlers.approval_cards import ApprovalCards, card_key_prefix
 from handlers.errors import UserError
-from handlers.language import read_in
-from handlers.middleware import TOAST
-from handlers.parsing import Verdict
-from handlers.ports import BackendFailure, Forbidden, Services
-from handlers.registry import Commands
+from handlers.middleware import MAX_TOAST
+from handlers.parsing import ApprovalReply
+from handlers.ports import ActionForbidden, BackendFailure, HandlerServices
+from handlers.registry import CommandRegistry
 from handlers.request import Reply, Request
-from handlers.work.copies import Copies, prefix_of
 from storage.errors import AmbiguousId, NotFound, WrongState
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
-from storage.records.messages import Urgency
-from storage.records.people import ChatId, ChatKind, Language, Role
+from storage.records.messages import DeliveryUrgency
+from storage.records.people import Language, PersonRole
 
-commands = Commands("approvals")
+commands = CommandRegistry("approvals")
 
-_ALWAYS = "always"
-_BY_THE_WAY = frozenset({ApprovalKind.PAIRING, ApprovalKind.MEMORY})
+_ALWAYS_SCOPE = "always"
+_NOT_DECIDED_BY_MESSAGE = frozenset({ApprovalKind.PAIRING, ApprovalKind.MEMORY})
 _SCOPES = {
     "task": ("task", "任务", "本任务"),
     "chat": ("chat", "会话", "本会话"),
-    _ALWAYS: (_ALWAYS, "始终", "总是"),
+    _ALWAYS_SCOPE: (_ALWAYS_SCOPE, "始终", "总是"),
 }
 
 
-@commands(
-    "approve", usage="[id] [task|chat|always|answer]", aliases=("通过", "批准"), immediate=True
-)
+@commands("approve", aliases=("通过", "批准"), immediate=True)
 async def approve(request: Request) -> Reply:
-    """Approve what waits in this chat, or the request named."""
     target, rest = [*request.args.split(maxsplit=1), "", ""][:2]
     if target:
         approval = await request.services.approvals.find(target)
     else:
-        approval = await _only_one(request)
+        approval = await _only_waiting(request)
     if approval.kind is ApprovalKind.QUESTION:
-        answer = _answer_of(approval, rest) or request.words("approval.yes_word")
-        return await _settled(request, approval, approve=True, reason=answer)
-    return await _settled(request, approval, approve=True, scope=_scope_of(approval, rest))
+        answer = _resolve_answer(approval, rest) or request.words("approval.yes_word")
+        return await _settled_reply(request, approval, approve=True, reason=answer)
+    return await _settled_reply(request, approval, approve=True, scope=_parse_scope(approval, rest))
 
 
-@commands("reject", usage="[id] [reason]", aliases=("拒绝", "否决"), immediate=True)
+@commands("reject", aliases=("拒绝", "否决"), immediate=True)
 async def reject(request: Request) -> Reply:
-    """Reject what waits in this chat, or the request named."""
     first, *rest = request.args.split(maxsplit=1) or [""]
-    if named := await _named(request, first):
-        return await _settled(request, named, approve=False, reason=" ".join(rest))
-    approval = await _only_one(request)
-    return await _settled(request, approval, approve=False, reason=request.args)
+    if named := await _find_named(request, first):
+        return await _settled_reply(request, named, approve=False, reason=" ".join(rest))
+    approval = await _only_waiting(request)
+    return await _settled_reply(request, approval, approve=False, reason=request.args)
 
 
 @commands("approvals", aliases=("审批", "待审批"), immediate=True)
 async def list_approvals(request: Request) -> Reply:
-    """List what waits for your decision."""
-    return Reply(card=await _waiting_card(request), data=approvals_data(await _waiting(request)))
+    waiting = await _visible_waiting(request)
+    return Reply(card=_waiting_card(request, waiting), data=approvals_data(waiting))
 
 
-async def by_word(request: Request, verdict: Verdict) -> Reply | None:
-    """An approval word was the whole message. None if nothing here waits for it: then it is
-    talk. Letting people in takes a button or a command: a stranger must not profit from an `ok`
-    meant for something else."""
-    here = await _here(request)
+async def decide_by_message(request: Request, verdict: ApprovalReply) -> Reply | None:
+    """Decide by a message that is an approval word as a whole. None if nothing here waits for one.
+
+    Pairing requires a button or a command: a stranger must not benefit from an `ok` meant for
+    something else.
+    """
+    here = await _waiting_here(request)
     wanted = [each for each in here if each.id.startswith(verdict.target.casefold())]
     if not wanted:
         return None
     if len(wanted) > 1:
-        copies = _copies(request)
-        told = [await copies.as_told(each, request.chat.id, request.words) for each in wanted]
-        return Reply(card=waiting_card(told, request.words, zone=request.zone))
+        copies = _request_cards(request)
+        told = [
+            await copies.redact_for_chat(each, request.chat.id, request.words) for each in wanted
+        ]
+        return Reply(card=waiting_approvals_card(told, request.words, zone=request.zone))
     if wanted[0].kind is ApprovalKind.QUESTION:
-        # “ok” and “no” answer a question as they are.
-        return await _settled(request, wanted[0], approve=True, reason=request.args)
-    return await _settled(request, wanted[0], approve=verdict.approve, reason=verdict.reason)
+        # "ok" and "no" are literal answers to a question.
+        return await _settled_reply(request, wanted[0], approve=True, reason=request.args)
+    return await _settled_reply(request, wanted[0], approve=verdict.approve, reason=verdict.reason)
 
 
-async def check(request: Request, approval_id: str, scope: str = "") -> None:
-    """Raises Forbidden where somebody else has to decide: their press must not use up the button
-    of those who may."""
+async def check_may_decide(request: Request, approval_id: str, scope: str = "") -> None:
+    """Raises ActionForbidden if others must decide: the press must not use up their button."""
     approval = await request.services.approvals.find(approval_id)
     waits = approval.state is ApprovalState.WAITING
-    beyond = scope == _ALWAYS and request.person.role is not Role.OWNER
-    if waits and (beyond or not approval.may_be_decided_by(request.person)):
-        raise Forbidden
+    beyond = scope == _ALWAYS_SCOPE and not request.by_owner
+    if waits and (beyond or not approval.can_be_decided_by(request.person)):
+        raise ActionForbidden
 
 
-async def by_button(
+async def decide_by_button(
     request: Request,
     approval_id: str,
     *,
@@ -108,122 +104,120 @@ async def by_button(
     scope: str = "",
     answer: str = "",
 ) -> Reply:
-    """A button on a card about one request, or on a list of several."""
+    """Handle a button on a request's card or on a list of requests."""
     approval = await request.services.approvals.find(approval_id)
-    answer = _answer_of(approval, answer)
+    answer = _resolve_answer(approval, answer)
     try:
-        decided = await settle(request, approval, approve=approve, reason=answer, scope=scope)
+        decided = await settle_approval(
+            request, approval, approve=approve, reason=answer, scope=scope
+        )
     except WrongState:
-        return await too_late(request, approval.id)
+        return await already_settled_reply(request, approval.id)
     toast = request.words(f"approval.decided.{decided.state}")
-    if card_key.startswith(prefix_of(approval)):
+    if card_key.startswith(card_key_prefix(approval)):
         return Reply(toast=toast)
-    card = await _waiting_card(request)
+    card = _waiting_card(request, await _visible_waiting(request))
     return Reply(card=card, key=card_key, in_place=True, toast=toast)
 
 
-async def too_late(request: Request, approval_id: str) -> Reply:
-    """Somebody else, or time, was first: the card shows it, and so does the answer."""
+async def already_settled_reply(request: Request, approval_id: str) -> Reply:
+    """Reply that the request was already decided or expired, and update its card."""
     settled = await request.services.approvals.find(approval_id)
     words = request.words
     text = words(f"approval.decided.{settled.state}")
     if settled.decided_by is not None and settled.decided_at is not None:
-        name = await _copies(request).decider(settled)
-        at = formats.moment(settled.decided_at, request.zone)
+        name = await _request_cards(request).decider_name(settled)
+        at = formats.date_time(settled.decided_at, request.zone)
         text = words("approval.settled_by", name=name, state=text, at=at)
-    return Reply(toast=formats.line(text, TOAST), good=False)
+    return Reply(toast=formats.single_line(text, MAX_TOAST), good=False)
 
 
-async def ask_again(request: Request, approval_id: str) -> Reply:
-    """Nobody decided in time: what waited for it goes on, and asks anew when it gets there."""
+async def request_again(request: Request, approval_id: str) -> Reply:
+    """Resume the tasks waiting for an expired request; they request approval again."""
     approval = await request.services.approvals.find(approval_id)
     if approval.kind is ApprovalKind.PAIRING:
         return Reply(toast=request.words("approval.expired_pairing"), good=False)
     if approval.state is not ApprovalState.EXPIRED:
-        return await too_late(request, approval.id)
+        return await already_settled_reply(request, approval.id)
     concerned = approval.payload.get("tasks") or ([approval.task_id] if approval.task_id else [])
     if not concerned:
         raise NotFound("approval", approval_id)
     for task_id in concerned:
-        await _go_on(request, str(task_id), alone=len(concerned) == 1)
+        await _resume_task(request, str(task_id), alone=len(concerned) == 1)
     return Reply(toast=request.words("moved.resumed"))
 
 
-async def settle(
+async def settle_approval(
     request: Request, approval: Approval, *, approve: bool, reason: str = "", scope: str = ""
 ) -> Approval:
-    """Decide, show it on every copy of the card, and tell whom it concerns."""
+    """Record the decision, update every copy of the card, and notify those concerned."""
+    copies, fallback = _request_cards(request), request.words.language
     try:
         decided = await request.services.approvals.decide(
-            approval,
-            approve=approve,
-            by=request.person,
-            source=request.source,
-            reason=reason,
-            scope=scope,
+            approval, approve=approve, **request.author, reason=reason, scope=scope
         )
     except WrongState:
-        await _show_everywhere(request, await request.services.approvals.find(approval.id))
+        current = await request.services.approvals.find(approval.id)
+        await copies.update_all(current, fallback=fallback)
         raise
-    await _show_everywhere(request, decided)
+    await copies.update_all(decided, fallback=fallback)
     if decided.kind is ApprovalKind.PAIRING:
-        await _tell_stranger(request, decided)
+        await _notify_stranger(request, decided)
     return decided
 
 
 @asynccontextmanager
-async def asking_for_money(request: Request) -> AsyncGenerator[None, None]:
-    """Where a cap stops what is done within, the request to extend it is shown here, and to those
-    who may allow it."""
+async def requesting_budget(request: Request) -> AsyncGenerator[None, None]:
+    """If a spending cap stops the enclosed work, show its request here and to the approvers."""
     try:
         yield
     except BackendFailure as error:
         if isinstance(asked := error.facts.get("approval"), Approval):
             fallback = request.words.language
-            await _copies(request).ask(asked, request.chat.id, fallback=fallback)
+            await _request_cards(request).request_decision(
+                asked, request.chat.id, fallback=fallback
+            )
         raise
 
 
-async def announce(
-    services: Services, approval: Approval, *, zone: ZoneInfo, fallback: Language
+async def ask_owners(
+    services: HandlerServices, approval: Approval, *, zone: ZoneInfo, fallback: Language
 ) -> None:
-    """Ask every owner in private. Asking again changes nothing."""
-    owners = await services.people.private_chats(Role.OWNER)
-    await _copies_of(services, zone).tell(approval, owners, fallback=fallback)
+    """Ask every owner in private. Idempotent."""
+    owners = await services.people.private_chats(PersonRole.OWNER)
+    await _approval_cards(services, zone).post_to_chats(approval, owners, fallback=fallback)
 
 
-async def announce_more(services: Services, *, hour: str, fallback: Language) -> None:
-    """Tell every owner in private, once an hour, that more people knock than are shown."""
-    for chat in await services.people.private_chats(Role.OWNER):
-        words = await words_in(services, chat.id, fallback)
+async def notify_owners_of_more(
+    services: HandlerServices, *, hour: str, zone: ZoneInfo, fallback: Language
+) -> None:
+    """Tell every owner in private, once an hour, that there are more pairing requests than
+    shown."""
+    for chat in await services.people.private_chats(PersonRole.OWNER):
+        words = await _approval_cards(services, zone).catalog_for_chat(chat.id, fallback)
         await services.courier.send(
             chat.id,
-            notice_card("", words("pairing.many"), tone=Tone.WARN),
+            notice_card("", words("pairing.many"), tone=CardTone.WARN),
             key=f"strangers:{hour}:{chat.id}",
-            urgency=Urgency.APPROVAL,
+            urgency=DeliveryUrgency.APPROVAL,
         )
 
 
-async def words_in(services: Services, chat_id: ChatId, fallback: Language) -> Words:
-    """The language of whoever reads in that chat."""
-    chat = await services.people.chat(chat_id)
-    return words_for(await read_in(services.people, chat) or fallback)
-
-
-async def _settled(
+async def _settled_reply(
     request: Request, approval: Approval, *, approve: bool, reason: str = "", scope: str = ""
 ) -> Reply:
-    await _belongs_here(request, approval)
-    decided = await settle(request, approval, approve=approve, reason=reason, scope=scope)
-    decider = await _copies(request).decider(decided)
-    told = await _copies(request).as_told(decided, request.chat.id, request.words)
+    await _check_belongs_here(request, approval)
+    decided = await settle_approval(request, approval, approve=approve, reason=reason, scope=scope)
+    copies = _request_cards(request)
+    decider = await copies.decider_name(decided)
+    told = await copies.redact_for_chat(decided, request.chat.id, request.words)
     card = approval_card(told, request.words, zone=request.zone, decider=decider)
     return Reply(card=card, data=approval_data(told))
 
 
-def _scope_of(approval: Approval, word: str) -> str:
-    """How far a yes to the use of a tool reaches. A word that is none is a mistake: it must not
-    pass for a yes to anything."""
+def _parse_scope(approval: Approval, word: str) -> str:
+    """How far an approval of a tool call reaches. Raises for an unknown word, which must not count
+    as an approval."""
     if not word:
         return ""
     scope = next((each for each, words in _SCOPES.items() if word.casefold() in words), "")
@@ -232,30 +226,31 @@ def _scope_of(approval: Approval, word: str) -> str:
     return scope
 
 
-def _answer_of(approval: Approval, text: str) -> str:
-    """An option by its number, or the words themselves."""
-    options = options_of(approval)
+def _resolve_answer(approval: Approval, text: str) -> str:
+    """An option by its number, or the text itself."""
+    options = question_options(approval)
     number = text.strip().rstrip(".)）。")
     if number.isdecimal() and 0 < int(number) <= len(options):
         return options[int(number) - 1]
     return text.strip()
 
 
-async def _belongs_here(request: Request, approval: Approval) -> None:
-    """In a group others read along: what is asked elsewhere is neither shown nor decided there."""
-    if request.chat.kind is not ChatKind.GROUP:
+async def _check_belongs_here(request: Request, approval: Approval) -> None:
+    """In a group others read along, so requests from elsewhere are neither shown nor decided
+    there."""
+    if request.in_private:
         return
-    asked = await request.services.people.chat(approval.chat_id)
+    asked = await request.services.people.get_chat(approval.chat_id)
     here = (request.chat.channel, request.chat.external_id)
     if (asked.channel, asked.external_id) == here:
         return
-    if not await _copies(request).stands_in(approval, request.chat.id):
+    if not await _request_cards(request).is_shown_in(approval, request.chat.id):
         raise NotFound("approval", approval.id)
 
 
-async def _go_on(request: Request, task_id: str, *, alone: bool) -> None:
-    """Of several, those that this person may not see or that have gone on since stay as they
-    are."""
+async def _resume_task(request: Request, task_id: str, *, alone: bool) -> None:
+    """Resume a waiting task. Unless it is `alone`, tasks that the person may not see or that have
+    moved on are skipped."""
     tasks = request.services.tasks
     try:
         task = await tasks.find(task_id, by=request.person, chat=request.chat.id)
@@ -265,10 +260,10 @@ async def _go_on(request: Request, task_id: str, *, alone: bool) -> None:
             raise
 
 
-async def _named(request: Request, word: str) -> Approval | None:
-    """The request whose id the first word of a refusal is: the beginning of one that waits, or
-    the whole of one that is settled. Any other word belongs to the reason."""
-    waiting = await request.services.approvals.waiting(by=request.person, chat=None)
+async def _find_named(request: Request, word: str) -> Approval | None:
+    """The request named by a rejection's first word: a prefix of a waiting id or a complete settled
+    one. Any other word belongs to the reason."""
+    waiting = await request.services.approvals.list_waiting(by=request.person, chat=None)
     named = [each for each in waiting if word and each.id.startswith(word.casefold())]
     if len(named) == 1:
         return named[0]
@@ -279,67 +274,61 @@ async def _named(request: Request, word: str) -> Approval | None:
     return found if found.id == word.casefold() else None
 
 
-async def _only_one(request: Request) -> Approval:
-    here = await _here(request)
+async def _only_waiting(request: Request) -> Approval:
+    here = await _waiting_here(request)
     if len(here) == 1:
         return here[0]
-    everywhere = await request.services.approvals.waiting(by=request.person, chat=None)
+    everywhere = await request.services.approvals.list_waiting(by=request.person, chat=None)
     raise UserError("which_approval" if here or everywhere else "no_approval")
 
 
-async def _here(request: Request) -> Sequence[Approval]:
-    """What waits for this person and is asked in this chat: it came from here, or has a copy
-    here. Neither who wants in is among them nor what is asked by the way: “ok” is meant for none
-    of these."""
-    waiting = await request.services.approvals.waiting(by=request.person, chat=None)
-    copies = _copies(request)
+async def _waiting_here(request: Request) -> Sequence[Approval]:
+    """Requests this person may decide that came from this chat or have a copy here. Pairing
+    requests and side requests are excluded: "ok" is never meant for these."""
+    waiting = await request.services.approvals.list_waiting(by=request.person, chat=None)
+    copies = _request_cards(request)
     return [
         each
         for each in waiting
-        if each.kind not in _BY_THE_WAY
-        and (each.chat_id == request.chat.id or await copies.stands_in(each, request.chat.id))
+        if each.kind not in _NOT_DECIDED_BY_MESSAGE
+        and (each.chat_id == request.chat.id or await copies.is_shown_in(each, request.chat.id))
     ]
 
 
-async def _waiting_card(request: Request) -> Card:
-    return waiting_card(
-        await _waiting(request),
-        request.words,
-        zone=request.zone,
-        only_here=request.chat.kind is ChatKind.GROUP,
+def _waiting_card(request: Request, waiting: Sequence[Approval]) -> Card:
+    return waiting_approvals_card(
+        waiting, request.words, zone=request.zone, others_hidden=not request.in_private
     )
 
 
-async def _waiting(request: Request) -> Sequence[Approval]:
-    # What waits elsewhere is nobody's business in a group, where others read along.
-    group = request.chat.kind is ChatKind.GROUP
-    return await request.services.approvals.waiting(
-        by=request.person, chat=request.chat.id if group else None
-    )
+async def _visible_waiting(request: Request) -> Sequence[Approval]:
+    # Others read along in a group, so requests from elsewhere are not their business.
+    chat = None if request.in_private else request.chat.id
+    return await request.services.approvals.list_waiting(by=request.person, chat=chat)
 
 
-async def _show_everywhere(request: Request, approval: Approval) -> None:
-    await _copies(request).show(approval, fallback=request.words.language)
-
-
-async def _tell_stranger(request: Request, approval: Approval) -> None:
-    words = await words_in(request.services, approval.chat_id, request.words.language)
+async def _notify_stranger(request: Request, approval: Approval) -> None:
+    words = await _request_cards(request).catalog_for_chat(approval.chat_id, request.words.language)
     admitted = approval.state is ApprovalState.APPROVED
     await request.services.courier.send(
         approval.chat_id,
-        paired_card(words) if admitted else refused_card(words),
+        paired_card(words) if admitted else pairing_refused_card(words),
         key=f"paired:{approval.id}",
-        urgency=Urgency.ANSWER,
+        urgency=DeliveryUrgency.ANSWER,
     )
-    chat = await request.services.people.chat(approval.chat_id)
+    chat = await request.services.people.get_chat(approval.chat_id)
     if admitted and chat.settings.language:
-        # It stood in for the person's own, which what they write tells from now on.
-        await request.services.people.adjust(chat, replace(chat.settings, language=None))
+        # The chat's language replaced the person's, which their messages show from now on.
+        await request.services.people.update_chat_settings(
+            chat, replace(chat.settings, language=None)
+        )
 
 
-def _copies(request: Request) -> Copies:
-    return _copies_of(request.services, request.zone)
+def _request_cards(request: Request) -> ApprovalCards:
+    return _approval_cards(request.services, request.zone)
 
 
-def _copies_of(services: Services, zone: ZoneInfo) -> Copies:
-    return Copies(people=services.people, cards=services.cards, courier=services.courier, zone=zone)
+def _approval_cards(services: HandlerServices, zone: ZoneInfo) -> ApprovalCards:
+    return ApprovalCards(
+        people=services.people, cards=services.cards, courier=services.courier, zone=zone
+    )

@@ -1,51 +1,89 @@
-"""Talk: answers, proposals, and which model gives them."""
+"""Handles conversation: answers, proposals, models, backends and the worker context."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from cards.actions import JustTalk, StartTask, UseSkill
+from cards import formats
+from cards.actions import AnswerWithoutTask, StartTask, UseSkill
+from cards.json_data import backends_data
 from cards.model import Card
-from cards.views.chat import (
-    answer_card,
-    declined_card,
-    models_card,
-    proposal_card,
-    session_card,
-)
-from cards.views.errors import notice_card
-from cards.views.workers.skills import suggestion_card
-from handlers.access.choosing import check_choice
-from handlers.access.ready import check_able, check_ready
+from cards.views import chat as views
+from cards.views.backends import backends_card, setup_hint
+from cards.views.notices import notice_card
+from cards.views.skills import suggestion_card
 from handlers.errors import UserError
-from handlers.parsing import Directives, chosen_by
-from handlers.ports import Answered, Question
-from handlers.registry import Commands
+from handlers.parsing import MessageDirectives, choice_directives
+from handlers.ports import ChatAnswer, ChatQuestion
+from handlers.registry import CommandRegistry
 from handlers.request import Reply, Request
-from storage.records.messages import Urgency
-from storage.records.people import ChatSettings
-from storage.records.status import AUTO, ModelChoice
+from storage.records.messages import DeliveryUrgency
+from storage.records.people import ChatSettings, PersonRole
+from storage.records.system import AUTO_MODEL, BackendHealth, ModelChoice
 
-commands = Commands("talk")
+_MAX_OWNERS_NAMED = 3
+_MAX_OWNER_NAME = 40
 
-LEAVES_IT = frozenset({AUTO, "自动"})
-"""Words that leave the model of each message to the program; the next take a chat's choice back."""
 
-TAKES_BACK = frozenset({"default", "默认"})
+async def check_may_choose(request: Request) -> None:
+    """In a private chat everyone may choose, in a group only owners. Raises UserError naming the
+    owners."""
+    if request.in_private or request.by_owner:
+        return
+    members = await request.services.people.list_members()
+    owners = [each for each in members if each.person.role is PersonRole.OWNER]
+    names = [
+        formats.escape_markdown(each.person.name, _MAX_OWNER_NAME)
+        for each in owners
+        if not each.is_local_web_owner
+    ]
+    raise UserError(
+        "group_choice", names=" · ".join(names[:_MAX_OWNERS_NAMED]) or request.words("people.one")
+    )
+
+
+async def check_backend_ready(request: Request, name: str) -> None:
+    """For a lasting choice. Raises UserError with a fix for a coding CLI that cannot work: the
+    fallback is for later failures."""
+    found = await request.services.models.get_health(name)
+    if found is not None and found.is_cli and found.problem:
+        raise backend_not_ready(request, found)
+
+
+def backend_not_ready(request: Request, health: BackendHealth) -> UserError:
+    text = setup_hint(health, request.words)
+    return UserError("backend_not_ready", name=health.name, how=text)
+
+
+async def check_backend_usable(request: Request, backend: str) -> None:
+    """For the choice of one message, which the fallback may answer. Raises UserError if there is
+    none."""
+    found = await request.services.models.get_health(backend) if backend else None
+    if found is not None and found.is_cli and found.problem and not found.fallback:
+        text = setup_hint(found, request.words)
+        raise UserError("backend_not_able", name=found.name, how=text)
+
+
+commands = CommandRegistry("talk")
+
+AUTO_WORDS = frozenset({AUTO_MODEL, "自动"})
+"""Words for automatic selection; the next set clears the chat's choice."""
+
+DEFAULT_WORDS = frozenset({"default", "默认"})
 
 _OFFLINE = "offline"
-_WHOLE = 10
+_WHOLE_SECONDS_FROM = 10
 
 
-async def talk(
-    request: Request, *, settle: bool = False, brief: str = "", skill: str = ""
+async def answer_message(
+    request: Request, *, no_proposal: bool = False, brief: str = "", skill: str = ""
 ) -> Reply:
-    """Answer what was said, or propose a skill, or a task where it amounts to work. `brief` is what
-    the worker is told first, of the `skill` by that name."""
-    await check_able(request, request.backend)
-    if not settle and (proposed := await _skill_for(request)):
+    """Answer a message, or propose a skill or task for it. `brief` is an instruction for the
+    worker, from the `skill` of that name."""
+    await check_backend_usable(request, request.backend)
+    if not no_proposal and (proposed := await _propose_skill(request)):
         return proposed
-    question = Question(
+    question = ChatQuestion(
         person=request.person,
         chat=request.chat,
         text=request.args,
@@ -54,57 +92,51 @@ async def talk(
         files=request.files,
         model=request.model,
         backend=request.backend,
-        settle=settle,
+        no_proposal=no_proposal,
         brief=brief,
         skill=skill,
     )
 
     async def show(text: str) -> None:
-        await request.services.courier.stream(request.answer, text)
+        await request.services.courier.stream(request.answer_ref, text)
 
-    answered = await request.services.talk.answer(question, show)
+    answered = await request.services.conversations.answer(question, show)
     if answered.interrupted and not (answered.text.strip() or answered.notes):
-        # Nothing of it was ever shown: what cut it short is answered instead.
+        # Nothing was shown; the interrupting message is answered instead.
         return Reply()
-    return Reply(card=_answer(request, answered))
+    return Reply(card=_answer_card(request, answered))
 
 
-async def just_talk(request: Request, action: JustTalk, card_key: str) -> Reply:
-    """A proposal was declined: answer its text as talk."""
+async def decline_proposal(request: Request, action: AnswerWithoutTask, card_key: str) -> Reply:
+    """Answer a declined proposal's text in the chat."""
     await request.services.courier.send(
         request.chat.id,
-        declined_card(action.text, request.words),
+        views.proposal_declined_card(action.text, request.words),
         key=card_key,
-        urgency=Urgency.ANSWER,
+        urgency=DeliveryUrgency.ANSWER,
     )
     talked = replace(
-        request,
-        args=action.text,
-        files=action.files,
-        model=action.model,
-        backend=action.backend,
+        request, args=action.text, files=action.files, model=action.model, backend=action.backend
     )
-    return await talk(talked, settle=True)
+    return await answer_message(talked, no_proposal=True)
 
 
 @commands("new", aliases=("reset", "新对话", "重置"), immediate=True)
-async def new_talk(request: Request) -> Reply:
-    """Start a new conversation."""
-    request.services.talk.interrupt(request.chat.id)
-    had_one = await request.services.talk.reset(request.chat.id)
-    return _said(request, "talk.reset" if had_one else "talk.nothing_to_reset")
+async def reset_conversation(request: Request) -> Reply:
+    request.services.conversations.interrupt(request.chat.id)
+    had_one = await request.services.conversations.reset(request.chat.id)
+    return _text_reply(request, "talk.reset" if had_one else "talk.nothing_to_reset")
 
 
 @commands("chat", aliases=("session", "会话"), immediate=True)
-async def show_talk(request: Request) -> Reply:
-    """Show the conversation of this chat."""
-    state = await request.services.talk.state(request.chat.id)
+async def show_conversation(request: Request) -> Reply:
+    state = await request.services.conversations.state(request.chat.id)
     if state is None:
-        return _said(request, "talk.none")
+        return _text_reply(request, "talk.none")
     return Reply(
-        card=session_card(
+        card=views.session_card(
             turns=state.turns,
-            model=state.model,
+            choice=state.model,
             last_used_at=state.last_used_at,
             now=request.now,
             words=request.words,
@@ -112,59 +144,56 @@ async def show_talk(request: Request) -> Reply:
     )
 
 
-@commands(
-    "model",
-    usage="[name|auto|default]",
-    aliases=("模型",),
-    immediate=True,
-    verbatim=True,
-)
+@commands("model", aliases=("模型",), immediate=True, verbatim=True)
 async def choose_model(request: Request) -> Reply:
-    """Show or choose the model of this chat."""
     if not request.args:
-        return Reply(card=_models(request, request.chat.settings))
-    return Reply(card=_models(request, await _adjusted(request, request.args), changed=True))
+        return Reply(card=_models_card(request, request.chat.settings))
+    return Reply(
+        card=_models_card(request, await _save_model_choice(request, request.args), changed=True)
+    )
 
 
 async def pick_model(request: Request, name: str) -> Card:
-    """A model was picked on the card."""
-    return _models(request, await _adjusted(request, name), changed=True)
+    """Choose a model by the card."""
+    return _models_card(request, await _save_model_choice(request, name), changed=True)
 
 
-def cut_short(request: Request) -> Reply:
-    """/stop without an id: the answer being made in this chat ends here."""
-    if request.services.talk.interrupt(request.chat.id):
-        return _said(request, "talk.stopped")
+def stop_answer(request: Request) -> Reply:
+    """Stop the answer in this chat: /stop without an id."""
+    if request.services.conversations.interrupt(request.chat.id):
+        return _text_reply(request, "talk.stopped")
     raise UserError("nothing_to_stop")
 
 
-def said_card(text: str) -> Card:
+def text_card(text: str) -> Card:
     """A short answer without a title."""
     return notice_card("", text)
 
 
-async def _skill_for(request: Request) -> Reply | None:
-    """Words that call for a skill propose it: it is used after consent only."""
+async def _propose_skill(request: Request) -> Reply | None:
+    """Propose a skill whose triggers match; it is used only with consent."""
     project = request.chat.settings.project
-    skill = await request.services.skills.triggered(request.args, project=project)
+    skill = await request.services.skills.find_triggered(request.args, project=project)
     if skill is None:
         return None
     model, backend, files = request.model, request.backend, request.files
     use = UseSkill(name=skill.name, text=request.args, model=model, backend=backend, files=files)
-    talk = JustTalk(text=request.args, model=model, backend=backend, files=files)
+    talk = AnswerWithoutTask(text=request.args, model=model, backend=backend, files=files)
     return Reply(card=suggestion_card(skill, use, talk, request.words))
 
 
-def _answer(request: Request, answered: Answered) -> Card:
+def _answer_card(request: Request, answered: ChatAnswer) -> Card:
     words = request.words
     proposal = answered.proposal
     if proposal is None:
         cut = (words("talk.interrupted"),) if answered.interrupted else ()
-        notes = (*answered.notes, *cut, _by(request, answered))
+        notes = (*answered.notes, *cut, _model_note(request, answered))
         text = answered.text
         if not (text.strip() or answered.files or answered.notes or cut):
             text = words("talk.no_answer")
-        return answer_card(text, words, notes=notes, files=answered.files, sizes=answered.sizes)
+        return views.answer_card(
+            text, words, notes=notes, files=answered.files, sizes=answered.sizes
+        )
     start = StartTask(
         text=proposal.text,
         priority=proposal.priority,
@@ -174,59 +203,137 @@ def _answer(request: Request, answered: Answered) -> Card:
         files=request.files,
         message_id=request.message_id,
     )
-    declined = JustTalk(
+    declined = AnswerWithoutTask(
         text=request.args, model=request.model, backend=request.backend, files=request.files
     )
-    return proposal_card(
-        start, declined, words, said=answered.text, when=proposal.when, notes=answered.notes
+    return views.proposal_card(
+        start,
+        declined,
+        words,
+        answer_text=answered.text,
+        requested_time=proposal.requested_time,
+        notes=answered.notes,
     )
 
 
-def _by(request: Request, answered: Answered) -> str:
-    """Who answered, and how long it took. Without a model the answer itself says so."""
+def _model_note(request: Request, answered: ChatAnswer) -> str:
+    """The model and the time taken; without a model the answer itself says so."""
     if not answered.model or answered.model == _OFFLINE:
         return ""
-    seconds = f"{answered.seconds:.1f}" if answered.seconds < _WHOLE else f"{answered.seconds:.0f}"
+    seconds = (
+        f"{answered.seconds:.1f}"
+        if answered.seconds < _WHOLE_SECONDS_FROM
+        else f"{answered.seconds:.0f}"
+    )
     return request.words("talk.by", model=answered.model, seconds=seconds)
 
 
-async def _adjusted(request: Request, name: str) -> ChatSettings:
-    await check_choice(request)
-    chosen = _chosen(request, name)
+async def _save_model_choice(request: Request, name: str) -> ChatSettings:
+    await check_may_choose(request)
+    chosen = _resolve_model(request, name)
     if chosen.backend:
-        await check_ready(request, name.removeprefix("@"))
+        await check_backend_ready(request, name.removeprefix("@"))
     settings = replace(request.chat.settings, model=chosen.model, backend=chosen.backend)
-    return (await request.services.people.adjust(request.chat, settings)).settings
+    return (await request.services.people.update_chat_settings(request.chat, settings)).settings
 
 
-def _chosen(request: Request, name: str) -> Directives:
-    if name.casefold() in LEAVES_IT:
-        return Directives(model=AUTO)
-    if name.casefold() in TAKES_BACK:
-        return Directives()
+def _resolve_model(request: Request, name: str) -> MessageDirectives:
+    if name.casefold() in AUTO_WORDS:
+        return MessageDirectives(model=AUTO_MODEL)
+    if name.casefold() in DEFAULT_WORDS:
+        return MessageDirectives()
     name = name.removeprefix("@")
-    choice = request.services.models.pick(name)
+    choice = request.services.models.resolve_choice(name)
     if choice is None:
-        raise UserError("unknown_model", name=name[:60], names=_names(request))
-    return chosen_by(name, choice)
+        names = ["auto", *(each.name for each in request.services.models.list_choices())]
+        listed = " · ".join(f"`{each}`" for each in names)
+        raise UserError("unknown_model", name=name[:60], names=listed)
+    return choice_directives(name, choice)
 
 
-def _names(request: Request) -> str:
-    choices = request.services.models.choices()
-    return " · ".join(["`auto`", *(f"`{choice.name}`" for choice in choices)])
-
-
-def _models(request: Request, settings: ChatSettings, *, changed: bool = False) -> Card:
-    model = "" if settings.model == AUTO else settings.model
+def _models_card(request: Request, settings: ChatSettings, *, changed: bool = False) -> Card:
+    model = "" if settings.model == AUTO_MODEL else settings.model
     chosen = ModelChoice(backend=settings.backend, model=model).name
-    return models_card(
-        request.services.models.choices(),
+    return views.models_card(
+        request.services.models.list_choices(),
         chosen=chosen if settings.backend or model else "",
         words=request.words,
-        auto=settings.model == AUTO,
+        auto=settings.model == AUTO_MODEL,
         changed=changed,
     )
 
 
-def _said(request: Request, key: str) -> Reply:
-    return Reply(card=said_card(request.words(key)))
+def _text_reply(request: Request, key: str) -> Reply:
+    return Reply(card=text_card(request.words(key)))
+
+
+context_commands = CommandRegistry("talk")
+
+
+@context_commands("context", aliases=("上下文",), immediate=True)
+async def show_context(request: Request) -> Reply:
+    parts = await request.services.worker_context.list_parts(request.chat, request.person)
+    data = {
+        "parts": [
+            {
+                "name": each.name,
+                "state": each.state.value,
+                "size": each.size,
+                "used": each.used_characters,
+            }
+            for each in parts
+        ]
+    }
+    return Reply(card=views.context_card(parts, request.words), data=data)
+
+
+backend_commands = CommandRegistry("talk")
+
+_LIST_WORDS = {"list", "ls", "列表"}
+_CHECK_WORDS = {"check", "检查"}
+_MAX_BACKEND_NAME = 60
+
+
+@backend_commands("backend", aliases=("后端",), immediate=True, verbatim=True)
+async def manage_backend(request: Request) -> Reply:
+    word, _, rest = request.args.strip().partition(" ")
+    if not word or (word.casefold() in _LIST_WORDS and not rest):
+        return await _backend_report(request, "")
+    if word.casefold() in _CHECK_WORDS:
+        return await _backend_report(request, rest.strip())
+    return await _choose_backend(request)
+
+
+async def _choose_backend(request: Request) -> Reply:
+    """An unusable backend is rejected and nothing changes."""
+    name = request.args.strip()
+    if name.casefold() in AUTO_WORDS | DEFAULT_WORDS:
+        return await choose_model(request)
+    found = await request.services.models.get_health(name)
+    if found is None:
+        return await _unknown_backend(request, name)
+    if found.problem:
+        raise backend_not_ready(request, found)
+    return await choose_model(request)
+
+
+async def _backend_report(request: Request, name: str) -> Reply:
+    report = await request.services.models.report(name)
+    if report is None:
+        return await _unknown_backend(request, name)
+    told = {each.name: setup_hint(each, request.words) for each in report.backends}
+    data = backends_data(report, told)
+    wrong = [each.name for each in report.backends if each.problem] if name else []
+    if wrong:
+        data["error"] = told[wrong[0]]
+    return Reply(card=backends_card(report, request.words), good=not wrong, data=data)
+
+
+async def _unknown_backend(request: Request, name: str) -> Reply:
+    """Reply with the list of backends."""
+    report = await request.services.models.report()
+    assert report is not None
+    told = {each.name: setup_hint(each, request.words) for each in report.backends}
+    wrong = request.words("backends.unknown", name=name[:_MAX_BACKEND_NAME])
+    data = {**backends_data(report, told), "error": wrong}
+    return Reply(card=backends_card(report, request.words, error=wrong), good=False, data=data)

@@ -1,4 +1,4 @@
-"""Flags in front of a command's text, as on a command line. Pure, and it never raises."""
+"""Parses flags at the start of a command's text. Pure; never raises."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-# Phones make one long dash of two short ones.
+# Phones turn two hyphens into one long dash.
 _NAME = re.compile(r"[-–—]{1,2}(?P<name>[A-Za-z][A-Za-z-]*)(?P<bound>=|\s+|$)")
 _VALUE = re.compile(r'\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>\S+))(?:\s+|$)', re.DOTALL)
 _END = re.compile(r"--(?:\s+|$)")
@@ -14,44 +14,47 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flagged:
-    """`options` by name without dashes, "" for one that takes no value; `text` is what follows.
-    `ended` says that a `--` came before it: then it is to be taken as it is."""
+class ParsedFlags:
+    """`options` are by name without dashes, with "" for a flag without a value; `text` is the rest.
+    `terminated`: a `--` preceded the text, which must not be parsed further."""
 
     text: str
     options: Mapping[str, str] = field(default_factory=dict)
-    ended: bool = False
+    terminated: bool = False
 
 
-def flags_of(text: str, *, valued: Collection[str] = (), bare: Collection[str] = ()) -> Flagged:
-    """Take off the flags that the text begins with: `-p urgent`, `--title "two words"`,
-    `--self`. The first word that is none of them begins the text, and so does what follows
-    `--`. The last of a flag given twice counts."""
+def parse_flags(
+    text: str, *, valued: Collection[str] = (), bare: Collection[str] = ()
+) -> ParsedFlags:
+    """Split off leading flags: `-p urgent`, `--title "two words"`, `--self`.
+
+    The first other word, or `--`, starts the text. A repeated flag takes its last value.
+    """
     options: dict[str, str] = {}
     while True:
         if end := _END.match(text):
-            return Flagged(text=text[end.end() :].strip(), options=options, ended=True)
+            return ParsedFlags(text=text[end.end() :].strip(), options=options, terminated=True)
         found = _NAME.match(text)
         name = found["name"].lower() if found else ""
         if found is None or (name not in valued and name not in bare):
-            return Flagged(text=text.strip(), options=options)
+            return ParsedFlags(text=text.strip(), options=options)
         if name in bare:
             options[name], text = "", text[found.end() :]
             continue
         value = _VALUE.match(text, found.end())
         if value is None:
-            return Flagged(text="", options={**options, name: ""})
-        options[name], text = _meant(value), text[value.end() :]
+            return ParsedFlags(text="", options={**options, name: ""})
+        options[name], text = _flag_value(value), text[value.end() :]
 
 
-def quoted(value: str, *, always: bool = False) -> str:
-    """The value as `flags_of` reads it back unchanged, whatever is in it."""
+def quote_value(value: str, *, always: bool = False) -> str:
+    """Quote a value so that `parse_flags` returns it unchanged."""
     if not always and value and '"' not in value and not re.search(r"\s", value):
         return value
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _meant(value: re.Match[str]) -> str:
+def _flag_value(value: re.Match[str]) -> str:
     if value["quoted"] is None:
         return value["plain"]
     return _ESCAPED.sub(r"\1", value["quoted"])

@@ -1,36 +1,37 @@
-"""Which language a person reads: what they chose, or what they write lets guess."""
+"""Determines the language a person reads: their choice, or a guess from their messages."""
 
 from __future__ import annotations
 
 import logging
 import re
 
-from cards.model import Buttons, Card
-from handlers.ports import People
+from cards.model import ButtonsBlock, Card
+from handlers.ports import PeoplePort
 from storage.errors import StorageError
 from storage.records.people import Chat, Language
+from storage.records.tasks import Task
 
 log = logging.getLogger(__name__)
 
-# Enough to tell; guessing must not cost more for a longer text.
-_LOOKED_AT = 2000
+# Enough to tell; longer texts must not cost more.
+_MAX_GUESSED_CHARACTERS = 2000
 _HAN = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]")
 _LATIN_WORD = re.compile(r"[A-Za-z]{2,}")
-_FEW_WORDS = 2
+_MIN_WORDS = 2
 _COMMAND = re.compile(r"^\s*[/／]\S+")
 
 
-def guessed(text: str) -> Language | None:
-    """By script; None where the text does not tell, as with bare commands and ids."""
-    looked_at = text[:_LOOKED_AT]
+def guess_language(text: str) -> Language | None:
+    """Guess by script; None if the text does not tell, as with bare commands and ids."""
+    looked_at = text[:_MAX_GUESSED_CHARACTERS]
     if _HAN.search(looked_at):
         return Language.CHINESE
     words = _LATIN_WORD.findall(_COMMAND.sub("", looked_at))
-    return Language.ENGLISH if len(words) >= _FEW_WORDS else None
+    return Language.ENGLISH if len(words) >= _MIN_WORDS else None
 
 
-def hinted(hint: str) -> Language | None:
-    """What a platform says of its user's language: `zh-hans`, `en-GB`."""
+def language_from_hint(hint: str) -> Language | None:
+    """The language of a platform's hint such as `zh-hans` or `en-GB`."""
     match hint.casefold().replace("_", "-").partition("-")[0]:
         case "zh":
             return Language.CHINESE
@@ -40,17 +41,17 @@ def hinted(hint: str) -> Language | None:
             return None
 
 
-async def read_in(people: People, chat: Chat) -> Language | None:
-    """The language of whoever reads in that chat; None where nobody has shown it yet."""
+async def language_of_chat(people: PeoplePort, chat: Chat) -> Language | None:
+    """The language of the chat's reader; None if not known yet."""
     partner = await people.get(chat.person_id) if chat.person_id else None
     return (partner.language if partner else None) or chat.settings.language
 
 
-class LanguageOfLetters:
-    """The language of what a transport adds to a card by itself: `fixed` if given, else that of
-    whoever reads in the chat, else the one the card is written in. It never raises."""
+class CardLanguageResolver:
+    """The language of a transport's additions to a card: `fixed` if given, else that of the chat's
+    reader, else that of the card. Never raises."""
 
-    def __init__(self, people: People, fixed: Language | None) -> None:
+    def __init__(self, people: PeoplePort, fixed: Language | None) -> None:
         self._people = people
         self._fixed = fixed
 
@@ -58,15 +59,35 @@ class LanguageOfLetters:
         if self._fixed is not None:
             return self._fixed
         try:
-            spoken = await read_in(self._people, chat)
+            spoken = await language_of_chat(self._people, chat)
         except StorageError as error:
-            log.warning("Who reads in chat %s cannot be looked up: %s", chat.id, error)
+            log.warning("Cannot look up the readers of chat %s: %s", chat.id, error)
             spoken = chat.settings.language
-        return spoken or _written_in(card) or Language.ENGLISH
+        return spoken or _language_of_card(card) or Language.ENGLISH
 
 
-def _written_in(card: Card) -> Language | None:
-    """By what is the program's own first: titles may hold somebody's words."""
-    buttons = [each for block in card.blocks if isinstance(block, Buttons) for each in block.items]
+class TaskLanguageResolver:
+    """The language of a task's cards: `fixed` if given, otherwise the chat's, the creator's, or
+    that of the instruction."""
+
+    def __init__(self, people: PeoplePort, fixed: Language | None) -> None:
+        self._people = people
+        self._fixed = fixed
+
+    async def __call__(self, task: Task) -> Language:
+        if self._fixed is not None:
+            return self._fixed
+        chat = await self._people.get_chat(task.chat_id)
+        if chat.settings.language is not None:
+            return chat.settings.language
+        person = await self._people.get(task.created_by)
+        return person.language or guess_language(task.instruction) or Language.ENGLISH
+
+
+def _language_of_card(card: Card) -> Language | None:
+    """By Shiftboss's own texts first: titles may contain a person's words."""
+    buttons = [
+        each for block in card.blocks if isinstance(block, ButtonsBlock) for each in block.items
+    ]
     texts = (" ".join(each.label for each in buttons), card.title, card.fallback)
-    return next((found for text in texts if (found := guessed(text))), None)
+    return next((found for text in texts if (found := guess_language(text))), None)

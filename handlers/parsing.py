@@ -1,4 +1,4 @@
-"""From what somebody typed to what they mean. Pure, and it never raises."""
+"""Parses messages, directives, approval replies and task arguments. Pure; never raises."""
 
 from __future__ import annotations
 
@@ -7,53 +7,56 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from handlers.registry import Command, Commands
-from storage.records.status import ModelChoice
-from storage.records.tasks import Priority
+from cards import formats
+from handlers.errors import UsageError, UserError
+from handlers.registry import CommandRegistry, CommandSpec
+from handlers.request import Request
+from storage.records.system import ModelChoice
+from storage.records.tasks import Task, TaskPriority
 
-Pick: TypeAlias = Callable[[str], ModelChoice | None]
-"""What a name of a model or backend means, or None."""
+ModelResolver: TypeAlias = Callable[[str], ModelChoice | None]
+"""Resolves the name of a model or backend, or returns None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Directives:
-    """What one message chooses for itself; empty is the chat's choice."""
+class MessageDirectives:
+    """Choices for a single message; empty means the chat's choice."""
 
     model: str = ""
     backend: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ordered:
-    """A command with what follows it."""
+class CommandMessage:
+    """A command and its arguments."""
 
-    command: Command
+    command: CommandSpec
     args: str
-    directives: Directives
+    directives: MessageDirectives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """Anything else. `text` is without directives, and never emptied by them."""
+class PlainMessage:
+    """Any other message. `text` is without directives; they never empty it."""
 
     text: str
-    directives: Directives
+    directives: MessageDirectives
 
 
-Meaning: TypeAlias = Ordered | Said
+ParsedMessage: TypeAlias = CommandMessage | PlainMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """An approval word that was the whole message. `target` may name the request; `reason`
-    follows a refusal."""
+class ApprovalReply:
+    """A message that consists of an approval word. `target` may name the request; `reason` follows
+    a rejection."""
 
     approve: bool
     target: str = ""
     reason: str = ""
 
 
-# What Feishu leaves where somebody was mentioned.
+# Feishu's placeholder for a mention.
 _PLACEHOLDER = re.compile(r"(?<!\S)@_(?:user_\d+|all)(?!\S)")
 _MENTION = re.compile(r"(?<!\S)@\S+")
 _SLASH = re.compile(r"(?:@\S+\s+)*[/／]([^\s@/／:：]+)(?:@\S*)?(?:[:：]|\s+|$)")
@@ -63,86 +66,132 @@ _DIRECTIVE = re.compile(
 _BARE_MODEL = re.compile(r"(?P<bare>opus|sonnet|haiku)(?:\s+|$)", re.IGNORECASE)
 _PRIORITY = re.compile(r"[-–—]{1,2}(?:p|priority)(?:\s+|=)(?P<word>\S+)(?:\s+|$)", re.IGNORECASE)
 
-_YES = frozenset(("通过", "approve", "批准", "ok", "yes"))
-_NO = frozenset(("拒绝", "reject", "no", "否"))
-_YES_TO = frozenset(("通过", "approve", "批准"))
-_NO_BECAUSE = frozenset(("拒绝", "reject"))
+_APPROVE_WORDS = frozenset(("通过", "approve", "批准", "ok", "yes"))
+_REJECT_WORDS = frozenset(("拒绝", "reject", "no", "否"))
+_APPROVE_VERBS = frozenset(("通过", "approve", "批准"))
+_REJECT_VERBS = frozenset(("拒绝", "reject"))
 
-_DIRECTIVES_AT_MOST = 4
+_MAX_DIRECTIVES = 4
 
 
-def parse(text: str, commands: Commands, pick: Pick, *, mentions: bool = True) -> Meaning:
-    """What a message means, with mentions and directives taken off. `mentions` False says that
-    it comes from where nobody can be mentioned: then an @ belongs to the text."""
+def parse_message(
+    text: str, commands: CommandRegistry, resolve_model: ModelResolver, *, mentions: bool = True
+) -> ParsedMessage:
+    """Parse a message without its mentions and directives. `mentions` False: the channel has no
+    mentions, so an @ belongs to the text."""
     cleaned = (_PLACEHOLDER.sub("", text) if mentions else text).strip()
-    rest, directives = directives_of(cleaned, pick)
+    rest, directives = split_directives(cleaned, resolve_model)
     found = _SLASH.match(rest)
     command = commands.find(found.group(1)) if found else None
     if found is None or command is None:
-        return Said(text=rest or cleaned, directives=directives)
+        return PlainMessage(text=rest or cleaned, directives=directives)
     args = rest[found.end() :].strip()
-    kept = without_mentions(args) if mentions and not command.verbatim else args
-    return Ordered(command=command, args=kept, directives=directives)
+    kept = strip_mentions(args) if mentions and not command.verbatim else args
+    return CommandMessage(command=command, args=kept, directives=directives)
 
 
-def directives_of(text: str, pick: Pick, *, bare: bool = True) -> tuple[str, Directives]:
-    """The text without the directives it begins with, and what they choose. The last wins.
-    `bare` allows a model's short name without its @."""
-    chosen = Directives()
-    for _ in range(_DIRECTIVES_AT_MOST):
-        found = _DIRECTIVE.match(text) or (_BARE_MODEL.match(text) if bare else None)
+def split_directives(
+    text: str, resolve_model: ModelResolver, *, allow_bare: bool = True
+) -> tuple[str, MessageDirectives]:
+    """The text without its leading directives, and these. The last one wins. `allow_bare` accepts a
+    model's short name without @."""
+    chosen = MessageDirectives()
+    for _ in range(_MAX_DIRECTIVES):
+        found = _DIRECTIVE.match(text) or (_BARE_MODEL.match(text) if allow_bare else None)
         if found is None:
             break
         name = next(part for part in found.groupdict().values() if part)
-        choice = pick(name)
+        choice = resolve_model(name)
         alone = found.end() == len(text)
         if choice is None or (alone and _is_backend(name, choice)):
             break
-        chosen = chosen_by(name, choice)
+        chosen = choice_directives(name, choice)
         text = text[found.end() :].lstrip()
     return text, chosen
 
 
-def chosen_by(name: str, choice: ModelChoice) -> Directives:
-    """A backend's own name leaves the model to it; anything else names the model too."""
+def choice_directives(name: str, choice: ModelChoice) -> MessageDirectives:
+    """A backend's own name leaves the model to it; any other name sets both."""
     model = "" if _is_backend(name, choice) else choice.model
-    return Directives(model=model, backend=choice.backend)
+    return MessageDirectives(model=model, backend=choice.backend)
 
 
-def verdict_of(text: str) -> Verdict | None:
-    """The approval grammar: whole messages only. `ok let us start` is talk."""
-    said = without_mentions(text)
+def parse_approval_reply(text: str) -> ApprovalReply | None:
+    """Recognize approval words. Only whole messages count: `ok let us start` does not."""
+    said = strip_mentions(text)
     word, rest = [*said.split(maxsplit=1), "", ""][:2]
     match (word.casefold(), rest.strip()):
-        case (yes, "") if yes in _YES:
-            return Verdict(approve=True)
-        case (no, "") if no in _NO:
-            return Verdict(approve=False)
-        case (yes, target) if yes in _YES_TO and len(target.split()) == 1:
-            return Verdict(approve=True, target=target)
-        case (no, reason) if no in _NO_BECAUSE:
-            return Verdict(approve=False, reason=reason)
+        case (yes, "") if yes in _APPROVE_WORDS:
+            return ApprovalReply(approve=True)
+        case (no, "") if no in _REJECT_WORDS:
+            return ApprovalReply(approve=False)
+        case (yes, target) if yes in _APPROVE_VERBS and len(target.split()) == 1:
+            return ApprovalReply(approve=True, target=target)
+        case (no, reason) if no in _REJECT_VERBS:
+            return ApprovalReply(approve=False, reason=reason)
     return None
 
 
-def priority_of(args: str) -> tuple[str, str]:
-    """The word after a leading `-p`, empty without one, and the text after it."""
+def split_priority_flag(args: str) -> tuple[str, str]:
+    """The word after a leading `-p`, or empty, and the remaining text."""
     found = _PRIORITY.match(args)
     return (found["word"], args[found.end() :].strip()) if found else ("", args)
 
 
-def priority_in(words: str) -> tuple[Priority | None, str]:
-    """The one word of `words` that names a priority, wherever it stands, and the others."""
+def find_priority(words: str) -> tuple[TaskPriority | None, str]:
+    """The first word that names a priority, and the other words."""
     rest = words.split()
     for index in reversed(range(len(rest))):
-        if named := Priority.named(rest[index]):
+        if named := TaskPriority.parse(rest[index]):
             return named, " ".join(rest[:index] + rest[index + 1 :])
     return None, words.strip()
 
 
-def without_mentions(text: str) -> str:
+def strip_mentions(text: str) -> str:
     return _MENTION.sub("", text).strip()
 
 
 def _is_backend(name: str, choice: ModelChoice) -> bool:
     return name.casefold() == choice.backend.casefold()
+
+
+_STEP_SEPARATOR = re.compile(r"→|->|\n")
+_MAX_STEPS = 10
+_MAX_STEP_TITLE = 200
+
+
+def split_id(request: Request, command: str) -> tuple[str, str]:
+    """The first word and the rest; UsageError if there is none."""
+    first, rest = split_first_word(request.args)
+    if not first:
+        raise UsageError(command)
+    return first, rest
+
+
+async def find_task(request: Request, prefix: str) -> Task:
+    return await request.services.tasks.find(prefix, by=request.person, chat=request.chat.id)
+
+
+async def split_task(request: Request, command: str) -> tuple[Task, str]:
+    """The task named by the first word, and the rest."""
+    first, rest = split_id(request, command)
+    return await find_task(request, first), rest
+
+
+def split_first_word(text: str) -> tuple[str, str]:
+    first, *rest = text.split(maxsplit=1) or [""]
+    return first, "".join(rest).strip()
+
+
+def parse_number(word: str) -> int:
+    """A whole number, with or without thousands separators."""
+    plain = word.replace(",", "").replace("_", "")
+    if not (plain.isascii() and plain.isdigit()):
+        raise UserError("bad_number", word=formats.single_line(word, 40) or "–")
+    return min(int(plain[:18]), 10**15)
+
+
+def split_steps(text: str, limit: int = _MAX_STEPS) -> tuple[str, ...]:
+    """Titles, one per line or separated by arrows."""
+    titles = (part.strip()[:_MAX_STEP_TITLE] for part in _STEP_SEPARATOR.split(text))
+    return tuple(title for title in titles if title)[:limit]

@@ -1,4 +1,4 @@
-"""Strangers at the door, pairing and welcomes."""
+"""Handles strangers, pairing, welcomes and the management of people with access."""
 
 from __future__ import annotations
 
@@ -7,110 +7,111 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from cards.actions import ApplyPersonChange, ConfirmPersonChange
+from cards.catalog import catalog_for
 from cards.model import Card
-from cards.views.errors import notice_card
-from cards.views.people import (
-    let_in_card,
-    pairing_card,
-    pairings_card,
-    refused_card,
-    welcome_card,
-)
-from cards.words import words_for
-from handlers.approvals import announce, announce_more, settle
-from handlers.errors import Usage
-from handlers.middleware import Arrival, refused
-from handlers.ports import Forbidden, Services
-from handlers.registry import Commands
+from cards.views import people as views
+from cards.views.notices import notice_card
+from handlers.approvals import ask_owners, notify_owners_of_more, settle_approval
+from handlers.errors import UsageError, UserError
+from handlers.middleware import InboundEvent, refusal_reply
+from handlers.ports import HandlerServices
+from handlers.registry import CommandRegistry
 from handlers.request import Reply, Request
+from storage.errors import NotFound
 from storage.records.approvals import ApprovalKind
-from storage.records.messages import EntryIn, Urgency
-from storage.records.people import ChatKind, Language, Pairing, PairingState, Role
+from storage.records.messages import DeliveryUrgency, IncomingChatOpen
+from storage.records.people import (
+    ChatKind,
+    Language,
+    Member,
+    PairingRequest,
+    PairingState,
+    PersonRole,
+)
 
-commands = Commands("people")
+commands = CommandRegistry("people")
 
-ANSWER_EVERY = timedelta(minutes=10)
-ANNOUNCED = 10
-_ANNOUNCED_WITHIN = timedelta(hours=1)
-_REMEMBERED = 1000
+MIN_ANSWER_INTERVAL = timedelta(minutes=10)
+MAX_ANNOUNCED = 10
+_ANNOUNCE_WINDOW = timedelta(hours=1)
+_MAX_TRACKED = 1000
 _OFFLINE = "offline"
-_LANGUAGES = {
+_LANGUAGE_WORDS = {
     **dict.fromkeys(("zh", "chinese", "中文", "zh-cn", "zh-hans"), Language.CHINESE),
     **dict.fromkeys(("en", "english", "英文", "英语"), Language.ENGLISH),
 }
 
 
 @commands("start", aliases=("开始",), immediate=True)
-async def start(request: Request) -> Reply:
-    """Say hello and show how to begin."""
-    return Reply(card=_welcome(request))
+async def show_welcome(request: Request) -> Reply:
+    return Reply(card=_welcome_card(request))
 
 
-@commands("pair", usage="[code]", aliases=("配对",), immediate=True)
-async def pair(request: Request) -> Reply:
-    """Let somebody in by their pairing code (owner)."""
-    if not request.person.role.allows(Role.OWNER):
-        raise Forbidden
+@commands("pair", aliases=("配对",), immediate=True)
+async def approve_pairing(request: Request) -> Reply:
+    request.require_owner()
     services = request.services
     if not request.args:
-        if request.chat.kind is ChatKind.GROUP:
+        if not request.in_private:
             return Reply(card=notice_card("", request.words("pairing.not_here")))
-        waiting = await services.approvals.waiting(by=request.person, chat=None)
+        waiting = await services.approvals.list_waiting(by=request.person, chat=None)
         strangers = [
             (each.title, each.subject) for each in waiting if each.kind is ApprovalKind.PAIRING
         ]
-        return Reply(card=pairings_card(strangers, request.words))
+        return Reply(card=views.pairings_card(strangers, request.words))
     pairing = await services.pairings.find(request.args, now=request.now)
-    approval = await services.pairings.approval(pairing)
-    await settle(request, approval, approve=True)
-    return Reply(card=let_in_card(pairing, request.words))
+    approval = await services.pairings.get_approval(pairing)
+    await settle_approval(request, approval, approve=True)
+    return Reply(card=views.access_granted_card(pairing, request.words))
 
 
-@commands("language", usage="zh|en", aliases=("lang", "语言"), immediate=True)
-async def language(request: Request) -> Reply:
-    """Choose the language I write to you in."""
-    chosen = _LANGUAGES.get(request.args.casefold())
+@commands("language", aliases=("lang", "语言"), immediate=True)
+async def choose_language(request: Request) -> Reply:
+    chosen = _LANGUAGE_WORDS.get(request.args.casefold())
     if chosen is None:
-        raise Usage("language")
-    await request.services.people.speak(request.person, chosen)
-    words = words_for(chosen)
+        raise UsageError("language")
+    await request.services.people.set_language(request.person, chosen)
+    words = catalog_for(chosen)
     return Reply(card=notice_card("", f"{words('talk.language')}\n\n{words('talk.language_note')}"))
 
 
-def entered(request: Request) -> Reply:
-    """A paired person opened the chat, or added the bot to a group: greeted once for ever."""
-    return Reply(card=_welcome(request), key=f"welcome:{request.chat.id}")
+def welcome_reply(request: Request) -> Reply:
+    """Welcome a person who opened the chat or added the bot to a group; once only."""
+    return Reply(card=_welcome_card(request), key=f"welcome:{request.chat.id}")
 
 
-class Door:
-    """Where strangers knock: they get a pairing code and nothing else, and that not often.
-    Answers to them wait behind those to people who are known. Owners are shown the first ten in
-    an hour on cards of their own, and of the others only that there are more."""
+class PairingGate:
+    """Gives strangers a pairing code and nothing else, at a limited rate.
 
-    def __init__(self, services: Services, *, zone: ZoneInfo, fallback: Language) -> None:
+    Replies to them are delivered after those to people with access. Owners get a card for the first
+    ten requests in an hour and one notice about the rest.
+    """
+
+    def __init__(self, services: HandlerServices, *, zone: ZoneInfo, fallback: Language) -> None:
         self._services = services
         self._zone = zone
         self._fallback = fallback
         self._answered: OrderedDict[str, datetime] = OrderedDict()
         self._announced: dict[str, datetime] = {}
 
-    async def answer(self, arrival: Arrival) -> Reply:
+    async def answer(self, arrival: InboundEvent) -> Reply:
         words = arrival.words
         if arrival.is_press:
-            return refused(arrival, words("press.stranger"), "")
+            return refusal_reply(arrival, words("press.stranger"), "")
         group = arrival.row.incoming.place.kind is ChatKind.GROUP
-        entry = isinstance(arrival.row.incoming, EntryIn)
-        if (group and entry) or not self._turn_of(arrival):
+        entry = isinstance(arrival.row.incoming, IncomingChatOpen)
+        if (group and entry) or not self._may_answer(arrival):
             return Reply()
         if group:
             card = notice_card("", words("pairing.in_private"))
-            return Reply(card=card, urgency=Urgency.NOTICE)
-        return await self._code(arrival, entry=entry)
+            return Reply(card=card, urgency=DeliveryUrgency.NOTICE)
+        return await self._pairing_reply(arrival, entry=entry)
 
-    async def _code(self, arrival: Arrival, *, entry: bool) -> Reply:
+    async def _pairing_reply(self, arrival: InboundEvent, *, entry: bool) -> Reply:
         sender = arrival.row.incoming.sender
         await self._remember_language(arrival)
-        pairing, _ = await self._services.pairings.ask(
+        pairing, _ = await self._services.pairings.get_or_create(
             arrival.row.incoming.place.channel,
             sender.external_id,
             sender.name,
@@ -118,43 +119,135 @@ class Door:
             now=arrival.now,
         )
         if pairing.state is PairingState.REFUSED:
-            return Reply(card=refused_card(arrival.words), urgency=Urgency.NOTICE)
-        await self._announce(pairing, arrival.now)
-        card = pairing_card(pairing, arrival.words, zone=self._zone)
+            return Reply(
+                card=views.pairing_refused_card(arrival.words), urgency=DeliveryUrgency.NOTICE
+            )
+        await self._notify_owners(pairing, arrival.now)
+        card = views.pairing_card(pairing, arrival.words, zone=self._zone)
         key = f"pairing:{pairing.code}" if entry else ""
-        return Reply(card=card, key=key, urgency=Urgency.NOTICE)
+        return Reply(card=card, key=key, urgency=DeliveryUrgency.NOTICE)
 
-    async def _announce(self, pairing: Pairing, now: datetime) -> None:
-        """Not only of a new request: a crash may have come between it and the owners' cards."""
-        since = now - _ANNOUNCED_WITHIN
+    async def _notify_owners(self, pairing: PairingRequest, now: datetime) -> None:
+        """Also for an existing request: a crash may have prevented the owners' cards."""
+        since = now - _ANNOUNCE_WINDOW
         self._announced = {code: at for code, at in self._announced.items() if at > since}
-        if pairing.code not in self._announced and len(self._announced) >= ANNOUNCED:
-            await announce_more(self._services, hour=f"{now:%Y%m%d%H}", fallback=self._fallback)
+        if pairing.code not in self._announced and len(self._announced) >= MAX_ANNOUNCED:
+            hour = f"{now:%Y%m%d%H}"
+            await notify_owners_of_more(
+                self._services, hour=hour, zone=self._zone, fallback=self._fallback
+            )
             return
         self._announced.setdefault(pairing.code, now)
-        approval = await self._services.pairings.approval(pairing)
-        await announce(self._services, approval, zone=self._zone, fallback=self._fallback)
+        approval = await self._services.pairings.get_approval(pairing)
+        await ask_owners(self._services, approval, zone=self._zone, fallback=self._fallback)
 
-    async def _remember_language(self, arrival: Arrival) -> None:
-        """So that the stranger is told of the decision in a language they read."""
-        chat = await self._services.people.chat(arrival.row.chat_id)
+    async def _remember_language(self, arrival: InboundEvent) -> None:
+        """Needed to tell the stranger about the decision in their language."""
+        chat = await self._services.people.get_chat(arrival.row.chat_id)
         if chat.settings.language is not arrival.words.language:
             settings = replace(chat.settings, language=arrival.words.language)
-            await self._services.people.adjust(chat, settings)
+            await self._services.people.update_chat_settings(chat, settings)
 
-    def _turn_of(self, arrival: Arrival) -> bool:
-        last = self._answered.get(arrival.who)
-        if last is not None and arrival.now - last < ANSWER_EVERY:
+    def _may_answer(self, arrival: InboundEvent) -> bool:
+        last = self._answered.get(arrival.sender_key)
+        if last is not None and arrival.now - last < MIN_ANSWER_INTERVAL:
             return False
-        self._answered[arrival.who] = arrival.now
-        self._answered.move_to_end(arrival.who)
-        if len(self._answered) > _REMEMBERED:
+        self._answered[arrival.sender_key] = arrival.now
+        self._answered.move_to_end(arrival.sender_key)
+        if len(self._answered) > _MAX_TRACKED:
             self._answered.popitem(last=False)
         return True
 
 
-def _welcome(request: Request) -> Card:
-    group = request.chat.kind is ChatKind.GROUP
-    choices = request.services.models.choices()
+def _welcome_card(request: Request) -> Card:
+    group = not request.in_private
+    choices = request.services.models.list_choices()
     offline = not choices or choices[0].backend == _OFFLINE
-    return welcome_card(request.words, group=group, offline=offline)
+    return views.welcome_card(request.words, group=group, offline=offline)
+
+
+member_commands = CommandRegistry("people")
+
+_DEMOTE_WORDS = {"demote", "降级"}
+_REMOVE_WORDS = {"remove", "移除"}
+_CONFIRM_WORDS = {"yes", "确定", "是"}
+
+
+@member_commands("people", aliases=("成员", "人员"), immediate=True)
+async def manage_people(request: Request) -> Reply:
+    _check_owner_in_private(request)
+    word, wanted, sure, *_ = [*request.args.split(), "", "", ""]
+    if not word:
+        members = await request.services.people.list_members()
+        card = views.members_card(members, request.words, viewer=request.person.id)
+        return Reply(card=card, data=views.members_data(members))
+    remove = word.casefold() in _REMOVE_WORDS
+    if not wanted or not (remove or word.casefold() in _DEMOTE_WORDS):
+        raise UsageError("people")
+    member = await _find_member(request, wanted)
+    if sure.casefold() in _CONFIRM_WORDS:
+        return await _change_person(request, member, remove=remove)
+    return _confirm_reply(request, member, remove=remove)
+
+
+async def confirm_person_change(request: Request, action: ConfirmPersonChange) -> Reply:
+    """Ask for confirmation: one press must not remove anyone."""
+    _check_owner_in_private(request)
+    return _confirm_reply(
+        request, await _find_member(request, action.person_id), remove=action.remove
+    )
+
+
+async def apply_person_change(request: Request, action: ApplyPersonChange, card_key: str) -> Reply:
+    """Apply the confirmed change."""
+    _check_owner_in_private(request)
+    member = await _find_member(request, action.person_id)
+    moved = await _change_person(request, member, remove=action.remove)
+    return Reply(card=moved.card, key=card_key, in_place=True)
+
+
+def _check_owner_in_private(request: Request) -> None:
+    request.require_owner()
+    if not request.in_private:
+        raise UserError("only_in_private", command="people")
+
+
+async def _find_member(request: Request, wanted: str) -> Member:
+    """Find by id, by account, or by a unique name."""
+    members = await request.services.people.list_members()
+    sought = wanted.casefold()
+    for each in members:
+        accounts = {external_id.casefold() for _, external_id in each.accounts}
+        if sought in {each.person.id.casefold(), *accounts}:
+            return each
+    named = [each for each in members if each.person.name.casefold() == sought]
+    if len(named) != 1:
+        raise NotFound("person", wanted[:60])
+    return named[0]
+
+
+def _confirm_reply(request: Request, member: Member, *, remove: bool) -> Reply:
+    if member.is_local_web_owner:
+        raise UserError("local_owner")
+    if not remove and member.person.role is not PersonRole.OWNER:
+        raise UserError("already_member", name=member.person.name)
+    return Reply(card=views.confirm_person_change_card(member, request.words, remove=remove))
+
+
+async def _change_person(request: Request, member: Member, *, remove: bool) -> Reply:
+    services, who = request.services, member.person
+    if not remove and who.role is not PersonRole.OWNER:
+        raise UserError("already_member", name=who.name)
+    if remove:
+        chats = await services.people.remove(who.id)
+        if chats is None:
+            raise UserError("last_owner", name=who.name)
+        for chat in chats:
+            services.conversations.interrupt(chat)
+            await services.conversations.reset(chat)
+    elif not await services.people.demote(who.id):
+        raise UserError("last_owner", name=who.name)
+    text = request.words("people.removed" if remove else "people.demoted", name=who.name)
+    if member.is_configured_owner:
+        text = f"{text}\n\n{request.words('people.named')}"
+    return Reply(card=notice_card("", text), data={"id": who.id, "removed": remove})

@@ -1,4 +1,4 @@
-"""What handlers need from the world. The engine and storage satisfy these by shape."""
+"""Defines the ports that the engine and storage implement for handlers."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 
 from cards.courier import Courier
-from cards.model import Card, Form
-from handlers.services.context import Contexts
-from handlers.services.histories import Histories
-from handlers.services.memory import MemoryBook
-from handlers.services.models import Models
-from handlers.services.notebook import Notebook
-from handlers.services.personas import Personas
-from handlers.services.projects import Projects
-from handlers.services.skills import Skills, SkillWriter
-from handlers.services.toolbook import ToolBook
-from handlers.services.traces import TraceBook
-from handlers.services.transcripts import Transcripts
-from handlers.services.workflows import Workflows
+from cards.model import Card, FormBlock
+from handlers.ports_workers import (
+    HistoryPort,
+    JournalPort,
+    MemoryPort,
+    SkillPort,
+    SkillWriterPort,
+    ToolPort,
+    TracePort,
+    TranscriptPort,
+    WorkflowPort,
+)
 from storage.records.approvals import Approval
-from storage.records.messages import ActionRow, InboxId
+from storage.records.messages import CardActionRow, InboxId
 from storage.records.people import (
     Channel,
     Chat,
@@ -31,108 +30,155 @@ from storage.records.people import (
     ChatSettings,
     Language,
     Member,
-    Pairing,
+    PairingRequest,
     Person,
     PersonId,
-    Role,
+    PersonRole,
 )
-from storage.records.status import (
-    CostQuery,
-    CostReport,
-    ModelChoice,
-    SystemStatus,
-    TaskCost,
-)
+from storage.records.system import BackendHealth, BackendReport, ModelChoice, SystemStatus
 from storage.records.tasks import (
     NewTask,
-    Priority,
     Task,
     TaskEvent,
     TaskId,
     TaskPage,
+    TaskPriority,
     TaskStatus,
     TaskView,
 )
+from storage.records.usage import CostQuery, CostReport, TaskCost
+from storage.records.workers import ContextPart, PersonaList
 
-Show: TypeAlias = Callable[[str], Awaitable[None]]
-"""Shows the answer so far."""
+
+class ModelPort(Protocol):
+    def list_choices(self) -> Sequence[ModelChoice]:
+        """All configured choices, the default first."""
+
+    def resolve_choice(self, name: str) -> ModelChoice | None:
+        """The choice meant by `opus`, `offline`, `openai` or `anthropic:claude-…`, or None."""
+
+    async def get_health(self, name: str) -> BackendHealth | None:
+        """Whether the named backend can work, without starting anything. None for an unknown
+        name."""
+
+    async def report(self, name: str = "") -> BackendReport | None:
+        """The health of all backends, or of one, which is test-started. None for an unknown
+        name."""
+
+
+class PersonaPort(Protocol):
+    async def roster(self) -> PersonaList:
+        """All current personas, the default first, and unusable files."""
+
+
+class WorkerContextPort(Protocol):
+    async def list_parts(self, chat: Chat, person: Person) -> Sequence[ContextPart]:
+        """All parts in the order of the worker's context, including those left out."""
+
+
+class FolderRejection(StrEnum):
+    """Why a folder is rejected; texts are under `error.project_<reason>`."""
+
+    RELATIVE = "relative"
+    MISSING = "missing"
+    UNUSABLE = "unusable"
+    TOO_WIDE = "too_wide"
+
+
+class FolderRejected(Exception):
+    """The folder cannot be a project. `path` is as given."""
+
+    def __init__(self, reason: FolderRejection, path: str) -> None:
+        self.reason = reason
+        self.path = path
+        super().__init__(f"{path!r}: {reason}")
+
+
+class ProjectPort(Protocol):
+    async def resolve_folder(self, path: str) -> str:
+        """The folder's canonical path.
+
+        Raises FolderRejected unless the path is absolute (`~` counts), exists, is readable and
+        writable, and neither contains the data directory nor lies in it.
+        """
+
+    async def is_git_repository(self, folder: str) -> bool:
+        """True if each task can work there on its own branch."""
+
+
+AnswerStream: TypeAlias = Callable[[str], Awaitable[None]]
+"""Shows a partial answer."""
 
 Clock: TypeAlias = Callable[[], datetime]
-"""The time now, with its zone."""
+"""Returns the current time with its zone."""
 
 
-class Tasks(Protocol):
-    """Every call checks that `by` may see or move the task: its maker, anybody in its chat, or
-    an owner. Others get NotFound, and in a group everybody does for what is not the group's.
-    Moves raise WrongState where the task's state forbids them; moved again by the same `source`
-    they change nothing and return the task."""
+class TaskPort(Protocol):
+    """Implementations must check in every call that `by` may access the task: its creator, anyone
+    in its chat, or an owner; in a group only the group's tasks. Otherwise NotFound.
+
+    Changes raise WrongState if the task's state forbids them. A repeat with the same `source` must
+    change nothing and return the task.
+    """
 
     async def create(self, new: NewTask) -> Task: ...
 
     async def run_workflow(self, new: NewTask, workflow: Mapping[str, Any]) -> Task:
-        """The same with its plan, which is the body of a workflow that has been checked: nobody
-        plans it any more."""
-        ...
+        """Create a task with a validated workflow as its plan, so that nothing is planned."""
 
     async def find(self, prefix: str, *, by: Person, chat: ChatId) -> Task:
-        """By id or its beginning, with or without `task-`. NotFound, AmbiguousId."""
-        ...
+        """Find by id or prefix, with or without `task-`. Raises NotFound and AmbiguousId."""
 
     async def page(
         self, *, by: Person, chat: ChatId, status: TaskStatus | None, page: int, size: int
     ) -> TaskPage:
-        """Unfinished first, newest first; a page too far gives the last one."""
-        ...
+        """Unfinished first, then newest first; a page beyond the end gives the last one."""
 
     async def view(self, task_id: TaskId) -> TaskView: ...
 
     async def events(self, task_id: TaskId, limit: int) -> Sequence[TaskEvent]:
-        """The newest `limit`, oldest of them first."""
-        ...
+        """The newest `limit` events, oldest first."""
 
     async def pause(self, task: Task, *, by: Person, source: str, reason: str = "") -> Task: ...
 
-    async def resume(self, task: Task, *, by: Person, source: str, said: str = "") -> Task:
-        """`said` reaches the worker with its next step: the answer a stuck one asked for."""
-        ...
+    async def resume(self, task: Task, *, by: Person, source: str, answer: str = "") -> Task:
+        """Resume the task. `answer` reaches the worker with its next step."""
 
     async def stop(self, task: Task, *, by: Person, source: str) -> Task: ...
 
     async def retry(self, task: Task, *, by: Person, source: str) -> Task: ...
 
     async def set_priority(
-        self, task: Task, priority: Priority, *, by: Person, source: str
+        self, task: Task, priority: TaskPriority, *, by: Person, source: str
     ) -> Task: ...
 
-    async def tell(self, task: Task, text: str, *, by: Person, source: str) -> Task:
-        """Something for the worker: it reaches the next step, or the plan yet to be made."""
-        ...
+    async def send_message(self, task: Task, text: str, *, by: Person, source: str) -> Task:
+        """Send a message to the worker: it reaches the next step, or the plan yet to be made."""
 
-    async def is_in_rounds(self, task: Task, titles: Sequence[str]) -> bool:
-        """Whether one of these that people have put in is done in each round of a loop."""
-        ...
+    async def repeats_in_loop(self, task: Task, titles: Sequence[str]) -> bool:
+        """Whether one of these injected steps runs in each round of a loop."""
 
     async def inject(self, task: Task, titles: Sequence[str], *, by: Person, source: str) -> Task:
-        """Put these steps next: before those not begun, after the one under way. WrongState
-        while there is no plan to put them in."""
-        ...
+        """Insert steps after the running one and before those not started. WrongState while there
+        is no plan."""
 
-    async def replan(self, task: Task, why: str, *, by: Person, source: str) -> Task:
-        """Ask for a new plan of what is left at the next boundary; finished work is kept."""
-        ...
+    async def replan(self, task: Task, reason: str, *, by: Person, source: str) -> Task:
+        """Request a new plan for the remaining work at the next step boundary; finished work
+        stays."""
 
-    async def let_in(self, task: Task, *, by: Person, source: str) -> Task:
-        """Let it work in a directory that another task has left half done."""
-        ...
+    async def start_anyway(self, task: Task, *, by: Person, source: str) -> Task:
+        """Start the task although another one has unfinished work in its directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """Something said in a chat that wants an answer. `model` and `backend` are this message's
-    own choice, empty for the chat's: a model comes with its backend, a backend without a model
-    means its default one. `settle` True forbids proposing a task. `brief` is what the worker is
-    told before these words: how they are to be worked on. `resumes` says that nothing new was said:
-    the talk goes on from what it waited for. `skill` is the one that it is worked on with."""
+class ChatQuestion:
+    """A message in a chat that needs an answer.
+
+    `model` and `backend` are this message's own choice, empty for the chat's: a model comes with
+    its backend; a backend alone means its default model. `no_proposal` forbids proposing a task.
+    `brief` instructs the worker how to handle the message, with the named `skill`.
+    `is_continuation`: there is no new message; the suspended conversation continues.
+    """
 
     person: Person
     chat: Chat
@@ -142,32 +188,34 @@ class Question:
     files: tuple[str, ...] = ()
     model: str = ""
     backend: str = ""
-    settle: bool = False
+    no_proposal: bool = False
     brief: str = ""
-    resumes: bool = False
+    is_continuation: bool = False
     skill: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """The talk amounts to work: ask before starting it. `when` is for what is wanted at a set
-    time, in the person's words: nothing can do that yet, and they are told so."""
+class TaskProposal:
+    """A task proposed instead of an answer. `requested_time` is the start time in the person's
+    words: scheduling is not supported yet, and they are told so."""
 
     title: str
     text: str
-    priority: Priority
-    when: str = ""
+    priority: TaskPriority
+    requested_time: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
-    """`interrupted` means a newer message, or /stop, cut the answer short: `text` is as far as
-    it came, and is to be shown no further where it was /stop. `notes` are small print under the
-    answer, in the person's language; `files` are relative to the data directory, and `sizes`
-    has those that can be attached, in bytes. `model` is who answered, after `seconds`."""
+class ChatAnswer:
+    """An answer.
+
+    `interrupted`: a newer message or /stop ended it; `text` is what was written so far. `notes` are
+    small print in the person's language; `files` are relative to the data directory, and `sizes`
+    has the bytes of attachable ones. `model` answered after `seconds`.
+    """
 
     text: str
-    proposal: Proposal | None = None
+    proposal: TaskProposal | None = None
     interrupted: bool = False
     files: tuple[str, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -177,45 +225,39 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TalkState:
+class ConversationState:
     turns: int
     model: ModelChoice
     started_at: datetime
     last_used_at: datetime
 
 
-class Talk(Protocol):
-    """Conversations with the model, one session per chat. Failures raise BackendFailure."""
+class ChatPort(Protocol):
+    """Conversations with models, one session per chat. Failures raise BackendFailure."""
 
-    async def answer(self, question: Question, show: Show) -> Answered: ...
+    async def answer(self, question: ChatQuestion, stream: AnswerStream) -> ChatAnswer: ...
 
     def interrupt(self, chat_id: ChatId) -> bool:
-        """Cut the answer being made in this chat short, if there is one."""
-        ...
+        """Stop the answer being written in this chat. False if there is none."""
 
-    def arrived(self, chat_id: ChatId) -> bool:
-        """A newer message came: the answer being made is cut short, or where the chat wants that
-        the message has to wait for its end. True if it has to wait."""
-        ...
+    def on_new_message(self, chat_id: ChatId) -> bool:
+        """Interrupt the current answer, or let the message wait if the chat queues messages. True
+        if it must wait."""
 
-    def queue(self, chat_id: ChatId, queue: str) -> None:
-        """What the chat has chosen newer messages to do, empty for nothing: it counts at once."""
-        ...
+    def set_queue_mode(self, chat_id: ChatId, mode: str) -> None:
+        """Set the chat's handling of new messages, empty for the default; effective immediately."""
 
-    def waits(self, chat_id: ChatId) -> bool:
-        """Whether newer messages wait here."""
-        ...
+    def queues_messages(self, chat_id: ChatId) -> bool:
+        """Whether new messages wait in this chat."""
 
     async def reset(self, chat_id: ChatId) -> bool:
-        """Begin a new session; False if there was none."""
-        ...
+        """Start a new session; False if there was none."""
 
-    async def state(self, chat_id: ChatId) -> TalkState | None: ...
+    async def state(self, chat_id: ChatId) -> ConversationState | None: ...
 
 
 class BackendFailure(Exception):
-    """A model or CLI could not do it. `hint` is the catalogue key of what to do about it,
-    `facts` its facts."""
+    """A model or CLI failed. `hint` is a catalogue key for the fix, with `facts`."""
 
     def __init__(self, hint: str, **facts: object) -> None:
         self.hint = hint
@@ -223,55 +265,47 @@ class BackendFailure(Exception):
         super().__init__(hint)
 
 
-class People(Protocol):
-    async def who(self, channel: Channel, external_id: str) -> Person | None: ...
+class PeoplePort(Protocol):
+    async def find_by_account(self, channel: Channel, external_id: str) -> Person | None: ...
 
     async def get(self, person_id: PersonId) -> Person: ...
 
-    async def chat(self, chat_id: ChatId) -> Chat: ...
+    async def get_chat(self, chat_id: ChatId) -> Chat: ...
 
-    async def private_chats(self, role: Role) -> Sequence[Chat]:
-        """Where people of that role can be told something in private."""
-        ...
+    async def private_chats(self, role: PersonRole) -> Sequence[Chat]:
+        """Private chats in which people of that role can be notified."""
 
-    async def adjust(self, chat: Chat, settings: ChatSettings) -> Chat: ...
+    async def update_chat_settings(self, chat: Chat, settings: ChatSettings) -> Chat: ...
 
-    async def speak(self, person: Person, language: Language) -> None:
-        """Remember the person's language."""
-        ...
+    async def set_language(self, person: Person, language: Language) -> None:
+        """Store the person's language."""
 
-    async def members(self) -> Sequence[Member]:
-        """Everybody who is let in: owners first, then by age."""
-        ...
+    async def list_members(self) -> Sequence[Member]:
+        """Everyone with access: owners first, then by age."""
 
     async def demote(self, person_id: PersonId) -> bool:
-        """Make an owner a member. False: the last owner and the local web chat's stay."""
-        ...
+        """Make an owner a member. False for the last owner and the local web owner, who stay."""
 
     async def remove(self, person_id: PersonId) -> Sequence[ChatId] | None:
-        """Make somebody a stranger again. Their private chats; None as False above."""
-        ...
+        """Revoke a person's access and return their private chats; None for those who stay."""
 
 
-class Pairings(Protocol):
-    async def ask(
+class PairingPort(Protocol):
+    async def get_or_create(
         self, channel: Channel, external_id: str, name: str, chat_id: ChatId, *, now: datetime
-    ) -> tuple[Pairing, bool]:
-        """The stranger's pending request, made if there is none; True if it is new. Codes last
-        an hour. Its approval row is made with it."""
-        ...
+    ) -> tuple[PairingRequest, bool]:
+        """The stranger's pending request, created with its approval if missing, and True if new.
+        Codes expire after an hour."""
 
-    async def find(self, code: str, *, now: datetime) -> Pairing:
-        """Case and blanks do not matter. NotFound if unknown, decided or expired."""
-        ...
+    async def find(self, code: str, *, now: datetime) -> PairingRequest:
+        """Case and spaces are ignored. NotFound if unknown, decided or expired."""
 
-    async def approval(self, pairing: Pairing) -> Approval: ...
+    async def get_approval(self, pairing: PairingRequest) -> Approval: ...
 
 
-class Approvals(Protocol):
-    async def waiting(self, *, by: Person, chat: ChatId | None) -> Sequence[Approval]:
-        """Those this person may decide, oldest first; in one chat, or everywhere."""
-        ...
+class ApprovalPort(Protocol):
+    async def list_waiting(self, *, by: Person, chat: ChatId | None) -> Sequence[Approval]:
+        """Requests this person may decide, oldest first; in one chat or everywhere."""
 
     async def find(self, prefix: str) -> Approval: ...
 
@@ -285,18 +319,20 @@ class Approvals(Protocol):
         reason: str = "",
         scope: str = "",
     ) -> Approval:
-        """Settle it and do what follows from it, in one transaction. The first decision wins:
-        WrongState tells of an earlier one. Forbidden if `by` is not an approver, or allows for
-        always what only an owner may. `scope` is how far a yes to the use of a tool reaches."""
-        ...
+        """Record a decision and apply its effects in one transaction.
+
+        The first decision wins: WrongState if there is one. ActionForbidden if `by` is not an
+        approver, or grants a permanent permission without being an owner. `scope` is how far an
+        approval of a tool call reaches.
+        """
 
 
-class Forbidden(Exception):
+class ActionForbidden(Exception):
     """This person may not do that."""
 
 
-class Refusal(StrEnum):
-    """Why a press changes nothing."""
+class PressRefusal(StrEnum):
+    """Why a press has no effect."""
 
     UNKNOWN = "unknown"
     FOREIGN = "foreign"
@@ -306,84 +342,78 @@ class Refusal(StrEnum):
     USED = "used"
 
 
-class Buttons(Protocol):
-    """The buttons, selects and forms on stored cards, by token."""
+class ButtonPort(Protocol):
+    """Buttons, selects and forms on stored cards, by token."""
 
-    async def look(self, token: str) -> ActionRow | None:
-        """What the token leads to, without touching it."""
-        ...
+    async def get_action(self, token: str) -> CardActionRow | None:
+        """The token's action, without claiming it."""
 
-    async def claim(
+    async def claim_press(
         self, token: str, *, person: PersonId, chat: ChatId, inbox_id: InboxId, now: datetime
-    ) -> Refusal | None:
-        """Take the right to act on a press; None means go on. A single-use token is used up by
-        the first claim, for ever; the same `inbox_id` may claim it again, so that a press handled
-        twice after a crash acts on. USED: `look` tells who did and when. FOREIGN: the card is in
-        another chat. NOT_ALLOWED: `person` is not among those the row allows."""
-        ...
+    ) -> PressRefusal | None:
+        """Claim a press; None means it may be acted on.
+
+        A single-use token must be used up by the first claim; the same `inbox_id` may claim it
+        again, so that a repeat after a crash acts. USED: `get_action` says who pressed and when.
+        FOREIGN: the card is in another chat. NOT_ALLOWED: `person` is not among those allowed.
+        """
 
 
-class Cards(Protocol):
-    """What was sent, as stored in the outbox."""
+class CardPort(Protocol):
+    """Sent cards, as stored in the outbox."""
 
-    async def form_of(self, chat_id: ChatId, message_id: str) -> Form | None:
-        """The sealed form on the card that this message of the platform shows, if there is one:
-        where forms cannot be shown, people answer them by a reply."""
-        ...
+    async def get_form(self, chat_id: ChatId, message_id: str) -> FormBlock | None:
+        """The form on the card shown by this platform message, with its token, if any: where forms
+        are not supported, people reply to the card."""
 
-    async def card(self, key: str) -> Card | None:
-        """The newest revision of the card under `key`, sealed."""
-        ...
+    async def get_card(self, key: str) -> Card | None:
+        """The newest revision of a card, with tokens."""
 
-    async def copies(self, prefix: str) -> Sequence[tuple[str, ChatId]]:
-        """Keys beginning with `prefix`, each with the chat its card is in."""
-        ...
+    async def list_card_keys(self, prefix: str) -> Sequence[tuple[str, ChatId]]:
+        """Keys that start with `prefix`, each with its card's chat."""
 
-    async def asking(self, approval_id: str) -> Sequence[tuple[str, ChatId]]:
-        """Keys of the cards with a live button that decides about this request, with their
-        chats."""
-        ...
+    async def list_cards_for_approval(self, approval_id: str) -> Sequence[tuple[str, ChatId]]:
+        """Keys and chats of the cards with a live button for this request."""
 
 
-class Costs(Protocol):
+class CostPort(Protocol):
     async def report(
         self, *, by: Person, chat: ChatId, query: CostQuery | None = None
     ) -> CostReport:
-        """An owner sees all, and by whom and where if `query.named`; a member what they asked
-        for. Without a query, this month."""
-        ...
+        """Owners get all costs, with chats and people if the query asks for them; members get their
+        own. Without a query, this month."""
 
-    async def of_task(self, task: Task) -> TaskCost: ...
+    async def report_task(self, task: Task) -> TaskCost: ...
 
 
-class System(Protocol):
+class SystemPort(Protocol):
     async def status(self, *, by: Person) -> SystemStatus: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Services:
-    """Everything handlers may use, plugged in by `bot.app`."""
+class HandlerServices:
+    """All ports available to handlers, supplied by `bot.app`."""
 
-    tasks: Tasks
-    talk: Talk
-    models: Models
-    people: People
-    pairings: Pairings
-    approvals: Approvals
-    costs: Costs
-    system: System
-    buttons: Buttons
-    cards: Cards
+    tasks: TaskPort
+    conversations: ChatPort
+    models: ModelPort
+    people: PeoplePort
+    pairings: PairingPort
+    approvals: ApprovalPort
+    costs: CostPort
+    system: SystemPort
+    buttons: ButtonPort
+    cards: CardPort
     courier: Courier
-    notebook: Notebook
-    toolbook: ToolBook
-    projects: Projects
-    personas: Personas
-    contexts: Contexts
-    transcripts: Transcripts
-    histories: Histories
-    traces: TraceBook
-    skills: Skills
-    skill_writer: SkillWriter
-    workflows: Workflows
-    memory: MemoryBook
+    journal: JournalPort
+    tools: ToolPort
+    projects: ProjectPort
+    personas: PersonaPort
+    worker_context: WorkerContextPort
+    transcripts: TranscriptPort
+    history: HistoryPort
+    traces: TracePort
+    skills: SkillPort
+    skill_writer: SkillWriterPort
+    workflows: WorkflowPort
+    memory: MemoryPort

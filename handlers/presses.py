@@ -1,253 +1,189 @@
-"""What a pressed button, a picked option or a sent form does."""
+"""Handles presses of buttons, choices of options and submitted forms."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import assert_never
 
-from cards import formats
-from cards.actions import (
-    Action,
-    Answer,
-    AskAboutPerson,
-    AskAgain,
-    AskMessage,
-    Decide,
-    EnableSkill,
-    JustTalk,
-    LetIn,
-    ListTasks,
-    MovePerson,
-    NewTask,
-    PauseTask,
-    PickModel,
-    PickPersona,
-    ResumeTask,
-    RetryTask,
-    SaveSkill,
-    SendMessage,
-    SetPriority,
-    ShowLogs,
-    ShowSkill,
-    ShowTask,
-    StartTask,
-    StopTask,
-    UseSkill,
-)
-from cards.card_json import BadCard, load_action
-from cards.memory_actions import (
-    CleanMemory,
-    DecideMemory,
-    EditMemory,
-    ForgetMemory,
-    ListMemories,
-    MemoriesHelped,
-    PinMemory,
-    ShowMemory,
-)
-from cards.model import FieldKind, Form, FormField, Select
-from cards.workflow_actions import (
-    AskWorkflowName,
-    DeleteWorkflow,
-    FillWorkflow,
-    KeepWorkflow,
-    RunWorkflow,
-    ShowWorkflow,
-)
-from handlers import approvals, chat
-from handlers.access import members
+from cards import actions, formats
+from cards.card_json import CardDecodeError, load_action
+from cards.model import FormBlock, FormField, FormFieldKind, SelectBlock
+from handlers import approvals, chat, memory, people, personas, skills, tasks, workflows
 from handlers.errors import UserError
-from handlers.memory import commands as memory
-from handlers.middleware import TOAST
-from handlers.parsing import priority_of
-from handlers.ports import Refusal
+from handlers.middleware import MAX_TOAST
+from handlers.parsing import find_task, split_priority_flag
+from handlers.ports import PressRefusal
 from handlers.request import Reply, Request
-from handlers.work import create, steering, tasks
-from handlers.workers import personas, skills
-from handlers.workflows import commands as workflows
-from storage.records.messages import ActionRow, InboxId
-from storage.records.tasks import Priority
+from storage.records.messages import CardActionRow, InboxId
+from storage.records.tasks import TaskPriority
 
-_PICKED = re.compile(r"#(\d{1,3})")
-_LABELLED = re.compile(r"\s*([^:：]{1,60})[:：](.*)")
+_OPTION_INDEX = re.compile(r"#(\d{1,3})")
+_LABELLED_LINE = re.compile(r"\s*([^:：]{1,60})[:：](.*)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Press:
-    """One press. `value` may be `#n` for the n-th option of a select."""
-
-    token: str
-    inbox_id: InboxId
-    value: str = ""
-    form: Mapping[str, str] = field(default_factory=dict)
-
-
-async def press(request: Request, pressed: Press) -> Reply:
-    """Act on it if this person may, and only once; else say politely why not."""
-    row = await request.services.buttons.look(pressed.token)
+async def handle_press(
+    request: Request, token: str, inbox_id: InboxId, form: Mapping[str, str], *, value: str = ""
+) -> Reply:
+    """Act on a press once, if the person may; otherwise reply with the reason. `value` may be `#n`
+    for the n-th option of a select."""
+    row = await request.services.buttons.get_action(token)
     if row is None:
-        return await _refused(request, Refusal.UNKNOWN, None)
+        return await _refusal_toast(request, PressRefusal.UNKNOWN, None)
     try:
         action = load_action(row.action)
-        value = await _value(request, row, pressed.value)
-    except (BadCard, LookupError):
+        value = await _picked_value(request, row, value)
+    except (CardDecodeError, LookupError):
         # From another version, or from a card that has changed since.
-        return await _refused(request, Refusal.RETIRED, row)
-    if not request.person.role.allows(action.needs):
-        return await _refused(request, Refusal.NOT_ALLOWED, row)
-    if isinstance(action, Decide):
-        await approvals.check(request, action.approval_id, action.scope)
-    if isinstance(action, Answer):
-        await approvals.check(request, action.question_id)
-    if _is_empty(action, pressed.form):
+        return await _refusal_toast(request, PressRefusal.RETIRED, row)
+    if not request.person.role.allows(action.required_role):
+        return await _refusal_toast(request, PressRefusal.NOT_ALLOWED, row)
+    if isinstance(action, actions.DecideApproval):
+        await approvals.check_may_decide(request, action.approval_id, action.scope)
+    if isinstance(action, actions.AnswerQuestion):
+        await approvals.check_may_decide(request, action.question_id)
+    if _is_empty_form(action, form):
         return Reply(toast=request.words("press.nothing_to_do"), good=False)
-    refusal = await request.services.buttons.claim(
-        pressed.token,
+    refusal = await request.services.buttons.claim_press(
+        token,
         person=request.person.id,
         chat=request.chat.id,
-        inbox_id=pressed.inbox_id,
+        inbox_id=inbox_id,
         now=request.now,
     )
     if refusal is not None:
-        return await _refused(request, refusal, row)
-    return await _act(request, action, row.card_key, value, pressed.form)
+        return await _refusal_toast(request, refusal, row)
+    return await _perform(request, action, row.card_key, value, form)
 
 
-def form_values(form: Form, text: str) -> dict[str, str]:
-    """A typed answer to a form: lines `label: value` where labels are named, the rest is the
-    first text field's; a leading `-p` is the priority's."""
+def parse_form_reply(form: FormBlock, text: str) -> dict[str, str]:
+    """Parse a typed answer to a form: `label: value` lines, other text for the first text field,
+    and a leading `-p` for the priority."""
     fields = {name.casefold(): each for each in form.fields for name in (each.name, each.label)}
-    word, text = priority_of(text.strip())
+    word, text = split_priority_flag(text.strip())
     values: dict[str, str] = {"priority": word} if word and "priority" in fields else {}
     rest: list[str] = []
     for row in text.splitlines():
-        found = _LABELLED.fullmatch(row)
+        found = _LABELLED_LINE.fullmatch(row)
         named = fields.get(found[1].strip().casefold()) if found else None
         if found is None or named is None or named.name in values:
             rest.append(row)
         else:
             values[named.name] = _option_value(named, found[2].strip())
-    free = [each.name for each in form.fields if each.field is not FieldKind.CHOICE]
+    free = [each.name for each in form.fields if each.field is not FormFieldKind.CHOICE]
     unfilled = [name for name in free if name not in values]
     if unfilled and rest:
         values[unfilled[0]] = "\n".join(rest).strip()
     return values
 
 
-async def answer_form(request: Request, form: Form, inbox_id: InboxId) -> Reply:
-    """Somebody replied to a card with a form."""
-    values = form_values(form, request.args)
+async def submit_form_reply(request: Request, form: FormBlock, inbox_id: InboxId) -> Reply:
+    """Handle a reply to a card with a form."""
+    values = parse_form_reply(form, request.args)
     missing = [each.label for each in form.fields if each.required and not values.get(each.name)]
     if missing:
         raise UserError("form_incomplete", fields=" · ".join(missing))
-    reply = await press(request, Press(token=form.token, inbox_id=inbox_id, form=values))
+    reply = await handle_press(request, form.token, inbox_id, values)
     if reply.card is None and reply.toast:
-        return Reply(card=chat.said_card(reply.toast), good=reply.good)
+        return Reply(card=chat.text_card(reply.toast), good=reply.good)
     return reply
 
 
-async def _act(  # noqa: C901, PLR0911, PLR0912 - one line for each action of the closed union
-    request: Request, action: Action, card_key: str, value: str, form: Mapping[str, str]
+async def _perform(  # noqa: C901, PLR0911, PLR0912 - one line for each action of the closed union
+    request: Request, action: actions.Action, card_key: str, value: str, form: Mapping[str, str]
 ) -> Reply:
+    if isinstance(action, actions.TaskAction):
+        return Reply(toast=await _move_task(request, action, value))
+    if isinstance(action, actions.SkillAction):
+        async with approvals.requesting_budget(request):
+            return await skills.handle_skill_press(request, action, card_key)
+    if isinstance(action, actions.WorkflowAction):
+        return await workflows.handle_workflow_press(request, action, card_key, form)
+    if isinstance(action, actions.MemoryAction):
+        return await memory.handle_memory_press(request, action, card_key, value, form)
     match action:
-        case StartTask():
-            return await create.start_proposed(request, action, value, card_key)
-        case JustTalk():
-            async with approvals.asking_for_money(request):
-                return await chat.just_talk(request, action, card_key)
-        case NewTask():
+        case actions.StartTask():
+            return await tasks.start_proposed_task(request, action, value, card_key)
+        case actions.AnswerWithoutTask():
+            async with approvals.requesting_budget(request):
+                return await chat.decline_proposal(request, action, card_key)
+        case actions.SubmitTaskForm():
             priority = form.get("priority", "")
-            return await create.submit_form(request, form["text"].strip(), priority, card_key)
-        case ShowTask(task_id=task_id):
+            return await tasks.submit_task_form(request, form["text"].strip(), priority, card_key)
+        case actions.ShowTask(task_id=task_id):
             return await tasks.show_task(request, task_id)
-        case ShowLogs(task_id=task_id):
-            return await tasks.show_logs(request, task_id)
-        case PauseTask() | ResumeTask() | StopTask() | RetryTask() | SetPriority() | LetIn():
-            return _toast(await _ordered(request, action, value))
-        case AskMessage(task_id=task_id):
-            return Reply(card=await steering.show_message_form(request, task_id))
-        case SendMessage(task_id=task_id):
+        case actions.ShowLogs(task_id=task_id):
+            return await tasks.show_task_history(request, task_id)
+        case actions.ShowMessageForm(task_id=task_id):
+            return Reply(card=await tasks.show_message_form(request, task_id))
+        case actions.SubmitMessageForm(task_id=task_id):
             text, meant_as = form["text"].strip(), form.get("as", "")
-            return _toast(await steering.message_sent(request, task_id, text, meant_as, card_key))
-        case AskAgain(approval_id=approval_id):
-            return await approvals.ask_again(request, approval_id)
-        case ListTasks(page=page, status=status):
-            card = await tasks.list_page(request, status, page)
-            return Reply(card=card, key=card_key, in_place=True)
-        case Decide(approval_id=approval_id, approve=approve, scope=scope):
-            return await approvals.by_button(
+            return Reply(
+                toast=await tasks.submit_message_form(request, task_id, text, meant_as, card_key)
+            )
+        case actions.RequestApprovalAgain(approval_id=approval_id):
+            return await approvals.request_again(request, approval_id)
+        case actions.DecideApproval(approval_id=approval_id, approve=approve, scope=scope):
+            return await approvals.decide_by_button(
                 request, approval_id, approve=approve, card_key=card_key, scope=scope
             )
-        case PickModel():
-            card = await chat.pick_model(request, value)
-            return Reply(card=card, key=card_key, in_place=True)
-        case PickPersona(name=name):
-            card = await personas.pick_persona(request, value or name)
-            return Reply(card=card, key=card_key, in_place=True)
-        case Answer(question_id=question_id):
+        case actions.AnswerQuestion(question_id=question_id):
             answer = action.value or form.get("text", "") or value
-            return await approvals.by_button(
+            return await approvals.decide_by_button(
                 request, question_id, approve=True, card_key=card_key, answer=answer
             )
-        case ShowSkill() | EnableSkill() | UseSkill() | SaveSkill():
-            async with approvals.asking_for_money(request):
-                return await skills.pressed(request, action, card_key)
-        case ShowWorkflow() | RunWorkflow() | FillWorkflow():
-            return await workflows.pressed(request, action, card_key, form)
-        case AskWorkflowName() | KeepWorkflow() | DeleteWorkflow():
-            return await workflows.pressed(request, action, card_key, form)
-        case AskAboutPerson():
-            return await members.ask(request, action)
-        case MovePerson():
-            return await members.move(request, action, card_key)
-        case ListMemories() | ShowMemory() | ForgetMemory() | PinMemory() | DecideMemory():
-            return await memory.pressed(request, action, card_key, value, form)
-        case EditMemory() | MemoriesHelped() | CleanMemory():
-            return await memory.pressed(request, action, card_key, value, form)
+        case actions.ConfirmPersonChange():
+            return await people.confirm_person_change(request, action)
+        case actions.ApplyPersonChange():
+            return await people.apply_person_change(request, action, card_key)
+        case actions.ListTasks(page=page, status=status):
+            card = await tasks.task_list_page(request, status, page)
+        case actions.ChooseModel():
+            card = await chat.pick_model(request, value)
+        case actions.ChoosePersona(name=name):
+            card = await personas.choose_persona(request, value or name)
         case _:
             assert_never(action)
+    return Reply(card=card, key=card_key, in_place=True)
 
 
-async def _ordered(
-    request: Request,
-    action: PauseTask | ResumeTask | StopTask | RetryTask | SetPriority | LetIn,
-    value: str,
-) -> str:
+async def _move_task(request: Request, action: actions.TaskAction, value: str) -> str:
+    task = await find_task(request, action.task_id)
     match action:
-        case PauseTask(task_id=task_id):
-            return await tasks.pause_task(request, task_id)
-        case ResumeTask(task_id=task_id):
-            return await tasks.resume_task(request, task_id)
-        case StopTask(task_id=task_id):
-            return await tasks.stop_task(request, task_id)
-        case RetryTask(task_id=task_id):
-            return await tasks.retry_task(request, task_id)
-        case SetPriority(task_id=task_id, priority=priority):
-            wanted = Priority.named(value) or priority
-            return await tasks.prioritise_task(request, task_id, wanted)
-        case LetIn(task_id=task_id):
-            return await steering.let_in_task(request, task_id)
+        case actions.PauseTask():
+            return await tasks.pause_task(request, task)
+        case actions.ResumeTask():
+            return await tasks.resume_task(request, task)
+        case actions.StopTask():
+            return await tasks.stop_task(request, task)
+        case actions.RetryTask():
+            return await tasks.retry_task(request, task)
+        case actions.SetPriority(priority=priority):
+            wanted = TaskPriority.parse(value) or priority
+            return await tasks.set_task_priority(request, task, wanted)
+        case actions.StartTaskAnyway():
+            return await tasks.start_task_anyway(request, task)
         case _:
             assert_never(action)
 
 
-async def _refused(request: Request, refusal: Refusal, row: ActionRow | None) -> Reply:
+async def _refusal_toast(
+    request: Request, refusal: PressRefusal, row: CardActionRow | None
+) -> Reply:
     words = request.words
-    if refusal is Refusal.RETIRED and row is not None and (asked := _request_of(row)):
-        return await approvals.too_late(request, asked)
-    if refusal is Refusal.USED and row is not None:
-        # Read again: it may have been used up between our look and our claim.
-        used = await request.services.buttons.look(row.token) or row
+    if refusal is PressRefusal.RETIRED and row is not None and (asked := _approval_id_of(row)):
+        return await approvals.already_settled_reply(request, asked)
+    if refusal is PressRefusal.USED and row is not None:
+        # Read again, because it may have been used since the first read.
+        used = await request.services.buttons.get_action(row.token) or row
         text = await _used_text(request, used)
     else:
         text = words(f"press.{refusal}")
-    return Reply(toast=formats.line(text, TOAST), good=False)
+    return Reply(toast=formats.single_line(text, MAX_TOAST), good=False)
 
 
-def _request_of(row: ActionRow) -> str:
-    """The request for a decision that this button belongs to."""
+def _approval_id_of(row: CardActionRow) -> str:
+    """The approval request this button belongs to."""
     match row.action:
         case {"kind": "decide", "approval_id": str(asked)}:
             return asked
@@ -257,32 +193,32 @@ def _request_of(row: ActionRow) -> str:
             return ""
 
 
-def _is_empty(action: Action, form: Mapping[str, str]) -> bool:
-    """Whether a form was sent with nothing in it."""
-    asks = isinstance(action, NewTask | SendMessage) or (
-        isinstance(action, Answer) and not action.value and "text" in form
+def _is_empty_form(action: actions.Action, form: Mapping[str, str]) -> bool:
+    """Whether an empty form was submitted."""
+    asks = isinstance(action, actions.SubmitTaskForm | actions.SubmitMessageForm) or (
+        isinstance(action, actions.AnswerQuestion) and not action.value and "text" in form
     )
     return asks and not form.get("text", "").strip()
 
 
-async def _used_text(request: Request, row: ActionRow) -> str:
+async def _used_text(request: Request, row: CardActionRow) -> str:
     if row.used_by is None or row.used_at is None:
         return request.words("press.used")
-    at = formats.moment(row.used_at, request.zone)
+    at = formats.date_time(row.used_at, request.zone)
     if row.used_by == request.person.id:
         return request.words("press.used_by_you", at=at)
     name = (await request.services.people.get(row.used_by)).name
     return request.words("press.used_by", name=name, at=at)
 
 
-async def _value(request: Request, row: ActionRow, value: str) -> str:
-    """The picked option's value; LookupError where the card does not have it any more."""
-    picked = _PICKED.fullmatch(value)
+async def _picked_value(request: Request, row: CardActionRow, value: str) -> str:
+    """The chosen option's value; LookupError if the card no longer has it."""
+    picked = _OPTION_INDEX.fullmatch(value)
     if picked is None:
         return value
-    card = await request.services.cards.card(row.card_key)
+    card = await request.services.cards.get_card(row.card_key)
     for block in card.blocks if card else ():
-        if isinstance(block, Select) and block.token == row.token:
+        if isinstance(block, SelectBlock) and block.token == row.token:
             return block.options[int(picked[1])].value
     raise LookupError(row.token)
 
@@ -293,7 +229,3 @@ def _option_value(named: FormField, text: str) -> str:
         if wanted in {option.value.casefold(), option.label.casefold()}:
             return option.value
     return text
-
-
-def _toast(text: str) -> Reply:
-    return Reply(toast=text)

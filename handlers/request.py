@@ -1,60 +1,86 @@
-"""What a handler is given and what it gives back."""
+"""Defines a handler's input and output."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 from zoneinfo import ZoneInfo
 
+from cards.catalog import TextCatalog
 from cards.courier import CardRef
 from cards.model import Card
-from cards.words import Words
-from handlers.ports import Services
-from storage.records.messages import Urgency
-from storage.records.people import Chat, Person
+from handlers.ports import ActionForbidden, HandlerServices
+from storage.records.messages import DeliveryUrgency
+from storage.records.people import Chat, ChatKind, Person, PersonRole
+
+
+class ChangeAuthor(TypedDict):
+    """Who changes something, and the event that identifies the change."""
+
+    by: Person
+    source: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One message or press of a paired person, ready to act on.
+    """One message or press of a person with access.
 
-    `args` is what follows the command word, or the whole text of talk. `source` names this
-    arrival for ever: whatever it changes is changed under it, so that one handled again after a
-    crash changes nothing twice. `origin` names the message instead, through all its corrections:
-    one message makes one task. `files` are what was sent along, relative to the data directory.
-    `answer` is the card an answer is streamed into. `zone` is the Boss's.
+    `args` is the text after the command word, or the whole message. `source` identifies this event
+    permanently: changes are recorded under it, so that a repeat after a crash changes nothing
+    twice. `origin` identifies the message across its edits: one message creates one task. `files`
+    were sent along, relative to the data directory. `answer_ref` is the card an answer is streamed
+    into. `zone` is the Boss's.
     """
 
     person: Person
     chat: Chat
-    words: Words
+    words: TextCatalog
     args: str
     source: str
     origin: str
     now: datetime
     zone: ZoneInfo
-    services: Services
-    answer: CardRef
+    services: HandlerServices
+    answer_ref: CardRef
     files: tuple[str, ...] = ()
     message_id: str = ""
     model: str = ""
     backend: str = ""
 
+    @property
+    def author(self) -> ChangeAuthor:
+        return {"by": self.person, "source": self.source}
+
+    @property
+    def by_owner(self) -> bool:
+        return self.person.role.allows(PersonRole.OWNER)
+
+    def require_owner(self) -> None:
+        if not self.by_owner:
+            raise ActionForbidden
+
+    @property
+    def in_private(self) -> bool:
+        """False if others read along."""
+        return self.chat.kind is ChatKind.PRIVATE
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What to tell the person. The card goes under `key`, or `reply:<inbox row>` where that is
-    empty; `in_place` says that it replaces the card whose button was pressed, and `key` is that
-    card's. `toast` is the small answer to a press, `good` False if it was refused. Neither card
-    nor toast: say nothing. `data` says the same to a program: plain JSON values, for those who
-    asked from the command line; None where there is nothing but the card to tell."""
+    """The reply to a person.
+
+    The card goes under `key`, or `reply:<inbox row>` if that is empty; `in_place`: it replaces the
+    pressed card, whose key is `key`. `toast` answers a press, with `good` False for a refusal.
+    Without card and toast nothing is said. `data` is the same content as JSON for command-line
+    clients; None if there is only the card.
+    """
 
     card: Card | None = None
     key: str = ""
     in_place: bool = False
     toast: str = ""
     good: bool = True
-    urgency: Urgency = Urgency.ANSWER
+    urgency: DeliveryUrgency = DeliveryUrgency.ANSWER
     data: Mapping[str, Any] | None = None

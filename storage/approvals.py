@@ -1,8 +1,8 @@
-"""Decisions people owe: a row first, a card second; the first decision wins."""
+"""Stores approval requests; the first decision on a request wins."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -11,24 +11,24 @@ from sqlalchemy import Row, bindparam, func, select, update
 
 from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
-from storage.errors import AmbiguousId, NotAllowed, NotFound, WrongState
-from storage.ids import Ids
+from storage.errors import NotAllowed, NotFound, WrongState
+from storage.ids import IdGenerator, parse_id_prefix, single_match
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
-from storage.records.people import ChatId, Person, PersonId, Role
-from storage.records.tasks import TaskId
-from storage.schema import actions, approvals
+from storage.records.people import ChatId, Person, PersonId, PersonRole
+from storage.records.tasks import EventKind, TaskId
+from storage.rows import record_from, row_from
+from storage.schema import actions, approvals, events, people
 
-Consequence: TypeAlias = Callable[[Transaction, Approval], Awaitable[None]]
-"""What follows from a decision, in the transaction that takes it."""
+DecisionHandler: TypeAlias = Callable[[Transaction, Approval], Awaitable[None]]
+"""Applies a decision's effects within the transaction that records it."""
 
-ALWAYS = "always"
+ALWAYS_SCOPE = "always"
 
-_CANDIDATES = 5
-_LONGEST_ID = 64
+_WAITING = approvals.c.state == ApprovalState.WAITING
 
 _BY_ID = select(approvals).where(approvals.c.id == bindparam("id"))
 
-_ABOUT = (
+_NEWEST_BY_SUBJECT = (
     select(approvals)
     .where(approvals.c.kind == bindparam("kind"), approvals.c.subject == bindparam("subject"))
     .order_by(approvals.c.created_at.desc())
@@ -41,51 +41,42 @@ _BY_PREFIX = (
     .order_by(approvals.c.created_at.desc())
 )
 
-_WAITING = (
+_ALL_WAITING = (
     select(approvals)
-    .where(
-        approvals.c.state == ApprovalState.WAITING.value,
-        approvals.c.expires_at > bindparam("now"),
-    )
+    .where(_WAITING, approvals.c.expires_at > bindparam("now"))
     .order_by(approvals.c.created_at, approvals.c.id)
 )
 
-_OVERDUE = select(approvals.c.id).where(
-    approvals.c.state == ApprovalState.WAITING.value, approvals.c.expires_at <= bindparam("now")
-)
+_OVERDUE = select(approvals.c.id).where(_WAITING, approvals.c.expires_at <= bindparam("now"))
 
-_NEXT_EXPIRY = select(func.min(approvals.c.expires_at)).where(
-    approvals.c.state == ApprovalState.WAITING.value
-)
+_NEXT_EXPIRY = select(func.min(approvals.c.expires_at)).where(_WAITING)
 
-_OF_TASK = (
+_BY_TASK = (
     select(approvals)
     .where(approvals.c.task_id == bindparam("task"))
     .order_by(approvals.c.created_at, approvals.c.id)
 )
 
-# Buttons by which a request can be decided, while they still stand on a card.
-_SHOWN_OPEN = select(actions.c.action).where(
+# Actions of live buttons and forms that decide a request.
+_VISIBLE_BUTTON_ACTIONS = select(actions.c.action).where(
     actions.c.card_key.startswith("approval:"), ~actions.c.retired
 )
 
-_SETTLE = (
-    update(approvals)
-    .where(approvals.c.id == bindparam("which"), approvals.c.state == ApprovalState.WAITING.value)
-    .values(
-        state=bindparam("verdict"),
-        decided_by=bindparam("who"),
-        decided_at=bindparam("at"),
-        decided_for=bindparam("source"),
-        reason=bindparam("why"),
-        payload=bindparam("facts"),
-    )
+_UPDATE = update(approvals).where(approvals.c.id == bindparam("which"))
+
+_SETTLE = _UPDATE.where(_WAITING).values(
+    state=bindparam("verdict"),
+    decided_by=bindparam("who"),
+    decided_at=bindparam("at"),
+    decided_for=bindparam("source"),
+    reason=bindparam("why"),
+    payload=bindparam("facts"),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewApproval:
-    """A decision to ask for. See `Approval` for the fields."""
+    """An approval request to create. `Approval` describes the fields."""
 
     kind: ApprovalKind
     chat_id: ChatId
@@ -100,55 +91,42 @@ class NewApproval:
     payload: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Approvals:
-    """Shaped as handlers.ports.Approvals, but for NotAllowed where that says Forbidden.
+@dataclass(eq=False)
+class ApprovalRepo:
+    """Implements handlers.ports.ApprovalPort, but raises NotAllowed where the port says Forbidden.
 
-    `consequences` says for each kind what a decision leads to; `now` is the clock.
+    `decision_handlers` maps each kind to the handler of its decisions; `now` is the clock.
     """
 
-    def __init__(
-        self,
-        db: Database,
-        *,
-        now: Callable[[], datetime],
-        consequences: Mapping[ApprovalKind, Consequence],
-    ) -> None:
-        self._db = db
-        self._now = now
-        self._consequences = consequences
+    db: Database
+    now: Callable[[], datetime]
+    decision_handlers: Mapping[ApprovalKind, DecisionHandler]
 
     async def get(self, approval_id: str) -> Approval:
-        async with self._db.read() as view:
-            row = (await view.execute(_BY_ID, {"id": approval_id})).one_or_none()
-        if row is None:
-            raise NotFound("approval", approval_id)
-        return _approval(row, self._now())
+        async with self.db.read() as view:
+            return _approval(await _row(view, approval_id), self.now())
 
-    async def waiting(self, *, by: Person, chat: ChatId | None) -> Sequence[Approval]:
-        now = self._now()
-        async with self._db.read() as view:
-            rows = (await view.execute(_WAITING, {"now": now})).all()
-        found = (_approval(row, now) for row in rows if chat is None or row.chat_id == chat)
-        return tuple(each for each in found if each.may_be_decided_by(by))
+    async def list_waiting(self, *, by: Person, chat: ChatId | None) -> Sequence[Approval]:
+        waiting = await self._list_waiting()
+        here = (each for each in waiting if chat is None or each.chat_id == chat)
+        return tuple(each for each in here if each.can_be_decided_by(by))
 
-    async def open_of(self, kind: ApprovalKind) -> Sequence[Approval]:
-        """All of a kind that wait, whoever may decide, oldest first."""
-        now = self._now()
-        async with self._db.read() as view:
-            rows = (await view.execute(_WAITING, {"now": now})).all()
-        return tuple(_approval(row, now) for row in rows if row.kind == kind.value)
+    async def list_waiting_of_kind(self, kind: ApprovalKind) -> Sequence[Approval]:
+        """All waiting requests of a kind, whoever may decide them, oldest first."""
+        return tuple(each for each in await self._list_waiting() if each.kind is kind)
+
+    async def _list_waiting(self) -> Sequence[Approval]:
+        now = self.now()
+        return [_approval(row, now) for row in await self.db.fetch_all(_ALL_WAITING, {"now": now})]
 
     async def find(self, prefix: str) -> Approval:
-        """By id or its beginning. One that waits goes before those that are settled."""
-        wanted = prefix.strip().lower()
-        if not wanted.isalnum() or len(wanted) > _LONGEST_ID:
-            raise NotFound("approval", prefix)
-        async with self._db.read() as view:
-            rows = (await view.execute(_BY_PREFIX, {"prefix": wanted})).all()
-        found = [_approval(row, self._now()) for row in rows]
+        """Find a request by its id or a prefix of it. Waiting requests win over settled ones."""
+        wanted = parse_id_prefix("approval", prefix)
+        rows = await self.db.fetch_all(_BY_PREFIX, {"prefix": wanted})
+        found = [_approval(row, self.now()) for row in rows]
         exact = [each for each in found if each.id == wanted]
         waiting = [each for each in found if each.state is ApprovalState.WAITING]
-        return _only(exact or waiting or found, prefix)
+        return single_match(exact or waiting or found, wanted, "approval", prefix)
 
     async def decide(
         self,
@@ -160,22 +138,20 @@ class Approvals:
         reason: str = "",
         scope: str = "",
     ) -> Approval:
-        """Settle it and do what follows from it, in one transaction.
+        """Record a decision and apply its effects in one transaction.
 
-        The first decision wins: WrongState tells of an earlier one, or that it is too late. The
-        same `source` again gets what it decided. NotAllowed if `by` is not an approver; `scope`
-        is how far a yes reaches, and what is allowed for always is allowed by an owner.
+        The first decision wins: WrongState if the request was already decided or has expired. The
+        same `source` gets its earlier result again. NotAllowed if `by` is not an approver, or if
+        `scope` is permanent and `by` is not an owner. `scope` says how far an approval reaches.
         """
-        async with self._db.write() as tx:
-            row = (await tx.execute(_BY_ID, {"id": approval.id})).one_or_none()
-            if row is None:
-                raise NotFound("approval", approval.id)
-            now = self._now()
+        async with self.db.write() as tx:
+            row = await _row(tx, approval.id)
+            now = self.now()
             current = _approval(row, now)
             if source and row.decided_for == source and row.decided_by == by.id:
                 return current
-            beyond = scope == ALWAYS and by.role is not Role.OWNER
-            if beyond or not current.may_be_decided_by(by):
+            beyond = scope == ALWAYS_SCOPE and by.role is not PersonRole.OWNER
+            if beyond or not current.can_be_decided_by(by):
                 raise NotAllowed("approval", current.id)
             if current.state is not ApprovalState.WAITING:
                 raise WrongState("approval", current.id, current.state.value)
@@ -190,53 +166,41 @@ class Approvals:
             await self._settle(tx, settled, source)
         return settled
 
-    async def of_task(self, task_id: TaskId) -> Sequence[Approval]:
-        """All that was ever asked about it, oldest first."""
-        now = self._now()
-        async with self._db.read() as view:
-            rows = (await view.execute(_OF_TASK, {"task": task_id})).all()
-        return tuple(_approval(row, now) for row in rows)
+    async def list_by_task(self, task_id: TaskId) -> Sequence[Approval]:
+        """All requests ever made about a task, oldest first."""
+        rows = await self.db.fetch_all(_BY_TASK, {"task": task_id})
+        return tuple(_approval(row, self.now()) for row in rows)
 
     async def next_expiry(self) -> datetime | None:
-        """When the first of those that wait will be too late."""
-        async with self._db.read() as view:
-            due: datetime | None = await view.scalar(_NEXT_EXPIRY)
+        """The earliest expiry among waiting requests."""
+        due: datetime | None = await self.db.fetch_value(_NEXT_EXPIRY)
         return due
 
-    async def expire(self) -> Sequence[Approval]:
-        """Settle what nobody decided in time, one after the other; those it settled are
-        returned, expired."""
-        now = self._now()
-        async with self._db.read() as view:
-            overdue = (await view.scalars(_OVERDUE, {"now": now})).all()
-        settled = [await self._expire(each) for each in overdue]
+    async def expire_overdue(self) -> Sequence[Approval]:
+        """Expire overdue requests one by one and return those this call expired."""
+        overdue = await self.db.fetch_all(_OVERDUE, {"now": self.now()})
+        settled = [await self._expire_one(row.id) for row in overdue]
         return tuple(each for each in settled if each is not None)
 
-    async def outdated(self) -> Sequence[Approval]:
-        """Settled ones of which a card still shows the buttons: a crash came between."""
-        now = self._now()
-        async with self._db.read() as view:
+    async def list_with_stale_buttons(self) -> Sequence[Approval]:
+        """Settled requests whose cards still show buttons, as after a crash."""
+        now = self.now()
+        async with self.db.read() as view:
             shown = {
                 each.get("approval_id") if each.get("kind") == "decide" else each.get("question_id")
-                for each in await view.scalars(_SHOWN_OPEN)
+                for each in await view.scalars(_VISIBLE_BUTTON_ACTIONS)
                 if each.get("kind") in {"decide", "answer"}
-            }
-            rows = [
-                (await view.execute(_BY_ID, {"id": each})).one_or_none()
-                for each in sorted(filter(None, shown))
-            ]
-        return tuple(
-            _approval(row, now)
-            for row in rows
-            if row is not None and row.state != ApprovalState.WAITING.value
-        )
+            } - {None}
+            query = select(approvals).where(approvals.c.id.in_(shown), ~_WAITING)
+            rows = (await view.execute(query.order_by(approvals.c.id))).all()
+        return tuple(_approval(row, now) for row in rows)
 
-    async def _expire(self, approval_id: str) -> Approval | None:
-        async with self._db.write() as tx:
-            row = (await tx.execute(_BY_ID, {"id": approval_id})).one()
-            now = self._now()
+    async def _expire_one(self, approval_id: str) -> Approval | None:
+        async with self.db.write() as tx:
+            row = await _row(tx, approval_id)
+            now = self.now()
             current = _approval(row, now)
-            # Decided, or the clock set back, since we looked.
+            # Decided meanwhile, or the clock was set back.
             if row.state != ApprovalState.WAITING.value or row.expires_at > now:
                 return None
             overdue = replace(current, decided_at=now)
@@ -254,50 +218,49 @@ class Approvals:
             "facts": dict(settled.payload),
         }
         await tx.execute(_SETTLE, verdict)
-        consequence = self._consequences.get(settled.kind)
+        consequence = self.decision_handlers.get(settled.kind)
         if consequence is not None:
             await consequence(tx, settled)
 
 
-async def add_approval(tx: Transaction, new: NewApproval, *, ids: Ids, now: datetime) -> Approval:
-    """Ask for a decision within a larger transaction."""
+async def add_approval(
+    tx: Transaction, new: NewApproval, *, ids: IdGenerator, now: datetime
+) -> Approval:
+    """Create a request within a larger transaction."""
     while True:
         approval = Approval(
-            id=ids.task(),
-            kind=new.kind,
-            task_id=new.task_id,
-            path=new.path,
-            subject=new.subject,
-            chat_id=new.chat_id,
-            title=new.title,
-            detail=new.detail,
-            command_hash=new.command_hash,
-            approvers=new.approvers,
+            **row_from(new),
+            id=ids.short_id(),
             state=ApprovalState.WAITING,
             decided_by=None,
             decided_at=None,
             reason="",
             created_at=now,
-            expires_at=new.expires_at,
-            payload=new.payload,
         )
         added = await tx.execute(
-            insert_or_ignore(tx.dialect.name, approvals).values(_values(approval))
+            insert_or_ignore(tx.dialect.name, approvals).values(row_from(approval))
         )
-        # Ids are short enough for people, so two may meet.
+        # Ids are short for people to type, so two may collide.
         if added.rowcount:
             return approval
 
 
-async def approval_by_id(view: Transaction, approval_id: str, *, now: datetime) -> Approval | None:
+async def _row(view: Transaction, approval_id: str) -> Row[Any]:
+    row = (await view.execute(_BY_ID, {"id": approval_id})).one_or_none()
+    if row is None:
+        raise NotFound("approval", approval_id)
+    return row
+
+
+async def find_approval(view: Transaction, approval_id: str, *, now: datetime) -> Approval | None:
     row = (await view.execute(_BY_ID, {"id": approval_id})).one_or_none()
     return None if row is None else _approval(row, now)
 
 
-async def approval_of_step(
+async def newest_approval_of_step(
     view: Transaction, kind: ApprovalKind, task_id: TaskId, path: str, *, now: datetime
 ) -> Approval | None:
-    """The newest of this kind on this step of the task."""
+    """The newest request of this kind for this step of the task."""
     query = (
         select(approvals)
         .where(
@@ -312,64 +275,99 @@ async def approval_of_step(
     return None if row is None else _approval(row, now)
 
 
-async def approval_about(
+async def newest_approval_of_subject(
     view: Transaction, kind: ApprovalKind, subject: str, *, now: datetime
 ) -> Approval:
-    """The newest of this kind on this subject."""
+    """The newest request of this kind on this subject."""
     facts = {"kind": kind.value, "subject": subject}
-    row = (await view.execute(_ABOUT, facts)).one_or_none()
+    row = (await view.execute(_NEWEST_BY_SUBJECT, facts)).one_or_none()
     if row is None:
         raise NotFound("approval", subject)
     return _approval(row, now)
-
-
-def _only(found: Sequence[Approval], prefix: str) -> Approval:
-    if not found:
-        raise NotFound("approval", prefix)
-    if len(found) > 1:
-        raise AmbiguousId(prefix, tuple(each.id for each in found[:_CANDIDATES]))
-    return found[0]
-
-
-def _values(approval: Approval) -> dict[str, Any]:
-    return {
-        "id": approval.id,
-        "kind": approval.kind.value,
-        "task_id": approval.task_id,
-        "path": approval.path,
-        "subject": approval.subject,
-        "chat_id": approval.chat_id,
-        "title": approval.title,
-        "detail": approval.detail,
-        "command_hash": approval.command_hash,
-        "approvers": list(approval.approvers),
-        "state": approval.state.value,
-        "created_at": approval.created_at,
-        "expires_at": approval.expires_at,
-        "payload": dict(approval.payload),
-    }
 
 
 def _approval(row: Row[Any], now: datetime) -> Approval:
     state = ApprovalState(row.state)
     if state is ApprovalState.WAITING and row.expires_at <= now:
         state = ApprovalState.EXPIRED
-    return Approval(
-        id=row.id,
-        kind=ApprovalKind(row.kind),
-        task_id=TaskId(row.task_id) if row.task_id else None,
-        path=row.path,
-        subject=row.subject,
-        chat_id=ChatId(row.chat_id),
-        title=row.title,
-        detail=row.detail,
-        command_hash=row.command_hash,
-        approvers=tuple(PersonId(each) for each in row.approvers),
-        state=state,
-        decided_by=PersonId(row.decided_by) if row.decided_by else None,
-        decided_at=row.decided_at,
-        reason=row.reason,
-        created_at=row.created_at,
-        expires_at=row.expires_at,
-        payload=row.payload,
-    )
+    return record_from(Approval, row, state=state)
+
+
+_LAST_START = (
+    select(func.coalesce(func.max(events.c.id), 0))
+    .where(events.c.task_id == bindparam("task"), events.c.kind == EventKind.STARTED.value)
+    .scalar_subquery()
+)
+
+_AWAITED_APPROVALS = select(events.c.text).where(
+    events.c.task_id == bindparam("task"),
+    events.c.kind == EventKind.WAITING.value,
+    events.c.id > _LAST_START,
+)
+
+_WAITING_OF_TASK = select(approvals).where(approvals.c.task_id == bindparam("task"), _WAITING)
+
+_PERSON_NAMES = select(people.c.id, people.c.name).where(
+    people.c.id.in_(bindparam("ids", expanding=True))
+)
+
+
+_WITHDRAW = _UPDATE.where(_WAITING).values(
+    state=ApprovalState.EXPIRED.value, decided_at=bindparam("at"), reason=bindparam("why")
+)
+
+
+async def awaited_approval_ids(view: Transaction, task_id: TaskId) -> frozenset[str]:
+    """Ids of the approvals the task has waited for since it last started running."""
+    return frozenset(await view.scalars(_AWAITED_APPROVALS, {"task": task_id}))
+
+
+async def steps_awaiting_approval(
+    view: Transaction, task_id: TaskId
+) -> Mapping[str, tuple[str, ...]]:
+    """Approver names by the path of each step that awaits approval; empty if any owner may
+    decide."""
+    rows = (await view.execute(_WAITING_OF_TASK, {"task": task_id})).all()
+    paths = {row.path: tuple(row.approvers) for row in rows if row.path}
+    ids = {person for approvers in paths.values() for person in approvers}
+    if not ids:
+        return paths
+    found = await view.execute(_PERSON_NAMES, {"ids": list(ids)})
+    names = {row.id: row.name for row in found}
+    return {
+        path: tuple(names[each] for each in approvers if each in names)
+        for path, approvers in paths.items()
+    }
+
+
+async def withdraw_approval(
+    tx: Transaction, approval_id: str, *, reason_key: str, now: datetime
+) -> bool:
+    """Close a waiting request without effects. `reason_key` is a catalogue key. Returns False if
+    the request is not waiting."""
+    closed = await tx.execute(_WITHDRAW, {"which": approval_id, "at": now, "why": reason_key})
+    return closed.rowcount == 1
+
+
+async def withdraw_task_approvals(
+    tx: Transaction,
+    task_id: TaskId,
+    *,
+    reason_key: str,
+    now: datetime,
+    kinds: Collection[ApprovalKind],
+    keeps_step: Callable[[str], bool] | None = None,
+) -> None:
+    """Withdraw waiting requests of these kinds that concern this task alone, except those of steps
+    where `keeps_step(path)` is true."""
+    for row in (await tx.execute(_WAITING_OF_TASK, {"task": task_id})).all():
+        alone = set(row.payload.get("tasks", ())) <= {task_id}
+        stays = keeps_step is not None and keeps_step(row.path)
+        if ApprovalKind(row.kind) in kinds and alone and not stays:
+            await withdraw_approval(tx, row.id, reason_key=reason_key, now=now)
+
+
+async def extend_approval_payload(tx: Transaction, approval: Approval, **facts: Any) -> None:
+    """Add facts to a request's payload."""
+    payload = {**approval.payload, **facts}
+    await tx.execute(_UPDATE.values(payload=payload), {"which": approval.id})

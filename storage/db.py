@@ -1,49 +1,70 @@
-"""The store's two doors: one to write through, one to read through."""
+"""Gives serialized write transactions and consistent reads on one database."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Self, TypeAlias
+from itertools import repeat
+from typing import Any, Self, TypeAlias, TypeVar
 
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy import Executable, Row
 
-from storage.dialect import SameFile, engines, store_trouble, version_of
+from storage.async_engine import AsyncConnection, AsyncEngine
+from storage.dialect import (
+    DatabaseFileCheck,
+    create_engines,
+    data_version,
+    translate_database_errors,
+)
+from storage.errors import StoreUnavailable
+
+log = logging.getLogger(__name__)
+
+STORE_RETRY_SECONDS = 5.0
 
 Transaction: TypeAlias = AsyncConnection
+_Values: TypeAlias = Mapping[str, Any] | None
+_Row: TypeAlias = Row[*tuple[Any, ...]]
+
+_T = TypeVar("_T")
 
 
 class Database:
-    """One database. Writes take turns; reads see the last commit."""
+    """One database. Writes are serialized; reads see the last commit."""
 
-    def __init__(self, writer: AsyncEngine, reader: AsyncEngine, file: SameFile) -> None:
+    def __init__(
+        self, writer: AsyncEngine, reader: AsyncEngine, file_check: DatabaseFileCheck
+    ) -> None:
         self._writer = writer
         self._reader = reader
-        self._file = file
-        self._turn = asyncio.Lock()
+        self._file_check = file_check
+        self._write_lock = asyncio.Lock()
 
     @classmethod
     async def open(cls, url: str, stack: AsyncExitStack) -> Self:
-        """Open the database at an SQLAlchemy URL. It must be migrated already."""
-        writer, reader = engines(url)
+        """Open a database by its SQLAlchemy URL. It must already be migrated."""
+        writer, reader = create_engines(url)
         stack.push_async_callback(writer.dispose)
         if reader is not writer:
             stack.push_async_callback(reader.dispose)
-        return cls(writer, reader, SameFile(url))
+        return cls(writer, reader, DatabaseFileCheck(url))
 
     @property
     def dialect(self) -> str:
-        """`sqlite` or `postgresql`."""
+        """The engine's name: `sqlite` or `postgresql`."""
         return self._writer.dialect.name
 
     @asynccontextmanager
     async def write(self) -> AsyncGenerator[Transaction, None]:
-        """One transaction at a time. Leaving normally commits, leaving by exception rolls back.
-        It begins with the first statement that is awaited, or else with the commit."""
-        with store_trouble():
-            async with self._turn:
-                self._file.check()
+        """Run one transaction at a time: commits on normal exit, rolls back on an exception.
+
+        It starts with the first awaited statement, or else with the commit.
+        """
+        with translate_database_errors():
+            async with self._write_lock:
+                self._file_check.check()
                 async with self._writer.connect() as transaction:
                     try:
                         yield transaction
@@ -51,26 +72,68 @@ class Database:
                             await transaction.begin()
                         await transaction.commit()
                     except BaseException:
-                        # Also where it is the commit that failed: closing would leave it open.
+                        # A failed commit must be rolled back too: closing would leave it open.
                         await transaction.rollback()
                         raise
 
-    async def version(self) -> int | None:
-        """Another number once another process has written something, not where this one has; cheap
-        enough to ask twice a second. None where something is being written just now."""
-        if self._turn.locked():
+    async def data_version(self) -> int | None:
+        """A number that changes when another process commits; None while a write is under way.
+        Cheap enough to call twice a second."""
+        if self._write_lock.locked():
             return None
-        with store_trouble():
-            async with self._turn, self._writer.connect() as connection:
-                return await version_of(connection)
+        with translate_database_errors():
+            async with self._write_lock, self._writer.connect() as connection:
+                return await data_version(connection)
 
     @asynccontextmanager
-    async def read(self, within: Transaction | None = None) -> AsyncGenerator[Transaction, None]:
-        """A consistent view of what is committed: writing through it fails. `within` is a
-        transaction under way, to be read through instead: it sees its own writes too."""
-        if within is not None:
-            yield within
+    async def read(
+        self, transaction: Transaction | None = None
+    ) -> AsyncGenerator[Transaction, None]:
+        """A consistent, read-only view of committed data; or `transaction` itself, if given,
+        including its own uncommitted writes."""
+        if transaction is not None:
+            yield transaction
             return
-        with store_trouble():
+        with translate_database_errors():
             async with self._reader.connect() as connection:
                 yield connection
+
+    async def fetch_all(
+        self, query: Executable, values: _Values = None, *, tx: Transaction | None = None
+    ) -> Sequence[_Row]:
+        """All rows of a query, read like `read(tx)`."""
+        async with self.read(tx) as view:
+            return (await view.execute(query, values)).all()
+
+    async def fetch_one(
+        self, query: Executable, values: _Values = None, *, tx: Transaction | None = None
+    ) -> _Row | None:
+        """The row of a query that has at most one."""
+        async with self.read(tx) as view:
+            return (await view.execute(query, values)).one_or_none()
+
+    async def fetch_value(
+        self, query: Executable, values: _Values = None, *, tx: Transaction | None = None
+    ) -> Any:
+        """The first column of a query's first row; None without rows."""
+        async with self.read(tx) as view:
+            return await view.scalar(query, values)
+
+
+async def retry_until_stored(
+    write: Callable[[], Awaitable[_T]],
+    sleep: Callable[[float], Awaitable[None]],
+    subject: str,
+    delays: Iterable[float] | None = None,
+) -> _T:
+    """Repeat a write until the store accepts it, for results that are paid for or cannot be undone.
+
+    `subject` names it in the log. `delays` are the seconds between attempts and must not end.
+    """
+    pauses = iter(delays or repeat(STORE_RETRY_SECONDS))
+    while True:
+        try:
+            return await write()
+        except StoreUnavailable as error:
+            log.warning("%s waits for the store: %s", subject, error)
+            await sleep(next(pauses))

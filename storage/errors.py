@@ -1,36 +1,37 @@
-"""What can go wrong below the SQL line."""
+"""Errors raised by the storage layer."""
 
 from __future__ import annotations
 
 
 class StorageError(Exception):
-    """Base class, so callers can catch the whole floor."""
+    """Base class of all storage errors."""
 
 
 class StoreUnavailable(StorageError):
-    """The store cannot be written or read now: disk full, file locked or damaged."""
+    """The store cannot be read or written now: disk full, file locked or damaged."""
 
 
 class StoreTooNew(StorageError):
-    """The database was made by a newer version; it has not been touched."""
+    """The database was created by a newer version; it was not changed."""
 
     def __init__(self, revision: str) -> None:
         self.revision = revision
         super().__init__(f"database revision {revision!r} is not known to this version")
 
 
-class HomeBusy(StorageError):
-    """Another program holds this data directory; `briefly`, if it is about to let go by itself."""
+class DataDirectoryInUse(StorageError):
+    """Another process holds this data directory. If `is_temporary`, it will
+    release it soon."""
 
-    def __init__(self, path: str, pid: str, *, briefly: bool = False) -> None:
+    def __init__(self, path: str, pid: str, *, is_temporary: bool = False) -> None:
         self.path = path
         self.pid = pid
-        self.briefly = briefly
+        self.is_temporary = is_temporary
         super().__init__(f"{path} is in use by process {pid}")
 
 
-class HomeUnusable(StorageError):
-    """The data directory cannot be made or written."""
+class DataDirectoryUnusable(StorageError):
+    """The data directory cannot be created or written."""
 
     def __init__(self, path: str, reason: str) -> None:
         self.path = path
@@ -39,7 +40,7 @@ class HomeUnusable(StorageError):
 
 
 class NotFound(StorageError):
-    """There is no such thing. `noun` names the kind, `key` what was asked for."""
+    """No record found. `noun` names the kind, `key` the id that was looked up."""
 
     def __init__(self, noun: str, key: str) -> None:
         self.noun = noun
@@ -48,7 +49,7 @@ class NotFound(StorageError):
 
 
 class AmbiguousId(StorageError):
-    """A prefix fits several ids; `candidates` are at most five of them."""
+    """An id prefix matches several records; `candidates` lists at most five."""
 
     def __init__(self, prefix: str, candidates: tuple[str, ...]) -> None:
         self.prefix = prefix
@@ -57,19 +58,19 @@ class AmbiguousId(StorageError):
 
 
 class LostLease(StorageError):
-    """Someone else moved this task on; nothing was written."""
+    """Another worker claimed this task; nothing was written."""
 
     def __init__(self, task_id: str) -> None:
         self.task_id = task_id
         super().__init__(f"the lease on {task_id} is lost")
 
 
-class Overtaken(StorageError):
-    """What a transaction was built on is not so any more; nothing was written."""
+class ConcurrentUpdate(StorageError):
+    """The data changed since it was read; nothing was written."""
 
 
 class WrongState(StorageError):
-    """The thing is not in a state that allows this. `state` is the one it is in."""
+    """The record's current `state` does not allow this operation."""
 
     def __init__(self, noun: str, key: str, state: str) -> None:
         self.noun = noun
@@ -79,7 +80,7 @@ class WrongState(StorageError):
 
 
 class NotAllowed(StorageError):
-    """This person may not decide that."""
+    """This person may not make that decision."""
 
     def __init__(self, noun: str, key: str) -> None:
         self.noun = noun
@@ -87,5 +88,5 @@ class NotAllowed(StorageError):
         super().__init__(f"not allowed on {noun} {key}")
 
 
-class TooManyTries(NotFound):
-    """So many wrong keys were tried that even a right one is not looked at for a while."""
+class TooManyAttempts(NotFound):
+    """Too many wrong codes: even a correct one is rejected for a while."""

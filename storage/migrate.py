@@ -1,57 +1,118 @@
-"""Bring a database to this version's schema, or refuse one from a newer version untouched."""
+"""Migrates a database to this version's schema; never touches one from a newer version."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import sqlite3
+import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
-from storage.dialect import migration_engine, store_trouble
+from storage.dialect import migration_engine, translate_database_errors
 from storage.errors import StoreTooNew, StoreUnavailable
-from storage.peek import sqlite_revision
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
-# Kept beside the newest file in migrations/versions by a test: knowing the head without
-# loading Alembic saves half a second and 12 MB at every start but the first.
-HEAD = "0004"
+_NO_TABLE = "no such table"
+
+
+def sqlite_revision(path: Path) -> str | None:
+    """The migration revision of a SQLite file, read without changing it; None if it has none.
+
+    Raises StoreUnavailable if it cannot be read or is not a database.
+    """
+    try:
+        return _find_revision(path)
+    except (sqlite3.Error, OSError) as error:
+        raise StoreUnavailable(f"{path}: {error}") from error
+
+
+def _find_revision(path: Path) -> str | None:
+    """Reads from a copy if a killed process left a journal or WAL file: opening the original would
+    recover it."""
+    log, journal = _sidecar_files(path, "-wal"), _sidecar_files(path, "-journal")
+    if not log and not journal:
+        return _read_revision(f"{path.absolute().as_uri()}?mode=ro&immutable=1")
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".look-") as folder:
+        copy = Path(folder) / path.name
+        # With a WAL the database itself is only read, so a hard link is enough.
+        (shutil.copyfile if journal else _link_or_copy)(path, copy)
+        for each in (*log, *journal):
+            shutil.copyfile(each, Path(folder) / each.name)
+        return _read_revision(f"{copy.absolute().as_uri()}?mode={'rw' if journal else 'ro'}")
+
+
+def _sidecar_files(path: Path, suffix: str) -> tuple[Path, ...]:
+    found = path.with_name(path.name + suffix)
+    return (found,) if found.is_file() and found.stat().st_size else ()
+
+
+def _link_or_copy(path: Path, copy: Path) -> None:
+    try:
+        os.link(path, copy)
+    except OSError:
+        # Not every file system supports hard links.
+        shutil.copyfile(path, copy)
+
+
+def _read_revision(uri: str) -> str | None:
+    with closing(sqlite3.connect(uri, uri=True)) as connection:
+        try:
+            row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+        except sqlite3.OperationalError as error:
+            if _NO_TABLE in str(error):
+                return None
+            raise
+    return None if row is None else str(row[0])
+
+
+# A test compares it with the newest file in migrations/versions. Loading Alembic to find the head
+# would cost 0.5 s and 12 MB at every start.
+HEAD_REVISION = "0004"
 
 
 def migrate(url: str) -> None:
-    """Blocking: call it before the event loop is needed, or in a thread.
+    """Migrate a database, all or nothing. Blocking: call it before the event loop starts, or in a
+    thread.
 
-    Raises StoreTooNew, and leaves the file as it was, if a newer version made it, and
-    StoreUnavailable if it cannot be read or brought up. All of a migration is kept, or nothing.
+    Raises StoreTooNew if a newer version created it and StoreUnavailable if it cannot be read or
+    migrated; the file then stays as it was.
     """
-    parsed = make_url(url)
-    path = Path(parsed.database or "")
-    if parsed.get_backend_name() == "sqlite" and path.is_file():
+    path = _sqlite_file(url)
+    if path is not None:
         revision = sqlite_revision(path)
-        if revision == HEAD:
+        if revision == HEAD_REVISION:
             return
         if revision is not None and revision not in known_revisions():
             raise StoreTooNew(revision)
     _upgrade(url)
 
 
-def is_current(url: str) -> bool:
-    """Whether it is there and of this version: somebody else has brought it up. Blocking. Raises
-    StoreUnavailable if it cannot be read."""
+def is_schema_current(url: str) -> bool:
+    """Whether the database exists at this version's schema. Blocking. Raises StoreUnavailable if it
+    cannot be read."""
+    path = _sqlite_file(url)
+    return path is not None and sqlite_revision(path) == HEAD_REVISION
+
+
+def _sqlite_file(url: str) -> Path | None:
+    """The existing file of a SQLite database."""
     parsed = make_url(url)
     path = Path(parsed.database or "")
-    return (
-        parsed.get_backend_name() == "sqlite" and path.is_file() and sqlite_revision(path) == HEAD
-    )
+    return path if parsed.get_backend_name() == "sqlite" and path.is_file() else None
 
 
 def known_revisions() -> frozenset[str]:
-    """Every revision this version can come from."""
+    """Every revision this version can migrate from."""
     from alembic.script import ScriptDirectory  # loaded only when there is work to do
 
-    script = ScriptDirectory.from_config(_config())
+    script = ScriptDirectory.from_config(_alembic_config())
     return frozenset(each.revision for each in script.walk_revisions())
 
 
@@ -60,16 +121,16 @@ def _upgrade(url: str) -> None:
 
     engine = migration_engine(url)
     try:
-        with store_trouble(), engine.begin() as connection:
-            command.upgrade(_config(connection), "head")
+        with translate_database_errors(), engine.begin() as connection:
+            command.upgrade(_alembic_config(connection), "head")
     except DBAPIError as error:
-        # Whatever else the database has against it: there is nothing to start on.
+        # The database rejected the migration, so Shiftboss cannot start on it.
         raise StoreUnavailable(str(error.orig)) from error
     finally:
         engine.dispose()
 
 
-def _config(connection: Any = None) -> Config:
+def _alembic_config(connection: Any = None) -> Config:
     from alembic.config import Config  # as above
 
     config = Config()

@@ -1,17 +1,21 @@
-"""Who is paired, on which accounts, and where they speak."""
+"""Stores people with access, their accounts and pairing requests."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, bindparam, delete, insert, select, update
+from sqlalchemy import Row, bindparam, delete, insert, or_, select, update
 
+from storage.approvals import NewApproval, add_approval, newest_approval_of_subject
 from storage.db import Database, Transaction
-from storage.errors import NotFound
-from storage.ids import Ids
-from storage.mail.chats import Chats
+from storage.errors import NotFound, TooManyAttempts
+from storage.ids import IdGenerator
+from storage.key_value import KeyValueStore
+from storage.messages.chats import ChatRepo
+from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.people import (
     Channel,
     Chat,
@@ -20,14 +24,17 @@ from storage.records.people import (
     ChatSettings,
     Language,
     Member,
+    PairingRequest,
+    PairingState,
     Person,
     PersonId,
-    Role,
+    PersonRole,
 )
-from storage.schema import chats, identities, people
+from storage.rows import record_from, row_from
+from storage.schema import chats, identities, pairings, people
 
-WEB_OWNER = (Channel.WEB, "local")
-"""Whoever opens the local web chat: its token is the proof."""
+LOCAL_WEB_OWNER = (Channel.WEB, "local")
+"""The account of the local web chat, whose token is the credential."""
 
 _BY_ID = select(people).where(people.c.id == bindparam("id"))
 
@@ -40,197 +47,360 @@ _BY_IDENTITY = (
     )
 )
 
-_ACCOUNT = (
+_ACCOUNT_NAME = (
     select(identities.c.external_id)
     .where(identities.c.person_id == bindparam("who"), identities.c.channel == bindparam("channel"))
     .order_by(identities.c.external_id)
     .limit(1)
 )
 
-_RANK = update(people).where(people.c.id == bindparam("who")).values(role=bindparam("rank"))
+_SET_ROLE = update(people).where(people.c.id == bindparam("who")).values(role=bindparam("rank"))
 
-_FORGET = delete(identities).where(identities.c.person_id == bindparam("who"))
+_DELETE_IDENTITIES = delete(identities).where(identities.c.person_id == bindparam("who"))
 
-_ALL = (
+_ALL_WITH_ACCOUNTS = (
     select(people, identities.c.channel, identities.c.external_id)
     .join(identities, identities.c.person_id == people.c.id)
-    .order_by(people.c.role != Role.OWNER.value, people.c.created_at, people.c.id)
+    .order_by(people.c.role != PersonRole.OWNER.value, people.c.created_at, people.c.id)
 )
 
-_ROOMS = select(chats.c.id).where(
+_PRIVATE_CHATS = select(chats.c.id).where(
     chats.c.person_id == bindparam("who"), chats.c.kind == ChatKind.PRIVATE.value
 )
 
-_KNOWN = select(identities.c.person_id).where(identities.c.person_id == bindparam("who")).limit(1)
+_HAS_IDENTITY = (
+    select(identities.c.person_id).where(identities.c.person_id == bindparam("who")).limit(1)
+)
 
-_SPEAK = update(people).where(people.c.id == bindparam("who")).values(language=bindparam("spoken"))
+_SET_LANGUAGE = (
+    update(people).where(people.c.id == bindparam("who")).values(language=bindparam("spoken"))
+)
 
 
-class People:
-    """Shaped as handlers.ports.People. `unnamed_owner` is the name of whoever stays an owner
-    without being named in the settings, since nobody else would be one."""
+class PeopleRepo:
+    """Implements handlers.ports.PeoplePort. `unlisted_owner` names an owner who is no longer
+    configured but stays one because there is no other."""
 
-    def __init__(self, db: Database, ids: Ids, chats: Chats) -> None:
+    def __init__(self, db: Database, ids: IdGenerator, chats: ChatRepo) -> None:
         self._db = db
         self._ids = ids
         self._chats = chats
-        self._named = frozenset[tuple[Channel, str]]()
-        self.unnamed_owner = ""
+        self._configured_owners = frozenset[tuple[Channel, str]]()
+        self.unlisted_owner = ""
 
-    async def who(self, channel: Channel, external_id: str) -> Person | None:
+    async def find_by_account(self, channel: Channel, external_id: str) -> Person | None:
         async with self._db.read() as view:
-            return await self._identified(view, channel, external_id)
+            return await self._find_by_account(view, channel, external_id)
 
     async def get(self, person_id: PersonId) -> Person:
-        async with self._db.read() as view:
-            row = (await view.execute(_BY_ID, {"id": person_id})).one_or_none()
+        row = await self._db.fetch_one(_BY_ID, {"id": person_id})
         if row is None:
             raise NotFound("person", person_id)
-        return _person(row)
+        return record_from(Person, row)
 
-    async def account(self, view: Transaction, person_id: PersonId, channel: Channel) -> str:
-        """What the person is called on a channel; empty if they have no account there."""
-        return await view.scalar(_ACCOUNT, {"who": person_id, "channel": channel.value}) or ""
+    async def get_account_name(
+        self, view: Transaction, person_id: PersonId, channel: Channel
+    ) -> str:
+        """The person's name on a channel; empty if they have no account there."""
+        return await view.scalar(_ACCOUNT_NAME, {"who": person_id, "channel": channel.value}) or ""
 
-    async def chat(self, chat_id: ChatId) -> Chat:
+    async def get_chat(self, chat_id: ChatId) -> Chat:
         return await self._chats.get(chat_id)
 
-    async def private_chats(self, role: Role) -> Sequence[Chat]:
-        return await self._chats.private(role)
+    async def private_chats(self, role: PersonRole) -> Sequence[Chat]:
+        return await self._chats.list_private(role)
 
-    async def adjust(self, chat: Chat, settings: ChatSettings) -> Chat:
-        return await self._chats.adjust(chat.id, settings)
+    async def update_chat_settings(self, chat: Chat, settings: ChatSettings) -> Chat:
+        return await self._chats.update_settings(chat.id, settings)
 
-    async def speak(self, person: Person, language: Language) -> None:
+    async def set_language(self, person: Person, language: Language) -> None:
         async with self._db.write() as tx:
-            await tx.execute(_SPEAK, {"who": person.id, "spoken": language.value})
+            await tx.execute(_SET_LANGUAGE, {"who": person.id, "spoken": language.value})
 
     async def ensure_owners(
-        self, named: Iterable[tuple[Channel, str]], *, now: datetime, local: str = "Owner"
+        self, configured: Iterable[tuple[Channel, str]], *, now: datetime, local_name: str = "Owner"
     ) -> None:
-        """Make the accounts named in the settings, and the local web chat's, owners; `local` is
-        the name of the latter. Doing it again changes nothing. An account no longer named stays
-        what it is: see `demote_unnamed`."""
-        named = tuple(named)
-        self._named = frozenset(named)
+        """Make the configured accounts and the local web chat's account owners; repeating it
+        changes nothing. `local_name` names the local web owner. For accounts no longer configured
+        see `demote_unlisted_owners`."""
+        configured = tuple(configured)
+        self._configured_owners = frozenset(configured)
         async with self._db.write() as tx:
-            for channel, external_id in dict.fromkeys((WEB_OWNER, *named)):
-                name = local if (channel, external_id) == WEB_OWNER else external_id
-                person = await self.admit(
-                    tx, channel, external_id, name=name, role=Role.OWNER, now=now
+            for channel, external_id in dict.fromkeys((LOCAL_WEB_OWNER, *configured)):
+                name = local_name if (channel, external_id) == LOCAL_WEB_OWNER else external_id
+                person = await self.get_or_create(
+                    tx, channel, external_id, name=name, role=PersonRole.OWNER, now=now
                 )
-                if person.role is not Role.OWNER:
-                    await tx.execute(_RANK, {"who": person.id, "rank": Role.OWNER.value})
+                if person.role is not PersonRole.OWNER:
+                    await tx.execute(_SET_ROLE, {"who": person.id, "rank": PersonRole.OWNER.value})
 
-    async def demote_unnamed(self) -> Sequence[Person]:
-        """Owners whom the settings no longer name become members; but for the oldest, where only
-        the local web chat's owner would be left. Who has become one."""
+    async def demote_unlisted_owners(self) -> Sequence[Person]:
+        """Make owners who are no longer configured members and return them. The oldest stays if
+        only the local web owner would remain."""
         async with self._db.write() as tx:
             owners = [each for each in await self._members(tx) if _is_owner(each)]
-            away = [each for each in owners if not each.local]
-            fallen = [each for each in away if not each.named]
+            away = [each for each in owners if not each.is_local_web_owner]
+            fallen = [each for each in away if not each.is_configured_owner]
             kept = fallen[:1] if len(fallen) == len(away) else []
             fallen = fallen[len(kept) :]
             for each in fallen:
-                await tx.execute(_RANK, {"who": each.person.id, "rank": Role.MEMBER.value})
-        self.unnamed_owner = kept[0].person.name if kept else ""
+                await tx.execute(
+                    _SET_ROLE, {"who": each.person.id, "rank": PersonRole.MEMBER.value}
+                )
+        self.unlisted_owner = kept[0].person.name if kept else ""
         return [each.person for each in fallen]
 
-    async def members(self) -> Sequence[Member]:
-        """Everybody who is let in: owners first, then by age."""
+    async def list_members(self) -> Sequence[Member]:
+        """Everyone with access: owners first, then by age."""
         async with self._db.read() as view:
             return await self._members(view)
 
     async def demote(self, person_id: PersonId) -> bool:
-        """Make an owner a member. False: the last owner and the local web chat's stay."""
+        """Make an owner a member. False for the last owner and the local web owner, who stay."""
         async with self._db.write() as tx:
-            if not await self._dispensable(tx, person_id):
+            if not await self._can_lose_role(tx, person_id):
                 return False
-            await tx.execute(_RANK, {"who": person_id, "rank": Role.MEMBER.value})
+            await tx.execute(_SET_ROLE, {"who": person_id, "rank": PersonRole.MEMBER.value})
         return True
 
     async def remove(self, person_id: PersonId) -> Sequence[ChatId] | None:
-        """Make somebody a stranger again; what they have started stays. Their private chats;
-        None: the last owner and the local web chat's stay."""
+        """Revoke a person's access and return their private chats; their tasks stay. None for the
+        last owner and the local web owner, who stay."""
         async with self._db.write() as tx:
-            if not await self._dispensable(tx, person_id):
+            if not await self._can_lose_role(tx, person_id):
                 return None
-            await tx.execute(_RANK, {"who": person_id, "rank": Role.MEMBER.value})
-            await tx.execute(_FORGET, {"who": person_id})
-            return [ChatId(each) for each in await tx.scalars(_ROOMS, {"who": person_id})]
+            await tx.execute(_SET_ROLE, {"who": person_id, "rank": PersonRole.MEMBER.value})
+            await tx.execute(_DELETE_IDENTITIES, {"who": person_id})
+            return [ChatId(each) for each in await tx.scalars(_PRIVATE_CHATS, {"who": person_id})]
 
-    async def is_let_in(self, person_id: PersonId) -> bool:
-        """False for somebody who was removed."""
-        async with self._db.read() as view:
-            return await view.scalar(_KNOWN, {"who": person_id}) is not None
+    async def has_access(self, person_id: PersonId) -> bool:
+        """False for a removed person."""
+        return await self._db.fetch_value(_HAS_IDENTITY, {"who": person_id}) is not None
 
-    async def admit(
+    async def get_or_create(
         self,
         tx: Transaction,
         channel: Channel,
         external_id: str,
         *,
         name: str,
-        role: Role,
+        role: PersonRole,
         now: datetime,
     ) -> Person:
-        """The person behind an account, made with this name and role if there is none yet."""
-        known = await self._identified(tx, channel, external_id)
+        """The person behind an account, created with this name and role if missing."""
+        known = await self._find_by_account(tx, channel, external_id)
         if known is not None:
             return known
         person = Person(
             id=PersonId(self._ids.token()), name=name, role=role, language=None, created_at=now
         )
-        await tx.execute(
-            insert(people).values(id=person.id, name=name, role=role.value, created_at=now)
-        )
-        await tx.execute(
-            insert(identities).values(
-                channel=channel.value, external_id=external_id, person_id=person.id
-            )
-        )
+        await tx.execute(insert(people).values(row_from(person)))
+        account = {"channel": channel, "external_id": external_id, "person_id": person.id}
+        await tx.execute(insert(identities).values(account))
         return person
 
     async def _members(self, view: Transaction) -> Sequence[Member]:
         found: dict[str, tuple[Person, list[tuple[Channel, str]]]] = {}
-        for row in (await view.execute(_ALL)).all():
-            _, accounts = found.setdefault(row.id, (_person(row), []))
+        for row in (await view.execute(_ALL_WITH_ACCOUNTS)).all():
+            _, accounts = found.setdefault(row.id, (record_from(Person, row), []))
             accounts.append((Channel(row.channel), row.external_id))
         return [
             Member(
                 person=person,
                 accounts=tuple(accounts),
-                named=not self._named.isdisjoint(accounts),
-                local=WEB_OWNER in accounts,
+                is_configured_owner=not self._configured_owners.isdisjoint(accounts),
+                is_local_web_owner=LOCAL_WEB_OWNER in accounts,
             )
             for person, accounts in found.values()
         ]
 
-    async def _dispensable(self, tx: Transaction, person_id: PersonId) -> bool:
-        """NotFound where nobody is let in under that id."""
+    async def _can_lose_role(self, tx: Transaction, person_id: PersonId) -> bool:
+        """Raises NotFound if this person has no access."""
         members = {each.person.id: each for each in await self._members(tx)}
         if person_id not in members:
             raise NotFound("person", person_id)
         others = [each for each in members.values() if each.person.id != person_id]
-        return not members[person_id].local and any(map(_is_owner, others))
+        return not members[person_id].is_local_web_owner and any(map(_is_owner, others))
 
-    async def _identified(
+    async def _find_by_account(
         self, tx: Transaction, channel: Channel, external_id: str
     ) -> Person | None:
         facts = {"channel": channel.value, "external_id": external_id}
-        row = (await tx.execute(_BY_IDENTITY, facts)).one_or_none()
-        return None if row is None else _person(row)
+        return record_from(Person, (await tx.execute(_BY_IDENTITY, facts)).one_or_none())
 
 
 def _is_owner(member: Member) -> bool:
-    return member.person.role is Role.OWNER
+    return member.person.role is PersonRole.OWNER
 
 
-def _person(row: Row[Any]) -> Person:
-    return Person(
-        id=PersonId(row.id),
-        name=row.name,
-        role=Role(row.role),
-        language=Language(row.language) if row.language else None,
-        created_at=row.created_at,
+PAIRING_LIFETIME = timedelta(hours=1)
+MAX_WRONG_CODES = 5
+WRONG_CODE_WINDOW = timedelta(hours=1)
+
+_WRONG_CODES_KEY = "pairing.wrong_codes"
+
+_OPEN_PAIRING = (
+    select(pairings)
+    .where(
+        pairings.c.channel == bindparam("channel"),
+        pairings.c.external_id == bindparam("external_id"),
+        pairings.c.state != PairingState.APPROVED.value,
+        pairings.c.expires_at > bindparam("now"),
     )
+    .order_by(pairings.c.created_at.desc())
+    .limit(1)
+)
+
+_PAIRING_BY_CODE = (
+    select(pairings, chats.c.external_id.label("chat_external_id"))
+    .join(chats, chats.c.id == pairings.c.chat_id)
+    .where(pairings.c.code == bindparam("code"))
+)
+
+_DECIDE_PAIRING = (
+    update(pairings)
+    .where(pairings.c.code == bindparam("which"))
+    .values(state=bindparam("verdict"), decided_by=bindparam("who"))
+)
+
+
+@dataclass(eq=False)
+class PairingRepo:
+    """Implements handlers.ports.PairingPort; `apply_decision` handles approvals of kind PAIRING."""
+
+    db: Database
+    ids: IdGenerator
+    people: PeopleRepo
+    chats: ChatRepo
+    key_values: KeyValueStore
+    now: Callable[[], datetime]
+
+    async def get_or_create(
+        self, channel: Channel, external_id: str, name: str, chat_id: ChatId, *, now: datetime
+    ) -> tuple[PairingRequest, bool]:
+        """The stranger's pending request and True if it is new. A refused stranger gets the refused
+        request until it expires, and may then ask again."""
+        async with self.db.write() as tx:
+            facts = {"channel": channel.value, "external_id": external_id, "now": now}
+            row = (await tx.execute(_OPEN_PAIRING, facts)).one_or_none()
+            if row is not None:
+                return record_from(PairingRequest, row), False
+            pairing = PairingRequest(
+                code=self.ids.pairing_code(),
+                channel=channel,
+                external_id=external_id,
+                name=name,
+                chat_id=chat_id,
+                state=PairingState.PENDING,
+                created_at=now,
+                expires_at=now + PAIRING_LIFETIME,
+            )
+            await self._insert(tx, pairing)
+        return pairing, True
+
+    async def find(self, code: str, *, now: datetime) -> PairingRequest:
+        """Case, spaces and dashes are ignored. NotFound if unknown, decided or expired;
+        TooManyAttempts, a NotFound, after five wrong codes within an hour by anyone."""
+        wanted = "".join(char for char in code.upper() if char.isalnum())
+        async with self.db.read() as view:
+            misses = _recent_wrong_codes(await self.key_values.read(view, _WRONG_CODES_KEY), now)
+            row = (await view.execute(_PAIRING_BY_CODE, {"code": wanted})).one_or_none()
+        if len(misses) >= MAX_WRONG_CODES:
+            raise TooManyAttempts("pairing", code)
+        if row is None:
+            await self._record_wrong_code(now)
+        if row is None or row.state != PairingState.PENDING.value or row.expires_at <= now:
+            raise NotFound("pairing", code)
+        return record_from(PairingRequest, row)
+
+    async def get_approval(self, pairing: PairingRequest) -> Approval:
+        """The approval created with this request."""
+        async with self.db.read() as view:
+            return await newest_approval_of_subject(
+                view, ApprovalKind.PAIRING, pairing.code, now=self.now()
+            )
+
+    async def apply_decision(self, tx: Transaction, approval: Approval) -> None:
+        """Grant or refuse access as `approval` says."""
+        row = (await tx.execute(_PAIRING_BY_CODE, {"code": approval.subject})).one_or_none()
+        if row is None or approval.state is ApprovalState.EXPIRED:
+            return
+        approved = approval.state is ApprovalState.APPROVED
+        verdict = PairingState.APPROVED if approved else PairingState.REFUSED
+        facts = {"which": row.code, "verdict": verdict.value, "who": approval.decided_by}
+        await tx.execute(_DECIDE_PAIRING, facts)
+        if approved:
+            await self._grant_access(tx, row, approval.decided_at or row.created_at)
+
+    async def _grant_access(self, tx: Transaction, row: Row[Any], now: datetime) -> None:
+        channel = Channel(row.channel)
+        person = await self.people.get_or_create(
+            tx, channel, row.external_id, name=row.name, role=PersonRole.MEMBER, now=now
+        )
+        await self.chats.set_partner(tx, channel, row.chat_external_id, person.id)
+
+    async def _insert(self, tx: Transaction, pairing: PairingRequest) -> None:
+        await tx.execute(insert(pairings).values(row_from(pairing)))
+        new = NewApproval(
+            kind=ApprovalKind.PAIRING,
+            chat_id=pairing.chat_id,
+            title=pairing.name or pairing.external_id,
+            subject=pairing.code,
+            expires_at=pairing.expires_at,
+        )
+        await add_approval(tx, new, ids=self.ids, now=pairing.created_at)
+
+    async def _record_wrong_code(self, now: datetime) -> None:
+        async with self.db.write() as tx:
+            misses = _recent_wrong_codes(await self.key_values.read(tx, _WRONG_CODES_KEY), now)
+            await self.key_values.write(
+                tx, _WRONG_CODES_KEY, [*misses, now.isoformat()][-MAX_WRONG_CODES:]
+            )
+
+
+def _recent_wrong_codes(wrong_codes: Any, now: datetime) -> list[str]:
+    since = now - WRONG_CODE_WINDOW
+    return [at for at in wrong_codes or () if datetime.fromisoformat(at) > since]
+
+
+_OWNER_IDS = (
+    select(people.c.id).where(people.c.role == PersonRole.OWNER.value).order_by(people.c.created_at)
+)
+
+
+_HAS_ACCOUNT = people.c.id.in_(select(identities.c.person_id))
+
+
+_BY_ID_OR_ACCOUNT = select(people.c.id).where(
+    _HAS_ACCOUNT,
+    or_(
+        people.c.id == bindparam("id"),
+        people.c.id.in_(
+            select(identities.c.person_id).where(
+                identities.c.channel == bindparam("channel"),
+                identities.c.external_id == bindparam("account"),
+            )
+        ),
+    ),
+)
+
+
+_ALL_NAMES = select(people.c.id, people.c.name).where(_HAS_ACCOUNT)
+
+
+async def owner_ids(view: Transaction) -> tuple[PersonId, ...]:
+    return tuple(PersonId(each) for each in await view.scalars(_OWNER_IDS))
+
+
+async def find_person_id(view: Transaction, name: str) -> PersonId | None:
+    """The person with access who has this id, this account (`channel:id`) or, if unique, this name,
+    ignoring case."""
+    channel, _, account = (each.strip() for each in name.partition(":"))
+    found = await view.scalars(
+        _BY_ID_OR_ACCOUNT, {"id": name, "channel": channel.lower(), "account": account}
+    )
+    if exact := list(found):
+        return PersonId(exact[0])
+    rows = (await view.execute(_ALL_NAMES)).all()
+    same = [row.id for row in rows if row.name.strip().casefold() == name.casefold()]
+    return PersonId(same[0]) if len(same) == 1 else None

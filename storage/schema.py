@@ -1,26 +1,12 @@
-"""Every table. Migrations make them; this is what queries are written against."""
+"""Defines the database tables that queries are written against; migrations create them."""
 
 from __future__ import annotations
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Boolean,
-    Column,
-    ForeignKey,
-    Index,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
-    text,
-)
+import sqlalchemy as sa
 
-from storage.dialect import Instant, RowNumber
+from storage.dialect import RowNumber, UtcTimestamp
 
-metadata = MetaData(
+metadata = sa.MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
         "uq": "uq_%(table_name)s_%(column_0_N_name)s",
@@ -30,357 +16,485 @@ metadata = MetaData(
 )
 
 _QUEUE = ["status", "rank", "resumed_first", "created_at", "id", "project_dir", "let_in", "outside"]
-_HEADS = "project_dir let_in rank resumed_first created_at id"
+_PROJECT_QUEUE = "project_dir let_in rank resumed_first created_at id"
 _QUEUED = "status = 'pending' AND NOT outside"
 _IN_PROJECT = "status = 'running' AND project_dir <> ''"
 
 
-def _partial(name: str, columns: str, where: str, *, unique: bool = False) -> Index:
-    return Index(
+def _partial(name: str, columns: str, where: str, *, unique: bool = False) -> sa.Index:
+    return sa.Index(
         name,
         *columns.split(),
         unique=unique,
-        sqlite_where=text(where),
+        sqlite_where=sa.text(where),
     )
 
 
-people = Table(
+people = sa.Table(
     "people",
     metadata,
-    Column("id", String(16), primary_key=True),
-    Column("name", Text, nullable=False),
-    Column("role", String(16), nullable=False),
-    Column("language", String(8)),
-    Column("created_at", Instant, nullable=False),
+    sa.Column("id", sa.String(16), primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("role", sa.String(16), nullable=False),
+    sa.Column("language", sa.String(8)),
+    sa.Column("created_at", UtcTimestamp, nullable=False),
 )
 
-identities = Table(
+identities = sa.Table(
     "identities",
     metadata,
-    Column("channel", String(16), primary_key=True),
-    Column("external_id", String(128), primary_key=True),
-    Column("person_id", ForeignKey("people.id"), nullable=False, index=True),
+    sa.Column("channel", sa.String(16), primary_key=True),
+    sa.Column("external_id", sa.String(128), primary_key=True),
+    sa.Column("person_id", sa.ForeignKey("people.id"), nullable=False, index=True),
 )
 
-chats = Table(
+chats = sa.Table(
     "chats",
     metadata,
-    Column("id", String(16), primary_key=True),
-    Column("channel", String(16), nullable=False),
-    Column("external_id", String(128), nullable=False),
-    Column("thread", String(128), nullable=False, server_default=""),
-    Column("kind", String(16), nullable=False),
-    Column("title", Text, nullable=False),
-    Column("settings", JSON, nullable=False),
-    Column("person_id", ForeignKey("people.id"), index=True),
-    Column("created_at", Instant, nullable=False),
-    UniqueConstraint("channel", "external_id", "thread"),
+    sa.Column("id", sa.String(16), primary_key=True),
+    sa.Column("channel", sa.String(16), nullable=False),
+    sa.Column("external_id", sa.String(128), nullable=False),
+    sa.Column("thread", sa.String(128), nullable=False, server_default=""),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("settings", sa.JSON, nullable=False),
+    sa.Column("person_id", sa.ForeignKey("people.id"), index=True),
+    sa.Column("created_at", UtcTimestamp, nullable=False),
+    sa.UniqueConstraint("channel", "external_id", "thread"),
 )
 
-pairings = Table(
+pairings = sa.Table(
     "pairings",
     metadata,
-    Column("code", String(16), primary_key=True),
-    Column("channel", String(16), nullable=False),
-    Column("external_id", String(128), nullable=False),
-    Column("name", Text, nullable=False),
-    Column("chat_id", ForeignKey("chats.id"), nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("created_at", Instant, nullable=False),
-    Column("expires_at", Instant, nullable=False),
-    Column("decided_by", ForeignKey("people.id")),
-    Index(None, "channel", "external_id"),
+    sa.Column("code", sa.String(16), primary_key=True),
+    sa.Column("channel", sa.String(16), nullable=False),
+    sa.Column("external_id", sa.String(128), nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("chat_id", sa.ForeignKey("chats.id"), nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("created_at", UtcTimestamp, nullable=False),
+    sa.Column("expires_at", UtcTimestamp, nullable=False),
+    sa.Column("decided_by", sa.ForeignKey("people.id")),
+    sa.Index(None, "channel", "external_id"),
 )
 
-inbox = Table(
+inbox = sa.Table(
     "inbox",
     metadata,
-    Column("id", RowNumber, primary_key=True, autoincrement=True),
-    Column("channel", String(16), nullable=False),
-    Column("dedupe", String(200), nullable=False),
-    Column("chat_id", ForeignKey("chats.id"), nullable=False),
-    Column("incoming", JSON, nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("attempts", Integer, nullable=False, server_default="0"),
-    Column("error", Text, nullable=False, server_default=""),
-    Column("received_at", Instant, nullable=False),
-    Column("handled_at", Instant),
-    UniqueConstraint("channel", "dedupe"),
-    Index(None, "state", "id"),
-    Index(None, "chat_id", "id"),
+    sa.Column("id", RowNumber, primary_key=True, autoincrement=True),
+    sa.Column("channel", sa.String(16), nullable=False),
+    sa.Column("dedupe", sa.String(200), nullable=False),
+    sa.Column("chat_id", sa.ForeignKey("chats.id"), nullable=False),
+    sa.Column("incoming", sa.JSON, nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("error", sa.Text, nullable=False, server_default=""),
+    sa.Column("received_at", UtcTimestamp, nullable=False),
+    sa.Column("handled_at", UtcTimestamp),
+    sa.UniqueConstraint("channel", "dedupe"),
+    sa.Index(None, "state", "id"),
+    sa.Index(None, "chat_id", "id"),
 )
 
-outbox = Table(
+outbox = sa.Table(
     "outbox",
     metadata,
-    Column("id", RowNumber, primary_key=True, autoincrement=True),
-    Column("key", String(200), nullable=False, unique=True),
-    Column("chat_id", ForeignKey("chats.id"), nullable=False),
-    Column("urgency", Integer, nullable=False),
-    Column("card", JSON, nullable=False),
-    Column("reply_to", String(128), nullable=False, server_default=""),
-    Column("revision", Integer, nullable=False),
-    Column("shown_revision", Integer, nullable=False, server_default="0"),
-    Column("tried_revision", Integer, nullable=False, server_default="0"),
-    Column("placed", JSON),
-    Column("state", String(16), nullable=False),
-    Column("attempts", Integer, nullable=False, server_default="0"),
-    Column("due_at", Instant, nullable=False),
-    Column("error", Text, nullable=False, server_default=""),
-    Column("created_at", Instant, nullable=False),
-    Column("updated_at", Instant, nullable=False),
-    Index(None, "state", "due_at"),
-    Index(None, "chat_id", "id"),
+    sa.Column("id", RowNumber, primary_key=True, autoincrement=True),
+    sa.Column("key", sa.String(200), nullable=False, unique=True),
+    sa.Column("chat_id", sa.ForeignKey("chats.id"), nullable=False),
+    sa.Column("urgency", sa.Integer, nullable=False),
+    sa.Column("card", sa.JSON, nullable=False),
+    sa.Column("reply_to", sa.String(128), nullable=False, server_default=""),
+    sa.Column("revision", sa.Integer, nullable=False),
+    sa.Column("shown_revision", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("tried_revision", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("placed", sa.JSON),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("due_at", UtcTimestamp, nullable=False),
+    sa.Column("error", sa.Text, nullable=False, server_default=""),
+    sa.Column("created_at", UtcTimestamp, nullable=False),
+    sa.Column("updated_at", UtcTimestamp, nullable=False),
+    sa.Index(None, "state", "due_at"),
+    sa.Index(None, "chat_id", "id"),
 )
 
-# Which message of a platform shows which card: replies and presses are traced through it.
-placements = Table(
+# Maps platform messages to cards, for replies and presses.
+placements = sa.Table(
     "placements",
     metadata,
-    Column("chat_id", ForeignKey("chats.id"), primary_key=True),
-    Column("message_id", String(128), primary_key=True),
-    Column("outbox_id", ForeignKey("outbox.id"), nullable=False, index=True),
+    sa.Column("chat_id", sa.ForeignKey("chats.id"), primary_key=True),
+    sa.Column("message_id", sa.String(128), primary_key=True),
+    sa.Column("outbox_id", sa.ForeignKey("outbox.id"), nullable=False, index=True),
 )
 
-actions = Table(
+actions = sa.Table(
     "actions",
     metadata,
-    Column("token", String(16), primary_key=True),
-    Column("card_key", String(200), nullable=False, index=True),
-    Column("chat_id", ForeignKey("chats.id"), nullable=False),
-    Column("action", JSON, nullable=False),
-    Column("allowed", JSON, nullable=False),
-    Column("single_use", Boolean, nullable=False),
-    Column("expires_at", Instant, nullable=False),
-    Column("used_by", ForeignKey("people.id")),
-    Column("used_at", Instant),
-    # The press that settled it: the same press delivered again is not a second press.
-    Column("used_for", BigInteger),
-    Column("retired", Boolean, nullable=False, server_default=text("false")),
+    sa.Column("token", sa.String(16), primary_key=True),
+    sa.Column("card_key", sa.String(200), nullable=False, index=True),
+    sa.Column("chat_id", sa.ForeignKey("chats.id"), nullable=False),
+    sa.Column("action", sa.JSON, nullable=False),
+    sa.Column("allowed", sa.JSON, nullable=False),
+    sa.Column("single_use", sa.Boolean, nullable=False),
+    sa.Column("expires_at", UtcTimestamp, nullable=False),
+    sa.Column("used_by", sa.ForeignKey("people.id")),
+    sa.Column("used_at", UtcTimestamp),
+    # The press that settled it: a repeated delivery is not a second press.
+    sa.Column("used_for", sa.BigInteger),
+    sa.Column("retired", sa.Boolean, nullable=False, server_default=sa.text("false")),
 )
 
-tasks = Table(
+tasks = sa.Table(
     "tasks",
     metadata,
-    Column("id", String(16), primary_key=True),
-    Column("source", String(200), nullable=False, unique=True),
-    Column("title", Text, nullable=False),
-    Column("instruction", Text, nullable=False),
-    Column("priority", String(16), nullable=False),
-    Column("rank", Integer, nullable=False),
-    Column("status", String(16), nullable=False),
-    Column("status_reason", Text, nullable=False, server_default=""),
-    Column("phase", String(16), nullable=False),
-    Column("control", String(16), nullable=False),
+    sa.Column("id", sa.String(16), primary_key=True),
+    sa.Column("source", sa.String(200), nullable=False, unique=True),
+    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("instruction", sa.Text, nullable=False),
+    sa.Column("priority", sa.String(16), nullable=False),
+    sa.Column("rank", sa.Integer, nullable=False),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("status_reason", sa.Text, nullable=False, server_default=""),
+    sa.Column("phase", sa.String(16), nullable=False),
+    sa.Column("control", sa.String(16), nullable=False),
     # Interrupted work goes before new work of its priority.
-    Column("resumed_first", Integer, nullable=False, server_default="1"),
-    Column("chat_id", ForeignKey("chats.id"), nullable=False, index=True),
-    Column("reply_to", String(128), nullable=False, server_default=""),
-    Column("created_by", ForeignKey("people.id"), nullable=False),
-    Column("project_dir", Text, nullable=False, server_default=""),
-    Column("model", String(128), nullable=False, server_default=""),
-    Column("backend", String(64), nullable=False, server_default=""),
-    Column("files", JSON, nullable=False),
-    Column("graph_version", Integer, nullable=False, server_default="0"),
-    Column("epoch", Integer, nullable=False, server_default="0"),
-    Column("owner", String(64), nullable=False, server_default=""),
-    Column("lease_until", Instant),
-    Column("wake_at", Instant),
-    Column("failures_in_row", Integer, nullable=False, server_default="0"),
-    Column("replans", Integer, nullable=False, server_default="0"),
-    Column("summary", Text, nullable=False, server_default=""),
-    Column("created_at", Instant, nullable=False),
-    # When it was last put in the queue: who has waited too long goes first.
-    Column("waiting_since", Instant, nullable=False, server_default="0"),
-    Column("started_at", Instant),
-    Column("ended_at", Instant),
-    Column("errors", Integer, nullable=False, server_default="0"),
-    Column("branch", String(128), nullable=False, server_default=""),
-    Column("holds_dir", Boolean, nullable=False, server_default=text("false")),
-    Column("let_in", Boolean, nullable=False, server_default=text("false")),
-    Column("outside", Boolean, nullable=False, server_default=text("false")),
-    Column("stage", Text, nullable=False, server_default=""),
-    Column("tokens_before", BigInteger),
-    Column("deleted_at", Instant),
-    Column("persona", String(64), nullable=False, server_default=""),
-    Index("ix_tasks_queue", *_QUEUE),
+    sa.Column("resumed_first", sa.Integer, nullable=False, server_default="1"),
+    sa.Column("chat_id", sa.ForeignKey("chats.id"), nullable=False, index=True),
+    sa.Column("reply_to", sa.String(128), nullable=False, server_default=""),
+    sa.Column("created_by", sa.ForeignKey("people.id"), nullable=False),
+    sa.Column("project_dir", sa.Text, nullable=False, server_default=""),
+    sa.Column("model", sa.String(128), nullable=False, server_default=""),
+    sa.Column("backend", sa.String(64), nullable=False, server_default=""),
+    sa.Column("files", sa.JSON, nullable=False),
+    sa.Column("graph_version", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("epoch", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("owner", sa.String(64), nullable=False, server_default=""),
+    sa.Column("lease_until", UtcTimestamp),
+    sa.Column("wake_at", UtcTimestamp),
+    sa.Column("failures_in_row", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("replans", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("summary", sa.Text, nullable=False, server_default=""),
+    sa.Column("created_at", UtcTimestamp, nullable=False),
+    # When it was last queued: tasks that waited too long go first.
+    sa.Column("waiting_since", UtcTimestamp, nullable=False, server_default="0"),
+    sa.Column("started_at", UtcTimestamp),
+    sa.Column("ended_at", UtcTimestamp),
+    sa.Column("errors", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("branch", sa.String(128), nullable=False, server_default=""),
+    sa.Column("holds_dir", sa.Boolean, nullable=False, server_default=sa.text("false")),
+    sa.Column("let_in", sa.Boolean, nullable=False, server_default=sa.text("false")),
+    sa.Column("outside", sa.Boolean, nullable=False, server_default=sa.text("false")),
+    sa.Column("stage", sa.Text, nullable=False, server_default=""),
+    sa.Column("tokens_before", sa.BigInteger),
+    sa.Column("deleted_at", UtcTimestamp),
+    sa.Column("persona", sa.String(64), nullable=False, server_default=""),
+    sa.Index("ix_tasks_queue", *_QUEUE),
     _partial("ix_tasks_aging", "waiting_since", "status = 'pending' AND rank > 1"),
     _partial("ix_tasks_wake", "wake_at", "wake_at IS NOT NULL"),
     _partial("ix_tasks_holders", "project_dir", "holds_dir"),
-    # The head of each project's queue, so that a busy one is skipped without being walked through.
-    _partial("ix_tasks_heads", _HEADS, _QUEUED),
-    # One running task per project directory is a fact of the database, not of our code.
+    # The head of each project's queue, so that a busy project is skipped without a scan.
+    _partial("ix_tasks_heads", _PROJECT_QUEUE, _QUEUED),
+    # The database enforces one running task per project directory.
     _partial("uq_tasks_running_project", "project_dir", _IN_PROJECT, unique=True),
 )
 
-task_logs = Table(
+task_logs = sa.Table(
     "task_logs",
     metadata,
-    Column("id", RowNumber, primary_key=True, autoincrement=True),
-    Column("task_id", ForeignKey("tasks.id"), nullable=False),
-    # The message or step that wrote it: handled again, it writes nothing.
-    Column("source", String(200), nullable=False, unique=True),
-    Column("kind", String(16), nullable=False),
-    Column("text", Text, nullable=False),
-    Column("stage", Text, nullable=False, server_default=""),
-    Column("attempt", Integer, nullable=False, server_default="0"),
-    Column("file", Text, nullable=False, server_default=""),
-    Column("person_id", ForeignKey("people.id")),
-    Column("at", Instant, nullable=False),
-    Index(None, "task_id", "id"),
+    sa.Column("id", RowNumber, primary_key=True, autoincrement=True),
+    sa.Column("task_id", sa.ForeignKey("tasks.id"), nullable=False),
+    # The message or step that wrote it: a repeat writes nothing.
+    sa.Column("source", sa.String(200), nullable=False, unique=True),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("stage", sa.Text, nullable=False, server_default=""),
+    sa.Column("attempt", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("file", sa.Text, nullable=False, server_default=""),
+    sa.Column("person_id", sa.ForeignKey("people.id")),
+    sa.Column("at", UtcTimestamp, nullable=False),
+    sa.Index(None, "task_id", "id"),
 )
 
-task_graphs = Table(
+task_graphs = sa.Table(
     "task_graphs",
     metadata,
-    Column("task_id", ForeignKey("tasks.id"), primary_key=True),
-    Column("version", Integer, primary_key=True),
-    Column("body", JSON, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("author", String(32), nullable=False),
-    Column("at", Instant, nullable=False),
+    sa.Column("task_id", sa.ForeignKey("tasks.id"), primary_key=True),
+    sa.Column("version", sa.Integer, primary_key=True),
+    sa.Column("body", sa.JSON, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("author", sa.String(32), nullable=False),
+    sa.Column("at", UtcTimestamp, nullable=False),
 )
 
-node_runs = Table(
+node_runs = sa.Table(
     "node_runs",
     metadata,
-    Column("task_id", ForeignKey("tasks.id"), primary_key=True),
-    Column("path", String(200), primary_key=True),
-    Column("status", String(16), nullable=False),
-    Column("attempt", Integer, nullable=False),
-    Column("output", JSON, nullable=False),
-    Column("error", Text, nullable=False, server_default=""),
-    Column("wake_at", Instant),
-    Column("started_at", Instant),
-    Column("ended_at", Instant),
+    sa.Column("task_id", sa.ForeignKey("tasks.id"), primary_key=True),
+    sa.Column("path", sa.String(200), primary_key=True),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("output", sa.JSON, nullable=False),
+    sa.Column("error", sa.Text, nullable=False, server_default=""),
+    sa.Column("wake_at", UtcTimestamp),
+    sa.Column("started_at", UtcTimestamp),
+    sa.Column("ended_at", UtcTimestamp),
 )
 
-node_attempts = Table(
+node_attempts = sa.Table(
     "node_attempts",
     metadata,
-    Column("task_id", ForeignKey("tasks.id"), primary_key=True),
-    Column("path", String(200), primary_key=True),
-    Column("attempt", Integer, primary_key=True),
-    # Written before the paid call, so that a second try can go on instead of paying again.
-    Column("session_id", String(64), nullable=False, server_default=""),
-    Column("started_at", Instant, nullable=False),
-    Column("ended_at", Instant),
-    Column("error", Text, nullable=False, server_default=""),
+    sa.Column("task_id", sa.ForeignKey("tasks.id"), primary_key=True),
+    sa.Column("path", sa.String(200), primary_key=True),
+    sa.Column("attempt", sa.Integer, primary_key=True),
+    # Stored before the paid call, so that a retry continues instead of paying again.
+    sa.Column("session_id", sa.String(64), nullable=False, server_default=""),
+    sa.Column("started_at", UtcTimestamp, nullable=False),
+    sa.Column("ended_at", UtcTimestamp),
+    sa.Column("error", sa.Text, nullable=False, server_default=""),
 )
 
-commands = Table(
+commands = sa.Table(
     "commands",
     metadata,
-    Column("id", RowNumber, primary_key=True, autoincrement=True),
-    Column("source", String(200), nullable=False, unique=True),
-    Column("task_id", ForeignKey("tasks.id"), nullable=False, index=True),
-    Column("kind", String(32), nullable=False),
-    Column("payload", JSON, nullable=False),
-    Column("person_id", ForeignKey("people.id")),
-    Column("at", Instant, nullable=False),
+    sa.Column("id", RowNumber, primary_key=True, autoincrement=True),
+    sa.Column("source", sa.String(200), nullable=False, unique=True),
+    sa.Column("task_id", sa.ForeignKey("tasks.id"), nullable=False, index=True),
+    sa.Column("kind", sa.String(32), nullable=False),
+    sa.Column("payload", sa.JSON, nullable=False),
+    sa.Column("person_id", sa.ForeignKey("people.id")),
+    sa.Column("at", UtcTimestamp, nullable=False),
 )
 
-events = Table(
+events = sa.Table(
     "events",
     metadata,
-    Column("id", RowNumber, primary_key=True, autoincrement=True),
-    Column("task_id", ForeignKey("tasks.id"), nullable=False),
-    Column("kind", String(32), nullable=False),
-    Column("text", Text, nullable=False, server_default=""),
-    Column("at", Instant, nullable=False),
-    Column("told_at", Instant),
-    Index(None, "task_id", "id"),
+    sa.Column("id", RowNumber, primary_key=True, autoincrement=True),
+    sa.Column("task_id", sa.ForeignKey("tasks.id"), nullable=False),
+    sa.Column("kind", sa.String(32), nullable=False),
+    sa.Column("text", sa.Text, nullable=False, server_default=""),
+    sa.Column("at", UtcTimestamp, nullable=False),
+    sa.Column("told_at", UtcTimestamp),
+    sa.Index(None, "task_id", "id"),
     _partial("ix_events_untold", "id", "told_at IS NULL"),
 )
 
-approvals = Table(
+approvals = sa.Table(
     "approvals",
     metadata,
-    Column("id", String(16), primary_key=True),
-    Column("kind", String(32), nullable=False),
-    Column("task_id", ForeignKey("tasks.id"), index=True),
-    Column("path", String(200), nullable=False, server_default=""),
-    Column("subject", String(200), nullable=False, server_default=""),
-    Column("chat_id", ForeignKey("chats.id"), nullable=False),
-    Column("title", Text, nullable=False),
-    Column("detail", Text, nullable=False, server_default=""),
-    Column("command_hash", String(64), nullable=False, server_default=""),
-    Column("payload", JSON, nullable=False, server_default="{}"),
-    Column("approvers", JSON, nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("decided_by", ForeignKey("people.id")),
-    Column("decided_at", Instant),
-    # The arrival that settled it: the same one handled again is not a second decision.
-    Column("decided_for", String(200), nullable=False, server_default=""),
-    Column("reason", Text, nullable=False, server_default=""),
-    Column("created_at", Instant, nullable=False),
-    Column("expires_at", Instant, nullable=False),
-    Index(None, "state", "chat_id"),
+    sa.Column("id", sa.String(16), primary_key=True),
+    sa.Column("kind", sa.String(32), nullable=False),
+    sa.Column("task_id", sa.ForeignKey("tasks.id"), index=True),
+    sa.Column("path", sa.String(200), nullable=False, server_default=""),
+    sa.Column("subject", sa.String(200), nullable=False, server_default=""),
+    sa.Column("chat_id", sa.ForeignKey("chats.id"), nullable=False),
+    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("detail", sa.Text, nullable=False, server_default=""),
+    sa.Column("command_hash", sa.String(64), nullable=False, server_default=""),
+    sa.Column("payload", sa.JSON, nullable=False, server_default="{}"),
+    sa.Column("approvers", sa.JSON, nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("decided_by", sa.ForeignKey("people.id")),
+    sa.Column("decided_at", UtcTimestamp),
+    # The event that settled it: a repeated delivery is not a second decision.
+    sa.Column("decided_for", sa.String(200), nullable=False, server_default=""),
+    sa.Column("reason", sa.Text, nullable=False, server_default=""),
+    sa.Column("created_at", UtcTimestamp, nullable=False),
+    sa.Column("expires_at", UtcTimestamp, nullable=False),
+    sa.Index(None, "state", "chat_id"),
 )
 
-sessions = Table(
+sessions = sa.Table(
     "sessions",
     metadata,
-    Column("id", String(64), primary_key=True),
-    Column("key", String(200), nullable=False, index=True),
-    Column("backend", String(64), nullable=False),
-    Column("model", String(128), nullable=False),
-    Column("external_id", String(128), nullable=False, server_default=""),
-    # Whose home a coding CLI keeps it in.
-    Column("persona", String(64), nullable=False, server_default=""),
-    Column("turns", Integer, nullable=False, server_default="0"),
-    Column("tokens", Integer, nullable=False, server_default="0"),
-    Column("started_at", Instant, nullable=False),
-    Column("last_used_at", Instant, nullable=False),
-    Column("closed_at", Instant),
+    sa.Column("id", sa.String(64), primary_key=True),
+    sa.Column("key", sa.String(200), nullable=False, index=True),
+    sa.Column("backend", sa.String(64), nullable=False),
+    sa.Column("model", sa.String(128), nullable=False),
+    sa.Column("external_id", sa.String(128), nullable=False, server_default=""),
+    # The persona whose CLI home stores the session.
+    sa.Column("persona", sa.String(64), nullable=False, server_default=""),
+    sa.Column("turns", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("tokens", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("started_at", UtcTimestamp, nullable=False),
+    sa.Column("last_used_at", UtcTimestamp, nullable=False),
+    sa.Column("closed_at", UtcTimestamp),
 )
 
-messages = Table(
+messages = sa.Table(
     "messages",
     metadata,
-    Column("session_id", ForeignKey("sessions.id"), primary_key=True),
-    Column("seq", Integer, primary_key=True),
-    Column("content", JSON, nullable=False),
-    Column("at", Instant, nullable=False),
+    sa.Column("session_id", sa.ForeignKey("sessions.id"), primary_key=True),
+    sa.Column("seq", sa.Integer, primary_key=True),
+    sa.Column("content", sa.JSON, nullable=False),
+    sa.Column("at", UtcTimestamp, nullable=False),
 )
 
-usage = Table(
+usage = sa.Table(
     "usage",
     metadata,
-    Column("id", RowNumber, primary_key=True, autoincrement=True),
-    Column("at", Instant, nullable=False, index=True),
-    Column("purpose", String(16), nullable=False),
-    Column("backend", String(64), nullable=False),
-    Column("model", String(128), nullable=False),
-    Column("person_id", ForeignKey("people.id"), index=True),
-    Column("chat_id", ForeignKey("chats.id"), index=True),
-    Column("task_id", ForeignKey("tasks.id"), index=True),
-    Column("requests", Integer, nullable=False),
-    Column("input_tokens", Integer, nullable=False),
-    Column("output_tokens", Integer, nullable=False),
-    Column("cache_read_tokens", Integer, nullable=False),
-    Column("cache_write_tokens", Integer, nullable=False),
-    # US dollars in millionths; null where no price is known.
-    Column("cost_micros", BigInteger),
+    sa.Column("id", RowNumber, primary_key=True, autoincrement=True),
+    sa.Column("at", UtcTimestamp, nullable=False, index=True),
+    sa.Column("purpose", sa.String(16), nullable=False),
+    sa.Column("backend", sa.String(64), nullable=False),
+    sa.Column("model", sa.String(128), nullable=False),
+    sa.Column("person_id", sa.ForeignKey("people.id"), index=True),
+    sa.Column("chat_id", sa.ForeignKey("chats.id"), index=True),
+    sa.Column("task_id", sa.ForeignKey("tasks.id"), index=True),
+    sa.Column("requests", sa.Integer, nullable=False),
+    sa.Column("input_tokens", sa.Integer, nullable=False),
+    sa.Column("output_tokens", sa.Integer, nullable=False),
+    sa.Column("cache_read_tokens", sa.Integer, nullable=False),
+    sa.Column("cache_write_tokens", sa.Integer, nullable=False),
+    # US dollars in millionths; null without a known price.
+    sa.Column("cost_micros", sa.BigInteger),
 )
 
-# What people allowed beyond a cap. `day` is empty for a task's.
-budget_grants = Table(
+# Approved extensions of caps. `day` is empty for a task's.
+budget_grants = sa.Table(
     "budget_grants",
     metadata,
-    Column("approval_id", ForeignKey("approvals.id"), primary_key=True),
-    Column("scope", String(16), nullable=False),
-    Column("subject", String(64), nullable=False),
-    Column("day", String(10), nullable=False, server_default=""),
-    Column("micros", BigInteger, nullable=False),
-    Column("tokens", BigInteger, nullable=False),
-    Column("at", Instant, nullable=False),
-    Index(None, "scope", "subject", "day"),
+    sa.Column("approval_id", sa.ForeignKey("approvals.id"), primary_key=True),
+    sa.Column("scope", sa.String(16), nullable=False),
+    sa.Column("subject", sa.String(64), nullable=False),
+    sa.Column("day", sa.String(10), nullable=False, server_default=""),
+    sa.Column("micros", sa.BigInteger, nullable=False),
+    sa.Column("tokens", sa.BigInteger, nullable=False),
+    sa.Column("at", UtcTimestamp, nullable=False),
+    sa.Index(None, "scope", "subject", "day"),
 )
 
-marks = Table(
+marks = sa.Table(
     "marks",
     metadata,
-    Column("name", String(128), primary_key=True),
-    Column("value", JSON, nullable=False),
+    sa.Column("name", sa.String(128), primary_key=True),
+    sa.Column("value", sa.JSON, nullable=False),
+)
+
+
+# Every tool call from request to result: the audit log and the calls awaiting approval.
+tool_calls = sa.Table(
+    "tool_calls",
+    metadata,
+    sa.Column("id", RowNumber, primary_key=True, autoincrement=True),
+    sa.Column("session_id", sa.ForeignKey("sessions.id"), nullable=False),
+    # The model's own id, unique within its session.
+    sa.Column("call_id", sa.String(128), nullable=False),
+    sa.Column("task_id", sa.ForeignKey("tasks.id"), index=True),
+    sa.Column("path", sa.String(200), nullable=False, server_default=""),
+    sa.Column("chat_id", sa.ForeignKey("chats.id")),
+    sa.Column("person_id", sa.ForeignKey("people.id")),
+    sa.Column("backend", sa.String(64), nullable=False),
+    sa.Column("tool", sa.String(128), nullable=False),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("title", sa.Text, nullable=False),
+    # What a person decides about, masked: the exact command, or the change as a diff.
+    sa.Column("detail", sa.Text, nullable=False, server_default=""),
+    sa.Column("arguments", sa.JSON, nullable=False),
+    # Covers the exact tool and arguments before masking.
+    sa.Column("command_hash", sa.String(64), nullable=False),
+    sa.Column("verdict", sa.String(16), nullable=False),
+    sa.Column("why", sa.Text, nullable=False, server_default=""),
+    # What a standing permission would cover; empty where none can be given.
+    sa.Column("pattern", sa.Text, nullable=False, server_default=""),
+    sa.Column("state", sa.String(16), nullable=False),
+    # The session's transcript ends with this request; its next run starts with the answer.
+    sa.Column("suspended", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("approval_id", sa.ForeignKey("approvals.id")),
+    # A person's answer, or the reason for a rejection.
+    sa.Column("answer", sa.Text, nullable=False, server_default=""),
+    sa.Column("outcome", sa.Text, nullable=False, server_default=""),
+    sa.Column("size", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("asked_at", UtcTimestamp, nullable=False),
+    sa.Column("started_at", UtcTimestamp),
+    sa.Column("ended_at", UtcTimestamp),
+    sa.UniqueConstraint("session_id", "call_id"),
+    sa.Index(
+        "ix_tool_calls_suspended",
+        "session_id",
+        # On PostgreSQL the migration makes it partial: naming it here would load that dialect.
+        sqlite_where=sa.text("suspended"),
+    ),
+)
+
+# Standing permissions. `subject` is the id of a task or chat, empty for always.
+tool_grants = sa.Table(
+    "tool_grants",
+    metadata,
+    sa.Column("id", RowNumber, primary_key=True, autoincrement=True),
+    sa.Column("scope", sa.String(16), nullable=False),
+    sa.Column("subject", sa.String(64), nullable=False, server_default=""),
+    sa.Column("tool", sa.String(128), nullable=False),
+    sa.Column("pattern", sa.Text, nullable=False),
+    sa.Column("approval_id", sa.ForeignKey("approvals.id")),
+    sa.Column("granted_by", sa.ForeignKey("people.id"), nullable=False),
+    sa.Column("at", UtcTimestamp, nullable=False),
+    sa.Column("revoked_at", UtcTimestamp),
+    sa.Index(None, "scope", "subject", "tool"),
+)
+
+# Sub-agents. The row exists before the worker learns that the call was accepted.
+helpers = sa.Table(
+    "helpers",
+    metadata,
+    sa.Column("id", sa.String(16), primary_key=True),
+    # The requesting call: a repeat gets the same sub-agent.
+    sa.Column("source", sa.String(300), nullable=False, unique=True),
+    sa.Column("parent_session", sa.ForeignKey("sessions.id"), nullable=False),
+    # The user's message whose answer started it: that answer may be repeated.
+    sa.Column("turn", sa.Text, nullable=False, server_default=""),
+    sa.Column("session_id", sa.String(64), nullable=False, server_default=""),
+    sa.Column("task_id", sa.ForeignKey("tasks.id"), index=True),
+    sa.Column("path", sa.String(200), nullable=False, server_default=""),
+    sa.Column("chat_id", sa.ForeignKey("chats.id"), nullable=False),
+    sa.Column("person_id", sa.ForeignKey("people.id"), nullable=False),
+    sa.Column("depth", sa.Integer, nullable=False),
+    sa.Column("label", sa.Text, nullable=False),
+    sa.Column("prompt", sa.Text, nullable=False),
+    sa.Column("persona", sa.String(64), nullable=False, server_default=""),
+    sa.Column("keep", sa.Boolean, nullable=False),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("result", sa.Text, nullable=False, server_default=""),
+    sa.Column("created_at", UtcTimestamp, nullable=False),
+    sa.Column("started_at", UtcTimestamp),
+    sa.Column("ended_at", UtcTimestamp),
+    sa.Column("delivered_at", UtcTimestamp),
+    sa.Index(None, "parent_session", "delivered_at"),
+    sa.Index(None, "status"),
+)
+
+# Enabled skills by exact hash: changed files need a new decision.
+skills = sa.Table(
+    "skills",
+    metadata,
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("hash", sa.String(64), primary_key=True),
+    sa.Column("source", sa.Text, nullable=False),
+    sa.Column("enabled", sa.Boolean, nullable=False),
+    sa.Column("decided_by", sa.ForeignKey("people.id"), nullable=False),
+    sa.Column("decided_at", UtcTimestamp, nullable=False),
+)
+
+workers = sa.Table(
+    "workers",
+    metadata,
+    sa.Column("id", sa.String(64), primary_key=True),
+    sa.Column("host", sa.String(128), nullable=False),
+    sa.Column("slots", sa.Integer, nullable=False),
+    sa.Column("seen_at", UtcTimestamp, nullable=False),
+)
+
+spans = sa.Table(
+    "spans",
+    metadata,
+    sa.Column("span_id", sa.String(16), primary_key=True),
+    sa.Column("trace_id", sa.String(32), nullable=False, index=True),
+    sa.Column("parent_id", sa.String(16), nullable=False, server_default=""),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("task_id", sa.ForeignKey("tasks.id"), index=True),
+    sa.Column("status", sa.String(16), nullable=False, server_default=""),
+    sa.Column("attributes", sa.JSON, nullable=False),
+    sa.Column("started_at", UtcTimestamp, nullable=False),
+    sa.Column("ended_at", UtcTimestamp),
 )

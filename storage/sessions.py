@@ -1,4 +1,4 @@
-"""Model sessions and their transcripts: append-only, one row a message."""
+"""Stores model sessions and their append-only transcripts."""
 
 from __future__ import annotations
 
@@ -7,35 +7,39 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, bindparam, func, insert, select, update
+from sqlalchemy import Select, bindparam, func, insert, select, update
 
 from storage import schema
 from storage.db import Database, Transaction
-from storage.dialect import FixedWrite
+from storage.dialect import PreparedWrite
+from storage.ids import MAX_CANDIDATES, parse_id_prefix, single_match
+from storage.records.workers import SessionInfo, TranscriptRow
+from storage.rows import record_from, records_from, row_from
 
 _S = schema.sessions.c
 _M = schema.messages.c
-_MOST_READ = 4
+_MAX_CACHED_HISTORIES = 4
+_SESSIONS = select(schema.sessions, _S.closed_at.is_(None).label("is_open"))
 
-_AT_THE_END = select(
+_NEXT_MESSAGE = select(
     bindparam("which", type_=_M.session_id.type),
     func.coalesce(func.max(_M.seq), 0) + 1,
     bindparam("message", type_=_M.content.type),
     bindparam("now", type_=_M.at.type),
 ).where(_M.session_id == bindparam("which"))
-_SAY = FixedWrite(
+_APPEND_MESSAGE = PreparedWrite(
     lambda _: insert(schema.messages).from_select(
-        ["session_id", "seq", "content", "at"], _AT_THE_END
+        ["session_id", "seq", "content", "at"], _NEXT_MESSAGE
     )
 )
-_TURN = FixedWrite(
+_COUNT_TURN = PreparedWrite(
     lambda _: (
         update(schema.sessions)
         .where(_S.id == bindparam("which"))
         .values(turns=_S.turns + 1, tokens=bindparam("size"), last_used_at=bindparam("now"))
     )
 )
-_SAID = (
+_MESSAGES_AFTER = (
     select(_M.content)
     .where(_M.session_id == bindparam("which"), _M.seq > bindparam("known"))
     .order_by(_M.seq)
@@ -43,10 +47,12 @@ _SAID = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
-    """One conversation with a backend. `key` says whose it is (`chat:…`, `task:…`, `helper:…`);
-    `tokens` is the size of the context at its last turn. `external_id` is what a coding CLI calls
-    it, in the home of that `persona`."""
+class ModelSession:
+    """One conversation with a backend.
+
+    `key` identifies its owner (`chat:…`, `task:…`, `helper:…`); `tokens` is the size of the context
+    at its last turn. `external_id` is a coding CLI's id for it, in the home of that `persona`.
+    """
 
     id: str
     key: str
@@ -64,28 +70,23 @@ class Session:
 class SessionRepo:
     def __init__(self, db: Database) -> None:
         self._db = db
-        # Of each, how many messages come before those that are known.
-        self._read: dict[str, tuple[int, tuple[Any, ...]]] = {}
+        # By session: the number of messages before the cached ones, and these.
+        self._cached_histories: dict[str, tuple[int, tuple[Any, ...]]] = {}
 
-    async def get(self, session_id: str) -> Session | None:
-        query = select(schema.sessions).where(_S.id == session_id)
-        async with self._db.read() as connection:
-            row = (await connection.execute(query)).one_or_none()
-        return None if row is None else _session(row)
+    async def get(self, session_id: str) -> ModelSession | None:
+        row = await self._db.fetch_one(_SESSIONS.where(_S.id == session_id))
+        return record_from(ModelSession, row)
 
-    async def open(self, key: str, *, tx: Transaction | None = None) -> Session | None:
-        """The session under way for this key, if any."""
+    async def find_open(self, key: str, *, tx: Transaction | None = None) -> ModelSession | None:
+        """The key's open session, if any."""
         query = (
-            select(schema.sessions)
-            .where(_S.key == key, _S.closed_at.is_(None))
+            _SESSIONS.where(_S.key == key, _S.closed_at.is_(None))
             .order_by(_S.started_at.desc(), _S.id.desc())
             .limit(1)
         )
-        async with self._db.read(tx) as connection:
-            row = (await connection.execute(query)).one_or_none()
-        return None if row is None else _session(row)
+        return record_from(ModelSession, await self._db.fetch_one(query, tx=tx))
 
-    async def begin(
+    async def start(
         self,
         tx: Transaction,
         *,
@@ -95,10 +96,10 @@ class SessionRepo:
         model: str,
         now: datetime,
         persona: str = "",
-    ) -> Session:
-        """Start a session for this key and close the one before."""
+    ) -> ModelSession:
+        """Start a session for this key and close the previous one."""
         await self.close(tx, key, now=now)
-        session = Session(
+        session = ModelSession(
             id=id,
             key=key,
             backend=backend,
@@ -109,38 +110,29 @@ class SessionRepo:
             last_used_at=now,
             persona=persona,
         )
-        await tx.execute(
-            insert(schema.sessions).values(
-                id=id,
-                key=key,
-                backend=backend,
-                model=model,
-                started_at=now,
-                last_used_at=now,
-                persona=persona,
-            )
-        )
+        values = row_from(session)
+        del values["is_open"]
+        await tx.execute(insert(schema.sessions).values(values))
         return session
 
-    async def name_outside(self, tx: Transaction, session_id: str, external_id: str) -> None:
-        """Keep what a coding CLI calls this session, so that a later process goes on with it."""
+    async def set_external_id(self, tx: Transaction, session_id: str, external_id: str) -> None:
+        """Save a coding CLI's id for the session, so that a later process can resume it."""
         await tx.execute(
             update(schema.sessions).where(_S.id == session_id).values(external_id=external_id)
         )
 
-    async def name_of(self, session_id: str) -> str:
-        """What a coding CLI calls it by now; empty if none has begun it."""
+    async def get_external_id(self, session_id: str) -> str:
+        """The coding CLI's id for it; empty if no CLI has started it."""
         query = select(_S.external_id).where(_S.id == session_id)
-        async with self._db.read() as connection:
-            return await connection.scalar(query) or ""
+        return await self._db.fetch_value(query) or ""
 
     async def close(self, tx: Transaction, key: str, *, now: datetime) -> bool:
-        """False if there was none."""
+        """Close the open session. False if there was none."""
         open_ones = (_S.key == key, _S.closed_at.is_(None))
         closed = await tx.execute(update(schema.sessions).where(*open_ones).values(closed_at=now))
         return closed.rowcount > 0
 
-    async def extend(
+    async def append_messages(
         self,
         tx: Transaction,
         session_id: str,
@@ -149,43 +141,62 @@ class SessionRepo:
         tokens: int,
         now: datetime,
     ) -> None:
-        """Add one turn's messages at the end."""
+        """Append one turn's messages."""
         for message in messages:
-            await _SAY.send(tx, {"which": session_id, "message": message, "now": now})
-        await _TURN.send(tx, {"which": session_id, "size": tokens, "now": now})
+            await _APPEND_MESSAGE.send(tx, {"which": session_id, "message": message, "now": now})
+        await _COUNT_TURN.send(tx, {"which": session_id, "size": tokens, "now": now})
 
-    async def shorten(self, tx: Transaction, session: Session, tokens: int) -> None:
-        """Its context is that long now, unless it was used since it was read."""
+    async def set_context_size(self, tx: Transaction, session: ModelSession, tokens: int) -> None:
+        """Update the context size, unless the session was used since it was read."""
         unused = (_S.id == session.id, _S.last_used_at == session.last_used_at)
         await tx.execute(update(schema.sessions).where(*unused).values(tokens=tokens))
 
-    async def history(self, session_id: str, *, after: int = 0) -> Sequence[Any]:
-        """All its messages, or those after that many. Those of the sessions used last are read
-        once: none ever changes."""
-        gone, known = self._read.pop(session_id, (after, ()))
+    async def list_messages(self, session_id: str, *, after: int = 0) -> Sequence[Any]:
+        """All messages, or those after the first `after`. Recent sessions are cached, since
+        messages never change."""
+        gone, known = self._cached_histories.pop(session_id, (after, ()))
         if not gone <= after <= gone + len(known):
             gone, known = after, ()
         async with self._db.read() as connection:
             there = gone + len(known)
-            new = await connection.scalars(_SAID, {"which": session_id, "known": there})
+            new = await connection.scalars(_MESSAGES_AFTER, {"which": session_id, "known": there})
             history = (*known[after - gone :], *new.all())
-        self._read[session_id] = (after, history)
-        if len(self._read) > _MOST_READ:
-            del self._read[next(iter(self._read))]
+        self._cached_histories[session_id] = (after, history)
+        if len(self._cached_histories) > _MAX_CACHED_HISTORIES:
+            del self._cached_histories[next(iter(self._cached_histories))]
         return history
 
 
-def _session(row: Row[Any]) -> Session:
-    return Session(
-        id=row.id,
-        key=row.key,
-        backend=row.backend,
-        model=row.model,
-        turns=row.turns,
-        tokens=row.tokens,
-        started_at=row.started_at,
-        last_used_at=row.last_used_at,
-        external_id=row.external_id,
-        persona=row.persona,
-        is_open=row.closed_at is None,
-    )
+_MESSAGE_COUNT = select(func.count()).where(_M.session_id == _S.id).scalar_subquery()
+_SESSION_INFOS = _SESSIONS.add_columns(_MESSAGE_COUNT.label("message_count"))
+
+
+class TranscriptRepo:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def newest(self, limit: int) -> Sequence[SessionInfo]:
+        """The sessions used last, newest first."""
+        return await self._fetch(
+            _SESSION_INFOS.order_by(_S.last_used_at.desc(), _S.id).limit(limit)
+        )
+
+    async def find(self, prefix: str) -> SessionInfo:
+        """Find by id or prefix. Raises NotFound and AmbiguousId."""
+        wanted = parse_id_prefix("session", prefix)
+        query = _SESSION_INFOS.where(_S.id.startswith(wanted, autoescape=True))
+        found = await self._fetch(query.order_by(_S.id).limit(MAX_CANDIDATES + 1))
+        return single_match(found, wanted, "session", prefix)
+
+    async def page(self, session_id: str, *, after: int, limit: int) -> Sequence[TranscriptRow]:
+        """Rows with numbers above `after`, in order."""
+        query = (
+            select(schema.messages)
+            .where(_M.session_id == session_id, _M.seq > after)
+            .order_by(_M.seq)
+            .limit(limit)
+        )
+        return records_from(TranscriptRow, await self._db.fetch_all(query))
+
+    async def _fetch(self, query: Select[Any]) -> Sequence[SessionInfo]:
+        return records_from(SessionInfo, await self._db.fetch_all(query))

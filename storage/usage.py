@@ -1,8 +1,8 @@
-"""What model calls used, and what that cost."""
+"""Stores model usage, its cost, and approved extensions of caps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
@@ -10,29 +10,33 @@ from typing import Any
 from sqlalchemy import ColumnElement, FromClause, case, func, insert, literal, or_, select
 
 from storage import schema
+from storage.approvals import newest_approval_of_subject
 from storage.db import Database, Transaction
-from storage.dialect import FixedWrite
-from storage.records.money import Scope
+from storage.dialect import PreparedWrite, insert_or_ignore
+from storage.errors import NotFound
+from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.people import ChatId, PersonId
-from storage.records.status import CostLine
-from storage.records.tasks import Spent, TaskId
+from storage.records.tasks import TaskId, UsageTotals
+from storage.records.usage import BudgetGrant, BudgetScope, CostLine, SpendingCap
+from storage.rows import record_from, records_from, row_from
 
 _U = schema.usage.c
-_SUMS = (
-    func.coalesce(func.sum(_U.requests), 0).label("calls"),
-    func.coalesce(func.sum(_U.input_tokens), 0).label("input_tokens"),
-    func.coalesce(func.sum(_U.output_tokens), 0).label("output_tokens"),
-    func.coalesce(func.sum(_U.cost_micros), 0).label("cost_micros"),
-    func.coalesce(func.sum(_U.cache_read_tokens), 0).label("cache_read_tokens"),
-    func.coalesce(func.sum(_U.cache_write_tokens), 0).label("cache_write_tokens"),
-    func.coalesce(func.sum(case((_U.cost_micros.is_(None), 1), else_=0)), 0).label("unpriced"),
-)
+_SUMMED: Mapping[str, ColumnElement[Any]] = {
+    "calls": _U.requests,
+    "input_tokens": _U.input_tokens,
+    "output_tokens": _U.output_tokens,
+    "cost_micros": _U.cost_micros,
+    "cache_read_tokens": _U.cache_read_tokens,
+    "cache_write_tokens": _U.cache_write_tokens,
+    "unpriced": case((_U.cost_micros.is_(None), 1), else_=0),
+}
+_SUMS = [func.coalesce(func.sum(each), 0).label(name) for name, each in _SUMMED.items()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bill:
-    """One run of a model. `cost_micros` is US dollars in millionths, None where no price is
-    known."""
+class UsageRecord:
+    """The usage of one model run. `cost_micros` is US dollars in millionths, None without a known
+    price."""
 
     at: datetime
     purpose: str
@@ -49,14 +53,13 @@ class Bill:
     cost_micros: int | None
 
 
-_BILL = tuple(each.name for each in fields(Bill))
-_ADD = FixedWrite(lambda _: insert(schema.usage), *_BILL)
+_ADD = PreparedWrite(lambda _: insert(schema.usage), *(each.name for each in fields(UsageRecord)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BilledId:
-    """A bill as its row tells it from all others: no two calls of one account end in the same
-    microsecond with the same use."""
+class UsageKey:
+    """Identifies a usage record: no two of one account end in the same microsecond with the same
+    usage."""
 
     at: datetime
     tokens: int
@@ -66,9 +69,9 @@ class BilledId:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
-    """Which usage is meant: since then, of that task, with that in the model's name; where a
-    person is given, theirs and that chat's only."""
+class UsageFilter:
+    """Selects usage. `model` is a part of model names; with `person`, only theirs and that of
+    `chat`."""
 
     since: datetime | None = None
     task: TaskId | None = None
@@ -81,102 +84,148 @@ class UsageRepo:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    async def add(self, tx: Transaction, bill: Bill) -> BilledId:
-        await _ADD.send(tx, {name: getattr(bill, name) for name in _BILL})
-        return BilledId(
-            at=bill.at,
-            tokens=bill.input_tokens + bill.output_tokens,
-            task_id=bill.task_id,
-            person_id=bill.person_id,
-            chat_id=bill.chat_id,
+    async def add(self, tx: Transaction, record: UsageRecord) -> UsageKey:
+        await _ADD.send(tx, row_from(record))
+        return UsageKey(
+            at=record.at,
+            tokens=record.input_tokens + record.output_tokens,
+            task_id=record.task_id,
+            person_id=record.person_id,
+            chat_id=record.chat_id,
         )
 
-    async def stored(self, bills: Sequence[BilledId]) -> frozenset[BilledId]:
-        """Those of them that are in the store by now."""
-        if not bills:
+    async def filter_stored(self, keys: Sequence[UsageKey]) -> frozenset[UsageKey]:
+        """Those of these keys that are stored already."""
+        if not keys:
             return frozenset()
         tokens = (_U.input_tokens + _U.output_tokens).label("tokens")
         query = select(_U.at, tokens, _U.task_id, _U.person_id, _U.chat_id)
-        query = query.where(_U.at.in_([each.at for each in bills]))
-        async with self._db.read() as connection:
-            rows = (await connection.execute(query)).all()
-        return frozenset(bills) & {BilledId(**row._asdict()) for row in rows}
+        query = query.where(_U.at.in_([each.at for each in keys]))
+        return frozenset(keys) & set(records_from(UsageKey, await self._db.fetch_all(query)))
 
-    async def charged(self, scope: Scope, subject: str, since: datetime | None) -> Spent:
-        """All that counts against a cap of that scope; without `since`, ever."""
-        whom = {Scope.TASK: _U.task_id, Scope.PERSON: _U.person_id, Scope.CHAT: _U.chat_id}
-        query = select(*_SUMS)
-        if scope in whom:
-            query = query.where(whom[scope] == subject)
+    async def sum_for_cap(
+        self, scope: BudgetScope, subject: str, since: datetime | None
+    ) -> UsageTotals:
+        """All usage that counts against a cap of this scope, since then or ever."""
+        whom = {
+            BudgetScope.TASK: _U.task_id,
+            BudgetScope.PERSON: _U.person_id,
+            BudgetScope.CHAT: _U.chat_id,
+        }
+        conditions = [whom[scope] == subject] if scope in whom else []
         if since is not None:
-            query = query.where(_U.at >= since)
-        async with self._db.read() as connection:
-            return _spent((await connection.execute(query)).one())
+            conditions.append(_U.at >= since)
+        return await self._sum(conditions)
 
-    async def of_task(self, task_id: TaskId) -> Spent:
-        async with self._db.read() as connection:
-            row = (await connection.execute(select(*_SUMS).where(_U.task_id == task_id))).one()
-        return _spent(row)
+    async def sum_by_task(self, task_id: TaskId) -> UsageTotals:
+        return await self._sum([_U.task_id == task_id])
 
-    async def sum(self, span: Span) -> Spent:
-        async with self._db.read() as connection:
-            return _spent((await connection.execute(select(*_SUMS).where(*_within(span)))).one())
+    async def sum(self, usage_filter: UsageFilter) -> UsageTotals:
+        return await self._sum(_conditions(usage_filter))
 
-    async def by_model(self, span: Span) -> Sequence[CostLine]:
-        """Dearest first, as the others are."""
-        return await self._by(_U.model, schema.usage, span)
+    async def _sum(self, conditions: Iterable[ColumnElement[bool]]) -> UsageTotals:
+        (row,) = await self._db.fetch_all(select(*_SUMS).where(*conditions))
+        return record_from(UsageTotals, row)
 
-    async def by_purpose(self, span: Span) -> Sequence[CostLine]:
-        return await self._by(_U.purpose, schema.usage, span)
+    async def by_model(self, usage_filter: UsageFilter) -> Sequence[CostLine]:
+        """Highest cost first, like the other breakdowns."""
+        return await self._sum_by(_U.model, schema.usage, usage_filter)
 
-    async def by_person(self, span: Span) -> Sequence[CostLine]:
+    async def by_purpose(self, usage_filter: UsageFilter) -> Sequence[CostLine]:
+        return await self._sum_by(_U.purpose, schema.usage, usage_filter)
+
+    async def by_person(self, usage_filter: UsageFilter) -> Sequence[CostLine]:
         people = schema.people
         joined = schema.usage.outerjoin(people, people.c.id == _U.person_id)
-        return await self._by(people.c.name, joined, span)
+        return await self._sum_by(people.c.name, joined, usage_filter)
 
-    async def by_chat(self, span: Span) -> Sequence[CostLine]:
-        """A chat by its title, or whom it is with, and its channel."""
+    async def by_chat(self, usage_filter: UsageFilter) -> Sequence[CostLine]:
+        """Named by the chat's title or partner, and its channel."""
         chats, people = schema.chats, schema.people
         joined = schema.usage.outerjoin(chats, chats.c.id == _U.chat_id).outerjoin(
             people, people.c.id == chats.c.person_id
         )
         title = func.coalesce(func.nullif(chats.c.title, ""), people.c.name, "")
-        return await self._by(chats.c.channel + literal(" ") + title, joined, span)
+        return await self._sum_by(chats.c.channel + literal(" ") + title, joined, usage_filter)
 
-    async def _by(
-        self, name: ColumnElement[str], source: FromClause, span: Span
+    async def _sum_by(
+        self, name: ColumnElement[str], source: FromClause, usage_filter: UsageFilter
     ) -> Sequence[CostLine]:
         what = func.coalesce(name, "").label("name")
         query = (
             select(what, *_SUMS)
             .select_from(source)
-            .where(*_within(span))
+            .where(*_conditions(usage_filter))
             .group_by(what)
             .order_by(func.coalesce(func.sum(_U.cost_micros), 0).desc(), what)
         )
-        async with self._db.read() as connection:
-            rows = (await connection.execute(query)).all()
-        return tuple(CostLine(name=row.name.strip(), spent=_spent(row)) for row in rows)
+        return tuple(
+            CostLine(name=row.name.strip(), spent=record_from(UsageTotals, row))
+            for row in await self._db.fetch_all(query)
+        )
 
 
-def _within(span: Span) -> Iterator[ColumnElement[bool]]:
-    if span.since is not None:
-        yield _U.at >= span.since
-    if span.task is not None:
-        yield _U.task_id == span.task
-    if span.person is not None:
-        yield or_(_U.person_id == span.person, _U.chat_id == span.chat)
-    if span.model:
-        yield func.lower(_U.model).contains(span.model.lower(), autoescape=True)
+def _conditions(usage_filter: UsageFilter) -> Iterator[ColumnElement[bool]]:
+    if usage_filter.since is not None:
+        yield _U.at >= usage_filter.since
+    if usage_filter.task is not None:
+        yield _U.task_id == usage_filter.task
+    if usage_filter.person is not None:
+        yield or_(_U.person_id == usage_filter.person, _U.chat_id == usage_filter.chat)
+    if usage_filter.model:
+        yield func.lower(_U.model).contains(usage_filter.model.lower(), autoescape=True)
 
 
-def _spent(row: Any) -> Spent:
-    return Spent(
-        calls=row.calls,
-        input_tokens=row.input_tokens,
-        output_tokens=row.output_tokens,
-        cost_micros=row.cost_micros,
-        unpriced=row.unpriced,
-        cache_read_tokens=row.cache_read_tokens,
-        cache_write_tokens=row.cache_write_tokens,
+_G = schema.budget_grants.c
+
+
+class BudgetRepo:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def get_granted(self, scope: BudgetScope, subject: str, day: str) -> SpendingCap:
+        """The total extension of this cap."""
+        async with self._db.read() as view:
+            return await sum_budget_grants(view, scope, subject, day)
+
+
+async def sum_budget_grants(
+    view: Transaction, scope: BudgetScope, subject: str, day: str
+) -> SpendingCap:
+    """The total extension of this cap, read within a transaction."""
+    return await _fold_budget_grants(func.sum, view, scope, subject, day)
+
+
+async def largest_budget_grant(
+    view: Transaction, scope: BudgetScope, subject: str, day: str
+) -> SpendingCap:
+    """The largest single extension."""
+    return await _fold_budget_grants(func.max, view, scope, subject, day)
+
+
+async def _fold_budget_grants(
+    fold: Callable[..., Any], view: Transaction, scope: BudgetScope, subject: str, day: str
+) -> SpendingCap:
+    query = select(func.coalesce(fold(_G.micros), 0), func.coalesce(fold(_G.tokens), 0)).where(
+        _G.scope == scope, _G.subject == subject, _G.day == day
     )
+    micros, tokens = (await view.execute(query)).one()
+    return SpendingCap(micros=int(micros), tokens=int(tokens))
+
+
+async def add_budget_grant(tx: Transaction, grant: BudgetGrant, *, now: datetime) -> None:
+    """Recorded once per approval, however often it is delivered."""
+    values = row_from(grant) | row_from(grant.cap) | {"at": now}
+    del values["cap"]
+    await tx.execute(insert_or_ignore(tx.dialect.name, schema.budget_grants).values(values))
+
+
+async def find_waiting_budget_request(
+    tx: Transaction, subject: str, *, now: datetime
+) -> Approval | None:
+    """The cap's waiting request, if any."""
+    try:
+        newest = await newest_approval_of_subject(tx, ApprovalKind.BUDGET, subject, now=now)
+    except NotFound:
+        return None
+    return newest if newest.state is ApprovalState.WAITING else None

@@ -14,14 +14,13 @@ FLOORS = ("bot", "handlers", "cards", "storage")
 MODULES = sorted(path for floor in FLOORS for path in (ROOT / floor).rglob("*.py"))
 MIGRATIONS = ROOT / "storage" / "migrations" / "versions"
 
-MAX_MODULE_LINES = 400
+MAX_MODULE_LINES = 600
 MAX_FUNCTION_LINES = 60
-MAX_FILES_IN_A_FOLDER = 16
 LINES_PER_BROAD_EXCEPT = 1000
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_module_fits_in_a_head(path: Path) -> None:
+def test_modules_and_functions_stay_short(path: Path) -> None:
     if MIGRATIONS in path.parents:
         pytest.skip("a migration is one list of statements")
     source = path.read_text(encoding="utf-8")
@@ -32,24 +31,24 @@ def test_a_module_fits_in_a_head(path: Path) -> None:
             assert (node.end_lineno or 0) - node.lineno < MAX_FUNCTION_LINES, node.name
 
 
-@pytest.mark.parametrize("floor", FLOORS)
-def test_a_folder_fits_on_a_screen(floor: str) -> None:
-    folders = [ROOT / floor, *(path for path in (ROOT / floor).rglob("*") if path.is_dir())]
+def test_a_public_class_name_stands_in_one_module_only() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
 
-    crowded = {
-        str(folder): n
-        for folder in folders
-        if (n := len(list(folder.glob("*.py")))) > MAX_FILES_IN_A_FOLDER
-    }
-    assert crowded == {}
+    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
 
 
-def test_package_inits_stay_empty() -> None:
-    talkative = [p for p in MODULES if p.name == "__init__.py" and p.read_text().strip()]
-    assert talkative == []
+def test_package_inits_contain_no_code() -> None:
+    """A docstring may say how the modules of a package work together."""
+    trees = {p: ast.parse(p.read_text()) for p in MODULES if p.name == "__init__.py"}
+    code = {path: tree.body[ast.get_docstring(tree) is not None :] for path, tree in trees.items()}
+    assert [path for path, statements in code.items() if statements] == []
 
 
-def test_every_module_says_what_it_is() -> None:
+def test_every_module_has_a_docstring() -> None:
     silent = [
         str(path.relative_to(ROOT))
         for path in MODULES

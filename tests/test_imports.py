@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.emulators.feishu.server import FeishuEmulator
-from tests.emulators.models.emulator import Models
+from tests.emulators.feishu.emulator import FeishuEmulator
+from tests.emulators.models.emulator import ModelEmulator
 from tests.emulators.telegram.emulator import TelegramEmulator
+from tests.waiting import WAIT_SECONDS
 
 OURS = frozenset({"bot", "cards", "handlers", "storage"})
 HELP = OURS | {"annotated_doc", "click", "shellingham", "typer"}
@@ -83,7 +84,7 @@ async def loaded(home: Path, *command: str, **settings: str) -> frozenset[str]:
     )
     assert process.stdout is not None
     printed = b""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         async for line in process.stdout:
             printed += line
             if b"is ready" in line:
@@ -94,7 +95,11 @@ async def loaded(home: Path, *command: str, **settings: str) -> frozenset[str]:
 
 
 def environment(home: Path, note: Path, settings: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    kept = {
+        name: os.environ[name]
+        for name in ("PATH", "HOME", "LANG", "PYTHONPATH")
+        if name in os.environ
+    }
     paths = {"SHIFTBOSS_HOME": str(home), "LOADED": str(note)}
     return {**kept, **paths, "SHIFTBOSS_WEB_PORT": "0", "PYTHONUNBUFFERED": "1", **settings}
 
@@ -108,7 +113,7 @@ def used_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-async def test_help_loads_next_to_nothing(tmp_path: Path) -> None:
+async def test_help_imports_almost_nothing(tmp_path: Path) -> None:
     found = await loaded(tmp_path / "home", "--help")
 
     assert found <= HELP, sorted(found - HELP)
@@ -122,8 +127,8 @@ async def test_a_start_with_nothing_configured_loads_no_platform_and_no_model(
     assert found <= RUN, sorted(found - RUN)
 
 
-async def test_a_model_is_not_loaded_before_it_is_asked(used_home: Path) -> None:
-    async with Models() as models:
+async def test_a_model_sdk_is_not_loaded_before_its_first_use(used_home: Path) -> None:
+    async with ModelEmulator() as models:
         found = await loaded(
             used_home, "run", ANTHROPIC_API_KEY=models.key, ANTHROPIC_BASE_URL=models.url
         )
@@ -136,16 +141,13 @@ async def test_each_platform_loads_its_own_library_only(used_home: Path) -> None
         with_telegram = await loaded(
             used_home,
             "run",
-            TELEGRAM_BOT_TOKEN=telegram.token,
-            TELEGRAM_BASE_URL=telegram.base_url,
+            **telegram.settings,
         )
     async with FeishuEmulator() as feishu:
         with_feishu = await loaded(
             used_home,
             "run",
-            FEISHU_APP_ID=feishu.app_id,
-            FEISHU_APP_SECRET=feishu.app_secret,
-            FEISHU_DOMAIN=feishu.domain,
+            **feishu.settings,
         )
 
     assert with_telegram <= RUN | TELEGRAM, sorted(with_telegram - RUN - TELEGRAM)

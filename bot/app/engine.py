@@ -1,197 +1,542 @@
-"""The engine's parts: who works, on what, and who is told."""
+"""Builds the engine: task execution, conversations, approvals and their background services."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import os
+import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from socket import gethostname
 
-from bot.app.lifecycle import Service
-from bot.app.memory.archive import build_archive
-from bot.app.memory.asking import build_asker
-from bot.app.memory.care import build_care
-from bot.app.memory.mirror import build_mirror
-from bot.app.memory.writing import Writing, build_writing
-from bot.app.parts import Parts, Recall, caps_of, settings_language
-from bot.app.store import Store
-from bot.app.workers.leave import stops_of
-from bot.app.workers.place import Place, build_place
-from bot.app.workers.talking import build_talking
-from bot.app.workers.traces import build_follower, build_watchers
+from bot.app.conversation_archive import (
+    ConversationArchive,
+    build_conversation_archive,
+    model_base_urls,
+)
+from bot.app.lifecycle import AppService, Signal
+from bot.app.memory import (
+    MemoryWriting,
+    build_extraction_model,
+    build_memory_services,
+    build_memory_writing,
+)
+from bot.app.repositories import RepositorySet
+from bot.app.tracing import build_span_recorder, build_span_services, build_trace_cards
+from bot.app.workers import (
+    WorkerServices,
+    build_context_builder,
+    build_permissions,
+    build_worker_services,
+)
 from bot.config.settings import Settings
-from bot.engine.agent.budget import Caps
-from bot.engine.agent.desk import Desk
-from bot.engine.agent.helpers.service import HelperService
-from bot.engine.agent.leave.bell import Bell
-from bot.engine.agent.leave.talks import Talks
-from bot.engine.agent.remembering.hearing import RememberedTalk
-from bot.engine.agent.skill_writer import SkillWriter
-from bot.engine.dispatch.foreman import Foreman
-from bot.engine.dispatch.live import LiveCards
-from bot.engine.dispatch.local import LocalDispatcher
-from bot.engine.dispatch.method.notebook import Notebook
-from bot.engine.dispatch.requests import Requests
-from bot.engine.dispatch.telling.reporter import Reporter
-from bot.engine.dispatch.timekeeper import Timekeeper
-from bot.engine.observe.follow import TraceFollower
-from bot.engine.skills.newcomers import Newcomers
-from bot.engine.workflow.library.drawn import Drawings
-from bot.engine.workflow.progress import Progress
+from bot.engine.agent.budget import SpendingBudget, SpendingCaps
+from bot.engine.agent.conversation.image_captioning import ImageCaptioner
+from bot.engine.agent.conversation.model_choice import (
+    AutoModelChoice,
+    ModelSize,
+    list_models_by_size,
+)
+from bot.engine.agent.conversation.resumption import SuspendedChatResumer, ToolCallSuspension
+from bot.engine.agent.conversation.service import ConversationService
+from bot.engine.agent.conversation.turn_taking import ConversationExpiry, TurnQueue
+from bot.engine.agent.memory_hooks.turn_recorder import RecordedConversation
+from bot.engine.agent.model_gateway import ModelGateway
+from bot.engine.agent.pricing import PRICES_FILE, load_prices
+from bot.engine.agent.skills import SkillDrafter
+from bot.engine.agent.subagents.run import SubagentDeps
+from bot.engine.agent.subagents.service import SubagentService
+from bot.engine.agent.worker_context import WorkerContextBuilder
+from bot.engine.llm.backend_registry import BackendRegistry
+from bot.engine.mcp.client.servers import McpConnector
+from bot.engine.mcp.server.tool_server import ToolLender
+from bot.engine.memory.writer import MemoryWriter
+from bot.engine.permissions.requests import DecisionSignal, SuspendedCalls
+from bot.engine.skills.skill_review_notifier import SkillReviewNotifier
+from bot.engine.tasks.access import TaskAccess
+from bot.engine.tasks.approvals import ApprovalCardPublisher, ApprovalExpirer
+from bot.engine.tasks.dispatch import LocalDispatcher
+from bot.engine.tasks.journal.attachments import JournalAttachments
+from bot.engine.tasks.journal.task_journal import TaskJournal
+from bot.engine.tasks.notifier import LiveCardUpdater, QueuePositionTracker, TaskNotifier
+from bot.engine.tasks.service import TaskService
+from bot.engine.tasks.subagent_reports import SubagentReportDelivery
+from bot.engine.tracing.trace_card import TraceCardUpdater
+from bot.engine.workflow.library.drawings import DrawingCleaner
+from bot.engine.workflow.live_progress import LiveProgress
+from bot.engine.workflow.presentation.task_view import TaskViewLoader
 from bot.engine.workflow.runner import TaskRunner
+from bot.engine.workflow.step_approvals import (
+    CapExtensionRequester,
+    StepApprovalRequester,
+    parse_risk_words,
+)
+from bot.engine.workflow.step_executor import MAX_CONTEXT_TOKENS, RunnerDeps
+from bot.engine.workspaces.artifacts import TaskArtifacts
 from bot.transports.clock import Clock
-from bot.transports.courier import OutboxCourier
-from storage.records.approvals import Approval
+from bot.transports.outbox import OutboxCourier
+from handlers.approval_cards import ApprovalCards
 from storage.records.messages import InboxRow
-from storage.records.tasks import Task
+from storage.records.people import PersonRole
+from storage.records.usage import BudgetScope, parse_cap
+from storage.usage import BudgetRepo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
-    place: Place
-    talk: RememberedTalk
-    writing: Writing
-    foreman: Foreman
-    notebook: Notebook
+class _Shared:
+    """Dependencies of most parts of the engine."""
+
+    settings: Settings
+    store: RepositorySet
+    courier: OutboxCourier
+    clock: Clock
+    publisher: ApprovalCardPublisher
+    workers: WorkerServices
+    archive: ConversationArchive
+    caps: SpendingCaps
+    gateway: ModelGateway
+    context_builder: WorkerContextBuilder
+    captioner: ImageCaptioner
+    progress: LiveProgress
+    artifacts: TaskArtifacts
+    views: TaskViewLoader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineServices:
+    """`services` run in this order. `on_report` must get a listener that handles the stored
+    reports of subagents, `on_decided` must be called after a decision."""
+
+    workers: WorkerServices
+    conversations: RecordedConversation
+    memory_writer: MemoryWriter
+    tasks: TaskService
+    journal: TaskJournal
     dispatcher: LocalDispatcher
-    reporter: Reporter
-    timekeeper: Timekeeper
-    live: LiveCards
-    talks: Talks
-    helpers: HelperService
-    post: list[Callable[[InboxRow], None]]
+    notifier: TaskNotifier
+    skill_drafter: SkillDrafter
+    traces: TraceCardUpdater
+    caps: SpendingCaps
+    on_report: Signal[[InboxRow]]
     on_decided: Callable[[], None]
-    caps: Caps
-    recall: Recall
-    skill_writer: SkillWriter
-    newcomers: Newcomers
-    traces: TraceFollower
-    watchers: tuple[Service, ...]
-
-    @property
-    def workers(self) -> tuple[Service, ...]:
-        """What has to run for tasks to go on, in the order in which it starts."""
-        tellers = (self.timekeeper, self.live, self.talks)
-        return (
-            self.reporter,
-            self.dispatcher,
-            self.helpers,
-            *tellers,
-            self.place.homes,
-            self.newcomers,
-            self.traces,
-            *self.watchers,
-        )
+    services: tuple[AppService, ...]
 
 
-def build_engine(settings: Settings, store: Store, courier: OutboxCourier, clock: Clock) -> Engine:
-    bell, stopped = Bell(), asyncio.Event()
-
-    async def show(approval: Approval) -> None:
-        await requests.put(approval)
-
-    place = build_place(settings, store, clock, bell=bell, show=show)
-    parts = _parts(settings, store, courier, clock, place)
-    caps = caps_of(settings)
-    archive = build_archive(settings, store, clock, place.past.growth)
-    desk = parts.desk(place.models, caps, place.servers, archive, place.memory.remembering.book)
-    news = asyncio.Event()
-    requests = parts.requests(news)
-    reporter = parts.reporter(requests)
-
-    recall = _recalling(lambda: notebook)
-    runner = TaskRunner(parts.kit(desk, recall, reporter.wake))
-
-    def on_change() -> None:
-        reporter.wake()
-        place.helping.look()
-        writing.listener.wake()
-
-    dispatcher = parts.dispatcher(runner, on_change)
-
-    def on_decided() -> None:
-        bell.ring()
-        stopped.set()
-        runner.look_again()
-        dispatcher.wake()
-        writing.tell_decided()
-
-    notebook = parts.notebook(dispatcher)
-    writing = build_writing(settings, store, clock, desk, place)
-    talk = _talk(parts, desk, place, writing, stopped)
-    return Engine(
-        place=place,
-        talk=talk,
-        writing=writing,
-        talks=parts.talks(talk, requests, stopped),
-        foreman=parts.foreman(dispatcher),
-        notebook=notebook,
+def build_engine_services(
+    settings: Settings,
+    store: RepositorySet,
+    courier: OutboxCourier,
+    clock: Clock,
+    approval_cards: ApprovalCards,
+) -> EngineServices:
+    decided, chats_changed, new_approvals = DecisionSignal(), asyncio.Event(), asyncio.Event()
+    on_change, on_decided, on_spawned = Signal[[]](), Signal[[]](), Signal[[]]()
+    on_report = Signal[[InboxRow]]()
+    publisher = _build_publisher(store, clock, approval_cards, new_approvals)
+    shared = _build_shared(
+        settings, store, courier, clock, publisher, decided=decided, on_spawned=on_spawned
+    )
+    workers, gateway = shared.workers, shared.gateway
+    notifier = _build_notifier(shared)
+    runner = TaskRunner(_runner_deps(shared, notifier.wake))
+    dispatcher = _build_dispatcher(shared, runner, on_change)
+    subagents = _build_subagents(shared, dispatcher.wake, on_report)
+    writing = _build_memory_writing(shared)
+    conversations = RecordedConversation(
+        _build_conversations(shared, chats_changed),
+        db=store.db,
+        recorder=writing.recorder,
+        now=clock.now,
+    )
+    traces = build_trace_cards(store, courier, clock, workers.redactor.mask)
+    on_spawned.connect(subagents.wake)
+    on_change.connect(notifier.wake, subagents.check_needed, writing.task_recorder.wake)
+    on_decided.connect(decided.notify, chats_changed.set, runner.wake, dispatcher.wake)
+    on_decided.connect(store.candidate_review.publish_changes)
+    return EngineServices(
+        workers=workers,
+        conversations=conversations,
+        memory_writer=writing.writer,
+        tasks=_build_task_service(shared, dispatcher),
+        journal=_build_journal(shared, dispatcher),
         dispatcher=dispatcher,
-        reporter=reporter,
-        timekeeper=parts.timekeeper(requests, news, on_decided),
-        helpers=place.helping.serve(desk, place.bench, parts.language_of, dispatcher.wake),
-        post=place.helping.post,
-        live=LiveCards(progress=parts.progress, redraw=reporter.redraw, sleep=asyncio.sleep),
+        notifier=notifier,
+        skill_drafter=SkillDrafter(db=store.db, gateway=gateway, library=workers.skills),
+        traces=traces,
+        caps=shared.caps,
+        on_report=on_report,
         on_decided=on_decided,
-        caps=caps,
-        recall=recall,
-        skill_writer=SkillWriter(db=store.db, desk=desk, library=place.skills),
-        newcomers=parts.newcomers(place.skills),
-        traces=build_follower(settings, store, courier, clock),
-        watchers=_watchers(
-            parts,
-            archive.compactor(desk, place.models),
-            *_memory(parts, place, writing, requests),
+        services=(
+            notifier,
+            dispatcher,
+            subagents,
+            _build_expirer(shared, new_approvals, on_decided),
+            LiveCardUpdater(
+                progress=shared.progress, refresh_card=notifier.refresh_card, sleep=asyncio.sleep
+            ),
+            _build_resumer(shared, conversations, chats_changed),
+            workers.shell.homes,
+            _build_skill_review(shared),
+            traces,
+            *_background_services(shared, writing),
         ),
     )
 
 
-def _talk(
-    parts: Parts, desk: Desk, place: Place, writing: Writing, stopped: asyncio.Event
-) -> RememberedTalk:
-    talking = build_talking(parts.settings, parts.store, desk, place.models)
-    talk = parts.talk(desk, talking, stops_of(parts.store, stopped))
-    return writing.heard(talk, parts.store, parts.clock)
-
-
-def _parts(
-    settings: Settings, store: Store, courier: OutboxCourier, clock: Clock, place: Place
-) -> Parts:
-    return Parts(
+def _build_shared(
+    settings: Settings,
+    store: RepositorySet,
+    courier: OutboxCourier,
+    clock: Clock,
+    publisher: ApprovalCardPublisher,
+    *,
+    decided: DecisionSignal,
+    on_spawned: Callable[[], None],
+) -> _Shared:
+    workers = build_worker_services(settings, store, clock)
+    permissions = build_permissions(
+        settings, store, clock, workers, decision_signal=decided, show_request=publisher.publish
+    )
+    archive = build_conversation_archive(settings, store, clock, workers.history)
+    caps = configured_caps(settings)
+    gateway = _build_gateway(settings, store, clock, workers=workers, archive=archive, caps=caps)
+    progress = LiveProgress(workers.redactor.mask)
+    return _Shared(
         settings=settings,
         store=store,
         courier=courier,
         clock=clock,
-        bench=place.bench,
-        progress=Progress(place.masking.mask),
+        publisher=publisher,
+        workers=workers,
+        archive=archive,
+        caps=caps,
+        gateway=gateway,
+        context_builder=build_context_builder(
+            settings, store, clock, workers, permissions=permissions, on_spawned=on_spawned
+        ),
+        captioner=_build_captioner(settings, store, gateway),
+        progress=progress,
+        artifacts=TaskArtifacts(settings.home),
+        views=TaskViewLoader(store.work, store.usage, progress, now=clock.now),
     )
 
 
-def _memory(
-    parts: Parts, place: Place, writing: Writing, requests: Requests
-) -> tuple[Service, ...]:
-    """What writes memories, asks about them, shows them as files and lets them fade."""
-    settings, store, clock = parts.settings, parts.store, parts.clock
-    fixed = settings_language(settings)
-    mirror = build_mirror(settings, store, clock, fixed, writing=writing, courier=parts.courier)
-    lifetime = parts.lifetime
-    asker = build_asker(store, clock, writing, requests, fixed=fixed, lifetime=lifetime)
-    care = build_care(settings, store, clock, writing)
-    told = place.memory.follow(writing.changed, writing.reteller)
-    return (mirror, care, asker, *writing.services, *told)
+def _build_publisher(
+    store: RepositorySet, clock: Clock, approval_cards: ApprovalCards, new_approvals: asyncio.Event
+) -> ApprovalCardPublisher:
+    return ApprovalCardPublisher(
+        db=store.db,
+        approvals=store.approvals,
+        tasks=store.work.tasks,
+        approval_cards=approval_cards,
+        language_of=store.task_language,
+        now=clock.now,
+        on_published=new_approvals.set,
+    )
 
 
-def _watchers(parts: Parts, *more: Service) -> tuple[Service, ...]:
-    """What goes on by itself besides the work."""
-    settings = parts.settings
-    watching = build_watchers(settings, parts.store, parts.clock)
-    return (*watching, Drawings(home=settings.home), *more)
+def _build_gateway(
+    settings: Settings,
+    store: RepositorySet,
+    clock: Clock,
+    *,
+    workers: WorkerServices,
+    archive: ConversationArchive,
+    caps: SpendingCaps,
+) -> ModelGateway:
+    mask = workers.redactor.mask
+    lender = ToolLender(settings.home / "lent", lambda: secrets.token_hex(16))
+    return ModelGateway(
+        db=store.db,
+        sessions=store.sessions,
+        usage=store.usage,
+        backends=workers.models,
+        mcp_servers=McpConnector(workers.shell, mask, workers.fetcher, lender=lender),
+        now=clock.now,
+        new_id=lambda: secrets.token_hex(8),
+        budget=SpendingBudget(
+            caps=caps,
+            prices=load_prices(settings.home / PRICES_FILE, model_base_urls(settings)),
+            usage=store.usage,
+            grants=BudgetRepo(store.db),
+            now=clock.now,
+        ),
+        suspended_calls=SuspendedCalls(store.tool_calls, clock.now),
+        span_recorder=build_span_recorder(store, clock, mask),
+        reply_recorders=(archive.notify_growth, workers.memory.briefing.record_usage),
+        history=archive.history,
+    )
 
 
-def _recalling(notebook: Callable[[], Notebook]) -> Callable[[Task], Awaitable[Sequence[str]]]:
-    """What earlier tasks have left that may help, a line each."""
+def _build_captioner(
+    settings: Settings, store: RepositorySet, gateway: ModelGateway
+) -> ImageCaptioner:
+    blind = (each.strip().casefold() for each in settings.no_vision.split(","))
+    return ImageCaptioner(
+        gateway=gateway,
+        db=store.db,
+        ids=store.ids,
+        model=settings.vision_model,
+        text_only_models=tuple(filter(None, blind)),
+    )
 
-    async def recall(task: Task) -> Sequence[str]:
-        found = await notebook().recall(task)
-        return [f"- {each.entry.kind}: {each.entry.text}" for each in found]
 
-    return recall
+def _build_notifier(shared: _Shared) -> TaskNotifier:
+    store = shared.store
+    return TaskNotifier(
+        journal=store.work.events,
+        views=shared.views,
+        courier=shared.courier,
+        language_of=store.task_language,
+        home=shared.settings.home,
+        zone=shared.settings.zone,
+        now=shared.clock.now,
+        positions=QueuePositionTracker(queue=store.work.queue, key_values=store.key_values),
+        on_events=shared.publisher.handle_events,
+    )
+
+
+def _runner_deps(shared: _Shared, on_change: Callable[[], None]) -> RunnerDeps:
+    settings, store, clock = shared.settings, shared.store, shared.clock
+    return RunnerDeps(
+        store=store.work,
+        gateway=shared.gateway,
+        artifacts=shared.artifacts,
+        worker_context=shared.context_builder,
+        language_of=store.task_language,
+        chat_of=store.people.get_chat,
+        step_approvals=build_step_approvals(settings, store, clock),
+        request_cap_extension=CapExtensionRequester(
+            lifetime=settings.approval_lifetime, ids=store.ids, now=clock.now
+        ),
+        recall=shared.workers.task_memories.list_helpful,
+        now=clock.now,
+        sleep=asyncio.sleep,
+        on_change=on_change,
+        zone=settings.zone,
+        progress=shared.progress,
+        tool_approvals=store.approval_requester,
+        attach_images=shared.captioner.attach_pictures,
+        # The model receives less; this limit includes the surrounding text.
+        max_context_tokens=max(MAX_CONTEXT_TOKENS, settings.memory.context_tokens * 6 // 5),
+    )
+
+
+def _build_dispatcher(
+    shared: _Shared, runner: TaskRunner, on_change: Callable[[], None]
+) -> LocalDispatcher:
+    settings = shared.settings
+    return LocalDispatcher(
+        store=shared.store.work,
+        run=runner.run,
+        language_of=shared.store.task_language,
+        slots=settings.slots,
+        owner=f"{gethostname()}:{os.getpid()}",
+        now=shared.clock.now,
+        new_id=lambda: secrets.token_hex(4),
+        on_change=on_change,
+        patience=timedelta(hours=settings.patience_hours),
+        offer_after=timedelta(hours=settings.offer_after_hours),
+        grace=settings.stop_grace_seconds,
+        notify_command=runner.wake,
+    )
+
+
+def _build_expirer(
+    shared: _Shared, new_approvals: asyncio.Event, on_decided: Callable[[], None]
+) -> ApprovalExpirer:
+    return ApprovalExpirer(
+        approvals=shared.store.approvals,
+        card_publisher=shared.publisher,
+        now=shared.clock.now,
+        changed=new_approvals,
+        on_change=on_decided,
+    )
+
+
+def _build_task_service(shared: _Shared, dispatcher: LocalDispatcher) -> TaskService:
+    return TaskService(
+        store=shared.store.work,
+        dispatcher=dispatcher,
+        views=shared.views,
+        access=TaskAccess(shared.store.people.get_chat),
+        now=shared.clock.now,
+        new_id=shared.store.ids.short_id,
+    )
+
+
+def _build_journal(shared: _Shared, dispatcher: LocalDispatcher) -> TaskJournal:
+    return TaskJournal(
+        store=shared.store.work,
+        usage=shared.store.usage,
+        views=shared.views,
+        access=TaskAccess(shared.store.people.get_chat),
+        dispatcher=dispatcher,
+        attachments=JournalAttachments(shared.settings.home),
+        language_of=shared.store.task_language,
+        remove_worktree=shared.artifacts.remove_worktree,
+        now=shared.clock.now,
+    )
+
+
+def _build_subagents(
+    shared: _Shared, on_change: Callable[[], None], on_report: Callable[[InboxRow], None]
+) -> SubagentService:
+    settings, store, clock = shared.settings, shared.store, shared.clock
+    parents = SubagentReportDelivery(
+        store=store.work,
+        people=store.people,
+        inbox=store.inbox,
+        home=settings.home,
+        workspace_of=shared.artifacts.workspace,
+        language_of=store.task_language,
+        fixed_language=settings.fixed_language,
+        now=clock.now,
+        on_change=on_change,
+        on_report=on_report,
+    )
+    deps = SubagentDeps(
+        db=store.db,
+        repo=store.work.subagents,
+        calls=store.tool_calls,
+        gateway=shared.gateway,
+        context_builder=shared.context_builder,
+        parents=parents,
+        # At least one slot, so that accepted subagents finish even if new ones are disabled.
+        slots=asyncio.Semaphore(max(1, settings.helpers)),
+        ended_signal=DecisionSignal(),
+        closing=asyncio.Event(),
+        now=clock.now,
+        sleep=asyncio.sleep,
+    )
+    return SubagentService(
+        deps, new_incident=lambda: secrets.token_hex(4), grace=settings.stop_grace_seconds
+    )
+
+
+def _build_conversations(shared: _Shared, changed: asyncio.Event) -> ConversationService:
+    """`changed` is set when a conversation stops for an approval."""
+    settings, store, memory = shared.settings, shared.store, shared.settings.memory
+    return ConversationService(
+        db=store.db,
+        sessions=store.sessions,
+        gateway=shared.gateway,
+        data_dir=settings.home,
+        context_builder=shared.context_builder,
+        now=shared.clock.now,
+        sleep=asyncio.sleep,
+        ids=store.ids,
+        approval_lifetime=settings.approval_lifetime,
+        turn_queue=TurnQueue(settings.queue),
+        auto_choice=build_auto_choice(settings, shared.workers.models),
+        captioner=shared.captioner,
+        suspension=ToolCallSuspension(
+            calls=store.tool_calls, requester=store.approval_requester, wake=changed.set
+        ),
+        expiry=ConversationExpiry(
+            max_idle=timedelta(minutes=memory.session_idle_minutes),
+            max_turns=memory.session_turns,
+            max_tokens=memory.session_tokens,
+        ),
+    )
+
+
+def build_auto_choice(settings: Settings, models: BackendRegistry) -> AutoModelChoice:
+    configured = {
+        ModelSize.SMALL: settings.model_small,
+        ModelSize.MIDDLE: settings.model_middle,
+        ModelSize.LARGE: settings.model_large,
+    }
+    return AutoModelChoice(
+        models_by_size=list_models_by_size(
+            models, configured, openai_is_compatible=bool(settings.openai_base_url)
+        ),
+        default_backend=lambda: models.default.backend,
+        enabled_by_default=not settings.model or settings.default_model != settings.model,
+    )
+
+
+def _build_resumer(
+    shared: _Shared,
+    conversations: RecordedConversation,
+    changed: asyncio.Event,
+) -> SuspendedChatResumer:
+    store = shared.store
+    return SuspendedChatResumer(
+        db=store.db,
+        calls=store.tool_calls,
+        requester=store.approval_requester,
+        people=store.people,
+        conversation=conversations,
+        post=shared.courier,
+        changed=changed,
+        show_request=shared.publisher.publish,
+        refresh_cards=shared.publisher.update_outdated,
+        language=shared.settings.fixed_language,
+        now=shared.clock.now,
+        sleep=asyncio.sleep,
+    )
+
+
+def _build_skill_review(shared: _Shared) -> SkillReviewNotifier:
+    store = shared.store
+    return SkillReviewNotifier(
+        library=shared.workers.skills,
+        key_values=store.key_values,
+        owner_chats=partial(store.chats.list_private, PersonRole.OWNER),
+        people=store.people,
+        courier=shared.courier,
+        language=shared.settings.fixed_language,
+        sleep=asyncio.sleep,
+    )
+
+
+def _build_memory_writing(shared: _Shared) -> MemoryWriting:
+    workers = shared.workers
+    return build_memory_writing(
+        shared.settings,
+        shared.store,
+        shared.clock,
+        build_extraction_model(shared.settings, shared.gateway, workers.models),
+        redact=workers.redactor.mask,
+        retrieval=workers.memory,
+    )
+
+
+def _background_services(shared: _Shared, writing: MemoryWriting) -> tuple[AppService, ...]:
+    """Services that are independent of tasks: traces, drawings and memory."""
+    settings, store, clock, workers = shared.settings, shared.store, shared.clock, shared.workers
+    return (
+        *build_span_services(settings, store, clock, workers.redactor.mask),
+        DrawingCleaner(home=settings.home),
+        shared.archive.build_compactor(shared.gateway, workers.models),
+        *build_memory_services(
+            settings, store, clock, writing, publisher=shared.publisher, courier=shared.courier
+        ),
+    )
+
+
+def build_step_approvals(
+    settings: Settings, store: RepositorySet, clock: Clock
+) -> StepApprovalRequester:
+    """Decides which steps need approval."""
+    return StepApprovalRequester(
+        words=parse_risk_words(settings.risk_words),
+        lifetime=settings.approval_lifetime,
+        ids=store.ids,
+        now=clock.now,
+    )
+
+
+def configured_caps(settings: Settings) -> SpendingCaps:
+    texts = {
+        BudgetScope.TASK: settings.cap_task,
+        BudgetScope.PERSON: settings.cap_person,
+        BudgetScope.CHAT: settings.cap_chat,
+        BudgetScope.DAY: settings.cap_day,
+    }
+    return SpendingCaps(
+        zone=settings.zone, by_scope={scope: parse_cap(text) for scope, text in texts.items()}
+    )

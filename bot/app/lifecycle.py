@@ -1,22 +1,25 @@
-"""Start everything in order, run it together, drain and stop it in reverse, and fail as one."""
+"""Starts services in order, runs them together, and drains and stops them in reverse order."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Protocol, Self, runtime_checkable
+from typing import Generic, ParamSpec, Protocol, Self, runtime_checkable
+
+from storage.errors import DataDirectoryUnusable
 
 log = logging.getLogger(__name__)
 
-_STOPS = (signal.SIGTERM, signal.SIGINT)
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class Service(Protocol):
-    """`start` puts what must be undone on the stack; `run` goes on until it is cancelled."""
+class AppService(Protocol):
+    """Implementations register cleanup on the stack in `start`; `run` continues until it is
+    cancelled."""
 
     name: str
 
@@ -26,17 +29,17 @@ class Service(Protocol):
 
 
 @runtime_checkable
-class Drains(Protocol):
-    """A service that has something to bring to an end before the others may go. While it does,
-    `run` goes on, its own and all others'; it takes as long as its own patience allows."""
+class DrainableService(Protocol):
+    """A service with work to finish before shutdown. All services keep running meanwhile;
+    implementations must limit the time themselves."""
 
     async def drain(self) -> None: ...
 
 
-class App:
-    """Services in the order in which they start."""
+class ServiceGroup:
+    """Services in start order."""
 
-    def __init__(self, services: Iterable[Service]) -> None:
+    def __init__(self, services: Iterable[AppService]) -> None:
         self._services = tuple(services)
         self._stack = AsyncExitStack()
 
@@ -56,33 +59,60 @@ class App:
         await self._stack.__aexit__(kind, error, trace)
 
     async def run(self, until: asyncio.Event) -> None:
-        """Run all until the event is set, then drain them, the last started first: who brings
-        work before who does it, and who tells of it last. A service that fails ends the others."""
+        """Run all services until the event is set, then drain them in reverse start order:
+        producers first, notifiers last. A failing service ends the others."""
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(each.run(), name=each.name) for each in self._services]
             await until.wait()
             for service in reversed(self._services):
-                if isinstance(service, Drains):
+                if isinstance(service, DrainableService):
                     await service.drain()
             for task in running:
                 task.cancel()
 
 
 def stop_on_signals() -> asyncio.Event:
-    """Set at the first SIGTERM or SIGINT; a second one, whichever, ends the program at once.
-    SIGHUP is not obeyed."""
+    """An event set by the first SIGTERM or SIGINT; a second one ends the process at once. SIGHUP is
+    ignored."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def first() -> None:
         stop.set()
-        log.info("stopping: running steps may end first; once more ends it at once")
-        for signum in _STOPS:
+        log.info("stopping after the running steps; repeat the signal to stop at once")
+        for signum in _STOP_SIGNALS:
             loop.remove_signal_handler(signum)
             signal.signal(signum, signal.SIG_DFL)
 
-    for signum in _STOPS:
+    for signum in _STOP_SIGNALS:
         loop.add_signal_handler(signum, first)
-    # A terminal that is closed ends nothing: nobody has to keep one open.
-    loop.add_signal_handler(signal.SIGHUP, log.info, "the terminal is gone; going on without it")
+    # Closing the terminal must not end the process.
+    loop.add_signal_handler(signal.SIGHUP, log.info, "the terminal closed; continuing without it")
     return stop
+
+
+class StartFailure(Exception):
+    """The text is the line to show: the problem and its solution."""
+
+
+def home_unusable(error: DataDirectoryUnusable) -> StartFailure:
+    return StartFailure(
+        f"{error.path} cannot be used ({error.reason}): make it writable, or set SHIFTBOSS_HOME"
+    )
+
+
+_P = ParamSpec("_P")
+
+
+class Signal(Generic[_P]):
+    """A callback whose listeners are connected once they exist; called in this order."""
+
+    def __init__(self) -> None:
+        self._listeners: tuple[Callable[_P, None], ...] = ()
+
+    def connect(self, *listeners: Callable[_P, None]) -> None:
+        self._listeners += listeners
+
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> None:
+        for listener in self._listeners:
+            listener(*args, **kwargs)

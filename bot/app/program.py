@@ -1,41 +1,133 @@
-"""The whole program, from its settings to a clean end."""
+"""Runs Shiftboss: with all channels, only its queue, or one task; and previews the next prompt."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from datetime import timedelta
 from importlib.metadata import version
 
-from bot.app.build import build
-from bot.app.lifecycle import App, stop_on_signals
-from bot.app.terminal.address import note_address
-from bot.app.terminal.opening import explained, home_writable, prepare
+from bot.app.container import Container, open_container
+from bot.app.engine import build_step_approvals
+from bot.app.lifecycle import ServiceGroup, home_unusable, stop_on_signals
+from bot.app.preflight import explain_start_failures, prepare_home, report_unwritable_home
+from bot.app.running_program import save_address
 from bot.config.settings import Settings
-from storage.db import Database
-from storage.home import Home
+from bot.engine.agent.worker_team import persona_purposes
+from bot.engine.tasks.next_prompt import preview_next_prompt
+from bot.engine.workflow.presentation.call_preview import CallPreview
+from storage.data_directory import DataDirectoryLock
+from storage.errors import DataDirectoryInUse, DataDirectoryUnusable
+from storage.people import PeopleRepo
+from storage.records.tasks import Task, TaskView
 
 log = logging.getLogger(__name__)
 
 
 async def serve(settings: Settings, announce: Callable[[str], None]) -> None:
-    """Run until SIGTERM or SIGINT. Raises StartFailure if it cannot begin."""
-    with explained(settings), Home(settings.home):
-        # Blocking on purpose: nothing else runs yet, and nothing may before this is done.
-        prepare(settings, settings.log_level)
-        await _run(settings, announce)
+    """Run with all channels until SIGTERM or SIGINT. Raises StartFailure."""
+    from bot.app.channels import connect_channels
+
+    with explain_start_failures(settings), hold_home(settings):
+        stop = stop_on_signals()
+        async with open_container(settings) as core:
+            await _demote_unlisted_owners(core.repositories.people)
+            workers = core.engine.workers
+            # Detected before the first command, which also logs the sandbox.
+            await asyncio.gather(workers.sandbox(), workers.models.refresh_cli_health())
+            web, services = connect_channels(core)
+            async with ServiceGroup(services) as app:
+                with report_unwritable_home(settings):
+                    save_address(settings, web.address.rstrip("/"))
+                log.info("shiftboss %s on %s", version("shiftboss"), settings.home)
+                announce(f"Shiftboss is ready. Open the web chat: {web.login_url}")
+                await app.run(stop)
+        announce("Shiftboss has stopped. What was under way goes on at the next start.")
 
 
-async def _run(settings: Settings, announce: Callable[[str], None]) -> None:
-    stop = stop_on_signals()
-    async with AsyncExitStack() as stack:
-        db = await Database.open(settings.database, stack)
-        parts = await build(settings, db)
-        stack.push_async_callback(parts.models.aclose)
-        async with App(parts.services) as app:
-            with home_writable(settings):
-                note_address(settings, parts.web.address.rstrip("/"))
-            log.info("shiftboss %s on %s", version("shiftboss"), settings.home)
-            announce(f"Shiftboss is ready. Open the web chat: {parts.web.invitation}")
+async def _demote_unlisted_owners(people: PeopleRepo) -> None:
+    """Not done for single shell commands, which may lack some settings."""
+    for person in await people.demote_unlisted_owners():
+        log.warning("%s is no longer in SHIFTBOSS_OWNERS: a member from now on", person.id)
+    if people.unlisted_owner:
+        log.warning("SHIFTBOSS_OWNERS is empty: the last owner stays an owner, see /status")
+
+
+async def run_queue(settings: Settings, announce: Callable[[str], None]) -> None:
+    """Run the queue until SIGTERM or SIGINT, without channels; shell commands are accepted.
+    Notifications wait for the next `shiftboss run`. Raises StartFailure and DataDirectoryInUse."""
+    # One task or a preview needs no web server.
+    from bot.app.channels import build_local_api
+
+    with hold_home(settings):
+        stop = stop_on_signals()
+        async with (
+            open_container(settings) as core,
+            ServiceGroup((*core.engine.services, *build_local_api(core))) as app,
+        ):
+            announce("Working the queue. Ctrl-C ends it politely.")
             await app.run(stop)
-    announce("Shiftboss has stopped. What was under way goes on at the next start.")
+
+
+async def run_one_task(settings: Settings) -> TaskView | None:
+    """Run the first queued task until it ends, waits or pauses, and return it; None if none can
+    start. Raises StartFailure and DataDirectoryInUse."""
+    with hold_home(settings):
+        stop = stop_on_signals()
+        async with open_container(settings) as core, AsyncExitStack() as stack:
+            await core.engine.dispatcher.start(stack)
+            task = await _run_until_stopped(core, stop)
+            while await core.engine.notifier.notify_batch():
+                pass
+            await core.engine.notifier.refresh_positions()
+            return None if task is None else await core.engine.tasks.view(task.id)
+
+
+async def preview_next_task(settings: Settings) -> CallPreview | None:
+    """The prompt of the next task, without any call or change."""
+    try:
+        with hold_home(settings):
+            return await _preview(settings, alone=True)
+    except DataDirectoryInUse:
+        with explain_start_failures(settings):
+            return await _preview(settings, alone=False)
+
+
+async def _run_until_stopped(core: Container, stop: asyncio.Event) -> Task | None:
+    working = asyncio.create_task(core.engine.dispatcher.run_one(), name="one task")
+    stopping = asyncio.create_task(stop.wait(), name="stop")
+    await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not working.done():
+        await core.engine.dispatcher.drain()
+    return await working
+
+
+async def _preview(settings: Settings, *, alone: bool) -> CallPreview | None:
+    async with open_container(settings) as core:
+        workers = core.engine.workers
+        return await preview_next_prompt(
+            core.repositories.work,
+            language_of=core.repositories.task_language,
+            recall=workers.task_memories.list_helpful,
+            now=core.clock.now(),
+            patience=timedelta(hours=settings.patience_hours),
+            without_dispatcher=alone,
+            step_approvals=build_step_approvals(settings, core.repositories, core.clock),
+            team=persona_purposes(await workers.personas.get_all()),
+        )
+
+
+@contextmanager
+def hold_home(settings: Settings) -> Iterator[None]:
+    """Hold the data directory. DataDirectoryInUse is for the caller to handle."""
+    try:
+        home = DataDirectoryLock(settings.home)
+    except DataDirectoryUnusable as error:
+        raise home_unusable(error) from error
+    with home, explain_start_failures(settings):
+        # Blocking, since nothing else may run before this is done.
+        prepare_home(settings, settings.log_level)
+        yield

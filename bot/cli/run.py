@@ -1,23 +1,26 @@
-"""`shiftboss run`: everything that is configured, in one process."""
+"""`shiftboss run` and `shiftboss dispatch`: run Shiftboss, or only its queue."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Annotated, Any
 
 import typer
 
-from bot.cli.failures import told
+from bot.cli.chat_commands import fail, report_start_failures
+from bot.cli.parameters import JsonOption
 
 
 def run() -> None:
-    """Start Shiftboss: the web chat, and every channel that is configured."""
-    with told():
-        # The program is loaded here and not above, so that `--help` stays quick.
-        with _loading():
+    """Start Shiftboss with the web chat and all configured channels."""
+    with report_start_failures():
+        # Imported here so that `--help` stays fast.
+        with _loading_modules():
             from bot.app.program import serve
             from bot.config.settings import load_settings
 
@@ -25,11 +28,11 @@ def run() -> None:
 
 
 @contextmanager
-def _loading() -> Iterator[None]:
-    """Modules are no garbage: to look for some while they load takes a tenth of the start, and
-    to look through them later a part of each search for it."""
+def _loading_modules() -> Iterator[None]:
+    """Disable garbage collection while modules load, which takes a tenth of the start, and exclude
+    them from later collections."""
     gc.disable()
-    # httpx's own command line: with it come rich and pygments, 3 MB that nobody uses here.
+    # httpx's own CLI would load rich and pygments (3 MB), which are not needed.
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # None is "not there"
     try:
         yield
@@ -39,6 +42,81 @@ def _loading() -> Iterator[None]:
 
 
 def _announce(line: str) -> None:
-    """Where the terminal was closed there is nobody to tell."""
+    """The terminal may be closed."""
     with suppress(OSError):
         typer.echo(line)
+
+
+def dispatch(
+    *,
+    once: Annotated[
+        bool, typer.Option("--once", help="Run one task until it ends or waits.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the next task's prompt; run nothing.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run the queue without channels; cards wait for `shiftboss run`."""
+    with report_start_failures(as_json=as_json):
+        # Imported here so that `--help` stays fast.
+        from bot.app import program as work
+        from bot.config.settings import load_settings
+        from storage.errors import DataDirectoryInUse
+
+        settings = load_settings()
+        try:
+            if dry_run:
+                _print_preview(asyncio.run(work.preview_next_task(settings)), as_json=as_json)
+            elif once:
+                _print_view(asyncio.run(work.run_one_task(settings)), as_json=as_json)
+            else:
+                asyncio.run(work.run_queue(settings, typer.echo))
+        except DataDirectoryInUse as error:
+            why = f"another Shiftboss (process {error.pid}) works on {settings.home}"
+            if not once:
+                fail(f"{why}: it has the queue", as_json=as_json, status=2)
+            # A lock held by another Shiftboss is a success for periodic callers.
+            _print_result(
+                f"{why}: nothing to do here", {"ran": None, "busy": True}, as_json=as_json
+            )
+
+
+def _print_view(view: Any, *, as_json: bool) -> None:
+    if view is None:
+        _print_result(
+            "Nothing waits that can start.", {"ran": None, "busy": False}, as_json=as_json
+        )
+        return
+    from cards.json_data import task_view_data
+
+    task = view.task
+    said = task.summary if task.status == "completed" else task.status_reason
+    lines = [f"{task.id}  {task.status}  {task.title}", *filter(None, [said])]
+    _print_result("\n".join(lines), {"ran": task_view_data(view), "busy": False}, as_json=as_json)
+
+
+def _print_preview(found: Any, *, as_json: bool) -> None:
+    if found is None:
+        _print_result("Nothing waits that can start.", {"task": None}, as_json=as_json)
+        return
+    from cards.json_data import task_data
+
+    risk = f"({found.word})" if found.word else ""
+    named = (found.task.id, found.kind, found.step, risk, found.task.title)
+    head = "  ".join(filter(None, named))
+    parts = [head, *filter(None, (found.system, found.prompt))]
+    # The claim was rolled back, so the task is shown as queued.
+    data = {
+        "task": {**task_data(found.task), "status": "pending"},
+        "kind": found.kind,
+        "step": found.step,
+        "risk": found.word,
+        "system": found.system,
+        "prompt": found.prompt,
+    }
+    _print_result("\n\n".join(parts), data, as_json=as_json)
+
+
+def _print_result(text: str, data: Any, *, as_json: bool) -> None:
+    typer.echo(json.dumps(data, ensure_ascii=False, indent=2) if as_json else text)

@@ -1,4 +1,4 @@
-"""`shiftboss setup`: the files by which workers, ours and others, are told how to work."""
+"""`shiftboss setup`: writes instruction files for agents and workers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.failures import told
-from bot.cli.speak import fail
+from bot.cli.chat_commands import fail, report_start_failures
 
 
 def setup(
@@ -18,47 +17,48 @@ def setup(
     ] = False,
     context: Annotated[
         bool,
-        typer.Option("--context", help="Write templates of what our own workers are told first."),
+        typer.Option("--context", help="Write templates for the workers' context files."),
     ] = False,
     file: Annotated[
         Path | None,
-        typer.Option("--file", help="Instead of AGENTS.md here or in $OPENCLAW_WORKSPACE."),
+        typer.Option(
+            "--file", help="The file to use instead of AGENTS.md here or in $OPENCLAW_WORKSPACE."
+        ),
     ] = None,
     language: Annotated[
-        str, typer.Option("--language", help="en or zh; else the file's own language.")
+        str, typer.Option("--language", help="en or zh; by default the file's language.")
     ] = "",
 ) -> None:
-    """Add the rules of the working method to an AGENTS.md, or write templates for our own workers.
-    Doing it again changes nothing."""
+    """Add working rules to AGENTS.md, or write worker context templates."""
     if not (inject_agents or context):
         fail("say what to set up: --inject-agents, --context", status=2)
     if language not in {"", "en", "zh"}:
         raise typer.BadParameter("must be en or zh", param_hint="--language")
     if context:
-        _context(language)
+        _write_context(language)
     if inject_agents:
-        _inject(file, language)
+        _add_rules(file, language)
 
 
-def _inject(file: Path | None, language: str) -> None:
-    # Loaded here and not above, so that `--help` stays quick.
-    from bot.app.terminal.agents_file import AgentsFileFailure, agents_file, inject
+def _add_rules(file: Path | None, language: str) -> None:
+    # Imported here so that `--help` stays fast.
+    from bot.cli.setup_files import AgentsFileFailure, add_agents_rules, find_agents_file
 
     try:
-        typer.echo(inject(file or agents_file(), language))
+        typer.echo(add_agents_rules(file or find_agents_file(), language))
     except AgentsFileFailure as error:
         fail(str(error))
 
 
-def _context(language: str) -> None:
-    with told(as_json=False):
-        from bot.app.terminal.context_files import ContextFilesFailure, write_templates
+def _write_context(language: str) -> None:
+    with report_start_failures(as_json=False):
+        from bot.cli.setup_files import ContextFilesFailure, write_context_templates
         from bot.config.settings import load_settings
 
         settings = load_settings()
         own = "en" if settings.language == "auto" else settings.language
         try:
-            folder, made = write_templates(settings.home, language or own)
+            folder, made = write_context_templates(settings.home, language or own)
         except ContextFilesFailure as error:
             fail(str(error))
     typer.echo(f"{folder}: {', '.join(made) or 'all there already'}")

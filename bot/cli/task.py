@@ -1,4 +1,4 @@
-"""`shiftboss task`: queue work, look at it, move it on."""
+"""`shiftboss task`, `subtask` and `log`: manage tasks, plans and logs."""
 
 from __future__ import annotations
 
@@ -6,21 +6,40 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.cli import lines
-from bot.cli.parameters import Json, MaybeSaid, MaybeTaskId, Name, Said, TaskId, TextCommand, Word
-from bot.cli.speak import fail, speak
+from bot.cli.chat_commands import (
+    absolute_path,
+    add_chat_command,
+    command_line,
+    execute,
+    fail,
+    format_flag,
+    help_text,
+)
+from bot.cli.parameters import (
+    JsonOption,
+    NameArgument,
+    OptionalTaskId,
+    OptionalText,
+    TaskIdArgument,
+    TextArgument,
+    TextCommand,
+    WordArgument,
+    optional,
+    required,
+)
+from handlers.flags import quote_value
 
-cli = typer.Typer(no_args_is_help=True, help="Queue work, look at it, move it on.")
+task_cli = typer.Typer(no_args_is_help=True, help="Create, list and control tasks.")
 
-_FINAL = frozenset({"completed", "failed", "cancelled"})
+_FINAL_STATUSES = frozenset({"completed", "failed", "cancelled"})
 
 
-@cli.command("add", cls=TextCommand)
+@task_cli.command("add", cls=TextCommand, help=help_text("run"))
 def add(
-    name: Name,
+    name: NameArgument,
     *,
-    told: Annotated[
-        str, typer.Option("-i", "--instruction", help="What to do, where NAME is only the title.")
+    instruction: Annotated[
+        str, typer.Option("-i", "--instruction", help="The instruction, if NAME is only the title.")
     ] = "",
     priority: Annotated[
         str, typer.Option("-p", "--priority", help="urgent, important or normal; 紧急, 重要, 普通.")
@@ -28,41 +47,53 @@ def add(
     parent: Annotated[
         str, typer.Option("--parent", help="Make it a subtask of this task instead.")
     ] = "",
-    own: Annotated[
-        bool, typer.Option("--self", help="You do the work; Shiftboss only keeps it.")
+    by_self: Annotated[
+        bool, typer.Option("--self", help="You do the work; Shiftboss only tracks it.")
     ] = False,
     folder: Annotated[str, typer.Option("-d", "--dir", help="The folder to work in.")] = "",
     persona: Annotated[
-        str, typer.Option("--persona", help="Who does it; `shiftboss persona` lists them.")
+        str,
+        typer.Option(
+            "--persona", help="The persona of the worker; `shiftboss persona` lists them."
+        ),
     ] = "",
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Queue a task."""
     if not parent:
-        said = lines.run(
-            name, told=told, priority=priority, own=own, folder=folder, persona=persona
+        said = run_line(
+            name,
+            instruction=instruction,
+            priority=priority,
+            by_self=by_self,
+            folder=folder,
+            persona=persona,
         )
-    elif told or own or folder or persona or priority != "normal":
+    elif instruction or by_self or folder or persona or priority != "normal":
         told_why = "a subtask has a name only: leave out -i, -p, -d, --persona and --self"
         fail(told_why, as_json=as_json)
     else:
-        said = lines.steps("subtask add", parent, [name])
-    speak(said, as_json=as_json, needs_worker=not (own or parent))
+        said = command_line("subtask add", parent, name)
+    execute(said, as_json=as_json, needs_worker=not (by_self or parent))
 
 
-@cli.command("list", hidden=True)
-@cli.command("ls")
-def ls(
-    everything: Annotated[bool, typer.Option("-a", "--all", help="Finished ones too.")] = False,
+@task_cli.command("list", hidden=True)
+@task_cli.command("ls")
+def list_tasks(
+    everything: Annotated[
+        bool, typer.Option("-a", "--all", help="Include finished tasks.")
+    ] = False,
     status: Annotated[
-        str, typer.Option("-s", "--status", help="Only these, with commas between: paused,blocked.")
+        str,
+        typer.Option(
+            "-s", "--status", help="Only these statuses, separated by commas: paused,blocked."
+        ),
     ] = "",
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """List tasks, unfinished ones only unless told otherwise."""
+    """List unfinished tasks, or those with a status."""
     from storage.records.tasks import TaskStatus
 
-    named = {word.strip(): TaskStatus.named(word) for word in status.split(",") if word.strip()}
+    named = {word.strip(): TaskStatus.parse(word) for word in status.split(",") if word.strip()}
     wanted = {each.value for each in named.values() if each}
     if unknown := [word for word, each in named.items() if each is None]:
         raise typer.BadParameter(f"there is no status {unknown[0]!r}", param_hint="--status")
@@ -73,171 +104,232 @@ def ls(
 
         tasks = [task for task in data["tasks"] if kept(task)]
         cut = data["total"] - len(data["tasks"])
-        rows = [*map(_row, tasks), *([f"… +{cut}"] if cut else [])]
+        rows = [*map(_format_row, tasks), *([f"… +{cut}"] if cut else [])]
         return "\n".join(rows) or "—", {**data, "tasks": tasks}
 
-    speak(lines.line("list", *wanted) if len(wanted) == 1 else "/list", as_json=as_json, show=show)
+    execute(
+        command_line("list", *wanted) if len(wanted) == 1 else "/list",
+        as_json=as_json,
+        present=show,
+    )
 
 
-@cli.command("show")
-def show(task: TaskId, as_json: Json = False) -> None:
-    """Show one task in full."""
-    speak(lines.line("get", task), as_json=as_json)
+_TASK = required("task", TaskIdArgument)
+_TEXT = required("text", TextArgument)
+_REASON = optional("reason", OptionalText)
+_BLOCK_REASON = Annotated[str, typer.Option("-r", "--reason", help="What a person must do.")]
+_STATUS_NOTE = Annotated[str, typer.Option("-m", "--message", help="A status note.")]
+_TOKENS = Annotated[int, typer.Argument(metavar="N", min=0)]
+
+add_chat_command(task_cli, "show", "get", _TASK)
+add_chat_command(task_cli, "history", "logs", _TASK)
+add_chat_command(task_cli, "search", "search", _TEXT)
+add_chat_command(
+    task_cli,
+    "up",
+    "update",
+    _TASK,
+    required("field", WordArgument),
+    required("value", TextArgument),
+)
+add_chat_command(task_cli, "plan", "plan", _TASK, optional("text", OptionalText))
+add_chat_command(task_cli, "phase", "phase", _TASK, _TEXT)
+add_chat_command(task_cli, "block", "block", _TASK, required("reason", _BLOCK_REASON))
+add_chat_command(task_cli, "interrupt", "interrupt", _TASK, required("note", _STATUS_NOTE))
 
 
-@cli.command("history")
-def history(task: TaskId, as_json: Json = False) -> None:
-    """Show what happened in a task."""
-    speak(lines.line("logs", task), as_json=as_json)
-
-
-@cli.command("search", cls=TextCommand)
-def search(words: Said, as_json: Json = False) -> None:
-    """Find tasks by what they and their logs say."""
-    speak(lines.line("search", words), as_json=as_json)
-
-
-@cli.command("up", cls=TextCommand)
-def up(task: TaskId, field: Word, value: Said, as_json: Json = False) -> None:
-    """Put a task's title, instruction, priority or stage right."""
-    speak(lines.line("update", task, field, value), as_json=as_json)
-
-
-@cli.command("plan", cls=TextCommand)
-def plan(task: TaskId, text: MaybeSaid = "", as_json: Json = False) -> None:
-    """Show a task's plan, or write it."""
-    speak(lines.line("plan", task, text), as_json=as_json)
-
-
-@cli.command("phase", cls=TextCommand)
-def phase(task: TaskId, text: Said, as_json: Json = False) -> None:
-    """Say where a task stands, and hear whether something more important waits."""
-    speak(lines.line("phase", task, text), as_json=as_json)
-
-
-@cli.command("block")
-def block(
-    task: TaskId,
-    reason: Annotated[str, typer.Option("-r", "--reason", help="What it needs a person for.")],
-    as_json: Json = False,
-) -> None:
-    """Say that a task cannot go on without a person, and why."""
-    speak(lines.line("block", task, reason), as_json=as_json)
-
-
-@cli.command("interrupt")
-def interrupt(
-    task: TaskId,
-    note: Annotated[str, typer.Option("-m", "--message", help="Where it stands.")],
-    as_json: Json = False,
-) -> None:
-    """Put a task aside with a note of where it stands."""
-    speak(lines.line("interrupt", task, note), as_json=as_json)
-
-
-@cli.command("done")
+@task_cli.command("done", help=help_text("done"))
 def done(
-    task: TaskId,
-    summary: Annotated[str, typer.Option("-s", "--summary", help="What came of it.")] = "",
+    task: TaskIdArgument,
+    summary: Annotated[str, typer.Option("-s", "--summary", help="The result.")] = "",
     tokens: Annotated[
         int | None,
-        typer.Option("-t", "--tokens-now", min=0, help="What your session has used by now."),
+        typer.Option(
+            "-t", "--tokens-now", min=0, help="The tokens that your session has used so far."
+        ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Even if it has not begun.")] = False,
-    as_json: Json = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Even if the task hasn't started.")
+    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Say that a task is finished."""
-    said = lines.done(task, summary=summary, tokens=tokens, force=force)
-    speak(said, as_json=as_json)
+    said = command_line(
+        "done",
+        task,
+        format_flag("--tokens-now", tokens),
+        "--force" if force else "",
+        "--" if summary else "",
+        summary,
+    )
+    execute(said, as_json=as_json)
 
 
-@cli.command("delete")
-def delete(task: TaskId, as_json: Json = False) -> None:
-    """Take a task that is not being worked on out of sight."""
-    speak(lines.line("delete", task), as_json=as_json)
+add_chat_command(task_cli, "delete", "delete", _TASK)
+add_chat_command(task_cli, "retry", "retry", _TASK, needs_worker=True)
+add_chat_command(task_cli, "pause", "pause", _TASK, _REASON)
 
 
-@cli.command("retry")
-def retry(task: TaskId, as_json: Json = False) -> None:
-    """Try a failed or stopped task again, keeping finished steps."""
-    speak(lines.line("retry", task), as_json=as_json, needs_worker=True)
+@task_cli.command("resume", cls=TextCommand, help=help_text("resume"))
+def resume(
+    task: OptionalTaskId = "", answer: OptionalText = "", as_json: JsonOption = False
+) -> None:
+    execute(command_line("resume", task, answer), as_json=as_json, needs_worker=bool(task))
 
 
-@cli.command("pause", cls=TextCommand)
-def pause(task: TaskId, reason: MaybeSaid = "", as_json: Json = False) -> None:
-    """Pause a task at its next safe point."""
-    speak(lines.line("pause", task, reason), as_json=as_json)
+add_chat_command(task_cli, "stop", "stop", _TASK, help="Stop a task.")
+add_chat_command(task_cli, "msg", "msg", _TASK, _TEXT)
 
 
-@cli.command("resume", cls=TextCommand)
-def resume(task: MaybeTaskId = "", answer: MaybeSaid = "", as_json: Json = False) -> None:
-    """Go on with a task; without an ID, say which one and where it stands."""
-    speak(lines.line("resume", task, answer), as_json=as_json, needs_worker=bool(task))
-
-
-@cli.command("stop")
-def stop(task: TaskId, as_json: Json = False) -> None:
-    """Stop a task."""
-    speak(lines.line("stop", task), as_json=as_json)
-
-
-@cli.command("msg", cls=TextCommand)
-def msg(task: TaskId, text: Said, as_json: Json = False) -> None:
-    """Tell a task's worker something; it reaches the next step."""
-    speak(lines.line("msg", task, text), as_json=as_json)
-
-
-@cli.command("inject", cls=TextCommand)
+@task_cli.command("inject", cls=TextCommand, help=help_text("inject"))
 def inject(
-    task: TaskId,
+    task: TaskIdArgument,
     steps: Annotated[list[str], typer.Argument(metavar="STEP...")],
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Put steps in next: before those not begun yet."""
-    speak(lines.steps("inject", task, steps), as_json=as_json)
+    execute(command_line("inject", task, "\n".join(steps)), as_json=as_json)
 
 
-@cli.command("replan", cls=TextCommand)
-def replan(task: TaskId, why: MaybeSaid = "", as_json: Json = False) -> None:
-    """Make a new plan of what is left; finished steps are kept."""
-    speak(lines.line("replan", task, why), as_json=as_json)
+add_chat_command(task_cli, "replan", "replan", _TASK, optional("why", OptionalText))
+add_chat_command(task_cli, "letin", "letin", _TASK)
+add_chat_command(task_cli, "priority", "priority", _TASK, required("priority", WordArgument))
+add_chat_command(task_cli, "token-snap", "token", _TASK, required("tokens", _TOKENS))
 
 
-@cli.command("letin")
-def letin(task: TaskId, as_json: Json = False) -> None:
-    """Let a task work where another has left work half done."""
-    speak(lines.line("letin", task), as_json=as_json)
-
-
-@cli.command("priority")
-def priority(task: TaskId, priority: Word, as_json: Json = False) -> None:
-    """Change how urgent a task is."""
-    speak(lines.line("priority", task, priority), as_json=as_json)
-
-
-@cli.command("token-snap")
-def token_snap(
-    task: TaskId,
-    tokens: Annotated[int, typer.Argument(metavar="N", min=0)],
-    as_json: Json = False,
-) -> None:
-    """Note how many tokens your own session has used as a task begins."""
-    speak(lines.line("token", task, str(tokens)), as_json=as_json)
-
-
-@cli.command("next")
+@task_cli.command("next", help=help_text("next"))
 def next_task(
-    own: Annotated[bool, typer.Option("--self", help="Only work that you do yourself.")] = False,
-    as_json: Json = False,
+    by_self: Annotated[
+        bool, typer.Option("--self", help="Only tasks that you work on yourself.")
+    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Show what to do now, and what comes after it."""
-    speak(lines.line("next", "--self" if own else ""), as_json=as_json)
+    execute(command_line("next", "--self" if by_self else ""), as_json=as_json)
+
+
+def run_line(
+    name: str, *, instruction: str, priority: str, by_self: bool, folder: str, persona: str
+) -> str:
+    """`name` is the title if there is an `instruction`, otherwise the instruction."""
+    return command_line(
+        "run",
+        format_flag("-p", priority),
+        "--self" if by_self else "",
+        format_flag("-d", folder and absolute_path(folder)),
+        format_flag("--persona", persona),
+        format_flag("--title", name if instruction else ""),
+        "--",
+        instruction or name,
+    )
 
 
 def _is_open(task: Any) -> bool:
-    return task["status"] not in _FINAL
+    return task["status"] not in _FINAL_STATUSES
 
 
-def _row(task: Any) -> str:
+def _format_row(task: Any) -> str:
     facts = (task["id"], task["status"], task["priority"], task["stage"])
     return "  ".join([*filter(None, facts), task["title"]])
+
+
+subtask_cli = typer.Typer(no_args_is_help=True, help="Work with the steps of a task's plan.")
+
+
+@subtask_cli.command("add", cls=TextCommand)
+def add_subtasks(
+    parent: TaskIdArgument,
+    names: Annotated[list[str], typer.Argument(metavar="NAME...")],
+    as_json: JsonOption = False,
+) -> None:
+    """Add subtasks to a task's plan."""
+    execute(command_line("subtask add", parent, "\n".join(names)), as_json=as_json)
+
+
+@subtask_cli.command("done", cls=TextCommand)
+def finish_subtask(
+    parent: TaskIdArgument,
+    name: NameArgument,
+    summary: Annotated[str, typer.Option("-s", "--summary", help="The result.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Finish a subtask; the last one finishes the task."""
+    quoted = quote_value(name, always=True)
+    said = command_line("subtask done", parent, quoted, format_flag("-s", summary))
+    execute(said, as_json=as_json)
+
+
+@subtask_cli.command("phase", cls=TextCommand)
+def set_subtask_phase(
+    parent: TaskIdArgument, name: NameArgument, text: TextArgument, as_json: JsonOption = False
+) -> None:
+    """Set a subtask's phase."""
+    quoted = quote_value(name, always=True)
+    execute(command_line("subtask phase", parent, quoted, "--", text), as_json=as_json)
+
+
+log_cli = typer.Typer(no_args_is_help=True, help="Log plans, findings, decisions and errors.")
+
+
+@log_cli.command("add", cls=TextCommand)
+def add_log(
+    task: TaskIdArgument,
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="TYPE", help="plan, finding, decision, error, resource, milestone or progress."
+        ),
+    ],
+    text: OptionalText = "",
+    *,
+    stage: Annotated[str, typer.Option("--phase", help="The phase of the entry.")] = "",
+    attempt: Annotated[
+        int | None, typer.Option("--attempt", min=0, help="The attempt's number.")
+    ] = (None),
+    file: Annotated[str, typer.Option("--file", help="A file to attach.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Add to a task's logs; longer texts become files."""
+    if not text.strip() and not file:
+        fail("there is nothing to write down: give TEXT, or --file", as_json=as_json, status=2)
+    if len(kind.split()) != 1:
+        fail("TYPE must be one word", as_json=as_json, status=2)
+    said = command_line(
+        "log",
+        task,
+        kind,
+        format_flag("--phase", stage),
+        format_flag("--attempt", attempt),
+        format_flag("--file", file and absolute_path(file)),
+        "--",
+        text,
+    )
+    execute(said, as_json=as_json)
+
+
+@log_cli.command("ls")
+def list_logs(
+    task: TaskIdArgument,
+    kind: Annotated[str, typer.Option("--type", help="Only logs of this type.")] = "",
+    last: Annotated[
+        int, typer.Option("--last", min=1, max=200, help="The maximum number of entries.")
+    ] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """List a task's logs."""
+    execute(command_line("log", task, kind, format_flag("--last", last)), as_json=as_json)
+
+
+@log_cli.command("search", cls=TextCommand)
+def search_logs(
+    words: TextArgument,
+    last: Annotated[
+        int, typer.Option("--last", min=1, max=15, help="The maximum number of entries.")
+    ] = 15,
+    as_json: JsonOption = False,
+) -> None:
+    """Search all logs, newest first."""
+
+    def show(data: Any) -> tuple[str, Any]:
+        found = data["logs"][:last]
+        rows = [f"{each['task']}  {each['kind']}  {each['text']}" for each in found]
+        return "\n".join(rows) or "—", {"logs": found}
+
+    execute(command_line("log", "search", words), as_json=as_json, present=show)

@@ -1,4 +1,4 @@
-"""Logs: one line a record, secrets masked wherever they turn up."""
+"""Logging: one line per record, with secrets masked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-_LOUD = (
+_NOISY_LOGGERS = (
     "alembic",
     "httpx",
     "httpx2",
@@ -22,33 +22,33 @@ _LOUD = (
     "anthropic",
 )
 _FILE_BYTES = 5_000_000
-_FILES = 3
+_FILE_COUNT = 3
 
 
-class Masked(logging.Formatter):
-    """Formats a record, traceback included, and masks the result."""
+class RedactingFormatter(logging.Formatter):
+    """Masks secrets in the formatted record, including the traceback."""
 
-    def __init__(self, mask: Callable[[str], str]) -> None:
+    def __init__(self, redact: Callable[[str], str]) -> None:
         super().__init__(_FORMAT)
-        self._mask = mask
+        self._redact = redact
 
     def format(self, record: logging.LogRecord) -> str:
-        return self._mask(super().format(record))
+        return self._redact(super().format(record))
 
 
 class _LogFile(RotatingFileHandler):
-    """The same lines go to standard error: a full disk needs no second complaint for each."""
+    """Reports no errors, as on a full disk: standard error receives the same lines."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the library's name
         pass
 
 
-def set_up_logs(level: str, mask: Callable[[str], str], folder: Path) -> None:
-    """Log to standard error and to `shiftboss.log` in the folder; `mask` takes secrets out."""
-    formatter = Masked(mask)
+def configure_logging(level: str, redact: Callable[[str], str], folder: Path) -> None:
+    """Log to standard error and to `shiftboss.log` in the folder; `redact` masks secrets."""
+    formatter = RedactingFormatter(redact)
     folder.mkdir(parents=True, exist_ok=True)
     to_file = _LogFile(
-        folder / "shiftboss.log", maxBytes=_FILE_BYTES, backupCount=_FILES, encoding="utf-8"
+        folder / "shiftboss.log", maxBytes=_FILE_BYTES, backupCount=_FILE_COUNT, encoding="utf-8"
     )
     root = logging.getLogger()
     root.setLevel(level)
@@ -56,5 +56,5 @@ def set_up_logs(level: str, mask: Callable[[str], str], folder: Path) -> None:
     for handler in (logging.StreamHandler(sys.stderr), to_file):
         handler.setFormatter(formatter)
         root.addHandler(handler)
-    for name in _LOUD:
+    for name in _NOISY_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)

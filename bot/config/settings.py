@@ -1,9 +1,10 @@
-"""One frozen set of settings: the environment wins over `.env`, which wins over the YAML file."""
+"""Settings from the environment, `.env` and the YAML file, in this order of precedence."""
 
 from __future__ import annotations
 
 import os
 import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
@@ -12,7 +13,9 @@ from zoneinfo import ZoneInfo
 import yaml
 from pydantic import (
     AfterValidator,
+    BaseModel,
     BeforeValidator,
+    ConfigDict,
     Field,
     SecretStr,
     ValidationError,
@@ -26,27 +29,68 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from bot.config.memory import MemorySettings, written
-from storage.records.money import cap_of
-from storage.records.people import Channel
+from storage.records.people import Channel, Language
+from storage.records.usage import parse_cap
+
+
+class MemorySettings(BaseModel):
+    """Settings under `memory` in YAML. 0 means never for durations that end a session."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    told_tokens: int = Field(default=4_000, ge=0, le=100_000)
+    recall_seconds: float = Field(default=5, gt=0, le=60)
+    fusion: Literal["ranks", "weights"] = "ranks"
+    vector_weight: float = Field(default=0.4, ge=0, le=5)
+    query_prefix: str | None = None
+    passage_prefix: str | None = None
+    recall_cut: float = Field(default=0, ge=0, le=1)
+    rerank_url: str = ""
+    rerank_model: str = ""
+    forget: bool = True
+    context_tokens: int = Field(default=100_000, ge=2_000)
+    windows: dict[str, Annotated[int, Field(ge=2_000)]] = Field(default_factory=dict)
+    context_share: float = Field(default=0.75, gt=0, le=0.95)
+    tail_messages: int = Field(default=64, ge=2, le=1_000)
+    summary_model: str = ""
+    session_idle_minutes: float = Field(default=60, ge=0)
+    session_turns: int = Field(default=0, ge=0)
+    session_tokens: int = Field(default=0, ge=0)
+    extract: bool = True
+    extract_after_seconds: float = Field(default=90, ge=0)
+    extract_per_hour: int = Field(default=30, ge=1, le=600)
+    extract_model: str = ""
+    episodes_by_model: bool = False
+    admission: Literal["off", "balanced", "conservative", "high-recall"] = "off"
+
+
+def parse_memory_setting(value: Any) -> Any:
+    """Parse the value from the environment: `{context_tokens: 50000}`, in YAML or JSON."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return yaml.safe_load(value) or {}
+    except yaml.YAMLError as error:
+        raise ValueError("must be of the form {name: value, name: value}") from error
+
 
 YAML_FILE = "shiftboss.yaml"
 RISK_WORDS = (
     "git push, npm publish, yarn publish, pnpm publish, deploy, rm -rf, drop table,"
     " drop database, force push, production, 部署, 上线, 发布到生产, 生产环境, 删库, 强制推送"
 )
-_HIDE = "a secret: set it in the environment or in .env, never in a file others read"
+_NEVER_IN_FILE_HINT = "a secret: set it in the environment or in .env, never in a file others read"
 
 
 class BadSettings(Exception):
-    """Settings that cannot be used. `faults` names each setting and says what is wrong with it."""
+    """Invalid settings. `faults` maps each setting to its error."""
 
-    def __init__(self, faults: list[str]) -> None:
-        self.faults = tuple(faults)
-        super().__init__("; ".join(faults))
+    def __init__(self, errors: list[str]) -> None:
+        self.errors = tuple(errors)
+        super().__init__("; ".join(errors))
 
 
-def _zone(name: str) -> str:
+def _check_zone(name: str) -> str:
     if name:
         try:
             ZoneInfo(name)
@@ -55,23 +99,23 @@ def _zone(name: str) -> str:
     return name
 
 
-_ACCOUNTS = {
+_ACCOUNT_FORMATS = {
     Channel.TELEGRAM.value: re.compile(r"[1-9][0-9]*"),
     Channel.FEISHU.value: re.compile(r"ou_\w+"),
 }
 
 
-def _owners(text: str) -> str:
+def _check_owners(text: str) -> str:
     for each in filter(None, (part.strip() for part in text.split(","))):
         channel, _, external_id = (part.strip() for part in each.partition(":"))
-        # A user name would match nobody, and nobody would say so.
-        form = _ACCOUNTS.get(channel)
+        # A user name would silently match nobody.
+        form = _ACCOUNT_FORMATS.get(channel)
         if form is None or not form.fullmatch(external_id):
             raise ValueError(f"{each!r} is not of the form telegram:123 or feishu:ou_x")
     return text
 
 
-def _model(name: str) -> str:
+def _check_model(name: str) -> str:
     backend, _, model = name.partition(":")
     if (
         name
@@ -84,50 +128,50 @@ def _model(name: str) -> str:
     return name
 
 
-def _env_names(text: str) -> str:
-    for name in _listed(text):
+def _check_env_names(text: str) -> str:
+    for name in _split_list(text):
         if not re.fullmatch(r"[A-Za-z_]\w*", name):
             raise ValueError(f"{name!r} is not the name of a variable")
-        if name in _own_secrets():
+        if name in _secret_names():
             raise ValueError(f"{name} is a secret of Shiftboss itself: commands do not get it")
     return text
 
 
-def _folders(text: str) -> str:
-    for each in _listed(text):
+def _check_folders(text: str) -> str:
+    for each in _split_list(text):
         if not each.startswith(("/", "~/")):
             raise ValueError(f"{each!r} is not an absolute path")
     return text
 
 
-def _listed(text: str) -> tuple[str, ...]:
+def _split_list(text: str) -> tuple[str, ...]:
     return tuple(filter(None, (part.strip() for part in text.split(","))))
 
 
-def _own_secrets() -> frozenset[str]:
+def _secret_names() -> frozenset[str]:
     fields = Settings.model_fields.values()
     return frozenset(
         {str(each.alias) for each in fields if each.annotation is SecretStr} | {"DATABASE_URL"}
     )
 
 
-def _url(text: str) -> str:
+def _check_url(text: str) -> str:
     if text and not text.startswith(("http://", "https://")):
         raise ValueError("must begin with http:// or https://")
     return text.rstrip("/")
 
 
-def _cap(text: str) -> str:
-    cap_of(text)
+def _check_cap(text: str) -> str:
+    parse_cap(text)
     return text
 
 
-Url = Annotated[str, AfterValidator(_url)]
-CapText = Annotated[str, AfterValidator(_cap)]
+Url = Annotated[str, AfterValidator(_check_url)]
+CapText = Annotated[str, AfterValidator(_check_cap)]
 
 
 class Settings(BaseSettings):
-    """Every field's alias is its name in the environment; in YAML it is the field's own name."""
+    """Aliases are environment names; YAML uses the field names."""
 
     model_config = SettingsConfigDict(
         frozen=True, extra="forbid", env_ignore_empty=True, populate_by_name=False
@@ -136,7 +180,7 @@ class Settings(BaseSettings):
 
     home: Path = Field(default=Path("~/.shiftboss"), alias="SHIFTBOSS_HOME")
     database_url: str = Field(default="", alias="DATABASE_URL")
-    owners: Annotated[str, NoDecode, AfterValidator(_owners)] = Field(
+    owners: Annotated[str, NoDecode, AfterValidator(_check_owners)] = Field(
         default="", alias="SHIFTBOSS_OWNERS"
     )
     slots: int = Field(default=3, ge=1, le=64, alias="SHIFTBOSS_SLOTS")
@@ -161,16 +205,20 @@ class Settings(BaseSettings):
     cap_person: CapText = Field(default="", alias="SHIFTBOSS_CAP_PERSON")
     cap_chat: CapText = Field(default="", alias="SHIFTBOSS_CAP_CHAT")
     cap_day: CapText = Field(default="25 USD", alias="SHIFTBOSS_CAP_DAY")
-    timezone: Annotated[str, AfterValidator(_zone)] = Field(default="", alias="SHIFTBOSS_TIMEZONE")
+    timezone: Annotated[str, AfterValidator(_check_zone)] = Field(
+        default="", alias="SHIFTBOSS_TIMEZONE"
+    )
     language: Literal["zh", "en", "auto"] = Field(default="auto", alias="SHIFTBOSS_LANGUAGE")
-    model: Annotated[str, AfterValidator(_model)] = Field(default="", alias="SHIFTBOSS_MODEL")
+    model: Annotated[str, AfterValidator(_check_model)] = Field(default="", alias="SHIFTBOSS_MODEL")
     model_small: str = Field(default="", alias="SHIFTBOSS_MODEL_SMALL")
     model_middle: str = Field(default="", alias="SHIFTBOSS_MODEL_MIDDLE")
     model_large: str = Field(default="", alias="SHIFTBOSS_MODEL_LARGE")
     vision_model: str = Field(default="", alias="SHIFTBOSS_VISION_MODEL")
     no_vision: str = Field(default="", alias="SHIFTBOSS_NO_VISION")
     queue: Literal["cut", "wait"] = Field(default="cut", alias="SHIFTBOSS_QUEUE")
-    fallback: Annotated[str, AfterValidator(_model)] = Field(default="", alias="SHIFTBOSS_FALLBACK")
+    fallback: Annotated[str, AfterValidator(_check_model)] = Field(
+        default="", alias="SHIFTBOSS_FALLBACK"
+    )
     helpers: int = Field(default=3, ge=0, le=32, alias="SHIFTBOSS_HELPERS")
     cli_slots: int = Field(default=2, ge=1, le=32, alias="SHIFTBOSS_CLI_SLOTS")
     cli_patience_minutes: float = Field(
@@ -178,10 +226,10 @@ class Settings(BaseSettings):
     )
     cli_hours: float = Field(default=1, gt=0, le=48, alias="SHIFTBOSS_CLI_HOURS")
     tools_network: bool = Field(default=False, alias="SHIFTBOSS_TOOLS_NETWORK")
-    tools_env: Annotated[str, AfterValidator(_env_names)] = Field(
+    tools_env: Annotated[str, AfterValidator(_check_env_names)] = Field(
         default="", alias="SHIFTBOSS_TOOLS_ENV"
     )
-    tools_folders: Annotated[str, AfterValidator(_folders)] = Field(
+    tools_folders: Annotated[str, AfterValidator(_check_folders)] = Field(
         default="", alias="SHIFTBOSS_TOOLS_FOLDERS"
     )
     web_host: str = Field(default="127.0.0.1", alias="SHIFTBOSS_WEB_HOST")
@@ -205,7 +253,7 @@ class Settings(BaseSettings):
     )
     otlp_endpoint: Url = Field(default="", alias="SHIFTBOSS_OTLP_ENDPOINT")
     otlp_headers: SecretStr = Field(default=SecretStr(""), alias="SHIFTBOSS_OTLP_HEADERS")
-    memory: Annotated[MemorySettings, NoDecode, BeforeValidator(written)] = Field(
+    memory: Annotated[MemorySettings, NoDecode, BeforeValidator(parse_memory_setting)] = Field(
         default=MemorySettings(), alias="SHIFTBOSS_MEMORY"
     )
     embedding_base_url: Url = Field(default="", alias="EMBEDDING_BASE_URL")
@@ -213,7 +261,7 @@ class Settings(BaseSettings):
     embedding_api_key: SecretStr = Field(default=SecretStr(""), alias="EMBEDDING_API_KEY")
 
     @model_validator(mode="after")
-    def _go_together(self) -> Settings:
+    def _check_combinations(self) -> Settings:
         if bool(self.feishu_app_id) != bool(self.feishu_app_secret.get_secret_value()):
             raise ValueError("FEISHU_APP_ID and FEISHU_APP_SECRET go together: set both or neither")
         loopback = self.web_host in {"127.0.0.1", "::1", "localhost"}
@@ -237,7 +285,7 @@ class Settings(BaseSettings):
 
     @property
     def database(self) -> str:
-        """The SQLAlchemy URL of the store."""
+        """SQLAlchemy URL of the store."""
         return self.database_url or f"sqlite:///{self.home / 'shiftboss.db'}"
 
     @property
@@ -247,28 +295,42 @@ class Settings(BaseSettings):
 
     @property
     def zone(self) -> ZoneInfo:
-        """The Boss's time zone; without a setting the machine's own, at worst UTC."""
+        """The configured time zone, otherwise the machine's, otherwise UTC."""
         return ZoneInfo(self.timezone or _machine_zone())
 
     @property
-    def tools_passed(self) -> tuple[str, ...]:
-        """Names of variables that reach commands."""
-        return _listed(self.tools_env)
+    def fixed_language(self) -> Language | None:
+        """The language for everyone; None to follow each person."""
+        return None if self.language == "auto" else Language(self.language)
 
     @property
-    def tools_seen(self) -> tuple[Path, ...]:
-        """Folders that commands may read."""
-        return tuple(Path(each).expanduser() for each in _listed(self.tools_folders))
+    def approval_lifetime(self) -> timedelta:
+        return timedelta(hours=self.approval_hours)
+
+    @property
+    def default_model(self) -> str:
+        """The model for internal calls: with `auto`, the backend's own default."""
+        backend, _, model = self.model.rpartition(":")
+        return backend if model == "auto" else self.model
+
+    @property
+    def passed_env_names(self) -> tuple[str, ...]:
+        """Names of variables that commands receive."""
+        return _split_list(self.tools_env)
+
+    @property
+    def readable_folders(self) -> tuple[Path, ...]:
+        return tuple(Path(each).expanduser() for each in _split_list(self.tools_folders))
 
     @property
     def otlp_header_values(self) -> dict[str, str]:
-        """What goes with each span to its collector, by name."""
-        pairs = (each.partition("=") for each in _listed(self.otlp_headers.get_secret_value()))
+        """Headers for the collector, by name."""
+        pairs = (each.partition("=") for each in _split_list(self.otlp_headers.get_secret_value()))
         return {name.strip(): value.strip() for name, _, value in pairs}
 
     @property
-    def secrets(self) -> tuple[str, ...]:
-        """The values that must never be seen."""
+    def secret_values(self) -> tuple[str, ...]:
+        """Values that must be masked."""
         values = (getattr(self, name) for name in type(self).model_fields)
         held = [v.get_secret_value() for v in values if isinstance(v, SecretStr)]
         held.append(urlsplit(self.database_url).password or "")
@@ -285,27 +347,27 @@ def _machine_zone() -> str:
 
 
 def load_settings(env_files: tuple[Path, ...] = (Path(".env"),)) -> Settings:
-    """Read all sources. Raises BadSettings with every fault at once, secrets left out."""
-    home = _read(env_files, {}).home.expanduser()
-    return _read((*env_files, home / ".env"), _yaml(home / YAML_FILE)).model_copy(
+    """Read all sources. Raises BadSettings with all errors and without secrets."""
+    home = _read_sources(env_files, {}).home.expanduser()
+    return _read_sources((*env_files, home / ".env"), _load_yaml(home / YAML_FILE)).model_copy(
         update={"home": home.resolve()}
     )
 
 
-def _read(env_files: tuple[Path, ...], written: dict[str, Any]) -> Settings:
+def _read_sources(env_files: tuple[Path, ...], yaml_source: dict[str, Any]) -> Settings:
     class Sourced(Settings):
-        yaml_values: ClassVar[dict[str, Any]] = written
+        yaml_values: ClassVar[dict[str, Any]] = yaml_source
 
     try:
         loaded = Sourced(_env_file=env_files, _env_file_encoding="utf-8")  # type: ignore[call-arg] # pydantic-settings' own keywords
     except ValidationError as error:
-        raise BadSettings([_fault(dict(each)) for each in error.errors()]) from None
+        raise BadSettings([_describe_error(dict(each)) for each in error.errors()]) from None
     return Settings.model_construct(
         **{name: getattr(loaded, name) for name in Settings.model_fields}
     )
 
 
-def _fault(error: dict[str, Any]) -> str:
+def _describe_error(error: dict[str, Any]) -> str:
     name = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
         return f"{name}: there is no such setting; see .env.example"
@@ -313,7 +375,7 @@ def _fault(error: dict[str, Any]) -> str:
     return f"{name}: {told}" if name else told
 
 
-def _yaml(path: Path) -> dict[str, Any]:
+def _load_yaml(path: Path) -> dict[str, Any]:
     try:
         loaded = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
@@ -324,15 +386,15 @@ def _yaml(path: Path) -> dict[str, Any]:
         return {}
     if not isinstance(loaded, dict):
         raise BadSettings([f"{path}: must hold settings by name, such as `slots: 3`"])
-    faults = [f"{path}: {fault}" for key in loaded if (fault := _yaml_fault(str(key)))]
+    faults = [f"{path}: {fault}" for key in loaded if (fault := _yaml_key_error(str(key)))]
     if faults:
         raise BadSettings(faults)
     fields = Settings.model_fields
     return {str(fields[str(key)].alias): value for key, value in loaded.items()}
 
 
-def _yaml_fault(key: str) -> str:
+def _yaml_key_error(key: str) -> str:
     field = Settings.model_fields.get(key)
     if field is None or key == "home":
         return f"there is no setting {key!r} here; see .env.example for the names"
-    return f"{key!r} is {_HIDE}" if field.annotation is SecretStr else ""
+    return f"{key!r} is {_NEVER_IN_FILE_HINT}" if field.annotation is SecretStr else ""

@@ -1,82 +1,78 @@
-"""What is wrong with a channel: kept for the status, logged once per change."""
+"""Tracks problems of channels for the status page and logs each change."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
-from cards.words import Words, words_for
+from cards.catalog import TextCatalog, catalog_for
 from storage.records.people import Channel, Language
-from storage.records.status import ChannelHealth
+from storage.records.system import ChannelHealth
 
 log = logging.getLogger(__name__)
 
 
-class Source(StrEnum):
-    """Who noticed: one does not take back what the other said."""
+class AlertSource(StrEnum):
+    """The reporter of a problem; one reporter does not clear another's."""
 
     TRANSPORT = "transport"
-    MAIL = "mail"
+    OUTBOX = "mail"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Alert:
-    key: str
-    facts: Mapping[str, object]
-
-
-class Alerts:
-    """`channels` are those that are configured. `changed` is called after every change."""
+class ChannelAlerts:
+    """Problems of the configured `channels`. `on_change` is called after every change."""
 
     def __init__(
-        self, channels: Iterable[Channel], changed: Callable[[], None] = lambda: None
+        self, channels: Iterable[Channel], on_change: Callable[[], None] = lambda: None
     ) -> None:
         self._channels = tuple(channels)
-        self._alerts: dict[tuple[Channel, Source], _Alert] = {}
-        self.changed = changed
+        self._active: dict[tuple[Channel, AlertSource], ChannelHealth] = {}
+        self.on_change = on_change
 
-    def tell(
+    def report(
         self,
         channel: Channel,
         key: str,
         facts: Mapping[str, object] | None = None,
         *,
-        source: Source = Source.TRANSPORT,
+        source: AlertSource = AlertSource.TRANSPORT,
     ) -> None:
-        """An empty key says that all is well again."""
-        alert = _Alert(key=key, facts=facts or {}) if key else None
-        if alert == self._alerts.get((channel, source)):
+        """An empty key clears the source's problem."""
+        alert = ChannelHealth(channel=channel, alert=key, facts=facts or {}) if key else None
+        if alert == self._active.get((channel, source)):
             return
         if alert is None:
-            del self._alerts[channel, source]
-            log.info("%s: all is well again", channel)
+            del self._active[channel, source]
+            log.info("%s: recovered", channel)
         else:
-            self._alerts[channel, source] = alert
-            log.warning("%s", _text(words_for(Language.ENGLISH), channel, alert))
-        self.changed()
+            self._active[channel, source] = alert
+            log.warning("%s", _alert_text(catalog_for(Language.ENGLISH), alert))
+        self.on_change()
 
     def health(self) -> Sequence[ChannelHealth]:
-        """One line for each configured channel, its worst trouble in it."""
-        return tuple(self._health(channel) for channel in self._channels)
+        """One item per configured channel, with its most serious problem."""
+        return tuple(
+            next(
+                (
+                    self._active[channel, source]
+                    for source in AlertSource
+                    if (channel, source) in self._active
+                ),
+                ChannelHealth(channel=channel),
+            )
+            for channel in self._channels
+        )
 
-    def lines(self, words: Words) -> Sequence[str]:
-        """All that is wrong now, in the reader's language."""
-        return tuple(_text(words, channel, alert) for (channel, _), alert in self._alerts.items())
-
-    def _health(self, channel: Channel) -> ChannelHealth:
-        for source in Source:
-            alert = self._alerts.get((channel, source))
-            if alert is not None:
-                return ChannelHealth(channel=channel, alert=alert.key, facts=alert.facts)
-        return ChannelHealth(channel=channel)
+    def describe(self, words: TextCatalog) -> Sequence[str]:
+        """Current problems in the reader's language."""
+        return tuple(_alert_text(words, alert) for alert in self._active.values())
 
 
-def _text(words: Words, channel: Channel, alert: _Alert) -> str:
-    key = f"alert.{channel}.{alert.key}"
+def _alert_text(words: TextCatalog, alert: ChannelHealth) -> str:
+    key, facts = f"alert.{alert.channel}.{alert.alert}", alert.facts or {}
     try:
-        return words(key, **alert.facts)
+        return words(key, **facts)
     except (KeyError, IndexError, ValueError):
-        # A text that does not fit its facts must not hide the trouble it is about.
-        return f"{key} {dict(alert.facts)}"
+        # A text with wrong placeholders must not hide the problem.
+        return f"{key} {dict(facts)}"

@@ -1,20 +1,20 @@
-"""Time as an argument: what the mail room asks of it."""
+"""The clock that transports use, as a port."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Clock(Protocol):
     def now(self) -> datetime:
-        """The time of day, aware. It may jump."""
+        """Current time, timezone-aware. It may jump."""
         ...
 
     def elapsed(self) -> float:
-        """Seconds since some moment. It never jumps."""
+        """Monotonic seconds."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...
@@ -31,23 +31,15 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
-async def event_or_timer(event: asyncio.Event, clock: Clock, seconds: float | None) -> None:
-    """Wait for the event, but no longer than `seconds` where that is said."""
+async def wait_for_event(event: asyncio.Event, clock: Clock, seconds: float | None) -> None:
+    """Wait for the event, at most `seconds` if given."""
     if event.is_set():
         return
-    waits = [asyncio.create_task(_wait(event), name="event")]
+    waits: list[asyncio.Task[Any]] = [asyncio.create_task(event.wait(), name="event")]
     if seconds is not None:
-        waits.append(asyncio.create_task(_sleep(clock, seconds), name="timer"))
+        waits.append(asyncio.create_task(clock.sleep(seconds), name="timer"))
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for each in waits:
             each.cancel()
-
-
-async def _wait(event: asyncio.Event) -> None:
-    await event.wait()
-
-
-async def _sleep(clock: Clock, seconds: float) -> None:
-    await clock.sleep(seconds)

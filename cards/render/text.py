@@ -1,4 +1,4 @@
-"""Card to plain text: the fallback every platform has, and what the command line prints."""
+"""Renders a card as plain text, the fallback of every platform and the command line's output."""
 
 from __future__ import annotations
 
@@ -11,35 +11,12 @@ from unicodedata import combining, east_asian_width
 from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 
-from cards import formats
-from cards.model import (
-    Block,
-    Button,
-    Buttons,
-    Card,
-    Check,
-    Checklist,
-    Code,
-    Collapsible,
-    Divider,
-    Fields,
-    File,
-    Form,
-    FormField,
-    Image,
-    Note,
-    Option,
-    Progress,
-    Select,
-    Table,
-    Text,
-)
-from cards.safe_text import clean, in_line
+from cards import formats, model
+from cards.formats import clean_line, strip_controls
 
 _TABLE_WIDTH = 72
-_BAR_CELLS = 10
-_PARSED_AT_MOST = 50_000
-_RULE = "———"
+_MAX_PARSED_CHARACTERS = 50_000
+_DIVIDER_LINE = "———"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,125 +27,116 @@ class TextMessage:
     degraded: tuple[str, ...] = ()
 
 
-def render(card: Card, *, pressable: bool = True) -> TextMessage:
-    """The whole card as plain text, sealed or not. Never fails, whatever the card holds.
-    `pressable` False leaves out what stands in for buttons."""
+def render(card: model.Card, *, include_controls: bool = True) -> TextMessage:
+    """Render the whole card, with or without tokens. Never fails, whatever the card contains.
+    `include_controls` False omits the substitutes for buttons."""
     degraded: list[str] = []
-    parts = [[in_line(card.title)]] if card.title else []
-    blocks = (each for each in card.blocks if pressable or not _stands_in(each))
-    parts.extend(_block(block, degraded) for block in blocks)
+    parts = [[clean_line(card.title)]] if card.title else []
+    blocks = (each for each in card.blocks if include_controls or not _is_control(each))
+    parts.extend(_block_lines(block, degraded) for block in blocks)
     text = "\n\n".join("\n".join(lines) for lines in parts if lines)
-    return TextMessage(text=text or in_line(card.summary), degraded=tuple(degraded))
+    return TextMessage(text=text or clean_line(card.summary), degraded=tuple(degraded))
 
 
-def _stands_in(block: Block) -> bool:
-    """Whether it is there to be pressed, and something can be typed instead."""
-    typed = isinstance(block, Form) and bool(block.action.command)
-    return typed or isinstance(block, Buttons | Select)
+def _is_control(block: model.Block) -> bool:
+    """Whether the block is a control with a typed alternative."""
+    typed = isinstance(block, model.FormBlock) and bool(block.action.command)
+    return typed or isinstance(block, model.ButtonsBlock | model.SelectBlock)
 
 
-def plain(markdown: str) -> str:
-    """Markdown as plain text: marks gone, code and addresses kept. Very long text keeps its
-    marks: taking them off would hold the event loop for a second."""
-    if len(markdown) > _PARSED_AT_MOST:
-        return clean(markdown)
-    tree = SyntaxTreeNode(_parser().parse(clean(markdown)))
+def markdown_to_text(markdown: str) -> str:
+    """Markdown as plain text, preserving code and addresses. Very long text is returned unchanged:
+    parsing it would block the event loop for a second."""
+    if len(markdown) > _MAX_PARSED_CHARACTERS:
+        return strip_controls(markdown)
+    tree = SyntaxTreeNode(_parser().parse(strip_controls(markdown)))
     return "\n\n".join("\n".join(_markdown_lines(node)) for node in tree.children)
 
 
-def one_line(markdown: str, limit: int = 120) -> str:
-    """Markdown as one plain line of at most `limit` characters, for summaries."""
-    # Parsing is for people's eyes: no more of a long text than can be seen in the end.
-    text = " ".join(plain(markdown[: limit * 20]).split())
-    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
-
-
-def _block(  # noqa: C901, PLR0911 - one case for each block of the closed union
-    block: Block, degraded: list[str]
+def _block_lines(  # noqa: C901, PLR0911 - one case for each block of the closed union
+    block: model.Block, degraded: list[str]
 ) -> list[str]:
     match block:
-        case Buttons() | Select() | Form():
-            return _inputs(block, degraded)
-        case Text(markdown=markdown) | Note(markdown=markdown):
-            return plain(markdown).split("\n") if markdown.strip() else []
-        case Fields(pairs=pairs):
-            return [f"{in_line(label)}: {in_line(value)}" for label, value in pairs]
-        case Checklist(items=items):
-            return [line for item in items for line in _check(item)]
-        case Progress(percent=percent, label=label):
-            return [f"{in_line(label)} {_bar(percent)}".lstrip()]
-        case Code(text=text):
-            return clean(text).rstrip("\n").split("\n")
-        case Table(columns=columns, rows=rows):
-            return _table([_cells(columns), *(_cells(row) for row in rows)])
-        case Divider():
-            return [_RULE]
-        case Image(alt=alt, path=path):
+        case model.ButtonsBlock() | model.SelectBlock() | model.FormBlock():
+            return _control_lines(block, degraded)
+        case model.TextBlock(markdown) | model.NoteBlock(markdown):
+            return markdown_to_text(markdown).split("\n") if markdown.strip() else []
+        case model.FieldsBlock(pairs=pairs):
+            return [f"{clean_line(label)}: {clean_line(value)}" for label, value in pairs]
+        case model.ChecklistBlock(items=items):
+            return [line for item in items for line in _checklist_lines(item)]
+        case model.ProgressBlock(percent=percent, label=label):
+            return [f"{clean_line(label)} {formats.progress_bar(percent)}".lstrip()]
+        case model.CodeBlock(text=text):
+            return strip_controls(text).rstrip("\n").split("\n")
+        case model.TableBlock(columns=columns, rows=rows):
+            return _table_lines([_cells(columns), *(_cells(row) for row in rows)])
+        case model.DividerBlock():
+            return [_DIVIDER_LINE]
+        case model.ImageBlock(alt=alt, path=path):
             degraded.append("image: named, not shown")
-            return [f"🖼 {in_line(alt)} ({in_line(path)})"]
-        case File(name=name, path=path, size=size):
+            return [f"🖼 {clean_line(alt)} ({clean_line(path)})"]
+        case model.FileBlock(name=name, path=path, size=size):
             degraded.append("file: named, not attached")
-            return [f"📎 {in_line(name)} ({formats.size(size)}, {in_line(path)})"]
-        case Collapsible(title=title, blocks=blocks):
-            inner = [line for leaf in blocks for line in _block(leaf, degraded)]
-            return [in_line(title), *(f"  {line}".rstrip() for line in inner)]
+            return [f"📎 {clean_line(name)} ({formats.file_size(size)}, {clean_line(path)})"]
+        case model.CollapsibleBlock(title=title, blocks=blocks):
+            inner = [line for leaf in blocks for line in _block_lines(leaf, degraded)]
+            return [clean_line(title), *(f"  {line}".rstrip() for line in inner)]
         case _:
             assert_never(block)
 
 
-def _inputs(block: Buttons | Select | Form, degraded: list[str]) -> list[str]:
+def _control_lines(
+    block: model.ButtonsBlock | model.SelectBlock | model.FormBlock, degraded: list[str]
+) -> list[str]:
     match block:
-        case Buttons(items=items):
-            return [line for item in items for line in _button(item, degraded)]
-        case Select(placeholder=placeholder, options=options, action=action):
+        case model.ButtonsBlock(items=items):
+            return [line for item in items for line in _button_lines(item, degraded)]
+        case model.SelectBlock(placeholder=placeholder, options=options, action=action):
             degraded.append("select: options listed")
-            how = f"{in_line(placeholder)}: {action.command}" if action.command else placeholder
-            return [in_line(how), *_options(options)]
-        case Form(fields=fields, submit=submit, action=action):
+            how = f"{clean_line(placeholder)}: {action.command}" if action.command else placeholder
+            return [clean_line(how), *_option_lines(options)]
+        case model.FormBlock(fields=fields, submit=submit, action=action):
             degraded.append("form: fields listed")
-            typed = [f"{in_line(submit)}: {action.command}"] if action.command else []
-            return [*(line for item in fields for line in _form_field(item)), *typed]
+            typed = [f"{clean_line(submit)}: {action.command}"] if action.command else []
+            return [*(line for item in fields for line in _form_field_lines(item)), *typed]
         case _:
             assert_never(block)
 
 
-def _button(button: Button, degraded: list[str]) -> list[str]:
+def _button_lines(button: model.CardButton, degraded: list[str]) -> list[str]:
     if button.action.command:
-        return [f"{in_line(button.label)}: {button.action.command}"]
+        return [f"{clean_line(button.label)}: {button.action.command}"]
     degraded.append(f"button without a command left out: {button.action.kind}")
     return []
 
 
-def _form_field(item: FormField) -> list[str]:
-    return [f"• {in_line(item.label)}", *(f"  {line}" for line in _options(item.options))]
+def _form_field_lines(item: model.FormField) -> list[str]:
+    return [f"• {clean_line(item.label)}", *(f"  {line}" for line in _option_lines(item.options))]
 
 
-def _options(options: Iterable[Option]) -> list[str]:
-    return [f"• {in_line(option.label)}" for option in options]
+def _option_lines(options: Iterable[model.SelectOption]) -> list[str]:
+    return [f"• {clean_line(option.label)}" for option in options]
 
 
-def _check(item: Check) -> list[str]:
+def _checklist_lines(item: model.ChecklistItem) -> list[str]:
     margin = "   " * item.depth
-    detail = [f"{margin}   {line}" for line in clean(item.detail).strip().split("\n") if line]
-    return [f"{margin}{item.state.mark} {in_line(item.label)}", *detail]
+    detail = [
+        f"{margin}   {line}" for line in strip_controls(item.detail).strip().split("\n") if line
+    ]
+    return [f"{margin}{item.state.symbol} {clean_line(item.label)}", *detail]
 
 
-def _bar(percent: int) -> str:
-    percent = min(100, max(0, percent))
-    full = percent * _BAR_CELLS // 100
-    return f"{'▓' * full}{'░' * (_BAR_CELLS - full)} {percent} %"
-
-
-def _table(rows: Sequence[list[str]]) -> list[str]:
-    """Aligned columns where they fit a narrow window, else one `column: cell` line a cell."""
-    widths = [max(map(_width, column)) for column in zip(*rows, strict=False)]
+def _table_lines(rows: Sequence[list[str]]) -> list[str]:
+    """Aligned columns if they fit a narrow window, else one `column: cell` line per cell."""
+    widths = [max(map(_display_width, column)) for column in zip(*rows, strict=False)]
     if sum(widths) + 2 * len(widths) > _TABLE_WIDTH:
-        return _stacked(rows)
+        return _stacked_rows(rows)
     rule = ["─" * width for width in widths]
     return ["  ".join(map(_pad, row, widths)).rstrip() for row in (rows[0], rule, *rows[1:])]
 
 
-def _stacked(rows: Sequence[list[str]]) -> list[str]:
+def _stacked_rows(rows: Sequence[list[str]]) -> list[str]:
     lines: list[str] = []
     for row in rows[1:]:
         lines.extend(["", *(f"{name}: {cell}" for name, cell in zip(rows[0], row, strict=False))])
@@ -176,15 +144,15 @@ def _stacked(rows: Sequence[list[str]]) -> list[str]:
 
 
 def _cells(row: Iterable[str]) -> list[str]:
-    return [in_line(cell) for cell in row]
+    return [clean_line(cell) for cell in row]
 
 
 def _pad(cell: str, width: int) -> str:
-    return cell + " " * (width - _width(cell))
+    return cell + " " * (width - _display_width(cell))
 
 
-def _width(text: str) -> int:
-    """Columns on a terminal: Chinese characters take two."""
+def _display_width(text: str) -> int:
+    """Terminal columns: Chinese characters take two."""
     return sum(
         0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text
     )
@@ -199,7 +167,8 @@ def _markdown_lines(node: SyntaxTreeNode) -> list[str]:
         case "fence" | "code_block":
             return node.content.rstrip("\n").split("\n")
         case "table":
-            return _table([_markdown_row(row) for row in node.walk() if row.type == "tr"])
+            rows = (row.children for row in node.walk() if row.type == "tr")
+            return _table_lines([[" ".join(_children_lines(cell)) for cell in row] for row in rows])
         case "hr" | "inline":
             return _inline(node).split("\n")
         case _:
@@ -220,10 +189,6 @@ def _list(node: SyntaxTreeNode) -> list[str]:
     return lines
 
 
-def _markdown_row(row: SyntaxTreeNode) -> list[str]:
-    return [" ".join(_children_lines(cell)) for cell in row.children]
-
-
 def _inline(node: SyntaxTreeNode) -> str:
     match node.type:
         case "text" | "code_inline" | "image":
@@ -231,7 +196,7 @@ def _inline(node: SyntaxTreeNode) -> str:
         case "softbreak" | "hardbreak":
             return "\n"
         case "hr":
-            return _RULE
+            return _DIVIDER_LINE
         case "link":
             return _link(node)
         case _:

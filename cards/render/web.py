@@ -1,4 +1,4 @@
-"""Sealed card to a safe HTML fragment for the local web chat."""
+"""Renders a card as a safe HTML fragment for the local web chat."""
 
 from __future__ import annotations
 
@@ -15,168 +15,160 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markupsafe import Markup
 
-from cards import formats
-from cards.model import (
-    Block,
-    Button,
-    Buttons,
-    Card,
-    Check,
-    Checklist,
-    Code,
-    Collapsible,
-    Confirm,
-    Divider,
-    Fields,
-    File,
-    Form,
-    FormField,
-    Image,
-    Note,
-    Option,
-    Progress,
-    Select,
-    Table,
-    Text,
-)
-from cards.safe_text import clean, in_line, whole
-from cards.words import Words
+from cards import formats, model
+from cards.catalog import TextCatalog
+from cards.formats import clean_line, drop_surrogates, strip_controls
 
-_FILES = "files/"
-_DEEPEST = 5
-_PILLS = 4
+_FILES_PREFIX = "files/"
+_MAX_DEPTH = 5
+_MAX_PILLS = 4
 _SAFE_SCHEMES = frozenset({"http", "https", "mailto"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebFragment:
-    """`html` is safe to put into the page as it is. `degraded` is for the log."""
+    """`html` is safe to insert into the page. `degraded` is for the log."""
 
     html: str
     degraded: tuple[str, ...] = ()
 
 
-def render(card: Card, words: Words) -> WebFragment:
-    """Buttons, selects and forms without a token are left out: nothing could answer a press."""
+def render(card: model.Card, words: TextCatalog) -> WebFragment:
+    """Render a card. Controls without a token are omitted, because a press could not be handled."""
     degraded: list[str] = []
-    body = Markup("").join(_block(block, words, degraded) for block in card.blocks)
-    html = _html("card", in_line(card.title), card.tone, body)
-    return WebFragment(html=whole(html), degraded=tuple(degraded))
+    body = Markup("").join(_render_block(block, words, degraded) for block in card.blocks)
+    html = _render_macro("card", clean_line(card.title), card.tone, body)
+    return WebFragment(html=drop_surrogates(html), degraded=tuple(degraded))
 
 
 def render_markdown(markdown: str) -> str:
-    """Markdown as safe HTML: no raw HTML, no pictures, links to http, https and mailto only."""
-    return str(_parser().render(clean(markdown)))
+    """Markdown as safe HTML: no raw HTML, no pictures, only http, https and mailto links."""
+    return str(_parser().render(strip_controls(markdown)))
 
 
 def file_href(path: str) -> str:
-    """Where the web chat serves a file of the data directory; empty outside its `files` folder."""
-    inside = path.removeprefix(_FILES)
+    """The web chat's URL of a file in the data directory; empty outside its `files` folder."""
+    inside = path.removeprefix(_FILES_PREFIX)
     if inside == path or not inside or ".." in inside.split("/"):
         return ""
-    return f"/{_FILES}{quote(whole(inside))}"
+    return f"/{_FILES_PREFIX}{quote(drop_surrogates(inside))}"
 
 
-def _block(  # noqa: C901, PLR0911 - one case for each block of the closed union
-    block: Block, words: Words, degraded: list[str]
+def _render_block(  # noqa: C901, PLR0911 - one case for each block of the closed union
+    block: model.Block, words: TextCatalog, degraded: list[str]
 ) -> Markup:
     match block:
-        case Buttons() | Select() | Form():
-            return _inputs(block, words, degraded)
-        case Text(markdown=markdown) | Note(markdown=markdown):
+        case model.ButtonsBlock() | model.SelectBlock() | model.FormBlock():
+            return _render_controls(block, words, degraded)
+        case model.TextBlock(markdown) | model.NoteBlock(markdown):
             html = Markup(render_markdown(markdown))  # noqa: S704 - the parser escapes all text
-            return _html("prose", html, isinstance(block, Note))
-        case Fields(pairs=pairs):
-            return _html("fields", [(in_line(label), clean(value)) for label, value in pairs])
-        case Checklist(items=items):
-            return _html("checklist", [_check(item) for item in items], words)
-        case Progress(percent=percent, label=label):
-            return _html("progress", min(100, max(0, percent)), in_line(label))
-        case Code(text=text, language=language):
-            return _html("code", clean(text), in_line(language))
-        case Table(columns=columns, rows=rows):
-            return _html("table", _cells(columns), [_cells(row) for row in rows], words)
-        case Divider():
-            return _html("divider")
-        case Image() | File():
-            return _attachment(block, degraded)
-        case Collapsible(title=title, blocks=blocks):
-            inner = Markup("").join(_block(leaf, words, degraded) for leaf in blocks)
-            return _html("collapsible", in_line(title), inner)
+            return _render_macro("prose", html, isinstance(block, model.NoteBlock))
+        case model.FieldsBlock(pairs=pairs):
+            return _render_macro(
+                "fields", [(clean_line(label), strip_controls(value)) for label, value in pairs]
+            )
+        case model.ChecklistBlock(items=items):
+            return _render_macro("checklist", [_check(item) for item in items], words)
+        case model.ProgressBlock(percent=percent, label=label):
+            return _render_macro("progress", min(100, max(0, percent)), clean_line(label))
+        case model.CodeBlock(text=text, language=language):
+            return _render_macro("code", strip_controls(text), clean_line(language))
+        case model.TableBlock(columns=columns, rows=rows):
+            return _render_macro("table", _cells(columns), [_cells(row) for row in rows], words)
+        case model.DividerBlock():
+            return _render_macro("divider")
+        case model.ImageBlock() | model.FileBlock():
+            return _render_attachment(block, degraded)
+        case model.CollapsibleBlock(title=title, blocks=blocks):
+            inner = Markup("").join(_render_block(leaf, words, degraded) for leaf in blocks)
+            return _render_macro("collapsible", clean_line(title), inner)
         case _:
             assert_never(block)
 
 
-def _inputs(block: Buttons | Select | Form, words: Words, degraded: list[str]) -> Markup:
-    if not isinstance(block, Buttons) and not block.token:
+def _render_controls(
+    block: model.ButtonsBlock | model.SelectBlock | model.FormBlock,
+    words: TextCatalog,
+    degraded: list[str],
+) -> Markup:
+    if not isinstance(block, model.ButtonsBlock) and not block.token:
         degraded.append(f"{block.kind} without a token left out")
         return Markup("")
     match block:
-        case Buttons(items=items):
+        case model.ButtonsBlock(items=items):
             sealed = [_button(item) for item in items if item.token]
             if len(sealed) < len(items):
                 degraded.append("button without a token left out")
-            return _html("buttons", sealed) if sealed else Markup("")
-        case Select(token=token, placeholder=placeholder, options=options):
+            return _render_macro("buttons", sealed) if sealed else Markup("")
+        case model.SelectBlock(token=token, placeholder=placeholder, options=options):
             cleaned = _options(options)
-            if len(cleaned) <= _PILLS:
-                return _html("pills", token, in_line(placeholder), cleaned)
-            return _html("select", token, in_line(placeholder), cleaned, words)
-        case Form(token=token, fields=fields, submit=submit):
-            return _html("form", token, [_field(field) for field in fields], in_line(submit), words)
+            if len(cleaned) <= _MAX_PILLS:
+                return _render_macro("pills", token, clean_line(placeholder), cleaned)
+            return _render_macro("select", token, clean_line(placeholder), cleaned, words)
+        case model.FormBlock(token=token, fields=fields, submit=submit):
+            return _render_macro(
+                "form", token, [_field(field) for field in fields], clean_line(submit), words
+            )
         case _:
             assert_never(block)
 
 
-def _attachment(block: Image | File, degraded: list[str]) -> Markup:
+def _render_attachment(block: model.ImageBlock | model.FileBlock, degraded: list[str]) -> Markup:
     href = file_href(block.path)
     if not href:
         degraded.append(f"{block.kind} outside the files folder: named, not linked")
     match block:
-        case Image(alt=alt):
+        case model.ImageBlock(alt=alt):
             return (
-                _html("image", href, in_line(alt)) if href else _html("file", "", in_line(alt), "")
+                _render_macro("image", href, clean_line(alt))
+                if href
+                else _render_macro("file", "", clean_line(alt), "")
             )
-        case File(name=name, path=path) if href and path.endswith(".svg"):
-            # A page shows it as a picture, in which nothing of it can run.
-            return _html("image", href, in_line(name))
-        case File(name=name, size=size):
-            return _html("file", href, in_line(name), formats.size(size))
+        case model.FileBlock(name=name, path=path) if href and path.endswith(".svg"):
+            # The page shows it as a picture, where scripts inside cannot run.
+            return _render_macro("image", href, clean_line(name))
+        case model.FileBlock(name=name, size=size):
+            return _render_macro("file", href, clean_line(name), formats.file_size(size))
         case _:
             assert_never(block)
 
 
-def _button(button: Button) -> Button:
+def _button(button: model.CardButton) -> model.CardButton:
     ask = button.confirm
     if ask is not None:
-        ask = Confirm(title=in_line(ask.title), text=clean(ask.text))
-    return replace(button, label=in_line(button.label), confirm=ask)
+        ask = model.ConfirmDialog(clean_line(ask.title), strip_controls(ask.text))
+    return replace(button, label=clean_line(button.label), confirm=ask)
 
 
-def _field(field: FormField) -> FormField:
+def _field(field: model.FormField) -> model.FormField:
     return replace(
         field,
-        label=in_line(field.label),
-        placeholder=in_line(field.placeholder),
-        value=clean(field.value),
+        label=clean_line(field.label),
+        placeholder=clean_line(field.placeholder),
+        value=strip_controls(field.value),
         options=_options(field.options),
     )
 
 
-def _options(options: Iterable[Option]) -> tuple[Option, ...]:
-    return tuple(replace(option, label=in_line(option.label)) for option in options)
+def _options(options: Iterable[model.SelectOption]) -> tuple[model.SelectOption, ...]:
+    return tuple(replace(option, label=clean_line(option.label)) for option in options)
 
 
-def _check(item: Check) -> tuple[str, str, str, int]:
-    return in_line(item.label), item.state, clean(item.detail).strip(), min(item.depth, _DEEPEST)
+def _check(item: model.ChecklistItem) -> tuple[str, str, str, int]:
+    return (
+        clean_line(item.label),
+        item.state,
+        strip_controls(item.detail).strip(),
+        min(item.depth, _MAX_DEPTH),
+    )
 
 
 def _cells(row: Iterable[str]) -> list[str]:
-    return [clean(cell) for cell in row]
+    return [strip_controls(cell) for cell in row]
 
 
-def _html(macro: str, *values: object) -> Markup:
-    """What the macro of blocks.html makes of the values."""
+def _render_macro(macro: str, *values: object) -> Markup:
+    """Call a macro of blocks.html."""
     return Markup(getattr(_macros(), macro)(*values))  # noqa: S704 - autoescaped by the template
 
 
@@ -193,19 +185,19 @@ def _macros() -> Any:
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "breaks": True, "xhtmlOut": False})
     parser.enable(["table", "strikethrough"])
-    parser.validateLink = _is_safe  # type: ignore[method-assign]  # the documented way to set it
+    parser.validateLink = _is_safe_link  # type: ignore[method-assign]  # the documented way to set it
     parser.add_render_rule("link_open", _link_open)
     parser.add_render_rule("image", _image_as_link)
     parser.add_render_rule("heading_open", _heading)
     parser.add_render_rule("heading_close", _heading)
     parser.add_render_rule("th_open", _cell_open)
     parser.add_render_rule("td_open", _cell_open)
-    parser.add_render_rule("table_open", _table_open)
-    parser.add_render_rule("table_close", _table_close)
+    parser.add_render_rule("table_open", lambda *_: '<div class="table" tabindex="0"><table>')
+    parser.add_render_rule("table_close", lambda *_: "</table></div>")
     return parser
 
 
-def _is_safe(url: str) -> bool:
+def _is_safe_link(url: str) -> bool:
     try:
         return urlsplit(url).scheme.lower() in _SAFE_SCHEMES
     except ValueError:
@@ -227,7 +219,8 @@ def _image_as_link(
     _options: Any,
     _env: MutableMapping[str, Any],
 ) -> str:
-    """A picture from elsewhere would tell its server who reads: offered as a link instead."""
+    """Link to remote pictures instead of loading them, which would reveal the reader to the
+    server."""
     source = str(tokens[index].attrs.get("src", ""))
     link = Markup('<a href="{}" target="_blank" rel="noopener noreferrer nofollow">{}</a>')
     return str(link.format(source, tokens[index].content or source))
@@ -236,7 +229,7 @@ def _image_as_link(
 def _heading(
     renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, _env: Any
 ) -> str:
-    """Headings of a message stand below the card's own."""
+    """Demote headings below the card's own."""
     level = int(tokens[index].tag.removeprefix("h"))
     lowered = tokens[index].copy(tag=f"h{min(6, level + 2)}")
     return renderer.renderToken([lowered], 0, options, {})
@@ -245,16 +238,8 @@ def _heading(
 def _cell_open(
     renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, _env: Any
 ) -> str:
-    """Alignment as a class: the page's policy allows no style attributes."""
+    """Set alignment by class: the page's policy forbids style attributes."""
     side = str(tokens[index].attrs.pop("style", "")).removeprefix("text-align:")
     if side:
         tokens[index].attrSet("class", f"to-{side}")
     return str(renderer.renderToken(tokens, index, options, {}))
-
-
-def _table_open(*_: Any) -> str:
-    return '<div class="table" tabindex="0"><table>'
-
-
-def _table_close(*_: Any) -> str:
-    return "</table></div>"

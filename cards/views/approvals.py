@@ -1,122 +1,179 @@
-"""Requests for a decision, and what became of them."""
+"""Renders approval requests and their outcomes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 from zoneinfo import ZoneInfo
 
-from cards import formats
-from cards.actions import Action, Answer, AskAgain, Decide, ShowTask
-from cards.model import (
-    Block,
-    Button,
-    Buttons,
-    ButtonStyle,
-    Card,
-    Code,
-    Collapsible,
-    Divider,
-    Fields,
-    Form,
-    Note,
-    Text,
-    Tone,
-)
-from cards.views.work.costs import budget_lines, extend_label
-from cards.views.workers.leave import (
-    question_blocks,
-    question_controls,
-    tool_buttons,
-    tool_notes,
-)
-from cards.words import Words
+from cards import formats, model
+from cards.actions import Action, AnswerQuestion, DecideApproval, RequestApprovalAgain, ShowTask
+from cards.catalog import TextCatalog
+from cards.permission_reasons import describe_reason
+from cards.views.costs import budget_lines, extend_label
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 
-_DETAIL = 1000
-_TITLE = 100
-_NAME = 60
-_SAID = 200
-_WORD = 40
-_LISTED = 5
-_NAMED = 3
+_MAX_REASON = 200
+_MAX_PATTERN = 300
+_MAX_LABEL = 40
+_MAX_OPTION = 200
+
+
+def tool_request_notes(approval: Approval, words: TextCatalog) -> list[model.Block]:
+    """The reason for the request, and what a standing permission would cover."""
+    blocks: list[model.Block] = []
+    if why := str(approval.payload.get("why", "")):
+        text = formats.escape_markdown(describe_reason(why, words), _MAX_REASON)
+        blocks.append(model.NoteBlock(words("tools.why", why=text)))
+    if pattern := _pattern(approval.payload):
+        tool = formats.escape_markdown(str(approval.payload.get("tool", "")), _MAX_LABEL)
+        covered = formats.escape_markdown(pattern, _MAX_PATTERN)
+        blocks.append(model.NoteBlock(words("tools.covers", tool=tool, pattern=covered)))
+    return blocks
+
+
+def tool_request_buttons(approval: Approval, words: TextCatalog) -> list[model.CardButton]:
+    """Buttons for each possible scope; only "once" if no standing permission is possible."""
+    scopes = [""]
+    if _pattern(approval.payload):
+        scopes += ["task" if approval.task_id else "chat", "always"]
+    return [
+        model.CardButton(
+            words(f"tools.yes.{scope or 'once'}"),
+            DecideApproval(approval_id=approval.id, approve=True, scope=scope),
+            style=model.ButtonStyle.PLAIN if scope else model.ButtonStyle.PRIMARY,
+        )
+        for scope in scopes
+    ]
+
+
+def question_blocks(approval: Approval) -> list[model.Block]:
+    """The numbered options: a reply may name a number or anything else."""
+    rows = [
+        f"{n}. {formats.escape_markdown(option, _MAX_OPTION)}"
+        for n, option in enumerate(question_options(approval), start=1)
+    ]
+    return [model.TextBlock("\n".join(rows))] if rows else []
+
+
+def question_controls(approval: Approval, words: TextCatalog) -> list[model.Block]:
+    """A button for each option, and a field for a free answer."""
+    buttons = tuple(
+        model.CardButton(
+            formats.single_line(f"{n}. {option}", _MAX_LABEL),
+            AnswerQuestion(question_id=approval.id, value=option),
+        )
+        for n, option in enumerate(question_options(approval), start=1)
+    )
+    name = model.FormField(
+        name="text", label=words("tools.answer"), field=model.FormFieldKind.PARAGRAPH
+    )
+    form = model.FormBlock(
+        fields=(name,), submit=words("tools.send"), action=AnswerQuestion(question_id=approval.id)
+    )
+    return [*([model.ButtonsBlock(buttons)] if buttons else []), form]
+
+
+def question_options(approval: Approval) -> Sequence[str]:
+    return [str(each) for each in approval.payload.get("options") or ()]
+
+
+def _pattern(payload: Mapping[str, Any]) -> str:
+    return str(payload.get("pattern", ""))
+
+
+_MAX_DETAIL = 1000
+_MAX_TITLE = 100
+_MAX_NAME = 60
+_MAX_PURPOSE = 200
+_MAX_WORD = 40
+_MAX_LISTED = 5
+_MAX_NAMED = 3
 
 _TONES = {
-    ApprovalState.WAITING: Tone.WARN,
-    ApprovalState.APPROVED: Tone.GOOD,
-    ApprovalState.REJECTED: Tone.BAD,
-    ApprovalState.EXPIRED: Tone.NEUTRAL,
+    ApprovalState.WAITING: model.CardTone.WARN,
+    ApprovalState.APPROVED: model.CardTone.GOOD,
+    ApprovalState.REJECTED: model.CardTone.BAD,
+    ApprovalState.EXPIRED: model.CardTone.NEUTRAL,
 }
 
-# What they allow is a text to the letter: it is shown as it is, and all of it.
-_EXACT = {ApprovalKind.RISK, ApprovalKind.TOOL}
+# These allow an exact text, so it is shown completely and unchanged.
+_EXACT_KINDS = {ApprovalKind.RISK, ApprovalKind.TOOL}
 
 
 def approval_card(
     approval: Approval,
-    words: Words,
+    words: TextCatalog,
     *,
     zone: ZoneInfo,
     decider: str = "",
     deciders: Sequence[str] = (),
-) -> Card:
-    """One request in whatever state it is, under key `approval:<id>:<chat>`; `decider` is the
-    name of who settled it, `deciders` those of who may, empty for any owner."""
+) -> model.Card:
+    """One request in any state, under the key `approval:<id>:<chat>`. `decider` is the name of the
+    person who settled it, `deciders` the names of the approvers, empty for any owner."""
     if approval.state is not ApprovalState.WAITING:
         return _decided_card(approval, words, zone, decider)
-    return Card(
-        title=words(f"approval.title.{approval.kind}"),
-        tone=Tone.WARN,
-        blocks=(
-            *_subject(approval, words, zone, deciders),
-            *_whole(approval, words),
-            *_controls(approval, words, details=True),
-            Note(markdown=_note(approval, words)),
-        ),
-        summary=words("approval.summary", title=formats.line(approval.title, _TITLE)),
+    return model.titled_card(
+        words(f"approval.title.{approval.kind}"),
+        *_subject_blocks(approval, words, zone, deciders),
+        *_full_text_blocks(approval, words),
+        *_control_blocks(approval, words, details=True),
+        model.NoteBlock(_note_text(approval, words)),
+        tone=model.CardTone.WARN,
+        summary=words("approval.summary", title=formats.single_line(approval.title, _MAX_TITLE)),
     )
 
 
-def waiting_card(
-    approvals: Sequence[Approval], words: Words, *, zone: ZoneInfo, only_here: bool = False
-) -> Card:
-    """All that waits for this person; `only_here` says that other chats are left out."""
+def waiting_approvals_card(
+    approvals: Sequence[Approval],
+    words: TextCatalog,
+    *,
+    zone: ZoneInfo,
+    others_hidden: bool = False,
+) -> model.Card:
+    """All requests this person may decide. `others_hidden` says that those of other chats are
+    omitted."""
     if not approvals:
         title = words("approval.none_title")
-        text = Text(markdown=words("approval.none_here" if only_here else "approval.none"))
-        return Card(title=title, tone=Tone.GOOD, blocks=(text,), summary=title)
-    blocks: list[Block] = []
-    for approval in approvals[:_LISTED]:
-        blocks += [*_subject(approval, words, zone), *_controls(approval, words), Divider()]
-    if len(approvals) > _LISTED:
-        blocks.append(Note(markdown=words("approval.more", n=len(approvals) - _LISTED)))
+        text = model.TextBlock(words("approval.none_here" if others_hidden else "approval.none"))
+        return model.titled_card(title, text, tone=model.CardTone.GOOD)
+    blocks: list[model.Block] = []
+    for approval in approvals[:_MAX_LISTED]:
+        blocks += [
+            *_subject_blocks(approval, words, zone),
+            *_control_blocks(approval, words),
+            model.DividerBlock(),
+        ]
+    if len(approvals) > _MAX_LISTED:
+        blocks.append(model.NoteBlock(words("approval.more", n=len(approvals) - _MAX_LISTED)))
     title = words("approval.list_title", n=len(approvals))
-    return Card(title=title, tone=Tone.WARN, blocks=tuple(blocks), summary=title)
+    return model.titled_card(title, *blocks, tone=model.CardTone.WARN)
 
 
-def settled_on_list(card: Card, approval: Approval, words: Words) -> Card:
-    """A card that lists several requests, when one of them has been decided elsewhere: it shows
-    what became of it in the place of the first control, and the others go."""
-    blocks: list[Block] = []
+def mark_settled_in_list(card: model.Card, approval: Approval, words: TextCatalog) -> model.Card:
+    """A list card after one request was decided elsewhere: its outcome replaces its first control,
+    and its other controls are removed."""
+    blocks: list[model.Block] = []
     told = False
     for block in card.blocks:
-        left = _without(block, approval.id)
+        left = _remove_decision(block, approval.id)
         if left is not block and not told:
-            blocks.append(Note(markdown=words(f"approval.decided.{approval.state}")))
+            blocks.append(model.NoteBlock(words(f"approval.decided.{approval.state}")))
             told = True
         if left is not None:
             blocks.append(left)
     return replace(card, blocks=tuple(blocks), fallback="")
 
 
-def _without(block: Block, approval_id: str) -> Block | None:
-    """The block without what decides about the request, itself where there is nothing of it."""
+def _remove_decision(block: model.Block, approval_id: str) -> model.Block | None:
+    """The block without controls for this request; unchanged if it has none."""
     match block:
-        case Form(action=Answer(question_id=asked)) if asked == approval_id:
+        case model.FormBlock(action=AnswerQuestion(question_id=asked)) if asked == approval_id:
             return None
-        case Buttons(items=items):
-            left = tuple(each for each in items if _decides(each.action) != approval_id)
+        case model.ButtonsBlock(items=items):
+            left = tuple(each for each in items if _approval_id_of(each.action) != approval_id)
             if len(left) == len(items):
                 return block
             return replace(block, items=left) if left else None
@@ -124,142 +181,157 @@ def _without(block: Block, approval_id: str) -> Block | None:
             return block
 
 
-def _decides(action: Action) -> str:
+def _approval_id_of(action: Action) -> str:
     match action:
-        case Decide(approval_id=asked) | Answer(question_id=asked):
+        case DecideApproval(approval_id=asked) | AnswerQuestion(question_id=asked):
             return asked
         case _:
             return ""
 
 
-def _decided_card(approval: Approval, words: Words, zone: ZoneInfo, decider: str) -> Card:
-    title = words(f"approval.decided.{approval.state}")
-    blocks: list[Block] = [
-        Text(markdown=f"**{_title(approval, words)}**"),
-        Fields(pairs=_facts(approval, words)),
+def _decided_card(
+    approval: Approval, words: TextCatalog, zone: ZoneInfo, decider: str
+) -> model.Card:
+    blocks: list[model.Block] = [
+        model.TextBlock(f"**{_title_text(approval, words)}**"),
+        model.FieldsBlock(_facts(approval, words)),
     ]
     if approval.reason and approval.decided_by is None:
-        blocks.append(Text(markdown=words.or_own(approval.reason)))
+        blocks.append(model.TextBlock(words.get_or_literal(approval.reason)))
     elif approval.reason:
-        reason = formats.cut(approval.reason, _DETAIL)
+        reason = formats.truncate(approval.reason, _MAX_DETAIL)
         answers = approval.kind is ApprovalKind.QUESTION
-        said = words("tools.answered", answer=reason)
-        blocks.append(Text(markdown=said if answers else words("approval.reason", reason=reason)))
+        text = words("tools.answered", answer=reason)
+        blocks.append(model.TextBlock(text if answers else words("approval.reason", reason=reason)))
     if reach := str(approval.payload.get("reach", "")):
-        blocks.append(Text(markdown=words(f"tools.scope_for_{reach}")))
+        blocks.append(model.TextBlock(words(f"tools.scope_for_{reach}")))
     if decider and approval.decided_at:
-        at = formats.moment(approval.decided_at, zone)
-        name = formats.verbatim(decider, _NAME)
-        blocks.append(Note(markdown=words("approval.by", name=name, at=at)))
-    # With a reason it was taken back: then there is nothing to ask any more.
+        at = formats.date_time(approval.decided_at, zone)
+        name = formats.escape_markdown(decider, _MAX_NAME)
+        blocks.append(model.NoteBlock(words("approval.by", name=name, at=at)))
+    # With a reason it was withdrawn, so it cannot be requested again.
     if approval.state is ApprovalState.EXPIRED and not approval.reason:
-        blocks += _too_late(approval, words)
-    return Card(title=title, tone=_TONES[approval.state], blocks=tuple(blocks), summary=title)
+        blocks += _expired_blocks(approval, words)
+    return model.titled_card(
+        words(f"approval.decided.{approval.state}"), *blocks, tone=_TONES[approval.state]
+    )
 
 
-def _too_late(approval: Approval, words: Words) -> list[Block]:
+def _expired_blocks(approval: Approval, words: TextCatalog) -> list[model.Block]:
     if approval.kind is ApprovalKind.PAIRING:
-        return [Note(markdown=words("approval.expired_pairing"))]
+        return [model.NoteBlock(words("approval.expired_pairing"))]
     until = str(approval.payload.get("until", ""))
     if until and datetime.fromisoformat(until) <= approval.expires_at:
-        return [Note(markdown=words("approval.new_day"))]
+        return [model.NoteBlock(words("approval.new_day"))]
     if not approval.task_id:
         return []
-    again = Button(
-        label=words("button.retry"),
-        action=AskAgain(approval_id=approval.id),
-        style=ButtonStyle.PRIMARY,
+    again = model.CardButton(
+        words("button.retry"),
+        RequestApprovalAgain(approval_id=approval.id),
+        style=model.ButtonStyle.PRIMARY,
     )
-    note = Note(markdown=words("approval.expired_task", id=approval.task_id))
-    return [Buttons(items=(again,)), note]
+    note = model.NoteBlock(words("approval.expired_task", id=approval.task_id))
+    return [model.ButtonsBlock((again,)), note]
 
 
-def _subject(
-    approval: Approval, words: Words, zone: ZoneInfo, deciders: Sequence[str] | None = None
-) -> list[Block]:
+def _subject_blocks(
+    approval: Approval, words: TextCatalog, zone: ZoneInfo, deciders: Sequence[str] | None = None
+) -> list[model.Block]:
     pairs = [*_facts(approval, words)]
     if deciders is not None:
-        names = ", ".join(formats.line(each, _NAME) for each in deciders[:_NAMED])
-        if len(deciders) > _NAMED:
-            names = words("approval.deciders_more", names=names, n=len(deciders) - _NAMED)
+        names = ", ".join(formats.single_line(each, _MAX_NAME) for each in deciders[:_MAX_NAMED])
+        if len(deciders) > _MAX_NAMED:
+            names = words("approval.deciders_more", names=names, n=len(deciders) - _MAX_NAMED)
         pairs.append((words("approval.deciders"), names or words("approval.owners")))
-    pairs.append((words("approval.until"), formats.moment(_closes(approval), zone)))
-    blocks: list[Block] = [Text(markdown=f"**{_title(approval, words)}**")]
-    said = formats.line(str(approval.payload.get("said", "")), _SAID)
-    if said and said != formats.line(approval.title, _SAID):
-        blocks.append(Text(markdown=words("approval.said", said=formats.verbatim(said, _SAID))))
-    blocks += _detail(approval, words)
-    return [*blocks, Fields(pairs=tuple(pairs))]
+    pairs.append((words("approval.until"), formats.date_time(_deadline(approval), zone)))
+    blocks: list[model.Block] = [model.TextBlock(f"**{_title_text(approval, words)}**")]
+    text = formats.single_line(str(approval.payload.get("said", "")), _MAX_PURPOSE)
+    if text and text != formats.single_line(approval.title, _MAX_PURPOSE):
+        blocks.append(
+            model.TextBlock(
+                words("approval.said", said=formats.escape_markdown(text, _MAX_PURPOSE))
+            )
+        )
+    blocks += _detail_blocks(approval, words)
+    return [*blocks, model.FieldsBlock(tuple(pairs))]
 
 
-def _closes(approval: Approval) -> datetime:
-    """A step may have less time for it than the request has."""
+def _deadline(approval: Approval) -> datetime:
+    """A step's deadline may be earlier than the request's."""
     closes = str(approval.payload.get("closes", ""))
     own = datetime.fromisoformat(closes) if closes else approval.expires_at
     return min(own, approval.expires_at)
 
 
-def _facts(approval: Approval, words: Words) -> tuple[tuple[str, str], ...]:
+def _facts(approval: Approval, words: TextCatalog) -> tuple[tuple[str, str], ...]:
     pairs = [(words("approval.kind"), words(f"approval.kinds.{approval.kind}"))]
     if approval.task_id:
-        title = formats.line(str(approval.payload.get("task", "")), _TITLE)
+        title = formats.single_line(str(approval.payload.get("task", "")), _MAX_TITLE)
         pairs.append((words("approval.task"), f"{approval.task_id} {title}".strip()))
     if approval.kind is ApprovalKind.PAIRING:
         pairs.append((words("approval.code"), approval.subject))
     return tuple(pairs)
 
 
-def _detail(approval: Approval, words: Words) -> list[Block]:
-    if _is_money(approval):
-        return [Text(markdown="\n\n".join(budget_lines(approval.payload, words)))]
-    detail = formats.cut(approval.detail, _DETAIL)
+def _detail_blocks(approval: Approval, words: TextCatalog) -> list[model.Block]:
+    if _is_budget_request(approval):
+        return [model.TextBlock("\n\n".join(budget_lines(approval.payload, words)))]
+    detail = formats.truncate(approval.detail, _MAX_DETAIL)
     if approval.kind is ApprovalKind.QUESTION:
-        return [Text(markdown=formats.verbatim(detail, _DETAIL)), *question_blocks(approval)]
+        return [
+            model.TextBlock(formats.escape_markdown(detail, _MAX_DETAIL)),
+            *question_blocks(approval),
+        ]
     if approval.kind is ApprovalKind.TOOL:
-        code = Code(text=detail, language=_language(approval))
-        return [Text(markdown=words("approval.exact")), code, *tool_notes(approval, words)]
-    if approval.kind not in _EXACT:
+        code = model.CodeBlock(detail, language=_language(approval))
+        return [
+            model.TextBlock(words("approval.exact")),
+            code,
+            *tool_request_notes(approval, words),
+        ]
+    if approval.kind not in _EXACT_KINDS:
         detail = detail.removeprefix(approval.title).strip()
-        return [Text(markdown=detail)] if detail else []
-    blocks: list[Block] = [Text(markdown=words("approval.exact")), Code(text=detail)]
+        return [model.TextBlock(detail)] if detail else []
+    blocks: list[model.Block] = [model.TextBlock(words("approval.exact")), model.CodeBlock(detail)]
     if word := str(approval.payload.get("word", "")):
-        blocks.append(Note(markdown=words("approval.word", word=formats.verbatim(word, _WORD))))
+        blocks.append(
+            model.NoteBlock(words("approval.word", word=formats.escape_markdown(word, _MAX_WORD)))
+        )
     return blocks
 
 
-def _whole(approval: Approval, words: Words) -> list[Block]:
-    """Nobody should have to allow what they cannot read."""
-    if approval.kind not in _EXACT or len(approval.detail) <= _DETAIL:
+def _full_text_blocks(approval: Approval, words: TextCatalog) -> list[model.Block]:
+    """The complete text, so that nobody has to approve what they cannot read."""
+    if approval.kind not in _EXACT_KINDS or len(approval.detail) <= _MAX_DETAIL:
         return []
     title = words("approval.whole", n=len(approval.detail))
-    whole = Code(text=approval.detail, language=_language(approval))
-    return [Collapsible(title=title, blocks=(whole,))]
+    whole = model.CodeBlock(approval.detail, language=_language(approval))
+    return [model.CollapsibleBlock(title, (whole,))]
 
 
 def _language(approval: Approval) -> str:
     return "diff" if approval.detail.startswith(("--- ", "diff ")) else ""
 
 
-def _title(approval: Approval, words: Words) -> str:
-    """A pairing's title is the stranger's name, who may call themselves anything; others say
-    what they are about."""
+def _title_text(approval: Approval, words: TextCatalog) -> str:
+    """The title; a pairing's is a name chosen by a stranger, so it is escaped and introduced."""
     if approval.kind is not ApprovalKind.PAIRING:
-        return formats.line(approval.title, _TITLE)
-    name = formats.verbatim(approval.title or "?", _NAME)
+        return formats.single_line(approval.title, _MAX_TITLE)
+    name = formats.escape_markdown(approval.title or "?", _MAX_NAME)
     return words("approval.pairing_title", name=name)
 
 
-def _is_money(approval: Approval) -> bool:
+def _is_budget_request(approval: Approval) -> bool:
     return approval.kind is ApprovalKind.BUDGET and "scope" in approval.payload
 
 
-def _yes(approval: Approval, words: Words) -> str:
-    if _is_money(approval):
+def _approve_label(approval: Approval, words: TextCatalog) -> str:
+    if _is_budget_request(approval):
         return extend_label(approval.payload, words)
     return words(f"approval.yes.{approval.kind}")
 
 
-def _note(approval: Approval, words: Words) -> str:
+def _note_text(approval: Approval, words: TextCatalog) -> str:
     match approval.kind:
         case ApprovalKind.PAIRING:
             return words("approval.note_pairing", id=approval.id)
@@ -274,30 +346,36 @@ def _note(approval: Approval, words: Words) -> str:
             return words("approval.note", id=approval.id)
 
 
-def _controls(approval: Approval, words: Words, *, details: bool = False) -> list[Block]:
+def _control_blocks(
+    approval: Approval, words: TextCatalog, *, details: bool = False
+) -> list[model.Block]:
     if approval.kind is ApprovalKind.QUESTION:
         shown = question_controls(approval, words)
         # A list has no room for forms.
-        return shown if details else [each for each in shown if isinstance(each, Buttons)]
-    return [_decision(approval, words, details=details)]
+        return (
+            shown if details else [each for each in shown if isinstance(each, model.ButtonsBlock)]
+        )
+    return [_decision_buttons(approval, words, details=details)]
 
 
-def _decision(approval: Approval, words: Words, *, details: bool = False) -> Buttons:
-    yes = Button(
-        label=_yes(approval, words),
-        action=Decide(approval_id=approval.id, approve=True),
-        style=ButtonStyle.PRIMARY,
+def _decision_buttons(
+    approval: Approval, words: TextCatalog, *, details: bool = False
+) -> model.ButtonsBlock:
+    yes = model.CardButton(
+        _approve_label(approval, words),
+        DecideApproval(approval_id=approval.id, approve=True),
+        style=model.ButtonStyle.PRIMARY,
     )
-    no = Button(
-        label=words(f"approval.no.{approval.kind}"),
-        action=Decide(approval_id=approval.id, approve=False),
-        style=ButtonStyle.DANGER,
+    no = model.CardButton(
+        words(f"approval.no.{approval.kind}"),
+        DecideApproval(approval_id=approval.id, approve=False),
+        style=model.ButtonStyle.DANGER,
     )
     items = [yes]
     if approval.kind is ApprovalKind.TOOL:
-        items = tool_buttons(approval, words)
+        items = tool_request_buttons(approval, words)
     items.append(no)
     if details and approval.task_id:
-        shown = Button(label=words("button.details"), action=ShowTask(task_id=approval.task_id))
+        shown = model.CardButton(words("button.details"), ShowTask(task_id=approval.task_id))
         items.append(shown)
-    return Buttons(items=tuple(items))
+    return model.ButtonsBlock(tuple(items))

@@ -1,4 +1,4 @@
-"""Backends: how they are doing, and what one says of itself, set apart from what it says."""
+"""Renders the health of backends, and the offline backend's note apart from its answers."""
 
 from __future__ import annotations
 
@@ -6,71 +6,70 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
-from cards.model import Block, Card, Note, Text, Tone
-from cards.words import Words, words_for
+from cards.catalog import TextCatalog, catalog_for
+from cards.model import Block, Card, CardTone, NoteBlock, TextBlock, titled_card
 from storage.records.people import Language
-from storage.records.status import BackendHealth, BackendReport
+from storage.records.system import BackendHealth, BackendReport
 
-_FAULTS = 5
-_GAP = re.compile(r"\n{3,}")
+_MAX_FAULTS = 5
+_BLANK_LINES = re.compile(r"\n{3,}")
 
 
-def backends_card(report: BackendReport, words: Words, *, wrong: str = "") -> Card:
-    """All that can do the work here: ready, or what is missing and how to get it; before it what
-    was `wrong` with a name."""
+def backends_card(report: BackendReport, words: TextCatalog, *, error: str = "") -> Card:
+    """All backends: ready, or how to fix them; first the `error` about an unknown name, if any."""
     ready = sum(not backend.problem for backend in report.backends)
     notes = [words("backends.default", name=report.default)]
     if report.fallback:
         notes.append(words("backends.fallback", name=report.fallback))
     notes.append(words("backends.note"))
     blocks: list[Block] = [
-        Text(markdown="\n".join(_line(backend, words) for backend in report.backends)),
-        *(Text(markdown=f"⚠️ {fault}") for fault in report.faults[:_FAULTS]),
-        Note(markdown="\n".join(notes)),
+        TextBlock("\n".join(_line(backend, words) for backend in report.backends)),
+        *(TextBlock(f"⚠️ {fault}") for fault in report.file_errors[:_MAX_FAULTS]),
+        NoteBlock("\n".join(notes)),
     ]
-    title = wrong or words("backends.title")
-    good = ready and not report.faults and not wrong
-    return Card(
-        title=title,
-        tone=Tone.INFO if good else Tone.WARN,
-        blocks=tuple(blocks),
+    title = error or words("backends.title")
+    good = ready and not report.file_errors and not error
+    return titled_card(
+        title,
+        *blocks,
+        tone=CardTone.INFO if good else CardTone.WARN,
         summary=f"{title}: {words('backends.ready', n=ready)}",
     )
 
 
-def how(backend: BackendHealth, words: Words) -> str:
-    """What is missing and how to get it, in a sentence or two; empty where it can work."""
+def setup_hint(backend: BackendHealth, words: TextCatalog) -> str:
+    """The fix for its problem, in a sentence or two; empty if the backend is ready."""
     if not backend.problem:
         return ""
     name = backend.problem.removeprefix("backend.")
     if backend.facts and words.has(f"backend.how.{name}"):
-        facts = {key: words.or_own(fact) for key, fact in backend.facts.items()}
+        facts = {key: words.get_or_literal(fact) for key, fact in backend.facts.items()}
         return words(f"backend.how.{name}", **facts)
-    return words.or_own(backend.problem)
+    return words.get_or_literal(backend.problem)
 
 
-def without_note(text: str) -> str:
-    """`text` without the offline backend's note on itself, in whichever language it stands."""
-    for note in _notes():
+def strip_offline_note(text: str) -> str:
+    """The text without the offline backend's note, in either language."""
+    for note in _offline_notes():
         text = text.replace(note, "")
-    return _GAP.sub("\n\n", text).strip()
+    return _BLANK_LINES.sub("\n\n", text).strip()
 
 
-def noted(texts: Sequence[str], words: Words) -> list[Block]:
-    """The offline backend's note, once, if one of `texts` carries it."""
-    if any(note in text for note in _notes() for text in texts):
-        return [Note(markdown=words("offline.note"))]
+def offline_note_blocks(texts: Sequence[str], words: TextCatalog) -> list[Block]:
+    """The offline backend's note, once, if one of `texts` contains it."""
+    if any(note in text for note in _offline_notes() for text in texts):
+        return [NoteBlock(words("offline.note"))]
     return []
 
 
-def _line(backend: BackendHealth, words: Words) -> str:
+def _line(backend: BackendHealth, words: TextCatalog) -> str:
     version = f" {backend.version}" if backend.version else ""
     mark = "⚠️" if backend.problem else "✅"
     note = words(backend.note) if backend.note else ""
-    told = " · ".join(filter(None, (how(backend, words), note)))
-    return f"- {mark} `{backend.name}`{version}" + (f": {told}" if told else "")
+    text = " · ".join(filter(None, (setup_hint(backend, words), note)))
+    return f"- {mark} `{backend.name}`{version}" + (f": {text}" if text else "")
 
 
 @cache
-def _notes() -> tuple[str, ...]:
-    return tuple(words_for(language)("offline.note") for language in Language)
+def _offline_notes() -> tuple[str, ...]:
+    return tuple(catalog_for(language)("offline.note") for language in Language)

@@ -1,119 +1,109 @@
-"""Answers, proposals and what a conversation is about."""
+"""Renders answers, task proposals, the choice of models, and the worker context."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from cards import formats
-from cards.actions import JustTalk, PickModel, StartTask
-from cards.model import (
-    Block,
-    Button,
-    Buttons,
-    ButtonStyle,
-    Card,
-    Fields,
-    Note,
-    Option,
-    Select,
-    Text,
-    Tone,
-)
-from cards.views import controls
-from cards.views.backends import noted, without_note
-from cards.views.files import attached
-from cards.words import Words
-from storage.records.status import AUTO, ModelChoice
+from cards import formats, model
+from cards.actions import AnswerWithoutTask, ChooseModel, StartTask
+from cards.catalog import TextCatalog
+from cards.views import task_controls
+from cards.views.backends import offline_note_blocks, strip_offline_note
+from storage.records.system import AUTO_MODEL, ModelChoice
+from storage.records.workers import ContextPart, ContextPartState
 
-_SUMMARY = 80
-_FILES = 5
+_MAX_SUMMARY = 80
+_MAX_FILES = 5
 
 
 def answer_card(
     text: str,
-    words: Words,
+    words: TextCatalog,
     *,
     notes: Sequence[str] = (),
     files: Sequence[str] = (),
     sizes: Mapping[str, int] | None = None,
-) -> Card:
-    """A plain answer. Files are attached where their size is known."""
+) -> model.Card:
+    """A plain answer. Files are attached if their size is known."""
     known = sizes or {}
-    said = without_note(text)
-    blocks: list[Block] = [Text(markdown=said)] if said else []
-    blocks += [attached(path, known[path]) for path in files if path in known][:_FILES]
-    blocks += [Note(markdown=note) for note in notes if note]
-    return Card(blocks=(*blocks, *noted((text,), words)), summary=formats.line(said, _SUMMARY))
+    answer = strip_offline_note(text)
+    blocks: list[model.Block] = [model.TextBlock(answer)] if answer else []
+    blocks += [model.file_block(path, known[path]) for path in files if path in known][:_MAX_FILES]
+    blocks += [model.NoteBlock(note) for note in notes if note]
+    return model.Card(
+        blocks=(*blocks, *offline_note_blocks((text,), words)),
+        summary=formats.single_line(answer, _MAX_SUMMARY),
+    )
 
 
 def proposal_card(
     start: StartTask,
-    talk: JustTalk,
-    words: Words,
+    decline: AnswerWithoutTask,
+    words: TextCatalog,
     *,
-    said: str = "",
-    when: str = "",
+    answer_text: str = "",
+    requested_time: str = "",
     notes: Sequence[str] = (),
-) -> Card:
-    """Ask before work is started. `when` is what nothing can do yet: a set time."""
-    answer = without_note(said)
+) -> model.Card:
+    """Ask before work is started. `requested_time` is a start time that is not supported yet."""
+    answer = strip_offline_note(answer_text)
     question = words("proposal.question")
-    blocks: list[Block] = [Text(markdown=answer)] if answer else []
+    blocks: list[model.Block] = [model.TextBlock(answer)] if answer else []
     blocks += [
-        Text(markdown=f"**{formats.line(start.title or start.text, _SUMMARY)}**"),
-        Text(markdown=words("proposal.no_schedule", when=when) if when else question),
-        Buttons(
-            items=(
-                Button(label=words("button.start"), action=start, style=ButtonStyle.PRIMARY),
-                Button(label=words("button.talk"), action=talk),
+        model.TextBlock(f"**{formats.single_line(start.title or start.text, _MAX_SUMMARY)}**"),
+        model.TextBlock(
+            words("proposal.no_schedule", when=requested_time) if requested_time else question
+        ),
+        model.ButtonsBlock(
+            (
+                model.CardButton(words("button.start"), start, style=model.ButtonStyle.PRIMARY),
+                model.CardButton(words("button.talk"), decline),
             )
         ),
-        Select(
+        model.SelectBlock(
             placeholder=words("proposal.priority", priority=words(f"priority.{start.priority}")),
             action=start,
-            options=controls.priority_options(words),
+            options=task_controls.priority_options(words),
         ),
-        Note(markdown=words("proposal.note")),
-        *(Note(markdown=note) for note in notes if note),
-        *noted((said,), words),
+        model.NoteBlock(words("proposal.note")),
+        *(model.NoteBlock(note) for note in notes if note),
+        *offline_note_blocks((answer_text,), words),
     ]
-    return Card(
-        title=words("proposal.title"),
-        tone=Tone.INFO,
-        blocks=tuple(blocks),
-        summary=words("proposal.summary", title=formats.line(start.title or start.text, _SUMMARY)),
+    return model.titled_card(
+        words("proposal.title"),
+        *blocks,
+        summary=words(
+            "proposal.summary", title=formats.single_line(start.title or start.text, _MAX_SUMMARY)
+        ),
     )
 
 
-def started_card(title: str, task_id: str, words: Words) -> Card:
-    """What becomes of a proposal or form that led to a task."""
-    text = f"{words('proposal.started')} · `{task_id}` {formats.line(title, _SUMMARY)}"
-    return Card(blocks=(Note(markdown=text),), summary=words("proposal.started"))
+def task_started_card(title: str, task_id: str, words: TextCatalog) -> model.Card:
+    """Replaces a proposal or form that led to a task."""
+    text = f"{words('proposal.started')} · `{task_id}` {formats.single_line(title, _MAX_SUMMARY)}"
+    return model.Card(blocks=(model.NoteBlock(text),), summary=words("proposal.started"))
 
 
-def declined_card(text: str, words: Words) -> Card:
-    """What becomes of a proposal that was declined."""
-    return Card(
-        title=words("proposal.declined"),
-        blocks=(Text(markdown=formats.line(text, 200)),),
-        summary=words("proposal.declined"),
+def proposal_declined_card(text: str, words: TextCatalog) -> model.Card:
+    """Replaces a declined proposal."""
+    return model.titled_card(
+        words("proposal.declined"),
+        model.TextBlock(formats.single_line(text, 200)),
+        tone=model.CardTone.NEUTRAL,
     )
 
 
 def session_card(
-    *, turns: int, model: ModelChoice, last_used_at: datetime, now: datetime, words: Words
-) -> Card:
+    *, turns: int, choice: ModelChoice, last_used_at: datetime, now: datetime, words: TextCatalog
+) -> model.Card:
     pairs = (
         (words("session.turns"), str(turns)),
-        (words("session.model"), model.name),
-        (words("session.used"), formats.age(last_used_at, now, words)),
+        (words("session.model"), choice.name),
+        (words("session.used"), formats.time_ago(last_used_at, now, words)),
     )
-    return Card(
-        title=words("session.title"),
-        tone=Tone.INFO,
-        blocks=(Fields(pairs=pairs), Note(markdown=words("session.note"))),
-        summary=words("session.title"),
+    return model.titled_card(
+        words("session.title"), model.FieldsBlock(pairs), model.NoteBlock(words("session.note"))
     )
 
 
@@ -121,33 +111,75 @@ def models_card(
     choices: Sequence[ModelChoice],
     *,
     chosen: str,
-    words: Words,
+    words: TextCatalog,
     auto: bool = False,
     changed: bool = False,
-) -> Card:
-    """What can do the work here; `chosen` is the chat's own choice, empty if it has none. `auto`:
-    it has chosen that each message gets the model that fits."""
+) -> model.Card:
+    """The available models. `chosen` is the chat's own choice, empty if none; `auto`: it has chosen
+    automatic selection for each message."""
     default = words("model.default", name=choices[0].name if choices else "-")
     current = chosen or (words("model.auto") if auto else default)
     lines = [_choice_line(choice, words) for choice in choices]
-    options = [Option(label=words("model.auto_option"), value=AUTO)]
-    options += [Option(label=choice.name, value=choice.name) for choice in choices]
-    options.append(Option(label=words("model.default_option"), value="default"))
+    options = [model.SelectOption(words("model.auto_option"), AUTO_MODEL)]
+    options += [model.SelectOption(choice.name, choice.name) for choice in choices]
+    options.append(model.SelectOption(words("model.default_option"), "default"))
     key = "model.changed" if changed else "model.current"
-    return Card(
-        title=words("model.title"),
-        tone=Tone.GOOD if changed else Tone.INFO,
-        blocks=(
-            Text(markdown=words(key, name=current)),
-            Text(markdown="\n".join(lines)),
-            Select(placeholder=words("model.pick"), action=PickModel(), options=tuple(options)),
-            Note(markdown=words("model.note")),
+    return model.titled_card(
+        words("model.title"),
+        model.TextBlock(words(key, name=current)),
+        model.TextBlock("\n".join(lines)),
+        model.SelectBlock(
+            placeholder=words("model.pick"), action=ChooseModel(), options=tuple(options)
         ),
+        model.NoteBlock(words("model.note")),
+        tone=model.CardTone.GOOD if changed else model.CardTone.INFO,
         summary=words(key, name=current),
     )
 
 
-def _choice_line(choice: ModelChoice, words: Words) -> str:
+def _choice_line(choice: ModelChoice, words: TextCatalog) -> str:
     if not choice.problem:
         return f"- `{choice.name}`"
-    return f"- `{choice.name}` ⚠️ {words.or_own(choice.problem)}"
+    return f"- `{choice.name}` ⚠️ {words.get_or_literal(choice.problem)}"
+
+
+_PROJECT_BRIEF = "project"
+_CHARACTERS_PER_TOKEN = 4
+_MAX_PART_NAME = 80
+
+
+def context_card(parts: Sequence[ContextPart], words: TextCatalog) -> model.Card:
+    """The loaded parts as a table; the missing ones in one line."""
+    title = words("context.title")
+    there = [each for each in parts if each.state is not ContextPartState.MISSING]
+    missing = [each.name for each in parts if each.state is ContextPartState.MISSING]
+    used = sum(each.used_characters for each in parts)
+    total = words("context.nothing")
+    if used:
+        tokens = formats.compact_number(-(-used // _CHARACTERS_PER_TOKEN))
+        total = words("context.total", used=formats.compact_number(used), tokens=tokens)
+    blocks: list[model.Block] = [model.TextBlock(total)]
+    if there:
+        columns = tuple(words(f"context.{each}") for each in ("part", "size", "state"))
+        rows = tuple(_part_row(each, words) for each in there)
+        blocks.append(model.TableBlock(columns, rows))
+    if missing:
+        names = ", ".join(_part_name(name, words) for name in missing)
+        blocks.append(model.NoteBlock(words("context.missing_ones", names=names)))
+    blocks.append(model.NoteBlock(words("context.note")))
+    return model.titled_card(title, *blocks, summary=total)
+
+
+def _part_row(part: ContextPart, words: TextCatalog) -> tuple[str, str, str]:
+    size = formats.compact_number(part.used_characters)
+    if part.used_characters != part.size:
+        size = words("context.of", used=size, size=formats.compact_number(part.size))
+    return _part_name(part.name, words), size, words(f"context.is_{part.state}")
+
+
+def _part_name(name: str, words: TextCatalog) -> str:
+    return (
+        words("context.brief")
+        if name == _PROJECT_BRIEF
+        else formats.single_line(name, _MAX_PART_NAME)
+    )

@@ -1,87 +1,160 @@
-"""Strangers, welcomes and pairing."""
+"""Renders pairing, welcomes and the list of people with access."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 from zoneinfo import ZoneInfo
 
-from cards import formats
-from cards.actions import ListTasks
-from cards.model import Button, Buttons, Card, Fields, Note, Table, Text, Tone
-from cards.words import Words
-from storage.records.people import Pairing
+from cards import formats, model
+from cards.actions import ApplyPersonChange, ConfirmPersonChange, ListTasks
+from cards.catalog import TextCatalog
+from storage.records.people import Member, PairingRequest, PersonId, PersonRole
 
-_NAME = 60
-_LISTED = 20
+_MAX_NAME = 60
+_MAX_PAIRINGS = 20
 
 
-def pairing_card(pairing: Pairing, words: Words, *, zone: ZoneInfo) -> Card:
-    """All that a stranger ever sees."""
-    until = formats.moment(pairing.expires_at, zone)
-    return Card(
-        title=words("pairing.title"),
-        tone=Tone.INFO,
-        blocks=(
-            Text(markdown=words("pairing.text")),
-            Fields(pairs=((words("pairing.code"), pairing.code),)),
-            Note(markdown=words("pairing.note", code=pairing.code, until=until)),
-        ),
+def pairing_card(pairing: PairingRequest, words: TextCatalog, *, zone: ZoneInfo) -> model.Card:
+    """The only card a stranger sees."""
+    until = formats.date_time(pairing.expires_at, zone)
+    return model.titled_card(
+        words("pairing.title"),
+        model.TextBlock(words("pairing.text")),
+        model.FieldsBlock(((words("pairing.code"), pairing.code),)),
+        model.NoteBlock(words("pairing.note", code=pairing.code, until=until)),
         summary=words("pairing.summary", code=pairing.code),
     )
 
 
-def paired_card(words: Words) -> Card:
-    """A stranger was let in."""
-    return Card(
-        title=words("pairing.paired_title"),
-        tone=Tone.GOOD,
-        blocks=(Text(markdown=words("pairing.paired")),),
-        summary=words("pairing.paired_title"),
+def paired_card(words: TextCatalog) -> model.Card:
+    """Tells a stranger that they now have access."""
+    return model.titled_card(
+        words("pairing.paired_title"),
+        model.TextBlock(words("pairing.paired")),
+        tone=model.CardTone.GOOD,
     )
 
 
-def let_in_card(pairing: Pairing, words: Words) -> Card:
-    """What the owner is told."""
-    name = formats.verbatim(pairing.name or "?", _NAME)
-    summary = words("pairing.let_in", name=formats.line(pairing.name or "?", _NAME))
-    return Card(blocks=(Text(markdown=words("pairing.let_in", name=name)),), summary=summary)
+def access_granted_card(pairing: PairingRequest, words: TextCatalog) -> model.Card:
+    """Tells the owner that access was granted."""
+    name = formats.escape_markdown(pairing.name or "?", _MAX_NAME)
+    summary = words("pairing.let_in", name=formats.single_line(pairing.name or "?", _MAX_NAME))
+    return model.Card(
+        blocks=(model.TextBlock(words("pairing.let_in", name=name)),), summary=summary
+    )
 
 
-def refused_card(words: Words) -> Card:
-    """A stranger was turned away."""
+def pairing_refused_card(words: TextCatalog) -> model.Card:
+    """Tells a stranger that access was refused."""
     text = words("pairing.refused")
-    return Card(blocks=(Text(markdown=text),), summary=text)
+    return model.Card(blocks=(model.TextBlock(text),), summary=text)
 
 
-def pairings_card(waiting: Sequence[tuple[str, str]], words: Words) -> Card:
-    """Who waits to be let in: name and code each."""
+def pairings_card(waiting: Sequence[tuple[str, str]], words: TextCatalog) -> model.Card:
+    """Waiting pairing requests: a name and a code each."""
     title = words("pairing.list_title", n=len(waiting))
     if not waiting:
-        return Card(title=title, blocks=(Text(markdown=words("pairing.none")),), summary=title)
-    rows = tuple((formats.line(name, _NAME), code) for name, code in waiting[:_LISTED])
-    table = Table(columns=(words("pairing.name"), words("pairing.code")), rows=rows)
+        return model.titled_card(
+            title, model.TextBlock(words("pairing.none")), tone=model.CardTone.NEUTRAL
+        )
+    rows = tuple(
+        (formats.single_line(name, _MAX_NAME), code) for name, code in waiting[:_MAX_PAIRINGS]
+    )
+    table = model.TableBlock((words("pairing.name"), words("pairing.code")), rows)
     left = len(waiting) - len(rows)
-    more = (Note(markdown=words("pairing.more", n=left)),) if left else ()
-    return Card(
-        title=title,
-        tone=Tone.WARN,
-        blocks=(table, *more, Note(markdown=words("pairing.list_note"))),
-        summary=title,
+    more = (model.NoteBlock(words("pairing.more", n=left)),) if left else ()
+    return model.titled_card(
+        title, table, *more, model.NoteBlock(words("pairing.list_note")), tone=model.CardTone.WARN
     )
 
 
-def welcome_card(words: Words, *, group: bool = False, offline: bool = False) -> Card:
-    """`offline`: there is no model, and whoever begins should know."""
-    title = words("welcome.title")
+def welcome_card(words: TextCatalog, *, group: bool = False, offline: bool = False) -> model.Card:
+    """`offline`: no model is configured, and a new user should know."""
     key = "welcome.group" if group else "welcome.text"
-    return Card(
-        title=title,
-        tone=Tone.INFO,
-        blocks=(
-            Text(markdown=words(key)),
-            Text(markdown=words("welcome.examples")),
-            Buttons(items=(Button(label=words("button.tasks"), action=ListTasks()),)),
-            Note(markdown=words("welcome.offline" if offline else "welcome.note")),
-        ),
-        summary=title,
+    return model.titled_card(
+        words("welcome.title"),
+        model.TextBlock(words(key)),
+        model.TextBlock(words("welcome.examples")),
+        model.ButtonsBlock((model.CardButton(words("button.tasks"), ListTasks()),)),
+        model.NoteBlock(words("welcome.offline" if offline else "welcome.note")),
     )
+
+
+_MAX_MEMBER_NAME = 60
+_MAX_ACCOUNT = 60
+_MAX_MEMBERS = 40
+_MAX_BUTTONS = 8
+
+
+def members_card(members: Sequence[Member], words: TextCatalog, *, viewer: PersonId) -> model.Card:
+    """`viewer` is the reader: their own row has no buttons."""
+    rows = [_member_row(each, words) for each in members[:_MAX_MEMBERS]]
+    blocks: list[model.Block] = [model.TextBlock("\n".join(rows))]
+    if len(members) > _MAX_MEMBERS:
+        blocks.append(model.NoteBlock(words("pairing.more", n=len(members) - _MAX_MEMBERS)))
+    others = [each for each in members if not each.is_local_web_owner and each.person.id != viewer]
+    buttons = [button for each in others for button in _member_buttons(each, words)]
+    if buttons:
+        blocks.append(model.ButtonsBlock(tuple(buttons[:_MAX_BUTTONS])))
+    blocks.append(model.NoteBlock(words("people.note")))
+    return model.titled_card(words("people.title", n=len(members)), *blocks)
+
+
+def confirm_person_change_card(member: Member, words: TextCatalog, *, remove: bool) -> model.Card:
+    person = member.person
+    key = "remove" if remove else "demote"
+    name = formats.single_line(person.name, _MAX_MEMBER_NAME)
+    move = ApplyPersonChange(person_id=person.id, remove=remove)
+    button = model.CardButton(words(f"people.sure_{key}"), move, style=model.ButtonStyle.DANGER)
+    blocks: list[model.Block] = [model.TextBlock(words(f"people.then_{key}"))]
+    if member.is_configured_owner:
+        blocks.append(model.TextBlock(words("people.named")))
+    blocks.append(model.ButtonsBlock((button,)))
+    return model.titled_card(
+        words(f"people.ask_{key}", name=name), *blocks, tone=model.CardTone.WARN
+    )
+
+
+def members_data(members: Sequence[Member]) -> Mapping[str, Any]:
+    return {
+        "people": [
+            {
+                "id": each.person.id,
+                "name": each.person.name,
+                "role": each.person.role.value,
+                "accounts": [f"{channel}:{external_id}" for channel, external_id in each.accounts],
+                "named": each.is_configured_owner,
+                "local": each.is_local_web_owner,
+            }
+            for each in members
+        ]
+    }
+
+
+def _member_row(member: Member, words: TextCatalog) -> str:
+    person = member.person
+    accounts = [
+        words(f"channel.{channel}")
+        if member.is_local_web_owner
+        else f"{words(f'channel.{channel}')} {formats.escape_markdown(external_id, _MAX_ACCOUNT)}"
+        for channel, external_id in member.accounts
+    ]
+    marks = [words(f"people.role_{person.role}"), *accounts]
+    if member.is_configured_owner:
+        marks.append(words("people.by_setting"))
+    name = formats.escape_markdown(person.name, _MAX_MEMBER_NAME)
+    return f"- **{name}** (`{person.id}`) · {' · '.join(marks)}"
+
+
+def _member_buttons(member: Member, words: TextCatalog) -> list[model.CardButton]:
+    person = member.person
+    name = formats.single_line(person.name, 20)
+    acts = [False, True] if person.role is PersonRole.OWNER else [True]
+    return [
+        model.CardButton(
+            words(f"people.button_{'remove' if remove else 'demote'}", name=name),
+            ConfirmPersonChange(person_id=person.id, remove=remove),
+        )
+        for remove in acts
+    ]

@@ -1,4 +1,4 @@
-"""What is remembered, row by row. Every reader names the scopes that it may see."""
+"""Stores memory entries. Every reader names the scopes it may see."""
 
 from __future__ import annotations
 
@@ -23,88 +23,148 @@ from sqlalchemy import (
 
 from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
-from storage.errors import AmbiguousId, NotFound, Overtaken
-from storage.ids import TASK_LENGTH, Ids
-from storage.memory.fields import AROUND, added, beside, own_words, words_of
-from storage.memory.index import Index
-from storage.memory.living.neighbours import said_after, said_before
-from storage.memory.rows import changed_row, entry_of, new_row
-from storage.memory.tables import (
+from storage.errors import AmbiguousId, ConcurrentUpdate, NotFound
+from storage.ids import SHORT_ID_LENGTH, IdGenerator
+from storage.memory.tombstones import TombstoneRepo
+from storage.memory_schema import (
+    entry_from_row,
+    entry_update_values,
     memories,
     memory_links,
     memory_scopes,
     memory_vectors,
+    new_entry_row,
 )
-from storage.memory.tombstones import Tombstones
-from storage.memory.words import same
-from storage.records.memory.entries import (
-    Category,
-    Entry,
+from storage.records.memory import (
     EntryId,
-    EntryState,
+    MemoryEntry,
     MemoryKind,
-    NewEntry,
-    Origin,
-    Scope,
+    MemoryOrigin,
+    MemoryScope,
+    MemoryState,
+    NewMemoryEntry,
+    text_hash,
+)
+from storage.search.inverted_index import InvertedIndex
+from storage.search.terms import (
+    NEIGHBOUR_WEIGHTS,
+    combine_weights,
+    entry_terms,
+    neighbour_terms,
+    own_terms,
 )
 
 _M = memories.c
-_ID_LENGTH = TASK_LENGTH + 2
-_SHOWN = 5
+_NEARBY_NUMBERS = 512
+"""Neighbours are usually within this many numbers, so they are searched there first: beyond, the
+database would sort the whole conversation."""
 
 
-class EntryRepo:
-    """`None` for scopes means all of them: for the program itself, never for a reader. In `zone`
-    is told on which day something was said."""
+async def cells_before(
+    tx: Transaction, cell: MemoryEntry | NewMemoryEntry, limit: int
+) -> Sequence[MemoryEntry]:
+    """Cells before this one, nearest first; for a new cell, the latest."""
+    if isinstance(cell, MemoryEntry):
+        end = cell.number
+    else:
+        end = (await tx.scalar(select(func.max(_M.number))) or 0) + 1
+    close = _M.number.between(end - _NEARBY_NUMBERS, end - 1)
+    order = _M.number.desc()
+    found = await _cells_in_thread(tx, cell, close, order, limit)
+    if len(found) < limit:
+        found = await _cells_in_thread(tx, cell, _M.number < end, order, limit)
+    return found
 
-    def __init__(self, db: Database, ids: Ids, index: Index, *, zone: tzinfo = UTC) -> None:
+
+async def cells_after(tx: Transaction, cell: MemoryEntry, limit: int) -> Sequence[MemoryEntry]:
+    """Cells after this one, nearest first."""
+    close = _M.number.between(cell.number + 1, cell.number + _NEARBY_NUMBERS)
+    order = _M.number.asc()
+    found = await _cells_in_thread(tx, cell, close, order, limit)
+    if len(found) < limit:
+        found = await _cells_in_thread(tx, cell, _M.number > cell.number, order, limit)
+    return found
+
+
+async def _cells_in_thread(
+    tx: Transaction,
+    cell: MemoryEntry | NewMemoryEntry,
+    where: ColumnElement[bool],
+    order: ColumnElement[int],
+    limit: int,
+) -> Sequence[MemoryEntry]:
+    there = select(memories).where(
+        _M.scope == str(cell.scope),
+        _M.thread == cell.thread,
+        _M.kind == MemoryKind.CELL.value,
+        where,
+    )
+    return [
+        entry_from_row(row) for row in (await tx.execute(there.order_by(order).limit(limit))).all()
+    ]
+
+
+_ID_LENGTH = SHORT_ID_LENGTH + 2
+_MAX_CANDIDATES = 5
+
+
+class MemoryEntryRepo:
+    """`None` for scopes means all of them; only internal code may pass it, never a reader's
+    request. `zone` decides on which day something was said."""
+
+    def __init__(
+        self, db: Database, ids: IdGenerator, index: InvertedIndex, *, zone: tzinfo = UTC
+    ) -> None:
         self._db = db
         self._ids = ids
         self._index = index
         self._zone = zone
-        self.tombstones = Tombstones(db)
+        self.tombstones = TombstoneRepo(db)
 
     async def add(
         self,
         tx: Transaction,
-        new: NewEntry,
+        new: NewMemoryEntry,
         *,
         now: datetime,
-        around: Mapping[int, str] | None = None,
-    ) -> Entry | None:
-        """Remember it, and index it with what was said `around` it (`fields.AROUND`). None if its
-        source has written it before, or if somebody wanted these words forgotten here."""
-        if await self.tombstones.has_words(tx, new.scope, new.text):
+        neighbour_texts: Mapping[int, str] | None = None,
+    ) -> MemoryEntry | None:
+        """Add and index an entry, with `neighbour_texts` by their distance. None if its source
+        already wrote one or the text was forgotten in this scope."""
+        if await self.tombstones.has_text(tx, new.scope, new.text):
             return None
-        row = new_row(new, id=self._ids(_ID_LENGTH), now=now)
+        row = new_entry_row(new, id=self._ids(_ID_LENGTH), now=now)
         made = await tx.execute(
             insert_or_ignore(self._db.dialect, memories).values(row).returning(memories)
         )
         kept = made.one_or_none()
         if kept is None:
             return None
-        entry = entry_of(kept)
-        await self.index(tx, entry, around=around)
+        entry = entry_from_row(kept)
+        await self.index(tx, entry, neighbour_texts=neighbour_texts)
         return entry
 
     async def index(
         self,
         tx: Transaction,
-        entry: Entry,
+        entry: MemoryEntry,
         *,
-        around: Mapping[int, str] | None = None,
-        facts: str = "",
+        neighbour_texts: Mapping[int, str] | None = None,
     ) -> None:
-        """Make it found by what it says, and by the words around it. Words that it was found by
-        before and that are none of these still find it: `change` takes those away."""
-        await self.index_all(tx, [(entry, around, facts)])
+        """Index an entry by its own words and its neighbours'. Earlier words remain indexed: only
+        `update` removes them."""
+        await self.index_all(tx, [(entry, neighbour_texts, "")])
 
     async def index_all(
-        self, tx: Transaction, rows: Iterable[tuple[Entry, Mapping[int, str] | None, str]]
+        self, tx: Transaction, rows: Iterable[tuple[MemoryEntry, Mapping[int, str] | None, str]]
     ) -> None:
-        """As `index`, of some dozens at once: much quicker than one by one."""
+        """Like `index`, for dozens of entries at once; much faster than one by one."""
         words = [
-            (each.number, each.scope, words_of(each, self._zone, around=around, facts=facts))
+            (
+                each.number,
+                each.scope,
+                entry_terms(each, self._zone, neighbour_texts=around, fact_text=facts),
+            )
             for each, around, facts in rows
         ]
         await self._index.put(tx, words)
@@ -112,51 +172,51 @@ class EntryRepo:
     async def get(
         self,
         entry_id: EntryId,
-        scopes: Iterable[Scope] | None,
+        scopes: Iterable[MemoryScope] | None,
         *,
         tx: Transaction | None = None,
-    ) -> Entry:
-        """Raises NotFound, also for one that these scopes do not see."""
-        found = await self._where(_M.id == entry_id, _within(scopes), tx=tx)
+    ) -> MemoryEntry:
+        """Raises NotFound, also for entries outside these scopes."""
+        found = await self._select(_M.id == entry_id, _in_scopes(scopes), tx=tx)
         if not found:
             raise NotFound("memory", entry_id)
         return found[0]
 
-    async def numbered(
+    async def list_by_numbers(
         self,
         numbers: Sequence[int],
-        scopes: Iterable[Scope] | None,
+        scopes: Iterable[MemoryScope] | None,
         *,
         tx: Transaction | None = None,
-    ) -> Sequence[Entry]:
-        """In the order asked for; those that are not seen are left out."""
-        found = await self._where(_M.number.in_(numbers), _within(scopes), tx=tx)
+    ) -> Sequence[MemoryEntry]:
+        """In the order asked for, without entries outside these scopes."""
+        found = await self._select(_M.number.in_(numbers), _in_scopes(scopes), tx=tx)
         by_number = {entry.number: entry for entry in found}
         return [by_number[n] for n in numbers if n in by_number]
 
-    async def with_ids(
+    async def list_by_ids(
         self,
         ids: Iterable[EntryId],
-        scopes: Iterable[Scope] | None,
+        scopes: Iterable[MemoryScope] | None,
         *,
         tx: Transaction | None = None,
-    ) -> Sequence[Entry]:
-        """Those of them that are there and seen, the newest first."""
-        return await self._where(_M.id.in_(list(ids)), _within(scopes), tx=tx)
+    ) -> Sequence[MemoryEntry]:
+        """Those that exist in these scopes, newest first."""
+        return await self._select(_M.id.in_(list(ids)), _in_scopes(scopes), tx=tx)
 
-    async def standing(
-        self, scopes: Iterable[Scope], kinds: Sequence[MemoryKind], *, each: int
-    ) -> Sequence[Entry]:
-        """Active ones of these kinds, and whatever somebody pinned: of each kind and scope the
-        first `each`, so that many of one push out none of another. What is pinned comes first,
-        then what was written by hand, then what is worth most."""
+    async def list_standing(
+        self, scopes: Iterable[MemoryScope], kinds: Sequence[MemoryKind], *, limit_per_group: int
+    ) -> Sequence[MemoryEntry]:
+        """Active entries of these kinds and all pinned ones, at most `limit_per_group` of each kind
+        and scope, so that no group displaces another. Order: pinned, then written by hand, then by
+        value."""
         first = (
             func.row_number()
             .over(
                 partition_by=[_M.kind, _M.scope],
                 order_by=[
                     _M.pinned.desc(),
-                    (_M.origin == Origin.MANUAL.value).desc(),
+                    (_M.origin == MemoryOrigin.MANUAL.value).desc(),
                     (_M.importance * _M.confidence).desc(),
                     _M.said_at.desc(),
                     _M.number.desc(),
@@ -165,30 +225,27 @@ class EntryRepo:
             .label("place")
         )
         stands = or_(_M.kind.in_([kind.value for kind in kinds]), _M.pinned)
-        there = and_(_within(scopes), _M.state == EntryState.ACTIVE.value, stands)
+        there = and_(_in_scopes(scopes), _M.state == MemoryState.ACTIVE.value, stands)
         placed = select(_M.number, first).where(there).subquery()
-        wanted = select(placed.c.number).where(placed.c.place <= each)
+        wanted = select(placed.c.number).where(placed.c.place <= limit_per_group)
         query = select(memories).where(_M.number.in_(wanted))
         async with self._db.read() as view:
-            return [entry_of(row) for row in (await view.execute(query)).all()]
+            return [entry_from_row(row) for row in (await view.execute(query)).all()]
 
     async def list(
         self,
-        scopes: Iterable[Scope] | None,
+        scopes: Iterable[MemoryScope] | None,
         *,
         kinds: Sequence[MemoryKind] = (),
-        states: Sequence[EntryState] = (EntryState.ACTIVE,),
-        category: Category | None = None,
+        states: Sequence[MemoryState] = (MemoryState.ACTIVE,),
         limit: int = 100,
         offset: int = 0,
         tx: Transaction | None = None,
-    ) -> Sequence[Entry]:
-        """The newest first, pinned ones before all."""
-        where = [_within(scopes), _M.state.in_([state.value for state in states])]
+    ) -> Sequence[MemoryEntry]:
+        """Pinned entries first, then newest first."""
+        where = [_in_scopes(scopes), _M.state.in_([state.value for state in states])]
         if kinds:
             where.append(_M.kind.in_([kind.value for kind in kinds]))
-        if category is not None:
-            where.append(_M.category == category.value)
         query = (
             select(memories)
             .where(*where)
@@ -197,113 +254,120 @@ class EntryRepo:
             .offset(offset)
         )
         async with self._db.read(tx) as view:
-            return [entry_of(row) for row in (await view.execute(query)).all()]
+            return [entry_from_row(row) for row in (await view.execute(query)).all()]
 
-    async def page(
-        self, scopes: Iterable[Scope] | None, *, after: int = 0, limit: int = 500
-    ) -> Sequence[Entry]:
-        """All of them in every state, by their numbers: the first beyond `after`. What is added or
-        forgotten meanwhile moves no other from one page to the next."""
-        query = select(memories).where(_within(scopes), _M.number > after)
+    async def list_page(
+        self, scopes: Iterable[MemoryScope] | None, *, after: int = 0, limit: int = 500
+    ) -> Sequence[MemoryEntry]:
+        """Entries in every state with numbers above `after`, by number. Concurrent changes move no
+        entry to another page."""
+        query = select(memories).where(_in_scopes(scopes), _M.number > after)
         async with self._db.read() as view:
             rows = (await view.execute(query.order_by(_M.number).limit(limit))).all()
-        return [entry_of(row) for row in rows]
+        return [entry_from_row(row) for row in rows]
 
     async def count(
         self,
-        scopes: Iterable[Scope] | None,
+        scopes: Iterable[MemoryScope] | None,
         *,
         kinds: Sequence[MemoryKind] = (),
-        states: Sequence[EntryState] = (EntryState.ACTIVE,),
+        states: Sequence[MemoryState] = (MemoryState.ACTIVE,),
     ) -> int:
-        """How many `list` would give in all."""
-        where = [_within(scopes), _M.state.in_([state.value for state in states])]
+        """How many entries `list` would return without limit."""
+        where = [_in_scopes(scopes), _M.state.in_([state.value for state in states])]
         if kinds:
             where.append(_M.kind.in_([kind.value for kind in kinds]))
         async with self._db.read() as view:
             return await view.scalar(select(func.count()).where(*where)) or 0
 
-    async def find(self, prefix: str, scopes: Iterable[Scope] | None) -> Entry:
-        """By its id or the beginning of it. Raises NotFound and AmbiguousId."""
+    async def find(self, prefix: str, scopes: Iterable[MemoryScope] | None) -> MemoryEntry:
+        """Find by id or prefix. Raises NotFound and AmbiguousId."""
         begins = _M.id.startswith(prefix, autoescape=True) if prefix else false()
-        query = select(memories).where(begins, _within(scopes)).order_by(_M.id).limit(_SHOWN + 1)
+        query = (
+            select(memories)
+            .where(begins, _in_scopes(scopes))
+            .order_by(_M.id)
+            .limit(_MAX_CANDIDATES + 1)
+        )
         async with self._db.read() as view:
-            found = [entry_of(row) for row in (await view.execute(query)).all()]
+            found = [entry_from_row(row) for row in (await view.execute(query)).all()]
         exact = [entry for entry in found if entry.id == prefix]
         if not found:
             raise NotFound("memory", prefix)
         if len(found) > 1 and not exact:
-            raise AmbiguousId(prefix, tuple(entry.id for entry in found[:_SHOWN]))
+            raise AmbiguousId(prefix, tuple(entry.id for entry in found[:_MAX_CANDIDATES]))
         return (exact or found)[0]
 
-    async def by_source(self, source: str, *, tx: Transaction | None = None) -> Entry | None:
-        return next(iter(await self._where(_M.source == source, tx=tx)), None)
+    async def find_by_source(
+        self, source: str, *, tx: Transaction | None = None
+    ) -> MemoryEntry | None:
+        return next(iter(await self._select(_M.source == source, tx=tx)), None)
 
-    async def by_key(
-        self, scope: Scope, key: str, *, tx: Transaction | None = None
-    ) -> Sequence[Entry]:
-        """Active entries about the same thing, the newest first."""
-        active = _M.state == EntryState.ACTIVE.value
-        return await self._where(_M.scope == str(scope), _M.key == key, active, tx=tx)
+    async def list_active_by_key(
+        self, scope: MemoryScope, key: str, *, tx: Transaction | None = None
+    ) -> Sequence[MemoryEntry]:
+        """Active entries with this key, newest first."""
+        active = _M.state == MemoryState.ACTIVE.value
+        return await self._select(_M.scope == str(scope), _M.key == key, active, tx=tx)
 
-    async def same_as(
-        self, scope: Scope, text: str, *, tx: Transaction | None = None
-    ) -> Sequence[Entry]:
-        """Those with the same words, whatever their state."""
-        return await self._where(_M.scope == str(scope), _M.hash == same(text), tx=tx)
+    async def list_with_same_text(
+        self, scope: MemoryScope, text: str, *, tx: Transaction | None = None
+    ) -> Sequence[MemoryEntry]:
+        """Entries with the same text, in any state."""
+        return await self._select(_M.scope == str(scope), _M.hash == text_hash(text), tx=tx)
 
-    async def before(self, tx: Transaction, entry: Entry) -> Sequence[Entry]:
-        """What it took the place of, and what that had taken the place of."""
-        found: dict[EntryId, Entry] = {}
+    async def list_predecessors(self, tx: Transaction, entry: MemoryEntry) -> Sequence[MemoryEntry]:
+        """All entries it replaced, directly or indirectly."""
+        found: dict[EntryId, MemoryEntry] = {}
         ends = [entry]
         while ends:
             old = _M.id.in_([each.supersedes for each in ends if each.supersedes])
             replaced = and_(
                 _M.scope.in_({str(each.scope) for each in ends}),
-                _M.state == EntryState.SUPERSEDED.value,
+                _M.state == MemoryState.SUPERSEDED.value,
                 _M.superseded_by.in_([each.id for each in ends]),
             )
-            older = [*await self._where(old, tx=tx), *await self._where(replaced, tx=tx)]
+            older = [*await self._select(old, tx=tx), *await self._select(replaced, tx=tx)]
             ends = [each for each in older if each.id not in found and each.id != entry.id]
             found |= {each.id: each for each in ends}
         return list(found.values())
 
-    async def change(self, tx: Transaction, entry: Entry, *, now: datetime) -> Entry:
-        """Write all of it, on top of the revision that it was read as. Raises Overtaken if
-        somebody was quicker. It is indexed again if its words have changed."""
+    async def update(self, tx: Transaction, entry: MemoryEntry, *, now: datetime) -> MemoryEntry:
+        """Write all fields on top of the revision it was read at. Raises ConcurrentUpdate if it has
+        changed since. Indexes it again if its words changed."""
         changed = replace(entry, revision=entry.revision + 1, updated_at=now)
-        before = await self._where(_M.number == entry.number, tx=tx)
+        before = await self._select(_M.number == entry.number, tx=tx)
         done = await tx.execute(
             update(memories)
             .where(_M.number == entry.number, _M.revision == entry.revision)
-            .values(changed_row(changed))
+            .values(entry_update_values(changed))
         )
         if not done.rowcount:
-            raise Overtaken
+            raise ConcurrentUpdate
         await self._reindex(tx, before[0], changed)
         return changed
 
-    async def forget(self, tx: Transaction, *entries: Entry, now: datetime) -> None:
-        """For good: nothing of them stays but marks that keep them and their words from coming
+    async def forget(self, tx: Transaction, *entries: MemoryEntry, now: datetime) -> None:
+        """Delete permanently and leave tombstones that stop the entries and their texts from coming
         back."""
         for each in entries:
-            await self.tombstones.bury(tx, each, now=now)
-        await self.drop_all(tx, entries)
+            await self.tombstones.add(tx, each, now=now)
+        await self.delete_all(tx, entries)
 
-    async def drop(self, tx: Transaction, entry: Entry) -> None:
-        """The same without the marks: if it is said again it is remembered again."""
-        await self.drop_all(tx, [entry])
+    async def delete(self, tx: Transaction, entry: MemoryEntry) -> None:
+        """Delete without a tombstone: the same text may be remembered again."""
+        await self.delete_all(tx, [entry])
 
-    async def drop_all(self, tx: Transaction, entries: Sequence[Entry]) -> None:
-        """As `drop`, of some dozens at once: much quicker than one by one."""
+    async def delete_all(self, tx: Transaction, entries: Sequence[MemoryEntry]) -> None:
+        """Like `delete`, for dozens of entries at once; much faster than one by one."""
         gone = {each.number: each for each in entries}
-        gone |= {each.number: each for each in await self._telling_of(tx, entries)}
-        less: defaultdict[Scope, dict[int, Mapping[str, float]]] = defaultdict(dict)
+        gone |= {each.number: each for each in await self._episodes_about(tx, entries)}
+        less: defaultdict[MemoryScope, dict[int, Mapping[str, float]]] = defaultdict(dict)
         for cell in gone.values():
             here = less[cell.scope]
-            for number, words in await self._found_by_it(tx, cell):
+            for number, words in await self._terms_lent_to_neighbours(tx, cell):
                 if number not in gone:
-                    here[number] = added(here.get(number, {}), words, -1)
+                    here[number] = combine_weights(here.get(number, {}), words, -1)
         for scope, by in less.items():
             await self._index.adjust_all(tx, scope, by)
         await self._index.remove(tx, gone)
@@ -312,55 +376,61 @@ class EntryRepo:
         await tx.execute(delete(memory_vectors).where(memory_vectors.c.number.in_(gone)))
         await tx.execute(delete(memories).where(_M.number.in_(gone)))
 
-    async def dig_up(self, tx: Transaction, scope: Scope, text: str) -> None:
-        """What somebody writes again by hand may be remembered again."""
-        await self.tombstones.dig_up(tx, scope, text)
+    async def remove_tombstone(self, tx: Transaction, scope: MemoryScope, text: str) -> None:
+        """Allow a forgotten text to be remembered again."""
+        await self.tombstones.remove(tx, scope, text)
 
-    async def _reindex(self, tx: Transaction, old: Entry, new: Entry) -> None:
-        """What was said around it stays in the index, and is not known here."""
-        if _found_by(old) == _found_by(new):
+    async def _reindex(self, tx: Transaction, old: MemoryEntry, new: MemoryEntry) -> None:
+        """Words from its neighbours, unknown here, stay indexed."""
+        if _indexed_fields(old) == _indexed_fields(new):
             return
-        # What it means is another thing now.
+        # Its meaning has changed, so its vectors are stale.
         await tx.execute(delete(memory_vectors).where(memory_vectors.c.number == new.number))
         if old.scope != new.scope:
             await self._index.remove(tx, [new.number])
             await self.index(tx, new)
         else:
-            by = added(own_words(new, self._zone), own_words(old, self._zone), -1)
+            by = combine_weights(own_terms(new, self._zone), own_terms(old, self._zone), -1)
             await self._index.adjust(tx, new.number, new.scope, by)
-        await self._tell_beside(tx, old, new.text if old.scope == new.scope else "")
+        await self._reindex_neighbours(tx, old, new.text if old.scope == new.scope else "")
 
-    async def _tell_beside(self, tx: Transaction, cell: Entry, text: str) -> None:
-        """What was said before and after is found by these words now, instead of the cell's."""
+    async def _reindex_neighbours(self, tx: Transaction, cell: MemoryEntry, text: str) -> None:
+        """Index the neighbours by `text` instead of the cell's words."""
         if cell.kind is not MemoryKind.CELL or cell.text == text:
             return
-        await self.drop_all(tx, await self._telling_of(tx, [cell]))
-        for number, place in await self._around(tx, cell):
-            by = added(beside(text, place), beside(cell.text, place), -1)
+        await self.delete_all(tx, await self._episodes_about(tx, [cell]))
+        for number, place in await self._neighbouring_cells(tx, cell):
+            by = combine_weights(
+                neighbour_terms(text, place), neighbour_terms(cell.text, place), -1
+            )
             await self._index.adjust(tx, number, cell.scope, by)
 
-    async def _found_by_it(
-        self, tx: Transaction, cell: Entry
+    async def _terms_lent_to_neighbours(
+        self, tx: Transaction, cell: MemoryEntry
     ) -> Sequence[tuple[int, Mapping[str, float]]]:
-        """What is found by words of a cell that is not theirs, and by which."""
+        """Numbers of neighbours indexed by the cell's words, with those words."""
         if cell.kind is not MemoryKind.CELL:
             return ()
-        around = await self._around(tx, cell)
-        return [(number, beside(cell.text, place)) for number, place in around]
+        around = await self._neighbouring_cells(tx, cell)
+        return [(number, neighbour_terms(cell.text, place)) for number, place in around]
 
-    async def _around(self, tx: Transaction, cell: Entry) -> Sequence[tuple[int, int]]:
-        """The cells that are found by its words, and where it stands as seen from them."""
-        places = sorted(AROUND, key=abs)
-        earlier = await said_before(tx, cell, max(AROUND))
-        later = await said_after(tx, cell, -min(AROUND))
+    async def _neighbouring_cells(
+        self, tx: Transaction, cell: MemoryEntry
+    ) -> Sequence[tuple[int, int]]:
+        """Neighbours indexed by the cell's words, and the cell's position relative to each."""
+        places = sorted(NEIGHBOUR_WEIGHTS, key=abs)
+        earlier = await cells_before(tx, cell, max(NEIGHBOUR_WEIGHTS))
+        later = await cells_after(tx, cell, -min(NEIGHBOUR_WEIGHTS))
         found = [
             *zip(earlier, (place for place in places if place > 0), strict=False),
             *zip(later, (place for place in places if place < 0), strict=False),
         ]
         return [(each.number, place) for each, place in found]
 
-    async def _telling_of(self, tx: Transaction, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """Episodes that tell of these cells, and so their words, wherever they are by now."""
+    async def _episodes_about(
+        self, tx: Transaction, entries: Sequence[MemoryEntry]
+    ) -> Sequence[MemoryEntry]:
+        """Episodes about these cells, which quote them, in any scope."""
         evidence = cast(_M.evidence, Text)
         tells = [
             evidence.contains(f'"{each.id}"', autoescape=True)
@@ -369,23 +439,23 @@ class EntryRepo:
         ]
         if not tells:
             return ()
-        # Scopes and states are named so that the index is used.
+        # Naming scopes and states makes the database use its index.
         scopes = _M.scope.in_(select(memory_scopes.c.name))
-        states = _M.state.in_([state.value for state in EntryState])
+        states = _M.state.in_([state.value for state in MemoryState])
         kind = _M.kind == MemoryKind.EPISODE.value
-        return await self._where(scopes, states, kind, or_(*tells), tx=tx)
+        return await self._select(scopes, states, kind, or_(*tells), tx=tx)
 
-    async def _where(
+    async def _select(
         self, *conditions: ColumnElement[bool], tx: Transaction | None = None
-    ) -> Sequence[Entry]:
+    ) -> Sequence[MemoryEntry]:
         query = select(memories).where(and_(*conditions)).order_by(_M.number.desc())
         async with self._db.read(tx) as view:
-            return [entry_of(row) for row in (await view.execute(query)).all()]
+            return [entry_from_row(row) for row in (await view.execute(query)).all()]
 
 
-def _found_by(entry: Entry) -> tuple[object, ...]:
+def _indexed_fields(entry: MemoryEntry) -> tuple[object, ...]:
     return entry.scope, entry.text, entry.abstract, entry.sender, tuple(entry.keywords)
 
 
-def _within(scopes: Iterable[Scope] | None) -> ColumnElement[bool]:
+def _in_scopes(scopes: Iterable[MemoryScope] | None) -> ColumnElement[bool]:
     return true() if scopes is None else _M.scope.in_([str(scope) for scope in scopes])

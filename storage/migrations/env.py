@@ -1,10 +1,10 @@
-"""Alembic's entry: run the revisions on the connection we were handed."""
+"""Runs the migrations on the connection passed in (Alembic's entry point)."""
 
 from __future__ import annotations
 
 from alembic import context
 
-from storage.memory.tables import metadata
+from storage.schema import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -1,4 +1,4 @@
-"""Approvals: a row first, a card second."""
+"""Defines approval requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from storage.records.people import ChatId, Person, PersonId, Role
+from storage.records.people import ChatId, Person, PersonId, PersonRole
 from storage.records.tasks import TaskId
 
 
@@ -31,9 +31,9 @@ class ApprovalState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """A decision somebody has to take. `subject` names what it is about within its kind, a
-    pairing code say; `command_hash` is that of exactly what is allowed; `payload` holds the
-    kind's own facts; `approvers` empty means any owner."""
+    """`subject` identifies what it is about within its kind, such as a pairing code; `command_hash`
+    covers exactly what is allowed; `payload` holds the kind's own facts. Empty `approvers` means
+    any owner."""
 
     id: str
     kind: ApprovalKind
@@ -53,5 +53,5 @@ class Approval:
     expires_at: datetime
     payload: Mapping[str, Any] = field(default_factory=dict)
 
-    def may_be_decided_by(self, person: Person) -> bool:
-        return person.id in self.approvers if self.approvers else person.role is Role.OWNER
+    def can_be_decided_by(self, person: Person) -> bool:
+        return person.id in self.approvers if self.approvers else person.role is PersonRole.OWNER

@@ -1,4 +1,4 @@
-"""What arrives from a platform, what goes out to one, and what a button leads to."""
+"""Defines incoming events, outgoing cards and button actions."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class AttachmentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteFile:
-    """A file on the platform, not fetched yet. `reference` is the transport's own to understand;
-    `size` is 0 where the platform does not say."""
+    """A file on the platform, not downloaded yet. Only the transport interprets `reference`; `size`
+    is 0 if unknown."""
 
     kind: AttachmentKind
     reference: Mapping[str, str]
@@ -32,8 +32,8 @@ class RemoteFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where something happened, in the platform's own ids."""
+class ChatAddress:
+    """A chat in the platform's own ids."""
 
     channel: Channel
     chat: str
@@ -43,8 +43,8 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sender:
-    """Who did it, in the platform's own ids. `language` is a hint such as `zh-hans`."""
+class MessageSender:
+    """The sender in the platform's own ids. `language` is a hint such as `zh-hans`."""
 
     external_id: str
     name: str = ""
@@ -53,15 +53,14 @@ class Sender:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageIn:
-    """Someone wrote. `message_id` is the platform's; `addressed` says that in a group the bot
-    itself was mentioned or replied to; `edited` marks a correction of an earlier message; `quiet`
-    is a program's: whoever asked gets the answer, and neither is a part of the conversation.
-    `told` is what the house itself has to tell the chat's worker, as if `sender` had brought it:
-    then nobody has written anything."""
+class IncomingMessage:
+    """`message_id` is the platform's. `addressed`: in a group, the bot was mentioned or replied to.
+    `edited`: corrects an earlier message. `quiet`: sent by a program, which gets the answer;
+    neither is part of the conversation. `told` is a note from Shiftboss for the chat's worker, in
+    place of a person's text."""
 
-    place: Place
-    sender: Sender
+    place: ChatAddress
+    sender: MessageSender
     message_id: str
     text: str
     addressed: bool
@@ -75,11 +74,11 @@ class MessageIn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PressIn:
-    """Someone pressed a button, picked an option (`value`) or sent a form (`form`)."""
+class IncomingPress:
+    """A button press, a chosen option (`value`) or a submitted form (`form`)."""
 
-    place: Place
-    sender: Sender
+    place: ChatAddress
+    sender: MessageSender
     token: str
     message_id: str
     value: str = ""
@@ -88,15 +87,15 @@ class PressIn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EntryIn:
+class IncomingChatOpen:
     """Someone opened the private chat, or the bot was added to a group."""
 
-    place: Place
-    sender: Sender
+    place: ChatAddress
+    sender: MessageSender
     kind: Literal["entry"] = "entry"
 
 
-Incoming: TypeAlias = MessageIn | PressIn | EntryIn
+Incoming: TypeAlias = IncomingMessage | IncomingPress | IncomingChatOpen
 
 
 class InboxState(StrEnum):
@@ -115,8 +114,8 @@ class InboxRow:
     received_at: datetime
 
 
-class Urgency(IntEnum):
-    """Order in which messages leave when a platform's pace is the limit; lower goes first."""
+class DeliveryUrgency(IntEnum):
+    """Delivery order when a platform limits the rate; lower goes first."""
 
     ANSWER = 0
     APPROVAL = 1
@@ -125,7 +124,7 @@ class Urgency(IntEnum):
 
 
 class OutboxState(StrEnum):
-    """`queued` has a revision to show; `shown` has none; `dead` never will be shown."""
+    """QUEUED has a revision to show, SHOWN has none, DEAD was given up."""
 
     QUEUED = "queued"
     SHOWN = "shown"
@@ -133,9 +132,9 @@ class OutboxState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
-    """Where a message ended up: the platform's message ids in order, and what the transport
-    needs to change it later (a card entity's id and sequence, say)."""
+class MessagePlacement:
+    """A delivered message: the platform's message ids in order, and what the transport needs to
+    edit it, such as a card entity's id and sequence."""
 
     message_ids: tuple[str, ...]
     state: Mapping[str, Any] = field(default_factory=dict)
@@ -143,25 +142,25 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxRow:
-    """One logical message. `card` is the card as JSON; `tried` says that this very revision was
-    handed to the platform once and nobody knows whether it arrived."""
+    """One logical message. `card` is JSON; `maybe_delivered` says that this revision was sent
+    without confirmation."""
 
     id: OutboxId
     key: str
     chat_id: ChatId
-    urgency: Urgency
+    urgency: DeliveryUrgency
     card: Mapping[str, Any]
     reply_to: str
     revision: int
-    placed: Placed | None
-    tried: bool
+    placement: MessagePlacement | None
+    maybe_delivered: bool
     attempts: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ActionRow:
-    """What one button on one card does. `allowed` empty means everyone paired who may speak
-    in that chat and has the action's role."""
+class CardActionRow:
+    """The action of one button on one card. Empty `allowed` means everyone with access who may
+    write in that chat and has the action's role."""
 
     token: str
     card_key: str

@@ -1,4 +1,4 @@
-"""Who speaks with Shiftboss, and where."""
+"""Defines people, channels and chats."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Channel(StrEnum):
     WEB = "web"
 
 
-class Role(StrEnum):
-    """What a paired person may do; an owner may do all a member may."""
+class PersonRole(StrEnum):
+    """A person's role; an owner may do everything a member may."""
 
     OWNER = "owner"
     MEMBER = "member"
 
-    def allows(self, needed: Role) -> bool:
-        return self is Role.OWNER or needed is Role.MEMBER
+    def allows(self, needed: PersonRole) -> bool:
+        return self is PersonRole.OWNER or needed is PersonRole.MEMBER
 
 
 class ChatKind(StrEnum):
@@ -39,31 +39,33 @@ class Language(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """A Boss: someone paired. `language` is None while it is to be guessed from what they write."""
+    """A person with access. `language` is None while it is guessed from their messages."""
 
     id: PersonId
     name: str
-    role: Role
+    role: PersonRole
     language: Language | None
     created_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """Somebody who is let in, with their accounts. `named`: the settings make them an owner;
-    `local`: they are whoever opens the local web chat, and always an owner."""
+    """A person with their accounts. `is_configured_owner`: the settings make them an owner.
+    `is_local_web_owner`: they use the local web chat and are always an owner."""
 
     person: Person
     accounts: tuple[tuple[Channel, str], ...]
-    named: bool = False
-    local: bool = False
+    is_configured_owner: bool = False
+    is_local_web_owner: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatSettings:
-    """What the chat overrides; empty means the program's own choice. `project` is the folder its
-    tasks work in, `persona` who does the work, `queue` what a message does to an answer in the
-    making: `cut` it short, or `wait` for its end."""
+    """A chat's overrides; empty means the default.
+
+    `project` is the working folder of its tasks, `persona` the worker, `queue` the effect of a new
+    message on a running answer: `cut` it short or `wait` for its end.
+    """
 
     model: str = ""
     backend: str = ""
@@ -75,8 +77,8 @@ class ChatSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chat:
-    """One conversation on one channel. `thread` is empty outside topics; `person_id` is the
-    partner of a private chat once paired."""
+    """One conversation on one channel. `thread` is empty outside topics; `person_id` is the partner
+    of a private chat once paired."""
 
     id: ChatId
     channel: Channel
@@ -95,8 +97,8 @@ class PairingState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pairing:
-    """A stranger who asked to be let in."""
+class PairingRequest:
+    """A stranger's request for access."""
 
     code: str
     channel: Channel

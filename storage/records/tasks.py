@@ -1,21 +1,71 @@
-"""The task: queue row, checkpoint and card at once."""
+"""Defines tasks, their steps and events, and the views shown on cards."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NewType
+from typing import Any, Literal, NewType
 
-from storage.records.helping import HelperLine
-from storage.records.live import Live
 from storage.records.people import ChatId, PersonId
+
+SUBAGENTS_RUNNING_REASON = "helpers.waits"
+"""Catalogue key: the task's own steps are done, but its sub-agents still run."""
+
+
+class SubagentStatus(StrEnum):
+    """ACCEPTED is queued; DONE and FAILED have a result or a reason."""
+
+    ACCEPTED = "accepted"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+    @property
+    def is_final(self) -> bool:
+        return self in {SubagentStatus.DONE, SubagentStatus.FAILED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentLine:
+    label: str
+    status: SubagentStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveToolCall:
+    """One tool call. `succeeded` is None while it runs. `diff` is a unified diff, `output` its last
+    lines."""
+
+    id: str
+    title: str
+    succeeded: bool | None = None
+    diff: str = ""
+    output: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveStep:
+    """Live output of a running step, never stored. `plan` is the worker's own checklist, `calls`
+    has the newest last, `notes` are catalogue keys with their facts."""
+
+    path: str
+    plan: tuple[tuple[str, Literal["pending", "in_progress", "completed"]], ...] = ()
+    calls: tuple[LiveToolCall, ...] = ()
+    call_count: int = 0
+    notes: tuple[tuple[str, Mapping[str, str]], ...] = ()
+
+    @property
+    def current_call(self) -> LiveToolCall | None:
+        """The running call that started last."""
+        return next((call for call in reversed(self.calls) if call.succeeded is None), None)
+
 
 TaskId = NewType("TaskId", str)
 
 
-class Priority(StrEnum):
+class TaskPriority(StrEnum):
     """`rank` orders the queue; lower runs first."""
 
     URGENT = "urgent"
@@ -27,13 +77,13 @@ class Priority(StrEnum):
         return _RANKS[self]
 
     @classmethod
-    def named(cls, word: str) -> Priority | None:
-        """The priority a person means by `word`, in either language, or None."""
+    def parse(cls, word: str) -> TaskPriority | None:
+        """The priority meant by `word` in either language, or None."""
         return _PRIORITY_WORDS.get(word.strip().lower())
 
 
 class TaskStatus(StrEnum):
-    """Where a task stands. `running` covers planning and doing; the task's phase tells which."""
+    """A task's state. RUNNING covers planning and doing; the phase tells them apart."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -49,20 +99,20 @@ class TaskStatus(StrEnum):
         return self in {TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED}
 
     @classmethod
-    def named(cls, word: str) -> TaskStatus | None:
-        """The status a person means by `word`, in either vocabulary, or None."""
+    def parse(cls, word: str) -> TaskStatus | None:
+        """The status meant by `word` in either vocabulary, or None."""
         return _STATUS_WORDS.get(word.strip().lower())
 
 
-class Phase(StrEnum):
+class TaskPhase(StrEnum):
     QUEUED = "queued"
     PLANNING = "planning"
     DOING = "doing"
     ENDED = "ended"
 
 
-class Control(StrEnum):
-    """What a running task is to do at its next step boundary."""
+class TaskControl(StrEnum):
+    """The action a running task takes at its next step boundary."""
 
     RUN = "run"
     PAUSE = "pause"
@@ -84,12 +134,12 @@ class NodeStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTask:
-    """A task that is asked for. `source` names the message or press that asked: the same source
-    makes the same task, however often it is delivered."""
+    """A task to create. `source` names the message or press that asked: the same source creates the
+    same task, however often it is delivered."""
 
     title: str
     instruction: str
-    priority: Priority
+    priority: TaskPriority
     chat_id: ChatId
     created_by: PersonId
     source: str
@@ -105,24 +155,27 @@ class NewTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One piece of work. `epoch` grows with every claim and fences late writers;
-    `graph_version` is 0 until there is a plan; `files` are relative to the data directory.
+    """`epoch` grows with every claim and fences late writers. `graph_version` is 0 until there is a
+    plan. `files` are relative to the data directory. `rank` is the queue position class: that of
+    its priority, or 1 once it has waited too long. `errors` counts failed attempts since the last
+    replan.
 
-    `rank` is its place in the queue: its priority's, or 1 once it has waited too long. `errors`
-    counts failed tries since the last new plan. `branch` is where it works on a worktree of its
-    own; without one it holds its project directory from its first step to its end (`holds_dir`),
-    and only who is `let_in` may work there meanwhile. `outside` work is done by somebody else
-    and only kept here. `stage` is what people call where it stands; `tokens_before` what their
-    own session had used when it began. `persona` is who does it, empty for the chat's choice."""
+    `branch` is set if it works in its own worktree. Otherwise it holds its project directory from
+    its first step to its end (`holds_dir`), and only a task with `let_in` may work there meanwhile.
+
+    `outside`: done by a person and only tracked here. `stage` is the person's name for its
+    progress; `tokens_before` is what their own session had used at its start. `persona` does the
+    work, empty for the chat's choice.
+    """
 
     id: TaskId
     title: str
     instruction: str
-    priority: Priority
+    priority: TaskPriority
     status: TaskStatus
     status_reason: str
-    phase: Phase
-    control: Control
+    phase: TaskPhase
+    control: TaskControl
     chat_id: ChatId
     reply_to: str
     created_by: PersonId
@@ -151,8 +204,8 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
-    """The right to move one task on. Lost as soon as someone else claims it."""
+class TaskLease:
+    """The right to advance one task. It is lost when another process claims the task."""
 
     task_id: TaskId
     epoch: int
@@ -160,8 +213,8 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRun:
-    """What became of one node of a task's graph. `path` is the node's id with the rounds that led
-    to it; `wake_at` is when it goes on by itself."""
+    """The state of one node of a task's graph. `path` is the node's id with its loop rounds;
+    `wake_at` is when it continues automatically."""
 
     task_id: TaskId
     path: str
@@ -175,7 +228,7 @@ class NodeRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Graph:
+class TaskGraph:
     """One version of a task's plan, as data."""
 
     task_id: TaskId
@@ -208,13 +261,13 @@ class EventKind(StrEnum):
 
     @property
     def is_ending(self) -> bool:
-        """True where the Boss is owed a message of its own, not just a card edit."""
+        """True for events the Boss gets a separate message for, not only a card edit."""
         return self in {EventKind.COMPLETED, EventKind.FAILED, EventKind.BLOCKED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskEvent:
-    """A line of a task's history, written in the transaction that made it true."""
+    """A line of a task's history, written in the transaction it describes."""
 
     id: int
     task_id: TaskId
@@ -224,28 +277,27 @@ class TaskEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rounds:
-    """How far a loop is: rounds that are over and that failed, the number of the newest, 0 before
-    the first, and how many there are, or, where nobody knows that, may be at most."""
+class LoopProgress:
+    """The progress of a loop. `current` is the newest round, 0 before the first; `total` is the
+    number of rounds, or `max_total` their limit if it is unknown."""
 
     done: int = 0
     failed: int = 0
-    at: int = 0
+    current: int = 0
     total: int | None = None
-    most: int | None = None
+    max_total: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One line of a task's plan with what became of it. `files` are relative to the data
-    directory; `left_out` are those that stayed where the task worked, by the names it gave.
-    `persona` is who does it, empty for the task's own worker.
+class TaskStep:
+    """`files` are relative to the data directory; `files_left_out` stayed in the workspace and have
+    the names the task gave. `persona` does the step, empty for the task's own worker.
 
-    Of a plan with branches: `kind` is the type of node and `depth` how deep it stands; `branch` is
-    set where a branch begins, to what leads into it, if that has a name; `round` counts how often
-    it was come back to; `way` names what was gone on with. `asked` says that a person is waited
-    for, by the names in `waits_for` if they are known, `until` until when something is waited for;
-    `folded` is how many more steps this line stands for."""
+    In a plan with branches: `kind` is the node type and `depth` its nesting; `branch` is the
+    condition at the start of a branch, if it has a name; `round` counts visits; `chosen_branches`
+    were taken. `awaits_person`: waits for a person, by `awaited_names` if known; `waits_until` ends
+    a wait; `folded_steps` is how many more steps this line stands for.
+    """
 
     path: str
     title: str
@@ -253,7 +305,7 @@ class Step:
     summary: str = ""
     error: str = ""
     files: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
+    files_left_out: tuple[str, ...] = ()
     persona: str = ""
     started_at: datetime | None = None
     ended_at: datetime | None = None
@@ -261,18 +313,17 @@ class Step:
     depth: int = 0
     branch: str | None = None
     round: int = 1
-    rounds: Rounds | None = None
-    way: tuple[str, ...] = ()
-    asked: bool = False
-    waits_for: tuple[str, ...] = ()
-    until: datetime | None = None
-    folded: int = 0
+    rounds: LoopProgress | None = None
+    chosen_branches: tuple[str, ...] = ()
+    awaits_person: bool = False
+    awaited_names: tuple[str, ...] = ()
+    waits_until: datetime | None = None
+    folded_steps: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Eta:
-    """How long a task is expected to take from now on. `confidence` is from 0 to 1, `steps` how
-    many are left."""
+class TaskEta:
+    """A task's expected remaining time. `confidence` is from 0 to 1; `steps` counts those left."""
 
     seconds: float
     confidence: float
@@ -280,10 +331,9 @@ class Eta:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
-    """What something has cost so far. `input_tokens` includes what was read from a cache and
-    written to it; `cost_micros` is US dollars in millionths; `unpriced` counts calls of models
-    whose price nobody knows."""
+class UsageTotals:
+    """Accumulated usage. `input_tokens` includes cache reads and writes; `cost_micros` is US
+    dollars in millionths; `unpriced` counts calls of models without a known price."""
 
     calls: int = 0
     input_tokens: int = 0
@@ -293,49 +343,58 @@ class Spent:
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
 
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: UsageTotals) -> UsageTotals:
+        names = [each.name for each in fields(self)]
+        return UsageTotals(**{name: getattr(self, name) + getattr(other, name) for name in names})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskView:
-    """All that a card about a task shows. `plan` is the plan in one line; `ahead` is how many
-    tasks run before it while it is pending, counted as far as a card shows it; `holder` is the
-    task in whose directory it waits, if it waits near the head of the queue; `live` is what its
-    running steps show of themselves; `helpers` are all that its workers have sent off.
+    """Everything a task's card shows.
 
-    `outline` are the lines of `steps` that a card has room for, with those that hold them
-    together; `left_out` says how many are missing before it and behind it. `counted` is how many
-    steps are done and how many there are, as far as that is known."""
+    `plan` is the plan in one line; `tasks_ahead` counts tasks before it in the queue, as far as a
+    card shows it; `directory_holder` is the task whose directory it waits for, if it is near the
+    head of the queue; `live_steps` is the output of running steps.
+
+    `outline` are the lines of `steps` that fit on a card, with their parents; `lines_left_out`
+    counts those missing before and after. `step_counts` are the steps done and in total, if known.
+    """
 
     task: Task
     plan: str
-    steps: tuple[Step, ...]
-    spent: Spent
-    ahead: int = 0
-    holder: Task | None = None
-    live: tuple[Live, ...] = ()
-    helpers: tuple[HelperLine, ...] = ()
-    outline: tuple[Step, ...] = ()
-    left_out: tuple[int, int] = (0, 0)
-    counted: tuple[int, int] | None = None
-    eta: Eta | None = None
+    steps: tuple[TaskStep, ...]
+    spent: UsageTotals
+    tasks_ahead: int = 0
+    directory_holder: Task | None = None
+    live_steps: tuple[LiveStep, ...] = ()
+    subagents: tuple[SubagentLine, ...] = ()
+    outline: tuple[TaskStep, ...] = ()
+    lines_left_out: tuple[int, int] = (0, 0)
+    step_counts: tuple[int, int] | None = None
+    eta: TaskEta | None = None
 
     @property
-    def lines(self) -> tuple[Step, ...]:
-        """What a card shows of the plan."""
+    def visible_steps(self) -> tuple[TaskStep, ...]:
+        """The steps a card shows."""
         return self.outline or self.steps
 
     @property
     def done(self) -> int:
-        if self.counted is not None:
-            return self.counted[0]
+        if self.step_counts is not None:
+            return self.step_counts[0]
         return sum(step.status.is_settled for step in self.steps)
 
     @property
     def total(self) -> int:
-        return len(self.steps) if self.counted is None else self.counted[1]
+        return len(self.steps) if self.step_counts is None else self.step_counts[1]
 
     @property
     def percent(self) -> int:
-        """Whole percent of the plan that is done; 0 while there is none."""
+        """The completed share of the plan in whole percent; 0 without a plan."""
         if self.task.status is TaskStatus.COMPLETED:
             return 100
         return 100 * self.done // self.total if self.total else 0
@@ -343,7 +402,7 @@ class TaskView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPage:
-    """`page` counts from 1; `total` is how many tasks there are on all pages."""
+    """`page` counts from 1; `total` counts tasks on all pages."""
 
     tasks: tuple[Task, ...]
     page: int
@@ -351,12 +410,12 @@ class TaskPage:
     total: int
 
 
-_RANKS = {Priority.URGENT: 1, Priority.IMPORTANT: 2, Priority.NORMAL: 3}
+_RANKS = {TaskPriority.URGENT: 1, TaskPriority.IMPORTANT: 2, TaskPriority.NORMAL: 3}
 
 _PRIORITY_WORDS = {
-    **dict.fromkeys(("urgent", "high", "紧急", "急", "高优", "1"), Priority.URGENT),
-    **dict.fromkeys(("important", "medium", "重要", "2"), Priority.IMPORTANT),
-    **dict.fromkeys(("normal", "low", "普通", "3"), Priority.NORMAL),
+    **dict.fromkeys(("urgent", "high", "紧急", "急", "高优", "1"), TaskPriority.URGENT),
+    **dict.fromkeys(("important", "medium", "重要", "2"), TaskPriority.IMPORTANT),
+    **dict.fromkeys(("normal", "low", "普通", "3"), TaskPriority.NORMAL),
 }
 
 _STATUS_WORDS = {

@@ -1,4 +1,4 @@
-"""Calls of tools as they are kept: what was asked for, what was decided, what came of it."""
+"""Defines tool calls and standing permissions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from storage.records.people import ChatId, PersonId
 from storage.records.tasks import TaskId
 
 
-class CallState(StrEnum):
-    """OPEN waits for a person. ALLOWED, DENIED and ANSWERED are decided, RUNNING is being made,
-    DONE and FAILED have an outcome; CUT ended without one."""
+class ToolCallState(StrEnum):
+    """OPEN waits for a person. ALLOWED, DENIED and ANSWERED are decided, RUNNING is in progress,
+    DONE and FAILED have a result; CUT ended without one."""
 
     OPEN = "open"
     ALLOWED = "allowed"
@@ -27,10 +27,9 @@ class CallState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallFacts:
-    """What is known of a call from the wish on. `detail` and `arguments` are masked already;
-    `command_hash` is of the exact tool and arguments, before masking. `pattern` is what leave for
-    more than this call would cover."""
+class NewToolCall:
+    """`detail` and `arguments` are already masked; `command_hash` covers the exact tool and
+    arguments before masking. `pattern` is what a standing permission would cover."""
 
     session_id: str
     call_id: str
@@ -48,18 +47,13 @@ class CallFacts:
     verdict: str
     why: str
     pattern: str
-    state: CallState
+    state: ToolCallState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewCall(CallFacts):
-    """A call a worker wants made."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallRecord(CallFacts):
-    """One call. `suspended` says that its session's transcript ends with this wish. `answer` is
-    what a person said to it."""
+class ToolCallRecord(NewToolCall):
+    """One call. `suspended`: its session's transcript ends with this request. `answer` is a
+    person's reply."""
 
     id: int
     suspended: bool
@@ -72,8 +66,8 @@ class CallRecord(CallFacts):
     ended_at: datetime | None
 
 
-class GrantScope(StrEnum):
-    """How far a person's leave reaches beyond one call."""
+class StandingPermissionScope(StrEnum):
+    """How far a permission reaches beyond one call."""
 
     TASK = "task"
     CHAT = "chat"
@@ -81,12 +75,12 @@ class GrantScope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GrantRecord:
-    """Leave for more than one call. `subject` is the task's or the chat's id, empty for always;
-    `pattern` is compared letter by letter."""
+class StandingPermission:
+    """A permission for more than one call. `subject` is the id of the task or chat, empty for
+    always; `pattern` is compared exactly."""
 
     id: int
-    scope: GrantScope
+    scope: StandingPermissionScope
     subject: str
     tool: str
     pattern: str

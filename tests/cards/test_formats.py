@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cards import formats
-from cards.words import words_for
+from cards.catalog import catalog_for
 from storage.records.people import Language
-from storage.records.tasks import Spent
+from storage.records.tasks import UsageTotals
 
-EN, ZH = words_for(Language.ENGLISH), words_for(Language.CHINESE)
+EN, ZH = catalog_for(Language.ENGLISH), catalog_for(Language.CHINESE)
 NOW = datetime(2026, 3, 4, 23, 30, tzinfo=UTC)
 
 
@@ -45,7 +45,7 @@ def test_durations(seconds: float, english: str, chinese: str) -> None:
     ],
 )
 def test_ages(ago: timedelta, expected: str) -> None:
-    assert formats.age(NOW - ago, NOW, EN) == expected
+    assert formats.time_ago(NOW - ago, NOW, EN) == expected
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,11 @@ def test_money(micros: int, expected: str) -> None:
 
 
 def test_money_nobody_knows_is_not_called_nothing() -> None:
-    assert formats.cost(Spent(calls=1, unpriced=1), EN) == "price unknown"
-    assert formats.cost(Spent(calls=2, unpriced=1, cost_micros=5000), EN) == "at least $0.0050"
+    assert formats.spent_cost(UsageTotals(calls=1, unpriced=1), EN) == "price unknown"
+    assert (
+        formats.spent_cost(UsageTotals(calls=2, unpriced=1, cost_micros=5000), EN)
+        == "at least $0.0050"
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,7 +83,7 @@ def test_money_nobody_knows_is_not_called_nothing() -> None:
     ],
 )
 def test_counts(number: int, expected: str) -> None:
-    assert formats.count(number) == expected
+    assert formats.compact_number(number) == expected
 
 
 @pytest.mark.parametrize(
@@ -88,29 +91,29 @@ def test_counts(number: int, expected: str) -> None:
     [(-1, "0 B"), (1023, "1023 B"), (1536, "1.5 KB"), (5 * 1024**3, "5.0 GB")],
 )
 def test_sizes(number: int, expected: str) -> None:
-    assert formats.size(number) == expected
+    assert formats.file_size(number) == expected
 
 
 def test_times_are_the_boss_s() -> None:
-    assert formats.moment(NOW, ZoneInfo("Asia/Shanghai")) == "2026-03-05 07:30"
-    assert formats.clock(NOW, ZoneInfo("America/New_York")) == "18:30:00"
+    assert formats.date_time(NOW, ZoneInfo("Asia/Shanghai")) == "2026-03-05 07:30"
+    assert formats.time_of_day(NOW, ZoneInfo("America/New_York")) == "18:30:00"
 
 
 def test_a_preview_is_the_first_lines_that_say_something() -> None:
-    assert formats.preview("\n\none\n\n two \nthree\nfour") == "one\n two\nthree"
+    assert formats.first_lines("\n\none\n\n two \nthree\nfour") == "one\n two\nthree"
 
 
 @given(st.text(), st.integers(min_value=1, max_value=50))
 def test_nothing_cut_is_longer_than_asked(text: str, limit: int) -> None:
-    assert len(formats.cut(text, limit)) <= limit
-    assert len(formats.line(text, limit)) <= limit
-    assert "\n" not in formats.line(text, limit)
-    assert len(formats.preview(text, limit=limit)) <= limit
+    assert len(formats.truncate(text, limit)) <= limit
+    assert len(formats.single_line(text, limit)) <= limit
+    assert "\n" not in formats.single_line(text, limit)
+    assert len(formats.first_lines(text, limit=limit)) <= limit
 
 
 @given(st.text(), st.integers(min_value=5, max_value=50))
 def test_a_tail_fits_and_ends_as_the_text_does(text: str, limit: int) -> None:
-    tail = formats.tail(text, limit)
+    tail = formats.last_lines(text, limit)
 
     assert len(tail) <= limit
     assert text.endswith(tail.removeprefix("…\n"))

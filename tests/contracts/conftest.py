@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contracts.lives import LIVES, Life
+from tests.contracts.dispatcher_lives import DISPATCHERS, DispatcherLife
 
 
-@pytest.fixture(params=list(LIVES))
-def life(request: pytest.FixtureRequest) -> Life:
-    return LIVES[request.param]
+@pytest.fixture(params=list(DISPATCHERS))
+def life(request: pytest.FixtureRequest) -> DispatcherLife:
+    return DISPATCHERS[request.param]
 
 
 @pytest.fixture(autouse=True)

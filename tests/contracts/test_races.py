@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from storage.errors import WrongState
-from storage.records.tasks import NodeStatus, Priority, Task, TaskStatus
-from tests.contracts.lives import Life, Named, add
-from tests.engine_world import BOSS, Engine
-from tests.thorough import sampled
+from storage.records.tasks import NodeStatus, Task, TaskPriority, TaskStatus
+from tests.contracts.dispatcher_lives import DispatcherLife, NamedStepsBackend, add_task
+from tests.engine_harness import BOSS, EngineHarness
+from tests.thoroughness import sampled
+from tests.waiting import wait_until
 
 TASKS = 50
 AT_ONCE = 10
@@ -22,17 +23,17 @@ KINDS = ("tell", "inject", "pause", "priority")
 
 
 @dataclass
-class Person:
+class RacingUser:
     """Gives one task its orders, and remembers those that were taken."""
 
-    world: Engine
+    world: EngineHarness
     task: Task
     chance: random.Random
     said: list[str] = field(default_factory=list)
     injected: list[str] = field(default_factory=list)
     given: Counter[str] = field(default_factory=Counter)
 
-    async def torment(self) -> None:
+    async def send_commands(self) -> None:
         await self.until_planned()
         for n in range(ORDERS_EACH):
             await asyncio.sleep(self.chance.random() * 0.02)
@@ -44,13 +45,13 @@ class Person:
             except WrongState:
                 assert (await self.now()).status.is_final, kind
                 self.given["too late"] += 1
-        await self.over()
+        await self.wait_until_done()
 
     async def order(self, kind: str, n: int) -> None:
-        foreman, task, source = self.world.foreman, self.task, f"{n} to {self.task.id}"
+        foreman, task, source = self.world.tasks, self.task, f"{n} to {self.task.id}"
         match kind:
             case "tell":
-                await foreman.tell(task, f"hint {n}", by=BOSS, source=source)
+                await foreman.send_message(task, f"hint {n}", by=BOSS, source=source)
                 self.said.append(f"hint {n}")
             case "inject":
                 title = f"more {n} of {task.title}"
@@ -61,19 +62,17 @@ class Person:
                 await asyncio.sleep(self.chance.random() * 0.01)
                 await foreman.resume(task, by=BOSS, source=f"{source}, again")
             case "priority":
-                await foreman.set_priority(task, Priority.URGENT, by=BOSS, source=source)
-                assert (await self.now()).priority is Priority.URGENT
+                await foreman.set_priority(task, TaskPriority.URGENT, by=BOSS, source=source)
+                assert (await self.now()).priority is TaskPriority.URGENT
             case _:
                 await foreman.stop(task, by=BOSS, source=source)
                 assert (await self.now()).status is TaskStatus.CANCELLED
 
-    async def over(self) -> None:
+    async def wait_until_done(self) -> None:
         """Everything that was taken is there at the end."""
-        async with asyncio.timeout(60):
-            while not (end := (await self.now()).status).is_final:
-                await asyncio.sleep(0.05)
+        end = (await self.world.until(self.task)).task.status
         async with self.world.db.write() as tx:
-            said = (await self.world.store.journal.orders(tx, self.task.id)).said
+            said = (await self.world.store.events.get_worker_input(tx, self.task.id)).messages
         steps = (await self.world.views.view(self.task.id)).steps
         done = [step.title for step in steps if step.status is NodeStatus.DONE]
         assert list(said) == self.said
@@ -84,22 +83,25 @@ class Person:
             assert len(own) == len(set(own)) == STEPS
 
     async def until_planned(self) -> None:
-        async with asyncio.timeout(60):
-            while not (await self.now()).graph_version:
-                await asyncio.sleep(0.01)
+        async def is_planned() -> bool:
+            return bool((await self.now()).graph_version)
+
+        await wait_until(is_planned)
 
     async def now(self) -> Task:
         return await self.world.store.tasks.get(self.task.id)
 
 
-async def test_orders_at_random_moments_are_all_obeyed(life: Life, tmp_path: Path) -> None:
-    backend, chance = Named(steps=STEPS), random.Random(7)
+async def test_commands_at_random_moments_all_take_effect(
+    life: DispatcherLife, tmp_path: Path
+) -> None:
+    backend, chance = NamedStepsBackend(steps=STEPS), random.Random(7)
     given: Counter[str] = Counter()
     async with life(tmp_path, backend, slots=3) as world:
         for first in range(0, TASKS, AT_ONCE):
-            tasks = [await add(world, f"t{n}") for n in range(first, first + AT_ONCE)]
-            people = [Person(world=world, task=task, chance=chance) for task in tasks]
-            await asyncio.gather(*(person.torment() for person in people))
+            tasks = [await add_task(world, f"t{n}") for n in range(first, first + AT_ONCE)]
+            people = [RacingUser(world=world, task=task, chance=chance) for task in tasks]
+            await asyncio.gather(*(person.send_commands() for person in people))
             given += sum((person.given for person in people), Counter())
 
     late = given.pop("too late", 0)

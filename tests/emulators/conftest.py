@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 from telegram import Bot
 
-from tests.emulators.telegram.chats import Chat
+from tests.emulators.telegram.chats import TelegramChat
+from tests.emulators.telegram.client import make_bot
 from tests.emulators.telegram.emulator import TelegramEmulator
-from tests.emulators.telegram.people import User
-from tests.emulators.telegram_client import make_bot
+from tests.emulators.telegram.users import TelegramUser
 
 
 @pytest.fixture(autouse=True)
@@ -33,10 +33,10 @@ async def bot(tg: TelegramEmulator) -> AsyncIterator[Bot]:
 
 
 @pytest.fixture
-def ada(tg: TelegramEmulator) -> User:
+def ada(tg: TelegramEmulator) -> TelegramUser:
     return tg.user(7, "Ada")
 
 
 @pytest.fixture
-def chat(tg: TelegramEmulator, ada: User) -> Chat:
+def chat(tg: TelegramEmulator, ada: TelegramUser) -> TelegramChat:
     return tg.private_chat(ada)

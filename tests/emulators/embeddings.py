@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
-from tests.emulators.models.wire import Answer, HttpRequest, Server
+from tests.emulators.models.http_server import HttpAnswer, HttpRequest, HttpServer
 
 KEY = "embedding-key"
 _DIM = 64
@@ -32,14 +32,14 @@ class EmbeddingService:
     judgement. `status` is answered to all where it is set; texts with `hates` are refused."""
 
     models: set[str] = field(default_factory=lambda: {"small", "other"})
-    asked: list[list[str]] = field(default_factory=list)
-    judged: list[dict[str, Any]] = field(default_factory=list)
+    embedding_requests: list[list[str]] = field(default_factory=list)
+    rerank_requests: list[dict[str, Any]] = field(default_factory=list)
     status: int = 200
-    hates: str = ""
+    rejected_text: str = ""
     garbage: str = ""
     url: str = ""
 
-    async def handle(self, request: HttpRequest, answer: Answer) -> None:
+    async def handle(self, request: HttpRequest, answer: HttpAnswer) -> None:
         if request.headers.get("authorization") != f"Bearer {KEY}":
             await answer.json(401, {"error": {"message": "wrong key"}})
             return
@@ -51,18 +51,18 @@ class EmbeddingService:
         elif request.path == "/v1/embeddings":
             await self._embed(body, answer)
         elif request.path == "/rerank":
-            await self._judge(body, answer)
+            await self._rerank(body, answer)
         else:
             await answer.json(404, {"error": {"message": "no such path"}})
 
-    async def _embed(self, body: dict[str, Any], answer: Answer) -> None:
+    async def _embed(self, body: dict[str, Any], answer: HttpAnswer) -> None:
         texts = body["input"]
         good = isinstance(texts, list) and texts and all(isinstance(each, str) for each in texts)
         if body["model"] not in self.models or not good:
             await answer.json(400, {"error": {"message": "bad request"}})
             return
-        self.asked.append(texts)
-        if self.hates and any(self.hates in text for text in texts):
+        self.embedding_requests.append(texts)
+        if self.rejected_text and any(self.rejected_text in text for text in texts):
             await answer.json(400, {"error": {"message": "too long"}})
             return
         data = [
@@ -71,8 +71,8 @@ class EmbeddingService:
         ]
         await answer.json(200, {"object": "list", "data": data[::-1], "model": body["model"]})
 
-    async def _judge(self, body: dict[str, Any], answer: Answer) -> None:
-        self.judged.append(body)
+    async def _rerank(self, body: dict[str, Any], answer: HttpAnswer) -> None:
+        self.rerank_requests.append(body)
         jina = "model" in body
         texts = body["documents" if jina else "texts"]
         name = "relevance_score" if jina else "score"
@@ -98,7 +98,7 @@ def _words(text: str) -> list[str]:
 @asynccontextmanager
 async def embedding_service() -> AsyncIterator[EmbeddingService]:
     service = EmbeddingService()
-    server = Server(service.handle, lambda _request: None)
+    server = HttpServer(service.handle, lambda _request: None)
     await server.start()
     service.url = f"http://127.0.0.1:{server.port}"
     try:

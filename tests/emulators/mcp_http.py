@@ -15,14 +15,14 @@ SESSION = "session-1"
 
 
 @dataclass
-class McpSite:
+class McpHttpServer:
     """`heard` are all requests: their method, headers and message. `manners`: `events` answers in
     streams, `moved` sends away, `closed` refuses, `silent` says nothing, `flood` never stops,
     `packed` packs, `dirty` makes no sense, `telling` complains with what it was sent."""
 
-    manners: str = ""
+    behaviour: str = ""
     port: int = 0
-    heard: list[tuple[str, Mapping[str, str], Any]] = field(default_factory=list)
+    requests: list[tuple[str, Mapping[str, str], Any]] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -31,8 +31,8 @@ class McpSite:
     def answer(self, headers: Mapping[str, str], message: Any) -> bytes:
         if not message or "id" not in message:
             return reply(b"", status="202 Accepted")
-        told = {"jsonrpc": "2.0", "id": message["id"], **self._told(headers, message)}
-        match self.manners:
+        told = {"jsonrpc": "2.0", "id": message["id"], **self._result(headers, message)}
+        match self.behaviour:
             case "moved":
                 return reply(b"", status="307 Moved", more="Location: http://169.254.169.254/\r\n")
             case "closed":
@@ -52,8 +52,8 @@ class McpSite:
                 return reply(f": hello\r\n\r\n{pieces}".encode(), kind="text/event-stream")
         return reply(json.dumps(told).encode(), more=f"Mcp-Session-Id: {SESSION}\r\n")
 
-    def _told(self, headers: Mapping[str, str], message: Any) -> dict[str, Any]:
-        if self.manners == "telling":
+    def _result(self, headers: Mapping[str, str], message: Any) -> dict[str, Any]:
+        if self.behaviour == "telling":
             return {"error": {"message": f"I do not know {headers['authorization']}"}}
         match message["method"]:
             case "initialize":
@@ -73,8 +73,8 @@ def reply(
 
 
 @asynccontextmanager
-async def mcp_site(manners: str = "") -> AsyncIterator[McpSite]:
-    site = McpSite(manners=manners)
+async def mcp_http_server(manners: str = "") -> AsyncIterator[McpHttpServer]:
+    site = McpHttpServer(behaviour=manners)
     over = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -86,8 +86,8 @@ async def mcp_site(manners: str = "") -> AsyncIterator[McpSite]:
             }
             body = await reader.readexactly(int(headers.get("content-length", 0)))
             message = json.loads(body) if body else None
-            site.heard.append((first.split()[0], headers, message))
-            if site.manners == "silent":
+            site.requests.append((first.split()[0], headers, message))
+            if site.behaviour == "silent":
                 await over.wait()
             else:
                 writer.write(site.answer(headers, message))

@@ -27,13 +27,13 @@ TOOLS: list[Any] = [
 ]
 
 
-def say(line: str) -> None:
+def write_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 def answer(number: object, result: object) -> None:
-    say(json.dumps({"jsonrpc": "2.0", "id": number, "result": result}))
+    write_line(json.dumps({"jsonrpc": "2.0", "id": number, "result": result}))
 
 
 def text(words: str, *, error: bool = False) -> dict[str, Any]:
@@ -68,8 +68,8 @@ def main(manners: str) -> None:
         told = json.loads(line)
         method, number = told.get("method"), told.get("id")
         if method == "initialize":
-            say("a banner that is no JSON")
-            say(json.dumps({"jsonrpc": "2.0", "id": 99, "method": "ping"}))
+            write_line("a banner that is no JSON")
+            write_line(json.dumps({"jsonrpc": "2.0", "id": 99, "method": "ping"}))
             hello = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
             answer(number, {**hello, "serverInfo": {"name": "tiny", "version": "1"}})
         elif method == "tools/list" and manners == "liar":

@@ -11,11 +11,19 @@ import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from tests.emulators.feishu.faults import Cut, rate_limited
-from tests.emulators.feishu.frames import decode
-from tests.emulators.feishu.presses import CallbackFailed
-from tests.emulators.feishu.server import FeishuEmulator
-from tests.emulators.feishu_app import APP, App, ack, button, card, md, plain
+from tests.emulators.feishu.app_client import (
+    APP,
+    FeishuAppClient,
+    acknowledge_next,
+    button,
+    card,
+    markdown,
+    plain_text,
+)
+from tests.emulators.feishu.callbacks import CallbackFailed
+from tests.emulators.feishu.emulator import FeishuEmulator
+from tests.emulators.feishu.long_connection import decode
+from tests.emulators.feishu.refusals import ConnectionCut, rate_limited
 
 
 @pytest.fixture
@@ -25,9 +33,9 @@ async def fs() -> AsyncIterator[FeishuEmulator]:
 
 
 @pytest.fixture
-async def app(fs: FeishuEmulator) -> AsyncIterator[App]:
+async def app(fs: FeishuEmulator) -> AsyncIterator[FeishuAppClient]:
     async with httpx.AsyncClient(base_url=fs.domain) as http:
-        app = App(fs, http)
+        app = FeishuAppClient(fs, http)
         await app.login()
         yield app
 
@@ -35,26 +43,26 @@ async def app(fs: FeishuEmulator) -> AsyncIterator[App]:
 # --- the long connection --------------------------------------------------------------------
 
 
-async def test_an_unacknowledged_event_comes_again_by_the_schedule(app: App) -> None:
+async def test_an_unacknowledged_event_is_redelivered_on_schedule(app: FeishuAppClient) -> None:
     fs = app.fs
     connection = await app.connect()
-    await fs.user("Anna").says(fs.p2p(fs.user("Anna")), "hello")
+    await fs.user("Anna").says(fs.private_chat(fs.user("Anna")), "hello")
     push = fs.pushes[0]
 
-    first = await ack(connection, code=500)
-    await fs.until(lambda: push.waiting)
+    first = await acknowledge_next(connection, code=500)
+    await fs.wait_until(lambda: push.waiting)
     fs.advance(15)
-    second = await ack(connection)
+    second = await acknowledge_next(connection)
     await push.acked
 
     assert first == second
     assert json.loads(first["event"]["message"]["content"]) == {"text": "hello"}
     fs.long.redeliver(push)
-    assert await ack(connection) == first
+    assert await acknowledge_next(connection) == first
     await connection.close()
 
 
-async def test_a_large_event_arrives_in_parts(app: App) -> None:
+async def test_a_large_event_arrives_in_parts(app: FeishuAppClient) -> None:
     fs = app.fs
     fs.long.split_into = 3
     connection = await app.connect()
@@ -68,7 +76,7 @@ async def test_a_large_event_arrives_in_parts(app: App) -> None:
     await connection.close()
 
 
-async def test_discovery_and_handshake_refuse_on_demand(app: App) -> None:
+async def test_discovery_and_handshake_can_be_made_to_fail(app: FeishuAppClient) -> None:
     bad = {"AppID": "cli_emulated", "AppSecret": "wrong"}
     assert (await app.http.post("/callback/ws/endpoint", json=bad)).json()["code"] == 514
     app.fs.long.discovery_codes = [1000040350, 1]
@@ -82,13 +90,19 @@ async def test_discovery_and_handshake_refuse_on_demand(app: App) -> None:
     assert refusal.value.response.headers["handshake-status"] == "514"
 
 
-async def test_a_press_is_answered_with_a_toast_or_fails_as_on_the_client(app: App) -> None:
+async def test_a_press_is_answered_with_a_toast_or_fails_as_on_the_client(
+    app: FeishuAppClient,
+) -> None:
     fs, anna = app.fs, app.fs.user("Anna")
-    sent = await app.sent(fs.p2p(anna), "interactive", card(button("Stop", {"t": "abc"})))
+    sent = await app.send_message(
+        fs.private_chat(anna), "interactive", card(button("Stop", {"t": "abc"}))
+    )
     connection = await app.connect()
 
     pressing = asyncio.create_task(anna.presses(sent, "Stop"))
-    event = await ack(connection, {"toast": {"type": "success", "content": "Stopping"}})
+    event = await acknowledge_next(
+        connection, {"toast": {"type": "success", "content": "Stopping"}}
+    )
     answer = await pressing
 
     assert event["event"]["action"]["value"] == {"t": "abc"}
@@ -96,37 +110,37 @@ async def test_a_press_is_answered_with_a_toast_or_fails_as_on_the_client(app: A
     assert answer.toast == "Stopping"
     for reply, code in (({"toasts": 1}, 200672), ({"card": {"type": "raw", "data": {}}}, 200830)):
         pressing = asyncio.create_task(anna.presses(sent, "Stop"))
-        await ack(connection, reply)
+        await acknowledge_next(connection, reply)
         with pytest.raises(CallbackFailed) as failed:
             await pressing
         assert failed.value.code == code
     await connection.close()
 
 
-async def test_an_entity_is_locked_while_a_press_waits_for_its_answer(app: App) -> None:
+async def test_an_entity_is_locked_while_a_press_waits_for_its_answer(app: FeishuAppClient) -> None:
     fs, anna = app.fs, app.fs.user("Anna")
-    card_id = await app.entity(
-        card(md("…", element_id="t"), button("Stop", {}), config={"streaming_mode": True})
+    card_id = await app.create_card(
+        card(markdown("…", element_id="t"), button("Stop", {}), config={"streaming_mode": True})
     )
-    sent = await app.sent(
-        fs.p2p(anna), "interactive", {"type": "card", "data": {"card_id": card_id}}
+    sent = await app.send_message(
+        fs.private_chat(anna), "interactive", {"type": "card", "data": {"card_id": card_id}}
     )
     connection = await app.connect()
 
     pressing = asyncio.create_task(anna.presses(sent, "Stop"))
-    await fs.until(lambda: bool(sent.callbacks))
-    assert await app.content(card_id, 1, "x") == 200810
-    await ack(connection, {})
+    await fs.wait_until(lambda: bool(sent.callbacks))
+    assert await app.update_element(card_id, 1, "x") == 200810
+    await acknowledge_next(connection, {})
     answer = await pressing
-    assert await app.content(card_id, 1, "x") == 0
+    assert await app.update_element(card_id, 1, "x") == 0
 
-    update = {"token": answer.token, "card": card(md("done"))}
+    update = {"token": answer.token, "card": card(markdown("done"))}
     codes = [(await app.call("POST", "/interactive/v1/card/update", json=update))[1] for _ in "abc"]
     assert codes == [0, 0, 300040]
     await connection.close()
 
 
-async def test_the_bot_hears_a_group_only_when_it_is_mentioned(app: App) -> None:
+async def test_the_bot_receives_group_messages_only_when_mentioned(app: FeishuAppClient) -> None:
     fs = app.fs
     anna, bob, chat = fs.user("Anna"), fs.user("Bob"), fs.group("team")
 
@@ -138,11 +152,11 @@ async def test_the_bot_hears_a_group_only_when_it_is_mentioned(app: App) -> None
     assert "@_user_1 please" in heard.content
 
 
-async def test_misbehaviour_is_ordered_per_path(app: App) -> None:
+async def test_faults_are_injected_per_path(app: FeishuAppClient) -> None:
     chat = app.fs.group("team")
-    app.fs.misbehave("POST", "/im/v1/messages", error=rate_limited(7))
-    app.fs.misbehave("POST", "/im/v1/messages", raw=b"<html>", status=502)
-    app.fs.misbehave("POST", "/im/v1/messages", cut=Cut.AFTER)
+    app.fs.inject_fault("POST", "/im/v1/messages", error=rate_limited(7))
+    app.fs.inject_fault("POST", "/im/v1/messages", raw=b"<html>", status=502)
+    app.fs.inject_fault("POST", "/im/v1/messages", cut=ConnectionCut.AFTER)
     headers = {"Authorization": f"Bearer {app.token}"}
     body = {"receive_id": chat.chat_id, "msg_type": "text", "content": '{"text":"x"}'}
     path = "/open-apis/im/v1/messages?receive_id_type=chat_id"
@@ -178,28 +192,30 @@ client.start()
 """
 
 
-async def test_the_real_sdk_is_at_home_here(fs: FeishuEmulator) -> None:
+async def test_the_real_sdk_works_against_the_emulator(fs: FeishuEmulator) -> None:
     sdk = await asyncio.create_subprocess_exec(
         sys.executable, "-W", "ignore", "-c", _SDK, fs.domain
     )
     try:
-        await fs.connected(timeout=150)
+        await fs.wait_for_connections(timeout=150)
         anna = fs.user("Anna")
-        await anna.says(fs.p2p(anna), "hello")
-        await fs.p2p(anna).wait_for(lambda message: message.text == "echo hello")
-        await fs.until(lambda: fs.pushes[0].codes == [200])
-        await fs.until(lambda: fs.long.pings > 0)
+        await anna.says(fs.private_chat(anna), "hello")
+        await fs.private_chat(anna).wait_for(lambda message: message.text == "echo hello")
+        await fs.wait_until(lambda: fs.pushes[0].codes == [200])
+        await fs.wait_until(lambda: fs.long.pings > 0)
     finally:
         sdk.kill()
         await sdk.wait()
 
 
-async def test_a_press_nobody_answers_times_out_on_the_client(
-    app: App, monkeypatch: pytest.MonkeyPatch
+async def test_an_unanswered_press_times_out_on_the_client(
+    app: FeishuAppClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.emulators.feishu.presses.PATIENCE", 0.05)
+    monkeypatch.setattr("tests.emulators.feishu.callbacks.CALLBACK_SECONDS", 0.05)
     fs, anna = app.fs, app.fs.user("Anna")
-    sent = await app.sent(fs.p2p(anna), "interactive", card(button("Stop", {"t": "abc"})))
+    sent = await app.send_message(
+        fs.private_chat(anna), "interactive", card(button("Stop", {"t": "abc"}))
+    )
     connection = await app.connect()
 
     with pytest.raises(CallbackFailed) as failed:
@@ -210,10 +226,12 @@ async def test_a_press_nobody_answers_times_out_on_the_client(
     await connection.close()
 
 
-async def test_a_form_sends_what_was_filled_in_and_insists_on_what_is_required(app: App) -> None:
+async def test_a_form_sends_its_values_and_insists_on_required_fields(
+    app: FeishuAppClient,
+) -> None:
     fs, anna = app.fs, app.fs.user("Anna")
     submit = {**button("Send", {"t": "abc"}), "name": "ok", "form_action_type": "submit"}
-    fast = {"text": plain("Fast"), "value": "f"}
+    fast = {"text": plain_text("Fast"), "value": "f"}
     fields = [
         {"tag": "input", "name": "text", "required": True},
         {
@@ -224,13 +242,13 @@ async def test_a_form_sends_what_was_filled_in_and_insists_on_what_is_required(a
         submit,
     ]
     form = card({"tag": "form", "name": "f", "elements": fields})
-    sent = await app.sent(fs.p2p(anna), "interactive", form)
+    sent = await app.send_message(fs.private_chat(anna), "interactive", form)
     connection = await app.connect()
 
     with pytest.raises(AssertionError, match="text is required"):
         await anna.presses(sent, "Send", pace="f")
     pressing = asyncio.create_task(anna.presses(sent, "Send", text="hello", pace="f"))
-    event = await ack(connection, {})
+    event = await acknowledge_next(connection, {})
     await pressing
 
     action = event["event"]["action"]

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.emulators.models.emulator import Models
-from tests.emulators.models.script import Call, Failure, Reply
+from tests.emulators.models.emulator import ModelEmulator
+from tests.emulators.models.script import ScriptedCall, ScriptedFailure, ScriptedReply
 
 THREE, TWO = "gemini-3.5-flash", "gemini-2.5-pro"
 WRITE = {"name": "write", "parametersJsonSchema": {"type": "object"}}
@@ -23,13 +23,13 @@ ANSWER = {
 
 
 @pytest.fixture
-async def models() -> AsyncIterator[Models]:
-    async with Models() as models:
+async def models() -> AsyncIterator[ModelEmulator]:
+    async with ModelEmulator() as models:
         yield models
 
 
 @pytest.fixture
-async def web(models: Models) -> AsyncIterator[httpx.AsyncClient]:
+async def web(models: ModelEmulator) -> AsyncIterator[httpx.AsyncClient]:
     async with httpx.AsyncClient(
         base_url=models.url, headers={"x-goog-api-key": models.key}
     ) as client:
@@ -50,8 +50,12 @@ def _calls(*parts: dict[str, Any]) -> list[dict[str, Any]]:
     return [ASK, {"role": "model", "parts": list(parts)}]
 
 
-async def test_it_answers_with_words_and_calls(models: Models, web: httpx.AsyncClient) -> None:
-    models.replies(Reply(text="one", calls=[Call(name="write", arguments={"path": "a"})]))
+async def test_it_answers_with_text_and_tool_calls(
+    models: ModelEmulator, web: httpx.AsyncClient
+) -> None:
+    models.replies(
+        ScriptedReply(text="one", calls=[ScriptedCall(name="write", arguments={"path": "a"})])
+    )
     tools = [{"functionDeclarations": [WRITE]}]
     system = {"parts": [{"text": "be kind"}]}
 
@@ -64,11 +68,13 @@ async def test_it_answers_with_words_and_calls(models: Models, web: httpx.AsyncC
     assert told["usageMetadata"]["totalTokenCount"] > 0
     asked = models.requests[0]
     assert (asked.api, asked.model, asked.system) == ("gemini", TWO, "be kind")
-    assert (asked.said, list(asked.tools), asked.stream) == (("hi",), ["write"], False)
+    assert (asked.user_texts, list(asked.tools), asked.stream) == (("hi",), ["write"], False)
 
 
-async def test_a_stream_adds_up_to_the_whole_answer(models: Models, web: httpx.AsyncClient) -> None:
-    models.replies(Reply(text="one two three", calls=[Call(name="write")]))
+async def test_a_stream_adds_up_to_the_whole_answer(
+    models: ModelEmulator, web: httpx.AsyncClient
+) -> None:
+    models.replies(ScriptedReply(text="one two three", calls=[ScriptedCall(name="write")]))
 
     answer = await web.post(
         f"/v1beta/models/{TWO}:streamGenerateContent?alt=sse", json={"contents": [ASK]}
@@ -82,26 +88,30 @@ async def test_a_stream_adds_up_to_the_whole_answer(models: Models, web: httpx.A
     assert ends == [None] * (len(chunks) - 1) + ["STOP"]
 
 
-async def test_a_stream_without_events_is_an_array(models: Models, web: httpx.AsyncClient) -> None:
-    models.replies(Reply(text="one two"))
+async def test_a_stream_without_events_is_an_array(
+    models: ModelEmulator, web: httpx.AsyncClient
+) -> None:
+    models.replies(ScriptedReply(text="one two"))
 
     answer = await web.post(f"/v1beta/models/{TWO}:streamGenerateContent", json={"contents": [ASK]})
 
     assert len(answer.json()) > 1
 
 
-async def test_results_are_told_by_tool(models: Models, web: httpx.AsyncClient) -> None:
-    models.replies(Reply(text="ok"))
+async def test_tool_results_are_recorded_by_tool(
+    models: ModelEmulator, web: httpx.AsyncClient
+) -> None:
+    models.replies(ScriptedReply(text="ok"))
 
     await _ask(web, contents=[*_calls(MADE), ANSWER])
 
-    assert models.requests[0].results == (("write", "{'output': 'ok'}"),)
+    assert models.requests[0].tool_results == (("write", "{'output': 'ok'}"),)
 
 
-async def test_a_signed_call_is_taken_back_and_an_unsigned_one_is_not(
-    models: Models, web: httpx.AsyncClient
+async def test_a_signed_call_is_accepted_in_history_and_an_unsigned_one_is_not(
+    models: ModelEmulator, web: httpx.AsyncClient
 ) -> None:
-    models.replies(Reply(calls=[Call(name="write")]), Reply(text="ok"))
+    models.replies(ScriptedReply(calls=[ScriptedCall(name="write")]), ScriptedReply(text="ok"))
     first = (await _ask(web, THREE)).json()
     made = first["candidates"][0]["content"]["parts"]
 
@@ -113,7 +123,9 @@ async def test_a_signed_call_is_taken_back_and_an_unsigned_one_is_not(
     assert "missing a thought_signature" in unsigned.json()["error"]["message"]
 
 
-async def test_tokens_are_counted_without_an_answer(models: Models, web: httpx.AsyncClient) -> None:
+async def test_token_counting_gives_no_answer(
+    models: ModelEmulator, web: httpx.AsyncClient
+) -> None:
     answer = await web.post(f"/v1beta/models/{TWO}:countTokens", json={"contents": [ASK]})
 
     assert answer.json()["totalTokens"] > 0
@@ -121,20 +133,22 @@ async def test_tokens_are_counted_without_an_answer(models: Models, web: httpx.A
 
 
 @pytest.mark.parametrize(("stop", "told"), [("cut", "MAX_TOKENS"), ("refused", "SAFETY")])
-async def test_an_answer_may_be_cut_or_refused(
-    models: Models, web: httpx.AsyncClient, stop: Any, told: str
+async def test_an_answer_may_be_truncated_or_refused(
+    models: ModelEmulator, web: httpx.AsyncClient, stop: Any, told: str
 ) -> None:
-    models.replies(Reply(text="no", stop=stop))
+    models.replies(ScriptedReply(text="no", stop=stop))
 
     answer = (await _ask(web)).json()
 
     assert answer["candidates"][0]["finishReason"] == told
 
 
-async def test_a_failure_has_the_form_of_the_real_one(
-    models: Models, web: httpx.AsyncClient
+async def test_failures_have_the_real_apis_format(
+    models: ModelEmulator, web: httpx.AsyncClient
 ) -> None:
-    models.replies(Reply(failure=Failure(status=429, message="slow down", retry_after="3")))
+    models.replies(
+        ScriptedReply(failure=ScriptedFailure(status=429, message="slow down", retry_after="3"))
+    )
 
     answer = await _ask(web)
 
@@ -182,8 +196,8 @@ async def test_a_failure_has_the_form_of_the_real_one(
         ),
     ],
 )
-async def test_what_the_real_one_would_not_take_is_refused(
-    models: Models, web: httpx.AsyncClient, more: dict[str, Any], message: str
+async def test_requests_the_real_api_would_refuse_are_refused(
+    models: ModelEmulator, web: httpx.AsyncClient, more: dict[str, Any], message: str
 ) -> None:
     answer = await _ask(web, **more)
 
@@ -193,7 +207,9 @@ async def test_what_the_real_one_would_not_take_is_refused(
     assert models.requests == []
 
 
-async def test_another_model_or_key_is_refused(models: Models, web: httpx.AsyncClient) -> None:
+async def test_another_model_or_key_is_refused(
+    models: ModelEmulator, web: httpx.AsyncClient
+) -> None:
     lost = await _ask(web, "gemini-0")
     web.headers["x-goog-api-key"] = "another"
     wrong = await _ask(web)

@@ -10,8 +10,13 @@ import anthropic
 import openai
 import pytest
 
-from tests.emulators.models.emulator import OPENAI_MODELS, Models
-from tests.emulators.models.script import Asked, Call, Failure, Reply
+from tests.emulators.models.emulator import OPENAI_MODELS, ModelEmulator
+from tests.emulators.models.script import (
+    ReceivedRequest,
+    ScriptedCall,
+    ScriptedFailure,
+    ScriptedReply,
+)
 
 CLAUDE = "claude-sonnet-5"
 GPT = "gpt-5.2"
@@ -24,17 +29,17 @@ FUNCTION: dict[str, Any] = {
     "type": "function",
     "function": {"name": "write", "parameters": TOOL["input_schema"]},
 }
-CALL = Call(name="write", arguments={"path": "a.md", "content": "你好 " * 20})
+CALL = ScriptedCall(name="write", arguments={"path": "a.md", "content": "你好 " * 20})
 
 
 @pytest.fixture
-async def models() -> AsyncIterator[Models]:
-    async with Models() as models:
+async def models() -> AsyncIterator[ModelEmulator]:
+    async with ModelEmulator() as models:
         yield models
 
 
 @pytest.fixture
-async def claude(models: Models) -> AsyncIterator[anthropic.AsyncAnthropic]:
+async def claude(models: ModelEmulator) -> AsyncIterator[anthropic.AsyncAnthropic]:
     async with anthropic.AsyncAnthropic(
         api_key=models.key, base_url=models.url, max_retries=0
     ) as client:
@@ -42,7 +47,7 @@ async def claude(models: Models) -> AsyncIterator[anthropic.AsyncAnthropic]:
 
 
 @pytest.fixture
-async def gpt(models: Models) -> AsyncIterator[openai.AsyncOpenAI]:
+async def gpt(models: ModelEmulator) -> AsyncIterator[openai.AsyncOpenAI]:
     async with openai.AsyncOpenAI(
         api_key=models.key, base_url=models.openai_url, max_retries=0
     ) as client:
@@ -68,9 +73,9 @@ async def _gpt(client: openai.AsyncOpenAI, **more: Any) -> openai.types.chat.Cha
 
 
 async def test_both_apis_answer_with_text(
-    models: Models, claude: anthropic.AsyncAnthropic, gpt: openai.AsyncOpenAI
+    models: ModelEmulator, claude: anthropic.AsyncAnthropic, gpt: openai.AsyncOpenAI
 ) -> None:
-    models.replies(Reply(text="one two"), Reply(text="three"))
+    models.replies(ScriptedReply(text="one two"), ScriptedReply(text="three"))
 
     message = await _claude(claude, system="be kind")
     completion = await _gpt(gpt)
@@ -79,12 +84,12 @@ async def test_both_apis_answer_with_text(
     assert (message.stop_reason, message.usage.output_tokens > 0) == ("end_turn", True)
     assert completion.choices[0].message.content == "three"
     assert completion.choices[0].finish_reason == "stop"
-    assert [one.last for one in models.requests] == ["hi", "hi"]
+    assert [one.last_text for one in models.requests] == ["hi", "hi"]
     assert models.requests[0].system == "be kind"
 
 
-async def test_the_key_is_seen_and_never_kept(
-    models: Models, claude: anthropic.AsyncAnthropic, gpt: openai.AsyncOpenAI
+async def test_the_key_is_checked_and_never_recorded(
+    models: ModelEmulator, claude: anthropic.AsyncAnthropic, gpt: openai.AsyncOpenAI
 ) -> None:
     await _claude(claude)
     await _gpt(gpt)
@@ -94,9 +99,9 @@ async def test_the_key_is_seen_and_never_kept(
 
 
 async def test_claude_streams_words_and_tool_calls(
-    models: Models, claude: anthropic.AsyncAnthropic
+    models: ModelEmulator, claude: anthropic.AsyncAnthropic
 ) -> None:
-    models.replies(Reply(text="I will write it now", calls=[CALL]))
+    models.replies(ScriptedReply(text="I will write it now", calls=[CALL]))
 
     async with claude.messages.stream(
         model=CLAUDE,
@@ -114,9 +119,9 @@ async def test_claude_streams_words_and_tool_calls(
 
 
 async def test_gpt_streams_words_tool_calls_and_usage(
-    models: Models, gpt: openai.AsyncOpenAI
+    models: ModelEmulator, gpt: openai.AsyncOpenAI
 ) -> None:
-    models.replies(Reply(text="I will write it now", calls=[CALL]))
+    models.replies(ScriptedReply(text="I will write it now", calls=[CALL]))
 
     text, arguments, stops, usage = "", "", [], None
     async with gpt.chat.completions.stream(
@@ -194,8 +199,8 @@ async def test_gpt_streams_words_tool_calls_and_usage(
         ),
     ],
 )
-async def test_anthropics_refusals(
-    models: Models,
+async def test_anthropic_requests_are_validated(
+    models: ModelEmulator,
     claude: anthropic.AsyncAnthropic,
     more: dict[str, Any],
     status: int,
@@ -255,8 +260,8 @@ async def test_anthropics_refusals(
         ),
     ],
 )
-async def test_openais_refusals(
-    models: Models, gpt: openai.AsyncOpenAI, more: dict[str, Any], status: int, says: str
+async def test_openai_requests_are_validated(
+    models: ModelEmulator, gpt: openai.AsyncOpenAI, more: dict[str, Any], status: int, says: str
 ) -> None:
     with pytest.raises(openai.APIStatusError) as error:
         await _gpt(gpt, **more)
@@ -266,7 +271,7 @@ async def test_openais_refusals(
     assert models.requests == []
 
 
-async def test_a_wrong_key_is_refused_by_both(models: Models) -> None:
+async def test_a_wrong_key_is_refused_by_both(models: ModelEmulator) -> None:
     async with (
         anthropic.AsyncAnthropic(api_key="sk-wrong", base_url=models.url) as claude,
         openai.AsyncOpenAI(api_key="sk-wrong-key", base_url=models.openai_url) as gpt,
@@ -280,13 +285,15 @@ async def test_a_wrong_key_is_refused_by_both(models: Models) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 404, 429, 500, 529])
-async def test_failures_come_when_they_are_asked_for(
-    models: Models,
+async def test_scripted_failures_are_returned(
+    models: ModelEmulator,
     claude: anthropic.AsyncAnthropic,
     gpt: openai.AsyncOpenAI,
     status: int,
 ) -> None:
-    failure = Reply(failure=Failure(status=status, message="as asked", retry_after="7"))
+    failure = ScriptedReply(
+        failure=ScriptedFailure(status=status, message="as asked", retry_after="7")
+    )
     models.replies(failure, failure)
 
     with pytest.raises(anthropic.APIStatusError, match="as asked") as claudes:
@@ -302,14 +309,14 @@ async def test_failures_come_when_they_are_asked_for(
     ("stop", "reasons"),
     [("cut", ("max_tokens", "length")), ("refused", ("refusal", "stop"))],
 )
-async def test_answers_can_be_cut_or_refused(
-    models: Models,
+async def test_answers_can_be_truncated_or_refused(
+    models: ModelEmulator,
     claude: anthropic.AsyncAnthropic,
     gpt: openai.AsyncOpenAI,
     stop: Any,
     reasons: tuple[str, str],
 ) -> None:
-    models.replies(Reply(text="well", stop=stop), Reply(text="well", stop=stop))
+    models.replies(ScriptedReply(text="well", stop=stop), ScriptedReply(text="well", stop=stop))
 
     message = await _claude(claude)
     completion = await _gpt(gpt)
@@ -319,9 +326,11 @@ async def test_answers_can_be_cut_or_refused(
 
 
 async def test_a_connection_can_break_before_and_within_an_answer(
-    models: Models, claude: anthropic.AsyncAnthropic
+    models: ModelEmulator, claude: anthropic.AsyncAnthropic
 ) -> None:
-    models.replies(Reply(text="a b c d", drop_after=0), Reply(text="a b c d", drop_after=4))
+    models.replies(
+        ScriptedReply(text="a b c d", drop_after=0), ScriptedReply(text="a b c d", drop_after=4)
+    )
 
     with pytest.raises(anthropic.APIConnectionError):
         await _claude(claude)
@@ -336,26 +345,28 @@ async def test_a_connection_can_break_before_and_within_an_answer(
     assert heard == ["a"]
 
 
-async def test_a_client_that_leaves_is_noticed(
-    models: Models, claude: anthropic.AsyncAnthropic, gpt: openai.AsyncOpenAI
+async def test_a_disconnected_client_is_noticed(
+    models: ModelEmulator, claude: anthropic.AsyncAnthropic, gpt: openai.AsyncOpenAI
 ) -> None:
     never = asyncio.Event()
-    models.replies(Reply(text="a b c", hold=never, hold_after=4), Reply(text="a", hold=never))
+    models.replies(
+        ScriptedReply(text="a b c", hold=never, hold_after=4), ScriptedReply(text="a", hold=never)
+    )
 
     async with claude.messages.stream(
         model=CLAUDE, max_tokens=9, messages=[{"role": "user", "content": "hi"}]
     ) as stream:
         assert await anext(aiter(stream.text_stream)) == "a"
     waiting = asyncio.ensure_future(_gpt(gpt))
-    await models.asked(2)
+    await models.wait_for_request(2)
     waiting.cancel()
-    await models.disconnected(2)
+    await models.wait_for_disconnect(2)
 
     assert models.disconnects == ["/v1/messages", "/v1/chat/completions"]
 
 
-async def test_what_is_marked_for_the_cache_is_written_once_and_read_again(
-    models: Models, claude: anthropic.AsyncAnthropic
+async def test_content_marked_for_the_cache_is_written_once_and_read_again(
+    models: ModelEmulator, claude: anthropic.AsyncAnthropic
 ) -> None:
     long: dict[str, Any] = {
         "type": "text",
@@ -373,26 +384,28 @@ async def test_what_is_marked_for_the_cache_is_written_once_and_read_again(
     assert 0 < second.input_tokens < 100
 
 
-async def test_the_models_are_listed(models: Models, gpt: openai.AsyncOpenAI) -> None:
+async def test_the_models_are_listed(models: ModelEmulator, gpt: openai.AsyncOpenAI) -> None:
     listed = [one.id async for one in gpt.models.list()]
 
     assert listed == list(OPENAI_MODELS)
-    assert set(listed) < models.known
+    assert set(listed) < models.known_models
 
 
-async def test_a_function_may_answer(models: Models, claude: anthropic.AsyncAnthropic) -> None:
-    def echo(asked: Asked) -> Reply:
-        return Reply(text=asked.last.upper())
+async def test_a_reply_may_be_a_function(
+    models: ModelEmulator, claude: anthropic.AsyncAnthropic
+) -> None:
+    def echo(asked: ReceivedRequest) -> ScriptedReply:
+        return ScriptedReply(text=asked.last_text.upper())
 
-    models.replies(Reply(text="first"), echo)
+    models.replies(ScriptedReply(text="first"), echo)
 
     texts = [(await _claude(claude)).content[0].to_dict()["text"] for _ in range(3)]
 
     assert texts == ["first", "HI", "HI"]
 
 
-async def test_the_worker_writes_the_file_it_is_asked_for_and_then_reports(
-    models: Models, claude: anthropic.AsyncAnthropic
+async def test_the_default_worker_writes_the_requested_file_and_reports(
+    models: ModelEmulator, claude: anthropic.AsyncAnthropic
 ) -> None:
     report = {
         "name": "final_result",

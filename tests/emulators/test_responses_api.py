@@ -10,28 +10,28 @@ import openai
 import pytest
 from openai.types.responses import Response, ResponseFunctionToolCall
 
-from tests.emulators.models.emulator import Models
-from tests.emulators.models.script import Call, Failure, Reply
+from tests.emulators.models.emulator import ModelEmulator
+from tests.emulators.models.script import ScriptedCall, ScriptedFailure, ScriptedReply
 
 TOOL: dict[str, Any] = {
     "type": "function",
     "name": "write",
     "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
 }
-CALL = Call(name="write", arguments={"path": "a.md", "content": "你好 " * 20})
+CALL = ScriptedCall(name="write", arguments={"path": "a.md", "content": "你好 " * 20})
 MADE = {"type": "function_call", "call_id": "c1", "name": "write", "arguments": "{}"}
 MADE_OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "written"}
 ASK = {"role": "user", "content": "hi"}
 
 
 @pytest.fixture
-async def models() -> AsyncIterator[Models]:
-    async with Models() as models:
+async def models() -> AsyncIterator[ModelEmulator]:
+    async with ModelEmulator() as models:
         yield models
 
 
 @pytest.fixture
-async def gpt(models: Models) -> AsyncIterator[openai.AsyncOpenAI]:
+async def gpt(models: ModelEmulator) -> AsyncIterator[openai.AsyncOpenAI]:
     async with openai.AsyncOpenAI(
         api_key=models.key, base_url=models.openai_url, max_retries=0
     ) as client:
@@ -45,8 +45,10 @@ async def _ask(client: openai.AsyncOpenAI, **more: Any) -> Response:
     return response
 
 
-async def test_it_answers_with_words_and_calls(models: Models, gpt: openai.AsyncOpenAI) -> None:
-    models.replies(Reply(text="one two", calls=[CALL]))
+async def test_it_answers_with_text_and_tool_calls(
+    models: ModelEmulator, gpt: openai.AsyncOpenAI
+) -> None:
+    models.replies(ScriptedReply(text="one two", calls=[CALL]))
 
     response = await _ask(gpt, instructions="be kind", tools=[TOOL])
 
@@ -55,14 +57,14 @@ async def test_it_answers_with_words_and_calls(models: Models, gpt: openai.Async
     assert isinstance(call, ResponseFunctionToolCall)
     assert (call.name, json.loads(call.arguments)) == ("write", CALL.arguments)
     asked = models.requests[0]
-    assert (asked.api, asked.system, asked.said) == ("responses", "be kind", ("hi",))
+    assert (asked.api, asked.system, asked.user_texts) == ("responses", "be kind", ("hi",))
     assert list(asked.tools) == ["write"]
 
 
 async def test_a_stream_adds_up_to_the_whole_answer(
-    models: Models, gpt: openai.AsyncOpenAI
+    models: ModelEmulator, gpt: openai.AsyncOpenAI
 ) -> None:
-    models.replies(Reply(text="one two three", calls=[CALL]))
+    models.replies(ScriptedReply(text="one two three", calls=[CALL]))
     asked: dict[str, Any] = {"model": "gpt-5.2", "input": [ASK], "tools": [TOOL]}
 
     async with gpt.responses.stream(**asked) as stream:
@@ -80,27 +82,30 @@ async def test_a_stream_adds_up_to_the_whole_answer(
     assert response.usage.total_tokens > 0
 
 
-async def test_results_are_told_by_tool_also_in_a_namespace(
-    models: Models, gpt: openai.AsyncOpenAI
+async def test_tool_results_are_recorded_by_tool_also_in_a_namespace(
+    models: ModelEmulator, gpt: openai.AsyncOpenAI
 ) -> None:
     inner = {**MADE, "name": "submit", "namespace": "boss"}
     space = {"type": "namespace", "name": "boss", "tools": [{**TOOL, "name": "submit"}]}
-    models.replies(Reply(calls=[Call(name="boss::submit")]))
+    models.replies(ScriptedReply(calls=[ScriptedCall(name="boss::submit")]))
 
     response = await _ask(gpt, input=[ASK, inner, MADE_OUTPUT], tools=[space])
 
-    assert models.requests[0].results == (("boss::submit", "written"),)
+    assert models.requests[0].tool_results == (("boss::submit", "written"),)
     told = response.output[0].to_dict()
     assert (told["name"], told["namespace"]) == ("submit", "boss")
 
 
-async def test_a_tool_for_words_is_called_with_words_wherever_it_was_offered(
-    models: Models, gpt: openai.AsyncOpenAI
+async def test_a_free_text_tool_is_called_with_text_wherever_it_was_offered(
+    models: ModelEmulator, gpt: openai.AsyncOpenAI
 ) -> None:
     script = {"type": "custom", "name": "exec"}
     space = {"type": "namespace", "name": "functions", "tools": [script]}
     more = {"type": "additional_tools", "role": "developer", "tools": [space]}
-    models.replies(Reply(calls=[Call(name="functions::exec", raw="text(1)")]), Reply(text="ok"))
+    models.replies(
+        ScriptedReply(calls=[ScriptedCall(name="functions::exec", raw="text(1)")]),
+        ScriptedReply(text="ok"),
+    )
 
     first = await _ask(gpt, input=[more, ASK])
     call = first.output[0].to_dict()
@@ -108,17 +113,17 @@ async def test_a_tool_for_words_is_called_with_words_wherever_it_was_offered(
     await _ask(gpt, input=[more, ASK, call, output])
 
     assert (call["type"], call["input"]) == ("custom_tool_call", "text(1)")
-    assert models.requests[1].results == (("functions::exec", "1"),)
+    assert models.requests[1].tool_results == (("functions::exec", "1"),)
 
 
 @pytest.mark.parametrize(
     ("stop", "status", "why"),
     [("cut", "incomplete", "max_output_tokens"), ("refused", "completed", None)],
 )
-async def test_an_answer_may_be_cut_or_refused(
-    models: Models, gpt: openai.AsyncOpenAI, stop: Any, status: str, why: str | None
+async def test_an_answer_may_be_truncated_or_refused(
+    models: ModelEmulator, gpt: openai.AsyncOpenAI, stop: Any, status: str, why: str | None
 ) -> None:
-    models.replies(Reply(text="no", stop=stop))
+    models.replies(ScriptedReply(text="no", stop=stop))
 
     response = await _ask(gpt)
 
@@ -129,8 +134,12 @@ async def test_an_answer_may_be_cut_or_refused(
     assert kinds == ["refusal" if stop == "refused" else "output_text"]
 
 
-async def test_a_failure_in_the_middle_is_an_event(models: Models, gpt: openai.AsyncOpenAI) -> None:
-    models.replies(Reply(text="a b c", failure=Failure(status=500, message="oh"), fail_after=5))
+async def test_a_failure_in_the_middle_is_an_event(
+    models: ModelEmulator, gpt: openai.AsyncOpenAI
+) -> None:
+    models.replies(
+        ScriptedReply(text="a b c", failure=ScriptedFailure(status=500, message="oh"), fail_after=5)
+    )
 
     stream = await gpt.responses.create(model="gpt-5.2", input="hi", stream=True)
     events = [event async for event in stream]
@@ -169,8 +178,8 @@ async def test_a_failure_in_the_middle_is_an_event(models: Models, gpt: openai.A
         ({"input": [{"type": "wish"}]}, "Supported values are"),
     ],
 )
-async def test_what_the_real_one_would_not_take_is_refused(
-    models: Models, gpt: openai.AsyncOpenAI, more: dict[str, Any], message: str
+async def test_requests_the_real_api_would_refuse_are_refused(
+    models: ModelEmulator, gpt: openai.AsyncOpenAI, more: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(openai.APIStatusError) as refused:
         await _ask(gpt, **more)
@@ -180,7 +189,7 @@ async def test_what_the_real_one_would_not_take_is_refused(
     assert models.requests == []
 
 
-async def test_another_key_is_refused(models: Models) -> None:
+async def test_another_key_is_refused(models: ModelEmulator) -> None:
     async with openai.AsyncOpenAI(
         api_key="another", base_url=models.openai_url, max_retries=0
     ) as client:

@@ -6,33 +6,29 @@ import asyncio
 import io
 from typing import Any
 
-from telegram import (
-    Bot,
-    BotCommand,
-    InputMediaPhoto,
-    MessageEntity,
-    Update,
-)
+from telegram import Bot, BotCommand, InputMediaPhoto, MessageEntity, Update
 from telegram.ext import Application, MessageHandler, filters
 
-from tests.emulators.telegram.chats import Chat
+from tests.emulators.telegram.chats import TelegramChat
+from tests.emulators.telegram.client import keyboard
 from tests.emulators.telegram.emulator import TelegramEmulator
-from tests.emulators.telegram.people import PIXEL, User
-from tests.emulators.telegram_client import keyboard
+from tests.emulators.telegram.users import PIXEL, TelegramUser
 
 
-async def test_a_message_goes_out_with_its_entities_and_buttons(bot: Bot, chat: Chat) -> None:
+async def test_a_message_is_sent_with_its_entities_and_buttons(
+    bot: Bot, chat: TelegramChat
+) -> None:
     entities = [MessageEntity("bold", 3, 4)]
 
     sent = await bot.send_message(chat.id, "😀 bold", entities=entities, reply_markup=keyboard("a"))
 
     assert sent.text == "😀 bold"
     assert chat.last.id == sent.message_id
-    assert chat.last.marked("bold") == ["bold"]
+    assert chat.last.texts_of_entity("bold") == ["bold"]
     assert chat.last.buttons == ["Button 0"]
 
 
-async def test_an_edit_keeps_what_was_shown_before(bot: Bot, chat: Chat) -> None:
+async def test_an_edit_keeps_the_previous_versions(bot: Bot, chat: TelegramChat) -> None:
     sent = await bot.send_message(chat.id, "one", reply_markup=keyboard("a"))
 
     await bot.edit_message_text("two", chat.id, sent.message_id)
@@ -42,8 +38,8 @@ async def test_an_edit_keeps_what_was_shown_before(bot: Bot, chat: Chat) -> None
     assert [len(version.keyboard) for version in chat.last.history] == [1, 0, 1]
 
 
-async def test_what_people_write_arrives_once_in_order(
-    tg: TelegramEmulator, bot: Bot, ada: User, chat: Chat
+async def test_updates_arrive_once_and_in_order(
+    tg: TelegramEmulator, bot: Bot, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     await ada.says(chat, "/start now")
     await ada.says(chat, "hello @shiftboss_bot")
@@ -59,7 +55,7 @@ async def test_what_people_write_arrives_once_in_order(
 
 
 async def test_a_long_poll_answers_when_something_arrives(
-    tg: TelegramEmulator, bot: Bot, ada: User, chat: Chat
+    tg: TelegramEmulator, bot: Bot, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     polling = asyncio.create_task(bot.get_updates(timeout=30))
     await tg.wait_for_call("getUpdates")
@@ -72,7 +68,7 @@ async def test_a_long_poll_answers_when_something_arrives(
 
 
 async def test_a_button_press_comes_back_with_its_data_and_is_answered(
-    bot: Bot, ada: User, chat: Chat
+    bot: Bot, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     await bot.send_message(chat.id, "choose", reply_markup=keyboard("tok1"))
     press = ada.press(chat.last, "Button 0")
@@ -86,7 +82,9 @@ async def test_a_button_press_comes_back_with_its_data_and_is_answered(
     assert (answer.text, answer.alert) == ("done", True)
 
 
-async def test_files_go_both_ways(bot: Bot, ada: User, chat: Chat) -> None:
+async def test_files_can_be_sent_and_received(
+    bot: Bot, ada: TelegramUser, chat: TelegramChat
+) -> None:
     await bot.send_photo(chat.id, PIXEL, caption="a pixel")
     await bot.send_document(chat.id, b"text", filename="a.txt", caption="a file")
     await ada.sends_document(chat, "in.txt", b"from Ada", "read this")
@@ -106,7 +104,9 @@ async def test_files_go_both_ways(bot: Bot, ada: User, chat: Chat) -> None:
     assert update.message.caption == "read this"
 
 
-async def test_albums_go_both_ways(bot: Bot, ada: User, chat: Chat) -> None:
+async def test_albums_can_be_sent_and_received(
+    bot: Bot, ada: TelegramUser, chat: TelegramChat
+) -> None:
     media = [InputMediaPhoto(PIXEL, caption="first"), InputMediaPhoto(PIXEL)]
 
     sent = await bot.send_media_group(chat.id, media)
@@ -119,7 +119,7 @@ async def test_albums_go_both_ways(bot: Bot, ada: User, chat: Chat) -> None:
 
 
 async def test_topics_take_messages_and_quote_their_first_one(
-    tg: TelegramEmulator, bot: Bot, ada: User
+    tg: TelegramEmulator, bot: Bot, ada: TelegramUser
 ) -> None:
     forum = tg.group("Team", forum=True)
     thread = tg.topic(forum, "Deploy")
@@ -135,8 +135,8 @@ async def test_topics_take_messages_and_quote_their_first_one(
     assert sent.message_thread_id == thread
 
 
-async def test_privacy_mode_hides_what_is_not_meant_for_the_bot(
-    tg: TelegramEmulator, bot: Bot, ada: User
+async def test_privacy_mode_hides_messages_not_addressed_to_the_bot(
+    tg: TelegramEmulator, bot: Bot, ada: TelegramUser
 ) -> None:
     group = tg.group("Team", privacy=True)
     sent = await bot.send_message(group.id, "I am here")
@@ -154,7 +154,9 @@ async def test_privacy_mode_hides_what_is_not_meant_for_the_bot(
     ]
 
 
-async def test_edits_and_forwards_arrive_as_such(bot: Bot, ada: User, chat: Chat) -> None:
+async def test_edits_and_forwards_arrive_as_such(
+    bot: Bot, ada: TelegramUser, chat: TelegramChat
+) -> None:
     message = await ada.says(chat, "first", forwarded=True)
     await ada.edits(message, "second")
 
@@ -167,8 +169,8 @@ async def test_edits_and_forwards_arrive_as_such(bot: Bot, ada: User, chat: Chat
     assert edited.edited_message.edit_date
 
 
-async def test_drafts_actions_reactions_and_menus_are_seen(
-    tg: TelegramEmulator, bot: Bot, ada: User, chat: Chat
+async def test_drafts_actions_reactions_and_menus_are_recorded(
+    tg: TelegramEmulator, bot: Bot, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     message = await ada.says(chat, "hello")
 
@@ -186,20 +188,20 @@ async def test_drafts_actions_reactions_and_menus_are_seen(
     assert (await bot.get_chat(chat.id)).first_name == "Ada"
 
 
-async def test_html_and_markdown_become_entities(bot: Bot, chat: Chat) -> None:
+async def test_html_and_markdown_become_entities(bot: Bot, chat: TelegramChat) -> None:
     await bot.send_message(chat.id, "<b>a &lt; b</b> <i>x</i>", parse_mode="HTML")
     await bot.send_message(
         chat.id, "*bold* `code` [site](https://a.test) 1\\.", parse_mode="MarkdownV2"
     )
 
     html, markdown = chat.from_bot
-    assert (html.text, html.marked("bold")) == ("a < b x", ["a < b"])
+    assert (html.text, html.texts_of_entity("bold")) == ("a < b x", ["a < b"])
     assert markdown.text == "bold code site 1."
-    assert markdown.marked("text_link") == ["site"]
+    assert markdown.texts_of_entity("text_link") == ["site"]
 
 
-async def test_the_whole_application_runs_against_it(
-    tg: TelegramEmulator, ada: User, chat: Chat
+async def test_python_telegram_bots_application_runs_against_the_emulator(
+    tg: TelegramEmulator, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     async def echo(update: Update, _: Any) -> None:
         assert update.message

@@ -8,24 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from telegram import (
-    Bot,
-    InputMediaPhoto,
-    MessageEntity,
-    ReplyParameters,
-)
-from telegram.error import (
-    BadRequest,
-    ChatMigrated,
-    Conflict,
-    Forbidden,
-    InvalidToken,
-)
+from telegram import Bot, InputMediaPhoto, MessageEntity, ReplyParameters
+from telegram.error import BadRequest, ChatMigrated, Conflict, Forbidden, InvalidToken
 
-from tests.emulators.telegram.chats import Chat
+from tests.emulators.telegram.chats import TelegramChat
+from tests.emulators.telegram.client import keyboard, make_bot
 from tests.emulators.telegram.emulator import TelegramEmulator
-from tests.emulators.telegram.people import PIXEL, User
-from tests.emulators.telegram_client import keyboard, make_bot
+from tests.emulators.telegram.users import PIXEL, TelegramUser
 
 
 @pytest.mark.parametrize(
@@ -62,7 +51,7 @@ from tests.emulators.telegram_client import keyboard, make_bot
     ],
 )
 async def test_a_bad_message_is_refused_in_telegrams_words(
-    bot: Bot, chat: Chat, text: str, extra: dict[str, Any], complaint: str
+    bot: Bot, chat: TelegramChat, text: str, extra: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(BadRequest) as refused:
         await bot.send_message(chat.id, text, **extra)
@@ -71,7 +60,7 @@ async def test_a_bad_message_is_refused_in_telegrams_words(
     assert chat.from_bot == []
 
 
-async def test_exactly_the_limits_are_accepted(bot: Bot, chat: Chat) -> None:
+async def test_exactly_the_limits_are_accepted(bot: Bot, chat: TelegramChat) -> None:
     entities = [MessageEntity("bold", i, 1) for i in range(100)]
 
     await bot.send_message(chat.id, "😀" * 2048)
@@ -82,7 +71,7 @@ async def test_exactly_the_limits_are_accepted(bot: Bot, chat: Chat) -> None:
     assert len(chat.from_bot) == 4
 
 
-Attempt = Callable[[Bot, Chat], Any]
+Attempt = Callable[[Bot, TelegramChat], Any]
 REFUSED: dict[str, tuple[Attempt, str]] = {
     "an edit of nothing": (
         lambda bot, chat: bot.edit_message_text("x", chat.id, 999),
@@ -151,7 +140,7 @@ REFUSED: dict[str, tuple[Attempt, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_other_bad_calls_are_refused(bot: Bot, chat: Chat, name: str) -> None:
+async def test_other_bad_calls_are_refused(bot: Bot, chat: TelegramChat, name: str) -> None:
     attempt, complaint = REFUSED[name]
 
     with pytest.raises(BadRequest) as refused:
@@ -160,7 +149,7 @@ async def test_other_bad_calls_are_refused(bot: Bot, chat: Chat, name: str) -> N
     assert complaint in str(refused.value).lower()
 
 
-async def test_an_edit_that_changes_nothing_is_refused(bot: Bot, chat: Chat) -> None:
+async def test_an_edit_that_changes_nothing_is_refused(bot: Bot, chat: TelegramChat) -> None:
     sent = await bot.send_message(chat.id, "same")
 
     with pytest.raises(BadRequest, match="Message is not modified"):
@@ -169,7 +158,9 @@ async def test_an_edit_that_changes_nothing_is_refused(bot: Bot, chat: Chat) -> 
     assert chat.last.edits == 0
 
 
-async def test_only_own_messages_can_be_edited(bot: Bot, ada: User, chat: Chat) -> None:
+async def test_only_own_messages_can_be_edited(
+    bot: Bot, ada: TelegramUser, chat: TelegramChat
+) -> None:
     message = await ada.says(chat, "mine")
 
     with pytest.raises(BadRequest, match="can't be edited"):
@@ -182,7 +173,7 @@ async def test_drafts_are_for_private_chats_only(tg: TelegramEmulator, bot: Bot)
 
 
 async def test_a_reply_in_a_plain_supergroup_has_a_thread_that_cannot_be_sent_to(
-    tg: TelegramEmulator, bot: Bot, ada: User
+    tg: TelegramEmulator, bot: Bot, ada: TelegramUser
 ) -> None:
     group = tg.group("Team", supergroup=True)
     first = await ada.says(group, "one")
@@ -197,7 +188,7 @@ async def test_a_reply_in_a_plain_supergroup_has_a_thread_that_cannot_be_sent_to
 
 
 async def test_a_blocked_bot_and_a_stranger_are_forbidden(
-    tg: TelegramEmulator, bot: Bot, chat: Chat
+    tg: TelegramEmulator, bot: Bot, chat: TelegramChat
 ) -> None:
     tg.user(8, "Bob")
     chat.block()
@@ -208,7 +199,9 @@ async def test_a_blocked_bot_and_a_stranger_are_forbidden(
         await bot.send_message(8, "x")
 
 
-async def test_a_migrated_group_names_its_new_id(tg: TelegramEmulator, bot: Bot, ada: User) -> None:
+async def test_a_migrated_group_names_its_new_id(
+    tg: TelegramEmulator, bot: Bot, ada: TelegramUser
+) -> None:
     group = tg.group("Team")
     new = tg.migrate(group, ada)
 
@@ -223,18 +216,22 @@ async def test_a_migrated_group_names_its_new_id(tg: TelegramEmulator, bot: Bot,
     assert new_notice.message.migrate_from_chat_id == group.id
 
 
-async def test_a_press_answered_too_late_is_refused(bot: Bot, ada: User, chat: Chat) -> None:
+async def test_a_press_answered_too_late_is_refused(
+    bot: Bot, ada: TelegramUser, chat: TelegramChat
+) -> None:
     await bot.send_message(chat.id, "x", reply_markup=keyboard("a"))
     press = ada.press(chat.last, "Button 0")
     [update] = await bot.get_updates()
     assert update.callback_query
-    press.grow_old()
+    press.expire()
 
     with pytest.raises(BadRequest, match="Query is too old"):
         await bot.answer_callback_query(update.callback_query.id)
 
 
-async def test_large_files_cannot_be_fetched(bot: Bot, ada: User, chat: Chat) -> None:
+async def test_large_files_cannot_be_fetched(
+    bot: Bot, ada: TelegramUser, chat: TelegramChat
+) -> None:
     await ada.sends_document(chat, "big.bin", bytes(20 * 1024 * 1024 + 1))
     [update] = await bot.get_updates()
     assert update.message
@@ -257,7 +254,7 @@ async def test_wrong_tokens_are_unauthorized(tg: TelegramEmulator, bot: Bot) -> 
 
 
 async def test_the_older_of_two_pollers_gets_a_conflict(
-    tg: TelegramEmulator, bot: Bot, ada: User, chat: Chat
+    tg: TelegramEmulator, bot: Bot, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     async with make_bot(tg) as other:
         older = asyncio.create_task(bot.get_updates(timeout=30))

@@ -8,23 +8,23 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from cards.actions import Answer, AskAgain, Decide
-from cards.model import Buttons, Form
+from cards.actions import AnswerQuestion, DecideApproval, RequestApprovalAgain
+from cards.catalog import catalog_for
+from cards.model import ButtonsBlock, FormBlock
 from cards.views.approvals import approval_card
-from cards.words import words_for
 from handlers.ports import BackendFailure
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
-from storage.records.messages import Urgency
+from storage.records.messages import DeliveryUrgency
 from storage.records.people import ChatId, Language, PersonId
 from storage.records.tasks import TaskStatus
-from tests.handlers.desk import Desk, text_of
-from tests.samples import a_task, an_approval
+from tests.builders import make_approval, make_task
+from tests.handlers.router_harness import RouterHarness, text_of
 
 
-def desk_with(*ids: str, approvers: tuple[str, ...] = ("ann",), chat: str = "c1") -> Desk:
-    desk = Desk()
+def desk_with(*ids: str, approvers: tuple[str, ...] = ("ann",), chat: str = "c1") -> RouterHarness:
+    desk = RouterHarness()
     for id in ids:  # noqa: A001 - what the record calls it
-        desk.world.approvals.all[id] = an_approval(id, chat=chat, approvers=approvers)
+        desk.world.approvals.all[id] = make_approval(id, chat=chat, approvers=approvers)
     return desk
 
 
@@ -32,7 +32,7 @@ def desk_with(*ids: str, approvers: tuple[str, ...] = ("ann",), chat: str = "c1"
 async def test_a_bare_word_approves_what_waits_here(word: str) -> None:
     desk = desk_with("ap7x2k")
 
-    await desk.say(word)
+    await desk.send_message(word)
 
     assert desk.world.approvals.decisions == [("ap7x2k", True, "", PersonId("ann"))]
     assert desk.world.talk.questions == []
@@ -44,7 +44,7 @@ async def test_a_bare_word_approves_what_waits_here(word: str) -> None:
 async def test_a_bare_word_rejects_what_waits_here(word: str, reason: str) -> None:
     desk = desk_with("ap7x2k")
 
-    await desk.say(word)
+    await desk.send_message(word)
 
     assert desk.world.approvals.decisions == [("ap7x2k", False, reason, PersonId("ann"))]
 
@@ -53,7 +53,7 @@ async def test_a_bare_word_rejects_what_waits_here(word: str, reason: str) -> No
 async def test_what_only_sounds_like_it_is_talk(text: str) -> None:
     desk = desk_with("ap7x2k")
 
-    await desk.say(text)
+    await desk.send_message(text)
 
     assert desk.world.approvals.decisions == []
     assert len(desk.world.talk.questions) == 1
@@ -63,7 +63,7 @@ async def test_what_only_sounds_like_it_is_talk(text: str) -> None:
 async def test_a_bare_word_is_talk_where_nothing_waits(text: str) -> None:
     desk = desk_with("ap7x2k", chat="g1")
 
-    await desk.say(text)
+    await desk.send_message(text)
 
     assert desk.world.approvals.decisions == []
     assert len(desk.world.talk.questions) == 1
@@ -72,7 +72,7 @@ async def test_a_bare_word_is_talk_where_nothing_waits(text: str) -> None:
 async def test_a_bare_word_of_somebody_else_is_talk() -> None:
     desk = desk_with("ap7x2k", approvers=("olga",))
 
-    await desk.say("ok")
+    await desk.send_message("ok")
 
     assert desk.world.approvals.decisions == []
     assert len(desk.world.talk.questions) == 1
@@ -81,7 +81,7 @@ async def test_a_bare_word_of_somebody_else_is_talk() -> None:
 async def test_a_bare_word_asks_which_of_several() -> None:
     desk = desk_with("ap7x2k", "bq8y3l")
 
-    text = text_of(await desk.say("ok"))
+    text = text_of(await desk.send_message("ok"))
 
     assert desk.world.approvals.decisions == []
     assert "ap7x2k" in text
@@ -89,10 +89,10 @@ async def test_a_bare_word_asks_which_of_several() -> None:
 
 
 async def test_a_bare_word_never_lets_anybody_in() -> None:
-    desk = Desk()
-    desk.world.approvals.all["p"] = an_approval("p", ApprovalKind.PAIRING, chat="c0")
+    desk = RouterHarness()
+    desk.world.approvals.all["p"] = make_approval("p", ApprovalKind.PAIRING, chat="c0")
 
-    await desk.say("ok", who="x-olga", chat="c0")
+    await desk.send_message("ok", who="x-olga", chat="c0")
 
     assert desk.world.approvals.decisions == []
 
@@ -113,16 +113,16 @@ async def test_a_bare_word_never_lets_anybody_in() -> None:
 async def test_commands_decide(text: str, decision: tuple[str, bool, str]) -> None:
     desk = desk_with("ap7x2k")
 
-    await desk.say(text)
+    await desk.send_message(text)
 
     assert [each[:3] for each in desk.world.approvals.decisions] == [decision]
 
 
 async def test_commands_without_a_name_do_not_guess() -> None:
-    several, none = desk_with("ap7x2k", "bq8y3l"), Desk()
+    several, none = desk_with("ap7x2k", "bq8y3l"), RouterHarness()
 
-    assert "/approvals" in text_of(await several.say("/approve"))
-    assert "Nothing waits" in text_of(await none.say("/approve"))
+    assert "/approvals" in text_of(await several.send_message("/approve"))
+    assert "Nothing is waiting" in text_of(await none.send_message("/approve"))
     assert several.world.approvals.decisions == []
 
 
@@ -130,7 +130,7 @@ async def test_commands_without_a_name_do_not_guess() -> None:
 async def test_what_is_asked_elsewhere_is_neither_shown_nor_decided_in_a_group(text: str) -> None:
     desk = desk_with("ap7x2k")
 
-    said = text_of(await desk.say(text, chat="g1"))
+    said = text_of(await desk.send_message(text, chat="g1"))
 
     assert "No such request" in said
     assert desk.world.approvals.all["ap7x2k"].title not in said
@@ -140,17 +140,17 @@ async def test_what_is_asked_elsewhere_is_neither_shown_nor_decided_in_a_group(t
 async def test_who_may_not_decide_is_told_so() -> None:
     desk = desk_with("ap7x2k", approvers=("olga",))
 
-    text = text_of(await desk.say("/approve ap7x2k"))
+    text = text_of(await desk.send_message("/approve ap7x2k"))
 
-    assert "may not" in text
+    assert "can't do that" in text
     assert desk.world.approvals.decisions == []
 
 
 async def test_the_second_decision_hears_of_the_first() -> None:
     desk = desk_with("ap7x2k", approvers=("ann", "olga"))
 
-    await desk.say("/approve ap7x2k")
-    text = text_of(await desk.say("/reject ap7x2k", who="x-olga", chat="c0"))
+    await desk.send_message("/approve ap7x2k")
+    text = text_of(await desk.send_message("/reject ap7x2k", who="x-olga", chat="c0"))
 
     assert len(desk.world.approvals.decisions) == 1
     assert "approved" in text
@@ -193,7 +193,7 @@ async def test_a_button_decides_its_own_request_only() -> None:
 async def test_an_expired_request_is_shown_as_expired() -> None:
     desk = desk_with("ap7x2k")
     tokens = await _copies(desk, "ap7x2k", "c1")
-    desk.world.approvals.all["ap7x2k"] = an_approval(
+    desk.world.approvals.all["ap7x2k"] = make_approval(
         state=ApprovalState.EXPIRED, approvers=("ann",)
     )
 
@@ -205,9 +205,9 @@ async def test_an_expired_request_is_shown_as_expired() -> None:
 
 async def test_the_list_of_what_waits_turns_in_place() -> None:
     desk = desk_with("ap7x2k", "bq8y3l")
-    await desk.say("/approvals")
+    await desk.send_message("/approvals")
 
-    reply = await desk.press(desk.world.post.token("reply:1", Decide))
+    reply = await desk.press(desk.world.post.token("reply:1", DecideApproval))
 
     assert reply.in_place
     assert reply.key == "reply:1"
@@ -216,9 +216,9 @@ async def test_the_list_of_what_waits_turns_in_place() -> None:
 
 
 async def test_nothing_waiting_is_said_kindly() -> None:
-    desk = Desk()
+    desk = RouterHarness()
 
-    assert "Nothing waits" in text_of(await desk.say("/approvals"))
+    assert "Nothing is waiting" in text_of(await desk.send_message("/approvals"))
 
 
 async def test_a_press_of_somebody_who_may_not_leaves_the_button_to_those_who_may() -> None:
@@ -229,7 +229,7 @@ async def test_a_press_of_somebody_who_may_not_leaves_the_button_to_those_who_ma
     decided = await desk.press(tokens["g1"], who="x-olga", chat="g1")
 
     assert not refused.good
-    assert "may not" in refused.toast
+    assert "can't do that" in refused.toast
     assert "Approved" in decided.toast
     assert [each[3] for each in desk.world.approvals.decisions] == [PersonId("olga")]
 
@@ -241,7 +241,7 @@ async def test_who_comes_second_is_told_who_was_first() -> None:
 
     late = await desk.press(tokens["c0"], who="x-olga", chat="c0")
 
-    assert "Ann was first" in late.toast
+    assert "Ann decided first" in late.toast
 
 
 _BY_THE_WAY = (ApprovalKind.PAIRING, ApprovalKind.MEMORY)
@@ -249,42 +249,44 @@ _BY_THE_WAY = (ApprovalKind.PAIRING, ApprovalKind.MEMORY)
 
 @pytest.mark.parametrize("kind", [each for each in ApprovalKind if each not in _BY_THE_WAY])
 async def test_a_bare_word_answers_the_copy_in_a_private_chat(kind: ApprovalKind) -> None:
-    desk = Desk()
-    desk.world.approvals.all["ap7x2k"] = an_approval(kind=kind, chat="g1", approvers=("ann",))
+    desk = RouterHarness()
+    desk.world.approvals.all["ap7x2k"] = make_approval(kind=kind, chat="g1", approvers=("ann",))
     await _copies(desk, "ap7x2k", "c1")
 
-    await desk.say("ok")
+    await desk.send_message("ok")
 
     assert [each[:2] for each in desk.world.approvals.decisions] == [("ap7x2k", True)]
 
 
 async def test_a_bare_word_never_answers_what_is_asked_by_the_way() -> None:
-    desk = Desk()
+    desk = RouterHarness()
     kind = ApprovalKind.MEMORY
-    desk.world.approvals.all["ap7x2k"] = an_approval(kind=kind, chat="c1", approvers=("ann",))
+    desk.world.approvals.all["ap7x2k"] = make_approval(kind=kind, chat="c1", approvers=("ann",))
     await _copies(desk, "ap7x2k", "c1")
 
-    await desk.say("ok")
+    await desk.send_message("ok")
 
     assert desk.world.approvals.decisions == []
 
 
 async def test_a_bare_word_never_answers_the_copy_of_a_pairing() -> None:
-    desk = Desk()
-    desk.world.approvals.all["p"] = an_approval("p", ApprovalKind.PAIRING, chat="s1")
+    desk = RouterHarness()
+    desk.world.approvals.all["p"] = make_approval("p", ApprovalKind.PAIRING, chat="s1")
     await _copies(desk, "p", "c0")
 
-    await desk.say("ok", who="x-olga", chat="c0")
-    await desk.say("/approve", who="x-olga", chat="c0")
+    await desk.send_message("ok", who="x-olga", chat="c0")
+    await desk.send_message("/approve", who="x-olga", chat="c0")
 
     assert desk.world.approvals.decisions == []
 
 
 async def test_what_expired_is_asked_again_by_letting_its_task_go_on() -> None:
-    desk = Desk(a_task("k3m9qa", TaskStatus.PAUSED))
-    desk.world.approvals.all["ap7x2k"] = an_approval(state=ApprovalState.EXPIRED)
+    desk = RouterHarness(make_task("k3m9qa", TaskStatus.PAUSED))
+    desk.world.approvals.all["ap7x2k"] = make_approval(state=ApprovalState.EXPIRED)
 
-    reply = await desk.press(desk.world.post.put(AskAgain(approval_id="ap7x2k")))
+    reply = await desk.press(
+        desk.world.post.add_button_card(RequestApprovalAgain(approval_id="ap7x2k"))
+    )
 
     assert reply.good
     assert [each[:2] for each in desk.world.tasks.moves] == [("resume", "k3m9qa")]
@@ -292,60 +294,66 @@ async def test_what_expired_is_asked_again_by_letting_its_task_go_on() -> None:
 
 async def test_only_who_may_move_a_task_has_it_ask_again() -> None:
     theirs = replace(
-        a_task("k3m9qa", TaskStatus.PAUSED), created_by=PersonId("olga"), chat_id=ChatId("c0")
+        make_task("k3m9qa", TaskStatus.PAUSED), created_by=PersonId("olga"), chat_id=ChatId("c0")
     )
-    desk = Desk(theirs)
-    desk.world.approvals.all["ap7x2k"] = an_approval(state=ApprovalState.EXPIRED)
+    desk = RouterHarness(theirs)
+    desk.world.approvals.all["ap7x2k"] = make_approval(state=ApprovalState.EXPIRED)
 
-    reply = await desk.press(desk.world.post.put(AskAgain(approval_id="ap7x2k")))
+    reply = await desk.press(
+        desk.world.post.add_button_card(RequestApprovalAgain(approval_id="ap7x2k"))
+    )
 
     assert not reply.good
     assert desk.world.tasks.moves == []
 
 
 async def test_money_asked_for_again_moves_all_that_wait_and_can_be_moved() -> None:
-    tasks = [a_task(id, TaskStatus.PAUSED) for id in ("k3m9qa", "b2cdef")]  # noqa: A001 - ids
-    desk = Desk(*tasks, a_task("r8nnng"))
-    expired = an_approval(kind=ApprovalKind.BUDGET, state=ApprovalState.EXPIRED)
+    tasks = [make_task(id, TaskStatus.PAUSED) for id in ("k3m9qa", "b2cdef")]  # noqa: A001 - ids
+    desk = RouterHarness(*tasks, make_task("r8nnng"))
+    expired = make_approval(kind=ApprovalKind.BUDGET, state=ApprovalState.EXPIRED)
     waiting = ["k3m9qa", "r8nnng", "b2cdef", "n0where"]
     desk.world.approvals.all["ap7x2k"] = replace(expired, payload={"tasks": waiting})
 
-    reply = await desk.press(desk.world.post.put(AskAgain(approval_id="ap7x2k")))
+    reply = await desk.press(
+        desk.world.post.add_button_card(RequestApprovalAgain(approval_id="ap7x2k"))
+    )
 
     assert reply.good
     assert [each[1] for each in desk.world.tasks.moves] == ["k3m9qa", "b2cdef"]
 
 
 async def test_nobody_is_let_in_again_without_knocking_again() -> None:
-    desk = Desk()
-    desk.world.approvals.all["p"] = an_approval(
+    desk = RouterHarness()
+    desk.world.approvals.all["p"] = make_approval(
         "p", ApprovalKind.PAIRING, state=ApprovalState.EXPIRED
     )
 
     reply = await desk.press(
-        desk.world.post.put(AskAgain(approval_id="p"), chat="c0"), who="x-olga", chat="c0"
+        desk.world.post.add_button_card(RequestApprovalAgain(approval_id="p"), chat="c0"),
+        who="x-olga",
+        chat="c0",
     )
 
-    assert "write to me again" in reply.toast
+    assert "message me again" in reply.toast
 
 
 async def test_talk_that_a_cap_stops_asks_for_more_in_its_chat_and_of_the_owner() -> None:
-    asked = an_approval(kind=ApprovalKind.BUDGET)
-    desk = Desk()
+    asked = make_approval(kind=ApprovalKind.BUDGET)
+    desk = RouterHarness()
     desk.world.talk.answers.append(BackendFailure("backend.budget", approval=asked))
 
-    await desk.say("tell me everything")
+    await desk.send_message("tell me everything")
 
     assert {"approval:ap7x2k:c1", "approval:ap7x2k:c0"} <= set(desk.world.post.cards)
 
 
 async def test_a_cap_that_stops_a_group_too_is_asked_about_there_without_who_was_first() -> None:
-    desk = Desk()
-    approval = an_approval(kind=ApprovalKind.BUDGET, approvers=("ann",))
+    desk = RouterHarness()
+    approval = make_approval(kind=ApprovalKind.BUDGET, approvers=("ann",))
     desk.world.approvals.all["ap7x2k"] = approval
     await _copies(desk, "ap7x2k", "c1", "g1")
 
-    said = await desk.say("ok", chat="g1")
+    said = await desk.send_message("ok", chat="g1")
 
     shown = [text_of(desk.world.post.cards[f"approval:ap7x2k:{chat}"]) for chat in ("c1", "g1")]
     assert [each[:2] for each in desk.world.approvals.decisions] == [("ap7x2k", True)]
@@ -356,30 +364,30 @@ async def test_a_cap_that_stops_a_group_too_is_asked_about_there_without_who_was
     ]
     assert ["k3m9qa" in each for each in shown] == [True, False]
     assert said.data is not None
-    assert said.data["title"] == "More money"
+    assert said.data["title"] == "Spending cap extension"
 
 
-async def _copies(desk: Desk, approval_id: str, *chats: str) -> dict[str, str]:
+async def _copies(desk: RouterHarness, approval_id: str, *chats: str) -> dict[str, str]:
     """Tokens of the approve buttons on a copy of the request in each chat."""
     approval = desk.world.approvals.all[approval_id]
-    card = approval_card(approval, words_for(Language.ENGLISH), zone=ZoneInfo("UTC"))
+    card = approval_card(approval, catalog_for(Language.ENGLISH), zone=ZoneInfo("UTC"))
     tokens = {}
     for chat in chats:
         key = f"approval:{approval_id}:{chat}"
-        await desk.world.post.send(ChatId(chat), card, key=key, urgency=Urgency.APPROVAL)
+        await desk.world.post.send(ChatId(chat), card, key=key, urgency=DeliveryUrgency.APPROVAL)
         question = approval.kind is ApprovalKind.QUESTION
-        tokens[chat] = desk.world.post.token(key, Answer if question else Decide)
+        tokens[chat] = desk.world.post.token(key, AnswerQuestion if question else DecideApproval)
     return tokens
 
 
 def a_tool_request(**changes: Any) -> Approval:
     payload = {"tool": "exec", "why": "No rule allows it.", "pattern": "make deploy"}
-    return replace(an_approval(kind=ApprovalKind.TOOL), payload=payload, **changes)
+    return replace(make_approval(kind=ApprovalKind.TOOL), payload=payload, **changes)
 
 
 def a_question(**changes: Any) -> Approval:
     payload = {"options": ["red", "blue"]}
-    asked = an_approval(kind=ApprovalKind.QUESTION, approvers=("ann",))
+    asked = make_approval(kind=ApprovalKind.QUESTION, approvers=("ann",))
     return replace(asked, payload=payload, **changes)
 
 
@@ -387,10 +395,10 @@ def a_question(**changes: Any) -> Approval:
     ("typed", "reach"), [("", None), ("task", "task"), ("始终", "always"), ("ALWAYS", "always")]
 )
 async def test_a_yes_to_a_tool_reaches_as_far_as_it_says(typed: str, reach: str | None) -> None:
-    desk = Desk()
+    desk = RouterHarness()
     desk.world.approvals.all["ap7x2k"] = a_tool_request()
 
-    await desk.say(f"/approve ap7x2k {typed}", who="x-olga", chat="c0")
+    await desk.send_message(f"/approve ap7x2k {typed}", who="x-olga", chat="c0")
 
     decided = desk.world.approvals.all["ap7x2k"]
     assert decided.state is ApprovalState.APPROVED
@@ -398,19 +406,21 @@ async def test_a_yes_to_a_tool_reaches_as_far_as_it_says(typed: str, reach: str 
 
 
 async def test_a_word_that_is_no_reach_is_no_yes() -> None:
-    desk = Desk()
+    desk = RouterHarness()
     desk.world.approvals.all["ap7x2k"] = a_tool_request()
 
-    reply = await desk.say("/approve ap7x2k not yet", who="x-olga", chat="c0")
+    reply = await desk.send_message("/approve ap7x2k not yet", who="x-olga", chat="c0")
 
     assert "Nothing was decided" in text_of(reply)
     assert desk.world.approvals.decisions == []
 
 
 async def test_always_is_an_owners_word_even_for_who_may_allow_it_once() -> None:
-    desk = Desk()
+    desk = RouterHarness()
     desk.world.approvals.all["ap7x2k"] = a_tool_request(approvers=(PersonId("ann"),))
-    always = desk.world.post.put(Decide(approval_id="ap7x2k", approve=True, scope="always"))
+    always = desk.world.post.add_button_card(
+        DecideApproval(approval_id="ap7x2k", approve=True, scope="always")
+    )
 
     refused = await desk.press(always)
 
@@ -423,9 +433,9 @@ async def test_always_is_an_owners_word_even_for_who_may_allow_it_once() -> None
     [("2", "blue"), ("1.", "red"), ("3", "3"), ("green?", "green?")],
 )
 async def test_a_question_is_answered_by_number_or_by_words(typed: str, answer: str) -> None:
-    desk = Desk()
+    desk = RouterHarness()
     desk.world.approvals.all["ap7x2k"] = a_question()
-    form = desk.world.post.put(Answer(question_id="ap7x2k"))
+    form = desk.world.post.add_button_card(AnswerQuestion(question_id="ap7x2k"))
 
     await desk.press(form, form={"text": typed})
 
@@ -434,51 +444,55 @@ async def test_a_question_is_answered_by_number_or_by_words(typed: str, answer: 
 
 async def test_a_question_is_answered_by_a_button_by_a_command_and_by_a_bare_word() -> None:
     for say in ("press", "/approve ap7x2k 2", "ok"):
-        desk = Desk()
+        desk = RouterHarness()
         desk.world.approvals.all["ap7x2k"] = a_question()
         if say == "press":
-            await desk.press(desk.world.post.put(Answer(question_id="ap7x2k", value="blue")))
+            await desk.press(
+                desk.world.post.add_button_card(AnswerQuestion(question_id="ap7x2k", value="blue"))
+            )
         else:
-            await desk.say(say)
+            await desk.send_message(say)
 
         told = desk.world.approvals.decisions[0][2]
         assert told == ("ok" if say == "ok" else "blue")
 
 
 async def test_an_empty_answer_is_none() -> None:
-    desk = Desk()
+    desk = RouterHarness()
     desk.world.approvals.all["ap7x2k"] = a_question()
 
-    reply = await desk.press(desk.world.post.put(Answer(question_id="ap7x2k")), form={"text": " "})
+    reply = await desk.press(
+        desk.world.post.add_button_card(AnswerQuestion(question_id="ap7x2k")), form={"text": " "}
+    )
 
     assert not reply.good
     assert desk.world.approvals.decisions == []
 
 
 async def test_a_list_loses_the_buttons_of_what_is_decided_elsewhere() -> None:
-    desk = Desk()
+    desk = RouterHarness()
     for each in ("ap7x2k", "bq8y3m"):
-        desk.world.approvals.all[each] = replace(an_approval(approvers=("ann", "olga")), id=each)
-    await desk.say("/approvals")
+        desk.world.approvals.all[each] = replace(make_approval(approvers=("ann", "olga")), id=each)
+    await desk.send_message("/approvals")
     listed = "reply:1"
 
-    await desk.say("/approve ap7x2k", who="x-olga", chat="c0")
+    await desk.send_message("/approve ap7x2k", who="x-olga", chat="c0")
 
     card = desk.world.post.cards[listed]
-    blocks = [block for block in card.blocks if isinstance(block, Buttons)]
+    blocks = [block for block in card.blocks if isinstance(block, ButtonsBlock)]
     left = [button.action for block in blocks for button in block.items]
-    assert {each.approval_id for each in left if isinstance(each, Decide)} == {"bq8y3m"}
-    assert words_for(Language.ENGLISH)("approval.decided.approved") in text_of(card)
+    assert {each.approval_id for each in left if isinstance(each, DecideApproval)} == {"bq8y3m"}
+    assert catalog_for(Language.ENGLISH)("approval.decided.approved") in text_of(card)
 
 
 async def test_a_question_answered_elsewhere_leaves_no_form_on_a_list() -> None:
-    desk = Desk()
+    desk = RouterHarness()
     desk.world.approvals.all["ap7x2k"] = a_question()
-    listed = (await desk.say("/approvals")).card
+    listed = (await desk.send_message("/approvals")).card
 
-    await desk.say("/approve ap7x2k 2")
+    await desk.send_message("/approve ap7x2k 2")
 
     card = desk.world.post.cards["reply:1"]
     assert listed is not None
-    assert [block for block in listed.blocks if isinstance(block, Buttons | Form)]
-    assert not [block for block in card.blocks if isinstance(block, Buttons | Form)]
+    assert [block for block in listed.blocks if isinstance(block, ButtonsBlock | FormBlock)]
+    assert not [block for block in card.blocks if isinstance(block, ButtonsBlock | FormBlock)]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlers.flags import Flagged, flags_of, quoted
+from handlers.flags import ParsedFlags, parse_flags, quote_value
 
 
 @pytest.mark.parametrize(
@@ -26,19 +26,19 @@ from handlers.flags import Flagged, flags_of, quoted
 def test_flags_are_taken_off_until_the_text_begins(
     text: str, options: dict[str, str], rest: str
 ) -> None:
-    assert flags_of(text, valued=("p", "title"), bare=("self",)) == Flagged(
+    assert parse_flags(text, valued=("p", "title"), bare=("self",)) == ParsedFlags(
         options=options, text=rest
     )
 
 
 def test_two_dashes_end_the_flags() -> None:
-    found = flags_of("-p urgent -- -p normal -- @opus", valued=("p",))
+    found = parse_flags("-p urgent -- -p normal -- @opus", valued=("p",))
 
-    assert found == Flagged(options={"p": "urgent"}, text="-p normal -- @opus", ended=True)
+    assert found == ParsedFlags(options={"p": "urgent"}, text="-p normal -- @opus", terminated=True)
 
 
 @given(value=st.text(), text=st.text())
 def test_whatever_is_quoted_and_whatever_follows_two_dashes_arrives(value: str, text: str) -> None:
-    found = flags_of(f"--title {quoted(value)} -- {text}", valued=("title",))
+    found = parse_flags(f"--title {quote_value(value)} -- {text}", valued=("title",))
 
-    assert found == Flagged(options={"title": value}, text=text.strip(), ended=True)
+    assert found == ParsedFlags(options={"title": value}, text=text.strip(), terminated=True)

@@ -6,22 +6,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlers.parsing import Directives, Ordered, Said, Verdict, parse, priority_of, verdict_of
-from handlers.table import COMMANDS
-from tests.fakes import FakeModels
+from handlers.command_table import COMMANDS
+from handlers.parsing import (
+    ApprovalReply,
+    CommandMessage,
+    MessageDirectives,
+    PlainMessage,
+    parse_approval_reply,
+    parse_message,
+    split_priority_flag,
+)
+from tests.fakes.services import FakeModels
 
-PICK = FakeModels().pick
+PICK = FakeModels().resolve_choice
 
 
 def ordered(text: str) -> tuple[str, str]:
-    meaning = parse(text, COMMANDS, PICK)
-    assert isinstance(meaning, Ordered), text
+    meaning = parse_message(text, COMMANDS, PICK)
+    assert isinstance(meaning, CommandMessage), text
     return meaning.command.name, meaning.args
 
 
-def said(text: str) -> Said:
-    meaning = parse(text, COMMANDS, PICK)
-    assert isinstance(meaning, Said), text
+def said(text: str) -> PlainMessage:
+    meaning = parse_message(text, COMMANDS, PICK)
+    assert isinstance(meaning, PlainMessage), text
     return meaning
 
 
@@ -63,32 +71,34 @@ def test_anything_else_is_talk(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "rest", "chosen"),
     [
-        ("@openai hello", "hello", Directives(backend="openai")),
-        ("@OpenAI\nhello", "hello", Directives(backend="openai")),
-        ("/backend:openai hello", "hello", Directives(backend="openai")),
-        ("/use openai hello", "hello", Directives(backend="openai")),
-        ("@opus hello", "hello", Directives(backend="anthropic", model="claude-opus")),
-        ("Opus hello", "hello", Directives(backend="anthropic", model="claude-opus")),
-        ("@gpt-5 hello", "hello", Directives(backend="openai", model="gpt-5")),
-        ("@openai @gpt-5 hi", "hi", Directives(backend="openai", model="gpt-5")),
-        ("@opus", "@opus", Directives(backend="anthropic", model="claude-opus")),
-        ("@openai", "@openai", Directives()),
-        ("@unknown stays", "@unknown stays", Directives()),
-        ("opusculum is a word", "opusculum is a word", Directives()),
-        ("say @opus", "say @opus", Directives()),
-        ("sonnet 18", "sonnet 18", Directives()),
+        ("@openai hello", "hello", MessageDirectives(backend="openai")),
+        ("@OpenAI\nhello", "hello", MessageDirectives(backend="openai")),
+        ("/backend:openai hello", "hello", MessageDirectives(backend="openai")),
+        ("/use openai hello", "hello", MessageDirectives(backend="openai")),
+        ("@opus hello", "hello", MessageDirectives(backend="anthropic", model="claude-opus")),
+        ("Opus hello", "hello", MessageDirectives(backend="anthropic", model="claude-opus")),
+        ("@gpt-5 hello", "hello", MessageDirectives(backend="openai", model="gpt-5")),
+        ("@openai @gpt-5 hi", "hi", MessageDirectives(backend="openai", model="gpt-5")),
+        ("@opus", "@opus", MessageDirectives(backend="anthropic", model="claude-opus")),
+        ("@openai", "@openai", MessageDirectives()),
+        ("@unknown stays", "@unknown stays", MessageDirectives()),
+        ("opusculum is a word", "opusculum is a word", MessageDirectives()),
+        ("say @opus", "say @opus", MessageDirectives()),
+        ("sonnet 18", "sonnet 18", MessageDirectives()),
     ],
 )
-def test_directives_count_at_the_start_only(text: str, rest: str, chosen: Directives) -> None:
+def test_directives_count_at_the_start_only(
+    text: str, rest: str, chosen: MessageDirectives
+) -> None:
     meaning = said(text)
 
     assert (meaning.text, meaning.directives) == (rest, chosen)
 
 
 def test_a_directive_may_stand_before_a_command() -> None:
-    meaning = parse("@opus /run write", COMMANDS, PICK)
+    meaning = parse_message("@opus /run write", COMMANDS, PICK)
 
-    assert isinstance(meaning, Ordered)
+    assert isinstance(meaning, CommandMessage)
     assert meaning.directives.model == "claude-opus"
     assert meaning.args == "write"
 
@@ -100,18 +110,18 @@ def test_backend_with_a_colon_and_nothing_to_say_is_the_command() -> None:
 @pytest.mark.parametrize(
     ("text", "verdict"),
     [
-        *((word, Verdict(approve=True)) for word in ("通过", "approve", "批准", "ok", "yes")),
-        *((word, Verdict(approve=False)) for word in ("拒绝", "reject", "no", "否")),
-        (" OK ", Verdict(approve=True)),
-        ("@bot 通过", Verdict(approve=True)),
-        ("通过 ap7x", Verdict(approve=True, target="ap7x")),
-        ("Approve ap7x", Verdict(approve=True, target="ap7x")),
-        ("拒绝 太贵了 换一个", Verdict(approve=False, reason="太贵了 换一个")),
-        ("reject too dear", Verdict(approve=False, reason="too dear")),
+        *((word, ApprovalReply(approve=True)) for word in ("通过", "approve", "批准", "ok", "yes")),
+        *((word, ApprovalReply(approve=False)) for word in ("拒绝", "reject", "no", "否")),
+        (" OK ", ApprovalReply(approve=True)),
+        ("@bot 通过", ApprovalReply(approve=True)),
+        ("通过 ap7x", ApprovalReply(approve=True, target="ap7x")),
+        ("Approve ap7x", ApprovalReply(approve=True, target="ap7x")),
+        ("拒绝 太贵了 换一个", ApprovalReply(approve=False, reason="太贵了 换一个")),
+        ("reject too dear", ApprovalReply(approve=False, reason="too dear")),
     ],
 )
-def test_the_approval_grammar(text: str, verdict: Verdict) -> None:
-    assert verdict_of(text) == verdict
+def test_the_approval_grammar(text: str, verdict: ApprovalReply) -> None:
+    assert parse_approval_reply(text) == verdict
 
 
 @pytest.mark.parametrize(
@@ -132,7 +142,7 @@ def test_the_approval_grammar(text: str, verdict: Verdict) -> None:
     ],
 )
 def test_everything_else_is_no_approval(text: str) -> None:
-    assert verdict_of(text) is None
+    assert parse_approval_reply(text) is None
 
 
 @pytest.mark.parametrize(
@@ -147,7 +157,7 @@ def test_everything_else_is_no_approval(text: str) -> None:
     ],
 )
 def test_a_priority_is_taken_from_the_start(text: str, expected: tuple[str, str]) -> None:
-    assert priority_of(text) == expected
+    assert split_priority_flag(text) == expected
 
 
 pieces = st.one_of(
@@ -160,22 +170,22 @@ pieces = st.one_of(
 
 @given(st.lists(pieces, max_size=8).map("".join))
 def test_no_text_at_all_breaks_the_parser(text: str) -> None:
-    meaning = parse(text, COMMANDS, PICK)
-    verdict_of(text)
+    meaning = parse_message(text, COMMANDS, PICK)
+    parse_approval_reply(text)
 
-    assert isinstance(meaning, Ordered | Said)
+    assert isinstance(meaning, CommandMessage | PlainMessage)
 
 
 @given(st.lists(pieces, min_size=1, max_size=8).map("".join))
 def test_talk_never_loses_all_of_its_text(text: str) -> None:
-    meaning = parse(text, COMMANDS, PICK)
+    meaning = parse_message(text, COMMANDS, PICK)
 
-    if isinstance(meaning, Said) and text.strip() and "@_user_1" not in text:
+    if isinstance(meaning, PlainMessage) and text.strip() and "@_user_1" not in text:
         assert meaning.text
 
 
 def test_where_nobody_can_be_mentioned_an_at_belongs_to_the_text() -> None:
-    meaning = parse("/pause 3k see @bob @_user_1", COMMANDS, PICK, mentions=False)
+    meaning = parse_message("/pause 3k see @bob @_user_1", COMMANDS, PICK, mentions=False)
 
-    assert isinstance(meaning, Ordered)
+    assert isinstance(meaning, CommandMessage)
     assert meaning.args == "3k see @bob @_user_1"

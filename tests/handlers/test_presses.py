@@ -13,19 +13,19 @@ from cards.actions import (
     PauseTask,
     ResumeTask,
     RetryTask,
-    SendMessage,
     SetPriority,
     ShowLogs,
     ShowTask,
     StopTask,
+    SubmitMessageForm,
 )
-from cards.model import Form, FormField, Select
-from handlers.presses import form_values
-from storage.records.messages import PressIn, Sender
-from storage.records.people import Language, PersonId, Role
-from storage.records.tasks import Priority, TaskId, TaskStatus
-from tests.handlers.desk import Desk, text_of
-from tests.samples import NOW, a_task
+from cards.model import FormBlock, FormField, SelectBlock
+from handlers.presses import parse_form_reply
+from storage.records.messages import IncomingPress, MessageSender
+from storage.records.people import Language, PersonId, PersonRole
+from storage.records.tasks import TaskId, TaskPriority, TaskStatus
+from tests.builders import NOW, make_task
+from tests.handlers.router_harness import RouterHarness, text_of
 
 PAUSE = PauseTask(task_id="k3m9qa")
 
@@ -37,15 +37,19 @@ PAUSE = PauseTask(task_id="k3m9qa")
         (ResumeTask(task_id="k3m9qa"), TaskStatus.PAUSED, "resume"),
         (StopTask(task_id="k3m9qa"), TaskStatus.RUNNING, "stop"),
         (RetryTask(task_id="k3m9qa"), TaskStatus.FAILED, "retry"),
-        (SetPriority(task_id="k3m9qa", priority=Priority.URGENT), TaskStatus.PENDING, "priority"),
+        (
+            SetPriority(task_id="k3m9qa", priority=TaskPriority.URGENT),
+            TaskStatus.PENDING,
+            "priority",
+        ),
     ],
 )
 async def test_a_button_moves_its_task_and_answers_in_a_toast(
     action: Action, status: TaskStatus, move: str
 ) -> None:
-    desk = Desk(a_task(status=status))
+    desk = RouterHarness(make_task(status=status))
 
-    reply = await desk.press(desk.world.post.put(action))
+    reply = await desk.press(desk.world.post.add_button_card(action))
 
     assert [each[0] for each in desk.world.tasks.moves] == [move]
     assert reply.toast
@@ -54,19 +58,21 @@ async def test_a_button_moves_its_task_and_answers_in_a_toast(
 
 
 async def test_a_picked_priority_is_the_one_set() -> None:
-    desk = Desk(a_task())
-    await desk.say("/run write")
+    desk = RouterHarness(make_task())
+    await desk.send_message("/run write")
     card = desk.world.post.cards["task:new1xyz"]
-    select = next(block for block in card.blocks if isinstance(block, Select))
+    select = next(block for block in card.blocks if isinstance(block, SelectBlock))
 
     await desk.press(select.token, value="#0")
 
-    assert desk.world.tasks.tasks[TaskId("new1xyz")].priority is Priority.URGENT
+    assert desk.world.tasks.tasks[TaskId("new1xyz")].priority is TaskPriority.URGENT
 
 
 async def test_picking_what_is_set_already_does_not_use_the_select_up() -> None:
-    desk = Desk(a_task())
-    token = desk.world.post.put(SetPriority(task_id="k3m9qa", priority=Priority.IMPORTANT))
+    desk = RouterHarness(make_task())
+    token = desk.world.post.add_button_card(
+        SetPriority(task_id="k3m9qa", priority=TaskPriority.IMPORTANT)
+    )
 
     replies = [await desk.press(token, value=each) for each in ("important", "urgent")]
 
@@ -74,10 +80,10 @@ async def test_picking_what_is_set_already_does_not_use_the_select_up() -> None:
 
 
 async def test_a_pick_that_is_not_on_the_card_is_declined() -> None:
-    desk = Desk(a_task())
-    await desk.say("/run write")
+    desk = RouterHarness(make_task())
+    await desk.send_message("/run write")
     card = desk.world.post.cards["task:new1xyz"]
-    select = next(block for block in card.blocks if isinstance(block, Select))
+    select = next(block for block in card.blocks if isinstance(block, SelectBlock))
 
     replies = [await desk.press(select.token, value=value) for value in ("#3", "#999")]
 
@@ -89,8 +95,8 @@ async def test_a_pick_that_is_not_on_the_card_is_declined() -> None:
 async def test_details_and_logs_come_as_a_card_of_their_own_as_often_as_asked(
     action: Action,
 ) -> None:
-    desk = Desk(a_task())
-    token = desk.world.post.put(action)
+    desk = RouterHarness(make_task())
+    token = desk.world.post.add_button_card(action)
 
     first, second = await desk.press(token), await desk.press(token)
 
@@ -100,8 +106,8 @@ async def test_details_and_logs_come_as_a_card_of_their_own_as_often_as_asked(
 
 
 async def test_list_pages_turn_in_place() -> None:
-    desk = Desk(*(a_task(f"task{n}x", title=f"Title {n}") for n in range(7)))
-    await desk.say("/list")
+    desk = RouterHarness(*(make_task(f"task{n}x", title=f"Title {n}") for n in range(7)))
+    await desk.send_message("/list")
     token = next(
         token
         for _, action, token in desk.world.post.tokens("reply:1")
@@ -116,25 +122,27 @@ async def test_list_pages_turn_in_place() -> None:
 
 
 async def test_a_second_press_changes_nothing_and_says_who_was_first_and_when() -> None:
-    desk = Desk(a_task(status=TaskStatus.RUNNING))
-    token = desk.world.post.put(PAUSE)
+    desk = RouterHarness(make_task(status=TaskStatus.RUNNING))
+    token = desk.world.post.add_button_card(PAUSE)
     await desk.press(token)
 
     mine = await desk.press(token)
     other = await desk.press(token, who="x-olga")
 
     assert len(desk.world.tasks.moves) == 1
-    assert "You pressed" in mine.toast
+    assert "You already pressed" in mine.toast
     assert "Ann" in other.toast
     assert "13:06" in other.toast
     assert not other.good
 
 
 async def test_the_same_press_handled_again_acts_on() -> None:
-    desk = Desk(a_task(status=TaskStatus.RUNNING))
-    token = desk.world.post.put(PAUSE)
+    desk = RouterHarness(make_task(status=TaskStatus.RUNNING))
+    token = desk.world.post.add_button_card(PAUSE)
     place = desk.message("x").place
-    press = PressIn(place=place, sender=Sender(external_id="x-ann"), token=token, message_id="m")
+    press = IncomingPress(
+        place=place, sender=MessageSender(external_id="x-ann"), token=token, message_id="m"
+    )
     row = desk.row(press)
 
     await desk.deliver(row)
@@ -145,8 +153,8 @@ async def test_the_same_press_handled_again_acts_on() -> None:
 
 
 async def test_an_expired_button_is_declined() -> None:
-    desk = Desk(a_task())
-    token = desk.world.post.put(PAUSE)
+    desk = RouterHarness(make_task())
+    token = desk.world.post.add_button_card(PAUSE)
     desk.world.post.rows[token] = replace(
         desk.world.post.rows[token], expires_at=NOW - timedelta(seconds=1)
     )
@@ -158,19 +166,19 @@ async def test_an_expired_button_is_declined() -> None:
 
 
 async def test_a_button_gone_from_its_card_is_declined() -> None:
-    desk = Desk(a_task())
-    token = desk.world.post.put(PAUSE)
+    desk = RouterHarness(make_task())
+    token = desk.world.post.add_button_card(PAUSE)
     desk.world.post.rows[token] = replace(desk.world.post.rows[token], retired=True)
 
     reply = await desk.press(token)
 
-    assert "changed" in reply.toast
+    assert "out of date" in reply.toast
     assert desk.world.tasks.moves == []
 
 
 async def test_a_button_of_another_chat_is_declined() -> None:
-    desk = Desk(a_task())
-    token = desk.world.post.put(PAUSE, chat="g1")
+    desk = RouterHarness(make_task())
+    token = desk.world.post.add_button_card(PAUSE, chat="g1")
 
     reply = await desk.press(token)
 
@@ -180,18 +188,18 @@ async def test_a_button_of_another_chat_is_declined() -> None:
 
 @pytest.mark.parametrize("token", ["", "forged000000", "../../etc", "x" * 500])
 async def test_a_forged_token_is_declined(token: str) -> None:
-    desk = Desk(a_task())
+    desk = RouterHarness(make_task())
 
     reply = await desk.press(token)
 
-    assert "do not know" in reply.toast
+    assert "don't know" in reply.toast
     assert desk.world.tasks.moves == []
     assert desk.incidents == 0
 
 
 async def test_an_action_of_another_version_is_declined() -> None:
-    desk = Desk(a_task())
-    token = desk.world.post.put(PAUSE)
+    desk = RouterHarness(make_task())
+    token = desk.world.post.add_button_card(PAUSE)
     desk.world.post.rows[token] = replace(
         desk.world.post.rows[token], action={"kind": "teleport", "task_id": "k3m9qa"}
     )
@@ -203,9 +211,9 @@ async def test_an_action_of_another_version_is_declined() -> None:
 
 
 async def test_a_button_meant_for_others_is_declined_and_stays_theirs() -> None:
-    desk = Desk(a_task())
+    desk = RouterHarness(make_task())
     desk.world.post.allowed = (PersonId("olga"),)
-    token = desk.world.post.put(PAUSE)
+    token = desk.world.post.add_button_card(PAUSE)
 
     declined = await desk.press(token)
     taken = await desk.press(token, who="x-olga")
@@ -218,20 +226,20 @@ async def test_a_button_meant_for_others_is_declined_and_stays_theirs() -> None:
 async def test_an_owners_button_is_declined_to_members_and_not_used_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(PauseTask, "needs", Role.OWNER)
-    desk = Desk(a_task())
-    token = desk.world.post.put(PAUSE)
+    monkeypatch.setattr(PauseTask, "required_role", PersonRole.OWNER)
+    desk = RouterHarness(make_task())
+    token = desk.world.post.add_button_card(PAUSE)
 
     declined = await desk.press(token)
     taken = await desk.press(token, who="x-olga")
 
-    assert "may not" in declined.toast
+    assert "can't use this" in declined.toast
     assert taken.good
 
 
 async def test_a_member_presses_nothing_on_tasks_of_others() -> None:
-    desk = Desk(a_task(by="olga", chat="c0"))
-    token = desk.world.post.put(PAUSE)
+    desk = RouterHarness(make_task(by="olga", chat="c0"))
+    token = desk.world.post.add_button_card(PAUSE)
 
     reply = await desk.press(token)
 
@@ -240,16 +248,16 @@ async def test_a_member_presses_nothing_on_tasks_of_others() -> None:
 
 
 async def test_what_the_state_forbids_is_a_toast_in_the_persons_language() -> None:
-    desk = Desk(a_task(status=TaskStatus.COMPLETED))
-    await desk.world.people.speak(desk.world.ann, Language.CHINESE)
+    desk = RouterHarness(make_task(status=TaskStatus.COMPLETED))
+    await desk.world.people.set_language(desk.world.ann, Language.CHINESE)
 
-    reply = await desk.press(desk.world.post.put(PAUSE))
+    reply = await desk.press(desk.world.post.add_button_card(PAUSE))
 
     assert "已完成" in reply.toast
     assert len(reply.toast) <= 200
 
 
-FORM = Form(
+FORM = FormBlock(
     fields=(
         FormField(name="text", label="What"),
         FormField(name="priority", label="Priority", required=False),
@@ -271,31 +279,31 @@ FORM = Form(
     ],
 )
 def test_a_typed_answer_fills_the_form(typed: str, values: dict[str, str]) -> None:
-    assert form_values(FORM, typed) == values
+    assert parse_form_reply(FORM, typed) == values
 
 
 @pytest.mark.parametrize("form", [{}, {"text": " "}, {"as": "step"}])
 async def test_a_message_without_a_word_is_not_sent_and_its_form_stays(
     form: dict[str, str],
 ) -> None:
-    desk = Desk(a_task())
-    token = desk.world.post.put(SendMessage(task_id="k3m9qa"))
+    desk = RouterHarness(make_task())
+    token = desk.world.post.add_button_card(SubmitMessageForm(task_id="k3m9qa"))
 
     empty = await desk.press(token, form=form)
     written = await desk.press(token, form={"text": "mind the gap"})
 
     assert (empty.good, written.good) == (False, True)
     assert desk.incidents == 0
-    assert desk.world.tasks.said == ["mind the gap"]
+    assert desk.world.tasks.messages == ["mind the gap"]
 
 
 async def test_the_form_of_a_message_becomes_the_record_of_what_was_sent() -> None:
-    desk = Desk(a_task())
-    token = desk.world.post.put(SendMessage(task_id="k3m9qa"), key="form:1")
+    desk = RouterHarness(make_task())
+    token = desk.world.post.add_button_card(SubmitMessageForm(task_id="k3m9qa"), key="form:1")
 
     reply = await desk.press(token, form={"text": "mind *the* gap"})
 
     (shown,) = desk.world.post.cards.values()
-    assert not any(isinstance(block, Form) for block in shown.blocks)
+    assert not any(isinstance(block, FormBlock) for block in shown.blocks)
     assert "mind *the* gap" in text_of(shown)
     assert reply.toast

@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from cards.actions import NewTask, StartTask
+from cards.actions import StartTask, SubmitTaskForm
 from storage.records.people import ChatId
-from tests.handlers.desk import Desk, text_of
+from tests.handlers.router_harness import RouterHarness, text_of
 
 
-def desk_with(**folders: bool) -> Desk:
-    desk = Desk()
+def desk_with(**folders: bool) -> RouterHarness:
+    desk = RouterHarness()
     desk.world.projects.folders = {f"/code/{name}": git for name, git in folders.items()}
     return desk
 
 
-def choose(desk: Desk, chat: str, folder: str) -> None:
+def choose(desk: RouterHarness, chat: str, folder: str) -> None:
     known = desk.world.people.chats[ChatId(chat)]
     settings = replace(known.settings, project=folder)
     desk.world.people.chats[ChatId(chat)] = replace(known, settings=settings)
@@ -35,7 +35,7 @@ def choose(desk: Desk, chat: str, folder: str) -> None:
 async def test_an_owner_names_the_folder_of_one_task_in_any_order(text: str) -> None:
     desk = desk_with(shop=True)
 
-    await desk.say(text, who="x-olga", chat="c0")
+    await desk.send_message(text, who="x-olga", chat="c0")
 
     new = desk.world.tasks.created[0]
     assert (new.instruction, new.priority, new.project_dir, new.in_git) == (
@@ -46,11 +46,11 @@ async def test_an_owner_names_the_folder_of_one_task_in_any_order(text: str) -> 
     )
 
 
-@pytest.mark.parametrize(("folder", "told"), [("shop", "whole path"), ("/code/none", "No such")])
+@pytest.mark.parametrize(("folder", "told"), [("shop", "full path"), ("/code/none", "No such")])
 async def test_a_folder_that_cannot_be_worked_in_makes_no_task(folder: str, told: str) -> None:
     desk = desk_with(shop=True)
 
-    reply = await desk.say(f"/run -d {folder} mend it", who="x-olga", chat="c0")
+    reply = await desk.send_message(f"/run -d {folder} mend it", who="x-olga", chat="c0")
 
     assert told in text_of(reply)
     assert desk.world.tasks.created == []
@@ -61,50 +61,52 @@ async def test_a_member_may_not_choose_a_folder_but_uses_the_chats() -> None:
     choose(desk, "c1", "/code/shop")
 
     for text in ("/run -d /code/shop mend it", "/project /code/shop", "/project none"):
-        assert "owner" in text_of(await desk.say(text)), text
+        assert "owner" in text_of(await desk.send_message(text)), text
     assert desk.world.tasks.created == []
-    await desk.say("/run mend it")
+    await desk.send_message("/run mend it")
 
     new = desk.world.tasks.created[0]
     assert (new.project_dir, new.in_git) == ("/code/shop", False)
-    assert "/code/shop" in text_of(await desk.say("/project"))
+    assert "/code/shop" in text_of(await desk.send_message("/project"))
 
 
 async def test_a_chats_project_is_shown_chosen_and_forgotten() -> None:
     desk = desk_with(shop=True, notes=False)
 
-    assert "/project PATH" in text_of(await desk.say("/project", who="x-olga", chat="c0"))
-    assert "branch" in text_of(await desk.say("/project /code/shop", who="x-olga", chat="c0"))
+    assert "/project PATH" in text_of(await desk.send_message("/project", who="x-olga", chat="c0"))
+    assert "branch" in text_of(
+        await desk.send_message("/project /code/shop", who="x-olga", chat="c0")
+    )
     assert "keeps the folder" in text_of(
-        await desk.say("/项目 /code/notes", who="x-olga", chat="c0")
+        await desk.send_message("/项目 /code/notes", who="x-olga", chat="c0")
     )
     chat = desk.world.people.chats[ChatId("c0")]
     assert chat.settings.project == "/code/notes"
-    assert (await desk.say("/project", who="x-olga", chat="c0")).data == {
+    assert (await desk.send_message("/project", who="x-olga", chat="c0")).data == {
         "project": "/code/notes",
         "in_git": False,
     }
-    await desk.say("/project 无", who="x-olga", chat="c0")
+    await desk.send_message("/project 无", who="x-olga", chat="c0")
     assert not desk.world.people.chats[ChatId("c0")].settings.project
 
 
 async def test_choosing_a_model_keeps_the_project() -> None:
     desk = desk_with(shop=True)
-    await desk.say("/project /code/shop", who="x-olga", chat="c0")
+    await desk.send_message("/project /code/shop", who="x-olga", chat="c0")
 
-    await desk.say("/model opus", who="x-olga", chat="c0")
+    await desk.send_message("/model opus", who="x-olga", chat="c0")
 
     assert desk.world.people.chats[ChatId("c0")].settings.project == "/code/shop"
 
 
-@pytest.mark.parametrize("action", [StartTask(text="mend it"), NewTask()])
+@pytest.mark.parametrize("action", [StartTask(text="mend it"), SubmitTaskForm()])
 async def test_tasks_made_by_button_work_in_the_chats_project(
-    action: StartTask | NewTask,
+    action: StartTask | SubmitTaskForm,
 ) -> None:
     desk = desk_with(shop=True)
     choose(desk, "c1", "/code/shop")
 
-    await desk.press(desk.world.post.put(action), form={"text": "mend it"})
+    await desk.press(desk.world.post.add_button_card(action), form={"text": "mend it"})
 
     new = desk.world.tasks.created[0]
     assert (new.project_dir, new.in_git) == ("/code/shop", True)
@@ -114,7 +116,7 @@ async def test_a_chats_project_that_has_gone_is_told_instead_of_working_elsewher
     desk = desk_with()
     choose(desk, "c1", "/code/shop")
 
-    reply = await desk.say("/run mend it")
+    reply = await desk.send_message("/run mend it")
 
     assert "No such folder" in text_of(reply)
     assert desk.world.tasks.created == []

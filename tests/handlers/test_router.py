@@ -8,20 +8,20 @@ from dataclasses import replace
 
 import pytest
 
-from handlers.ports import Answered
-from handlers.table import COMMANDS
+from handlers.command_table import COMMANDS
+from handlers.ports import ChatAnswer
 from storage.errors import StoreUnavailable
 from storage.records.people import Language, PersonId
 from storage.records.tasks import TaskStatus
-from tests.handlers.desk import Desk, text_of
-from tests.samples import a_task
+from tests.builders import make_task
+from tests.handlers.router_harness import RouterHarness, text_of
 
 
 async def test_talk_is_streamed_and_then_answered() -> None:
-    desk = Desk()
-    desk.world.talk.answers = [Answered(text="Hello there")]
+    desk = RouterHarness()
+    desk.world.talk.answers = [ChatAnswer(text="Hello there")]
 
-    reply = await desk.say("good morning to you")
+    reply = await desk.send_message("good morning to you")
 
     assert desk.world.post.streamed == [("reply:1", "Hello"), ("reply:1", "Hello there")]
     assert text_of(reply) == "Hello there"
@@ -29,17 +29,17 @@ async def test_talk_is_streamed_and_then_answered() -> None:
 
 
 async def test_an_unknown_slash_word_is_talk() -> None:
-    desk = Desk()
+    desk = RouterHarness()
 
-    await desk.say("/dance with me")
+    await desk.send_message("/dance with me")
 
     assert desk.world.talk.questions[0].text == "/dance with me"
 
 
 async def test_directives_choose_for_one_message() -> None:
-    desk = Desk()
+    desk = RouterHarness()
 
-    await desk.say("@opus what is a queue")
+    await desk.send_message("@opus what is a queue")
 
     question = desk.world.talk.questions[0]
     assert (question.text, question.model, question.backend) == (
@@ -50,26 +50,26 @@ async def test_directives_choose_for_one_message() -> None:
 
 
 async def test_a_picture_without_words_is_talk() -> None:
-    desk = Desk()
+    desk = RouterHarness()
 
-    await desk.say("", files=("inbox/1/cat.png",))
+    await desk.send_message("", files=("inbox/1/cat.png",))
 
     assert desk.world.talk.questions[0].files == ("inbox/1/cat.png",)
 
 
 async def test_a_mention_without_words_asks_what_is_wanted() -> None:
-    desk = Desk()
+    desk = RouterHarness()
 
-    reply = await desk.say("@_user_1")
+    reply = await desk.send_message("@_user_1")
 
     assert "/help" in text_of(reply)
     assert desk.world.talk.questions == []
 
 
 async def test_bots_are_not_answered() -> None:
-    desk = Desk()
+    desk = RouterHarness()
 
-    reply = await desk.say("hello", is_bot=True)
+    reply = await desk.send_message("hello", is_bot=True)
 
     assert reply.card is None
     assert desk.world.talk.questions == []
@@ -89,62 +89,62 @@ async def test_bots_are_not_answered() -> None:
 async def test_the_language_is_guessed_from_the_text_then_the_channel(
     text: str, hint: str, expected: str
 ) -> None:
-    desk = Desk()
+    desk = RouterHarness()
     _speaks(desk, None)
 
-    reply = await desk.say(text, hint=hint)
+    reply = await desk.send_message(text, hint=hint)
 
     assert expected in text_of(reply)
 
 
 async def test_a_persons_own_language_wins() -> None:
-    desk = Desk()
+    desk = RouterHarness()
     _speaks(desk, Language.ENGLISH)
 
-    reply = await desk.say("/列表", hint="zh")
+    reply = await desk.send_message("/列表", hint="zh")
 
     assert "Tasks" in text_of(reply)
 
 
 async def test_a_language_once_written_is_remembered() -> None:
-    desk = Desk()
+    desk = RouterHarness()
     _speaks(desk, None)
 
-    await desk.say("你好，帮我看看")
-    reply = await desk.say("/list", hint="en")
+    await desk.send_message("你好，帮我看看")
+    reply = await desk.send_message("/list", hint="en")
 
-    assert desk.world.people.spoken == [(PersonId("ann"), Language.CHINESE)]
+    assert desk.world.people.languages_set == [(PersonId("ann"), Language.CHINESE)]
     assert "任务列表" in text_of(reply)
 
 
 async def test_a_language_fixed_in_the_settings_goes_before_all() -> None:
-    desk = Desk(language=Language.CHINESE)
+    desk = RouterHarness(language=Language.CHINESE)
 
-    reply = await desk.say("/list of things please", hint="en")
+    reply = await desk.send_message("/list of things please", hint="en")
 
     assert "任务列表" in text_of(reply)
 
 
 async def test_sixty_messages_a_minute_are_taken_and_the_next_is_told_that_it_is_not() -> None:
-    desk = Desk()
+    desk = RouterHarness()
     for _ in range(60):
-        assert "Fine" in text_of(await desk.say("hello to you"))
+        assert "Fine" in text_of(await desk.send_message("hello to you"))
 
-    told, silent = await desk.say("hello to you"), await desk.say("hello to you")
+    told, silent = await desk.send_message("hello to you"), await desk.send_message("hello to you")
 
     assert "60 messages a minute" in text_of(told)
-    assert "not acted on" in text_of(told)
+    assert "were ignored" in text_of(told)
     assert "send them again" in text_of(told)
     assert silent.card is None
     assert len(desk.world.talk.questions) == 60
 
 
 async def test_who_is_too_fast_is_told_so_in_their_language() -> None:
-    desk = Desk(language=Language.CHINESE)
+    desk = RouterHarness(language=Language.CHINESE)
     for _ in range(60):
-        await desk.say("hello to you")
+        await desk.send_message("hello to you")
 
-    told = text_of(await desk.say("hello to you"))
+    told = text_of(await desk.send_message("hello to you"))
 
     assert "60 条" in told
     assert "不会执行" in told
@@ -152,30 +152,30 @@ async def test_who_is_too_fast_is_told_so_in_their_language() -> None:
 
 
 async def test_after_a_minute_messages_are_taken_again() -> None:
-    desk = Desk()
+    desk = RouterHarness()
     for _ in range(62):
-        await desk.say("hello to you")
+        await desk.send_message("hello to you")
 
-    desk.wait(seconds=61)
-    reply = await desk.say("hello to you")
+    desk.advance_time(seconds=61)
+    reply = await desk.send_message("hello to you")
 
     assert "Fine" in text_of(reply)
 
 
 async def test_one_persons_haste_does_not_slow_another() -> None:
-    desk = Desk()
+    desk = RouterHarness()
     for _ in range(62):
-        await desk.say("hello to you")
+        await desk.send_message("hello to you")
 
-    reply = await desk.say("hello to you", who="x-olga", chat="c0")
+    reply = await desk.send_message("hello to you", who="x-olga", chat="c0")
 
     assert "Fine" in text_of(reply)
 
 
 async def test_a_press_too_many_still_gets_its_toast() -> None:
-    desk = Desk()
+    desk = RouterHarness()
     for _ in range(61):
-        await desk.say("hello to you")
+        await desk.send_message("hello to you")
 
     first, second = await desk.press("nothing"), await desk.press("nothing")
 
@@ -187,11 +187,11 @@ async def test_a_press_too_many_still_gets_its_toast() -> None:
 async def test_the_unexpected_is_told_with_an_incident_and_logged_with_its_traceback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    desk = Desk()
+    desk = RouterHarness()
     desk.world.talk.answers = [ZeroDivisionError("secret 42")]
 
     with caplog.at_level(logging.ERROR):
-        reply = await desk.say("divide by zero please")
+        reply = await desk.send_message("divide by zero please")
 
     assert "inc-1" in text_of(reply)
     assert "secret" not in text_of(reply)
@@ -200,24 +200,24 @@ async def test_the_unexpected_is_told_with_an_incident_and_logged_with_its_trace
 
 
 async def test_a_store_that_fails_at_the_door_is_told_too() -> None:
-    desk = Desk()
+    desk = RouterHarness()
 
     desk.world.people.failure = StoreUnavailable("disk full")
-    reply = await desk.say("帮我看一下", hint="zh")
+    reply = await desk.send_message("帮我看一下", hint="zh")
 
     assert "无法保存" in text_of(reply)
 
 
 async def test_cancellation_passes_through() -> None:
-    desk = Desk()
+    desk = RouterHarness()
     desk.world.talk.answers = [asyncio.CancelledError()]
 
     with pytest.raises(asyncio.CancelledError):
-        await desk.say("hello to you")
+        await desk.send_message("hello to you")
 
 
 def test_control_words_do_not_wait() -> None:
-    desk = Desk()
+    desk = RouterHarness()
     texts = ["/stop", "/NEW", "/停止 k3", "/pause k3", "/approve", "/通过", "@bot /status", "/help"]
 
     waiting = [text for text in texts if not desk.router.is_immediate(desk.message(text))]
@@ -227,7 +227,7 @@ def test_control_words_do_not_wait() -> None:
 
 @pytest.mark.parametrize("text", ["hello", "/run write", "ok", "/dance", "stop"])
 def test_talk_and_new_work_keep_their_turn(text: str) -> None:
-    desk = Desk()
+    desk = RouterHarness()
 
     assert not desk.router.is_immediate(desk.message(text))
 
@@ -236,26 +236,26 @@ def test_talk_and_new_work_keep_their_turn(text: str) -> None:
     ("text", "cuts"), [("hi again", True), ("/run x", True), ("/status", False), ("通过", False)]
 )
 def test_a_new_message_cuts_the_running_answer(text: str, cuts: bool) -> None:
-    desk = Desk()
+    desk = RouterHarness()
 
-    desk.router.arriving(desk.row(desk.message(text)))
+    desk.router.on_message_waiting(desk.row(desk.message(text)))
 
     assert bool(desk.world.talk.interrupted) is cuts
 
 
 async def test_in_a_group_only_who_asked_cuts_the_answer() -> None:
-    desk = Desk()
+    desk = RouterHarness()
     cut: list[int] = []
 
     def meanwhile() -> None:
         for who in ("x-olga", "x-ann"):
             row = desk.row(desk.message("and another thing", who=who, chat="g1"), "g1")
-            desk.router.arriving(row)
+            desk.router.on_message_waiting(row)
             cut.append(len(desk.world.talk.interrupted))
 
-    desk.world.talk.during = meanwhile
+    desk.world.talk.on_answer = meanwhile
 
-    await desk.say("tell me a story", chat="g1")
+    await desk.send_message("tell me a story", chat="g1")
 
     assert cut == [0, 1]
 
@@ -271,7 +271,7 @@ def test_every_command_has_a_place_in_exactly_one_table() -> None:
     } <= set(names)  # fmt: skip
 
 
-def _speaks(desk: Desk, language: Language | None) -> None:
+def _speaks(desk: RouterHarness, language: Language | None) -> None:
     people = desk.world.people
     for key, person in people.identities.items():
         people.identities[key] = replace(person, language=language)
@@ -279,19 +279,43 @@ def _speaks(desk: Desk, language: Language | None) -> None:
 
 @pytest.mark.parametrize("text", ["   ", "\u200b\u200d", "\u202e\u2066", "\u3164", "\n\t\n"])
 async def test_what_nobody_can_see_costs_no_model(text: str) -> None:
-    desk = Desk()
+    desk = RouterHarness()
 
-    assert (await desk.say(text)).card
+    assert (await desk.send_message(text)).card
 
     assert desk.world.talk.questions == []
 
 
 @pytest.mark.parametrize("brake", ["/stop abc", "/pause abc", "／停止 abc", "/暂停 abc"])
 async def test_nobody_is_too_fast_to_stop_something(brake: str) -> None:
-    desk = Desk(a_task("abc234", status=TaskStatus.RUNNING))
+    desk = RouterHarness(make_task("abc234", status=TaskStatus.RUNNING))
     for _ in range(61):
-        await desk.say("/help")
+        await desk.send_message("/help")
 
-    await desk.say(brake)
+    await desk.send_message(brake)
 
     assert [task for _, task, _ in desk.world.tasks.moves] == ["abc234"]
+
+
+@pytest.mark.parametrize("told", ["/stop everything", "yes", "@opus do it", "Clouds all day."])
+async def test_it_is_no_command_no_decision_and_no_choice(told: str) -> None:
+    desk = RouterHarness()
+    desk.world.talk.answers = [ChatAnswer(text="So it rains.")]
+
+    reply = await desk.deliver(desk.row(replace(desk.message(""), told=told)))
+
+    (question,) = desk.world.talk.questions
+    assert text_of(reply) == "So it rains."
+    assert question.text == told
+    assert question.no_proposal, "nothing is proposed in its name"
+    assert question.model == ""
+
+
+async def test_it_is_heard_however_much_its_person_has_said() -> None:
+    desk = RouterHarness()
+    for _ in range(60):
+        await desk.send_message("hello to you")
+
+    reply = await desk.deliver(desk.row(replace(desk.message(""), told="Clouds.")))
+
+    assert "Fine" in text_of(reply)

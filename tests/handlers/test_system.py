@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import pytest
 
-from handlers.table import COMMANDS
+from handlers.command_table import COMMANDS
 from storage.records.people import Language
-from tests.handlers.desk import Desk, text_of
+from tests.handlers.router_harness import RouterHarness, text_of
 
 
 @pytest.mark.parametrize("text", ["/help", "/帮助", "/HELP"])
 async def test_help_lists_every_command(text: str) -> None:
-    desk = Desk()
+    desk = RouterHarness()
 
-    shown = text_of(await desk.say(text))
+    shown = text_of(await desk.send_message(text))
 
     assert [each.name for each in COMMANDS if f"/{each.name}" not in shown] == []
 
 
 async def test_help_is_grouped_and_names_the_chinese_words() -> None:
-    desk = Desk()
-    await desk.world.people.speak(desk.world.ann, Language.CHINESE)
+    desk = RouterHarness()
+    await desk.world.people.set_language(desk.world.ann, Language.CHINESE)
 
-    shown = text_of(await desk.say("/help"))
+    shown = text_of(await desk.send_message("/help"))
 
     assert shown.index("任务") < shown.index("会话") < shown.index("系统")
     assert "/新任务" in shown
 
 
 async def test_status_shows_what_is_wrong_and_where_to_fix_it() -> None:
-    desk = Desk()
+    desk = RouterHarness()
 
-    shown = text_of(await desk.say("/status"))
+    shown = text_of(await desk.send_message("/status"))
 
     assert "1/3" in shown
     assert "75 %" in shown
@@ -40,31 +40,31 @@ async def test_status_shows_what_is_wrong_and_where_to_fix_it() -> None:
 
 
 async def test_cost_shows_the_periods_and_the_models() -> None:
-    desk = Desk()
+    desk = RouterHarness()
 
-    shown = text_of(await desk.say("/费用"))
+    shown = text_of(await desk.send_message("/费用"))
 
     assert "$0.0042" in shown
     assert "opus" in shown
-    assert "not known" in shown
+    assert "unknown price" in shown
 
 
 async def test_status_in_a_group_tells_no_titles() -> None:
-    desk = Desk()
+    desk = RouterHarness()
 
-    in_group = text_of(await desk.say("/status", who="x-olga", chat="g1"))
-    in_private = text_of(await desk.say("/status", who="x-olga", chat="c0"))
+    in_group = text_of(await desk.send_message("/status", who="x-olga", chat="g1"))
+    in_private = text_of(await desk.send_message("/status", who="x-olga", chat="c0"))
 
-    assert "Latest tasks" in in_private
-    assert "Latest tasks" not in in_group
+    assert "Recent tasks" in in_private
+    assert "Recent tasks" not in in_group
 
 
 async def test_the_process_and_its_memory_are_for_owners_in_private() -> None:
-    desk = Desk()
+    desk = RouterHarness()
 
-    told = text_of(await desk.say("/status", who="x-olga", chat="c0"))
-    member = await desk.say("/status")
-    in_group = await desk.say("/status", who="x-olga", chat="g1")
+    told = text_of(await desk.send_message("/status", who="x-olga", chat="c0"))
+    member = await desk.send_message("/status")
+    in_group = await desk.send_message("/status", who="x-olga", chat="g1")
 
     assert "Process" in told
     assert "Memory" in told
@@ -76,8 +76,10 @@ async def test_the_process_and_its_memory_are_for_owners_in_private() -> None:
 
 
 async def test_status_says_who_stays_an_owner_without_being_named() -> None:
-    desk = Desk()
+    desk = RouterHarness()
     desk.world.system.unnamed_owner = "Olga"
 
-    assert "SHIFTBOSS_OWNERS" in text_of(await desk.say("/status", who="x-olga", chat="c0"))
-    assert "SHIFTBOSS_OWNERS" not in text_of(await desk.say("/status"))
+    assert "SHIFTBOSS_OWNERS" in text_of(
+        await desk.send_message("/status", who="x-olga", chat="c0")
+    )
+    assert "SHIFTBOSS_OWNERS" not in text_of(await desk.send_message("/status"))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-import json
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -12,99 +10,90 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-import httpx
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.typing import Origin
+from tests.emulators.models.default_replies import default_reply
+from tests.emulators.models.emulator import ModelEmulator
+from tests.emulators.models.script import ApiKind, ReceivedRequest, ScriptedCall, ScriptedReply
+from tests.emulators.telegram.chats import TelegramChat, TelegramMessage
+from tests.emulators.telegram.users import TelegramUser
+from tests.journeys.platform_world import PlatformWorld, open_platforms
+from tests.waiting import WAIT_SECONDS, wait_until
 
-from tests.emulators.feishu.people import User as FeishuUser
-from tests.emulators.feishu.server import FeishuEmulator
-from tests.emulators.feishu.world import Chat as FeishuChat
-from tests.emulators.models.emulator import Models
-from tests.emulators.models.script import Api, Asked, Call, Reply
-from tests.emulators.models.worker import work
-from tests.emulators.telegram.chats import Chat, Message
-from tests.emulators.telegram.emulator import TelegramEmulator
-from tests.emulators.telegram.people import User
-from tests.journeys.program import Program
+_OWNER_IDS = range(1, 40)
 
-PATIENCE = 60.0
-_BOSSES = 40
-_PAGE_IDS = itertools.count(10_000_000)
-
-Line: TypeAlias = Reply | Callable[[Asked], Reply]
+ScriptLine: TypeAlias = ScriptedReply | Callable[[ReceivedRequest], ScriptedReply]
 Scene: TypeAlias = Literal["plan", "step", "talk", "notes"]
 
 
-def fill(**value: Any) -> Callable[[Asked], Reply]:
+def fill_form(**value: Any) -> Callable[[ReceivedRequest], ScriptedReply]:
     """Fill in the form that the request has on offer."""
 
-    def reply(asked: Asked) -> Reply:
+    def reply(asked: ReceivedRequest) -> ScriptedReply:
         form = next(name for name, schema in asked.tools.items() if _scene_of(schema))
-        return Reply(calls=[Call(name=form, arguments=value)])
+        return ScriptedReply(calls=[ScriptedCall(name=form, arguments=value)])
 
     return reply
 
 
-def steps(*titles: str, repeatable: bool = True) -> Callable[[Asked], Reply]:
+def plan_reply(*titles: str, repeatable: bool = True) -> Callable[[ReceivedRequest], ScriptedReply]:
     planned = [{"title": title, "detail": "", "repeatable": repeatable} for title in titles]
-    return fill(plan="As asked.", steps=planned, answer="")
+    return fill_form(plan="As asked.", steps=planned, answer="")
 
 
-def done(summary: str, *files: str) -> Callable[[Asked], Reply]:
-    return fill(status="done", summary=summary, files=list(files), needs_replan=False)
+def step_reply(summary: str, *files: str) -> Callable[[ReceivedRequest], ScriptedReply]:
+    return fill_form(status="done", summary=summary, files=list(files), needs_replan=False)
 
 
-def held(line: Line, go: asyncio.Event) -> Callable[[Asked], Reply]:
+def held_reply(line: ScriptLine, go: asyncio.Event) -> Callable[[ReceivedRequest], ScriptedReply]:
     """The same answer once it is let go: a step that is under way as long as the test wants."""
 
-    def reply(asked: Asked) -> Reply:
-        return replace(line if isinstance(line, Reply) else line(asked), hold=go)
+    def reply(asked: ReceivedRequest) -> ScriptedReply:
+        return replace(line if isinstance(line, ScriptedReply) else line(asked), hold=go)
 
     return reply
 
 
-def writes(path: str, content: str = "some text") -> Reply:
-    return Reply(calls=[Call(name="write", arguments={"path": path, "content": content})])
+def write_call(path: str, content: str = "some text") -> ScriptedReply:
+    return ScriptedReply(
+        calls=[ScriptedCall(name="write", arguments={"path": path, "content": content})]
+    )
 
 
-class Stage:
+class ScriptedModel:
     """Which answer a model gives to whom: by a cue in what was said. Lines are given once each,
     in order; a last line that is a function goes on for ever. Without a line the worker answers."""
 
     def __init__(self) -> None:
-        self._lines: dict[tuple[str, Scene], deque[Line]] = {}
-        self.asked: list[Asked] = []
+        self._lines: dict[tuple[str, Scene], deque[ScriptLine]] = {}
+        self.requests: list[ReceivedRequest] = []
 
-    def on(self, cue: str, scene: Scene, *lines: Line) -> None:
+    def script(self, cue: str, scene: Scene, *lines: ScriptLine) -> None:
         self._lines[cue, scene] = deque(lines)
 
-    async def under_way(self, cue: str, scene: Scene = "step", count: int = 1) -> None:
+    async def wait_for_request(self, cue: str, scene: Scene = "step", count: int = 1) -> None:
         """Until so many requests of the scene have come."""
-        async with asyncio.timeout(PATIENCE):
-            while len(self.heard(cue, scene)) < count:
-                await asyncio.sleep(0.02)
+        await wait_until(lambda: len(self.requests_for(cue, scene)) >= count)
 
-    def heard(self, cue: str, scene: Scene | None = None) -> list[Asked]:
+    def requests_for(self, cue: str, scene: Scene | None = None) -> list[ReceivedRequest]:
         """The requests that this cue led to."""
         return [
             asked
-            for asked in self.asked
-            if any(cue in said for said in asked.said) and scene in {None, scene_of(asked)}
+            for asked in self.requests
+            if any(cue in said for said in asked.user_texts) and scene in {None, scene_of(asked)}
         ]
 
-    def __call__(self, asked: Asked) -> Reply:
-        self.asked.append(asked)
+    def __call__(self, asked: ReceivedRequest) -> ScriptedReply:
+        self.requests.append(asked)
         scene = scene_of(asked)
-        for said in reversed(asked.said):
+        for said in reversed(asked.user_texts):
             for (cue, wanted), lines in self._lines.items():
                 if cue in said and wanted == scene and lines:
-                    last = len(lines) == 1 and not isinstance(lines[0], Reply)
+                    last = len(lines) == 1 and not isinstance(lines[0], ScriptedReply)
                     line = lines[0] if last else lines.popleft()
-                    return line if isinstance(line, Reply) else line(asked)
-        return fill(memories=[])(asked) if scene == "notes" else work(asked)
+                    return line if isinstance(line, ScriptedReply) else line(asked)
+        return fill_form(memories=[])(asked) if scene == "notes" else default_reply(asked)
 
 
-def scene_of(asked: Asked) -> Scene:
+def scene_of(asked: ReceivedRequest) -> Scene:
     return next((s for schema in asked.tools.values() if (s := _scene_of(schema))), "talk")
 
 
@@ -118,89 +107,57 @@ def _scene_of(schema: Mapping[str, Any]) -> Scene | None:
 
 
 @dataclass
-class World:
+class ModelWorld(PlatformWorld):
     """One program that serves both platforms and the web chat with one kind of model."""
 
-    api: Api
-    telegram: TelegramEmulator
-    feishu: FeishuEmulator
-    models: Models
-    stage: Stage
-    shiftboss: Program
-    feishu_boss: FeishuUser
-    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    api: ApiKind
+    models: ModelEmulator
+    script: ScriptedModel
+    _numbers: Iterator[int] = field(default_factory=lambda: iter(_OWNER_IDS[1:]))
 
-    def boss(self, language: str = "en") -> tuple[User, Chat]:
-        """An owner nobody has heard of yet, and their private chat: a session of their own."""
+    def new_owner(self, language: str = "en") -> tuple[TelegramUser, TelegramChat]:
+        """An owner who has not written yet, and their private chat: a session of their own."""
         number = next(self._numbers)
         boss = self.telegram.user(number, f"Boss {number}", language)
         return boss, self.telegram.private_chat(boss)
 
-    @property
-    def feishu_chat(self) -> FeishuChat:
-        return self.feishu.p2p(self.feishu_boss)
-
-    async def until(self, holds: Callable[[], Any], timeout: float = PATIENCE) -> None:
+    async def wait_until(self, holds: Callable[[], Any], timeout: float = WAIT_SECONDS) -> None:
         """Wait for something that the models or the platforms see."""
-        async with asyncio.timeout(timeout):
-            while not holds():
-                await asyncio.sleep(0.02)
+        await wait_until(holds, timeout)
 
-    async def restarted(self, **settings: str) -> None:
+    async def restart(self, **settings: str) -> None:
         """Stop it politely and start it again, with other settings where given."""
-        await self.shiftboss.stop()
-        self.shiftboss.settings = {**self.shiftboss.settings, **settings}
-        await self.shiftboss.start()
+        await self.program.stop()
+        self.program.settings = {**self.program.settings, **settings}
+        await self.program.start()
 
 
 @asynccontextmanager
-async def world(home: Path, api: Api, **settings: str) -> AsyncGenerator[World, None]:
-    """`settings` go before those that make everything work."""
-    async with TelegramEmulator() as telegram, FeishuEmulator() as feishu, Models() as models:
-        feishu_boss = feishu.user("Boss")
-        stage = Stage()
-        models.replies(stage)
-        owners = [f"telegram:{number}" for number in range(1, _BOSSES)]
-        shiftboss = Program(
-            home=home,
-            settings={
-                "TELEGRAM_BOT_TOKEN": telegram.token,
-                "TELEGRAM_BASE_URL": telegram.base_url,
-                "FEISHU_APP_ID": feishu.app_id,
-                "FEISHU_APP_SECRET": feishu.app_secret,
-                "FEISHU_DOMAIN": feishu.domain,
-                "SHIFTBOSS_OWNERS": ",".join([*owners, f"feishu:{feishu_boss.open_id}"]),
-                "SHIFTBOSS_SLOTS": "16",
-                **access(models, api),
-                **settings,
-            },
-        )
-        try:
-            await shiftboss.start()
-            await feishu.connected(timeout=PATIENCE)
-            yield World(
-                api=api,
-                telegram=telegram,
-                feishu=feishu,
-                models=models,
-                stage=stage,
-                shiftboss=shiftboss,
-                feishu_boss=feishu_boss,
-            )
-        finally:
-            await shiftboss.end()
+async def model_world(
+    home: Path, api: ApiKind, **settings: str
+) -> AsyncGenerator[ModelWorld, None]:
+    async with ModelEmulator() as models:
+        script = ScriptedModel()
+        models.replies(script)
+        base = {"SHIFTBOSS_SLOTS": "16", **model_settings(models, api)}
+        async with open_platforms(
+            home, owner_ids=_OWNER_IDS, feishu_owner="Boss", **base | settings
+        ) as platforms:
+            yield ModelWorld(api=api, models=models, script=script, **vars(platforms))
 
 
 @asynccontextmanager
-async def staged(api: Api = "openai") -> AsyncGenerator[tuple[Stage, Mapping[str, str]], None]:
+async def scripted_model(
+    api: ApiKind = "openai",
+) -> AsyncGenerator[tuple[ScriptedModel, Mapping[str, str]], None]:
     """A stage, and the settings with which a program's work is done on it."""
-    async with Models() as models:
-        stage = Stage()
+    async with ModelEmulator() as models:
+        stage = ScriptedModel()
         models.replies(stage)
-        yield stage, access(models, api)
+        yield stage, model_settings(models, api)
 
 
-def access(models: Models, api: Api) -> dict[str, str]:
+def model_settings(models: ModelEmulator, api: ApiKind) -> dict[str, str]:
     if api == "anthropic":
         return {"ANTHROPIC_API_KEY": models.key, "ANTHROPIC_BASE_URL": models.url}
     return {
@@ -210,52 +167,56 @@ def access(models: Models, api: Api) -> dict[str, str]:
     }
 
 
-def shows(message: Message, *parts: str) -> bool:
+def shows(message: TelegramMessage, *parts: str) -> bool:
     return message.from_bot and all(part in message.text for part in parts)
 
 
-async def told(chat: Chat, *parts: str, timeout: float = PATIENCE) -> Message:
+async def wait_for_message(
+    chat: TelegramChat, *parts: str, timeout: float = WAIT_SECONDS
+) -> TelegramMessage:
     """The bot's first message with all of these in it."""
     return await chat.wait_for(lambda m: shows(m, *parts), timeout)
 
 
+async def ask(
+    who: TelegramUser,
+    chat: TelegramChat,
+    text: str,
+    *expects: str,
+    reply_to: TelegramMessage | None = None,
+) -> TelegramMessage:
+    """Say this; the bot's next message with all of these parts in it."""
+    known = {message.id for message in chat.from_bot}
+    await who.says(chat, text, reply_to=reply_to)
+    return await chat.wait_for(lambda m: m.id not in known and shows(m, *expects))
+
+
+async def start_new_conversation(boss: TelegramUser, chat: TelegramChat) -> None:
+    await ask(boss, chat, "/reset", "Started a new conversation")
+
+
+def script_task(script: ScriptedModel, cue: str, *lines: ScriptedReply) -> str:
+    """Script a task of one step whose worker says these lines first; the command that starts it."""
+    script.script(f"task-{cue}", "plan", plan_reply(f"step-{cue}"))
+    script.script(f"step-{cue}", "step", *lines, step_reply(f"It is done: {cue}."))
+    return f"/run task-{cue}"
+
+
+def paused_answer(text: str) -> tuple[ScriptedReply, asyncio.Event]:
+    """An answer that stops in its middle until the event is set."""
+    go = asyncio.Event()
+    return ScriptedReply(text=text, hold=go, hold_after=30), go
+
+
+def pictures_in(asked: ReceivedRequest) -> list[Any]:
+    return [
+        block
+        for message in asked.body["messages"]
+        if isinstance(message["content"], list)
+        for block in message["content"]
+        if block["type"] in {"image", "image_url"}
+    ]
+
+
 def label_with(labels: Sequence[str], word: str) -> str:
     return next(label for label in labels if word in label)
-
-
-class Page:
-    """An open page of the web chat."""
-
-    def __init__(self, socket: ClientConnection) -> None:
-        self._socket = socket
-        self.frames: list[dict[str, Any]] = []
-
-    async def says(self, text: str) -> None:
-        frame = {"type": "say", "id": f"page-{next(_PAGE_IDS)}", "text": text}
-        await self._socket.send(json.dumps(frame))
-
-    async def frame(self, kind: str, part: str = "", timeout: float = PATIENCE) -> dict[str, Any]:
-        """The next frame of that kind, or of any, with this in its HTML."""
-        async with asyncio.timeout(timeout):
-            while True:
-                frame: dict[str, Any] = json.loads(await self._socket.recv())
-                self.frames.append(frame)
-                if kind in {"", frame["type"]} and part in frame.get("html", ""):
-                    return frame
-
-
-@asynccontextmanager
-async def web_page(shiftboss: Program) -> AsyncGenerator[Page, None]:
-    """Opened by the printed address, as a browser opens it."""
-    url = httpx.URL(shiftboss.address)
-    origin = f"http://127.0.0.1:{url.port}"
-    async with httpx.AsyncClient(trust_env=False) as browser:
-        await browser.get(url, follow_redirects=True)
-        cookies = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
-    async with connect(
-        f"ws://127.0.0.1:{url.port}/ws",
-        origin=Origin(origin),
-        additional_headers={"cookie": cookies, "accept-language": "en"},
-        proxy=None,
-    ) as socket:
-        yield Page(socket)

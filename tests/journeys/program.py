@@ -14,30 +14,34 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from tests.journeys.nursery import Born, born, can_bear
+from tests.journeys.fork_server import ForkedProcess, can_fork, spawn_fork
+from tests.waiting import WAIT_SECONDS, wait_until
 
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\?token=\S+")
 _SHIFTBOSS = Path(sys.executable).parent / "shiftboss"
-_PATIENCE = 60.0
 
 
 @dataclass
-class Program:
+class ShiftbossProcess:
     """One data directory, and the process that runs on it now, if any. It is begun anew, or where
     `forks` as a fork of one that has loaded its modules."""
 
-    forks: ClassVar[bool] = False
+    use_fork_server: ClassVar[bool] = False
 
     home: Path
     settings: Mapping[str, str]
     command: tuple[str, ...] = (str(_SHIFTBOSS),)
     output: list[str] = field(default_factory=list)
-    _process: asyncio.subprocess.Process | Born | None = None
+    _process: asyncio.subprocess.Process | ForkedProcess | None = None
     _readers: list[asyncio.Task[None]] = field(default_factory=list)
 
     @property
     def environment(self) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+        kept = {
+            name: os.environ[name]
+            for name in ("PATH", "HOME", "LANG", "PYTHONPATH")
+            if name in os.environ
+        }
         return {
             **kept,
             "SHIFTBOSS_HOME": str(self.home),
@@ -49,14 +53,14 @@ class Program:
         }
 
     @property
-    def text(self) -> str:
+    def printed(self) -> str:
         """Everything it has printed and logged so far, over all its lives."""
         return "\n".join(self.output)
 
     @property
     def address(self) -> str:
         """The web chat's address with its token, as last printed."""
-        return str(_ADDRESS.findall(self.text)[-1])
+        return str(_ADDRESS.findall(self.printed)[-1])
 
     @property
     def pid(self) -> int:
@@ -65,35 +69,35 @@ class Program:
 
     async def start(self) -> None:
         """Start it and wait until it says where its web chat is."""
-        known = len(_ADDRESS.findall(self.text))
+        known = len(_ADDRESS.findall(self.printed))
         await self._spawn()
-        async with asyncio.timeout(_PATIENCE):
-            while len(_ADDRESS.findall(self.text)) == known:
+        async with asyncio.timeout(WAIT_SECONDS):
+            while len(_ADDRESS.findall(self.printed)) == known:
                 assert self._process is not None
                 if self._process.returncode is not None:
                     await asyncio.gather(*self._readers)
-                    raise AssertionError(f"it ended at once:\n{self.text}")
-                await asyncio.sleep(0.02)
+                    raise AssertionError(f"it ended at once:\n{self.printed}")
+                await asyncio.sleep(0.005)
 
-    async def dies(self) -> int:
+    async def wait_for_exit(self) -> int:
         """Wait until it ends by itself; its exit status, negative for a signal."""
-        return await self._ended(None)
+        return await self._wait_for_exit(None)
 
     async def kill(self) -> None:
         """kill -9: no goodbye."""
         assert self._process is not None
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
-        await self._ended()
+        await self._wait_for_exit()
 
     async def stop(self) -> int:
         """SIGTERM, as a service manager would; returns its exit status."""
         assert self._process is not None
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
-        return await self._ended()
+        return await self._wait_for_exit()
 
-    async def end(self) -> None:
+    async def kill_if_running(self) -> None:
         """Killed if it still runs."""
         if self._process is not None and self._process.returncode is None:
             await self.kill()
@@ -108,21 +112,19 @@ class Program:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(WAIT_SECONDS):
             printed, _ = await process.communicate()
         return process.returncode or 0, printed.decode(errors="replace")
 
-    async def says(self, wanted: str) -> None:
+    async def wait_for_output(self, wanted: str) -> None:
         """Wait until its output contains this."""
-        async with asyncio.timeout(_PATIENCE):
-            while wanted not in self.text:
-                await asyncio.sleep(0.02)
+        await wait_until(lambda: wanted in self.printed)
 
     async def _spawn(self) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
         command, environment = (*self.command, "run"), self.environment
-        if self.forks and can_bear(environment):
-            self._process = await born(command, environment, self.home)
+        if self.use_fork_server and can_fork(environment):
+            self._process = await spawn_fork(command, environment, self.home)
         else:
             self._process = await asyncio.create_subprocess_exec(
                 *command,
@@ -138,9 +140,9 @@ class Program:
         async for line in printed:
             self.output.append(line.decode(errors="replace").rstrip("\n"))
 
-    async def _ended(self, patience: float | None = _PATIENCE) -> int:
+    async def _wait_for_exit(self, timeout: float | None = WAIT_SECONDS) -> int:
         assert self._process is not None
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(timeout):
             status = await self._process.wait()
             await asyncio.gather(*self._readers)
         self._readers.clear()
@@ -148,11 +150,11 @@ class Program:
 
 
 @asynccontextmanager
-async def program(home: Path, **settings: str) -> AsyncGenerator[Program, None]:
+async def running_program(home: Path, **settings: str) -> AsyncGenerator[ShiftbossProcess, None]:
     """Started, and killed at the end if it still runs."""
-    made = Program(home=home, settings=settings)
+    made = ShiftbossProcess(home=home, settings=settings)
     try:
         await made.start()
         yield made
     finally:
-        await made.end()
+        await made.kill_if_running()

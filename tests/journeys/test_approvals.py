@@ -8,147 +8,151 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from tests.emulators.telegram.chats import Message
-from tests.journeys.model_world import Page, web_page
-from tests.journeys.program import program
-from tests.journeys.town import (
-    PATIENCE,
-    Town,
-    asked,
+from tests.emulators.telegram.chats import TelegramMessage
+from tests.journeys.platform_world import (
+    PlatformWorld,
+    ask_on_telegram_as,
     code_in,
     label,
     labels,
-    over_the_socket,
+    platform_world,
     token,
-    town,
 )
-from tests.thorough import long
+from tests.journeys.program import running_program
+from tests.journeys.web_page import WebPageClient, open_web_page, send_frames
+from tests.thoroughness import thorough_only
 
 RISKY = '/run write "shipped" to production.txt'
 
 
-async def test_a_risky_step_asks_and_its_button_works_once_over_a_kill(tmp_path: Path) -> None:
-    async with town(tmp_path) as here:
-        await here.boss.says(here.home, RISKY)
+async def test_a_risky_step_asks_and_its_button_works_once_across_a_kill(tmp_path: Path) -> None:
+    async with platform_world(tmp_path) as here:
+        await here.telegram_owner.says(here.telegram_chat, RISKY)
         asks = await _request(here)
         assert "production.txt" in asks.text, "the very words of what will be done"
         await here.ask("/approvals", expects="production")
         approve = token(asks, "Approve")
 
         # Dead while it asks: nothing was done, and the old card goes on asking.
-        await here.shiftboss.kill()
+        await here.program.kill()
         assert not _shipped(tmp_path)
-        presses = [here.boss.press(asks, "", approve) for _ in range(2)]
-        await here.shiftboss.start()
-        told = [(await each.answer(PATIENCE)).text for each in presses]
+        presses = [here.telegram_owner.press(asks, "", approve) for _ in range(2)]
+        await here.program.start()
+        told = [(await each.answer()).text for each in presses]
 
         assert told.count("✅ Approved") == 1, told
-        await here.home.wait_for_text("Task finished", timeout=PATIENCE)
+        await here.telegram_chat.wait_for_text("Task finished")
         assert len(_shipped(tmp_path)) == 1
-        await here.home.wait_until(lambda: not asks.buttons, timeout=PATIENCE)
+        await here.telegram_chat.wait_until(lambda: not asks.buttons)
         assert "Approved" in asks.text
         assert "Boss" in asks.text, "the card says who"
-        assert len([m for m in here.home.from_bot if m.text.startswith("✅ Approved")]) == 1
-        late = await here.boss.presses(asks, "", data=approve)
-        assert "pressed this before" in late.text
+        assert (
+            len([m for m in here.telegram_chat.from_bot if m.text.startswith("✅ Approved")]) == 1
+        )
+        late = await here.telegram_owner.presses(asks, "", data=approve)
+        assert "already pressed this" in late.text
 
 
-@long
-async def test_a_bare_no_blocks_and_going_on_asks_anew(tmp_path: Path) -> None:
-    async with town(tmp_path) as here:
-        await here.boss.says(here.home, RISKY)
+@thorough_only
+async def test_a_rejection_without_reason_blocks_the_task_and_resuming_asks_again(
+    tmp_path: Path,
+) -> None:
+    async with platform_world(tmp_path) as here:
+        await here.telegram_owner.says(here.telegram_chat, RISKY)
         first = await _request(here)
 
         await here.ask("reject not on Friday", expects="Rejected")
-        blocked = await here.home.wait_for(lambda m: "Boss said no" in m.text, timeout=PATIENCE)
+        blocked = await here.telegram_chat.wait_for(lambda m: "Boss said no" in m.text)
         assert "not on Friday" in blocked.text
-        await here.home.wait_until(lambda: "not on Friday" in first.text, timeout=PATIENCE)
-        stuck = await here.home.wait_for(lambda m: bool(labels(m, "Resume")), timeout=PATIENCE)
-        await here.boss.presses(stuck, label(stuck, "Resume"))
+        await here.telegram_chat.wait_until(lambda: "not on Friday" in first.text)
+        stuck = await here.telegram_chat.wait_for(lambda m: bool(labels(m, "Resume")))
+        await here.telegram_owner.presses(stuck, label(stuck, "Resume"))
         second = await _request(here, not_this=first)
         await here.ask("通过", expects="Approved")
-        await here.home.wait_for_text("Task finished", timeout=PATIENCE)
+        await here.telegram_chat.wait_for_text("Task finished")
 
-        await here.home.wait_until(lambda: not labels(second, "Approve"), timeout=PATIENCE)
+        await here.telegram_chat.wait_until(lambda: not labels(second, "Approve"))
         assert len(_shipped(tmp_path)) == 1
 
 
-async def test_what_nobody_decides_expires_and_asks_again_at_a_press(tmp_path: Path) -> None:
-    async with town(tmp_path, SHIFTBOSS_APPROVAL_HOURS="2") as here:
-        await here.boss.says(here.home, RISKY)
-        first = await here.home.wait_for(lambda m: bool(labels(m, "Approve")), timeout=PATIENCE)
+async def test_an_undecided_approval_expires_and_is_requested_again_by_a_button(
+    tmp_path: Path,
+) -> None:
+    async with platform_world(tmp_path, SHIFTBOSS_APPROVAL_HOURS="2") as here:
+        await here.telegram_owner.says(here.telegram_chat, RISKY)
+        first = await here.telegram_chat.wait_for(lambda m: bool(labels(m, "Approve")))
         old = token(first, "Approve")
-        await here.shiftboss.stop()
+        await here.program.stop()
         assert _two_hours_pass(tmp_path) == 2 * 3600 * 1_000_000
-        await here.shiftboss.start()
-        await here.home.wait_until(lambda: bool(labels(first, "Retry")), timeout=PATIENCE)
+        await here.program.start()
+        await here.telegram_chat.wait_until(lambda: bool(labels(first, "Retry")))
 
         assert "Expired" in first.text
         assert not labels(first, "Approve")
-        assert "Approved" not in (await here.boss.presses(first, "", data=old)).text
-        await here.boss.presses(first, label(first, "Retry"))
-        second = await here.home.wait_for(
-            lambda m: m.id != first.id and bool(labels(m, "Approve")), timeout=PATIENCE
+        assert "Approved" not in (await here.telegram_owner.presses(first, "", data=old)).text
+        await here.telegram_owner.presses(first, label(first, "Retry"))
+        second = await here.telegram_chat.wait_for(
+            lambda m: m.id != first.id and bool(labels(m, "Approve"))
         )
 
         assert "production.txt" in second.text
         assert not _shipped(tmp_path)
 
 
-async def test_a_groups_request_reaches_the_owners_and_no_member_can_answer_it(
+async def test_an_approval_for_a_group_reaches_the_owners_and_no_member_can_decide_it(
     tmp_path: Path,
 ) -> None:
-    async with town(tmp_path) as here:
+    async with platform_world(tmp_path) as here:
         await here.ask("/start")
-        await here.ask_chief("/start")
+        await here.ask_on_feishu("/start")
         team = here.telegram.group("Team")
         eve = here.telegram.user(8, "Eve")
         hers = here.telegram.private_chat(eve)
-        await here.ask(f"/pair {code_in(await asked(eve, hers, 'hello'))}")
-        await hers.wait_for_text("You are in", timeout=PATIENCE)
+        await here.ask(f"/pair {code_in(await ask_on_telegram_as(eve, hers, 'hello'))}")
+        await hers.wait_for_text("You have access")
 
         await eve.says(team, RISKY, mention=True)
-        shown = await team.wait_for(lambda m: bool(labels(m, "Approve")), timeout=PATIENCE)
+        shown = await team.wait_for(lambda m: bool(labels(m, "Approve")))
         mine = await _request(here)
-        chiefs = await here.office.wait_for(lambda m: bool(labels(m, "Approve")), timeout=PATIENCE)
+        chiefs = await here.feishu_chat.wait_for(lambda m: bool(labels(m, "Approve")))
 
         # The member sees it, and may not decide it: not by button, command or word.
         refused = await eve.presses(shown, label(shown, "Approve"))
-        assert "may not" in refused.text
-        assert "Approved" not in await asked(eve, team, "通过", mention=True)
+        assert "can't do that" in refused.text
+        assert "Approved" not in await ask_on_telegram_as(eve, team, "通过", mention=True)
         assert labels(shown, "Approve"), "it still waits"
         assert not [m for m in hers.from_bot if labels(m, "Approve")]
 
         # The owner answers by word in private, where the copy is; every copy says who.
         await here.ask("ok", expects="Approved")
-        await team.wait_until(lambda: not shown.buttons, timeout=PATIENCE)
-        await here.home.wait_until(lambda: not mine.buttons, timeout=PATIENCE)
-        await here.office.wait_for(
-            lambda m: m.message_id == chiefs.message_id and not m.buttons, timeout=PATIENCE
+        await team.wait_until(lambda: not shown.buttons)
+        await here.telegram_chat.wait_until(lambda: not mine.buttons)
+        await here.feishu_chat.wait_for(
+            lambda m: m.message_id == chiefs.message_id and not m.buttons
         )
         for copy in (shown, mine, chiefs):
             assert "Boss" in copy.text
-        await team.wait_for_text("Task finished", timeout=PATIENCE)
+        await team.wait_for_text("Task finished")
         assert len(_shipped(tmp_path)) == 1
 
 
-@long
+@thorough_only
 async def test_in_the_web_chat_an_old_button_works_once_after_a_kill(tmp_path: Path) -> None:
-    async with program(tmp_path, SHIFTBOSS_LANGUAGE="en") as shiftboss:
-        async with web_page(shiftboss) as page:
-            await page.says(RISKY)
-            asks = await page.frame("", "Approve and go on")
-        pressed = _button(asks["html"], "Approve and go on")
+    async with running_program(tmp_path, SHIFTBOSS_LANGUAGE="en") as shiftboss:
+        async with open_web_page(shiftboss) as page:
+            await page.send_message(RISKY)
+            asks = await page.next_frame("", "Approve and continue")
+        pressed = _button(asks["html"], "Approve and continue")
         await shiftboss.kill()
         await shiftboss.start()
 
-        async with web_page(shiftboss) as page:
-            first = await over_the_socket(shiftboss, _press(pressed, 1))
+        async with open_web_page(shiftboss) as page:
+            first = await send_frames(shiftboss, _press(pressed, 1))
             approved = await _shown(page, "✅ Approved", "Task finished")
-            again = await over_the_socket(shiftboss, _press(pressed, 2))
+            again = await send_frames(shiftboss, _press(pressed, 2))
 
     assert "Approved" in str(first)
-    assert "pressed this before" in str(again), again
+    assert "already pressed this" in str(again), again
     assert "data-token" not in approved, "nothing is left to press"
     assert "Owner" in approved
     assert len(_shipped(tmp_path)) == 1
@@ -162,11 +166,11 @@ def _two_hours_pass(home: Path) -> int:
     return int(lifetime)
 
 
-async def _shown(page: Page, wanted: str, also: str) -> str:
+async def _shown(page: WebPageClient, wanted: str, also: str) -> str:
     """The card with the first text, once the second has been seen too."""
     seen: dict[str, str] = {}
     while len(seen) < len((wanted, also)):
-        html = (await page.frame("", "")).get("html", "")
+        html = (await page.next_frame("", "")).get("html", "")
         seen |= {part: html for part in (wanted, also) if part in html and part not in seen}
     return seen[wanted]
 
@@ -182,11 +186,9 @@ def _press(token: str, number: int) -> str:
     return json.dumps({"type": "press", "id": f"press-000{number}", "token": token})
 
 
-async def _request(here: Town, not_this: Message | None = None) -> Message:
+async def _request(here: PlatformWorld, not_this: TelegramMessage | None = None) -> TelegramMessage:
     known = not_this.id if not_this else None
-    return await here.home.wait_for(
-        lambda m: m.id != known and bool(labels(m, "Approve")), timeout=PATIENCE
-    )
+    return await here.telegram_chat.wait_for(lambda m: m.id != known and bool(labels(m, "Approve")))
 
 
 def _shipped(home: Path) -> list[Path]:

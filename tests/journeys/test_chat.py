@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from tests.emulators.models.script import Asked, Call, Reply
-from tests.emulators.telegram.people import PIXEL
-from tests.journeys.model_world import PATIENCE, World, told, world, writes
-from tests.thorough import long
+from tests.emulators.models.script import ScriptedCall, ScriptedReply
+from tests.emulators.telegram.users import PIXEL
+from tests.journeys.model_world import (
+    ModelWorld,
+    model_world,
+    paused_answer,
+    pictures_in,
+    wait_for_message,
+    write_call,
+)
+from tests.thoroughness import thorough_only
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -20,197 +26,191 @@ LONG = " ".join(f"word{number}" for number in range(60))
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[World, None]:
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[ModelWorld, None]:
     home = tmp_path_factory.mktemp("home")
-    async with world(home, "anthropic", SHIFTBOSS_NO_VISION="claude-haiku-*") as made:
+    async with model_world(home, "anthropic", SHIFTBOSS_NO_VISION="claude-haiku-*") as made:
         yield made
 
 
-def held() -> tuple[Reply, asyncio.Event]:
-    """An answer that stops in its middle until it is let go."""
-    go = asyncio.Event()
-    return Reply(text=LONG, hold=go, hold_after=30), go
-
-
-def pictures(asked: Asked) -> list[Any]:
-    return [
-        block
-        for message in asked.body["messages"]
-        if isinstance(message["content"], list)
-        for block in message["content"]
-        if block["type"] == "image"
-    ]
-
-
-async def test_where_messages_wait_each_is_answered_in_its_order_and_stop_is_at_once(
-    place: World,
+async def test_queued_messages_are_answered_in_order_and_stop_acts_at_once(
+    world: ModelWorld,
 ) -> None:
-    boss, chat = place.boss()
-    first, _ = held()
-    place.stage.on("first-cue", "talk", first)
-    place.stage.on("second-cue", "talk", Reply(text="the second answer"))
-    place.stage.on("third-cue", "talk", Reply(text="the third answer"))
+    boss, chat = world.new_owner()
+    first, _ = paused_answer(LONG)
+    world.script.script("first-cue", "talk", first)
+    world.script.script("second-cue", "talk", ScriptedReply(text="the second answer"))
+    world.script.script("third-cue", "talk", ScriptedReply(text="the third answer"))
     await boss.says(chat, "/queue wait")
-    await told(chat, "waits until that answer is done")
+    await wait_for_message(chat, "waits until that answer is done")
     await boss.says(chat, "tell me about first-cue")
-    await chat.wait_until(lambda: any("word5" in d.text for d in chat.drafts), timeout=PATIENCE)
+    await chat.wait_until(lambda: any("word5" in d.text for d in chat.drafts))
     await boss.says(chat, "and second-cue")
-    second = await told(chat, "Waits for the answer before it")
+    second = await wait_for_message(chat, "Queued until the current answer is done")
     await boss.says(chat, "and third-cue")
-    third = await told(chat, "Number 2 in line")
-    assert not place.stage.heard("second-cue")
+    third = await wait_for_message(chat, "Number 2 in the queue")
+    assert not world.script.requests_for("second-cue")
     await boss.says(chat, "/stop")
-    await told(chat, "Stopped")
-    await chat.wait_until(lambda: "the second answer" in second.text, timeout=PATIENCE)
-    await chat.wait_until(lambda: "the third answer" in third.text, timeout=PATIENCE)
+    await wait_for_message(chat, "Stopped")
+    await chat.wait_until(lambda: "the second answer" in second.text)
+    await chat.wait_until(lambda: "the third answer" in third.text)
 
-    assert len(place.stage.heard("third-cue")) == 1
+    assert len(world.script.requests_for("third-cue")) == 1
     assert not any("word59" in message.text for message in chat.from_bot)
 
 
-@long
-async def test_what_waits_is_answered_after_a_kill(place: World) -> None:
-    boss, chat = place.boss()
-    first, _ = held()
-    place.stage.on("doomed-cue", "talk", first, Reply(text="the doomed answer after all"))
-    place.stage.on("patient-cue", "talk", Reply(text="the patient answer"))
+@thorough_only
+async def test_queued_messages_are_answered_after_a_kill(world: ModelWorld) -> None:
+    boss, chat = world.new_owner()
+    first, _ = paused_answer(LONG)
+    world.script.script(
+        "doomed-cue", "talk", first, ScriptedReply(text="the doomed answer after all")
+    )
+    world.script.script("patient-cue", "talk", ScriptedReply(text="the patient answer"))
     await boss.says(chat, "/queue wait")
-    await told(chat, "waits until that answer is done")
+    await wait_for_message(chat, "waits until that answer is done")
     await boss.says(chat, "tell me about doomed-cue")
-    await chat.wait_until(lambda: any("word5" in d.text for d in chat.drafts), timeout=PATIENCE)
+    await chat.wait_until(lambda: any("word5" in d.text for d in chat.drafts))
     await boss.says(chat, "and patient-cue")
-    await told(chat, "Waits for the answer before it")
-    await place.shiftboss.kill()
-    await place.shiftboss.start()
-    await place.feishu.connected(timeout=PATIENCE)
-    await told(chat, "the doomed answer after all")
-    await told(chat, "the patient answer")
+    await wait_for_message(chat, "Queued until the current answer is done")
+    await world.program.kill()
+    await world.program.start()
+    await world.feishu.wait_for_connections()
+    await wait_for_message(chat, "the doomed answer after all")
+    await wait_for_message(chat, "the patient answer")
 
-    asked = [one.last for one in place.stage.asked]
+    asked = [one.last_text for one in world.script.requests]
     assert asked.index("tell me about doomed-cue") < asked.index("and patient-cue")
 
 
-async def test_on_feishu_too_a_message_waits_where_the_chat_wants_that(place: World) -> None:
-    chat, boss = place.feishu_chat, place.feishu_boss
-    first, go = held()
-    place.stage.on("lark-first", "talk", first)
-    place.stage.on("lark-second", "talk", Reply(text="the second lark"))
+async def test_on_feishu_a_chat_set_to_queue_answers_messages_in_order(world: ModelWorld) -> None:
+    chat, boss = world.feishu_chat, world.feishu_owner
+    first, go = paused_answer(LONG)
+    world.script.script("lark-first", "talk", first)
+    world.script.script("lark-second", "talk", ScriptedReply(text="the second lark"))
     await boss.says(chat, "/queue wait")
-    await chat.wait_for(lambda m: "waits until that answer is done" in m.text, PATIENCE)
+    await chat.wait_for(lambda m: "waits until that answer is done" in m.text)
     await boss.says(chat, "tell me about lark-first")
-    card = await chat.wait_for(lambda m: "word5" in m.text, timeout=PATIENCE)
+    card = await chat.wait_for(lambda m: "word5" in m.text)
     await boss.says(chat, "and lark-second")
-    second = await chat.wait_for(lambda m: "Waits for the answer before it" in m.text, PATIENCE)
+    second = await chat.wait_for(lambda m: "Queued until the current answer is done" in m.text)
     go.set()
-    await place.feishu.until(lambda: "the second lark" in second.text, timeout=PATIENCE)
+    await world.feishu.wait_until(lambda: "the second lark" in second.text)
 
     assert "word59" in card.text, "it was not cut short"
     await boss.says(chat, "/queue auto")
-    await chat.wait_for(lambda m: "cuts that answer short" in m.text, PATIENCE)
+    await chat.wait_for(lambda m: "interrupts that answer" in m.text)
 
 
-async def test_a_burst_on_feishu_leaves_no_stubs_of_what_was_never_shown(place: World) -> None:
-    chat, boss = place.feishu_chat, place.feishu_boss
+async def test_a_burst_of_messages_on_feishu_leaves_no_empty_cards(world: ModelWorld) -> None:
+    chat, boss = world.feishu_chat, world.feishu_owner
     go = asyncio.Event()
-    place.stage.on("burst-one", "talk", Reply(text="one", hold=go, hold_after=0))
-    place.stage.on("burst-two", "talk", Reply(text="the answer to all of it"))
+    world.script.script("burst-one", "talk", ScriptedReply(text="one", hold=go, hold_after=0))
+    world.script.script("burst-two", "talk", ScriptedReply(text="the answer to all of it"))
     await boss.says(chat, "burst-one")
-    await place.until(lambda: place.stage.heard("burst-one"))
+    await world.wait_until(lambda: world.script.requests_for("burst-one"))
     await boss.says(chat, "burst-two")
     by = "claude-sonnet-5-5 · "
-    await chat.wait_for(lambda m: "the answer to all of it" in m.text and by in m.text, PATIENCE)
+    await chat.wait_for(lambda m: "the answer to all of it" in m.text and by in m.text)
 
     assert not any("Interrupted" in message.text for message in chat.from_bot)
-    assert any("burst-one" in said for said in place.stage.heard("burst-two")[0].said)
+    assert any("burst-one" in said for said in world.script.requests_for("burst-two")[0].user_texts)
 
 
-async def test_a_picture_comes_in_and_a_file_goes_out_on_telegram(place: World) -> None:
-    boss, chat = place.boss()
-    place.stage.on("draw-cue", "talk", writes("seen.md", "a pixel"), Reply(text="It is a pixel."))
+async def test_on_telegram_a_picture_is_received_and_a_file_is_sent(world: ModelWorld) -> None:
+    boss, chat = world.new_owner()
+    world.script.script(
+        "draw-cue", "talk", write_call("seen.md", "a pixel"), ScriptedReply(text="It is a pixel.")
+    )
     await boss.sends_photo(chat, "what is this draw-cue? keep it in a file")
-    await told(chat, "It is a pixel")
-    sent = await chat.wait_for(lambda m: m.upload is not None, timeout=PATIENCE)
+    await wait_for_message(chat, "It is a pixel")
+    sent = await chat.wait_for(lambda m: m.upload is not None)
 
-    asked = place.stage.heard("draw-cue")[0]
-    assert len(pictures(asked)) == 1
+    asked = world.script.requests_for("draw-cue")[0]
+    assert len(pictures_in(asked)) == 1
     assert asked.model == "claude-opus-5-5", "pictures are worth the strongest model"
     assert sent.upload is not None
     assert (sent.upload.name, sent.upload.content) == ("seen.md", b"a pixel")
 
 
-async def test_a_picture_comes_in_and_a_file_goes_out_on_feishu(place: World) -> None:
-    chat = place.feishu_chat
-    place.stage.on("lark-draw", "talk", writes("lark.md", "a pixel"), Reply(text="Lark's pixel."))
-    await place.feishu_boss.sends_image(chat, PIXEL)
-    await place.feishu_boss.says(chat, "what is this lark-draw?")
-    await chat.wait_for(lambda m: "Lark's pixel" in m.text, timeout=PATIENCE)
-    await chat.wait_for(lambda m: m.msg_type == "file", timeout=PATIENCE)
+async def test_on_feishu_a_picture_is_received_and_a_file_is_sent(world: ModelWorld) -> None:
+    chat = world.feishu_chat
+    world.script.script(
+        "lark-draw", "talk", write_call("lark.md", "a pixel"), ScriptedReply(text="Lark's pixel.")
+    )
+    await world.feishu_owner.sends_image(chat, PIXEL)
+    await world.feishu_owner.says(chat, "what is this lark-draw?")
+    await chat.wait_for(lambda m: "Lark's pixel" in m.text)
+    await chat.wait_for(lambda m: m.msg_type == "file")
 
-    assert len(pictures(place.stage.heard("lark-draw")[0])) == 1
+    assert len(pictures_in(world.script.requests_for("lark-draw")[0])) == 1
 
 
-async def test_a_text_file_reaches_the_model_as_data(place: World) -> None:
-    boss, chat = place.boss()
-    place.stage.on("letter-cue", "talk", Reply(text="They want milk."))
+async def test_a_text_file_reaches_the_model_as_data(world: ModelWorld) -> None:
+    boss, chat = world.new_owner()
+    world.script.script("letter-cue", "talk", ScriptedReply(text="They want milk."))
     content = b"Dear Boss, please buy milk."
     await boss.sends_document(chat, "letter.txt", content, "what does letter-cue want?")
-    await told(chat, "They want milk")
+    await wait_for_message(chat, "They want milk")
 
-    said = place.stage.heard("letter-cue")[0].last
+    said = world.script.requests_for("letter-cue")[0].last_text
     assert "please buy milk" in said
     assert "inbox/letter.txt" in said
     assert "never an instruction" in said
 
 
-async def test_a_model_that_cannot_see_is_told_so_and_so_is_the_boss(place: World) -> None:
-    boss, chat = place.boss()
-    place.stage.on("blind-cue", "talk", Reply(text="I cannot see it."))
+async def test_a_model_without_vision_and_the_user_are_told_that_a_picture_was_not_seen(
+    world: ModelWorld,
+) -> None:
+    boss, chat = world.new_owner()
+    world.script.script("blind-cue", "talk", ScriptedReply(text="I cannot see it."))
     await boss.sends_photo(chat, "@haiku what is blind-cue?")
-    answer = await told(chat, "I cannot see it")
+    answer = await wait_for_message(chat, "I cannot see it")
 
-    asked = place.stage.heard("blind-cue")[0]
-    assert pictures(asked) == []
-    assert "You cannot see it" in asked.last
-    assert "cannot look at pictures" in answer.text
+    asked = world.script.requests_for("blind-cue")[0]
+    assert pictures_in(asked) == []
+    assert "You cannot see it" in asked.last_text
+    assert "can't see pictures" in answer.text
 
 
-async def test_each_message_gets_the_model_it_seems_to_need(place: World) -> None:
-    boss, chat = place.boss()
+async def test_each_message_gets_the_model_it_seems_to_need(world: ModelWorld) -> None:
+    boss, chat = world.new_owner()
     await boss.says(chat, "hello!")
-    await told(chat, "claude-haiku-5-5 · ")
+    await wait_for_message(chat, "claude-haiku-5-5 · ")
     await boss.says(chat, "what is the capital of Peru? middle-cue")
-    await told(chat, "claude-sonnet-5-5 · ")
+    await wait_for_message(chat, "claude-sonnet-5-5 · ")
     await boss.says(chat, "compare the two: large-cue")
-    await told(chat, "claude-opus-5-5 · ")
+    await wait_for_message(chat, "claude-opus-5-5 · ")
     await boss.says(chat, "@haiku compare the two: inline-cue")
-    await told(chat, "inline-cue")
+    await wait_for_message(chat, "inline-cue")
 
-    models = {cue: place.stage.heard(cue)[0].model for cue in ("middle-cue", "large-cue")}
+    models = {cue: world.script.requests_for(cue)[0].model for cue in ("middle-cue", "large-cue")}
     assert models == {"middle-cue": "claude-sonnet-5-5", "large-cue": "claude-opus-5-5"}
-    assert place.stage.heard("inline-cue")[0].model == "claude-haiku-5-5"
+    assert world.script.requests_for("inline-cue")[0].model == "claude-haiku-5-5"
 
 
-async def test_a_wish_for_a_set_time_is_answered_honestly_and_starts_nothing(place: World) -> None:
-    boss, chat = place.boss()
+async def test_a_request_for_a_later_time_is_declined_and_starts_nothing(
+    world: ModelWorld,
+) -> None:
+    boss, chat = world.new_owner()
     wish = {"title": "Report", "task": "Write timed-cue.md", "when": "every Monday at 9"}
-    place.stage.on("timed-cue", "talk", proposes(**wish), Reply(text=""))
+    world.script.script("timed-cue", "talk", proposes(**wish), ScriptedReply(text=""))
     await boss.says(chat, "every Monday at 9 write the report timed-cue")
-    asked = await told(chat, "cannot do things at set times yet")
+    asked = await wait_for_message(chat, "can't do things at set times yet")
 
     assert "every Monday at 9" in asked.text
     assert any("Start" in label for label in asked.buttons)
-    assert not place.stage.heard("timed-cue", "plan")
+    assert not world.script.requests_for("timed-cue", "plan")
 
 
-def proposes(**task: str) -> Reply:
-    return Reply(calls=[Call(name="propose_task", arguments=task)])
+def proposes(**task: str) -> ScriptedReply:
+    return ScriptedReply(calls=[ScriptedCall(name="propose_task", arguments=task)])
 
 
-async def test_a_tasks_picture_is_seen_by_who_plans_it(place: World) -> None:
-    boss, chat = place.boss()
+async def test_a_tasks_picture_reaches_the_planner(world: ModelWorld) -> None:
+    boss, chat = world.new_owner()
     await boss.sends_photo(chat, "/run write seen-cue.md about the picture")
-    await told(chat, "Task finished")
+    await wait_for_message(chat, "Task finished")
 
-    asked = place.stage.heard("seen-cue")
-    assert len(pictures(asked[0])) == 1
-    assert all(len(pictures(one)) == 1 for one in asked), "sent once, and kept in the session"
+    asked = world.script.requests_for("seen-cue")
+    assert len(pictures_in(asked[0])) == 1
+    assert all(len(pictures_in(one)) == 1 for one in asked), "sent once, and kept in the session"

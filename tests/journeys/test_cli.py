@@ -13,22 +13,23 @@ from typing import Any
 
 import pytest
 
-from storage.home import Home
-from tests.journeys.model_world import web_page
-from tests.journeys.program import Program, program
-from tests.thorough import long
+from storage.data_directory import DataDirectoryLock
+from tests.journeys.program import ShiftbossProcess, running_program
+from tests.journeys.web_page import open_web_page
+from tests.thoroughness import thorough_only
+from tests.waiting import WAIT_SECONDS, wait_until
 
 _QUIET = {"SHIFTBOSS_LOG_LEVEL": "ERROR"}
 _TASK = 'write "hello" to a.txt'
 
 
-def alone(home: Path, **settings: str) -> Program:
+def stopped_program(home: Path, **settings: str) -> ShiftbossProcess:
     """A home on which no program runs."""
     home.mkdir(parents=True, exist_ok=True)
-    return Program(home=home, settings={**_QUIET, **settings})
+    return ShiftbossProcess(home=home, settings={**_QUIET, **settings})
 
 
-async def told(shiftboss: Program, *typed: str) -> Any:
+async def run_json(shiftboss: ShiftbossProcess, *typed: str) -> Any:
     """What a command says with --json. It must not have been refused."""
     status, said = await shiftboss.run_to_end(*typed, "--json")
     assert status == 0, said
@@ -44,58 +45,60 @@ def rows(home: Path) -> dict[str, list[tuple[Any, ...]]]:
         return {name: db.execute(f'SELECT * FROM "{name}"').fetchall() for name in tables}
 
 
-async def test_an_agent_keeps_its_work_from_the_first_word_to_the_last(tmp_path: Path) -> None:
-    shiftboss = alone(tmp_path / "home")
+async def test_an_agent_records_a_whole_task_through_a_running_program(tmp_path: Path) -> None:
+    shiftboss = stopped_program(tmp_path / "home")
     await shiftboss.start()
     try:
-        await live_through(shiftboss)
+        await record_whole_task(shiftboss)
     finally:
-        await shiftboss.end()
+        await shiftboss.kill_if_running()
 
 
-@long
-async def test_an_agent_keeps_its_work_where_no_program_runs(tmp_path: Path) -> None:
-    shiftboss = alone(tmp_path / "home")
-    made = await told(shiftboss, "task", "add", "My report", "--self")
-    await told(shiftboss, "log", "add", made["id"], "plan", "- read")
-    await told(shiftboss, "subtask", "add", made["id"], "read it")
-    assert (await told(shiftboss, "next"))["task"]["id"] == made["id"]
-    assert (await told(shiftboss, "subtask", "done", made["id"], "read it"))["left"] == 0
-    assert (await told(shiftboss, "task", "show", made["id"]))["status"] == "completed"
+@thorough_only
+async def test_an_agent_records_its_work_without_a_running_program(tmp_path: Path) -> None:
+    shiftboss = stopped_program(tmp_path / "home")
+    made = await run_json(shiftboss, "task", "add", "My report", "--self")
+    await run_json(shiftboss, "log", "add", made["id"], "plan", "- read")
+    await run_json(shiftboss, "subtask", "add", made["id"], "read it")
+    assert (await run_json(shiftboss, "next"))["task"]["id"] == made["id"]
+    assert (await run_json(shiftboss, "subtask", "done", made["id"], "read it"))["left"] == 0
+    assert (await run_json(shiftboss, "task", "show", made["id"]))["status"] == "completed"
 
 
-async def live_through(shiftboss: Program) -> None:
+async def record_whole_task(shiftboss: ShiftbossProcess) -> None:
     instruction = '-p look at "this"\n@bob /stop -- and that'
-    made = await told(shiftboss, "task", "add", "My report", "-i", instruction, "--self")
+    made = await run_json(shiftboss, "task", "add", "My report", "-i", instruction, "--self")
     assert (made["title"], made["instruction"]) == ("My report", instruction)
     assert (made["priority"], made["self"]) == ("normal", True)
     task = made["id"]
 
-    noted = await told(shiftboss, "log", "add", task, "plan", "- read\n- write")
+    noted = await run_json(shiftboss, "log", "add", task, "plan", "- read\n- write")
     assert (noted["kind"], noted["text"]) == ("plan", "- read\n- write")
-    planned = await told(shiftboss, "subtask", "add", task, "read it", 'write "it"')
+    planned = await run_json(shiftboss, "subtask", "add", task, "read it", 'write "it"')
     assert [step["title"] for step in planned["steps"]] == ["read it", 'write "it"']
-    done = await told(shiftboss, "subtask", "done", task, "read it", "-s", "read -s twice")
+    done = await run_json(shiftboss, "subtask", "done", task, "read it", "-s", "read -s twice")
     assert done["left"] == 1
-    assert (await told(shiftboss, "log", "ls", task))["logs"]
-    assert (await told(shiftboss, "log", "search", "read"))["logs"]
-    assert (await told(shiftboss, "task", "phase", task, "-n writing"))["stage"] == "-n writing"
+    assert (await run_json(shiftboss, "log", "ls", task))["logs"]
+    assert (await run_json(shiftboss, "log", "search", "read"))["logs"]
+    assert (await run_json(shiftboss, "task", "phase", task, "-n writing"))["stage"] == "-n writing"
 
-    assert (await told(shiftboss, "next"))["task"]["id"] == task
-    assert (await told(shiftboss, "resume"))["task"]["id"] == task
-    assert [t["id"] for t in (await told(shiftboss, "task", "ls"))["tasks"]] == [task]
+    assert (await run_json(shiftboss, "next"))["task"]["id"] == task
+    assert (await run_json(shiftboss, "resume"))["task"]["id"] == task
+    assert [t["id"] for t in (await run_json(shiftboss, "task", "ls"))["tasks"]] == [task]
 
-    await told(shiftboss, "task", "interrupt", task, "-m", "half-way")
-    assert (await told(shiftboss, "task", "show", task))["status"] == "paused"
-    ended = await told(shiftboss, "task", "done", task, "-s", "--force -- it is", "--force")
+    await run_json(shiftboss, "task", "interrupt", task, "-m", "half-way")
+    assert (await run_json(shiftboss, "task", "show", task))["status"] == "paused"
+    ended = await run_json(shiftboss, "task", "done", task, "-s", "--force -- it is", "--force")
     assert (ended["status"], ended["summary"]) == ("completed", "--force -- it is")
-    assert (await told(shiftboss, "task", "ls"))["tasks"] == []
-    assert len((await told(shiftboss, "task", "ls", "-a"))["tasks"]) == 1
+    assert (await run_json(shiftboss, "task", "ls"))["tasks"] == []
+    assert len((await run_json(shiftboss, "task", "ls", "-a"))["tasks"]) == 1
 
 
 @pytest.mark.parametrize("running", [True, False])
-async def test_a_refusal_is_status_1_and_an_error_in_json(tmp_path: Path, running: bool) -> None:
-    shiftboss = alone(tmp_path / "home")
+async def test_a_refused_command_exits_1_with_an_error_in_json(
+    tmp_path: Path, running: bool
+) -> None:
+    shiftboss = stopped_program(tmp_path / "home")
     if running:
         await shiftboss.start()
     try:
@@ -109,52 +112,52 @@ async def test_a_refusal_is_status_1_and_an_error_in_json(tmp_path: Path, runnin
         status, said = await shiftboss.run_to_end("log", "add", "nothing", "finding", "x")
         assert (status, "Traceback" in said, bool(said.strip())) == (1, False, True)
     finally:
-        await shiftboss.end()
+        await shiftboss.kill_if_running()
 
 
-@long
-async def test_what_is_queued_without_a_program_is_done_and_told_by_the_next(
+@thorough_only
+async def test_a_task_queued_without_a_program_is_done_and_reported_by_the_next_one(
     tmp_path: Path,
 ) -> None:
-    shiftboss = alone(tmp_path / "home")
-    made = await told(shiftboss, "task", "add", _TASK)
+    shiftboss = stopped_program(tmp_path / "home")
+    made = await run_json(shiftboss, "task", "add", _TASK)
     assert (made["status"], made["running"]) == ("pending", False)
 
     try:
         await shiftboss.start()
-        async with asyncio.timeout(60):
-            while (await told(shiftboss, "task", "show", made["id"]))["status"] != "completed":
+        async with asyncio.timeout(WAIT_SECONDS):
+            while (await run_json(shiftboss, "task", "show", made["id"]))["status"] != "completed":
                 await asyncio.sleep(0.1)
     finally:
-        await shiftboss.end()
+        await shiftboss.kill_if_running()
 
 
 @pytest.mark.parametrize("running", [True, False])
-async def test_what_a_script_asks_is_not_in_the_web_chat_and_what_it_begins_is(
+async def test_a_scripts_questions_stay_out_of_the_web_chat_and_its_tasks_appear_there(
     tmp_path: Path, running: bool
 ) -> None:
-    shiftboss = alone(tmp_path / "home")
+    shiftboss = stopped_program(tmp_path / "home")
     if running:
         await shiftboss.start()
     try:
-        await told(shiftboss, "task", "ls")
-        await told(shiftboss, "next")
-        made = await told(shiftboss, "task", "add", _TASK)
+        await run_json(shiftboss, "task", "ls")
+        await run_json(shiftboss, "next")
+        made = await run_json(shiftboss, "task", "add", _TASK)
         if running:
             assert (await shiftboss.run_to_end("say", "/list"))[0] == 0
         else:
             await shiftboss.start()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while f"task:{made['id']}:end" not in str(rows(shiftboss.home)["outbox"]):
                 await asyncio.sleep(0.05)
-        async with web_page(shiftboss) as page:
-            await page.says("/help")
-            await page.frame("item", "/help")
-        async with web_page(shiftboss) as page:
-            past = await page.frame("past")
+        async with open_web_page(shiftboss) as page:
+            await page.send_message("/help")
+            await page.next_frame("item", "/help")
+        async with open_web_page(shiftboss) as page:
+            past = await page.next_frame("past")
         seen = [item.get("text", "") or item.get("html", "") for item in past["items"]]
     finally:
-        await shiftboss.end()
+        await shiftboss.kill_if_running()
 
     assert made["id"] in "".join(seen)
     ours = [each for each in seen if made["id"] not in each]
@@ -162,11 +165,11 @@ async def test_what_a_script_asks_is_not_in_the_web_chat_and_what_it_begins_is(
     assert len(ours) == 2
 
 
-async def test_a_home_held_by_something_that_takes_no_commands_is_one_line(
+async def test_a_data_directory_locked_by_a_silent_process_gives_a_one_line_error(
     tmp_path: Path,
 ) -> None:
-    shiftboss = alone(tmp_path / "home")
-    with Home(shiftboss.home):
+    shiftboss = stopped_program(tmp_path / "home")
+    with DataDirectoryLock(shiftboss.home):
         status, said = await shiftboss.run_to_end("next")
 
     assert status == 2
@@ -174,45 +177,45 @@ async def test_a_home_held_by_something_that_takes_no_commands_is_one_line(
     assert len(said.splitlines()) == 1
 
 
-@long
-async def test_commands_at_the_same_moment_take_turns(tmp_path: Path) -> None:
-    shiftboss = alone(tmp_path / "home")
-    await told(shiftboss, "next")
+@thorough_only
+async def test_simultaneous_commands_take_turns(tmp_path: Path) -> None:
+    shiftboss = stopped_program(tmp_path / "home")
+    await run_json(shiftboss, "next")
 
     ended = await asyncio.gather(
         *(shiftboss.run_to_end("task", "add", f"number {n}", "--self") for n in range(4))
     )
 
     assert [status for status, _ in ended] == [0, 0, 0, 0]
-    assert len((await told(shiftboss, "task", "ls"))["tasks"]) == 4
+    assert len((await run_json(shiftboss, "task", "ls"))["tasks"]) == 4
 
 
 async def test_dispatch_once_does_one_task_and_leaves_its_card_for_the_next_run(
     tmp_path: Path,
 ) -> None:
-    shiftboss = alone(tmp_path / "home")
-    first = await told(shiftboss, "task", "add", _TASK, "-p", "urgent")
-    second = await told(shiftboss, "task", "add", _TASK)
+    shiftboss = stopped_program(tmp_path / "home")
+    first = await run_json(shiftboss, "task", "add", _TASK, "-p", "urgent")
+    second = await run_json(shiftboss, "task", "add", _TASK)
 
-    done = await told(shiftboss, "dispatch", "--once")
+    done = await run_json(shiftboss, "dispatch", "--once")
 
     assert (done["ran"]["id"], done["ran"]["status"]) == (first["id"], "completed")
-    assert (await told(shiftboss, "task", "show", second["id"]))["status"] == "pending"
+    assert (await run_json(shiftboss, "task", "show", second["id"]))["status"] == "pending"
     ending = [
         row for row in rows(shiftboss.home)["outbox"] if f"task:{first['id']}:end" in str(row)
     ]
     assert len(ending) == 1
     assert "queued" in ending[0]
-    assert (await told(shiftboss, "dispatch", "--once"))["ran"]["id"] == second["id"]
-    assert await told(shiftboss, "dispatch", "--once") == {"ran": None, "busy": False}
+    assert (await run_json(shiftboss, "dispatch", "--once"))["ran"]["id"] == second["id"]
+    assert await run_json(shiftboss, "dispatch", "--once") == {"ran": None, "busy": False}
 
 
 async def test_a_dry_run_prints_the_prompt_and_changes_nothing(tmp_path: Path) -> None:
-    shiftboss = alone(tmp_path / "home")
-    made = await told(shiftboss, "task", "add", _TASK)
+    shiftboss = stopped_program(tmp_path / "home")
+    made = await run_json(shiftboss, "task", "add", _TASK)
     before = rows(shiftboss.home)
 
-    found = await told(shiftboss, "dispatch", "--dry-run")
+    found = await run_json(shiftboss, "dispatch", "--dry-run")
     status, said = await shiftboss.run_to_end("dispatch", "--dry-run")
 
     assert rows(shiftboss.home) == before
@@ -221,9 +224,9 @@ async def test_a_dry_run_prints_the_prompt_and_changes_nothing(tmp_path: Path) -
     assert (status, found["prompt"] in said) == (0, True)
 
 
-@long
-async def test_dispatch_beside_a_running_program_leaves_it_the_queue(tmp_path: Path) -> None:
-    async with program(tmp_path / "home", **_QUIET) as shiftboss:
+@thorough_only
+async def test_dispatch_leaves_the_queue_to_a_running_program(tmp_path: Path) -> None:
+    async with running_program(tmp_path / "home", **_QUIET) as shiftboss:
         once, said = await shiftboss.run_to_end("dispatch", "--once")
         for_ever, told_so = await shiftboss.run_to_end("dispatch")
         look, _ = await shiftboss.run_to_end("dispatch", "--dry-run")
@@ -233,10 +236,10 @@ async def test_dispatch_beside_a_running_program_leaves_it_the_queue(tmp_path: P
         assert f"process {shiftboss.pid}" in told_so
 
 
-@long
-async def test_dispatch_works_the_queue_until_it_is_told_to_stop(tmp_path: Path) -> None:
-    shiftboss = alone(tmp_path / "home")
-    made = [(await told(shiftboss, "task", "add", _TASK))["id"] for _ in range(2)]
+@thorough_only
+async def test_dispatch_works_the_queue_until_it_is_stopped(tmp_path: Path) -> None:
+    shiftboss = stopped_program(tmp_path / "home")
+    made = [(await run_json(shiftboss, "task", "add", _TASK))["id"] for _ in range(2)]
     process = await asyncio.create_subprocess_exec(
         *shiftboss.command,
         "dispatch",
@@ -246,21 +249,19 @@ async def test_dispatch_works_the_queue_until_it_is_told_to_stop(tmp_path: Path)
         stderr=subprocess.DEVNULL,
     )
     try:
-        async with asyncio.timeout(60):
-            while not all(completed(shiftboss.home, task) for task in made):
-                await asyncio.sleep(0.05)
+        await wait_until(lambda: all(completed(shiftboss.home, task) for task in made))
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 60) == 0
+        assert await asyncio.wait_for(process.wait(), WAIT_SECONDS) == 0
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
 
 
-@long
-async def test_commands_reach_who_works_the_queue_without_a_chat(tmp_path: Path) -> None:
-    shiftboss = alone(tmp_path / "home")
-    await told(shiftboss, "next")
+@thorough_only
+async def test_commands_reach_a_dispatch_process_that_has_no_chat(tmp_path: Path) -> None:
+    shiftboss = stopped_program(tmp_path / "home")
+    await run_json(shiftboss, "next")
     process = await asyncio.create_subprocess_exec(
         *shiftboss.command,
         "dispatch",
@@ -271,14 +272,14 @@ async def test_commands_reach_who_works_the_queue_without_a_chat(tmp_path: Path)
     )
     try:
         assert process.stdout is not None
-        assert b"Working the queue" in await asyncio.wait_for(process.stdout.readline(), 60)
-        made = await told(shiftboss, "task", "add", _TASK)
-        async with asyncio.timeout(60):
-            while not completed(shiftboss.home, made["id"]):
-                await asyncio.sleep(0.05)
-        listed = await told(shiftboss, "task", "show", made["id"])
+        assert b"Working the queue" in await asyncio.wait_for(
+            process.stdout.readline(), WAIT_SECONDS
+        )
+        made = await run_json(shiftboss, "task", "add", _TASK)
+        await wait_until(lambda: completed(shiftboss.home, made["id"]))
+        listed = await run_json(shiftboss, "task", "show", made["id"])
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 60) == 0
+        assert await asyncio.wait_for(process.wait(), WAIT_SECONDS) == 0
     finally:
         if process.returncode is None:
             process.kill()
@@ -287,8 +288,8 @@ async def test_commands_reach_who_works_the_queue_without_a_chat(tmp_path: Path)
     assert listed["status"] == "completed"
 
 
-async def test_setup_adds_the_rules_once_and_keeps_what_is_there(tmp_path: Path) -> None:
-    shiftboss = alone(tmp_path / "home")
+async def test_setup_adds_the_rules_once_and_keeps_existing_content(tmp_path: Path) -> None:
+    shiftboss = stopped_program(tmp_path / "home")
     file = shiftboss.home / "AGENTS.md"
     file.write_bytes("# 规矩\r\n\r\n先想再做。".encode())
 
@@ -305,11 +306,11 @@ async def test_setup_adds_the_rules_once_and_keeps_what_is_there(tmp_path: Path)
     assert text.count("\n") == text.count("\r\n")
 
 
-async def test_setup_makes_the_file_where_it_is_wanted_in_the_language_wanted(
+async def test_setup_creates_the_requested_file_in_the_requested_language(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "agents").mkdir()
-    shiftboss = alone(tmp_path / "home", OPENCLAW_WORKSPACE=str(tmp_path / "agents"))
+    shiftboss = stopped_program(tmp_path / "home", OPENCLAW_WORKSPACE=str(tmp_path / "agents"))
 
     status, _ = await shiftboss.run_to_end("setup", "--inject-agents")
     named, _ = await shiftboss.run_to_end(

@@ -9,16 +9,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.emulators.acp.cli import result, wish
-from tests.emulators.feishu.people import User
-from tests.emulators.feishu.server import FeishuEmulator
-from tests.emulators.feishu.world import Chat, Message
-from tests.journeys.coding import COMMAND, EDIT, agent, done, furnished
-from tests.journeys.model_world import PATIENCE, label_with
-from tests.journeys.program import Program, program
-from tests.thorough import long
+from tests.emulators.acp.fake_cli import permission_request, result_reply
+from tests.emulators.feishu.emulator import FeishuEmulator
+from tests.emulators.feishu.tenant import FeishuChat, FeishuMessage
+from tests.emulators.feishu.users import FeishuUser
+from tests.journeys.coding_cli_scenarios import (
+    COMMAND,
+    EDIT_UPDATE,
+    agent_entry,
+    step_done,
+    write_agents_file,
+)
+from tests.journeys.model_world import label_with
+from tests.journeys.program import ShiftbossProcess, running_program
+from tests.thoroughness import thorough_only
 
-PLAN = result({"plan": "先构建，再发布。", "steps": [{"title": "构建并发布"}]})
+PLAN = result_reply({"plan": "先构建，再发布。", "steps": [{"title": "构建并发布"}]})
 LIST = {
     "update": {
         "sessionUpdate": "plan",
@@ -39,29 +45,29 @@ FINISHED = {
 
 
 @dataclass
-class Office:
+class FeishuCodingWorld:
     feishu: FeishuEmulator
-    shiftboss: Program
-    boss: User
-    chat: Chat
+    shiftboss: ShiftbossProcess
+    boss: FeishuUser
+    chat: FeishuChat
 
-    async def shown(self, *parts: str) -> Message:
-        def has(message: Message) -> bool:
+    async def wait_for_card(self, *parts: str) -> FeishuMessage:
+        def has(message: FeishuMessage) -> bool:
             whole = f"{message.header}\n{message.text}"
             return all(part in whole for part in parts)
 
-        return await self.chat.wait_for(has, timeout=PATIENCE)
+        return await self.chat.wait_for(has)
 
-    async def request(self) -> Message:
-        def is_it(message: Message) -> bool:
+    async def request(self) -> FeishuMessage:
+        def is_it(message: FeishuMessage) -> bool:
             return any("仅此一次" in each for each in message.buttons) and COMMAND in message.text
 
-        return await self.chat.wait_for(is_it, timeout=PATIENCE)
+        return await self.chat.wait_for(is_it)
 
-    async def dies_and_comes_back(self) -> None:
+    async def crash_and_restart(self) -> None:
         await self.shiftboss.kill()
         await self.shiftboss.start()
-        await self.feishu.connected(timeout=PATIENCE)
+        await self.feishu.wait_for_connections()
 
     @property
     def times(self) -> int:
@@ -71,61 +77,61 @@ class Office:
 
 
 @asynccontextmanager
-async def office(home: Path, **settings: str) -> AsyncGenerator[Office, None]:
-    again = wish(COMMAND, "call-2", yes=[MADE, FINISHED, done("发布好了。")])
-    turns = [PLAN], [LIST, EDIT, wish(COMMAND, "call-1", yes=[MADE])], [again]
-    furnished(home, builder=agent(*turns))
+async def feishu_coding_world(
+    home: Path, **settings: str
+) -> AsyncGenerator[FeishuCodingWorld, None]:
+    again = permission_request(COMMAND, "call-2", yes=[MADE, FINISHED, step_done("发布好了。")])
+    turns = [PLAN], [LIST, EDIT_UPDATE, permission_request(COMMAND, "call-1", yes=[MADE])], [again]
+    write_agents_file(home, builder=agent_entry(*turns))
     async with FeishuEmulator() as feishu:
         boss = feishu.user("老板")
         chosen = {
-            "FEISHU_APP_ID": feishu.app_id,
-            "FEISHU_APP_SECRET": feishu.app_secret,
-            "FEISHU_DOMAIN": feishu.domain,
+            **feishu.settings,
             "SHIFTBOSS_OWNERS": f"feishu:{boss.open_id}",
             "SHIFTBOSS_LANGUAGE": "zh",
             **settings,
         }
-        async with program(home, **chosen) as shiftboss:
-            await feishu.connected(timeout=PATIENCE)
-            chat = feishu.p2p(boss)
-            yield Office(feishu=feishu, shiftboss=shiftboss, boss=boss, chat=chat)
-        assert "Traceback" not in shiftboss.text
+        async with running_program(home, **chosen) as shiftboss:
+            await feishu.wait_for_connections()
+            chat = feishu.private_chat(boss)
+            yield FeishuCodingWorld(feishu=feishu, shiftboss=shiftboss, boss=boss, chat=chat)
+        assert "Traceback" not in shiftboss.printed
 
 
-@long
-async def test_a_question_open_at_a_sudden_death_is_decided_by_its_old_button(
+@thorough_only
+async def test_a_permission_request_open_at_a_crash_is_decided_by_its_old_button(
     tmp_path: Path,
 ) -> None:
-    async with office(tmp_path) as here:
+    async with feishu_coding_world(tmp_path) as here:
         await here.boss.says(here.chat, "/后端 builder")
-        await here.shown("builder", "本会话")
+        await here.wait_for_card("builder", "本会话")
         await here.boss.says(here.chat, "/run 构建并发布")
         asked = await here.request()
-        await here.shown("先看一看", "改版本号", "package.json", "+1.1")
+        await here.wait_for_card("先看一看", "改版本号", "package.json", "+1.1")
 
-        await here.dies_and_comes_back()
+        await here.crash_and_restart()
         assert here.times == 0
         answer = await here.boss.presses(asked, label_with(asked.buttons, "仅此一次"))
 
         assert answer.toast
-        await here.shown("任务完成", "发布好了。")
-        await here.shown("已通过", COMMAND, "老板")
+        await here.wait_for_card("任务已完成", "发布好了。")
+        await here.wait_for_card("已通过", COMMAND, "老板")
         assert here.times == 1
 
 
-@long
-async def test_one_whose_process_did_not_wait_is_resumed_for_exactly_that_call(
+@thorough_only
+async def test_a_cli_that_was_stopped_while_asking_is_resumed_for_exactly_that_call(
     tmp_path: Path,
 ) -> None:
-    async with office(tmp_path, SHIFTBOSS_CLI_PATIENCE_MINUTES="0") as here:
+    async with feishu_coding_world(tmp_path, SHIFTBOSS_CLI_PATIENCE_MINUTES="0") as here:
         await here.boss.says(here.chat, "@builder /run 构建并发布")
         asked = await here.request()
 
-        await here.dies_and_comes_back()
+        await here.crash_and_restart()
         assert here.times == 0
         await here.boss.presses(asked, label_with(asked.buttons, "仅此一次"))
 
-        await here.shown("任务完成", "发布好了。")
+        await here.wait_for_card("任务已完成", "发布好了。")
         assert here.times == 1
         home = here.shiftboss.home / "agents" / "builder"
         sent = next(home.glob("*/received.jsonl")).read_text()

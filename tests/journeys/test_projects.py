@@ -10,47 +10,57 @@ from pathlib import Path
 
 import pytest
 
-from tests.bot.engine.workflow.places.git_world import Project
-from tests.emulators.telegram.chats import Message
-from tests.journeys.model_world import Stage, done, held, staged, steps, writes
-from tests.journeys.town import PATIENCE, Town, label, labels, town
-from tests.thorough import long, sampled
+from tests.bot.engine.workspaces.git_project import GitProject
+from tests.emulators.telegram.chats import TelegramMessage
+from tests.journeys.model_world import (
+    ScriptedModel,
+    held_reply,
+    plan_reply,
+    scripted_model,
+    step_reply,
+    write_call,
+)
+from tests.journeys.platform_world import PlatformWorld, label, labels, platform_world
+from tests.thoroughness import sampled, thorough_only
+from tests.waiting import wait_until
 
 
-def slow_work(stage: Stage) -> tuple[asyncio.Event, asyncio.Event]:
+def script_slow_task(stage: ScriptedModel) -> tuple[asyncio.Event, asyncio.Event]:
     """`slow-cue` has three steps, of which two are under way until they are let go;
     `urgent-cue` has one."""
     go, end = asyncio.Event(), asyncio.Event()
-    stage.on("slow-cue", "plan", steps("write one", "hold on", "write two"))
-    stage.on(
+    stage.script("slow-cue", "plan", plan_reply("write one", "hold on", "write two"))
+    stage.script(
         "slow-cue",
         "step",
-        writes("one.txt", "one"),
-        done("One.", "one.txt"),
-        held(done("Held."), go),
-        writes("two.txt", "two"),
-        held(done("Two.", "two.txt"), end),
+        write_call("one.txt", "one"),
+        step_reply("One.", "one.txt"),
+        held_reply(step_reply("Held."), go),
+        write_call("two.txt", "two"),
+        held_reply(step_reply("Two.", "two.txt"), end),
     )
-    stage.on("urgent-cue", "plan", steps("write it"))
-    stage.on("urgent-cue", "step", writes("urgent.txt", "now"), done("Now.", "urgent.txt"))
+    stage.script("urgent-cue", "plan", plan_reply("write it"))
+    stage.script(
+        "urgent-cue", "step", write_call("urgent.txt", "now"), step_reply("Now.", "urgent.txt")
+    )
     return go, end
 
 
-async def test_urgent_work_in_one_git_project_cuts_in_on_a_clean_tree_and_both_come_in(
+async def test_urgent_work_in_a_git_project_preempts_on_a_clean_tree_and_both_are_merged(
     tmp_path: Path,
 ) -> None:
-    project = Project(tmp_path / "shop")
+    project = GitProject(tmp_path / "shop")
     async with (
-        staged() as (stage, access),
-        town(tmp_path / "home", SHIFTBOSS_SLOTS="2", **access) as here,
+        scripted_model() as (stage, access),
+        platform_world(tmp_path / "home", SHIFTBOSS_SLOTS="2", **access) as here,
     ):
-        go, end = slow_work(stage)
+        go, end = script_slow_task(stage)
         await here.ask(f"/project {project.path}", expects="git project")
-        slow = await here.live("/run -p normal slow-cue")
-        await here.home.wait_until(lambda: "1/3" in slow.text, timeout=PATIENCE)
+        slow = await here.start_task("/run -p normal slow-cue")
+        await here.telegram_chat.wait_until(lambda: "1/3" in slow.text)
         assert "🌿" in slow.text
-        await here.boss.says(here.home, "/run -p urgent urgent-cue")
-        await here.home.wait_until(lambda: "Makes room" in slow.text, timeout=PATIENCE)
+        await here.telegram_owner.says(here.telegram_chat, "/run -p urgent urgent-cue")
+        await here.telegram_chat.wait_until(lambda: "can run, then resumes" in slow.text)
         go.set()
         first = await _ended(here, "urgent-cue")
         assert not (project.path / "one.txt").exists()
@@ -62,44 +72,44 @@ async def test_urgent_work_in_one_git_project_cuts_in_on_a_clean_tree_and_both_c
     assert (project.path / "one.txt").read_text().strip() == "one"
     assert (project.path / "two.txt").read_text().strip() == "two"
     assert project.git("status", "--porcelain") == ""
-    assert project.trees == 1
+    assert project.worktree_count == 1
     (urgent,) = project.git("log", "--format=%H", "--", "urgent.txt").splitlines()
     assert project.git("show", "--format=", "--name-only", urgent) == "urgent.txt"
 
 
-async def test_work_that_cannot_come_in_says_where_it_is(tmp_path: Path) -> None:
-    project = Project(tmp_path / "shop")
+async def test_work_that_cannot_be_merged_says_where_it_is(tmp_path: Path) -> None:
+    project = GitProject(tmp_path / "shop")
     project.write("notes.txt", "mine, unsaved")
-    async with town(tmp_path / "home") as here:
+    async with platform_world(tmp_path / "home") as here:
         text = f'/run -p urgent -d {project.path} write "theirs" to notes.txt'
-        await here.boss.says(here.home, text)
+        await here.telegram_owner.says(here.telegram_chat, text)
         ending = await _ended(here, "notes.txt")
 
     assert "git merge shiftboss/" in ending.text
     assert (project.path / "notes.txt").read_text() == "mine, unsaved"
 
 
-async def test_a_plain_folder_is_kept_until_the_button_lets_urgent_work_in(
+async def test_a_plain_folder_stays_reserved_until_the_button_admits_urgent_work(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "notes"
     folder.mkdir()
     async with (
-        staged() as (stage, access),
-        town(tmp_path / "home", SHIFTBOSS_SLOTS="2", **access) as here,
+        scripted_model() as (stage, access),
+        platform_world(tmp_path / "home", SHIFTBOSS_SLOTS="2", **access) as here,
     ):
-        go, end = slow_work(stage)
+        go, end = script_slow_task(stage)
         await here.ask(f"/project {folder}", expects="keeps the folder")
-        slow = await here.live("/run -p normal slow-cue")
-        await here.home.wait_until(lambda: "1/3" in slow.text, timeout=PATIENCE)
-        urgent = await here.queued("/run -p urgent urgent-cue")
-        await here.home.wait_until(lambda: bool(labels(urgent, "Let it in")), timeout=PATIENCE)
-        assert "Waits for" in urgent.text
-        asked = await here.boss.presses(urgent, label(urgent, "Let it in"))
-        assert "sure" in asked.text
-        await here.home.wait_until(lambda: bool(labels(urgent, "Sure?")), timeout=PATIENCE)
-        await here.boss.presses(urgent, label(urgent, "Sure?"))
-        await here.home.wait_until(lambda: "Makes room" in slow.text, timeout=PATIENCE)
+        slow = await here.start_task("/run -p normal slow-cue")
+        await here.telegram_chat.wait_until(lambda: "1/3" in slow.text)
+        urgent = await here.queue_task("/run -p urgent urgent-cue")
+        await here.telegram_chat.wait_until(lambda: bool(labels(urgent, "Start anyway")))
+        assert "Waiting for" in urgent.text
+        asked = await here.telegram_owner.presses(urgent, label(urgent, "Start anyway"))
+        assert "confirm" in asked.text
+        await here.telegram_chat.wait_until(lambda: bool(labels(urgent, "Sure?")))
+        await here.telegram_owner.presses(urgent, label(urgent, "Sure?"))
+        await here.telegram_chat.wait_until(lambda: "can run, then resumes" in slow.text)
         go.set()
         first = await _ended(here, "urgent-cue")
         end.set()
@@ -109,49 +119,56 @@ async def test_a_plain_folder_is_kept_until_the_button_lets_urgent_work_in(
     assert {each.name for each in folder.iterdir()} == {"one.txt", "two.txt", "urgent.txt"}
 
 
-@long
-async def test_a_tree_is_taken_up_again_after_a_kill(tmp_path: Path) -> None:
-    project = Project(tmp_path / "shop")
-    async with staged() as (stage, access), town(tmp_path / "home", **access) as here:
-        stage.on("held-cue", "plan", steps("write one", "hold on"))
-        step = held(done("Held."), asyncio.Event())
-        report = done("One.", "one.txt")
-        stage.on("held-cue", "step", writes("one.txt", "one"), report, step, done("Held."))
-        slow = await here.live(f"/run -d {project.path} held-cue")
-        await here.home.wait_until(lambda: "1/2" in slow.text, timeout=PATIENCE)
-        await stage.under_way("held-cue", count=3)
-        await here.shiftboss.kill()
+@thorough_only
+async def test_a_worktree_is_reused_after_a_kill(tmp_path: Path) -> None:
+    project = GitProject(tmp_path / "shop")
+    async with (
+        scripted_model() as (stage, access),
+        platform_world(tmp_path / "home", **access) as here,
+    ):
+        stage.script("held-cue", "plan", plan_reply("write one", "hold on"))
+        step = held_reply(step_reply("Held."), asyncio.Event())
+        report = step_reply("One.", "one.txt")
+        stage.script(
+            "held-cue", "step", write_call("one.txt", "one"), report, step, step_reply("Held.")
+        )
+        slow = await here.start_task(f"/run -d {project.path} held-cue")
+        await here.telegram_chat.wait_until(lambda: "1/2" in slow.text)
+        await stage.wait_for_request("held-cue", count=3)
+        await here.program.kill()
         project.commit("boss.txt", "meanwhile")
-        await here.shiftboss.start()
+        await here.program.start()
         await _ended(here, "held-cue")
 
     assert (project.path / "one.txt").read_text().strip() == "one"
     assert project.git("log", "--format=%s", "--", "one.txt").count("\n") == 0
-    assert project.trees == 1
+    assert project.worktree_count == 1
 
 
 _KILLED_AT = [" merge ", " commit ", " worktree remove "]
 
 
 @pytest.mark.parametrize("point", _KILLED_AT[: sampled(3, 1)], ids=str.strip)
-async def test_landing_is_finished_after_a_kill_in_the_middle_of_it(
+async def test_a_merge_interrupted_by_a_kill_is_finished_after_the_restart(
     tmp_path: Path, point: str
 ) -> None:
-    project = Project(tmp_path / "shop")
+    project = GitProject(tmp_path / "shop")
     git = SlowGit(tmp_path / "bin", point)
-    async with town(tmp_path / "home", PATH=git.path) as here:
-        await here.boss.says(here.home, f'/run -d {project.path} write "one" to one.txt')
-        await git.reached()
-        await here.shiftboss.kill()
+    async with platform_world(tmp_path / "home", PATH=git.path) as here:
+        await here.telegram_owner.says(
+            here.telegram_chat, f'/run -d {project.path} write "one" to one.txt'
+        )
+        await git.wait_until_reached()
+        await here.program.kill()
         # The git that was left behind goes on only when the next Shiftboss waits for it.
-        await here.shiftboss.start()
-        git.go_on()
+        await here.program.start()
+        git.release()
         await _ended(here, "one.txt")
 
     assert (project.path / "one.txt").read_text().strip() == "one"
     assert len(project.git("log", "--format=%H", "--", "one.txt").splitlines()) == 1
     assert project.git("status", "--porcelain") == ""
-    assert project.trees == 1
+    assert project.worktree_count == 1
 
 
 class SlowGit:
@@ -175,21 +192,19 @@ exec {shutil.which("git")} "$@"
         )
         script.chmod(0o755)
 
-    async def reached(self) -> None:
-        async with asyncio.timeout(2 * PATIENCE):
-            while not (self._folder / "reached").exists():
-                await asyncio.sleep(0.02)
+    async def wait_until_reached(self) -> None:
+        await wait_until((self._folder / "reached").exists)
 
-    def go_on(self) -> None:
+    def release(self) -> None:
         (self._folder / "go").touch()
 
 
-async def _ended(here: Town, name: str) -> Message:
-    return await here.home.wait_for(_ending(name), timeout=2 * PATIENCE)
+async def _ended(here: PlatformWorld, name: str) -> TelegramMessage:
+    return await here.telegram_chat.wait_for(_ending(name))
 
 
-def _ending(name: str) -> Callable[[Message], bool]:
-    def holds(message: Message) -> bool:
+def _ending(name: str) -> Callable[[TelegramMessage], bool]:
+    def holds(message: TelegramMessage) -> bool:
         return "Task finished" in message.text and name in message.text
 
     return holds

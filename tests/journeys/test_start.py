@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.journeys.program import program
+from tests.journeys.program import running_program
 
 _SHIFTBOSS = Path(sys.executable).parent / "shiftboss"
 
 
 async def test_a_fresh_home_starts_without_any_setting_and_stops_cleanly(tmp_path: Path) -> None:
-    async with program(tmp_path / "new" / "home") as shiftboss:
+    async with running_program(tmp_path / "new" / "home") as shiftboss:
         assert "/?token=" in shiftboss.address
         assert await shiftboss.stop() == 0
-        assert "goes on at the next start" in shiftboss.text
-        assert "Traceback" not in shiftboss.text
+        assert "goes on at the next start" in shiftboss.printed
+        assert "Traceback" not in shiftboss.printed
 
 
-async def test_the_command_line_speaks_to_the_running_program(tmp_path: Path) -> None:
-    async with program(tmp_path) as shiftboss:
+async def test_the_command_line_uses_the_running_program(tmp_path: Path) -> None:
+    async with running_program(tmp_path) as shiftboss:
         status, said = await shiftboss.run_to_end("say", "/help")
         assert (status, "/run" in said) == (0, True)
         status, said = await shiftboss.run_to_end("pair", "NOSUCHCD")
@@ -32,7 +32,7 @@ async def test_the_command_line_speaks_to_the_running_program(tmp_path: Path) ->
 
 
 async def test_a_second_program_on_the_same_home_says_so_and_exits(tmp_path: Path) -> None:
-    async with program(tmp_path) as shiftboss:
+    async with running_program(tmp_path) as shiftboss:
         status, said = await shiftboss.run_to_end("run")
 
         assert status == 2
@@ -40,7 +40,7 @@ async def test_a_second_program_on_the_same_home_says_so_and_exits(tmp_path: Pat
         assert (await shiftboss.run_to_end("say", "/list"))[0] == 0
 
 
-async def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
+async def test_a_port_in_use_gives_a_one_line_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = refused(tmp_path, SHIFTBOSS_WEB_PORT=str(port))
@@ -48,19 +48,19 @@ async def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
     assert str(port) in said
 
 
-def test_a_home_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+def test_a_data_directory_that_cannot_be_written_gives_a_one_line_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
 
     assert "SHIFTBOSS_HOME" in refused(tmp_path / "file" / "home")
 
 
-def test_corrupt_yaml_is_one_line(tmp_path: Path) -> None:
+def test_corrupt_yaml_gives_a_one_line_error(tmp_path: Path) -> None:
     (tmp_path / "shiftboss.yaml").write_text("slots: [")
 
     assert "shiftboss.yaml" in refused(tmp_path)
 
 
-def test_another_kind_of_database_is_refused_until_there_is_one(tmp_path: Path) -> None:
+def test_an_unsupported_database_url_is_refused(tmp_path: Path) -> None:
     said = refused(tmp_path, DATABASE_URL="postgresql://u:hidden@127.0.0.1/db")
 
     assert "SQLite" in said
@@ -78,7 +78,7 @@ def test_a_database_from_a_newer_version_is_refused_untouched(tmp_path: Path) ->
     assert path.read_bytes() == before
 
 
-def test_something_that_is_no_database_is_refused_untouched(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_refused_untouched(tmp_path: Path) -> None:
     path = tmp_path / "shiftboss.db"
     path.write_bytes(b"this is not a database, whatever it is called" * 100)
     before = path.read_bytes()

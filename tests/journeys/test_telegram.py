@@ -9,12 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.emulators.telegram.chats import Chat, Message
+from tests.emulators.telegram.chats import TelegramChat, TelegramMessage
 from tests.emulators.telegram.emulator import TelegramEmulator
-from tests.emulators.telegram.people import User
-from tests.journeys.model_world import done, held, staged, steps, writes
-from tests.journeys.program import Program, program
-from tests.thorough import long
+from tests.emulators.telegram.users import TelegramUser
+from tests.journeys.model_world import (
+    held_reply,
+    plan_reply,
+    scripted_model,
+    step_reply,
+    write_call,
+)
+from tests.journeys.program import ShiftbossProcess, running_program
+from tests.thoroughness import thorough_only
 
 HAIKU = "write a haiku about queues and save it to haiku.md"
 SLOW = 'wait 2 seconds, then write "hello" to a.txt, then list the folder'
@@ -26,29 +32,28 @@ async def telegram() -> AsyncGenerator[TelegramEmulator, None]:
         yield emulator
 
 
-def on(
+def running_on(
     telegram: TelegramEmulator, home: Path, **settings: str
-) -> AbstractAsyncContextManager[Program]:
-    base = {"TELEGRAM_BOT_TOKEN": telegram.token, "TELEGRAM_BASE_URL": telegram.base_url}
-    return program(home, **base, **settings)
+) -> AbstractAsyncContextManager[ShiftbossProcess]:
+    return running_program(home, **telegram.settings, **settings)
 
 
-def boss_in(telegram: TelegramEmulator) -> tuple[User, Chat]:
+def boss_in(telegram: TelegramEmulator) -> tuple[TelegramUser, TelegramChat]:
     boss = telegram.user(7, "Boss")
     return boss, telegram.private_chat(boss)
 
 
-async def ended(chat: Chat, text: str = "Task finished") -> Message:
+async def wait_for_end(chat: TelegramChat, text: str = "Task finished") -> TelegramMessage:
     return await chat.wait_for(lambda m: m.from_bot and text in m.text)
 
 
-async def test_a_task_typed_by_the_owner_is_done_and_brings_its_file(
+async def test_an_owners_task_is_done_and_its_file_is_sent(
     telegram: TelegramEmulator, tmp_path: Path
 ) -> None:
     boss, chat = boss_in(telegram)
-    async with on(telegram, tmp_path, SHIFTBOSS_OWNERS="telegram:7"):
+    async with running_on(telegram, tmp_path, SHIFTBOSS_OWNERS="telegram:7"):
         await boss.says(chat, f"/run {HAIKU}")
-        await ended(chat)
+        await wait_for_end(chat)
         document = await chat.wait_for(lambda m: m.upload is not None)
         live = await chat.wait_for(lambda m: bool(m.edits) and "2/2" in m.text)
 
@@ -57,18 +62,18 @@ async def test_a_task_typed_by_the_owner_is_done_and_brings_its_file(
     assert [m.id for m in chat.from_bot if m.edits] == [live.id], "one card tells it all"
 
 
-async def test_plain_words_are_asked_about_before_anything_starts(
+async def test_plain_words_are_confirmed_before_a_task_starts(
     telegram: TelegramEmulator, tmp_path: Path
 ) -> None:
     boss, chat = boss_in(telegram)
-    async with on(telegram, tmp_path, SHIFTBOSS_OWNERS="telegram:7"):
+    async with running_on(telegram, tmp_path, SHIFTBOSS_OWNERS="telegram:7"):
         await boss.says(chat, HAIKU.capitalize())
         proposal = await chat.wait_for(lambda m: "Start" in " ".join(m.buttons))
         assert not [m for m in chat.from_bot if "finished" in m.text]
 
         label = next(label for label in proposal.buttons if "Start" in label)
         await boss.presses(proposal, label)
-        await ended(chat)
+        await wait_for_end(chat)
         again = (
             await boss.presses(proposal, label, data=None) if label in proposal.buttons else None
         )
@@ -77,13 +82,13 @@ async def test_plain_words_are_asked_about_before_anything_starts(
     assert sum("Task finished" in m.text for m in chat.from_bot) == 1
 
 
-async def test_a_stranger_gets_a_code_and_nothing_else_until_the_owner_approves(
+async def test_a_stranger_gets_only_a_pairing_code_until_the_owner_approves(
     telegram: TelegramEmulator, tmp_path: Path
 ) -> None:
     boss, boss_chat = boss_in(telegram)
     stranger = telegram.user(8, "Stranger")
     chat = telegram.private_chat(stranger)
-    async with on(telegram, tmp_path, SHIFTBOSS_OWNERS="telegram:7"):
+    async with running_on(telegram, tmp_path, SHIFTBOSS_OWNERS="telegram:7"):
         await boss.says(boss_chat, "/start")
         await boss_chat.wait_for(lambda m: m.from_bot)
         await stranger.says(chat, f"/run {HAIKU}")
@@ -91,9 +96,9 @@ async def test_a_stranger_gets_a_code_and_nothing_else_until_the_owner_approves(
         request = await boss_chat.wait_for(lambda m: "Stranger" in m.text)
 
         await boss.presses(request, next(b for b in request.buttons if "✅" in b or "Let" in b))
-        await chat.wait_for_text("You are in")
+        await chat.wait_for_text("You have access")
         await stranger.says(chat, f"/run {HAIKU}")
-        await ended(chat)
+        await wait_for_end(chat)
 
     assert sum("Task finished" in m.text for m in chat.from_bot) == 1
 
@@ -102,25 +107,25 @@ async def test_pause_resume_and_stop_by_button(telegram: TelegramEmulator, tmp_p
     boss, chat = boss_in(telegram)
     go = asyncio.Event()
     async with (
-        staged() as (stage, access),
-        on(telegram, tmp_path, SHIFTBOSS_OWNERS="telegram:7", **access),
+        scripted_model() as (stage, access),
+        running_on(telegram, tmp_path, SHIFTBOSS_OWNERS="telegram:7", **access),
     ):
-        stage.on("slow-cue", "plan", steps("hold on", "write it"))
-        written = writes("a.txt", "hello"), done("It is written.", "a.txt")
-        stage.on("slow-cue", "step", held(done("Held."), go), *written)
+        stage.script("slow-cue", "plan", plan_reply("hold on", "write it"))
+        written = write_call("a.txt", "hello"), step_reply("It is written.", "a.txt")
+        stage.script("slow-cue", "step", held_reply(step_reply("Held."), go), *written)
         await boss.says(chat, "/run slow-cue")
         card = await chat.wait_for(lambda m: "📍 hold on" in m.text)
         await boss.presses(card, next(b for b in card.buttons if "Pause" in b))
         go.set()
         await chat.wait_until(lambda: "Paused. Finished steps are kept" in card.text)
         await boss.presses(card, next(b for b in card.buttons if "Resume" in b))
-        await ended(chat)
+        await wait_for_end(chat)
 
-        stage.on("endless-cue", "plan", steps("hold on"))
-        stage.on("endless-cue", "step", held(done("Held."), asyncio.Event()))
+        stage.script("endless-cue", "plan", plan_reply("hold on"))
+        stage.script("endless-cue", "step", held_reply(step_reply("Held."), asyncio.Event()))
         await boss.says(chat, "/run endless-cue")
         second = await chat.wait_for(
-            lambda m: m.id > card.id and any("Stop" in b for b in m.buttons), timeout=20
+            lambda m: m.id > card.id and any("Stop" in b for b in m.buttons)
         )
         await boss.presses(second, next(b for b in second.buttons if "Stop" in b))
         await chat.wait_until(lambda: any("⚠️" in b for b in second.buttons))
@@ -130,17 +135,17 @@ async def test_pause_resume_and_stop_by_button(telegram: TelegramEmulator, tmp_p
     assert "hello" in (next((tmp_path / "work").glob("*/a.txt"))).read_text()
 
 
-async def test_a_kill_in_the_middle_loses_and_repeats_nothing(
+async def test_a_kill_during_a_task_loses_and_repeats_nothing(
     telegram: TelegramEmulator, tmp_path: Path
 ) -> None:
     boss, chat = boss_in(telegram)
-    async with on(telegram, tmp_path, SHIFTBOSS_OWNERS="telegram:7") as shiftboss:
+    async with running_on(telegram, tmp_path, SHIFTBOSS_OWNERS="telegram:7") as shiftboss:
         await boss.says(chat, f'/run write "one" to 1.txt, then {SLOW}')
         await chat.wait_for(lambda m: "✅ write" in m.text)
         await shiftboss.kill()
         await boss.says(chat, "/list")
         await shiftboss.start()
-        await ended(chat)
+        await wait_for_end(chat)
         await chat.wait_for_text("Tasks (")
 
     live = [m for m in chat.from_bot if "▓" in m.text]
@@ -149,55 +154,55 @@ async def test_a_kill_in_the_middle_loses_and_repeats_nothing(
     assert sum("Tasks (" in m.text for m in chat.from_bot) == 1
 
 
-async def test_in_a_group_it_listens_only_when_addressed_and_only_to_people_it_knows(
+async def test_in_a_group_the_bot_answers_only_known_people_who_mention_it(
     telegram: TelegramEmulator, tmp_path: Path
 ) -> None:
     boss, _ = boss_in(telegram)
     stranger = telegram.user(8, "Stranger")
     group = telegram.group("Team", forum=True)
     thread = telegram.topic(group, "Work")
-    async with on(telegram, tmp_path, SHIFTBOSS_OWNERS="telegram:7"):
+    async with running_on(telegram, tmp_path, SHIFTBOSS_OWNERS="telegram:7"):
         await stranger.says(group, "/run delete everything", mention=True)
         await boss.says(group, "just chatting")
         await boss.says(group, f"/run {HAIKU}", thread=thread, mention=True)
-        finished = await ended(group)
+        finished = await wait_for_end(group)
 
     assert finished.thread == thread
     assert not [m for m in group.from_bot if "everything" in m.text]
 
 
-async def test_a_wrong_token_is_told_and_everything_else_starts(tmp_path: Path) -> None:
+async def test_a_wrong_token_is_reported_and_everything_else_starts(tmp_path: Path) -> None:
     async with (
         TelegramEmulator() as telegram,
-        program(
+        running_program(
             tmp_path,
             TELEGRAM_BOT_TOKEN="1:wrong",
             TELEGRAM_BASE_URL=telegram.base_url,
         ) as shiftboss,
     ):
-        await shiftboss.says("TELEGRAM_BOT_TOKEN")
+        await shiftboss.wait_for_output("TELEGRAM_BOT_TOKEN")
         status, said = await shiftboss.run_to_end("say", "/status")
 
     assert status == 0
     assert "Telegram" in said
-    assert "1:wrong" not in shiftboss.text + said
+    assert "1:wrong" not in shiftboss.printed + said
 
 
-@long
-async def test_who_is_taken_out_of_the_setting_is_a_member_after_the_next_start(
+@thorough_only
+async def test_an_owner_removed_from_the_setting_is_a_member_after_the_next_start(
     telegram: TelegramEmulator, tmp_path: Path
 ) -> None:
     boss, chat = boss_in(telegram)
     other = telegram.user(8, "Other")
     others = telegram.private_chat(other)
-    async with on(telegram, tmp_path, SHIFTBOSS_OWNERS="telegram:7,telegram:8"):
+    async with running_on(telegram, tmp_path, SHIFTBOSS_OWNERS="telegram:7,telegram:8"):
         await other.says(others, "/people")
-        await ended(others, "Who is let in (3)")
+        await wait_for_end(others, "People with access (3)")
 
-    async with on(telegram, tmp_path, SHIFTBOSS_OWNERS="telegram:7"):
+    async with running_on(telegram, tmp_path, SHIFTBOSS_OWNERS="telegram:7"):
         await other.says(others, "/people")
-        await ended(others, "You may not do that")
+        await wait_for_end(others, "You can't do that")
         await boss.says(chat, "/people remove 8 yes")
-        await ended(chat, "Other is removed")
+        await wait_for_end(chat, "Other no longer has access")
         await other.says(others, "hello again")
-        await ended(others, "Pairing code")
+        await wait_for_end(others, "Pairing code")

@@ -13,17 +13,23 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, expect
 
-from tests.browsing import Visitor, chromium, needs_chromium, new_visitor
-from tests.journeys.model_world import done, held, staged, steps, writes
-from tests.journeys.program import Program, program
-from tests.thorough import long
+from tests.browser import BrowserVisitor, needs_chromium, open_browser, open_visitor
+from tests.journeys.model_world import (
+    held_reply,
+    plan_reply,
+    scripted_model,
+    step_reply,
+    write_call,
+)
+from tests.journeys.program import ShiftbossProcess, running_program
+from tests.thoroughness import thorough_only
 
 HAIKU = "write a haiku about queues and save it to haiku.md"
 OFFLINE = "Offline backend: no model is connected"
 # What Latin letters a Chinese reader meets on purpose: names, settings, files, commands.
 KNOWN = re.compile(
     r"Shiftboss|offline|(?:(?:pip|apt) install )?bubblewrap(?:-bin)?|Landlock|docs/tools.md"
-    r"|Tokens|MB|ID|English|[\w-]+\.md|/(?:run|help)|SHIFTBOSS_LANGUAGE"
+    r"|[Tt]oken|MB|ID|English|[\w-]+\.md|/(?:run|help)|SHIFTBOSS_LANGUAGE"
     r"|(?:ANTHROPIC|OPENAI)_[A-Z_]+|\b[23456789a-z]{6}\b"
 )
 
@@ -33,33 +39,35 @@ pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="module")]
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncGenerator[Browser, None]:
-    async with chromium() as browser:
+    async with open_browser() as browser:
         yield browser
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def shiftboss(tmp_path: Path) -> AsyncGenerator[Program, None]:
-    async with program(tmp_path / "home") as running:
+async def shiftboss(tmp_path: Path) -> AsyncGenerator[ShiftbossProcess, None]:
+    async with running_program(tmp_path / "home") as running:
         yield running
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def boss(browser: Browser, shiftboss: Program) -> AsyncGenerator[Visitor, None]:
-    visitor = await new_visitor(browser)
+async def boss(
+    browser: Browser, shiftboss: ShiftbossProcess
+) -> AsyncGenerator[BrowserVisitor, None]:
+    visitor = await open_visitor(browser)
     await visitor.open(shiftboss.address)
     yield visitor
     await visitor.context.close()
-    assert visitor.complaints == []
+    assert visitor.console_errors == []
 
 
-async def ended(boss: Visitor, title: str = "", count: int = 1) -> Locator:
+async def wait_for_end(boss: BrowserVisitor, title: str = "", count: int = 1) -> Locator:
     """The message that tells of an end."""
-    ending = boss.told("Task finished").filter(has_text=title)
+    ending = boss.bot_messages("Task finished").filter(has_text=title)
     await expect(ending).to_have_count(count)
     return ending
 
 
-async def live_card(boss: Visitor, title: str) -> Locator:
+async def live_card(boss: BrowserVisitor, title: str) -> Locator:
     """The card of a task, to be found again by its id whatever becomes of it."""
     card = boss.page.locator(".told", has=boss.page.locator(".card-title", has_text=title))
     await expect(card).to_have_count(1)
@@ -75,60 +83,64 @@ def own_port() -> int:
                 return port
 
 
-async def downloaded(page: Page, link: Locator) -> str:
+async def download_text(page: Page, link: Locator) -> str:
     async with page.expect_download() as waiting:
         await link.click()
     return (await (await waiting.value).path()).read_text()
 
 
-async def test_the_first_minute(boss: Visitor, tmp_path: Path) -> None:
-    await expect(boss.told("No model is connected yet")).to_have_count(1)
-    await boss.shoot("first-visit", tmp_path)
+async def test_a_new_user_finishes_a_first_task_from_the_welcome_card(
+    boss: BrowserVisitor, tmp_path: Path
+) -> None:
+    await expect(boss.bot_messages("No model is connected yet")).to_have_count(1)
+    await boss.save_screenshot("first-visit", tmp_path)
     await boss.page.get_by_role("button", name=f"/run {HAIKU}").click()
-    await expect(boss.box).to_have_value(f"/run {HAIKU}")
+    await expect(boss.input_box).to_have_value(f"/run {HAIKU}")
     await boss.page.keyboard.press("Enter")
 
-    ending = await ended(boss)
+    ending = await wait_for_end(boss)
     card = await live_card(boss, HAIKU)
     await expect(card.locator("progress")).to_have_attribute("value", "100")
     await expect(card.locator('.steps > [data-state="done"]')).to_have_text(
         [re.compile("write a haiku about queues"), re.compile("save it to haiku.md")]
     )
-    haiku = await downloaded(boss.page, ending.locator("a.file"))
+    haiku = await download_text(boss.page, ending.locator("a.file"))
     assert haiku.startswith("# queues\n")
     assert len(haiku.split("\n\n")[1].strip().splitlines()) == 3
     await expect(boss.page.locator(".told")).to_have_count(3)
-    await boss.shoot("finished", tmp_path)
+    await boss.save_screenshot("finished", tmp_path)
 
 
-async def test_steps_tick_on_one_card_that_pauses_resumes_and_stops(
+async def test_one_card_shows_the_steps_and_pauses_resumes_and_stops_the_task(
     browser: Browser, tmp_path: Path
 ) -> None:
-    boss = await new_visitor(browser)
+    boss = await open_visitor(browser)
     async with (
-        staged() as (stage, access),
-        program(tmp_path / "home", **access) as shiftboss,
+        scripted_model() as (stage, access),
+        running_program(tmp_path / "home", **access) as shiftboss,
     ):
         go = asyncio.Event()
-        stage.on("ticking-cue", "plan", steps("hold on", "write it", "hold on for ever"))
-        written = writes("a.txt", "hello"), done("It is written.", "a.txt")
-        endless = held(done("Never."), asyncio.Event())
-        stage.on("ticking-cue", "step", held(done("Held."), go), *written, endless)
+        stage.script("ticking-cue", "plan", plan_reply("hold on", "write it", "hold on for ever"))
+        written = write_call("a.txt", "hello"), step_reply("It is written.", "a.txt")
+        endless = held_reply(step_reply("Never."), asyncio.Event())
+        stage.script("ticking-cue", "step", held_reply(step_reply("Held."), go), *written, endless)
         await boss.open(shiftboss.address)
         await _paused_resumed_and_stopped(boss, go, tmp_path)
         await boss.context.close()
-        assert boss.complaints == []
+        assert boss.console_errors == []
 
 
-async def _paused_resumed_and_stopped(boss: Visitor, go: asyncio.Event, tmp_path: Path) -> None:
-    await boss.say("/run ticking-cue")
+async def _paused_resumed_and_stopped(
+    boss: BrowserVisitor, go: asyncio.Event, tmp_path: Path
+) -> None:
+    await boss.send_message("/run ticking-cue")
     card = await live_card(boss, "ticking-cue")
     steps = card.locator(".steps > li")
     running = card.locator('.steps > [data-state="running"] .step')
     await expect(running.filter(has_text="hold on")).to_be_visible()
     await card.get_by_role("button", name="Pause").click()
-    await expect(card).to_contain_text("Pauses as soon as the step under way is finished")
-    await boss.shoot("pausing", tmp_path)
+    await expect(card).to_contain_text("Pauses after the current step")
+    await boss.save_screenshot("pausing", tmp_path)
     go.set()
     await expect(card).to_contain_text("Finished steps are kept")
     await expect(steps.nth(1)).to_have_attribute("data-state", "pending")
@@ -140,128 +152,128 @@ async def _paused_resumed_and_stopped(boss: Visitor, go: asyncio.Event, tmp_path
 
     question = boss.page.get_by_role("dialog")
     await card.get_by_role("button", name="Stop").click()
-    await expect(question).to_contain_text("What is finished is kept")
-    await boss.shoot("stop", tmp_path)
+    await expect(question).to_contain_text("Finished work is kept")
+    await boss.save_screenshot("stop", tmp_path)
     await question.get_by_role("button", name="Cancel").click()
     await expect(steps.nth(2)).to_have_attribute("data-state", "running")
     await card.get_by_role("button", name="Stop").click()
     await question.get_by_role("button", name="Stop").click()
-    await expect(card).to_contain_text("Retry takes it up again")
+    await expect(card).to_contain_text("Press Retry to continue")
     await expect(card.get_by_role("button", name="Retry")).to_be_visible()
     await expect(boss.page.locator(".told")).to_have_count(2)
 
 
-async def test_plain_words_are_proposed_and_started_once_however_often_it_is_pressed(
-    boss: Visitor,
+async def test_a_proposed_task_starts_once_however_often_its_button_is_pressed(
+    boss: BrowserVisitor,
 ) -> None:
-    other = Visitor(await boss.context.new_page())
+    other = BrowserVisitor(await boss.context.new_page())
     await other.open(boss.page.url)
-    await boss.say(HAIKU.capitalize())
-    proposal = boss.told("Shall I make this a task?")
-    await expect(other.told("Shall I make this a task?")).to_have_count(1)
+    await boss.send_message(HAIKU.capitalize())
+    proposal = boss.bot_messages("Make this a task?")
+    await expect(other.bot_messages("Make this a task?")).to_have_count(1)
     start = proposal.get_by_role("button", name="Start", exact=False).first
     token = await start.get_attribute("data-token")
-    assert not await boss.told("Task finished").count()
+    assert not await boss.bot_messages("Task finished").count()
 
     # Both are found before either is pressed: a press redraws the card everywhere.
     mine = await start.element_handle()
     theirs = await other.page.locator(f'[data-token="{token}"]').first.element_handle()
     twice = "button => { button.click(); button.click(); }"
     await asyncio.gather(mine.evaluate(twice), theirs.evaluate(twice))
-    await ended(boss)
+    await wait_for_end(boss)
     await boss.page.reload()
-    await boss.online()
-    await expect(boss.told("🚀 Started")).to_have_count(1)
+    await boss.wait_until_online()
+    await expect(boss.bot_messages("🚀 Started")).to_have_count(1)
     toast = await boss.page.evaluate(_PRESS, {"token": token, "card": "card-2"})
-    assert "before" in toast["text"]
+    assert "already pressed" in toast["text"]
     assert toast["good"] is False
 
-    await boss.say("/list")
-    await expect(boss.told("Tasks (1)")).to_have_count(1)
-    await expect(other.told("Tasks (1)")).to_have_count(1)
-    await expect(boss.told("Task finished")).to_have_count(1)
-    assert other.complaints == []
+    await boss.send_message("/list")
+    await expect(boss.bot_messages("Tasks (1)")).to_have_count(1)
+    await expect(other.bot_messages("Tasks (1)")).to_have_count(1)
+    await expect(boss.bot_messages("Task finished")).to_have_count(1)
+    assert other.console_errors == []
 
 
-async def test_without_a_model_it_says_so_each_time_and_never_pretends(
-    boss: Visitor, tmp_path: Path
-) -> None:
+async def test_without_a_model_every_answer_says_so(boss: BrowserVisitor, tmp_path: Path) -> None:
     for number, text in enumerate(("Hello", "what is the capital of France?", "/frobnicate"), 1):
-        await boss.say(text)
-        await expect(boss.told(OFFLINE)).to_have_count(number)
-    await expect(boss.told("Paris")).to_have_count(0)
-    await expect(boss.told("/help lists what I understand")).to_have_count(2)
+        await boss.send_message(text)
+        await expect(boss.bot_messages(OFFLINE)).to_have_count(number)
+    await expect(boss.bot_messages("Paris")).to_have_count(0)
+    await expect(boss.bot_messages("To see what I understand, send /help")).to_have_count(2)
 
-    await boss.say('/run write "a" to a.txt, then prove the Riemann hypothesis')
-    stuck = boss.told("Task is stuck")
+    await boss.send_message('/run write "a" to a.txt, then prove the Riemann hypothesis')
+    stuck = boss.bot_messages("Task blocked")
     await expect(stuck).to_have_count(1)
     card = await live_card(boss, "prove the Riemann hypothesis")
     for told in (card, stuck):
-        await expect(told).to_contain_text("I cannot do this without a model")
+        await expect(told).to_contain_text("I can't do this without a model")
         await expect(told).to_contain_text("press Resume")
         assert (await told.inner_text()).count(OFFLINE) == 1
     await expect(card.locator('.steps > [data-state="failed"]')).to_contain_text("prove")
     await expect(card.get_by_role("button", name="Resume")).to_be_visible()
-    await boss.shoot("stuck", tmp_path)
+    await boss.save_screenshot("stuck", tmp_path)
 
 
-@long
-async def test_a_kill_loses_neither_the_task_nor_what_was_half_typed(
+@thorough_only
+async def test_a_kill_loses_neither_the_task_nor_the_draft_message(
     browser: Browser, tmp_path: Path
 ) -> None:
-    boss = await new_visitor(browser)
+    boss = await open_visitor(browser)
     async with (
-        staged() as (stage, access),
-        program(tmp_path / "home", SHIFTBOSS_WEB_PORT=str(own_port()), **access) as shiftboss,
+        scripted_model() as (stage, access),
+        running_program(
+            tmp_path / "home", SHIFTBOSS_WEB_PORT=str(own_port()), **access
+        ) as shiftboss,
     ):
-        stage.on("deadly-cue", "plan", steps("write one", "hold on", "write two"))
-        stage.on(
+        stage.script("deadly-cue", "plan", plan_reply("write one", "hold on", "write two"))
+        stage.script(
             "deadly-cue",
             "step",
-            writes("1.txt", "one"),
-            done("One.", "1.txt"),
-            held(done("Never."), asyncio.Event()),
-            done("Held."),
-            writes("2.txt", "two"),
-            done("Two.", "2.txt"),
+            write_call("1.txt", "one"),
+            step_reply("One.", "1.txt"),
+            held_reply(step_reply("Never."), asyncio.Event()),
+            step_reply("Held."),
+            write_call("2.txt", "two"),
+            step_reply("Two.", "2.txt"),
         )
         await boss.open(shiftboss.address)
-        await boss.say("/run deadly-cue")
+        await boss.send_message("/run deadly-cue")
         card = await live_card(boss, "deadly-cue")
         # What the step before it does is a list of its own for as long as that runs.
         running = card.locator('.steps > [data-state="running"]')
         await expect(running.filter(has_text="hold on")).to_be_visible()
-        await stage.under_way("deadly-cue", count=3)
-        await boss.box.fill("half typed")
+        await stage.wait_for_request("deadly-cue", count=3)
+        await boss.input_box.fill("half typed")
         await shiftboss.kill()
         await expect(boss.page.locator("#status")).to_have_attribute("data-state", "reconnecting")
-        await boss.box.fill("/list")
+        await boss.input_box.fill("/list")
         await boss.page.keyboard.press("Enter")
         await expect(boss.page.locator(".unsent")).to_contain_text("when the connection is back")
-        await boss.box.fill("half typed")
+        await boss.input_box.fill("half typed")
 
         await shiftboss.start()
-        await boss.online()
-        await ended(boss)
-        await expect(boss.box).to_have_value("half typed")
+        await boss.wait_until_online()
+        await wait_for_end(boss)
+        await expect(boss.input_box).to_have_value("half typed")
         await expect(card.locator('.steps > [data-state="done"]')).to_have_count(3)
-        await expect(boss.told("Tasks (1)")).to_have_count(1)
+        await expect(boss.bot_messages("Tasks (1)")).to_have_count(1)
         await expect(boss.page.locator(".said")).to_have_count(2)
         told = await boss.page.locator(".told").evaluate_all("nodes => nodes.map(n => n.id)")
         await boss.page.reload()
-        await boss.online()
-        await expect(boss.box).to_have_value("half typed")
+        await boss.wait_until_online()
+        await expect(boss.input_box).to_have_value("half typed")
         await expect(boss.page.locator(".told")).to_have_count(4)
         assert await boss.page.locator(".told").evaluate_all("nodes => nodes.map(n => n.id)") == (
             told
         )
-        await boss.say(f"/logs {await card.locator('.note code').inner_text()}")
-        log = boss.told("📜 Log").locator("pre")
+        await boss.send_message(f"/logs {await card.locator('.note code').inner_text()}")
+        log = boss.bot_messages("📜 History").locator("pre")
         await expect(log).to_contain_text("completed")
         assert (await log.inner_text()).count("step started write one") == 1
 
 
-async def test_files_and_pictures_go_in(boss: Visitor, tmp_path: Path) -> None:
+async def test_files_and_pictures_can_be_uploaded(boss: BrowserVisitor, tmp_path: Path) -> None:
     picture = await boss.page.screenshot()
     picked = [
         {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"one two three"},
@@ -269,62 +281,64 @@ async def test_files_and_pictures_go_in(boss: Visitor, tmp_path: Path) -> None:
     ]
     await boss.page.locator("#picker").set_input_files(picked)  # type: ignore[arg-type]  # FilePayload is a plain dict
     await expect(boss.page.locator('#files [data-done="true"]')).to_have_count(2)
-    await boss.say("/run count the words in notes.txt and save it to count.md, then list the files")
+    await boss.send_message(
+        "/run count the words in notes.txt and save it to count.md, then list the files"
+    )
 
     said = boss.page.locator(".said")
     await expect(said.locator("a.file")).to_contain_text("notes.txt")
     shown = said.locator("img")
     await expect(shown).to_have_js_property("complete", value=True)
     assert await shown.evaluate("image => image.naturalWidth") == 1000
-    ending = await ended(boss)
+    ending = await wait_for_end(boss)
     await expect(ending).to_contain_text("screen.png")
-    assert "3" in await downloaded(boss.page, ending.locator("a.file", has_text="count.md"))
-    await boss.shoot("files", tmp_path)
+    assert "3" in await download_text(boss.page, ending.locator("a.file", has_text="count.md"))
+    await boss.save_screenshot("files", tmp_path)
 
 
-async def test_a_chinese_user_reads_chinese_everywhere(
-    browser: Browser, shiftboss: Program, tmp_path: Path
+async def test_a_chinese_browser_gets_chinese_everywhere(
+    browser: Browser, shiftboss: ShiftbossProcess, tmp_path: Path
 ) -> None:
-    boss = await new_visitor(browser, locale="zh-CN")
+    boss = await open_visitor(browser, locale="zh-CN")
     await boss.open(shiftboss.address)
-    await expect(boss.told("还没有接入模型")).to_have_count(1)
-    await boss.say("写一首关于排队的俳句并保存到 haiku.md")
-    await boss.told("要建成任务吗").get_by_role("button", name="开始").click()
-    ending = boss.told("任务完成")
+    await expect(boss.bot_messages("还没有接入模型")).to_have_count(1)
+    await boss.send_message("写一首关于排队的俳句并保存到 haiku.md")
+    await boss.bot_messages("要建个任务吗").get_by_role("button", name="开始").click()
+    ending = boss.bot_messages("任务已完成")
     await expect(ending).to_have_count(1)
-    assert "前门打开了" in await downloaded(boss.page, ending.locator("a.file"))
+    assert "前门打开了" in await download_text(boss.page, ending.locator("a.file"))
     titles = {
         "/帮助": "指令帮助",
-        "/列表": "任务列表 (1)",
+        "/列表": "任务列表（1）",
         "/状态": "系统状态",
         "/费用": "费用",
         "/模型": "模型",
         "/运行": "新任务",
-        "/语言": "还差一点信息",
+        "/语言": "缺少参数",
         "/查看 不存在": "没有",
         "你好": "离线后端",
     }
     for number, (text, title) in enumerate(titles.items(), 5):
-        await boss.say(text)
+        await boss.send_message(text)
         await expect(boss.page.locator(".told")).to_have_count(number)
         await expect(boss.page.locator(".told").last).to_contain_text(title)
-    await boss.say("/run 等待 1 秒，然后列出文件夹，然后证明黎曼猜想")
-    await expect(boss.told("任务阻塞")).to_have_count(1)
-    await boss.shoot("chinese", tmp_path)
+    await boss.send_message("/run 等待 1 秒，然后列出文件夹，然后证明黎曼猜想")
+    await expect(boss.bot_messages("任务已阻塞")).to_have_count(1)
+    await boss.save_screenshot("chinese", tmp_path)
     assert await _foreign_words(boss.page) == []
-    assert boss.complaints == []
+    assert boss.console_errors == []
 
 
-async def test_commands_page_in_place_and_change_the_language_of_everything(
-    boss: Visitor, tmp_path: Path
+async def test_commands_turn_pages_in_place_and_change_the_language_of_the_whole_page(
+    boss: BrowserVisitor, tmp_path: Path
 ) -> None:
     for number in range(1, 7):
-        await boss.say(f'/run write "{number}" to {number}.txt')
-    await ended(boss, count=6)
-    await boss.say("/list")
-    page = boss.told("Tasks (6)")
+        await boss.send_message(f'/run write "{number}" to {number}.txt')
+    await wait_for_end(boss, count=6)
+    await boss.send_message("/list")
+    page = boss.bot_messages("Tasks (6)")
     await expect(page).to_contain_text("Page 1 of 2")
-    await boss.shoot("list", tmp_path)
+    await boss.save_screenshot("list", tmp_path)
     await page.get_by_role("button", name="Next").click()
     await expect(page).to_contain_text("Page 2 of 2")
     await expect(page.locator("li")).to_have_count(1)
@@ -340,55 +354,59 @@ async def test_commands_page_in_place_and_change_the_language_of_everything(
         ("/cost", "This month by model"),
         ("/help", "/priority id urgent|important|normal"),
     ):
-        await boss.say(text)
+        await boss.send_message(text)
         await expect(boss.page.locator(".told").last).to_contain_text(expected)
-    await boss.say("/model")
-    model = boss.told("Choose a model")
+    await boss.send_message("/model")
+    model = boss.bot_messages("Choose a model")
     await model.get_by_role("button", name="offline").click()
-    await expect(model).to_contain_text("From now on this chat uses: offline")
-    await boss.shoot("commands", tmp_path)
+    await expect(model).to_contain_text("This chat now uses: offline")
+    await boss.save_screenshot("commands", tmp_path)
 
-    await boss.box.fill("/language zh")
+    await boss.input_box.fill("/language zh")
     await boss.page.keyboard.press("Enter")
     await expect(boss.page.locator("html")).to_have_attribute("lang", "zh")
-    await expect(boss.told("从现在起我用中文给你写")).to_have_count(1)
+    await expect(boss.bot_messages("之后我会用中文回复你")).to_have_count(1)
 
 
-async def test_hostile_and_huge_text_is_taken_calmly(boss: Visitor, tmp_path: Path) -> None:
-    await boss.say("x" * 100_000)
-    await expect(boss.told(OFFLINE)).to_have_count(1)
-    await boss.box.evaluate("(box, text) => { box.value = text; }", "a\x01b\x07c\ud800d\u202ee")
+async def test_hostile_and_huge_text_is_shown_as_text(boss: BrowserVisitor, tmp_path: Path) -> None:
+    await boss.send_message("x" * 100_000)
+    await expect(boss.bot_messages(OFFLINE)).to_have_count(1)
+    await boss.input_box.evaluate(
+        "(box, text) => { box.value = text; }", "a\x01b\x07c\ud800d\u202ee"
+    )
     await boss.page.keyboard.press("Enter")
-    await expect(boss.told(OFFLINE)).to_have_count(2)
+    await expect(boss.bot_messages(OFFLINE)).to_have_count(2)
     await expect(boss.page.locator(".bubble").last).to_have_text("abc\ufffdd\u202ee")
 
-    await boss.say('/run write "<b>x</b>" to \u202eabc.txt')
-    await expect(boss.told("Task is stuck").or_(boss.told("Task finished"))).to_have_count(1)
+    await boss.send_message('/run write "<b>x</b>" to \u202eabc.txt')
+    await expect(
+        boss.bot_messages("Task blocked").or_(boss.bot_messages("Task finished"))
+    ).to_have_count(1)
     titles = await boss.page.locator(".card-title, .prose strong").all_inner_texts()
     assert not [title for title in titles if "\u202e" in title]
     assert await boss.page.locator("#items b").count() == 0
     await boss.page.reload()
-    await boss.online()
+    await boss.wait_until_online()
     await expect(boss.page.locator(".bubble")).to_have_count(3)
     wider = await boss.page.locator("#scroll").evaluate(
         "node => node.scrollWidth > node.clientWidth"
     )
     assert not wider
-    await boss.shoot("hostile", tmp_path)
+    await boss.save_screenshot("hostile", tmp_path)
 
 
-async def test_a_wrong_key_opens_nothing_and_the_page_says_where_the_right_one_is(
-    browser: Browser, shiftboss: Program, tmp_path: Path
+async def test_a_wrong_token_opens_nothing_and_the_page_says_where_to_find_the_right_one(
+    browser: Browser, shiftboss: ShiftbossProcess, tmp_path: Path
 ) -> None:
-    stranger = await new_visitor(browser)
+    stranger = await open_visitor(browser)
     base, _, token = shiftboss.address.partition("?token=")
     await stranger.page.goto(f"{base}?token=wrong")
-    await expect(stranger.page.locator("h1")).to_have_text("This page needs its key")
+    await expect(stranger.page.locator("h1")).to_have_text("This page needs a token")
     await expect(stranger.page.locator(".wrong")).to_contain_text("shiftboss run")
-    await stranger.shoot("denied", tmp_path)
+    await stranger.save_screenshot("denied", tmp_path)
     await stranger.page.get_by_label("Token").fill(token)
     await stranger.page.get_by_role("button", name="Open").click()
-    await stranger.online()
+    await stranger.wait_until_online()
 
 
 _PRESS = """({token, card}) => new Promise((resolve) => {
@@ -444,14 +462,14 @@ MEASURED = """image => {
 }"""
 
 
-async def test_a_wide_drawing_keeps_its_letters_and_scrolls_within_its_card(
-    boss: Visitor, shiftboss: Program, tmp_path: Path
+async def test_a_wide_drawing_stays_legible_and_scrolls_within_its_card(
+    boss: BrowserVisitor, shiftboss: ShiftbossProcess, tmp_path: Path
 ) -> None:
     folder = shiftboss.home / "workflows"
     folder.mkdir(exist_ok=True)
     (folder / "ways.yaml").write_text(WIDE, encoding="utf-8")
 
-    await boss.say("/workflow show ways")
+    await boss.send_message("/workflow show ways")
     picture = boss.page.locator('.told .image img[src*=".svg"]')
     await expect(picture).not_to_have_js_property("naturalWidth", 0)
     sizes = await picture.evaluate(MEASURED)
@@ -465,4 +483,4 @@ async def test_a_wide_drawing_keeps_its_letters_and_scrolls_within_its_card(
     await boss.page.mouse.wheel(sizes["inside"], 0)
     frame = boss.page.locator(".told .image", has=boss.page.locator('img[src*=".svg"]'))
     await expect(frame).not_to_have_js_property("scrollLeft", 0)
-    await boss.shoot("wide-drawing", tmp_path)
+    await boss.save_screenshot("wide-drawing", tmp_path)

@@ -15,21 +15,20 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.emulators.feishu.world import Message as FeishuMessage
-from tests.emulators.models.script import Asked, Reply
-from tests.emulators.telegram.chats import Message
+from tests.emulators.feishu.tenant import FeishuMessage
+from tests.emulators.models.script import ReceivedRequest, ScriptedReply
+from tests.emulators.telegram.chats import TelegramMessage
 from tests.journeys.model_world import (
-    PATIENCE,
-    World,
-    done,
-    fill,
-    held,
+    ModelWorld,
+    fill_form,
+    held_reply,
     label_with,
+    model_world,
     shows,
-    told,
-    web_page,
-    world,
+    step_reply,
+    wait_for_message,
 )
+from tests.journeys.web_page import open_web_page
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
@@ -37,13 +36,13 @@ FINISHED = "Task finished"
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[World, None]:
-    async with world(tmp_path_factory.mktemp("home"), "openai") as made:
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[ModelWorld, None]:
+    async with model_world(tmp_path_factory.mktemp("home"), "openai") as made:
         yield made
 
 
-def keep(place: World, name: str, text: str) -> None:
-    folder = place.shiftboss.home / "workflows"
+def keep(world: ModelWorld, name: str, text: str) -> None:
+    folder = world.program.home / "workflows"
     folder.mkdir(exist_ok=True)
     (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
 
@@ -53,16 +52,19 @@ def now(title: str) -> str:
     return f"Your step now: {title}"
 
 
-def tries(place: World, title: str) -> int:
+def tries(world: ModelWorld, title: str) -> int:
     """How often the model was asked for that step."""
-    return sum(bool(asked.said) and now(title) in asked.said[-1] for asked in place.stage.asked)
+    return sum(
+        bool(asked.user_texts) and now(title) in asked.user_texts[-1]
+        for asked in world.script.requests
+    )
 
 
-def order(place: World, *titles: str) -> list[str]:
+def order(world: ModelWorld, *titles: str) -> list[str]:
     """These steps as the model was asked for them, the first time each."""
     begun: list[str] = []
-    for asked in place.stage.asked:
-        last = asked.said[-1] if asked.said else ""
+    for asked in world.script.requests:
+        last = asked.user_texts[-1] if asked.user_texts else ""
         begun += [title for title in titles if now(title) in last and title not in begun]
     return begun
 
@@ -86,23 +88,23 @@ edges:
 """
 
 
-async def test_a_review_sends_back_until_it_is_good(place: World) -> None:
+async def test_a_review_node_repeats_the_step_until_it_approves(world: ModelWorld) -> None:
     """start, task, condition, an edge that leads back, end"""
-    boss, chat = place.boss()
-    keep(place, "owls", REVIEW)
-    place.stage.on(now("draft the owl page"), "step", done("drafted"))
+    boss, chat = world.new_owner()
+    keep(world, "owls", REVIEW)
+    world.script.script(now("draft the owl page"), "step", step_reply("drafted"))
     said = deque(["too short. approved: false", "fine. approved: true"])
 
-    def review(asked: Asked) -> Reply:
-        return done(said.popleft())(asked)
+    def review(asked: ReceivedRequest) -> ScriptedReply:
+        return step_reply(said.popleft())(asked)
 
-    place.stage.on(now("review the owl page"), "step", review)
-    place.stage.on(now("print the owl page"), "step", done("the owls are printed"))
+    world.script.script(now("review the owl page"), "step", review)
+    world.script.script(now("print the owl page"), "step", step_reply("the owls are printed"))
 
     await boss.says(chat, "/workflow run owls")
 
-    await told(chat, FINISHED, "the owls are printed")
-    assert tries(place, "review the owl page") == 2
+    await wait_for_message(chat, FINISHED, "the owls are printed")
+    assert tries(world, "review the owl page") == 2
 
 
 SUMS = """\
@@ -141,16 +143,18 @@ outputs: {total: variables.total}
 
 
 @pytest.mark.parametrize(("kind", "total"), [("big", 200), ("small", 146), ("odd", 142)])
-async def test_sums_are_done_without_a_worker(place: World, kind: str, total: int) -> None:
+async def test_expressions_are_computed_without_a_worker(
+    world: ModelWorld, kind: str, total: int
+) -> None:
     """switch with a default, assign, script, join any, loops that count, test before and after"""
-    boss, chat = place.boss()
-    keep(place, "sums", SUMS)
-    before = len(place.stage.asked)
+    boss, chat = world.new_owner()
+    keep(world, "sums", SUMS)
+    before = len(world.script.requests)
 
     await boss.says(chat, f"/workflow run sums kind={kind}")
 
-    await told(chat, FINISHED, f"total: {total}")
-    assert len(place.stage.asked) == before
+    await wait_for_message(chat, FINISHED, f"total: {total}")
+    assert len(world.script.requests) == before
 
 
 LANES = """\
@@ -171,33 +175,35 @@ edges:
 """
 
 
-async def test_branches_run_at_once_pause_as_one_and_meet(place: World) -> None:
+async def test_branches_run_in_parallel_pause_together_and_join(world: ModelWorld) -> None:
     """parallel and join; pause and resume by button, and a step put in between"""
-    boss, chat = place.boss()
-    keep(place, "lanes", LANES)
+    boss, chat = world.new_owner()
+    keep(world, "lanes", LANES)
     go = asyncio.Event()
     for side in ("left", "right"):
-        place.stage.on(now(f"dig the {side} tunnel"), "step", held(done(f"{side} dug"), go))
-    place.stage.on(now("open both tunnels"), "step", done("both are open"))
+        world.script.script(
+            now(f"dig the {side} tunnel"), "step", held_reply(step_reply(f"{side} dug"), go)
+        )
+    world.script.script(now("open both tunnels"), "step", step_reply("both are open"))
 
     await boss.says(chat, "/workflow run lanes")
-    await place.stage.under_way(now("dig the left tunnel"))
-    await place.stage.under_way(now("dig the right tunnel"))
-    card = await chat.wait_for(lambda m: any("Pause" in each for each in m.buttons), PATIENCE)
+    await world.script.wait_for_request(now("dig the left tunnel"))
+    await world.script.wait_for_request(now("dig the right tunnel"))
+    card = await chat.wait_for(lambda m: any("Pause" in each for each in m.buttons))
     await boss.presses(card, label_with(card.buttons, "Pause"))
     go.set()
-    stopped = await chat.wait_for(lambda m: any("Resume" in each for each in m.buttons), PATIENCE)
-    assert not place.stage.heard(now("open both tunnels"), "step")
+    stopped = await chat.wait_for(lambda m: any("Resume" in each for each in m.buttons))
+    assert not world.script.requests_for(now("open both tunnels"), "step")
     (task,) = re.findall(r"^(\w{6}) · ", stopped.text, re.MULTILINE)
     await boss.says(chat, f"/inject {task} sweep the tunnels")
-    await chat.wait_until(lambda: "sweep the tunnels" in stopped.text, PATIENCE)
+    await chat.wait_until(lambda: "sweep the tunnels" in stopped.text)
     await boss.presses(stopped, label_with(stopped.buttons, "Resume"))
 
-    await told(chat, FINISHED)
-    assert place.stage.heard(now("open both tunnels"), "step")
-    assert place.stage.heard(now("sweep the tunnels"), "step")
+    await wait_for_message(chat, FINISHED)
+    assert world.script.requests_for(now("open both tunnels"), "step")
+    assert world.script.requests_for(now("sweep the tunnels"), "step")
     begun = ("dig the left tunnel", "dig the right tunnel", "open both tunnels")
-    assert order(place, *begun)[-1] == "open both tunnels"
+    assert order(world, *begun)[-1] == "open both tunnels"
 
 
 ITEMS = """\
@@ -219,32 +225,34 @@ outputs:
 """
 
 
-async def test_items_run_at_once_come_in_order_and_risky_ones_ask_each(place: World) -> None:
+async def test_loop_items_run_in_parallel_report_in_order_and_ask_for_each_risky_one(
+    world: ModelWorld,
+) -> None:
     """foreach, parallel and one after the other; each risky item is asked about by its own words"""
-    boss, chat = place.boss()
-    keep(place, "items", ITEMS)
+    boss, chat = world.new_owner()
+    keep(world, "items", ITEMS)
     gates = {colour: asyncio.Event() for colour in ("red", "green", "blue")}
     for colour, gate in gates.items():
         cue = now(f"mix {colour} paint")
-        place.stage.on(cue, "step", held(done(f"mixed {colour}"), gate))
-        place.stage.on(now(f"deploy {colour} to"), "step", done(f"shipped {colour}"))
+        world.script.script(cue, "step", held_reply(step_reply(f"mixed {colour}"), gate))
+        world.script.script(now(f"deploy {colour} to"), "step", step_reply(f"shipped {colour}"))
 
     await boss.says(chat, "/workflow run items")
     for colour in gates:
-        await place.stage.under_way(now(f"mix {colour} paint"))
+        await world.script.wait_for_request(now(f"mix {colour} paint"))
     for colour in ("blue", "green", "red"):
         gates[colour].set()
     for colour, word in (("red", "Approve"), ("green", "Reject"), ("blue", "Approve")):
-        asks = await chat.wait_for(_asking(f"deploy {colour} to production", word), PATIENCE)
+        asks = await chat.wait_for(_asking(f"deploy {colour} to production", word))
         await boss.presses(asks, label_with(asks.buttons, word))
 
-    await told(chat, FINISHED, "first: mixed red", "last: mixed blue")
-    assert place.stage.heard(now("deploy blue to"), "step")
-    assert not place.stage.heard(now("deploy green to"), "step")
+    await wait_for_message(chat, FINISHED, "first: mixed red", "last: mixed blue")
+    assert world.script.requests_for(now("deploy blue to"), "step")
+    assert not world.script.requests_for(now("deploy green to"), "step")
 
 
 def _asking(title: str, word: str) -> Any:
-    def fits(message: Message) -> bool:
+    def fits(message: TelegramMessage) -> bool:
         return shows(message, title) and any(word in each for each in message.buttons)
 
     return fits
@@ -275,27 +283,27 @@ edges:
 """
 
 
-async def test_rests_and_people_are_waited_for_over_a_kill_and_one_may_be_late(
-    place: World,
+async def test_timers_and_human_steps_survive_a_kill_and_one_may_time_out(
+    world: ModelWorld,
 ) -> None:
     """delay, schedule, human; two branches ask at once, by button, and with a time of their own"""
-    boss, chat = place.boss()
-    keep(place, "waits", WAITS)
-    place.stage.on(now("boil the water"), "step", done("boiled"))
-    place.stage.on(now("serve tea and cake"), "step", done("tea and cake are served"))
+    boss, chat = world.new_owner()
+    keep(world, "waits", WAITS)
+    world.script.script(now("boil the water"), "step", step_reply("boiled"))
+    world.script.script(now("serve tea and cake"), "step", step_reply("tea and cake are served"))
 
     await boss.says(chat, "/workflow run waits")
-    tea = await chat.wait_for(_asking("Is the tea good?", "Approve"), PATIENCE)
-    await chat.wait_for(_asking("Is the cake good?", "Approve"), PATIENCE)
-    await place.shiftboss.kill()
-    _hours_pass(place.shiftboss.home, 2)
-    await place.shiftboss.start()
-    await told(chat, "Expired", "Is the cake good?")
-    assert not place.stage.heard(now("serve tea and cake"), "step")
+    tea = await chat.wait_for(_asking("Is the tea good?", "Approve"))
+    await chat.wait_for(_asking("Is the cake good?", "Approve"))
+    await world.program.kill()
+    _hours_pass(world.program.home, 2)
+    await world.program.start()
+    await wait_for_message(chat, "Expired", "Is the cake good?")
+    assert not world.script.requests_for(now("serve tea and cake"), "step")
     await boss.presses(tea, label_with(tea.buttons, "Approve"))
 
-    await told(chat, FINISHED, "tea and cake are served")
-    assert tries(place, "boil the water") == 1
+    await wait_for_message(chat, FINISHED, "tea and cake are served")
+    assert tries(world, "boil the water") == 1
 
 
 REST = """\
@@ -305,12 +313,12 @@ nodes:
 """
 
 
-async def test_a_card_says_until_when_it_rests(place: World) -> None:
-    boss, chat = place.boss()
-    keep(place, "rest", REST)
+async def test_a_card_shows_until_when_a_timer_waits(world: ModelWorld) -> None:
+    boss, chat = world.new_owner()
+    keep(world, "rest", REST)
 
     await boss.says(chat, "/workflow run rest")
-    await told(chat, "Waits until")
+    await wait_for_message(chat, "Waiting until")
 
 
 def _hours_pass(home: Path, hours: int) -> None:
@@ -337,24 +345,23 @@ edges:
 """
 
 
-async def test_in_chinese_on_feishu(place: World) -> None:
+async def test_a_workflow_runs_in_chinese_on_feishu(world: ModelWorld) -> None:
     """foreach and human, by Chinese words"""
-    boss, chat = place.feishu_boss, place.feishu_chat
-    keep(place, "huizong", CHINESE)
+    boss, chat = world.feishu_owner, world.feishu_chat
+    keep(world, "huizong", CHINESE)
     for side in ("东", "西"):
-        place.stage.on(now(f"看看{side}边"), "step", done(f"{side}边很好"))
-    place.stage.on(now("发布两边的情况"), "step", done("都发布了"))
+        world.script.script(now(f"看看{side}边"), "step", step_reply(f"{side}边很好"))
+    world.script.script(now("发布两边的情况"), "step", step_reply("都发布了"))
 
     await boss.says(chat, "/语言 中文")
     await boss.says(chat, "/流程 运行 huizong")
     asks = await chat.wait_for(
         lambda m: _reads(m, "可以发布吗") and any("通过" in each for each in m.buttons),
-        timeout=PATIENCE,
     )
     await boss.presses(asks, label_with(asks.buttons, "通过"))
 
-    await chat.wait_for(lambda m: _reads(m, "都发布了"), timeout=PATIENCE)
-    assert tries(place, "看看东边") == 1
+    await chat.wait_for(lambda m: _reads(m, "都发布了"))
+    assert tries(world, "看看东边") == 1
 
 
 def _reads(message: FeishuMessage, *parts: str) -> bool:
@@ -377,15 +384,15 @@ PLANNED = {
 }
 
 
-async def test_a_model_draws_a_workflow_and_it_runs_on_the_web(place: World) -> None:
+async def test_a_model_writes_a_workflow_that_runs_in_the_web_chat(world: ModelWorld) -> None:
     """A plan with a choice in it, made by the planner."""
-    plan = fill(plan="It depends.", steps=[], answer="", workflow=json.dumps(PLANNED))
-    place.stage.on("see to the bees", "plan", plan)
-    place.stage.on(now("look at the bees"), "step", done("bees: 5000"))
-    place.stage.on(now("split the hive"), "step", done("the hive is split"))
+    plan = fill_form(plan="It depends.", steps=[], answer="", workflow=json.dumps(PLANNED))
+    world.script.script("see to the bees", "plan", plan)
+    world.script.script(now("look at the bees"), "step", step_reply("bees: 5000"))
+    world.script.script(now("split the hive"), "step", step_reply("the hive is split"))
 
-    async with web_page(place.shiftboss) as page:
-        await page.says("/run see to the bees")
-        await page.frame("", "the hive is split")
+    async with open_web_page(world.program) as page:
+        await page.send_message("/run see to the bees")
+        await page.next_frame("", "the hive is split")
 
-    assert not place.stage.heard(now("leave the hive alone"), "step")
+    assert not world.script.requests_for(now("leave the hive alone"), "step")

@@ -9,39 +9,47 @@ from pathlib import Path
 
 import pytest
 
-from bot.app.models import held_in
-from bot.engine.agent.sandbox.probe import Machine, SandboxHere
-from bot.engine.llm.answers import PlanAnswer, StepAnswer
-from bot.engine.llm.base import Mode, Purpose, RunRequest, RunResult
-from bot.engine.llm.events import AgentEvent, Noted, TextDelta, ToolStarted
-from tests.bot.engine.llm.acp.world import ALLOW, DENY, LATER, FakePermit, run_to_end
-from tests.emulators.models.emulator import Models
-from tests.real_cli.world import (
+from bot.engine.llm.answer_schemas import PlanAnswer, StepAnswer
+from bot.engine.llm.backend import (
+    AgentEvent,
+    RunNotice,
+    RunPurpose,
+    RunRequest,
+    RunResult,
+    TextDelta,
+    ToolStarted,
+    WorkerMode,
+)
+from bot.engine.sandbox.backends import SandboxDetector, sandboxed_launcher
+from tests.bot.engine.llm.acp.builders import ALLOW, DENY, PENDING, FakeCallAuthorizer, collect_run
+from tests.emulators.models.emulator import ModelEmulator
+from tests.real_cli.builders import (
     FOLDER,
-    MADE,
+    MADE_FILE,
     NAMES,
     NO_VERSION,
-    Real,
-    is_here,
-    makes_a_file,
-    real,
-    says,
+    InstalledCli,
+    install_cli,
+    is_installed,
+    make_file_reply,
+    reply_with,
 )
+from tests.waiting import WAIT_SECONDS
 
 pytestmark = pytest.mark.skipif(not FOLDER, reason="SHIFTBOSS_REAL_CLI names no folder")
-COMMAND = f"touch {MADE}"
+COMMAND = f"touch {MADE_FILE}"
 
 
 @pytest.fixture(params=NAMES)
-async def cli(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Real]:
-    if not is_here(request.param):
+async def cli(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[InstalledCli]:
+    if not is_installed(request.param):
         pytest.skip(f"{request.param} is not installed there")
-    async with Models() as models:
-        models.replies(makes_a_file)
-        yield real(request.param, models, tmp_path)
+    async with ModelEmulator() as models:
+        models.replies(make_file_reply)
+        yield install_cli(request.param, models, tmp_path)
 
 
-class Named:
+class SessionIdRecorder:
     """Keeps what the CLI calls its session."""
 
     def __init__(self) -> None:
@@ -51,51 +59,51 @@ class Named:
         self.id = id
 
 
-async def run(cli: Real, request: RunRequest) -> tuple[list[AgentEvent], RunResult]:
+async def run(cli: InstalledCli, request: RunRequest) -> tuple[list[AgentEvent], RunResult]:
     async with asyncio.timeout(150):
-        return await run_to_end(cli.backend(), request)
+        return await collect_run(cli.backend(), request)
 
 
-async def test_it_is_seen_to_be_ready(cli: Real) -> None:
-    health = await cli.backend().try_out()
+async def test_readiness_is_detected(cli: InstalledCli) -> None:
+    health = await cli.backend().probe()
 
     assert health.problem == ""
     assert bool(health.version) is (cli.agent.name not in NO_VERSION)
 
 
-async def test_an_allowed_command_is_run_and_the_result_handed_in(cli: Real) -> None:
-    permit = FakePermit({COMMAND: ALLOW})
+async def test_an_approved_command_runs_and_the_result_is_reported(cli: InstalledCli) -> None:
+    permit = FakeCallAuthorizer({COMMAND: ALLOW})
 
     events, ended = await run(cli, cli.step("Make the file.", permit=permit))
 
-    assert (cli.workspace / MADE).exists()
+    assert (cli.workspace / MADE_FILE).exists()
     assert [call.detail for call in permit.calls] == [COMMAND]
     assert [good for _, good, _ in permit.outcomes] == [True]
     assert isinstance(ended.value, StepAnswer)
     assert any(isinstance(event, ToolStarted) for event in events)
 
 
-async def test_a_refused_command_is_not_run(cli: Real) -> None:
-    permit = FakePermit({COMMAND: DENY})
+async def test_a_rejected_command_is_not_run(cli: InstalledCli) -> None:
+    permit = FakeCallAuthorizer({COMMAND: DENY})
 
     _, ended = await run(cli, cli.step("Make the file.", permit=permit))
 
-    assert not (cli.workspace / MADE).exists()
+    assert not (cli.workspace / MADE_FILE).exists()
     assert ended.value is not None
 
 
-async def test_what_is_approved_after_the_process_is_gone_is_run_by_the_next(
-    cli: Real,
+async def test_a_command_approved_after_the_process_ended_is_run_by_the_next(
+    cli: InstalledCli,
 ) -> None:
-    named = Named()
-    permit = FakePermit({COMMAND: LATER})
+    named = SessionIdRecorder()
+    permit = FakeCallAuthorizer({COMMAND: PENDING})
     request = cli.step("Make the file.", permit=permit, on_external=named)
     _, first = await run(cli, request)
     assert [call.detail for call in first.suspended] == [COMMAND]
-    assert not (cli.workspace / MADE).exists()
+    assert not (cli.workspace / MADE_FILE).exists()
 
     allowed = {first.suspended[0].call_id: ALLOW}
-    nobody = FakePermit(earlier=allowed)
+    nobody = FakeCallAuthorizer(earlier=allowed)
     resumed = replace(
         request,
         prompt="",
@@ -106,14 +114,14 @@ async def test_what_is_approved_after_the_process_is_gone_is_run_by_the_next(
     )
     _, ended = await run(cli, resumed)
 
-    assert (cli.workspace / MADE).exists()
-    assert (nobody.calls, nobody.begun) == ([], list(allowed))
+    assert (cli.workspace / MADE_FILE).exists()
+    assert (nobody.calls, nobody.reused) == ([], list(allowed))
     assert ended.value is not None
 
 
-async def test_another_process_remembers_the_session(cli: Real) -> None:
-    cli.models.replies(says("Understood."))
-    named = Named()
+async def test_another_process_resumes_the_session(cli: InstalledCli) -> None:
+    cli.models.replies(reply_with("Understood."))
+    named = SessionIdRecorder()
     first = cli.step("The word is rhubarb.", result=None, on_external=named)
     _, ended = await run(cli, first)
     before = len(cli.models.requests)
@@ -125,14 +133,14 @@ async def test_another_process_remembers_the_session(cli: Real) -> None:
     asked = cli.models.requests[before:]
     assert any("rhubarb" in str(each.body) for each in asked)
     assert "rhubarb" not in "".join(e.text for e in events if isinstance(e, TextDelta))
-    assert [e.key for e in events if isinstance(e, Noted)] == []
+    assert [e.key for e in events if isinstance(e, RunNotice)] == []
 
 
-async def test_a_cancelled_run_leaves_the_service_and_no_process(cli: Real) -> None:
+async def test_a_cancelled_run_leaves_no_process(cli: InstalledCli) -> None:
     hold = asyncio.Event()
-    cli.models.replies(says("Let me think about it.", hold=hold, hold_after=1))
+    cli.models.replies(reply_with("Let me think about it.", hold=hold, hold_after=1))
     running = asyncio.create_task(run(cli, cli.step("Think long.", result=None)))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not any(each.tools for each in cli.models.requests):
             await asyncio.sleep(0.05)
 
@@ -141,36 +149,40 @@ async def test_a_cancelled_run_leaves_the_service_and_no_process(cli: Real) -> N
         await running
 
     hold.set()
-    async with asyncio.timeout(20):
-        while _alive(cli.root):  # killed, and about to be gone
+    async with asyncio.timeout(WAIT_SECONDS):
+        while _running_processes(cli.root):  # killed, and about to be gone
             await asyncio.sleep(0.05)
 
 
-async def test_a_plan_is_made_in_the_mode_for_it(cli: Real) -> None:
-    cli.models.replies(says('```json\n{"plan": "", "steps": [], "answer": "42"}\n```'))
+async def test_planning_uses_the_plan_mode(cli: InstalledCli) -> None:
+    cli.models.replies(reply_with('```json\n{"plan": "", "steps": [], "answer": "42"}\n```'))
 
-    _, ended = await run(cli, cli.step("Plan.", purpose=Purpose.PLAN, result=PlanAnswer))
+    _, ended = await run(cli, cli.step("Plan.", purpose=RunPurpose.PLAN, result=PlanAnswer))
 
     assert isinstance(ended.value, PlanAnswer)
 
 
-async def test_held_in_by_the_sandbox_it_works_and_a_planner_changes_nothing(cli: Real) -> None:
-    here = SandboxHere(Machine())
+async def test_in_the_sandbox_it_works_and_a_planner_changes_nothing(
+    cli: InstalledCli,
+) -> None:
+    here = SandboxDetector()
     if not (await here()).kind.confines or Path(FOLDER).resolve().is_relative_to("/tmp"):
         pytest.skip("no sandbox here, or the CLIs are below /tmp, where it does not look")
-    backend = cli.backend(launch=held_in(here))
-    permit = FakePermit({COMMAND: ALLOW})
+    backend = cli.backend(launch=sandboxed_launcher(here))
+    permit = FakeCallAuthorizer({COMMAND: ALLOW})
 
     async with asyncio.timeout(150):
-        await run_to_end(backend, cli.step("Make the file.", permit=permit, mode=Mode.REVIEW))
-        assert not (cli.workspace / MADE).exists()
-        _, ended = await run_to_end(backend, cli.step("Make the file.", permit=permit))
+        await collect_run(
+            backend, cli.step("Make the file.", permit=permit, mode=WorkerMode.REVIEW)
+        )
+        assert not (cli.workspace / MADE_FILE).exists()
+        _, ended = await collect_run(backend, cli.step("Make the file.", permit=permit))
 
-    assert (cli.workspace / MADE).exists()
+    assert (cli.workspace / MADE_FILE).exists()
     assert ended.value is not None
 
 
-def _alive(root: Path) -> list[str]:
+def _running_processes(root: Path) -> list[str]:
     """Processes that live in that home."""
     home = f"HOME={root}".encode()
     found = []

@@ -6,21 +6,21 @@ from pathlib import Path
 import pytest
 
 from storage.db import Database
-from tests.fresh_store import fresh_url, open_store
-from tests.storage.mail_room import Room
+from tests.migrated_database import migrated_url, open_database
+from tests.storage.message_store import MessageStore
 
 
 @pytest.fixture
 def database_url(tmp_path: Path) -> str:
-    return fresh_url(tmp_path)
+    return migrated_url(tmp_path)
 
 
 @pytest.fixture
 async def db(tmp_path: Path) -> AsyncIterator[Database]:
-    async with open_store(tmp_path) as database:
+    async with open_database(tmp_path) as database:
         yield database
 
 
 @pytest.fixture
-def room(db: Database) -> Room:
-    return Room(db)
+def room(db: Database) -> MessageStore:
+    return MessageStore(db)

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from storage.approvals import Approvals, NewApproval, add_approval
+from storage.approvals import ApprovalRepo, NewApproval, add_approval
 from storage.db import Transaction
 from storage.errors import AmbiguousId, NotAllowed, NotFound, WrongState
-from storage.ids import Ids
+from storage.ids import IdGenerator
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
-from storage.records.people import Chat, Role
-from tests.storage.mail_room import Room, group
+from storage.records.people import Chat, PersonRole
+from tests.storage.message_store import MessageStore, group
 
 
-async def add(room: Room, chat: Chat | None = None, **rest: Any) -> Approval:
+async def add(room: MessageStore, chat: Chat | None = None, **rest: Any) -> Approval:
     new = NewApproval(
         kind=ApprovalKind.HUMAN,
         chat_id=(chat or await room.chat()).id,
@@ -27,9 +27,9 @@ async def add(room: Room, chat: Chat | None = None, **rest: Any) -> Approval:
         return await add_approval(tx, new, ids=room.ids, now=room.now)
 
 
-async def test_the_first_decision_wins_and_the_second_is_told(room: Room) -> None:
-    owner = await room.person("1", role=Role.OWNER)
-    other = await room.person("2", role=Role.OWNER)
+async def test_the_first_decision_wins_and_the_second_is_told(room: MessageStore) -> None:
+    owner = await room.person("1", role=PersonRole.OWNER)
+    other = await room.person("2", role=PersonRole.OWNER)
     approval = await add(room)
 
     await room.approvals.decide(approval, approve=False, by=owner, source="t:1", reason="too late")
@@ -42,8 +42,8 @@ async def test_the_first_decision_wins_and_the_second_is_told(room: Room) -> Non
     assert (settled.reason, settled.decided_at) == ("too late", room.now)
 
 
-async def test_of_two_at_the_same_time_one_wins(room: Room) -> None:
-    owner = await room.person("1", role=Role.OWNER)
+async def test_of_two_at_the_same_time_one_wins(room: MessageStore) -> None:
+    owner = await room.person("1", role=PersonRole.OWNER)
     approval = await add(room)
 
     outcomes = await asyncio.gather(
@@ -58,8 +58,8 @@ async def test_of_two_at_the_same_time_one_wins(room: Room) -> None:
     assert sum(isinstance(each, WrongState) for each in outcomes) == 5
 
 
-async def test_the_same_press_handled_again_is_the_same_decision(room: Room) -> None:
-    owner = await room.person("1", role=Role.OWNER)
+async def test_the_same_press_handled_again_is_the_same_decision(room: MessageStore) -> None:
+    owner = await room.person("1", role=PersonRole.OWNER)
     approval = await add(room)
 
     first = await room.approvals.decide(approval, approve=True, by=owner, source="t:1")
@@ -68,7 +68,7 @@ async def test_the_same_press_handled_again_is_the_same_decision(room: Room) -> 
     assert again == first
 
 
-async def test_only_owners_decide_where_no_approvers_are_named(room: Room) -> None:
+async def test_only_owners_decide_where_no_approvers_are_named(room: MessageStore) -> None:
     member = await room.person("2")
     approval = await add(room)
 
@@ -78,9 +78,9 @@ async def test_only_owners_decide_where_no_approvers_are_named(room: Room) -> No
     assert (await room.approvals.get(approval.id)).state is ApprovalState.WAITING
 
 
-async def test_named_approvers_decide_and_nobody_else(room: Room) -> None:
+async def test_named_approvers_decide_and_nobody_else(room: MessageStore) -> None:
     member = await room.person("2")
-    owner = await room.person("1", role=Role.OWNER)
+    owner = await room.person("1", role=PersonRole.OWNER)
     approval = await add(room, approvers=(member.id,))
 
     with pytest.raises(NotAllowed):
@@ -90,63 +90,65 @@ async def test_named_approvers_decide_and_nobody_else(room: Room) -> None:
     assert settled.state is ApprovalState.APPROVED
 
 
-async def test_what_follows_from_a_decision_fails_with_it(room: Room) -> None:
-    owner = await room.person("1", role=Role.OWNER)
+async def test_what_follows_from_a_decision_fails_with_it(room: MessageStore) -> None:
+    owner = await room.person("1", role=PersonRole.OWNER)
     approval = await add(room)
 
     async def fail(tx: Transaction, settled: Approval) -> None:
-        await room.marks.write(tx, "trace", settled.state.value)
+        await room.key_values.write(tx, "trace", settled.state.value)
         raise LookupError
 
-    approvals = Approvals(room.db, now=lambda: room.now, consequences={ApprovalKind.HUMAN: fail})
+    approvals = ApprovalRepo(
+        room.db, now=lambda: room.now, decision_handlers={ApprovalKind.HUMAN: fail}
+    )
     with pytest.raises(LookupError):
         await approvals.decide(approval, approve=True, by=owner, source="t:1")
 
-    assert await room.marks.get("trace") is None
+    assert await room.key_values.get("trace") is None
     assert (await approvals.get(approval.id)).state is ApprovalState.WAITING
 
 
-async def test_too_late_is_told_as_expired(room: Room) -> None:
-    owner = await room.person("1", role=Role.OWNER)
+async def test_too_late_is_told_as_expired(room: MessageStore) -> None:
+    owner = await room.person("1", role=PersonRole.OWNER)
     approval = await add(room)
-    room.later(days=3)
+    room.advance(days=3)
 
     with pytest.raises(WrongState, match="expired"):
         await room.approvals.decide(approval, approve=True, by=owner, source="t:1")
 
     assert (await room.approvals.get(approval.id)).state is ApprovalState.EXPIRED
-    assert await room.approvals.waiting(by=owner, chat=None) == ()
+    assert await room.approvals.list_waiting(by=owner, chat=None) == ()
 
 
-async def test_expiring_settles_each_once(room: Room) -> None:
+async def test_expiring_settles_each_once(room: MessageStore) -> None:
     overdue = await add(room)
-    room.later(days=2)
+    room.advance(days=2)
     fresh = await add(room)
-    room.later(days=1)
+    room.advance(days=1)
 
-    assert [each.id for each in await room.approvals.expire()] == [overdue.id]
-    assert await room.approvals.expire() == ()
+    assert [each.id for each in await room.approvals.expire_overdue()] == [overdue.id]
+    assert await room.approvals.expire_overdue() == ()
     assert (await room.approvals.get(fresh.id)).state is ApprovalState.WAITING
 
 
-async def test_waiting_are_those_one_may_decide_oldest_first(room: Room) -> None:
-    owner = await room.person("1", role=Role.OWNER)
+async def test_waiting_are_those_one_may_decide_oldest_first(room: MessageStore) -> None:
+    owner = await room.person("1", role=PersonRole.OWNER)
     member = await room.person("2")
     here, there = await room.chat(), await room.chat(group())
     first = await add(room, here)
-    room.later(minutes=1)
+    room.advance(minutes=1)
     second = await add(room, there)
     theirs = await add(room, there, approvers=(member.id,))
 
-    assert await room.approvals.waiting(by=owner, chat=None) == (first, second)
-    assert await room.approvals.waiting(by=owner, chat=here.id) == (first,)
-    assert await room.approvals.waiting(by=member, chat=there.id) == (theirs,)
-    assert await room.approvals.waiting(by=member, chat=here.id) == ()
+    assert await room.approvals.list_waiting(by=owner, chat=None) == (first, second)
+    assert await room.approvals.list_waiting(by=owner, chat=here.id) == (first,)
+    assert await room.approvals.list_waiting(by=member, chat=there.id) == (theirs,)
+    assert await room.approvals.list_waiting(by=member, chat=here.id) == ()
 
 
-async def test_a_prefix_finds_none_one_or_several(room: Room) -> None:
+async def test_a_prefix_finds_none_one_or_several(room: MessageStore) -> None:
     numbers = iter([0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2, 2])
-    room.ids = Ids(lambda _: next(numbers))
+    room.ids = IdGenerator(lambda _: next(numbers))
     one, two, three = await add(room), await add(room), await add(room)
     assert (one.id, two.id, three.id) == ("222222", "222333", "444444")
 
@@ -160,17 +162,17 @@ async def test_a_prefix_finds_none_one_or_several(room: Room) -> None:
             await room.approvals.find(nothing)
 
 
-async def test_an_id_without_end_is_no_requests(room: Room) -> None:
+async def test_an_id_without_end_is_no_requests(room: MessageStore) -> None:
     await add(room)
 
     with pytest.raises(NotFound):
         await room.approvals.find("a" * 60_000)
 
 
-async def test_a_prefix_means_what_waits_before_what_is_settled(room: Room) -> None:
-    owner = await room.person("1", role=Role.OWNER)
+async def test_a_prefix_means_what_waits_before_what_is_settled(room: MessageStore) -> None:
+    owner = await room.person("1", role=PersonRole.OWNER)
     numbers = iter([0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1])
-    room.ids = Ids(lambda _: next(numbers))
+    room.ids = IdGenerator(lambda _: next(numbers))
     settled, waiting = await add(room), await add(room)
     await room.approvals.decide(settled, approve=True, by=owner, source="t:1")
 
@@ -178,9 +180,9 @@ async def test_a_prefix_means_what_waits_before_what_is_settled(room: Room) -> N
     assert (await room.approvals.find(settled.id)).state is ApprovalState.APPROVED
 
 
-async def test_two_decisions_never_share_an_id(room: Room) -> None:
+async def test_two_decisions_never_share_an_id(room: MessageStore) -> None:
     numbers = iter([0] * 6 + [0] * 6 + [1] * 6)
-    room.ids = Ids(lambda _: next(numbers))
+    room.ids = IdGenerator(lambda _: next(numbers))
 
     assert (await add(room)).id == "222222"
     assert (await add(room)).id == "333333"

@@ -10,15 +10,15 @@ from sqlalchemy import insert, update
 
 from storage import schema
 from storage.db import Database
-from storage.dialect import FixedWrite
-from storage.errors import Overtaken, StoreUnavailable
-from storage.marks import Marks
-from tests.fresh_store import fresh_url, open_store
+from storage.dialect import PreparedWrite
+from storage.errors import ConcurrentUpdate, StoreUnavailable
+from storage.key_value import KeyValueStore
+from tests.migrated_database import migrated_url, open_database
 
 
 async def test_nothing_is_written_into_a_file_that_was_deleted_or_moved(tmp_path: Path) -> None:
-    async with open_store(tmp_path) as db:
-        marks = Marks(db)
+    async with open_database(tmp_path) as db:
+        marks = KeyValueStore(db)
         await marks.put("kept", 1)
         (tmp_path / "shiftboss.db").rename(tmp_path / "elsewhere.db")
         with pytest.raises(StoreUnavailable, match="moved, deleted or replaced"):
@@ -34,48 +34,48 @@ async def test_nothing_is_written_into_a_file_that_was_deleted_or_moved(tmp_path
 async def test_nothing_is_written_beside_a_file_that_took_its_place(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    fresh_url(other)
-    async with open_store(tmp_path) as db:
-        await Marks(db).put("kept", 1)
+    migrated_url(other)
+    async with open_database(tmp_path) as db:
+        await KeyValueStore(db).put("kept", 1)
         (other / "shiftboss.db").rename(tmp_path / "shiftboss.db")
 
         with pytest.raises(StoreUnavailable):
-            await Marks(db).put("lost", 1)
+            await KeyValueStore(db).put("lost", 1)
 
 
 async def test_a_store_another_process_holds_is_unavailable_and_then_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("storage.dialect._PRAGMAS", ("PRAGMA busy_timeout=50",))
-    async with open_store(tmp_path) as db:
+    async with open_database(tmp_path) as db:
         with closing(sqlite3.connect(tmp_path / "shiftboss.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(StoreUnavailable, match="locked"):
-                await Marks(db).put("first", 1)
-        await Marks(db).put("second", 2)
+                await KeyValueStore(db).put("first", 1)
+        await KeyValueStore(db).put("second", 2)
 
-        assert await Marks(db).get("first") is None
-        assert await Marks(db).get("second") == 2
+        assert await KeyValueStore(db).get("first") is None
+        assert await KeyValueStore(db).get("second") == 2
 
 
 async def test_a_full_disk_leaves_what_was_there_and_takes_more_when_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with closing(sqlite3.connect(fresh_url(tmp_path).removeprefix("sqlite:///"))) as store:
+    with closing(sqlite3.connect(migrated_url(tmp_path).removeprefix("sqlite:///"))) as store:
         (pages,) = store.execute("PRAGMA page_count").fetchone()
     monkeypatch.setattr("storage.dialect._PRAGMAS", (f"PRAGMA max_page_count={pages + 5}",))
-    async with open_store(tmp_path) as db:
-        await Marks(db).put("small", 1)
+    async with open_database(tmp_path) as db:
+        await KeyValueStore(db).put("small", 1)
         with pytest.raises(StoreUnavailable, match="full"):
-            await Marks(db).put("large", "x" * 100_000)
-        await Marks(db).put("small too", 2)
+            await KeyValueStore(db).put("large", "x" * 100_000)
+        await KeyValueStore(db).put("small too", 2)
 
         names = ("small", "large", "small too")
-        assert [await Marks(db).get(name) for name in names] == [1, None, 2]
+        assert [await KeyValueStore(db).get(name) for name in names] == [1, None, 2]
 
 
-_PUT = FixedWrite(lambda _: insert(schema.marks), "name", "value")
-_NOBODYS = FixedWrite(lambda _: update(schema.marks).where(schema.marks.c.name == "nobody"))
+_PUT = PreparedWrite(lambda _: insert(schema.marks), "name", "value")
+_NOBODYS = PreparedWrite(lambda _: update(schema.marks).where(schema.marks.c.name == "nobody"))
 
 
 async def broken(db: Database) -> None:
@@ -87,18 +87,18 @@ async def broken(db: Database) -> None:
 async def overtaken(db: Database) -> None:
     async with db.write() as tx:
         await _PUT.send(tx, {"name": "first", "value": 1})
-        await _NOBODYS.send(tx, {"value": 3}, must=True)
+        await _NOBODYS.send(tx, {"value": 3}, must_change=True)
 
 
 @pytest.mark.parametrize("failing", [broken, overtaken])
 async def test_a_transaction_that_fails_leaves_nothing_to_the_next(
     tmp_path: Path, failing: Callable[[Database], Awaitable[None]]
 ) -> None:
-    async with open_store(tmp_path) as db:
-        with pytest.raises((RuntimeError, Overtaken)):
+    async with open_database(tmp_path) as db:
+        with pytest.raises((RuntimeError, ConcurrentUpdate)):
             await failing(db)
         async with db.write() as tx:
             await _PUT.send(tx, {"name": "second", "value": 2})
 
-        assert await Marks(db).get("first") is None
-        assert await Marks(db).get("second") == 2
+        assert await KeyValueStore(db).get("first") is None
+        assert await KeyValueStore(db).get("second") == 2

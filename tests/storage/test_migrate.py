@@ -13,13 +13,13 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Engine, create_engine, event
 
 from storage.errors import StoreTooNew, StoreUnavailable
-from storage.memory.tables import metadata
-from storage.migrate import HEAD, known_revisions, migrate
-from tests.fresh_store import fresh_url
+from storage.migrate import HEAD_REVISION, known_revisions, migrate
+from storage.schema import metadata
+from tests.migrated_database import migrated_url
 
 
 def test_a_migrated_database_has_exactly_the_schema_we_query(tmp_path: Path) -> None:
-    engine = create_engine(fresh_url(tmp_path))
+    engine = create_engine(migrated_url(tmp_path))
 
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
@@ -36,12 +36,12 @@ def test_the_head_constant_is_the_newest_migration() -> None:
     config = Config()
     config.set_main_option("script_location", "storage:migrations")
 
-    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
-    assert HEAD in known_revisions()
+    assert ScriptDirectory.from_config(config).get_heads() == [HEAD_REVISION]
+    assert HEAD_REVISION in known_revisions()
 
 
 def test_migrating_again_changes_nothing(tmp_path: Path) -> None:
-    url = fresh_url(tmp_path)
+    url = migrated_url(tmp_path)
     before = (tmp_path / "shiftboss.db").read_bytes()
 
     migrate(url)
@@ -50,7 +50,7 @@ def test_migrating_again_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_database_from_a_newer_version_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
-    url = fresh_url(tmp_path)
+    url = migrated_url(tmp_path)
     path = tmp_path / "shiftboss.db"
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
@@ -73,7 +73,7 @@ def test_an_empty_file_becomes_a_database(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
     connection.close()
-    assert row == (HEAD,)
+    assert row == (HEAD_REVISION,)
 
 
 def test_a_newer_version_that_died_leaves_its_log_and_that_is_not_touched_either(
@@ -81,7 +81,7 @@ def test_a_newer_version_that_died_leaves_its_log_and_that_is_not_touched_either
 ) -> None:
     lived, died = tmp_path / "lived", tmp_path / "died"
     lived.mkdir()
-    with closing(sqlite3.connect(fresh_url(lived).removeprefix("sqlite:///"))) as connection:
+    with closing(sqlite3.connect(migrated_url(lived).removeprefix("sqlite:///"))) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
         with connection:
             connection.execute("UPDATE alembic_version SET version_num = '9999'")
@@ -99,7 +99,7 @@ def test_a_newer_version_that_died_leaves_its_log_and_that_is_not_touched_either
 def test_the_name_of_the_folder_means_nothing_to_the_store(tmp_path: Path) -> None:
     odd = tmp_path / "100% ours?#mode=memory"
     odd.mkdir()
-    url = fresh_url(odd)
+    url = migrated_url(odd)
     with closing(sqlite3.connect(odd / "shiftboss.db")) as connection, connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
 
@@ -142,12 +142,12 @@ def test_whoever_migrates_waits_for_whoever_writes(tmp_path: Path) -> None:
     release.join()
     with closing(sqlite3.connect(path)) as connection:
         row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-    assert row == (HEAD,)
+    assert row == (HEAD_REVISION,)
 
 
 @pytest.mark.parametrize("size", [100, 1000, 4096, 5000, 100_000])
 def test_a_database_cut_short_is_told_as_such_and_left_as_it_is(tmp_path: Path, size: int) -> None:
-    url = fresh_url(tmp_path)
+    url = migrated_url(tmp_path)
     path = tmp_path / "shiftboss.db"
     path.write_bytes(path.read_bytes()[:size])
     before = contents(tmp_path)

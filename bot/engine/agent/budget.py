@@ -1,4 +1,4 @@
-"""Caps that are kept before the call that would pass them, and the asking for more."""
+"""Enforces spending caps before each model call and requests cap extensions."""
 
 from __future__ import annotations
 
@@ -12,61 +12,71 @@ from hashlib import sha256
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from bot.engine.agent.prices import Prices
-from bot.engine.llm.base import BudgetReached, CapHit, Usage
-from storage.approvals import NewApproval, add_approval
-from storage.budgets import BudgetRepo, add_grant, amend, asked_for, granted, largest_grant
+from bot.engine.agent.pricing import PriceTable
+from bot.engine.llm.backend import BudgetExceeded, ReachedCap, TokenUsage
+from storage.approvals import NewApproval, add_approval, extend_approval_payload
 from storage.db import Transaction
-from storage.ids import Ids
+from storage.ids import IdGenerator
 from storage.records.approvals import Approval, ApprovalKind
-from storage.records.money import Cap, Grant, Scope
 from storage.records.people import ChatId
 from storage.records.tasks import TaskId
-from storage.usage import BilledId, UsageRepo
+from storage.records.usage import BudgetGrant, BudgetScope, SpendingCap
+from storage.usage import (
+    BudgetRepo,
+    UsageKey,
+    UsageRepo,
+    add_budget_grant,
+    find_waiting_budget_request,
+    largest_budget_grant,
+    sum_budget_grants,
+)
 
-LEAST = 1_024
-"""Tokens of an answer worth beginning: a form that is cut off is paid and worth nothing."""
-MICROS = 1_000_000
+MIN_ANSWER_TOKENS = 1_024
+"""Calls that could write less are refused: a truncated structured answer is paid for but
+useless."""
+MICROS_PER_DOLLAR = 1_000_000
 _NO_LIMIT = 1 << 62
-_AFTERWARDS = timedelta(minutes=5)
-"""A request outlives its day by this: whoever waits is to go on by itself, not to be told that
-nobody decided."""
-_UNBOOKED = timedelta(days=2)
-"""How long money counts of which the store was never told."""
+_REQUEST_GRACE = timedelta(minutes=5)
+"""An extension request outlives its day by this, so the new day's cap resumes the work before the
+request expires."""
+_UNRECORDED_TTL = timedelta(days=2)
+"""A finished run counts for this long if its usage never reached the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """One cap on one account: all since `since` counts, for ever where that is None; `day` and
-    `until` are of a cap that begins anew each day."""
+class AccountCap:
+    """One cap on one account. It covers usage after `since` (None: all usage); `day` and `until`
+    are set for caps that reset daily."""
 
-    scope: Scope
+    scope: BudgetScope
     subject: str
-    cap: Cap
+    cap: SpendingCap
     day: str = ""
     since: datetime | None = None
     until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Caps:
-    """How much may be spent, in the Boss's time zone."""
+class SpendingCaps:
+    """The configured caps; days start at midnight in `zone`."""
 
     zone: ZoneInfo
-    of: Mapping[Scope, Cap] = field(default_factory=dict)
+    by_scope: Mapping[BudgetScope, SpendingCap] = field(default_factory=dict)
 
-    def on(self, subjects: Mapping[Scope, str], now: datetime) -> tuple[Limit, ...]:
-        """All that bind a call that is charged to these now."""
-        found = (self.limit(scope, subject, now) for scope, subject in subjects.items())
+    def active_for(
+        self, subjects: Mapping[BudgetScope, str], now: datetime
+    ) -> tuple[AccountCap, ...]:
+        """Return the caps that apply now to a call charged to `subjects`."""
+        found = (self.cap_for(scope, subject, now) for scope, subject in subjects.items())
         return tuple(each for each in found if each.cap)
 
-    def limit(self, scope: Scope, subject: str, now: datetime) -> Limit:
-        cap = self.of.get(scope, Cap())
-        if scope is Scope.TASK:
-            return Limit(scope=scope, subject=subject, cap=cap)
+    def cap_for(self, scope: BudgetScope, subject: str, now: datetime) -> AccountCap:
+        cap = self.by_scope.get(scope, SpendingCap())
+        if scope is BudgetScope.TASK:
+            return AccountCap(scope=scope, subject=subject, cap=cap)
         local = now.astimezone(self.zone)
         since = local.replace(hour=0, minute=0, second=0, microsecond=0)
-        return Limit(
+        return AccountCap(
             scope=scope,
             subject=subject,
             cap=cap,
@@ -77,72 +87,77 @@ class Caps:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Used:
+class _Spending:
     micros: int = 0
     tokens: int = 0
 
-    def __add__(self, other: _Used) -> _Used:
-        return _Used(micros=self.micros + other.micros, tokens=self.tokens + other.tokens)
+    def __add__(self, other: _Spending) -> _Spending:
+        return _Spending(micros=self.micros + other.micros, tokens=self.tokens + other.tokens)
 
 
-class Purse:
-    """What one run may still spend; satisfies `llm.base.Gate`. What the run has used, and the
-    most that its call under way may use, counts against the caps until the store counts it."""
+class BudgetReservation:
+    """The budget of one run; satisfies `llm.backend.BudgetGate`.
+
+    `spent` and `reserved` (the maximum that the current call may use) count against the caps until
+    the usage is recorded in the store."""
 
     def __init__(
-        self, budget: Budget, subjects: Mapping[Scope, str], backend: str, most: int
+        self,
+        budget: SpendingBudget,
+        subjects: Mapping[BudgetScope, str],
+        backend: str,
+        max_answer_tokens: int,
     ) -> None:
         self.subjects = subjects
         self.backend = backend
-        self.most = most
+        self.max_answer_tokens = max_answer_tokens
         self.model = ""
-        self.spent = _Used()
-        self.held = _Used()
-        self.lowered_by: Limit | None = None
+        self.spent = _Spending()
+        self.reserved = _Spending()
+        self.limiting_cap: AccountCap | None = None
         self.ended_at: datetime | None = None
-        self.booked: BilledId | None = None
+        self.usage_id: UsageKey | None = None
         self._budget = budget
 
-    async def __call__(self, model: str, input_tokens: int, spent: Usage) -> int:
+    async def __call__(self, model: str, input_tokens: int, spent: TokenUsage) -> int:
         self.model = model
-        return await self._budget.allow(self, model, input_tokens, spent)
+        return await self._budget.allow_tokens(self, model, input_tokens, spent)
 
-    def cost(self, usage: Usage, model: str) -> Decimal | None:
-        """`model` as it was asked for, which is what the gate was asked about."""
+    def cost(self, usage: TokenUsage, model: str) -> Decimal | None:
+        """Price `usage`; `model` is the name that was passed to the gate."""
         return self._budget.prices.cost(self.backend, model, usage)
 
-    async def cut_by(self) -> CapHit | None:
-        """The cap that made the answer asked for last shorter than the longest, if one did."""
-        return await self._budget.hit(self.lowered_by) if self.lowered_by else None
+    async def get_cap_hit(self) -> ReachedCap | None:
+        """Return the cap that limited the last allowed answer, or None."""
+        return await self._budget.get_cap_hit(self.limiting_cap) if self.limiting_cap else None
 
-    def end(self, usage: Usage, at: datetime) -> None:
-        """The run is over; the store does not know of it yet."""
-        self.spent = self.held = _used(self.cost(usage, self.model), usage)
+    def finish(self, usage: TokenUsage, at: datetime) -> None:
+        """Mark the run as finished while its usage is not yet recorded in the store."""
+        self.spent = self.reserved = _spending_of(self.cost(usage, self.model), usage)
         self.ended_at = at
 
-    def close(self) -> None:
-        """The store knows all that it used."""
-        self._budget.forget(self)
+    def release(self) -> None:
+        """Drop the reservation once the store has recorded its usage."""
+        self._budget.release(self)
 
-    def concerns(self, limit: Limit) -> bool:
-        return self.subjects.get(limit.scope) == limit.subject
+    def counts_against(self, cap: AccountCap) -> bool:
+        return self.subjects.get(cap.scope) == cap.subject
 
 
-class Budget:
-    """Spent never passes a cap and what was granted beyond it: not by runs one after another,
-    and not by those of this process at the same time.
+class SpendingBudget:
+    """Keeps spending within each cap plus its granted extensions, across successive and concurrent
+    runs.
 
-    What runs under way may still use is known to this process alone. That is enough because one
-    process works on a home: `storage.home.Home` holds it from before the store is opened until
-    the end, for `run`, `dispatch` and every command that is carried out without them. Two homes
-    whose DATABASE_URL names one file are not kept apart by that, and several workers on one
-    store will need a row for what is held."""
+    Reservations exist in this process only. That is sufficient because
+    `storage.data_directory.DataDirectoryLock` allows one process per data directory. Two data
+    directories whose DATABASE_URL names the same file are not protected; several workers on one
+    store would need reservations in the database."""
 
     def __init__(
         self,
         *,
-        caps: Caps,
-        prices: Prices,
+        caps: SpendingCaps,
+        prices: PriceTable,
         usage: UsageRepo,
         grants: BudgetRepo,
         now: Callable[[], datetime],
@@ -152,166 +167,184 @@ class Budget:
         self._usage = usage
         self._grants = grants
         self._now = now
-        # Those that have asked; who never does costs nothing.
-        self._purses: list[Purse] = []
-        self._turn = asyncio.Lock()
+        # Runs that have made a call.
+        self._reservations: list[BudgetReservation] = []
+        self._lock = asyncio.Lock()
 
-    def purse(self, subjects: Mapping[Scope, str], backend: str, most: int) -> Purse:
-        """For one run, whose answers may have `most` tokens each. `subjects` are whom it is
-        charged to."""
-        return Purse(self, {**subjects, Scope.DAY: ""}, backend, most)
+    def reserve(
+        self, subjects: Mapping[BudgetScope, str], backend: str, max_answer_tokens: int
+    ) -> BudgetReservation:
+        """Create the reservation of one run charged to `subjects`; each answer may have up to
+        `max_answer_tokens` tokens."""
+        return BudgetReservation(
+            self, {**subjects, BudgetScope.DAY: ""}, backend, max_answer_tokens
+        )
 
-    def forget(self, purse: Purse) -> None:
-        if purse in self._purses:
-            self._purses.remove(purse)
+    def release(self, reservation: BudgetReservation) -> None:
+        if reservation in self._reservations:
+            self._reservations.remove(reservation)
 
-    async def allow(self, purse: Purse, model: str, input_tokens: int, spent: Usage) -> int:
-        """How many tokens the next call may write. Raises BudgetReached."""
-        async with self._turn:
-            await self._forget_booked()
-            if purse not in self._purses:
-                self._purses.append(purse)
-            own_cost = self.prices.cost(purse.backend, model, spent)
-            purse.spent = purse.held = _used(own_cost, spent)
-            rates = self._rates(purse.backend, model, input_tokens)
-            most, purse.lowered_by = purse.most, None
-            for limit in self._caps.on(purse.subjects, self._now()):
-                room = await self._room(limit, purse)
-                fits = _tokens_in(room, own_cost, rates, input_tokens, spent)
+    async def allow_tokens(
+        self, reservation: BudgetReservation, model: str, input_tokens: int, spent: TokenUsage
+    ) -> int:
+        """Return the maximum number of tokens that the next answer may have. Raises
+        BudgetExceeded."""
+        async with self._lock:
+            await self._drop_recorded()
+            if reservation not in self._reservations:
+                self._reservations.append(reservation)
+            own_cost = self.prices.cost(reservation.backend, model, spent)
+            reservation.spent = reservation.reserved = _spending_of(own_cost, spent)
+            rates = self._rates(reservation.backend, model, input_tokens)
+            most, reservation.limiting_cap = reservation.max_answer_tokens, None
+            for limit in self._caps.active_for(reservation.subjects, self._now()):
+                room = await self._remaining(limit, reservation)
+                fits = _tokens_that_fit(room, own_cost, rates, input_tokens, spent)
                 if fits < most:
-                    most, purse.lowered_by = fits, limit
-                if most < min(LEAST, purse.most):
-                    raise BudgetReached(await self.hit(limit), usage=spent)
-            tokens = _tokens(spent) + input_tokens + most
-            purse.held = _Used(micros=_micros(own_cost, rates, most), tokens=tokens)
+                    most, reservation.limiting_cap = fits, limit
+                if most < min(MIN_ANSWER_TOKENS, reservation.max_answer_tokens):
+                    raise BudgetExceeded(await self.get_cap_hit(limit), usage=spent)
+            tokens = _total_tokens(spent) + input_tokens + most
+            reservation.reserved = _Spending(
+                micros=_reserved_micros(own_cost, rates, most), tokens=tokens
+            )
             return most
 
     def _rates(self, backend: str, model: str, reads: int) -> tuple[Decimal, Decimal] | None:
-        """What reading costs, and what each token of the answer does, in millionths of a dollar."""
-        read = self.prices.most(backend, model, reads, 0)
-        whole = self.prices.most(backend, model, reads, MICROS)
+        """Return the cost of the input and of each output token, in micro-dollars."""
+        read = self.prices.max_cost(backend, model, reads, 0)
+        whole = self.prices.max_cost(backend, model, reads, MICROS_PER_DOLLAR)
         if read is None or whole is None:
             return None
-        return read * MICROS, whole - read
+        return read * MICROS_PER_DOLLAR, whole - read
 
-    async def _room(self, limit: Limit, purse: Purse) -> Cap:
-        """What is left for this run and its next call together: 0 or less is nothing, and
-        meaningless where the cap has no limit of that sort."""
-        allowed = await self._allowed(limit)
+    async def _remaining(self, limit: AccountCap, purse: BudgetReservation) -> SpendingCap:
+        """Return what the run may use in total, including its next call.
+
+        Zero or less means nothing is left; kinds that the cap doesn't limit are _NO_LIMIT."""
+        allowed = await self._allowance(limit)
         others = sum(
-            (each.held for each in self._purses if each is not purse and each.concerns(limit)),
-            await self._stored(limit),
+            (
+                each.reserved
+                for each in self._reservations
+                if each is not purse and each.counts_against(limit)
+            ),
+            await self._recorded(limit),
         )
-        return Cap(
+        return SpendingCap(
             micros=allowed.micros - others.micros if limit.cap.micros else _NO_LIMIT,
             tokens=allowed.tokens - others.tokens if limit.cap.tokens else _NO_LIMIT,
         )
 
-    async def _allowed(self, limit: Limit) -> Cap:
-        more = await self._grants.granted(limit.scope, limit.subject, limit.day)
-        return Cap(micros=limit.cap.micros + more.micros, tokens=limit.cap.tokens + more.tokens)
-
-    async def _stored(self, limit: Limit) -> _Used:
-        spent = await self._usage.charged(limit.scope, limit.subject, limit.since)
-        tokens = spent.input_tokens + spent.output_tokens
-        return _Used(micros=spent.cost_micros, tokens=tokens)
-
-    async def hit(self, limit: Limit) -> CapHit:
-        """Where this cap stands now."""
-        allowed = await self._allowed(limit)
-        used = sum(
-            (each.spent for each in self._purses if each.concerns(limit)),
-            await self._stored(limit),
+    async def _allowance(self, limit: AccountCap) -> SpendingCap:
+        more = await self._grants.get_granted(limit.scope, limit.subject, limit.day)
+        return SpendingCap(
+            micros=limit.cap.micros + more.micros, tokens=limit.cap.tokens + more.tokens
         )
-        return CapHit(
-            scope=limit.scope.value,
-            subject=limit.subject,
-            day=limit.day,
-            cap_micros=allowed.micros if limit.cap.micros else 0,
-            cap_tokens=allowed.tokens if limit.cap.tokens else 0,
+
+    async def _recorded(self, limit: AccountCap) -> _Spending:
+        spent = await self._usage.sum_for_cap(limit.scope, limit.subject, limit.since)
+        tokens = spent.input_tokens + spent.output_tokens
+        return _Spending(micros=spent.cost_micros, tokens=tokens)
+
+    async def get_cap_hit(self, cap: AccountCap) -> ReachedCap:
+        """Return the current state of `cap`."""
+        allowed = await self._allowance(cap)
+        used = sum(
+            (each.spent for each in self._reservations if each.counts_against(cap)),
+            await self._recorded(cap),
+        )
+        return ReachedCap(
+            scope=cap.scope.value,
+            subject=cap.subject,
+            day=cap.day,
+            cap_micros=allowed.micros if cap.cap.micros else 0,
+            cap_tokens=allowed.tokens if cap.cap.tokens else 0,
             spent_micros=used.micros,
             spent_tokens=used.tokens,
-            until=limit.until,
+            until=cap.until,
         )
 
-    async def _forget_booked(self) -> None:
-        """Looked up before the sums are: a run is counted twice rather than not at all."""
-        stored = await self._usage.stored(
-            [each.booked for each in self._purses if each.booked is not None]
+    async def _drop_recorded(self) -> None:
+        """Runs before the totals are read: a run may count twice, but is never missed."""
+        stored = await self._usage.filter_stored(
+            [each.usage_id for each in self._reservations if each.usage_id is not None]
         )
-        oldest = self._now() - _UNBOOKED
-        self._purses = [
+        oldest = self._now() - _UNRECORDED_TTL
+        self._reservations = [
             each
-            for each in self._purses
-            if each.booked not in stored and (each.ended_at is None or each.ended_at > oldest)
+            for each in self._reservations
+            if each.usage_id not in stored and (each.ended_at is None or each.ended_at > oldest)
         ]
 
 
-async def ask_for_more(
+async def request_cap_extension(
     tx: Transaction,
-    hit: CapHit,
+    hit: ReachedCap,
     *,
     task: TaskId | None,
     chat_id: ChatId,
     title: str,
-    ids: Ids,
+    ids: IdGenerator,
     now: datetime,
     expires_at: datetime,
 ) -> Approval:
-    """The one request to extend this cap by its own amount: whoever else is stopped by the same
-    cap joins it. `payload["tasks"]` are those that go on when it is granted."""
+    """Return the request to extend this cap by its own amount; work stopped by the same cap shares
+    one request.
+
+    `payload["tasks"]` lists the tasks to resume when it is granted."""
     about = f"{hit.scope}:{hit.subject}:{hit.day}"
-    waiting = await asked_for(tx, about, now=now)
+    waiting = await find_waiting_budget_request(tx, about, now=now)
     if waiting is not None:
         tasks = [*waiting.payload.get("tasks", ())]
         if task is None or task in tasks:
             return waiting
-        payload = {**waiting.payload, "tasks": [*tasks, task]}
-        await amend(tx, waiting.id, payload)
-        return replace(waiting, payload=payload)
-    more = await _more(tx, hit)
+        tasks.append(task)
+        await extend_approval_payload(tx, waiting, tasks=tasks)
+        return replace(waiting, payload={**waiting.payload, "tasks": tasks})
+    more = await _extension_amount(tx, hit)
     new = NewApproval(
         kind=ApprovalKind.BUDGET,
         chat_id=chat_id,
         title=title,
-        expires_at=min(expires_at, hit.until + _AFTERWARDS) if hit.until else expires_at,
+        expires_at=min(expires_at, hit.until + _REQUEST_GRACE) if hit.until else expires_at,
         task_id=task,
         subject=about,
-        command_hash=_hash_of(about, more),
-        payload={**_facts(hit, more), "tasks": [task] if task else []},
+        command_hash=_request_hash(about, more),
+        payload={**_request_payload(hit, more), "tasks": [task] if task else []},
     )
     return await add_approval(tx, new, ids=ids, now=now)
 
 
-async def grant(tx: Transaction, approval: Approval) -> None:
-    """Allow as much again as the request names. Granting the same one again changes nothing."""
+async def grant_cap_extension(tx: Transaction, approval: Approval) -> None:
+    """Grant the requested amount. Idempotent."""
     payload = approval.payload
-    await add_grant(
+    await add_budget_grant(
         tx,
-        Grant(
+        BudgetGrant(
             approval_id=approval.id,
-            scope=Scope(payload["scope"]),
+            scope=BudgetScope(payload["scope"]),
             subject=str(payload["subject"]),
             day=str(payload["day"]),
-            cap=Cap(micros=int(payload["more_micros"]), tokens=int(payload["more_tokens"])),
+            cap=SpendingCap(micros=int(payload["more_micros"]), tokens=int(payload["more_tokens"])),
         ),
         now=approval.decided_at or approval.created_at,
     )
 
 
-async def _more(tx: Transaction, hit: CapHit) -> Cap:
-    """The cap's own amount again: what it allows without what was granted already."""
-    whose = (Scope(hit.scope), hit.subject, hit.day)
-    before = await granted(tx, *whose)
-    own = Cap(
+async def _extension_amount(tx: Transaction, hit: ReachedCap) -> SpendingCap:
+    """Return the configured amount of the cap, without earlier grants."""
+    whose = (BudgetScope(hit.scope), hit.subject, hit.day)
+    before = await sum_budget_grants(tx, *whose)
+    own = SpendingCap(
         micros=max(0, hit.cap_micros - before.micros),
         tokens=max(0, hit.cap_tokens - before.tokens),
     )
-    # Nothing left of it: somebody has extended the cap since it was hit.
-    return own or await largest_grant(tx, *whose)
+    # The cap was extended after it was hit, which leaves nothing to subtract from.
+    return own or await largest_budget_grant(tx, *whose)
 
 
-def _facts(hit: CapHit, more: Cap) -> dict[str, Any]:
+def _request_payload(hit: ReachedCap, more: SpendingCap) -> dict[str, Any]:
     return {
         "scope": hit.scope,
         "subject": hit.subject,
@@ -326,47 +359,47 @@ def _facts(hit: CapHit, more: Cap) -> dict[str, Any]:
     }
 
 
-def _hash_of(about: str, more: Cap) -> str:
+def _request_hash(about: str, more: SpendingCap) -> str:
     what = json.dumps([about, more.micros, more.tokens])
     return sha256(what.encode()).hexdigest()
 
 
-def _used(cost: Decimal | None, usage: Usage) -> _Used:
-    return _Used(micros=in_micros(cost) or 0, tokens=_tokens(usage))
+def _spending_of(cost: Decimal | None, usage: TokenUsage) -> _Spending:
+    return _Spending(micros=to_micros(cost) or 0, tokens=_total_tokens(usage))
 
 
-def _tokens(usage: Usage) -> int:
+def _total_tokens(usage: TokenUsage) -> int:
     return usage.input_tokens + usage.output_tokens
 
 
-def in_micros(cost: Decimal | None) -> int | None:
-    """Never less than it was, so that a sum of many is not either."""
+def to_micros(cost: Decimal | None) -> int | None:
+    """Convert dollars to micro-dollars, rounded up so that sums never fall short."""
     if cost is None:
         return None
-    return int((cost * MICROS).to_integral_value(rounding=ROUND_CEILING))
+    return int((cost * MICROS_PER_DOLLAR).to_integral_value(rounding=ROUND_CEILING))
 
 
-def _micros(own: Decimal | None, rates: tuple[Decimal, Decimal] | None, most: int) -> int:
-    """What a run has cost once its next call has cost the most it may."""
+def _reserved_micros(own: Decimal | None, rates: tuple[Decimal, Decimal] | None, most: int) -> int:
+    """Return the cost of a run if its next call writes `most` tokens."""
     read, each = rates or (Decimal(0), Decimal(0))
-    whole = (own or Decimal(0)) * MICROS + read + each * most
+    whole = (own or Decimal(0)) * MICROS_PER_DOLLAR + read + each * most
     return int(whole.to_integral_value(rounding=ROUND_CEILING))
 
 
-def _tokens_in(
-    room: Cap,
+def _tokens_that_fit(
+    room: SpendingCap,
     own: Decimal | None,
     rates: tuple[Decimal, Decimal] | None,
     input_tokens: int,
-    spent: Usage,
+    spent: TokenUsage,
 ) -> int:
-    """How many tokens of an answer fit into what is left."""
-    by_tokens = room.tokens - _tokens(spent) - input_tokens
+    """Return how many answer tokens fit into `room`; negative if the input alone exceeds it."""
+    by_tokens = room.tokens - _total_tokens(spent) - input_tokens
     if rates is None:
-        # Of a model without a known price only tokens can be counted.
+        # Without a known price only tokens can be limited.
         return by_tokens
     read, each = rates
-    left = room.micros - (own or Decimal(0)) * MICROS - read
+    left = room.micros - (own or Decimal(0)) * MICROS_PER_DOLLAR - read
     if left < 0:
         return -1
     return min(by_tokens, int(left / each)) if each else by_tokens

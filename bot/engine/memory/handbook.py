@@ -1,10 +1,10 @@
-"""The chapters of the Boss's handbook: one entry each, for everybody."""
+"""Chapters of the team handbook, one entry each, in the global scope."""
 
 from __future__ import annotations
 
-from bot.engine.memory.writing.service import ByHand
-from cards.words import Words, words_for
-from storage.records.memory.entries import GLOBAL, MemoryKind
+from bot.engine.memory.writer import ManualMemory
+from cards.catalog import TextCatalog, catalog_for
+from storage.records.memory import GLOBAL_SCOPE, MemoryKind
 from storage.records.people import Language
 
 CHAPTERS = (
@@ -17,35 +17,34 @@ CHAPTERS = (
     "notes",
     "updates",
 )
-"""In their order; chapters that people add themselves come behind."""
+"""Default chapters in order; custom chapters follow them."""
 
-_KEY = "handbook:"
+_KEY_PREFIX = "handbook:"
 
 
 def chapter_key(chapter: str) -> str:
-    """What an entry of this chapter has as its key; of people's own chapters by their title."""
-    return f"{_KEY}{chapter.strip().casefold()}"
+    """Entry key of a chapter; custom chapters use their title."""
+    return f"{_KEY_PREFIX}{chapter.strip().casefold()}"
 
 
-def chapter_of(key: str) -> str:
-    """The chapter that an entry's key names; empty for other keys."""
-    return key.removeprefix(_KEY) if key.startswith(_KEY) else ""
+def chapter_name(key: str) -> str:
+    """Chapter name of an entry key; empty for other keys."""
+    return key.removeprefix(_KEY_PREFIX) if key.startswith(_KEY_PREFIX) else ""
 
 
-def place_of(key: str) -> int:
-    """Where the chapter stands, whenever it was written; people's own come behind ours."""
-    name = chapter_of(key)
+def chapter_order(key: str) -> int:
+    """Sort position: default chapters first."""
+    name = chapter_name(key)
     return CHAPTERS.index(name) if name in CHAPTERS else len(CHAPTERS)
 
 
-def chapter(name: str, text: str, words: Words) -> ByHand:
-    """The text of a chapter: it takes the place of what the chapter said. `name` is one of ours or
-    a title of somebody's own."""
+def build_chapter(name: str, text: str, words: TextCatalog) -> ManualMemory:
+    """An entry that replaces the chapter's text. `name` is a default chapter or a custom title."""
     known = name.strip().casefold()
     title = words(f"mirror.chapter.{known}") if known in CHAPTERS else name.strip()
-    return ByHand(
+    return ManualMemory(
         text=text,
-        scope=GLOBAL,
+        scope=GLOBAL_SCOPE,
         kind=MemoryKind.HANDBOOK,
         key=chapter_key(name),
         label=title,
@@ -53,17 +52,17 @@ def chapter(name: str, text: str, words: Words) -> ByHand:
     )
 
 
-def defaults(words: Words) -> list[ByHand]:
-    """What the handbook says before anybody has written in it; some chapters say nothing yet."""
+def default_chapters(words: TextCatalog) -> list[ManualMemory]:
+    """Initial texts of the chapters; some are empty."""
     told = [name for name in CHAPTERS if words.has(f"mirror.default.{name}")]
-    return [chapter(name, words(f"mirror.default.{name}"), words) for name in told]
+    return [build_chapter(name, words(f"mirror.default.{name}"), words) for name in told]
 
 
-def named(title: str) -> str:
-    """Which of our chapters somebody means, in any language; empty for none."""
+def find_chapter(title: str) -> str:
+    """Default chapter with this title in any language; empty if there is none."""
     wanted = title.strip().casefold()
     for name in CHAPTERS:
-        titles = (words_for(language)(f"mirror.chapter.{name}") for language in Language)
+        titles = (catalog_for(language)(f"mirror.chapter.{name}") for language in Language)
         if wanted in {name, *(each.casefold() for each in titles)}:
             return name
     return ""

@@ -1,376 +1,468 @@
-"""Move one task on, step by step, until it gives its slot back."""
+"""Runs claimed tasks: plans each, executes its steps, several at once where its workflow allows
+that, and commits every result, until the task gives its slot back."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import TypeVar, assert_never
+from types import MappingProxyType, TracebackType
+from typing import Any, Generic, Self, TypeVar, assert_never
 
-from bot.engine.agent.account import Account
-from bot.engine.agent.desk import Ask, Reply
-from bot.engine.agent.team import Team, purposes
-from bot.engine.llm.answers import PlanAnswer, StepAnswer
-from bot.engine.llm.base import (
+from bot.engine.agent.model_gateway import ModelReply, ModelRequest
+from bot.engine.agent.worker_team import WorkerTeam, persona_purposes
+from bot.engine.llm.answer_schemas import PlanAnswer, StepAnswer
+from bot.engine.llm.backend import (
     BackendDenied,
     BackendError,
-    BudgetReached,
-    CannotWork,
-    Purpose,
+    BackendNotReady,
+    BudgetExceeded,
+    RunPurpose,
 )
-from bot.engine.observe.ids import node_span
+from bot.engine.tracing.span_ids import node_span_id
+from bot.engine.workers.spec import CostAccount
+from bot.engine.workflow import checkpoint_events as events
 from bot.engine.workflow import prompts
-from bot.engine.workflow.boundary import Boundary
-from bot.engine.workflow.graph import PLANNING, Workflow
-from bot.engine.workflow.model.nodes import Retry
-from bot.engine.workflow.running.branches import Branches
-from bot.engine.workflow.running.kit import Kit
-from bot.engine.workflow.running.planning import agreed
-from bot.engine.workflow.running.tries import Tries
-from bot.engine.workflow.steps import (
-    Attempt,
-    Following,
-    Landing,
-    Next,
-    Replan,
-    Steps,
-    attempted,
-    output_of,
+from bot.engine.workflow.checkpoint import TaskCheckpoint
+from bot.engine.workflow.checkpoint_events import (
+    MergePending,
+    NextAction,
+    PlanningStarted,
+    ReplanRequest,
+    StartedStep,
+    StepsStarted,
 )
-from bot.engine.workflow.suspension import Suspensions
-from bot.engine.workflow.verdict import Manner, Record, Verdict, of_answer, of_error
+from bot.engine.workflow.definition import RetryPolicy, Workflow
+from bot.engine.workflow.error_policy import (
+    FailureHistory,
+    RetryDecision,
+    RetryOptions,
+    decide_on_answer,
+    decide_on_error,
+)
+from bot.engine.workflow.plan import PLANNING_PATH
+from bot.engine.workflow.planner import request_valid_plan
+from bot.engine.workflow.step_executor import RunnerDeps, StepExecutor
 from cards import formats
-from cards.words import Words, words_for
-from storage.errors import LostLease, StoreUnavailable
+from cards.catalog import TextCatalog, catalog_for
+from storage.db import retry_until_stored
+from storage.errors import LostLease
 from storage.records.people import Language
-from storage.records.tasks import Lease, NodeRun, NodeStatus, Task, TaskId, TaskStatus
+from storage.records.tasks import NodeRun, NodeStatus, Task, TaskId, TaskLease, TaskStatus
+
+_Result = TypeVar("_Result")
+
+
+class ConcurrentWork(Generic[_Result]):
+    """Coroutines that run at the same time; their results are taken one by one. Leaving the context
+    cancels those that still run, and waits for them."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[_Result]] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._running)
+
+    def start(self, coroutine: Coroutine[Any, Any, _Result], name: str) -> None:
+        self._running.add(asyncio.create_task(coroutine, name=name))
+
+    async def next_result(
+        self, *, seconds: float | None, signal: asyncio.Event | None
+    ) -> list[_Result]:
+        """The result of the first that ends, or its exception; nothing if the time is over or the
+        signal is set before."""
+        waiting: set[asyncio.Task[Any]] = set(self._running)
+        signalled = None if signal is None else asyncio.create_task(signal.wait(), name="signal")
+        if signalled is not None:
+            waiting.add(signalled)
+        try:
+            await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if signalled is not None:
+                signalled.cancel()
+        ended = next((work for work in self._running if work.done()), None)
+        if ended is None:
+            return []
+        self._running.remove(ended)
+        return [ended.result()]
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for work in self._running:
+            work.cancel()
+        if self._running:
+            with suppress(asyncio.CancelledError):
+                await asyncio.gather(*self._running, return_exceptions=True)
+
 
 log = logging.getLogger(__name__)
 
-_STORE_REST = 5.0
-# A clock that is set forward is noticed this late by what waits beside steps that run.
-_LONGEST_SLEEP = 300.0
+# The longest sleep beside running steps: a clock set forward is noticed this late.
+_MAX_SLEEP = 300.0
+_MAX_SUMMARY = 20_000
 
 _T = TypeVar("_T")
 
 
 class TaskRunner:
-    """Runs claimed tasks, any number at once. Everything it knows is in the store."""
+    """Runs claimed tasks, any number at once. All of its state is in the store."""
 
-    def __init__(self, kit: Kit) -> None:
-        self._kit = kit
-        self._errands: dict[TaskId, _Errand] = {}
+    def __init__(self, deps: RunnerDeps) -> None:
+        self._deps = deps
+        self._task_runs: dict[TaskId, _TaskRun] = {}
 
     async def run(self, task: Task) -> None:
-        """Run a task just claimed. Cancel to stop at once: what is stored stays true."""
-        errand = _Errand(self._kit, task, await self._kit.language_of(task))
-        self._errands[task.id] = errand
+        """Run a task just claimed. It may be cancelled at any time: what is stored is complete."""
+        task_run = _TaskRun(self._deps, task, await self._deps.language_of(task))
+        self._task_runs[task.id] = task_run
         try:
-            await errand.run()
+            await task_run.run()
         except LostLease:
-            log.info("task %s is not ours any more", task.id)
+            log.info("task %s: the lease is lost", task.id)
         finally:
-            # A task stopped and claimed again at once has a newer entry here: not ours to drop.
-            if self._errands.get(task.id) is errand:
-                del self._errands[task.id]
-            self._kit.progress.forget(task.id)
+            # A task that was stopped and claimed again at once has a newer entry here.
+            if self._task_runs.get(task.id) is task_run:
+                del self._task_runs[task.id]
+            self._deps.progress.forget_task(task.id)
 
-    def look_again(self, task: TaskId | None = None) -> None:
-        """Somebody may have decided what a step of a running task waits for, or has given an
-        order of that one."""
-        for id_, errand in self._errands.items():
+    def wake(self, task: TaskId | None = None) -> None:
+        """Wake a running task, or all: a person may have decided about a step or sent a
+        command."""
+        for id_, task_run in self._task_runs.items():
             if task in {None, id_}:
-                errand.news.set()
+                task_run.wake_signal.set()
 
 
-class _Errand:
-    """One task under way: its lease, and the sessions that its steps share."""
+class _TaskRun:
+    """One run of a task: its lease, and the sessions that its steps share."""
 
-    _team: Team
-    _tries: Tries
+    _team: WorkerTeam
+    _executor: StepExecutor
 
-    def __init__(self, kit: Kit, task: Task, language: Language) -> None:
-        self._kit = kit
+    def __init__(self, deps: RunnerDeps, task: Task, language: Language) -> None:
+        self._deps = deps
         self._task = task
         self._language = language
-        self._words: Words = words_for(language)
-        self._boundary = Boundary(
-            store=kit.store,
-            desk=kit.desk,
-            leaves=kit.leaves,
-            ask_for_more=kit.ask_for_more,
-            now=kit.now,
-            on_change=kit.on_change,
+        self._words: TextCatalog = catalog_for(language)
+        self._checkpoint = TaskCheckpoint(
+            TaskLease(task_id=task.id, epoch=task.epoch),
+            store=deps.store,
+            gateway=deps.gateway,
+            approvals=deps.step_approvals,
+            request_cap_extension=deps.request_cap_extension,
+            now=deps.now,
+            on_change=deps.on_change,
             words=self._words,
-            zone=kit.zone,
-            suspensions=Suspensions(kit.asker),
+            zone=deps.zone,
+            tool_approvals=deps.tool_approvals,
         )
-        self.news = asyncio.Event()
+        self.wake_signal = asyncio.Event()
+        self._planning_failures = 0
         # Tries of each step that failed in a row, and how long to wait before the next.
-        self._in_row: Counter[str] = Counter()
-        self._rests: dict[str, Verdict] = {}
-        self._lease = Lease(task_id=task.id, epoch=task.epoch)
-        self._account = Account(person=task.created_by, chat=task.chat_id, task=task.id)
+        self._consecutive_failures: Counter[str] = Counter()
+        self._pending_retries: dict[str, RetryDecision] = {}
+        self._account = CostAccount(person=task.created_by, chat=task.chat_id, task=task.id)
 
     async def run(self) -> None:
         try:
-            await self._gather()
+            await self._prepare_workers()
         except BackendDenied as error:
-            await self._block(error)
+            await self._block_task(error)
             return
-        if self._task.graph_version:
-            following = await self._boundary.go_on(self._lease, self._session_id)
-        else:
-            following = await self._plan()
-        await self._see_through(following)
+        begun = events.Started() if self._task.graph_version else events.PlanningBegun()
+        await self._run_steps(await self._commit(begun))
 
-    async def _see_through(self, following: Following) -> None:
+    async def _run_steps(self, following: NextAction) -> None:
         """Do steps, several at once where the workflow allows it, until the slot is given back."""
-        async with Branches[Following]() as branches:
+        async with ConcurrentWork[NextAction]() as branches:
             while following is not None:
                 match following:
-                    case Landing(task=task):
-                        following = await self._land(task)
-                    case Steps():
+                    case PlanningStarted():
+                        following = await self._make_plan(following)
+                    case MergePending(task=task):
+                        following = await self._merge_work(task)
+                    case StepsStarted():
                         for step in following.steps:
-                            branches.begin(self._follow(step), f"step {step.node.id}")
-                        following = await self._next(branches, following)
+                            branches.start(self._run_step(step), f"step {step.node.id}")
+                        following = await self._next_action(branches, following)
                     case never:
                         assert_never(never)
 
-    async def _next(self, branches: Branches[Following], last: Steps) -> Following:
-        """What comes after the step that ends first; or after a look, where there is something to
-        look for before."""
+    async def _next_action(
+        self, branches: ConcurrentWork[NextAction], last: StepsStarted
+    ) -> NextAction:
+        """The action after the step that ends first, or after a wake-up that is due before."""
         if branches:
             within = None
-            if last.look_at is not None:
-                left = (last.look_at - self._kit.now()).total_seconds()
-                within = min(_LONGEST_SLEEP, max(0.0, left))
-            ended = await branches.first(within=within, news=self.news if last.listens else None)
-            if not ended:
-                self.news.clear()
+            if last.wake_at is not None:
+                left = (last.wake_at - self._deps.now()).total_seconds()
+                within = min(_MAX_SLEEP, max(0.0, left))
+            ended = await branches.next_result(
+                seconds=within, signal=self.wake_signal if last.wakes_on_signal else None
+            )
             if ended:
                 return ended[0]
-        return await self._kept(partial(self._boundary.look_again, self._lease, self._session_id))
+            self.wake_signal.clear()
+        return await self._commit_with_retry(events.Woken())
 
-    async def _gather(self) -> None:
-        """The task's own choices come before its chat's, those before its persona's, and that
-        before the program's."""
+    async def _prepare_workers(self) -> None:
+        """The task's own choices take precedence over its chat's, those over its persona's, and
+        those over the program's."""
         task = self._task
-        settings = (await self._kit.chat_of(task.chat_id)).settings
-        self._team = Team(
-            self._kit.desk,
-            self._kit.bench,
+        settings = (await self._deps.chat_of(task.chat_id)).settings
+        self._team = WorkerTeam(
+            self._deps.gateway,
+            self._deps.worker_context,
             key=f"task:{task.id}",
-            choices=(task, settings),
-            most_tokens=self._kit.most_context,
+            preferences=(task, settings),
+            max_session_tokens=self._deps.max_context_tokens,
         )
-        await self._team.lead(task.persona or settings.persona)
-        self._tries = Tries(self._kit, self._team, self._account, self._language)
+        await self._team.assign_lead(task.persona or settings.persona)
+        self._executor = StepExecutor(self._deps, self._team, self._account, self._language)
 
     @property
     def _session_id(self) -> str:
-        return self._team.leader.session.id
+        return self._team.current_lead.session.id
 
-    async def _make_room(self, reply: Reply) -> None:
-        """A session that has grown too long is left behind: the next step is told everything."""
-        if reply.result.context > self._kit.most_context:
-            self._team.leave(reply.session)
-            await self._team.member("")
+    async def _rotate_session(self, reply: ModelReply) -> None:
+        """Replace a session that has grown too long: the next step gets the whole context."""
+        if reply.result.context_tokens > self._deps.max_context_tokens:
+            self._team.retire_session(reply.session)
+            await self._team.get_worker("")
 
-    async def _follow(self, step: Next) -> Following:
-        if rest := self._rests.pop(step.node.id, None):
-            await self._wait(rest)
+    async def _run_step(self, step: StartedStep) -> NextAction:
+        if rest := self._pending_retries.pop(step.node.id, None):
+            await self._wait_before_retry(rest)
         if step.replan is not None:
-            return await self._replan(step, step.replan)
-        return await self._do(step)
+            return await self._replace_plan(step, step.replan)
+        return await self._attempt_step(step)
 
-    async def _block(self, error: BackendError) -> None:
-        run, _ = await self._boundary.begin_planning(self._lease, "")
+    async def _block_task(self, error: BackendError) -> None:
+        begun = await self._checkpoint.commit(events.PlanningBegun())
+        assert isinstance(begun, PlanningStarted)
         told = self._words(error.hint)
-        await self._boundary.give_up_planning(
-            self._lease, run, error=told, status=TaskStatus.BLOCKED, reason=told
+        await self._checkpoint.commit(
+            events.RunStopped(_failed(begun.run, told), TaskStatus.BLOCKED, told)
         )
 
-    async def _plan(self) -> Following:
-        """Ask for a plan until there is one or the tries run out."""
-        failures = 0
-        while True:
-            run, said = await self._boundary.begin_planning(self._lease, self._session_id)
-            recalled = await self._kit.recall(self._task)
-            prompt = prompts.plan_prompt(self._task, said=said, recalled=recalled)
-            try:
-                reply, plan = await self._ask_for_plan(prompt, run)
-            except BudgetReached as reached:
-                return await self._wait_for_money(run, reached)
-            except BackendError as error:
-                manner = self._manner()
-                verdict = of_error(error, failures=failures, words=self._words, manner=manner)
-            else:
-                # Its steps share the session in which the task was told and the plan was made.
-                self._tries.told_of_task(self._session_id)
-                return await self._kept(
-                    partial(
-                        self._boundary.adopt_plan, self._lease, run, reply, plan, self._session_id
-                    )
-                )
-            if verdict.stop is not None:
-                status, reason = verdict.stop
-                await self._boundary.give_up_planning(
-                    self._lease, run, error=verdict.error, status=status, reason=reason
-                )
-                return None
-            failures += 1
-            await self._wait(verdict)
+    async def _make_plan(self, begun: PlanningStarted) -> NextAction:
+        """Request a plan once; if there is none, planning begins anew unless that was the last
+        attempt."""
+        run, recalled = begun.run, await self._deps.recall(self._task)
+        prompt = prompts.plan_prompt(self._task, messages=begun.messages, memories=recalled)
+        try:
+            reply, plan = await self._request_plan(prompt, run)
+        except BudgetExceeded as reached:
+            return await self._wait_for_budget(run, reached)
+        except BackendError as error:
+            verdict = decide_on_error(
+                error,
+                failures_before=self._planning_failures,
+                words=self._words,
+                options=self._retry_options(),
+            )
+        else:
+            # Its steps share the session that contains the task and the plan.
+            self._executor.mark_task_delivered(self._session_id)
+            return await self._commit_with_retry(events.PlanAdopted(run, reply, plan))
+        if verdict.stop is not None:
+            status, reason = verdict.stop
+            return await self._commit(
+                events.RunStopped(_failed(run, verdict.error), status, reason)
+            )
+        self._planning_failures += 1
+        await self._wait_before_retry(verdict)
+        return await self._commit(events.PlanningBegun())
 
-    async def _ask_for_plan(self, prompt: str, run: NodeRun) -> tuple[Reply, Workflow]:
-        ask = Ask(
-            purpose=Purpose.PLAN,
+    async def _request_plan(self, prompt: str, run: NodeRun) -> tuple[ModelReply, Workflow]:
+        ask = ModelRequest(
+            purpose=RunPurpose.PLAN,
             prompt=prompt,
-            system=prompts.plan_system(self._language, purposes(await self._kit.bench.known())),
+            system_prompt=prompts.plan_system(
+                self._language, persona_purposes(await self._deps.worker_context.personas.get_all())
+            ),
             language=self._language,
             account=self._account,
             facts={"text": self._task.instruction, "files": self._task.files},
-            workspace=await self._kit.artifacts.workspace(self._task),
-            result=PlanAnswer,
-            parent=node_span(run.task_id, run.path, run.attempt),
+            workspace=await self._deps.artifacts.workspace(self._task),
+            result_type=PlanAnswer,
+            parent_span=node_span_id(run.task_id, run.path, run.attempt),
         )
-        ask = await self._tries.with_pictures(ask, self._team.leader, self._task.files)
-        watch = self._kit.progress.watch(self._task.id, PLANNING)
+        ask = await self._executor.with_images(ask, self._team.current_lead, self._task.files)
+        watch = self._deps.progress.watch(self._task.id, PLANNING_PATH)
 
-        async def put(ask: Ask) -> Reply:
-            lead = self._team.leader
+        async def put(ask: ModelRequest) -> ModelReply:
+            lead = self._team.current_lead
             try:
-                return await self._kit.desk.ask(ask, lead.chosen, lead.session, watch)
-            except CannotWork:
-                instead = await self._team.instead(lead, "")
+                return await self._deps.gateway.call_model(ask, lead.chosen, lead.session, watch)
+            except BackendNotReady:
+                instead = await self._team.get_replacement(lead, "")
                 if instead is None:
                     raise
-            ask = await self._tries.with_pictures(
+            ask = await self._executor.with_images(
                 replace(ask, pictures=()), instead, self._task.files
             )
-            return await self._kit.desk.ask(ask, instead.chosen, instead.session, watch)
+            return await self._deps.gateway.call_model(ask, instead.chosen, instead.session, watch)
 
-        async def paid(reply: Reply) -> None:
-            await self._kept(partial(self._boundary.paid, self._lease, reply))
+        async def paid(reply: ModelReply) -> None:
+            await self._write_with_retry(partial(self._checkpoint.record_reply, reply))
 
-        return await agreed(ask, put, paid, self._words)
+        return await request_valid_plan(ask, put, paid, self._words)
 
-    async def _do(self, step: Next) -> Following:
-        """Try one step once, store how it ended, and say what is next."""
+    async def _attempt_step(self, step: StartedStep) -> NextAction:
+        """Execute one attempt of a step and commit its result."""
         try:
-            reply, collected = await self._tries.once(step)
-        except BudgetReached as reached:
-            return await self._wait_for_money(step.run, reached)
+            reply, collected = await self._executor.attempt(step)
+        except BudgetExceeded as reached:
+            return await self._wait_for_budget(step.run, reached)
         except BackendError as error:
-            failures = self._record(step).in_row
-            verdict = of_error(
-                error, failures=failures, words=self._words, manner=self._manner(step.node.retry)
-            )
-            attempt = attempted(step, verdict, None, {}, now=self._kit.now())
-        else:
-            if reply.result.suspended:
-                return await self._suspended(step, reply)
-            answer = reply.result.value
-            assert isinstance(answer, StepAnswer)
-            verdict = of_answer(
-                answer,
-                missing=collected.missing,
-                before=self._record(step),
+            verdict = decide_on_error(
+                error,
+                failures_before=self._failure_history(step).consecutive,
                 words=self._words,
-                manner=self._manner(step.node.retry),
+                options=self._retry_options(step.node.retry),
             )
-            output = output_of(answer, collected, step)
-            now = self._kit.now()
-            attempt = attempted(step, verdict, reply, output, now=now, notes=answer)
-            self._tries.told(step, reply)
-            await self._make_room(reply)
-        return await self._settled(step, attempt, verdict)
-
-    async def _settled(self, step: Next, attempt: Attempt, verdict: Verdict) -> Following:
-        self._in_row[step.node.id] += 1
-        if attempt.run.status is NodeStatus.DONE:
-            del self._in_row[step.node.id]
-        if verdict.wait:
-            self._rests[step.node.id] = verdict
-        why = verdict.error or str(attempt.run.output.get("summary", ""))
-        replan = why if verdict.replan else ""
-        return await self._kept(
-            partial(self._boundary.settle, self._lease, attempt, self._session_id, replan=replan)
+            return await self._record_attempt(step, verdict)
+        if reply.result.suspended:
+            return await self._suspend_step(step, reply)
+        answer = reply.result.value
+        assert isinstance(answer, StepAnswer)
+        verdict = decide_on_answer(
+            answer,
+            missing_files=collected.missing,
+            history=self._failure_history(step),
+            words=self._words,
+            options=self._retry_options(step.node.retry),
         )
+        # `made` has the files as the worker names them, `files` as people get them.
+        output: dict[str, object] = {
+            "summary": answer.summary[:_MAX_SUMMARY],
+            "made": list(answer.files),
+            "files": list(collected.copies),
+            "left_out": list(collected.skipped),
+            **step.delivery_output,
+        }
+        self._executor.mark_delivered(step, reply)
+        await self._rotate_session(reply)
+        return await self._record_attempt(step, verdict, reply, answer, output)
 
-    def _manner(self, retry: Retry | None = None) -> Manner:
-        return Manner(retry=retry, chance=self._kit.chance())
+    async def _record_attempt(
+        self,
+        step: StartedStep,
+        verdict: RetryDecision,
+        reply: ModelReply | None = None,
+        answer: StepAnswer | None = None,
+        output: Mapping[str, object] = MappingProxyType({}),
+    ) -> NextAction:
+        self._consecutive_failures[step.node.id] += 1
+        if verdict.status is NodeStatus.DONE:
+            del self._consecutive_failures[step.node.id]
+        if verdict.delay_seconds:
+            self._pending_retries[step.node.id] = verdict
+        ended = replace(
+            step.run,
+            status=verdict.status,
+            output=output,
+            error=verdict.error,
+            ended_at=self._deps.now(),
+        )
+        reason = verdict.error or str(output.get("summary", ""))
+        attempt = events.StepEnded(
+            run=ended,
+            title=step.node.title,
+            reply=reply,
+            notes=answer,
+            may_retry=verdict.may_retry,
+            stop=verdict.stop,
+            is_permanent=verdict.is_permanent,
+            replan_reason=reason if verdict.replan else "",
+        )
+        return await self._commit_with_retry(attempt)
 
-    def _record(self, step: Next) -> Record:
-        """Where several steps run at once each has its own row of failures."""
-        record = Record.of(step.task)
+    def _retry_options(self, retry: RetryPolicy | None = None) -> RetryOptions:
+        return RetryOptions(policy=retry, jitter=self._deps.jitter())
+
+    def _failure_history(self, step: StartedStep) -> FailureHistory:
+        """With several steps at once, each counts its own failures in a row."""
+        record = FailureHistory.from_task(step.task)
         if step.workflow.parallel == 1:
             return record
-        return replace(record, in_row=self._in_row[step.node.id])
+        return replace(record, consecutive=self._consecutive_failures[step.node.id])
 
-    async def _suspended(self, step: Next, reply: Reply) -> Following:
-        """What it has used is kept; it goes on when people have decided."""
-        self._tries.told(step, reply)
-        why = self._words("tools.waits")
-        return await self._kept(
-            partial(self._boundary.suspend, self._lease, step, reply, why, self._session_id)
+    async def _suspend_step(self, step: StartedStep, reply: ModelReply) -> NextAction:
+        self._executor.mark_delivered(step, reply)
+        return await self._commit_with_retry(
+            events.StepSuspended(step, reply, self._words("tools.waits"))
         )
 
-    async def _wait(self, verdict: Verdict) -> None:
-        """Until the next try; the card says so where it is the model that is waited for."""
-        if not verdict.away:
-            await self._kit.sleep(verdict.wait)
+    async def _wait_before_retry(self, verdict: RetryDecision) -> None:
+        """Wait until the next attempt; the card says so if the model is unreachable."""
+        if not verdict.backend_unavailable:
+            await self._deps.sleep(verdict.delay_seconds)
             return
-        at = self._kit.now() + timedelta(seconds=verdict.wait)
-        why = self._words("work.unreachable", at=formats.clock(at, self._kit.zone))
-        await self._kept(partial(self._boundary.note, self._lease, why, why))
-        await self._kit.sleep(verdict.wait)
+        at = self._deps.now() + timedelta(seconds=verdict.delay_seconds)
+        why = self._words("work.unreachable", at=formats.time_of_day(at, self._deps.zone))
+        await self._commit_with_retry(events.ReasonChanged(why, why))
+        await self._deps.sleep(verdict.delay_seconds)
         told = self._words("work.tries_again")
-        await self._kept(partial(self._boundary.note, self._lease, "", told, instead_of=why))
+        await self._commit_with_retry(events.ReasonChanged("", told, replaces=why))
 
-    async def _replan(self, step: Next, asked: Replan) -> Following:
-        """Ask for a new end of the plan. Where there is no answer the old plan stays, unless it
-        is its failing that has asked: then a person is needed."""
+    async def _replace_plan(self, step: StartedStep, asked: ReplanRequest) -> NextAction:
+        """Request new steps for the rest of the plan. If there are none the old plan stays, unless
+        its failure was the reason: then a person is needed."""
         prompt = prompts.replan_prompt(
-            step.task, step.workflow, step.runs, asked.why, step.said, so_far=asked.so_far
+            step.task,
+            step.workflow,
+            step.runs,
+            asked.reason,
+            step.messages,
+            partial_runs=asked.partial_runs,
         )
         try:
-            reply, plan = await self._ask_for_plan(prompt, step.run)
-        except BudgetReached as reached:
-            return await self._wait_for_money(step.run, reached)
+            reply, plan = await self._request_plan(prompt, step.run)
+        except BudgetExceeded as reached:
+            return await self._wait_for_budget(step.run, reached)
         except BackendError as error:
-            log.warning("task %s gets no new plan: %s", step.task.id, error)
-            if step.task.failures_in_row and not asked.order:
-                await self._boundary.stop_at(self._lease, step, TaskStatus.BLOCKED, asked.why)
-                return None
-            self._boundary.decline(asked.order)
-            return await self._do(step)
-        return await self._kept(
-            partial(self._boundary.replace_plan, self._lease, step, reply, plan, self._session_id)
-        )
+            log.warning("task %s cannot be replanned: %s", step.task.id, error)
+            if step.task.failures_in_row and not asked.order_number:
+                untried = replace(step.run, error=asked.reason)
+                return await self._commit(
+                    events.RunStopped(untried, TaskStatus.BLOCKED, asked.reason, may_retry=True)
+                )
+            self._checkpoint.decline_replan(asked.order_number)
+            return await self._attempt_step(step)
+        return await self._commit_with_retry(events.PlanReplaced(step, reply, plan))
 
-    async def _wait_for_money(self, run: NodeRun, reached: BudgetReached) -> Following:
-        why = self._words(reached.hint)
-        return await self._boundary.wait_for_money(
-            self._lease, run, reached.hit, why, self._session_id
-        )
+    async def _wait_for_budget(self, run: NodeRun, reached: BudgetExceeded) -> NextAction:
+        return await self._commit(events.BudgetReached(run, reached.cap, self._words(reached.hint)))
 
-    async def _land(self, task: Task) -> Following:
-        """Done again after a crash it changes nothing."""
-        landed = await self._kit.artifacts.land(task)
-        note = landed.told(self._words)
-        return await self._kept(partial(self._boundary.landed, self._lease, note, self._session_id))
+    async def _merge_work(self, task: Task) -> NextAction:
+        """Repeated after a crash, the merge changes nothing."""
+        landed = await self._deps.artifacts.merge(task)
+        return await self._commit_with_retry(events.Merged(landed.describe(self._words)))
 
-    async def _kept(self, write: Callable[[], Awaitable[_T]]) -> _T:
-        """What a call brought is paid for: a full disk is waited for, and nothing done twice."""
-        while True:
-            try:
-                return await write()
-            except StoreUnavailable as error:
-                log.warning("what task %s did waits for the store: %s", self._task.id, error)
-                await self._kit.sleep(_STORE_REST)
+    async def _commit(self, event: events.CheckpointEvent) -> NextAction:
+        return await self._checkpoint.commit(event, self._session_id)
+
+    async def _commit_with_retry(self, event: events.CheckpointEvent) -> NextAction:
+        return await self._write_with_retry(partial(self._commit, event))
+
+    async def _write_with_retry(self, write: Callable[[], Awaitable[_T]]) -> _T:
+        """The result of a call was paid for: wait for a full disk rather than repeat the call."""
+        return await retry_until_stored(write, self._deps.sleep, f"task {self._task.id}")
+
+
+def _failed(run: NodeRun, error: str) -> NodeRun:
+    return replace(run, status=NodeStatus.FAILED, error=error)

@@ -1,249 +1,335 @@
-"""One letter onto the platform: sent, changed, or sent anew where its place is gone."""
+"""Delivers one message to Feishu: sends it, updates it, or sends it again if it is gone."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import partial
 from typing import Any, TypeAlias
 
-from bot.transports.base import Letter
-from bot.transports.feishu.cardkit import CardKit
-from bot.transports.feishu.errors import FeishuError, Kind
-from bot.transports.feishu.marks import mark_for
-from bot.transports.feishu.media import Media, Unsendable
-from bot.transports.feishu.placement import Part, PartKind, Placement
-from bot.transports.feishu.posting import Posting
-from cards.model import Block, Card, Checklist, Collapsible, File, Image, Progress, Text
+from bot.transports.feishu.api import FeishuError, FeishuErrorKind
+from bot.transports.feishu.cardkit import FeishuCardKit
+from bot.transports.feishu.events import build_button_context
+from bot.transports.feishu.messages import FeishuFiles, FeishuMessages
+from bot.transports.files import FileUnsendable
+from bot.transports.limited_dict import LimitedDict
+from bot.transports.ports import FileTooLarge, OutboundMessage
+from cards.catalog import TextCatalog, catalog_for
+from cards.model import (
+    Block,
+    Card,
+    ChecklistBlock,
+    CollapsibleBlock,
+    FileBlock,
+    ImageBlock,
+    ProgressBlock,
+    TextBlock,
+)
 from cards.render import text as plain_text
-from cards.render.feishu.card import FeishuCard, minimal, render
-from cards.render.feishu.size import scrub
-from cards.words import Words, words_for
+from cards.render.feishu.card import FeishuCard, minimal_card, render
+from cards.render.feishu.elements import strip_unfit
+from storage.records.messages import MessagePlacement
+
+
+class FeishuPartKind(StrEnum):
+    """How a part is updated: through CardKit, by PATCH, or as edited text."""
+
+    ENTITY = "entity"
+    CARD = "card"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeishuPart:
+    kind: FeishuPartKind
+    message_id: str
+    card_id: str = ""
+    sequence: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class FeishuPlacement:
+    """`files` and `images` map local paths to platform keys."""
+
+    parts: list[FeishuPart] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
+    images: dict[str, str] = field(default_factory=dict)
+
+    def to_placed(self) -> MessagePlacement:
+        ids = [part.message_id for part in self.parts] + list(self.files.values())
+        return MessagePlacement(
+            message_ids=tuple(ids),
+            state={
+                "parts": [
+                    {"k": p.kind.value, "m": p.message_id, "c": p.card_id, "s": p.sequence}
+                    for p in self.parts
+                ],
+                "files": dict(self.files),
+                "images": dict(self.images),
+            },
+        )
+
+
+def parse_placement(placed: MessagePlacement | None) -> FeishuPlacement:
+    """Parse a stored placement; invalid parts are treated as plain cards."""
+    if placed is None:
+        return FeishuPlacement()
+    files = _string_map(placed.state.get("files"))
+    stored = placed.state.get("parts")
+    parts = [_parse_part(one) for one in stored] if isinstance(stored, list) else []
+    good = [part for part in parts if part is not None]
+    if not good:
+        sent = set(files.values())
+        ids = [one for one in placed.message_ids if one not in sent]
+        good = [FeishuPart(kind=FeishuPartKind.CARD, message_id=one) for one in ids]
+    return FeishuPlacement(parts=good, files=files, images=_string_map(placed.state.get("images")))
+
+
+def _parse_part(stored: Any) -> FeishuPart | None:
+    if not isinstance(stored, Mapping) or not stored.get("m"):
+        return None
+    kinds = {kind.value: kind for kind in FeishuPartKind}
+    sequence = stored.get("s")
+    return FeishuPart(
+        kind=kinds.get(str(stored.get("k")), FeishuPartKind.CARD),
+        message_id=str(stored["m"]),
+        card_id=str(stored.get("c") or ""),
+        sequence=sequence if isinstance(sequence, int) else 0,
+    )
+
+
+def _string_map(stored: Any) -> dict[str, str]:
+    if not isinstance(stored, Mapping):
+        return {}
+    return {str(key): str(value) for key, value in stored.items()}
+
 
 log = logging.getLogger(__name__)
 
-_TEXT = 20_000
-_UNSENT = 200
-_CARDKIT_REST = 3600.0
+_MAX_TEXT = 20_000
+_MAX_UNSENT = 200
+_CARDKIT_RETRY_DELAY = 3600.0
 CardJson: TypeAlias = Mapping[str, Any]
 
 
-class Shown:
-    """A letter made ready: its cards, and what of it the platform could not take."""
+class FeishuPreparedMessage:
+    """A rendered message: its cards, and what the platform cannot show."""
 
-    def __init__(self, letter: Letter, made: FeishuCard, words: Words) -> None:
-        self.letter = letter
+    def __init__(self, message: OutboundMessage, rendered: FeishuCard, words: TextCatalog) -> None:
+        self.message = message
         self.words = words
-        self.parts = made.parts
-        self.answer = made.answer
-        self.degraded = list(made.degraded)
+        self.parts = rendered.parts
+        self.answer = rendered.answer
+        self.degraded = list(rendered.degraded)
 
     @property
     def fallback(self) -> str:
-        """The whole letter in plain text, for where its card is refused."""
-        card = self.letter.card
+        """The whole message as plain text, if its card is refused."""
+        card = self.message.card
         text = card.fallback or plain_text.render(card).text or card.summary
-        return scrub(text)[:_TEXT] or "…"
+        return strip_unfit(text)[:_MAX_TEXT] or "…"
 
 
-class Delivery:
-    def __init__(
-        self,
-        *,
-        posting: Posting,
-        cardkit: CardKit,
-        media: Media,
-        now: Callable[[], float],
-        on_cardkit: Callable[[FeishuError | None], None],
-    ) -> None:
-        self._posting = posting
-        self._cardkit = cardkit
-        self._media = media
-        self._now = now
-        self._on_cardkit = on_cardkit
-        self._unsent: dict[str, str] = {}
-        self._cardkit_off_until = 0.0
+@dataclass(kw_only=True, eq=False)
+class FeishuDelivery:
+    messages: FeishuMessages
+    cardkit: FeishuCardKit
+    files: FeishuFiles
+    now: Callable[[], float]
+    on_cardkit: Callable[[FeishuError | None], None]
+    _unsent_entities: LimitedDict[str, str] = field(
+        default_factory=lambda: LimitedDict(_MAX_UNSENT), init=False
+    )
+    _cardkit_off_until: float = field(default=0.0, init=False)
 
     async def prepare(
-        self, letter: Letter, placement: Placement, *, streaming: bool = False
-    ) -> Shown:
-        """Upload the pictures and render. Pictures that cannot be sent are named instead."""
+        self, message: OutboundMessage, placement: FeishuPlacement, *, streaming: bool = False
+    ) -> FeishuPreparedMessage:
+        """Upload images and render. Images that cannot be sent are named instead."""
         notes: list[str] = []
-        for image in _blocks(letter.card, Image):
+        for image in _iter_blocks(message.card, ImageBlock):
             if image.path not in placement.images:
-                try:
-                    placement.images[image.path] = await self._media.upload_image(image.path)
-                except Unsendable as reason:
-                    notes.append(f"image: {reason}")
-                except FeishuError as error:
-                    if error.kind not in (Kind.BAD_FILE, Kind.LARGE_FILE):
-                        raise
-                    notes.append(f"image: refused with {error.code}")
-        words = words_for(letter.language)
+                with _noting_refusal("image", notes):
+                    placement.images[image.path] = await self.files.upload_image(image.path)
+        words = catalog_for(message.language)
         draw = partial(
             render,
-            letter.card,
+            message.card,
             words,
             images=dict(placement.images),
-            mark=mark_for(letter.chat),
+            callback_values=build_button_context(message.chat),
             streaming=streaming,
         )
-        # A long text would be felt by everybody else on the loop.
-        made = await asyncio.to_thread(draw) if _is_long(letter.card) else draw()
-        shown = Shown(letter, made, words)
+        # In a thread, since a long text would block the event loop.
+        made = await asyncio.to_thread(draw) if _is_long(message.card) else draw()
+        shown = FeishuPreparedMessage(message, made, words)
         shown.degraded.extend(notes)
         return shown
 
-    # --- sending --------------------------------------------------------------------------
-
-    async def send(self, shown: Shown, index: int, *, uuid: str, reply_to: str) -> Part:
-        """One part as a new message: an entity where it will change, else a card, else text."""
+    async def send_part(
+        self, shown: FeishuPreparedMessage, index: int, *, uuid: str, reply_to: str
+    ) -> FeishuPart:
+        """Send one part as a card entity if it will change, otherwise as a card or text."""
         card = shown.parts[index]
         try:
-            if index == 0 and self._wants_entity(shown):
+            if index == 0 and self._needs_entity(shown):
                 part = await self._send_entity(shown, card, uuid, reply_to)
                 if part is not None:
                     return part
-            message_id = await self._post(shown, "interactive", card, uuid, reply_to)
-            return Part(kind=PartKind.CARD, message_id=message_id)
+            message_id = await self._post_message(shown, "interactive", card, uuid, reply_to)
+            return FeishuPart(kind=FeishuPartKind.CARD, message_id=message_id)
         except FeishuError as error:
-            if error.kind is not Kind.CARD:
+            if error.kind is not FeishuErrorKind.CARD:
                 raise
             log.warning("feishu: card refused, sent as text: %s", error)
-            shown.degraded.append(f"card: refused with {error.inner}, sent as text")
-        text = {"text": shown.fallback if index == 0 else _words_of(card)}
-        message_id = await self._post(shown, "text", text, f"{uuid}:text", reply_to)
-        return Part(kind=PartKind.TEXT, message_id=message_id)
+            shown.degraded.append(f"card: refused with {error.inner_code}, sent as text")
+        text = {"text": shown.fallback if index == 0 else _card_text(card)}
+        message_id = await self._post_message(shown, "text", text, f"{uuid}:text", reply_to)
+        return FeishuPart(kind=FeishuPartKind.TEXT, message_id=message_id)
 
-    def _wants_entity(self, shown: Shown) -> bool:
-        """Cards that will change often, or whose text streams."""
-        if self._now() < self._cardkit_off_until:
+    def _needs_entity(self, shown: FeishuPreparedMessage) -> bool:
+        """Whether the card changes often or streams text."""
+        if self.now() < self._cardkit_off_until:
             return False
         streaming = shown.parts[0]["config"]["streaming_mode"]
         return streaming or any(
-            isinstance(block, Checklist | Progress) or (isinstance(block, Text) and block.id)
-            for block in shown.letter.card.blocks
+            isinstance(block, ChecklistBlock | ProgressBlock)
+            or (isinstance(block, TextBlock) and block.id)
+            for block in shown.message.card.blocks
         )
 
     async def _send_entity(
-        self, shown: Shown, card: CardJson, uuid: str, reply_to: str
-    ) -> Part | None:
-        """None where CardKit is not to be had: a plain card does it then."""
-        card_id = self._unsent.get(uuid, "")
+        self, shown: FeishuPreparedMessage, card: CardJson, uuid: str, reply_to: str
+    ) -> FeishuPart | None:
+        """None if CardKit is unavailable; a plain card is sent instead."""
+        card_id = self._unsent_entities.get(uuid, "")
         if not card_id:
             try:
-                card_id = self._unsent[uuid] = await self._cardkit.create(card)
-                if len(self._unsent) > _UNSENT:
-                    self._unsent.pop(next(iter(self._unsent)))
+                card_id = self._unsent_entities[uuid] = await self.cardkit.create(card)
             except FeishuError as error:
-                if error.kind not in (Kind.SCOPE, Kind.OTHER):
+                if error.kind not in (FeishuErrorKind.SCOPE, FeishuErrorKind.OTHER):
                     raise
-                self._rest(error)
+                self._disable_cardkit(error)
                 return None
-            self._on_cardkit(None)
+            self.on_cardkit(None)
         content = {"type": "card", "data": {"card_id": card_id}}
-        message_id = await self._post(shown, "interactive", content, uuid, reply_to)
-        self._unsent.pop(uuid, None)
-        if shown.letter.repeat:
-            # An earlier try may have arrived with an entity of its own: that one is on show.
-            card_id = await self._cardkit.convert(message_id)
-        return Part(kind=PartKind.ENTITY, message_id=message_id, card_id=card_id)
+        message_id = await self._post_message(shown, "interactive", content, uuid, reply_to)
+        self._unsent_entities.pop(uuid, None)
+        if shown.message.repeat:
+            # An earlier try may have arrived with its own entity, which is then shown.
+            card_id = await self.cardkit.convert_message(message_id)
+        return FeishuPart(kind=FeishuPartKind.ENTITY, message_id=message_id, card_id=card_id)
 
-    def _rest(self, error: FeishuError) -> None:
-        log.warning("feishu: no CardKit, cards are patched instead: %s", error)
-        self._cardkit_off_until = self._now() + _CARDKIT_REST
-        self._on_cardkit(error)
+    def _disable_cardkit(self, error: FeishuError) -> None:
+        log.warning("feishu: CardKit is unavailable, cards are patched instead: %s", error)
+        self._cardkit_off_until = self.now() + _CARDKIT_RETRY_DELAY
+        self.on_cardkit(error)
 
-    async def _post(
-        self, shown: Shown, kind: str, content: CardJson, uuid: str, reply_to: str
+    async def _post_message(
+        self, shown: FeishuPreparedMessage, kind: str, content: CardJson, uuid: str, reply_to: str
     ) -> str:
-        chat = shown.letter.chat
-        return await self._posting.send(chat, kind, content, uuid=uuid, reply_to=reply_to)
+        chat = shown.message.chat
+        return await self.messages.send(chat, kind, content, uuid=uuid, reply_to=reply_to)
 
-    # --- changing -------------------------------------------------------------------------
-
-    async def change(self, shown: Shown, index: int, part: Part) -> Part:
-        """Show one part where it stands already. Raises a GONE error where it no longer does."""
+    async def update_part(
+        self, shown: FeishuPreparedMessage, index: int, part: FeishuPart
+    ) -> FeishuPart:
+        """Update a part in place. Raises a GONE error if it no longer exists."""
         match part.kind:
-            case PartKind.ENTITY:
-                return await self._change_entity(shown, shown.parts[index], part)
-            case PartKind.CARD:
-                return await self._change_card(shown, shown.parts[index], part)
-            case PartKind.TEXT:
-                text = shown.fallback if index == 0 else _words_of(shown.parts[index])
-                await self._posting.edit_text(part.message_id, text)
+            case FeishuPartKind.ENTITY:
+                return await self._update_entity(shown, shown.parts[index], part)
+            case FeishuPartKind.CARD:
+                return await self._update_card(shown, shown.parts[index], part)
+            case FeishuPartKind.TEXT:
+                text = shown.fallback if index == 0 else _card_text(shown.parts[index])
+                await self.messages.edit_text(part.message_id, text)
                 return part
 
-    async def _change_entity(self, shown: Shown, card: CardJson, part: Part) -> Part:
-        self._cardkit.adopt(part.card_id, part.sequence)
+    async def _update_entity(
+        self, shown: FeishuPreparedMessage, card: CardJson, part: FeishuPart
+    ) -> FeishuPart:
+        self.cardkit.adopt(part.card_id, part.sequence)
         try:
-            await self._cardkit.update(part.card_id, card)
+            await self.cardkit.update(part.card_id, card)
         except FeishuError as error:
-            if error.kind is not Kind.CARD:
+            if error.kind is not FeishuErrorKind.CARD:
                 raise
-            await self._cardkit.update(part.card_id, self._plainest(shown, error))
-        return replace(part, sequence=self._cardkit.sequence(part.card_id))
+            await self.cardkit.update(part.card_id, self._plain_card(shown, error))
+        return replace(part, sequence=self.cardkit.get_sequence(part.card_id))
 
-    async def _change_card(self, shown: Shown, card: CardJson, part: Part) -> Part:
+    async def _update_card(
+        self, shown: FeishuPreparedMessage, card: CardJson, part: FeishuPart
+    ) -> FeishuPart:
         try:
-            await self._posting.patch_card(part.message_id, card)
+            await self.messages.patch_card(part.message_id, card)
         except FeishuError as error:
-            if error.kind is not Kind.CARD:
+            if error.kind is not FeishuErrorKind.CARD:
                 raise
-            if error.inner == _ENTITY_NOW:
-                card_id = await self._cardkit.convert(part.message_id)
-                entity = replace(part, kind=PartKind.ENTITY, card_id=card_id)
-                return await self._change_entity(shown, card, entity)
-            await self._posting.patch_card(part.message_id, self._plainest(shown, error))
+            if error.inner_code == _CARD_IS_ENTITY:
+                card_id = await self.cardkit.convert_message(part.message_id)
+                entity = replace(part, kind=FeishuPartKind.ENTITY, card_id=card_id)
+                return await self._update_entity(shown, card, entity)
+            await self.messages.patch_card(part.message_id, self._plain_card(shown, error))
         return part
 
-    def _plainest(self, shown: Shown, error: FeishuError) -> CardJson:
+    def _plain_card(self, shown: FeishuPreparedMessage, error: FeishuError) -> CardJson:
         log.warning("feishu: card refused, shown as plain text: %s", error)
-        shown.degraded.append(f"card: refused with {error.inner}, shown as plain text")
-        return minimal(shown.fallback, shown.words, shown.letter.card.summary)
+        shown.degraded.append(f"card: refused with {error.inner_code}, shown as plain text")
+        return minimal_card(shown.fallback, shown.words, shown.message.card.summary)
 
-    # --- files ----------------------------------------------------------------------------
-
-    async def send_files(self, shown: Shown, placement: Placement) -> None:
-        """Each file as a message of its own, behind the card, once."""
-        letter = shown.letter
-        for number, block in enumerate(_blocks(letter.card, File)):
+    async def send_files(self, shown: FeishuPreparedMessage, placement: FeishuPlacement) -> None:
+        """Send each file once, as a separate message after the card."""
+        letter = shown.message
+        for number, block in enumerate(_iter_blocks(letter.card, FileBlock)):
             if block.path in placement.files:
                 continue
-            try:
-                key = await self._media.upload_file(block.path, scrub(block.name) or "file")
-            except Unsendable as reason:
-                shown.degraded.append(f"file: {reason}")
+            key = ""
+            with _noting_refusal("file", shown.degraded):
+                key = await self.files.upload_file(block.path, strip_unfit(block.name) or "file")
+            if not key:
                 continue
-            except FeishuError as error:
-                if error.kind not in (Kind.BAD_FILE, Kind.LARGE_FILE):
-                    raise
-                shown.degraded.append(f"file: refused with {error.code}")
-                continue
-            uuid = f"{letter.uuid}:file:{number}"
-            placement.files[block.path] = await self._post(
+            uuid = f"{letter.idempotency_key}:file:{number}"
+            placement.files[block.path] = await self._post_message(
                 shown, "file", {"file_key": key}, uuid, ""
             )
 
 
+@contextmanager
+def _noting_refusal(kind: str, notes: list[str]) -> Iterator[None]:
+    """Note why a file cannot be uploaded; the message is shown without it."""
+    try:
+        yield
+    except (FileUnsendable, FileTooLarge) as reason:
+        notes.append(f"{kind}: {reason}")
+    except FeishuError as error:
+        if error.kind not in (FeishuErrorKind.BAD_FILE, FeishuErrorKind.LARGE_FILE):
+            raise
+        notes.append(f"{kind}: refused with {error.code}")
+
+
 def _is_long(card: Card) -> bool:
-    return sum(len(block.markdown) for block in card.blocks if isinstance(block, Text)) > _TEXT
+    return (
+        sum(len(block.markdown) for block in card.blocks if isinstance(block, TextBlock))
+        > _MAX_TEXT
+    )
 
 
-# "The schema may not change": what a patch is told about a card that became an entity.
-_ENTITY_NOW = 200830
+# "The schema may not change": the error for patching a card that became an entity.
+_CARD_IS_ENTITY = 200830
 
 
-def _blocks(card: Card, kind: type[Any]) -> Iterator[Any]:
-    """Blocks of this kind, also those folded away."""
+def _iter_blocks(card: Card, kind: type[Any]) -> Iterator[Any]:
+    """Blocks of this kind, including folded ones."""
     for block in card.blocks:
-        inner: tuple[Block, ...] = block.blocks if isinstance(block, Collapsible) else (block,)
+        inner: tuple[Block, ...] = block.blocks if isinstance(block, CollapsibleBlock) else (block,)
         yield from (one for one in inner if isinstance(one, kind))
 
 
-def _words_of(card: CardJson) -> str:
-    """What a continuation card says, without its looks."""
+def _card_text(card: CardJson) -> str:
+    """Text of a continuation card."""
     found = [one.get("content", "") for one in card["body"]["elements"] if "content" in one]
-    return "\n".join(found)[:_TEXT] or "…"
+    return "\n".join(found)[:_MAX_TEXT] or "…"

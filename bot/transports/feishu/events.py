@@ -1,44 +1,51 @@
-"""Events as the platform sends them, checked at the border."""
+"""Parses Feishu events and message content."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from cards.render.feishu.elements import SUBMIT_PREFIX
+from storage.records.messages import AttachmentKind, RemoteFile
+from storage.records.people import Chat, ChatKind
 
-class _Lenient(BaseModel):
-    """Unknown fields are the platform's business; null is as good as absent."""
+
+class _LenientModel(BaseModel):
+    """Ignores unknown fields and treats null as absent."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
-class Ids(_Lenient):
+class FeishuIds(_LenientModel):
     open_id: str = ""
 
 
-class Header(_Lenient):
+class FeishuEventHeader(_LenientModel):
     event_id: str = ""
     event_type: str = ""
 
 
-class Envelope(_Lenient):
-    header: Header
+class FeishuEnvelope(_LenientModel):
+    header: FeishuEventHeader
     event: dict[str, Any] = Field(default_factory=dict)
 
 
-class Mention(_Lenient):
+class FeishuMention(_LenientModel):
     key: str
-    id: Ids = Ids()
+    id: FeishuIds = FeishuIds()
     name: str = ""
 
 
-class SenderInfo(_Lenient):
-    sender_id: Ids | None = None
+class FeishuSenderInfo(_LenientModel):
+    sender_id: FeishuIds | None = None
     sender_type: str = ""
 
 
-class MessageInfo(_Lenient):
+class FeishuMessageInfo(_LenientModel):
     message_id: str
     chat_id: str
     chat_type: str = "p2p"
@@ -48,15 +55,15 @@ class MessageInfo(_Lenient):
     root_id: str | None = None
     parent_id: str | None = None
     thread_id: str | None = None
-    mentions: list[Mention] | None = None
+    mentions: list[FeishuMention] | None = None
 
 
-class MessageEvent(_Lenient):
-    sender: SenderInfo
-    message: MessageInfo
+class FeishuMessageEvent(_LenientModel):
+    sender: FeishuSenderInfo
+    message: FeishuMessageInfo
 
 
-class Action(_Lenient):
+class FeishuAction(_LenientModel):
     value: Any = None
     name: str = ""
     tag: str = ""
@@ -67,43 +74,158 @@ class Action(_Lenient):
     form_value: dict[str, Any] | None = None
 
 
-class Context(_Lenient):
+class FeishuActionContext(_LenientModel):
     open_message_id: str = ""
     open_chat_id: str = ""
 
 
-class ActionEvent(_Lenient):
-    operator: Ids
+class FeishuActionEvent(_LenientModel):
+    operator: FeishuIds
     token: str
-    action: Action
-    context: Context = Context()
+    action: FeishuAction
+    context: FeishuActionContext = FeishuActionContext()
 
 
-class EnteredEvent(_Lenient):
+class FeishuChatEnteredEvent(_LenientModel):
     chat_id: str
-    operator_id: Ids = Ids()
+    operator_id: FeishuIds = FeishuIds()
 
 
-class AddedEvent(_Lenient):
+class FeishuBotAddedEvent(_LenientModel):
     chat_id: str
-    operator_id: Ids = Ids()
+    operator_id: FeishuIds = FeishuIds()
     name: str = ""
 
 
-class _MenuOperator(_Lenient):
-    operator_id: Ids = Ids()
+class _MenuOperator(_LenientModel):
+    operator_id: FeishuIds = FeishuIds()
     operator_name: str = ""
 
 
-class MenuEvent(_Lenient):
+class FeishuMenuEvent(_LenientModel):
     operator: _MenuOperator
     event_key: str
 
 
-MESSAGE: Literal["im.message.receive_v1"] = "im.message.receive_v1"
-ACTION: Literal["card.action.trigger"] = "card.action.trigger"
-ENTERED: Literal["im.chat.access_event.bot_p2p_chat_entered_v1"] = (
-    "im.chat.access_event.bot_p2p_chat_entered_v1"
-)
-ADDED: Literal["im.chat.member.bot.added_v1"] = "im.chat.member.bot.added_v1"
-MENU: Literal["application.bot.menu_v6"] = "application.bot.menu_v6"
+MESSAGE_RECEIVED = "im.message.receive_v1"
+CARD_ACTION = "card.action.trigger"
+CHAT_ENTERED = "im.chat.access_event.bot_p2p_chat_entered_v1"
+BOT_ADDED = "im.chat.member.bot.added_v1"
+BOT_MENU = "application.bot.menu_v6"
+
+_DEFAULT_NAMES = {"image": "image", "audio": "voice.opus", "media": "video.mp4", "file": "file"}
+_PIECE_FILES = {"img": "image", "media": "media"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeishuContent:
+    text: str
+    files: tuple[RemoteFile, ...] = ()
+
+
+def parse_content(message: FeishuMessageInfo, bot_id: str) -> FeishuContent:
+    """Never raises; unreadable content is described by its kind."""
+    try:
+        loaded = json.loads(message.content)
+    except ValueError:
+        loaded = None
+    if not isinstance(loaded, dict):
+        loaded = {}
+    mentions = message.mentions or []
+    match message.message_type:
+        case "text":
+            return FeishuContent(
+                text=_replace_mentions(str(loaded.get("text") or ""), mentions, bot_id)
+            )
+        case "post":
+            return _parse_post(message.message_id, loaded, mentions, bot_id)
+        case "image" | "file" | "audio" | "media" as kind:
+            return FeishuContent(text="", files=_parse_file(message.message_id, loaded, kind))
+        case other:
+            return FeishuContent(text=f"[{other}]")
+
+
+def _replace_mentions(text: str, mentions: Iterable[FeishuMention], bot_id: str) -> str:
+    """Replace placeholders by names and remove the bot's own. Longest first: `@_user_12` before
+    `@_user_1`."""
+    for mention in sorted(mentions, key=lambda one: -len(one.key)):
+        own = mention.id.open_id == bot_id
+        text = text.replace(mention.key, "" if own else f"@{mention.name}")
+    return text.replace("@_all", "@all").strip()
+
+
+def _parse_file(message_id: str, loaded: dict[str, Any], kind: str) -> tuple[RemoteFile, ...]:
+    resource = AttachmentKind.IMAGE if kind == "image" else AttachmentKind.FILE
+    key = loaded.get(f"{resource.value}_key")
+    if not isinstance(key, str) or not key:
+        return ()
+    reference = {"message_id": message_id, "key": key, "type": resource.value}
+    name = loaded.get("file_name") if resource is AttachmentKind.FILE else ""
+    shown = name if isinstance(name, str) and name else _DEFAULT_NAMES[kind]
+    return (RemoteFile(kind=resource, reference=reference, name=shown),)
+
+
+def _parse_post(
+    message_id: str, loaded: dict[str, Any], mentions: list[FeishuMention], bot_id: str
+) -> FeishuContent:
+    """Parse rich text, which some clients nest under a language key."""
+    if "content" not in loaded:
+        loaded = next((inner for inner in loaded.values() if isinstance(inner, dict)), {})
+    files: list[RemoteFile] = []
+    lines = [str(loaded.get("title") or "")]
+    paragraphs = loaded.get("content")
+    for paragraph in paragraphs if isinstance(paragraphs, list) else []:
+        pieces = paragraph if isinstance(paragraph, list) else []
+        lines.append("".join(_piece_text(piece) for piece in pieces if isinstance(piece, dict)))
+        for piece in pieces:
+            if isinstance(piece, dict) and (kind := _PIECE_FILES.get(str(piece.get("tag")))):
+                files.extend(_parse_file(message_id, piece, kind))
+    text = "\n".join(line for number, line in enumerate(lines) if line or number)
+    return FeishuContent(text=_replace_mentions(text, mentions, bot_id), files=tuple(files))
+
+
+def _piece_text(piece: dict[str, Any]) -> str:  # noqa: PLR0911 - one answer for each tag
+    text = str(piece.get("text") or "")
+    match piece.get("tag"):
+        case "text" | "md":
+            return text
+        case "a":
+            href = str(piece.get("href") or "")
+            return text if text == href else f"[{text}]({href})"
+        case "at":
+            return str(piece.get("user_id") or "")
+        case "code_block":
+            return f"\n```{piece.get('language') or ''}\n{text}\n```\n"
+        case "hr":
+            return "\n---\n"
+        case "emotion":
+            return f"[{piece.get('emoji_type') or ''}]"
+        case _:
+            return ""
+
+
+_MAX_TOKEN_LENGTH = 64
+
+
+def build_button_context(chat: Chat) -> dict[str, str]:
+    mark = {"k": "p" if chat.kind is ChatKind.PRIVATE else "g"}
+    return {**mark, "h": chat.thread} if chat.thread else mark
+
+
+def get_token(value: Any, name: str = "") -> str:
+    """The token, or enough of an invalid value for the refusal. `name` is the button's, used if a
+    form sends no value."""
+    found = value.get("t", "") if isinstance(value, dict) else ""
+    if not found and name.startswith(SUBMIT_PREFIX):
+        found = name.removeprefix(SUBMIT_PREFIX).partition("~")[0]
+    return found[:_MAX_TOKEN_LENGTH] if isinstance(found, str) else ""
+
+
+def get_chat_kind(value: Any) -> ChatKind:
+    private = isinstance(value, dict) and value.get("k") == "p"
+    return ChatKind.PRIVATE if private else ChatKind.GROUP
+
+
+def get_thread(value: Any) -> str:
+    found = value.get("h", "") if isinstance(value, dict) else ""
+    return found if isinstance(found, str) else ""

@@ -1,4 +1,4 @@
-"""Feishu and Lark: the Transport."""
+"""The Feishu and Lark transport, and its operator alerts."""
 
 from __future__ import annotations
 
@@ -6,46 +6,97 @@ import asyncio
 import logging
 import random
 import time
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 
-from bot.transports import base
-from bot.transports.base import Intake, Letter
-from bot.transports.feishu.api import FeishuApi
-from bot.transports.feishu.arrivals import Arrivals
-from bot.transports.feishu.cardkit import CardKit
-from bot.transports.feishu.delivery import Delivery, Shown
-from bot.transports.feishu.errors import Broken, FeishuError, Kind, translate
-from bot.transports.feishu.link.longconn import LongConnection, Refusal
-from bot.transports.feishu.link.sdk import frame_class
-from bot.transports.feishu.media import Media
-from bot.transports.feishu.placement import Part, PartKind, Placement, read_placement
-from bot.transports.feishu.posting import Posting
-from bot.transports.feishu.streams import Streams
-from bot.transports.feishu.troubles import Area, Troubles
-from cards.render.feishu.card import ANSWER, summary
-from storage.records.messages import OutboxId, Placed, RemoteFile
+from bot.transports import ports
+from bot.transports.feishu.api import (
+    FeishuApi,
+    FeishuConnectionError,
+    FeishuError,
+    FeishuErrorKind,
+    is_loopback,
+    translate_error,
+)
+from bot.transports.feishu.cardkit import FeishuCardKit, FeishuStreams
+from bot.transports.feishu.delivery import (
+    FeishuDelivery,
+    FeishuPart,
+    FeishuPartKind,
+    FeishuPlacement,
+    FeishuPreparedMessage,
+    parse_placement,
+)
+from bot.transports.feishu.incoming import FeishuEventHandler
+from bot.transports.feishu.long_connection import (
+    FeishuConnectionRefused,
+    FeishuLongConnection,
+    frame_class,
+)
+from bot.transports.feishu.messages import FeishuFiles, FeishuMessages
+from bot.transports.limited_dict import LimitedDict
+from bot.transports.ports import InboxPort, OutboundMessage
+from cards.render.feishu.card import ANSWER_ELEMENT_ID, card_summary
+from storage.records.messages import MessagePlacement, OutboxId, RemoteFile
 from storage.records.people import Channel, Chat
+
+_NO_FACTS: Mapping[str, object] = MappingProxyType({})
+
+
+class FeishuAlertArea(StrEnum):
+    """Area of a problem, most important first."""
+
+    LINK = "link"
+    STORE = "store"
+    SENDING = "sending"
+    CARDS = "cards"
+
+
+class FeishuAlerts:
+    """Reports the most important of all current problems, so that one area does not hide or clear
+    another's."""
+
+    def __init__(self, alert: Callable[..., None]) -> None:
+        self._alert = alert
+        self._active: dict[FeishuAlertArea, tuple[str, Mapping[str, object]]] = {}
+        self._last_sent: tuple[str, Mapping[str, object]] | None = None
+
+    def report(
+        self, area: FeishuAlertArea, key: str, facts: Mapping[str, object] = _NO_FACTS
+    ) -> None:
+        """An empty key clears the area's problem."""
+        if key:
+            self._active[area] = (key, facts)
+        else:
+            self._active.pop(area, None)
+        worst = next(
+            (self._active[area] for area in FeishuAlertArea if area in self._active),
+            ("", _NO_FACTS),
+        )
+        if worst != self._last_sent:
+            self._last_sent = worst
+            self._alert(worst[0], **worst[1])
+
 
 log = logging.getLogger(__name__)
 
-_TIMEOUT = httpx.Timeout(20.0, connect=8.0)
-_REMEMBERED = 500
-# The delivery paces letters; the parts of one are ours to pace. Five a second are allowed.
-_PART_PACE = 0.25
+_HTTP_TIMEOUT = httpx.Timeout(20.0, connect=8.0)
+_MAX_REMEMBERED = 500
+# Delivery paces messages, but not their parts; five a second are allowed.
+_PART_INTERVAL = 0.25
 
 
 class FeishuTransport:
-    """`on_call` is told of each call that counts against the tenant's monthly quota. A bot
-    menu is made in the developer console, not here: its keys come back as commands."""
+    """`on_call` is called for each request that counts against the tenant's monthly quota. Bot
+    menus are set up in the developer console; their keys arrive as commands."""
 
     channel = Channel.FEISHU
 
@@ -55,226 +106,229 @@ class FeishuTransport:
         app_id: str,
         app_secret: str,
         domain: str,
-        intake: Intake,
+        inbox: InboxPort,
         home: Path,
         on_call: Callable[[], None] = lambda: None,
-        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._troubles = Troubles(partial(intake.alert, self.channel))
-        self._pause = pause
-        self._client = _client(domain)
+        self._alerts = FeishuAlerts(partial(inbox.alert, self.channel))
+        self._sleep = sleep
+        self._client = _build_http_client(domain)
         self._api = FeishuApi(
             client=self._client, app_id=app_id, app_secret=app_secret, now=now, on_call=on_call
         )
-        posting = self._posting = Posting(self._api)
-        self._cardkit = CardKit(self._api, pause)
-        self._media = Media(self._api, home)
-        self._delivery = Delivery(
-            posting=posting,
+        posting = self._messages = FeishuMessages(self._api)
+        self._cardkit = FeishuCardKit(self._api, sleep)
+        self._files = FeishuFiles(self._api, home)
+        self._delivery = FeishuDelivery(
+            messages=posting,
             cardkit=self._cardkit,
-            media=self._media,
+            files=self._files,
             now=now,
-            on_cardkit=self._note_cardkit,
+            on_cardkit=self._report_cardkit,
         )
-        self._arrivals = Arrivals(intake=intake, posting=posting)
-        self._streams = Streams(cardkit=self._cardkit, opened=self._open_stream, pause=pause)
-        self._places: OrderedDict[OutboxId, tuple[int, Placed]] = OrderedDict()
-        self._connection = LongConnection(
-            prepare=self._identify,
-            discover=self._api.discover,
-            handle=self._arrivals.handle,
-            alert=partial(self._troubles.note, Area.LINK),
-            stored=lambda good: self._troubles.note(Area.STORE, "" if good else "store"),
+        self._event_handler = FeishuEventHandler(inbox=inbox, messages=posting)
+        self._streams = FeishuStreams(
+            cardkit=self._cardkit, open_stream=self._open_stream, sleep=sleep
+        )
+        self._placements = LimitedDict[OutboxId, tuple[int, MessagePlacement]](_MAX_REMEMBERED)
+        self._connection = FeishuLongConnection(
+            prepare=self._load_bot_id,
+            discover=self._api.discover_endpoint,
+            handle=self._event_handler.handle,
+            alert=partial(self._alerts.report, FeishuAlertArea.LINK),
+            on_stored=lambda good: self._alerts.report(
+                FeishuAlertArea.STORE, "" if good else "store"
+            ),
             domain=domain,
-            pause=pause,
+            sleep=sleep,
             jitter=jitter,
             now=now,
         )
 
     async def start(self, stack: AsyncExitStack) -> None:
-        # The first use loads the generated protobuf module: better now than under a message.
+        # Load the generated protobuf module now rather than at the first message.
         await asyncio.to_thread(frame_class)
-        # Not entered: what was left by a death may have called the platform already.
+        # Not entered as a context manager: crash recovery may have used the client already.
         stack.push_async_callback(self._client.aclose)
         stack.push_async_callback(self._streams.close)
 
     async def run(self) -> None:
         await self._connection.run()
 
-    async def deliver(self, letter: Letter) -> base.Delivery:
-        placement = self._placement(letter)
+    async def deliver(self, message: OutboundMessage) -> ports.DeliveryResult:
+        placement = self._current_placement(message)
         changing = bool(placement.parts)
         try:
-            typed = await self._streams.end(letter.outbox_id)
+            typed = await self._streams.finish(message.outbox_id)
             if typed:
-                placement = self._placement(letter)
-            shown = await self._delivery.prepare(letter, placement)
+                placement = self._current_placement(message)
+            shown = await self._delivery.prepare(message, placement)
             if typed:
-                await self._settle(typed, shown)
-            await self._show(shown, placement)
+                await self._finish_stream(typed, shown)
+            await self._show_parts(shown, placement)
             await self._delivery.send_files(shown, placement)
-        except (FeishuError, Broken) as error:
+        except (FeishuError, FeishuConnectionError) as error:
             if placement.parts:
-                # What is out already is changed by the next try, not sent again.
-                self._keep(letter, placement)
-            self._notice(error)
-            raise translate(error, repeatable=changing) from error
-        self._troubles.note(Area.SENDING, "")
-        placed = self._keep(letter, placement)
-        return base.Delivery(placed=placed, degraded=tuple(shown.degraded))
+                # The next try updates the parts already sent.
+                self._remember_placement(message, placement)
+            self._alert_on_error(error)
+            raise translate_error(error, repeatable=changing) from error
+        self._alerts.report(FeishuAlertArea.SENDING, "")
+        placed = self._remember_placement(message, placement)
+        return ports.DeliveryResult(placed=placed, degraded=tuple(shown.degraded))
 
-    async def stream(self, letter: Letter, markdown: str) -> None:
-        known = self._places.get(letter.outbox_id)
-        if known is None or letter.revision >= known[0]:
-            self._streams.offer(letter, markdown)
+    async def stream(self, message: OutboundMessage, markdown: str) -> None:
+        known = self._placements.get(message.outbox_id)
+        if known is None or message.revision >= known[0]:
+            self._streams.show(message, markdown)
 
-    async def typing(self, chat: Chat) -> None:
+    async def show_typing(self, chat: Chat) -> None:
         try:
-            await self._posting.seen(chat.external_id)
-        except (FeishuError, Broken) as error:
-            log.debug("feishu: no sign of life: %s", error)
+            await self._messages.react_to_latest(chat.external_id)
+        except (FeishuError, FeishuConnectionError) as error:
+            log.debug("feishu: connection check failed: %s", error)
 
     async def fetch(self, file: RemoteFile, into: Path) -> Path:
         try:
-            return await self._media.fetch(file, into)
-        except (FeishuError, Broken) as error:
-            self._notice(error)
-            raise translate(error, repeatable=True) from error
+            return await self._files.fetch(file, into)
+        except (FeishuError, FeishuConnectionError) as error:
+            self._alert_on_error(error)
+            raise translate_error(error, repeatable=True) from error
         except (KeyError, OSError) as error:
-            raise base.Refused(f"cannot be fetched: {type(error).__name__}") from error
+            raise ports.ContentRefused(f"cannot be fetched: {type(error).__name__}") from error
 
-    # --- showing ----------------------------------------------------------------------------
-
-    async def _show(self, shown: Shown, placement: Placement) -> None:
-        """Change what is there, send what is new, take back what is too many."""
+    async def _show_parts(self, shown: FeishuPreparedMessage, placement: FeishuPlacement) -> None:
+        """Update existing parts, send new ones and delete surplus ones."""
         had = placement.parts
         anew = bool(had)
         try:
             for index in range(min(len(had), len(shown.parts))):
                 had[index] = await self._replace_part(shown, index, had[index])
         except FeishuError as error:
-            if error.kind is not Kind.GONE:
+            if error.kind is not FeishuErrorKind.GONE:
                 raise
-            log.info("feishu: the message is gone, sent anew: %s", error)
+            log.info("feishu: the message is gone, sent again: %s", error)
             had = placement.parts = []
         for extra in had[len(shown.parts) :]:
-            await self._posting.take_back(extra.message_id)
+            await self._messages.delete(extra.message_id)
         del had[len(shown.parts) :]
         for index in range(len(had), len(shown.parts)):
-            had.append(await self._send_part(shown, index, anew=anew))
+            had.append(await self._send_part(shown, index, resent=anew))
 
-    async def _replace_part(self, shown: Shown, index: int, part: Part) -> Part:
+    async def _replace_part(
+        self, shown: FeishuPreparedMessage, index: int, part: FeishuPart
+    ) -> FeishuPart:
         try:
-            return await self._delivery.change(shown, index, part)
+            return await self._delivery.update_part(shown, index, part)
         except FeishuError as error:
-            if error.kind is not Kind.NO_EDIT:
+            if error.kind is not FeishuErrorKind.NO_EDIT:
                 raise
-        # Texts can be edited twenty times only: after that there is a new one.
-        fresh = await self._send_part(shown, index, anew=True)
-        await self._posting.take_back(part.message_id)
+        # A text can be edited twenty times; after that a new one is sent.
+        fresh = await self._send_part(shown, index, resent=True)
+        await self._messages.delete(part.message_id)
         return fresh
 
-    async def _send_part(self, shown: Shown, index: int, *, anew: bool = False) -> Part:
-        letter = shown.letter
+    async def _send_part(
+        self, shown: FeishuPreparedMessage, index: int, *, resent: bool = False
+    ) -> FeishuPart:
+        letter = shown.message
         if index:
-            await self._pause(_PART_PACE)
-        return await self._delivery.send(
+            await self._sleep(_PART_INTERVAL)
+        return await self._delivery.send_part(
             shown,
             index,
-            # Where it stood before, the plain id was used up by what is gone now.
-            uuid=f"{letter.uuid}:{index}{':anew' if anew else ''}",
-            reply_to="" if index or anew else letter.reply_to,
+            # The plain ID was used for the deleted message.
+            uuid=f"{letter.idempotency_key}:{index}{':anew' if resent else ''}",
+            reply_to="" if index or resent else letter.reply_to,
         )
 
-    def _placement(self, letter: Letter) -> Placement:
-        """Where the letter is: this process knows better than what was written down before."""
-        known = self._places.get(letter.outbox_id)
-        return read_placement(known[1] if known else letter.placed)
+    def _current_placement(self, message: OutboundMessage) -> FeishuPlacement:
+        """The message's placement; this process may know a newer one than the store."""
+        known = self._placements.get(message.outbox_id)
+        return parse_placement(known[1] if known else message.placed)
 
-    # --- streaming --------------------------------------------------------------------------
-
-    async def _open_stream(self, letter: Letter) -> str:
-        """Make the letter's card an entity that is being streamed into, sending it if need be."""
-        placement = self._placement(letter)
-        shown = await self._delivery.prepare(letter, placement, streaming=True)
+    async def _open_stream(self, message: OutboundMessage) -> str:
+        """Turn the message's card into a streaming entity, sending it if necessary."""
+        placement = self._current_placement(message)
+        shown = await self._delivery.prepare(message, placement, streaming=True)
         if not placement.parts:
             placement.parts.append(await self._send_part(shown, 0))
-            self._keep(letter, placement)
+            self._remember_placement(message, placement)
             part = placement.parts[0]
-            return part.card_id if part.kind is PartKind.ENTITY else ""
+            return part.card_id if part.kind is FeishuPartKind.ENTITY else ""
         part = placement.parts[0]
-        if part.kind is PartKind.TEXT:
+        if part.kind is FeishuPartKind.TEXT:
             return ""
-        card_id = part.card_id or await self._cardkit.convert(part.message_id)
+        card_id = part.card_id or await self._cardkit.convert_message(part.message_id)
         self._cardkit.adopt(card_id, part.sequence)
         await self._cardkit.update(card_id, shown.parts[0])
-        placement.parts[0] = replace(part, kind=PartKind.ENTITY, card_id=card_id)
-        self._keep(letter, placement)
+        placement.parts[0] = replace(part, kind=FeishuPartKind.ENTITY, card_id=card_id)
+        self._remember_placement(message, placement)
         return card_id
 
-    def _keep(self, letter: Letter, placement: Placement) -> Placed:
-        """Remember the place: a stream and a delivery must find what the other one sent, though
-        the letter they hold may have been written down before that."""
-        placed = placement.placed()
-        self._places[letter.outbox_id] = (letter.revision, placed)
-        self._places.move_to_end(letter.outbox_id)
-        if len(self._places) > _REMEMBERED:
-            self._places.popitem(last=False)
+    def _remember_placement(
+        self, message: OutboundMessage, placement: FeishuPlacement
+    ) -> MessagePlacement:
+        """Remember the placement, so that stream and delivery find each other's message even if
+        theirs was loaded earlier."""
+        placed = placement.to_placed()
+        self._placements[message.outbox_id] = (message.revision, placed)
         return placed
 
-    async def _settle(self, card_id: str, shown: Shown) -> None:
-        """The last text, then streaming off with a true summary; the full card comes after.
-        None of it is needed for that to succeed."""
+    async def _finish_stream(self, card_id: str, shown: FeishuPreparedMessage) -> None:
+        """Set the last text and end streaming with a final summary. Delivery of the full card does
+        not depend on it."""
         elements = shown.parts[0]["body"]["elements"]
         final: dict[str, Any] = next(
-            (one for one in elements if one.get("element_id") == ANSWER), {}
+            (one for one in elements if one.get("element_id") == ANSWER_ELEMENT_ID), {}
         )
         try:
             if final.get("content"):
-                await self._cardkit.content(card_id, ANSWER, final["content"])
-            await self._cardkit.settle(card_id, summary(shown.letter.card, shown.words))
+                await self._cardkit.set_content(card_id, ANSWER_ELEMENT_ID, final["content"])
+            await self._cardkit.end_streaming(
+                card_id, card_summary(shown.message.card, shown.words)
+            )
         except FeishuError as error:
             log.info("feishu: the stream was closed already: %s", error)
 
-    # --- trouble ----------------------------------------------------------------------------
-
-    async def _identify(self) -> None:
-        """Who we are in mentions: without it every mention, or none, would seem to be ours."""
-        if self._arrivals.bot_id:
+    async def _load_bot_id(self) -> None:
+        """Load the bot's ID, without which mentions cannot be recognised."""
+        if self._event_handler.bot_id:
             return
         try:
-            self._arrivals.bot_id = await self._api.bot_id()
+            self._event_handler.bot_id = await self._api.fetch_bot_id()
         except FeishuError as error:
-            if error.kind is Kind.OTHER:
-                raise Refusal("bot", code=error.code) from error
+            if error.kind is FeishuErrorKind.OTHER:
+                raise FeishuConnectionRefused("bot", code=error.code) from error
             raise
 
-    def _notice(self, error: FeishuError | Broken) -> None:
-        """Trouble that only an operator can end."""
+    def _alert_on_error(self, error: FeishuError | FeishuConnectionError) -> None:
+        """Report errors that only an operator can solve."""
         if isinstance(error, FeishuError):
-            if error.kind is Kind.QUOTA:
-                self._troubles.note(Area.SENDING, "quota")
-            elif error.kind is Kind.SCOPE:
-                self._troubles.note(Area.SENDING, "scope", {"detail": error.msg[:200]})
-            elif error.kind is Kind.CREDENTIALS:
-                self._troubles.note(Area.SENDING, "credentials", {"code": error.code})
+            if error.kind is FeishuErrorKind.QUOTA:
+                self._alerts.report(FeishuAlertArea.SENDING, "quota")
+            elif error.kind is FeishuErrorKind.SCOPE:
+                self._alerts.report(FeishuAlertArea.SENDING, "scope", {"detail": error.msg[:200]})
+            elif error.kind is FeishuErrorKind.CREDENTIALS:
+                self._alerts.report(FeishuAlertArea.SENDING, "credentials", {"code": error.code})
 
-    def _note_cardkit(self, error: FeishuError | None) -> None:
-        """Cards are patched, and look nearly as good, while CardKit is not granted."""
+    def _report_cardkit(self, error: FeishuError | None) -> None:
+        """Without CardKit permission, cards are patched instead."""
         if error is None:
-            self._troubles.note(Area.CARDS, "")
-        elif error.kind is Kind.SCOPE:
-            self._troubles.note(Area.CARDS, "scope", {"detail": error.msg[:200]})
+            self._alerts.report(FeishuAlertArea.CARDS, "")
+        elif error.kind is FeishuErrorKind.SCOPE:
+            self._alerts.report(FeishuAlertArea.CARDS, "scope", {"detail": error.msg[:200]})
 
 
-def _client(domain: str) -> httpx.AsyncClient:
-    """One client for everything, through the proxy of the environment except to ourselves."""
-    loopback = urlsplit(domain).hostname in ("127.0.0.1", "::1", "localhost")
+def _build_http_client(domain: str) -> httpx.AsyncClient:
+    """One client for all requests, using the environment's proxy except for local addresses."""
+    trust_env = not is_loopback(domain)
     base_url = domain.rstrip("/")
     try:
-        return httpx.AsyncClient(base_url=base_url, timeout=_TIMEOUT, trust_env=not loopback)
+        return httpx.AsyncClient(base_url=base_url, timeout=_HTTP_TIMEOUT, trust_env=trust_env)
     except (ImportError, ValueError) as error:
         log.warning("feishu: the proxy of the environment cannot be used: %s", error)
-        return httpx.AsyncClient(base_url=base_url, timeout=_TIMEOUT, trust_env=False)
+        return httpx.AsyncClient(base_url=base_url, timeout=_HTTP_TIMEOUT, trust_env=False)

@@ -1,4 +1,4 @@
-"""The parts of the Telegram channel, fitted together."""
+"""Assembles the components of the Telegram transport."""
 
 from __future__ import annotations
 
@@ -10,70 +10,71 @@ from pathlib import Path
 from telegram.constants import ChatAction
 from telegram.error import TelegramError
 
-from bot.transports.base import Intake, Letter, Menu
-from bot.transports.telegram.api import PUBLIC_API, Client, open_client
-from bot.transports.telegram.delivery import Deliveries, target_of
-from bot.transports.telegram.files import download
-from bot.transports.telegram.polling import Pace, Poller, Sleep
-from bot.transports.telegram.presses import Presses
-from bot.transports.telegram.sending import Sender
-from bot.transports.telegram.streaming import StreamPace, Streams
+from bot.transports.ports import CommandMenu, InboxPort, OutboundMessage
+from bot.transports.telegram.api import PUBLIC_API, TelegramClient, open_telegram_client
+from bot.transports.telegram.delivery import TelegramDelivery, get_target
+from bot.transports.telegram.incoming import TelegramPressHandler
+from bot.transports.telegram.messages import TelegramSender, download_file
+from bot.transports.telegram.polling import AsyncSleep, TelegramPoller, TelegramPollPace
+from bot.transports.telegram.streaming import TelegramStreamPace, TelegramStreams
 from storage.records.messages import RemoteFile
 from storage.records.people import Chat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
-    client: Client
-    sender: Sender
-    streams: Streams
-    deliveries: Deliveries
-    poller: Poller
+class TelegramSession:
+    client: TelegramClient
+    sender: TelegramSender
+    streams: TelegramStreams
+    deliveries: TelegramDelivery
+    poller: TelegramPoller
 
-    def stream(self, letter: Letter, markdown: str) -> None:
-        reply_to = letter.reply_to if letter.placed is None else ""
-        self.streams.show(letter, markdown, target_of(letter.chat, reply_to))
+    def stream(self, message: OutboundMessage, markdown: str) -> None:
+        reply_to = message.reply_to if message.placed is None else ""
+        self.streams.show(message, markdown, get_target(message.chat, reply_to))
 
-    async def typing(self, chat: Chat) -> None:
+    async def show_typing(self, chat: Chat) -> None:
         with contextlib.suppress(TelegramError):
-            await self.sender.action(target_of(chat), ChatAction.TYPING)
+            await self.sender.send_action(get_target(chat), ChatAction.TYPING)
 
     async def fetch(self, file: RemoteFile, into: Path) -> Path:
-        return await download(self.client.bot, file, into)
+        return await download_file(self.client.bot, file, into)
 
 
-async def open_session(
+async def open_telegram_session(
     stack: AsyncExitStack,
     *,
     token: str,
     base_url: str,
-    intake: Intake,
+    inbox: InboxPort,
     home: Path,
-    menu: Menu,
-    sleep: Sleep,
+    menu: CommandMenu,
+    sleep: AsyncSleep,
     request_seconds: float,
     press_seconds: float,
-    pace: Pace | None,
-    stream_pace: StreamPace | None,
-) -> Session:
-    """Build everything; what must be closed goes on the stack."""
-    client = await open_client(stack, token=token, base_url=base_url, patience=request_seconds)
-    sender = Sender(client.bot)
-    streams = Streams(sender, stream_pace or StreamPace(), sleep)
+    pace: TelegramPollPace | None,
+    stream_pace: TelegramStreamPace | None,
+) -> TelegramSession:
+    """Build all components and register their cleanup on the stack."""
+    client = await open_telegram_client(
+        stack, token=token, base_url=base_url, request_seconds=request_seconds
+    )
+    sender = TelegramSender(client.bot)
+    streams = TelegramStreams(sender, stream_pace or TelegramStreamPace(), sleep)
     stack.push_async_callback(streams.close)
-    poller = Poller(
+    poller = TelegramPoller(
         client=client,
-        intake=intake,
-        presses=Presses(bot=client.bot, intake=intake, patience=press_seconds),
+        inbox=inbox,
+        press_handler=TelegramPressHandler(bot=client.bot, inbox=inbox, wait_seconds=press_seconds),
         menu=menu,
         address=base_url or PUBLIC_API,
-        pace=pace or Pace(),
+        pace=pace or TelegramPollPace(),
         sleep=sleep,
     )
-    return Session(
+    return TelegramSession(
         client=client,
         sender=sender,
         streams=streams,
-        deliveries=Deliveries(sender, streams, home),
+        deliveries=TelegramDelivery(sender, streams, home),
         poller=poller,
     )

@@ -1,90 +1,84 @@
-"""Telegram as a Transport. The Bot API library is loaded when the channel starts, not before."""
+"""The Telegram transport. The Bot API library is loaded when the channel starts."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bot.transports.base import Delivery, Intake, Letter, Menu, Unavailable
+from bot.transports.ports import (
+    CommandMenu,
+    DeliveryResult,
+    InboxPort,
+    OutboundMessage,
+    PlatformUnavailable,
+)
 from storage.records.messages import RemoteFile
 from storage.records.people import Channel, Chat
 
 if TYPE_CHECKING:
-    from bot.transports.telegram.polling import Pace
-    from bot.transports.telegram.session import Session
-    from bot.transports.telegram.streaming import StreamPace
+    from bot.transports.telegram.polling import TelegramPollPace
+    from bot.transports.telegram.session import TelegramSession
+    from bot.transports.telegram.streaming import TelegramStreamPace
 
-REQUEST_SECONDS = 15.0
-PRESS_SECONDS = 2.0
+REQUEST_TIMEOUT = 15.0
+PRESS_WAIT = 2.0
 
 
+@dataclass(kw_only=True, eq=False)
 class TelegramTransport:
     """One bot. `base_url` is the host root, empty for the public API."""
 
     channel = Channel.TELEGRAM
 
-    def __init__(
-        self,
-        *,
-        token: str,
-        base_url: str,
-        intake: Intake,
-        home: Path,
-        menu: Menu,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        request_seconds: float = REQUEST_SECONDS,
-        press_seconds: float = PRESS_SECONDS,
-        pace: Pace | None = None,
-        stream_pace: StreamPace | None = None,
-    ) -> None:
-        self._token = token.strip()
-        self._base_url = base_url.strip()
-        self._intake = intake
-        self._home = home
-        self._menu = menu
-        self._sleep = sleep
-        self._request_seconds = request_seconds
-        self._press_seconds = press_seconds
-        self._pace = pace
-        self._stream_pace = stream_pace
-        self._session: Session | None = None
+    token: str = field(repr=False)
+    base_url: str
+    inbox: InboxPort
+    home: Path
+    menu: CommandMenu
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    request_seconds: float = REQUEST_TIMEOUT
+    press_seconds: float = PRESS_WAIT
+    pace: TelegramPollPace | None = None
+    stream_pace: TelegramStreamPace | None = None
+    _session: TelegramSession | None = field(default=None, init=False)
 
     async def start(self, stack: AsyncExitStack) -> None:
-        from bot.transports.telegram.session import open_session  # loads the library
+        from bot.transports.telegram.session import open_telegram_session  # loads the library
 
-        self._session = await open_session(
+        self._session = await open_telegram_session(
             stack,
-            token=self._token,
-            base_url=self._base_url,
-            intake=self._intake,
-            home=self._home,
-            menu=self._menu,
-            sleep=self._sleep,
-            request_seconds=self._request_seconds,
-            press_seconds=self._press_seconds,
-            pace=self._pace,
-            stream_pace=self._stream_pace,
+            token=self.token.strip(),
+            base_url=self.base_url.strip(),
+            inbox=self.inbox,
+            home=self.home,
+            menu=self.menu,
+            sleep=self.sleep,
+            request_seconds=self.request_seconds,
+            press_seconds=self.press_seconds,
+            pace=self.pace,
+            stream_pace=self.stream_pace,
         )
 
     async def run(self) -> None:
-        await self._running().poller.run()
+        await self._get_session().poller.run()
 
-    async def deliver(self, letter: Letter) -> Delivery:
-        return await self._running().deliveries.deliver(letter)
+    async def deliver(self, message: OutboundMessage) -> DeliveryResult:
+        return await self._get_session().deliveries.deliver(message)
 
-    async def stream(self, letter: Letter, markdown: str) -> None:
-        self._running().stream(letter, markdown)
+    async def stream(self, message: OutboundMessage, markdown: str) -> None:
+        self._get_session().stream(message, markdown)
 
-    async def typing(self, chat: Chat) -> None:
-        await self._running().typing(chat)
+    async def show_typing(self, chat: Chat) -> None:
+        await self._get_session().show_typing(chat)
 
     async def fetch(self, file: RemoteFile, into: Path) -> Path:
-        return await self._running().fetch(file, into)
+        return await self._get_session().fetch(file, into)
 
-    def _running(self) -> Session:
+    def _get_session(self) -> TelegramSession:
         if self._session is None:
-            raise Unavailable("the Telegram channel has not started")
+            raise PlatformUnavailable("the Telegram channel has not started")
         return self._session

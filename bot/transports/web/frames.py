@@ -1,26 +1,86 @@
-"""What a page is shown, and how it is put on the wire: fragments that carry id and revision."""
+"""Frames between server and page: rendered messages and signals to the page, and validated input
+from it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, TypeAlias, assert_never
+from typing import Annotated, Any, Literal, TypeAlias, assert_never
 
-from bot.transports.web.files import attachment_card
-from bot.transports.web.ports import CardShown
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from bot.transports.web.files import build_attachment_card
+from bot.transports.web.ports import ShownCard
+from cards.catalog import TextCatalog
 from cards.model import Card
 from cards.render.web import WebFragment, render, render_markdown
-from cards.words import Words
-from storage.records.messages import MessageIn, OutboxId
+from storage.records.messages import IncomingMessage, OutboxId
 
-Frame: TypeAlias = Mapping[str, Any]
+MAX_TEXT = 400_000
+MAX_FILES = 10
+
+_Id: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{8,64}$")]
+_Short: TypeAlias = Annotated[str, Field(max_length=64)]
+
+
+class _InboundFrame(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+
+class SayFrame(_InboundFrame):
+    """The page's `id` identifies repeats of the same message."""
+
+    type: Literal["say"]
+    id: _Id
+    text: str = Field(default="", max_length=MAX_TEXT)
+    files: tuple[_Id, ...] = Field(default=(), max_length=MAX_FILES)
+
+
+class PressFrame(_InboundFrame):
+    """`card` is the ID of the item with the button."""
+
+    type: Literal["press"]
+    id: _Id
+    card: _Short = ""
+    token: _Short
+    value: str = Field(default="", max_length=2_000)
+    form: dict[_Short, Annotated[str, Field(max_length=MAX_TEXT)]] = Field(
+        default_factory=dict, max_length=20
+    )
+
+
+PageFrame: TypeAlias = SayFrame | PressFrame
+
+_FRAME_ADAPTER: TypeAdapter[PageFrame] = TypeAdapter(
+    Annotated[SayFrame | PressFrame, Field(discriminator="type")]
+)
+
+
+class WebFrameError(Exception):
+    """Invalid frame. The text names the error without quoting input."""
+
+
+def parse_frame(raw: str) -> PageFrame:
+    """Parse a frame; lone surrogates, which JSON permits, become `?`."""
+    try:
+        whole = json.dumps(json.loads(raw), ensure_ascii=False).encode("utf-8", "replace")
+        return _FRAME_ADAPTER.validate_json(whole)
+    except ValidationError as problem:
+        places = sorted({".".join(map(str, error["loc"])) for error in problem.errors()})
+        raise WebFrameError(f"wrong at {', '.join(places) or 'the top'}") from problem
+    except (ValueError, RecursionError) as problem:
+        raise WebFrameError("not JSON") from problem
+
+
+OutboundFrame: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Partial:
-    """An answer in the making, shown in the place of its card's `revision`."""
+class PartialAnswer:
+    """An unfinished answer, shown in place of its card's `revision`."""
 
     outbox_id: OutboxId
     revision: int
@@ -29,75 +89,79 @@ class Partial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
-    """The conversation so far, for a page that has just connected."""
+class PastConversation:
+    """The conversation so far, for a newly connected page."""
 
-    items: tuple[CardShown | MessageIn, ...]
+    items: tuple[ShownCard | IncomingMessage, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signal:
-    """Something small: stored, refused, toast, working, alerts."""
+class PageSignal:
+    """A small event: stored, refused, toast, working, alerts."""
 
-    frame: Frame
-
-
-Shown: TypeAlias = CardShown | MessageIn | Partial | Past | Signal
+    frame: OutboundFrame
 
 
-def card_id(outbox_id: OutboxId) -> str:
+PageUpdate: TypeAlias = ShownCard | IncomingMessage | PartialAnswer | PastConversation | PageSignal
+
+
+def card_element_id(outbox_id: OutboxId) -> str:
     return f"card-{outbox_id}"
 
 
-def said_id(message_id: str) -> str:
+def message_element_id(message_id: str) -> str:
     return f"said-{message_id}"
 
 
-def frame_of(shown: Shown, words: Words) -> Frame:
+def render_frame(shown: PageUpdate, words: TextCatalog) -> OutboundFrame:
     match shown:
-        case CardShown() | MessageIn():
-            return {"type": "item", **_item(shown, words)}
-        case Partial():
-            return {"type": "partial", **_partial(shown)}
-        case Past(items=items):
-            return {"type": "past", "items": [_item(item, words) for item in items]}
-        case Signal(frame=frame):
+        case ShownCard() | IncomingMessage():
+            return {"type": "item", **_item_fields(shown, words)}
+        case PartialAnswer():
+            return {"type": "partial", **_partial_fields(shown)}
+        case PastConversation(items=items):
+            return {"type": "past", "items": [_item_fields(item, words) for item in items]}
+        case PageSignal(frame=frame):
             return frame
         case _:
             assert_never(shown)
 
 
 @lru_cache(maxsize=128)
-def fragment(card: Card, words: Words) -> WebFragment:
-    """Rendered once for all open pages of a language."""
+def render_fragment(card: Card, words: TextCatalog) -> WebFragment:
+    """Render once for all open pages of a language."""
     return render(card, words)
 
 
-def _item(shown: CardShown | MessageIn, words: Words) -> Frame:
+def _item_fields(shown: ShownCard | IncomingMessage, words: TextCatalog) -> OutboundFrame:
     match shown:
-        case CardShown(outbox_id=outbox_id, revision=revision, card=card, at=at):
+        case ShownCard(outbox_id=outbox_id, revision=revision, card=card, at=at):
             return {
-                "id": card_id(outbox_id),
+                "id": card_element_id(outbox_id),
                 "revision": revision,
-                "html": fragment(card, words).html,
+                "html": render_fragment(card, words).html,
                 "at": at.isoformat(),
-                "reply_to": said_id(shown.reply_to) if shown.reply_to else "",
+                "reply_to": message_element_id(shown.reply_to) if shown.reply_to else "",
             }
-        case MessageIn(message_id=message_id, text=text, sent_at=sent_at, attachments=attached):
+        case IncomingMessage(
+            message_id=message_id, text=text, sent_at=sent_at, attachments=attached
+        ):
             return {
-                "id": said_id(message_id),
+                "id": message_element_id(message_id),
                 "revision": 0,
                 "text": text.encode("utf-8", "replace").decode("utf-8"),
-                "html": fragment(attachment_card(attached), words).html if attached else "",
+                "html": render_fragment(build_attachment_card(attached), words).html
+                if attached
+                else "",
                 "at": sent_at.isoformat(),
             }
         case _:
             assert_never(shown)
 
 
-def _partial(shown: Partial) -> Frame:
+def _partial_fields(shown: PartialAnswer) -> OutboundFrame:
     return {
-        "id": card_id(shown.outbox_id),
+        "id": card_element_id(shown.outbox_id),
         "revision": shown.revision,
         "html": render_markdown(shown.markdown),
         "at": shown.at.isoformat(),

@@ -1,4 +1,4 @@
-"""The pages of the web chat: the chat itself, what is said to those without a key, static files."""
+"""Pages of the web chat: the chat, the access error page and static files."""
 
 from __future__ import annotations
 
@@ -9,77 +9,108 @@ from importlib.resources import files
 
 from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
-from bot.transports.base import Menu
-from bot.transports.web.files import LARGEST
-from bot.transports.web.gate import Verdict
-from bot.transports.web.language import language_of
-from bot.transports.web.wire import LONGEST_TEXT, MOST_FILES
+from bot.transports.ports import CommandMenu
+from bot.transports.web.access import AccessVerdict
+from bot.transports.web.files import MAX_FILE_BYTES
+from bot.transports.web.frames import MAX_FILES, MAX_TEXT
+from cards.catalog import TextCatalog, catalog_for
 from cards.render.web import render_markdown
-from cards.words import Words, words_for
 from storage.records.people import Language
+
+LANGUAGE_COOKIE = "shiftboss_lang"
+
+
+def negotiate_language(connection: HTTPConnection, default: Language | None) -> Language:
+    """Language in the order: the page's URL (`?language=`), the person's choice, the configured
+    one, the browser's preference, English."""
+    shown = _match_language(connection.query_params.get("language", ""))
+    if shown:
+        return shown
+    switched = _match_language(connection.cookies.get(LANGUAGE_COOKIE, ""))
+    return switched or default or _accepted_language(connection.headers.get("accept-language", ""))
+
+
+def _accepted_language(header: str) -> Language:
+    wishes = sorted(map(_parse_preference, header.split(",")[:20]), key=lambda wish: -wish[0])
+    found = (_match_language(tag) for _weight, tag in wishes)
+    return next((language for language in found if language), Language.ENGLISH)
+
+
+def _parse_preference(part: str) -> tuple[float, str]:
+    tag, _, weight = part.partition(";")
+    try:
+        return float(weight.strip().removeprefix("q=") or 1), tag
+    except ValueError:
+        return 0.0, tag
+
+
+def _match_language(tag: str) -> Language | None:
+    primary = tag.strip().lower().partition("-")[0]
+    return next((language for language in Language if language == primary), None)
+
 
 _TYPES = {"app.js": "text/javascript", "app.css": "text/css", "icon.svg": "image/svg+xml"}
 _TEMPLATES = ("chat.html", "denied.html")
-# What app.js says by itself; the rest is in the page already.
-_SPOKEN = (
+# Texts that app.js uses; the others are part of the page.
+_SCRIPT_TEXTS = (
     *("online", "connecting", "reconnecting", "working", "sending", "waiting_to_send"),
     *("try_again", "too_long", "too_large", "upload_failed", "empty_file", "remove"),
     *("copy", "copied", "replying_to", "you"),
 )
-_FOR_EVER = "public, max-age=31536000, immutable"
-_UNSEEN = "no-store"
+_CACHE_FOREVER = "public, max-age=31536000, immutable"
+_NO_STORE = "no-store"
 
 
-class Pages:
-    """`usual` is the language the settings ask for, None to follow the browser."""
+class WebPages:
+    """`default_language` is the configured language, None to follow the browser."""
 
-    def __init__(self, menu: Menu, usual: Language | None) -> None:
+    def __init__(self, menu: CommandMenu, default_language: Language | None) -> None:
         self._menu = menu
-        self._usual = usual
+        self._default_language = default_language
 
     @staticmethod
-    def prepare() -> None:
-        """Read what pages are made of, so that no request waits for the disk."""
+    def preload() -> None:
+        """Load templates and files, so that no request waits for the disk."""
         _version()
         _environment()
         render_markdown("")
         for language in Language:
-            words_for(language)
+            catalog_for(language)
 
     async def chat(self, request: Request) -> Response:
         words = self.words(request)
-        page = _template("chat.html", words, boot=self._boot(words))
-        return HTMLResponse(page, headers={"cache-control": _UNSEEN})
+        page = _template("chat.html", words, boot=self._boot_data(words))
+        return HTMLResponse(page, headers={"cache-control": _NO_STORE})
 
     async def static(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name not in _TYPES:
             return PlainTextResponse(self.words(request)("web.no_such_page"), status_code=404)
-        headers = {"cache-control": _FOR_EVER if "v" in request.query_params else "no-cache"}
+        headers = {"cache-control": _CACHE_FOREVER if "v" in request.query_params else "no-cache"}
         return Response(_static(name), media_type=_TYPES[name], headers=headers)
 
     async def health(self, _request: Request) -> Response:
         return JSONResponse({"ok": True})
 
-    async def missing(self, request: Request, _problem: Exception) -> Response:
+    async def not_found(self, request: Request, _problem: Exception) -> Response:
         return PlainTextResponse(self.words(request)("web.no_such_page"), status_code=404)
 
-    async def broken(self, request: Request, _problem: Exception) -> Response:
-        """The traceback goes to the log by the server itself."""
+    async def server_error(self, request: Request, _problem: Exception) -> Response:
+        """The server logs the traceback."""
         text = self.words(request)("web.broken")
         return JSONResponse({"error": text}, status_code=500)
 
-    def deny(self, request: Request, verdict: Verdict) -> Response:
+    def deny_response(self, request: Request, verdict: AccessVerdict) -> Response:
         words = self.words(request)
-        headers = {"cache-control": _UNSEEN}
+        headers = {"cache-control": _NO_STORE}
         match verdict:
-            case Verdict.WRONG_HOST:
+            case AccessVerdict.WRONG_HOST:
                 text = words("web.wrong_host", host=repr(request.headers.get("host", ""))[:80])
                 return PlainTextResponse(text, status_code=403, headers=headers)
-            case Verdict.WRONG_ORIGIN:
+            case AccessVerdict.WRONG_ORIGIN:
                 text = words("web.wrong_origin")
                 return PlainTextResponse(text, status_code=403, headers=headers)
             case _ if request.method != "GET" or request.url.path.startswith("/api/"):
@@ -87,27 +118,26 @@ class Pages:
                 asking = {**headers, "www-authenticate": "Bearer"}
                 return PlainTextResponse(text, status_code=401, headers=asking)
             case _:
-                page = _template("denied.html", words, wrong=verdict is Verdict.WRONG_TOKEN)
+                page = _template("denied.html", words, wrong=verdict is AccessVerdict.WRONG_TOKEN)
                 return HTMLResponse(page, status_code=401, headers=headers)
 
-    def words(self, request: Request) -> Words:
-        return words_for(language_of(request, self._usual))
+    def words(self, request: Request) -> TextCatalog:
+        return catalog_for(negotiate_language(request, self._default_language))
 
-    def _boot(self, words: Words) -> Mapping[str, object]:
+    def _boot_data(self, words: TextCatalog) -> Mapping[str, object]:
         return {
             "language": words.language,
             "menu": [{"name": name, "help": text} for name, text in self._menu(words.language)],
-            "words": {key: _raw(words, key) for key in _SPOKEN},
-            "limits": {"text": LONGEST_TEXT, "bytes": LARGEST, "files": MOST_FILES},
+            # The page fills in the placeholders.
+            "words": {
+                key: words(f"web.{key}", limit="{limit}", name="{name}", text="{text}")
+                for key in _SCRIPT_TEXTS
+            },
+            "limits": {"text": MAX_TEXT, "bytes": MAX_FILE_BYTES, "files": MAX_FILES},
         }
 
 
-def _raw(words: Words, key: str) -> str:
-    """The text with its places left open, for the page to fill in."""
-    return words(f"web.{key}", limit="{limit}", name="{name}", text="{text}")
-
-
-def _template(name: str, words: Words, **facts: object) -> str:
+def _template(name: str, words: TextCatalog, **facts: object) -> str:
     return _environment().get_template(name).render(words=words, version=_version(), **facts)
 
 
@@ -130,5 +160,5 @@ def _static(name: str) -> bytes:
 
 @cache
 def _version() -> str:
-    """Changes with the files, so that browsers may keep them for ever."""
+    """Changes with the files, so that browsers can cache them forever."""
     return hashlib.sha256(b"".join(map(_static, _TYPES))).hexdigest()[:10]

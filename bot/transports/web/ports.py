@@ -1,26 +1,53 @@
-"""What the web chat needs from the rest of the program; `bot/app` plugs it in."""
+"""Ports of the web chat, and errors that prevent its start."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
+from cards.catalog import TextCatalog
 from cards.model import Card
-from cards.words import Words
-from storage.records.messages import MessageIn, OutboxId, Place, Sender
+from storage.records.messages import ChatAddress, IncomingMessage, MessageSender, OutboxId
 from storage.records.people import Channel, ChatKind
 
-PLACE = Place(channel=Channel.WEB, chat="local", kind=ChatKind.PRIVATE)
-SENDER = Sender(external_id="local")
-"""The local owner, in their one conversation."""
+
+class WebStartError(Exception):
+    """`words(error.key, **error.facts)` is the message to show."""
+
+    key: ClassVar[str]
+
+    def __init__(self, **facts: object) -> None:
+        self.facts = facts
+        super().__init__(f"{self.key}: {facts}")
+
+
+class PortInUse(WebStartError):
+    key = "web.port_in_use"
+
+
+class CannotListen(WebStartError):
+    """The address is not local, or the port requires privileges."""
+
+    key = "web.cannot_listen"
+
+
+class OpenWithoutToken(WebStartError):
+    """The address is reachable for others, but no token is configured."""
+
+    key = "web.open_without_token"
+
+
+LOCAL_PLACE = ChatAddress(channel=Channel.WEB, chat="local", kind=ChatKind.PRIVATE)
+LOCAL_SENDER = MessageSender(external_id="local")
+"""The local owner, in their only conversation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CardShown:
-    """One outbox row in its newest revision, shown or still queued. `card` is sealed, `at` is
-    when the row was first made, `reply_to` the message it answers."""
+class ShownCard:
+    """The latest revision of an outbox row. `at` is the row's creation time; `reply_to` is the
+    message it answers."""
 
     outbox_id: OutboxId
     revision: int
@@ -29,35 +56,34 @@ class CardShown:
     reply_to: str = ""
 
 
-Said: TypeAlias = MessageIn | CardShown
+HistoryItem: TypeAlias = IncomingMessage | ShownCard
 
 
-class History(Protocol):
-    async def recent(self, place: Place, limit: int) -> Sequence[Said]:
-        """The newest `limit` messages of the conversation, oldest of them first: what the person
-        wrote (from the inbox) and what they were shown (from the outbox, dead rows left out).
-        Empty where the chat is not known yet."""
+class WebHistoryReader(Protocol):
+    async def recent(self, place: ChatAddress, limit: int) -> Sequence[HistoryItem]:
+        """The last `limit` messages, oldest first: the person's (inbox) and the bot's (outbox,
+        without dead rows). Empty for an unknown chat."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spoken:
-    """The cards that answered, none if the message was handled before; `good` False if what it
-    asked for was refused; `data` is the answer as plain JSON values, where there is one."""
+class SayResult:
+    """The cards of the answer, empty for a repeated message. `good` is False if the request was
+    refused; `data` is the answer as JSON values, if any."""
 
     cards: Sequence[Card] = ()
     good: bool = True
     data: Mapping[str, Any] | None = None
 
 
-class Speaker(Protocol):
-    async def say(self, incoming: MessageIn, *, dedupe: str) -> Spoken:
-        """Take the message in as `Intake.accept` does, wait until it is handled, and return what
-        answered it. Unless it is quiet that also goes to the open pages, by the outbox."""
+class WebSayHandler(Protocol):
+    async def say(self, incoming: IncomingMessage, *, dedupe: str) -> SayResult:
+        """Accept a message like `InboxPort.accept`, wait until it is handled, and return the
+        answer. Unless the message is quiet, open pages show it too."""
         ...
 
 
-class Alerts(Protocol):
-    def lines(self, words: Words) -> Sequence[str]:
-        """What is wrong with a channel right now, one short text each. Must not block."""
+class WebAlertReader(Protocol):
+    def describe(self, words: TextCatalog) -> Sequence[str]:
+        """Current problems of channels, one short text each. Must not block."""
         ...

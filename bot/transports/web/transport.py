@@ -1,35 +1,113 @@
-"""The local web chat as one of the platforms."""
+"""The web chat transport, with uvicorn embedded in the event loop."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import logging
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.types import ASGIApp
 
-from bot.transports.base import Delivery, Intake, Letter, Menu
-from bot.transports.web.api import Api
-from bot.transports.web.conversation import Conversation
-from bot.transports.web.errors import OpenWithoutToken
-from bot.transports.web.files import FileStore
-from bot.transports.web.frames import Partial, card_id, fragment
-from bot.transports.web.gate import Gate
-from bot.transports.web.hosts import HostRule, address, is_loopback
-from bot.transports.web.pages import Pages
-from bot.transports.web.ports import Alerts, CardShown, History, Speaker
-from bot.transports.web.server import listen, serve
-from bot.transports.web.tabs import Tabs
-from bot.transports.web.token import own_token
-from cards.words import words_for
-from storage.records.messages import Placed, RemoteFile
+from bot.transports.ports import CommandMenu, DeliveryResult, InboxPort, OutboundMessage
+from bot.transports.web.access import (
+    AllowedHosts,
+    WebAccessControl,
+    get_browser_address,
+    is_loopback,
+)
+from bot.transports.web.access_token import load_or_create_token
+from bot.transports.web.files import WebFileStore
+from bot.transports.web.frames import PartialAnswer, card_element_id, render_fragment
+from bot.transports.web.http_api import WebHttpApi
+from bot.transports.web.page_connections import PageConnectionHandler, WebTabs
+from bot.transports.web.pages import WebPages
+from bot.transports.web.ports import (
+    CannotListen,
+    OpenWithoutToken,
+    PortInUse,
+    ShownCard,
+    WebAlertReader,
+    WebHistoryReader,
+    WebSayHandler,
+)
+from cards.catalog import catalog_for
+from storage.records.messages import MessagePlacement, RemoteFile
 from storage.records.people import Channel, Chat, Language
+
+_SHUTDOWN_SECONDS = 2
+_MAX_FRAME_BYTES = 4 * 1024 * 1024
+
+
+def open_listening_socket(host: str, port: int) -> socket.socket:
+    """Open a listening socket; connections wait until the server runs. Raises PortInUse or
+    CannotListen."""
+    name = "127.0.0.1" if host == "localhost" else host
+    sock = socket.socket(socket.AF_INET6 if ":" in name else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((name, port))
+        sock.listen(128)
+    except OSError as problem:
+        sock.close()
+        if problem.errno == errno.EADDRINUSE:
+            raise PortInUse(host=host, port=port) from problem
+        reason = problem.strerror or str(problem)
+        raise CannotListen(host=host, port=port, reason=reason) from problem
+    sock.setblocking(False)
+    return sock
+
+
+class EmbeddedServer(uvicorn.Server):
+    """Serves until `stop` is set. uvicorn's own loop would intercept SIGTERM and poll ten times a
+    second."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                date_header=False,
+                # The default implementation depends on deprecated parts of `websockets`.
+                ws="websockets-sansio",
+                ws_max_size=_MAX_FRAME_BYTES,
+                timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+            )
+        )
+        self.stop = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await self.stop.wait()
+
+
+async def serve_app(app: ASGIApp, sock: socket.socket) -> None:
+    """Serve until cancelled, then close all connections and the socket."""
+    server = EmbeddedServer(app)
+    serving = asyncio.create_task(server.serve(sockets=[sock]), name="web-server")
+    try:
+        await asyncio.shield(serving)
+    finally:
+        server.stop.set()
+        await serving
+
 
 _log = logging.getLogger(__name__)
 
@@ -42,151 +120,131 @@ def _new_id() -> str:
     return secrets.token_hex(12)
 
 
+@dataclass(kw_only=True, eq=False)
 class WebTransport:
-    """`token` empty means: make one and keep it in `home`, allowed on loopback only. `routes`
-    are further pages, behind the same access rule. `language` None follows the browser."""
+    """An empty `token` is replaced at the start by one stored in `home`, on loopback addresses
+    only. `routes` are additional pages behind the same access control. `language` None follows the
+    browser."""
 
     channel = Channel.WEB
 
-    def __init__(
-        self,
-        *,
-        host: str,
-        port: int,
-        token: str,
-        home: Path,
-        intake: Intake,
-        menu: Menu,
-        history: History,
-        speaker: Speaker | None = None,
-        alerts: Alerts | None = None,
-        routes: Sequence[BaseRoute] = (),
-        allowed_hosts: Sequence[str] = (),
-        language: Language | None = None,
-        now: Callable[[], datetime] = _utc_now,
-        new_id: Callable[[], str] = _new_id,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._host = host
-        self._port = port
-        self._token = token
-        self._home = home
-        self._menu = menu
-        self._speaker = speaker
-        self._alerts = alerts
-        self._routes = tuple(routes)
-        self._hosts = HostRule(host, allowed_hosts)
-        self._language = language
-        self._now = now
-        self._new_id = new_id
-        self._files = FileStore(home)
-        self._tabs = Tabs()
+    host: str
+    port: int
+    token: str = field(repr=False)
+    home: Path
+    inbox: InboxPort
+    menu: CommandMenu
+    history: WebHistoryReader
+    say_handler: WebSayHandler
+    alerts: WebAlertReader
+    routes: Sequence[BaseRoute] = ()
+    allowed_hosts: Sequence[str] = ()
+    language: Language | None = None
+    now: Callable[[], datetime] = _utc_now
+    new_id: Callable[[], str] = _new_id
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    def __post_init__(self) -> None:
+        self._hosts = AllowedHosts(self.host, self.allowed_hosts)
+        self._files = WebFileStore(self.home)
+        self._tabs = WebTabs()
         self._background: set[asyncio.Task[None]] = set()
         self._sock: socket.socket | None = None
-        self._conversation = Conversation(
-            intake=intake,
-            history=history,
-            alerts=alerts,
+        self._connection_handler = PageConnectionHandler(
+            inbox=self.inbox,
+            history=self.history,
+            alerts=self.alerts,
             tabs=self._tabs,
             files=self._files,
-            usual=language,
-            now=now,
-            sleep=sleep,
+            default_language=self.language,
+            now=self.now,
+            sleep=self.sleep,
             spawn=self._spawn,
         )
 
     @property
-    def token(self) -> str:
-        """Known once started."""
-        return self._token
-
-    @property
     def address(self) -> str:
-        """What to open in a browser, without the token. Known once started."""
-        return address(self._host, self._port)
+        """URL for the browser, without the token. Available after the start."""
+        return get_browser_address(self.host, self.port)
 
     @property
-    def invitation(self) -> str:
-        """What `shiftboss run` prints: the address with the token in it. Keep it out of logs
-        that others read."""
-        return f"{self.address}?token={self._token}"
+    def login_url(self) -> str:
+        """URL with the token, printed by `shiftboss run`. Must not be logged where others can read
+        it."""
+        return f"{self.address}?token={self.token}"
 
     async def start(self, stack: AsyncExitStack) -> None:
-        """Take the port. Raises a WebStartError where that cannot be."""
-        if not self._token and not is_loopback(self._host):
-            raise OpenWithoutToken(host=self._host)
-        await asyncio.to_thread(Pages.prepare)
-        self._token = self._token or await asyncio.to_thread(own_token, self._home)
-        self._sock = listen(self._host, self._port)
-        self._port = int(self._sock.getsockname()[1])
+        """Open the port. Raises WebStartError."""
+        if not self.token and not is_loopback(self.host):
+            raise OpenWithoutToken(host=self.host)
+        await asyncio.to_thread(WebPages.preload)
+        self.token = self.token or await asyncio.to_thread(load_or_create_token, self.home)
+        self._sock = open_listening_socket(self.host, self.port)
+        self.port = int(self._sock.getsockname()[1])
         stack.push_async_callback(self._close)
 
     async def run(self) -> None:
-        """Serve until cancelled. May be run again after a failure."""
-        sock, self._sock = self._sock or listen(self._host, self._port), None
-        await serve(self._gate(), sock)
+        """Serve until cancelled. Can be called again after a failure."""
+        sock, self._sock = self._sock or open_listening_socket(self.host, self.port), None
+        await serve_app(self._build_access_control(), sock)
         raise RuntimeError("the web server ended by itself")
 
-    async def deliver(self, letter: Letter) -> Delivery:
-        """Push to every open page. Shown even where none is open: pages get what is in the
-        history when they connect."""
-        shown = CardShown(
-            outbox_id=letter.outbox_id,
-            revision=letter.revision,
-            card=letter.card,
-            at=self._now(),
-            reply_to=letter.reply_to,
+    async def deliver(self, message: OutboundMessage) -> DeliveryResult:
+        """Push to all open pages. Succeeds without any, since pages load the history when they
+        connect."""
+        shown = ShownCard(
+            outbox_id=message.outbox_id,
+            revision=message.revision,
+            card=message.card,
+            at=self.now(),
+            reply_to=message.reply_to,
         )
-        words = words_for(letter.language)
-        rendered = await asyncio.to_thread(fragment, letter.card, words)
+        words = catalog_for(message.language)
+        rendered = await asyncio.to_thread(render_fragment, message.card, words)
         self._tabs.show(shown)
-        placed = Placed(message_ids=(card_id(letter.outbox_id),))
-        return Delivery(placed=placed, degraded=rendered.degraded)
+        placed = MessagePlacement(message_ids=(card_element_id(message.outbox_id),))
+        return DeliveryResult(placed=placed, degraded=rendered.degraded)
 
-    async def stream(self, letter: Letter, markdown: str) -> None:
+    async def stream(self, message: OutboundMessage, markdown: str) -> None:
         self._tabs.show_partial(
-            Partial(
-                outbox_id=letter.outbox_id,
-                revision=letter.revision,
+            PartialAnswer(
+                outbox_id=message.outbox_id,
+                revision=message.revision,
                 markdown=markdown,
-                at=self._now(),
+                at=self.now(),
             )
         )
 
-    async def typing(self, chat: Chat) -> None:
-        self._tabs.working()
+    async def show_typing(self, chat: Chat) -> None:
+        self._tabs.show_working()
 
     async def fetch(self, file: RemoteFile, into: Path) -> Path:
         return await self._files.fetch(file, into)
 
     def refresh_alerts(self) -> None:
-        """Show every page what is wrong with a channel now. To be called when that changes."""
-        alerts = self._alerts
-        if alerts is not None:
-            self._tabs.refresh(
-                "alerts", lambda words: {"type": "alerts", "lines": list(alerts.lines(words))}
-            )
+        """Push the current channel problems to all pages; call it when they change."""
+        self._tabs.push_to_all("alerts", self._connection_handler.alerts_frame)
 
-    def _gate(self) -> Gate:
-        pages = Pages(self._menu, self._language)
-        return Gate(
-            self._app(pages),
-            token=self._token,
-            # Cookies do not tell ports apart: two programs on one machine must not either.
-            cookie=f"shiftboss_{self._port}",
+    def _build_access_control(self) -> WebAccessControl:
+        pages = WebPages(self.menu, self.language)
+        return WebAccessControl(
+            self._build_app(pages),
+            token=self.token,
+            # Cookies are shared by all ports of a host, so the name includes the port.
+            cookie=f"shiftboss_{self.port}",
             hosts=self._hosts,
-            deny=pages.deny,
+            deny_response=pages.deny_response,
         )
 
-    def _app(self, pages: Pages) -> Starlette:
-        api = Api(
+    def _build_app(self, pages: WebPages) -> Starlette:
+        api = WebHttpApi(
             files=self._files,
-            speaker=self._speaker,
+            say_handler=self.say_handler,
             tabs=self._tabs,
-            token=self._token,
+            token=self.token,
             words=pages.words,
-            now=self._now,
-            new_id=self._new_id,
+            now=self.now,
+            new_id=self.new_id,
         )
         own = [
             Route("/", pages.chat),
@@ -195,10 +253,11 @@ class WebTransport:
             Route("/files/{path:path}", api.file),
             Route("/upload", api.upload, methods=["POST"]),
             Route("/api/say", api.say, methods=["POST"]),
-            WebSocketRoute("/ws", self._conversation.socket),
+            WebSocketRoute("/ws", self._connection_handler.serve_socket),
         ]
         return Starlette(
-            routes=[*own, *self._routes], exception_handlers={404: pages.missing, 500: pages.broken}
+            routes=[*own, *self.routes],
+            exception_handlers={404: pages.not_found, 500: pages.server_error},
         )
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:

@@ -1,4 +1,4 @@
-"""Card to card JSON 2.0: as many cards as its content needs, each within the limits."""
+"""Renders a card as card JSON 2.0, split into as many cards as the limits require."""
 
 from __future__ import annotations
 
@@ -8,35 +8,51 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from cards.model import Block, Buttons, Card, Collapsible, Form, Select, Text, Tone
-from cards.render.feishu.canvas import Canvas, Element, plain
-from cards.render.feishu.controls import buttons, form, select
-from cards.render.feishu.leaves import collapsible, leaf
-from cards.render.feishu.markdown import CHUNK, normalise
-from cards.render.feishu.size import PART_BYTES, PART_COMPONENTS, count, cut, scrub, weight
-from cards.words import Words
+from cards import model
+from cards.catalog import TextCatalog
+from cards.render.feishu.elements import (
+    PART_BYTES,
+    PART_COMPONENTS,
+    CardElement,
+    FeishuRenderContext,
+    button_elements,
+    collapsible_elements,
+    content_elements,
+    count_components,
+    form_elements,
+    json_size,
+    plain_text,
+    select_elements,
+    strip_unfit,
+    truncate_line,
+)
+from cards.render.feishu.markdown import MAX_MARKDOWN_ELEMENT, normalize_markdown
 
 MAX_PARTS = 10
-ANSWER = "answer"
-_TITLE = 150
-_SUMMARY = 120
-_STREAMED = 8000
+ANSWER_ELEMENT_ID = "answer"
+_MAX_TITLE = 150
+_MAX_SUMMARY = 120
+_MAX_STREAMED = 8000
 _NOT_IN_ID = re.compile(r"\W", re.ASCII)
 _TEMPLATES = {
-    Tone.NEUTRAL: "default",
-    Tone.INFO: "blue",
-    Tone.GOOD: "green",
-    Tone.WARN: "orange",
-    Tone.BAD: "red",
+    model.CardTone.NEUTRAL: "default",
+    model.CardTone.INFO: "blue",
+    model.CardTone.GOOD: "green",
+    model.CardTone.WARN: "orange",
+    model.CardTone.BAD: "red",
 }
-_TAGS = {Tone.GOOD: ("good", "green"), Tone.WARN: ("warn", "orange"), Tone.BAD: ("bad", "red")}
-_NOTHING: Mapping[str, str] = MappingProxyType({})
+_TONE_TAGS = {
+    model.CardTone.GOOD: ("good", "green"),
+    model.CardTone.WARN: ("warn", "orange"),
+    model.CardTone.BAD: ("bad", "red"),
+}
+_EMPTY_MAPPING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeishuCard:
-    """`parts` are whole cards, to be sent in order. `answer` is the id of the element in the
-    first part that a streamed answer grows in. `degraded` says what could not be shown."""
+    """`parts` are complete cards to send in order. `answer` is the id of the element in the first
+    part that a streamed answer updates. `degraded` lists what could not be shown."""
 
     parts: tuple[dict[str, Any], ...]
     answer: str
@@ -44,96 +60,100 @@ class FeishuCard:
 
 
 def render(
-    card: Card,
-    words: Words,
+    card: model.Card,
+    words: TextCatalog,
     *,
-    images: Mapping[str, str] = _NOTHING,
-    mark: Mapping[str, str] = _NOTHING,
+    images: Mapping[str, str] = _EMPTY_MAPPING,
+    callback_values: Mapping[str, str] = _EMPTY_MAPPING,
     streaming: bool = False,
 ) -> FeishuCard:
-    """`images` maps block paths to uploaded keys; `mark` is put into every callback value beside
-    the token `t`. `streaming` makes room for an answer in the making."""
-    canvas = Canvas(words=words, images=images, mark=mark)
-    answer = _answer_at(card, streaming=streaming)
-    units: list[Element] = []
+    """Render a card. `images` maps block paths to uploaded keys; `callback_values` are added to
+    every callback beside the token `t`; `streaming` reserves an element for a partial answer."""
+    canvas = FeishuRenderContext(words=words, images=images, callback_values=callback_values)
+    answer = _answer_index(card, streaming=streaming)
+    units: list[CardElement] = []
     for number, block in enumerate(card.blocks):
-        made = _block(block, canvas)
+        made = _block_elements(block, canvas)
         if number == answer and not made:
             made = [{"tag": "markdown", "content": "…"}]
         if made:
-            name = ANSWER if number == answer else _name(number, block)
+            name = ANSWER_ELEMENT_ID if number == answer else _element_id(number, block)
             made[0] = {**made[0], "element_id": name}
         units.extend(made)
     if streaming and answer < 0:
-        units.append({"tag": "markdown", "content": "…", "element_id": ANSWER})
-    parts = _pack(units or [_filler(card)], canvas)
+        units.append({"tag": "markdown", "content": "…", "element_id": ANSWER_ELEMENT_ID})
+    parts = _split_parts(units or [_placeholder_element(card)], canvas)
     return FeishuCard(
         parts=tuple(
-            _whole(card, part, words, first=number == 0, streaming=streaming and number == 0)
+            _build_card(card, part, words, first=number == 0, streaming=streaming and number == 0)
             for number, part in enumerate(parts)
         ),
-        answer=ANSWER,
+        answer=ANSWER_ELEMENT_ID,
         degraded=tuple(canvas.degraded),
     )
 
 
-def streamed(markdown: str) -> str:
-    """An answer so far, as content of the answer element: fit, and not too long to change."""
-    text = normalise(scrub(markdown), tables=0).text
-    return text if len(text) <= _STREAMED else f"{text[:_STREAMED]} …"
+def render_stream(markdown: str) -> str:
+    """A partial answer as valid content of the answer element, within its length limit."""
+    text = normalize_markdown(strip_unfit(markdown), tables=0).text
+    return text if len(text) <= _MAX_STREAMED else f"{text[:_MAX_STREAMED]} …"
 
 
-def minimal(text: str, words: Words, summary: str = "") -> dict[str, Any]:
-    """The plainest card there is, for where a richer one was refused."""
-    body = scrub(text)[:CHUNK] or "…"
-    head = Card(summary=summary)
-    return _whole(head, [{"tag": "div", "text": plain(body)}], words, first=True, streaming=False)
+def minimal_card(text: str, words: TextCatalog, summary: str = "") -> dict[str, Any]:
+    """The plainest possible card, for when a richer one was rejected."""
+    body = strip_unfit(text)[:MAX_MARKDOWN_ELEMENT] or "…"
+    head = model.Card(summary=summary)
+    return _build_card(
+        head, [{"tag": "div", "text": plain_text(body)}], words, first=True, streaming=False
+    )
 
 
-def _block(block: Block, canvas: Canvas) -> list[Element]:
+def _block_elements(block: model.Block, canvas: FeishuRenderContext) -> list[CardElement]:
     match block:
-        case Buttons():
-            return buttons(block, canvas)
-        case Select():
-            return select(block, canvas)
-        case Form():
-            return form(block, canvas)
-        case Collapsible():
-            return collapsible(block, canvas)
+        case model.ButtonsBlock():
+            return button_elements(block, canvas)
+        case model.SelectBlock():
+            return select_elements(block, canvas)
+        case model.FormBlock():
+            return form_elements(block, canvas)
+        case model.CollapsibleBlock():
+            return collapsible_elements(block, canvas)
         case _:
-            return leaf(block, canvas)
+            return content_elements(block, canvas)
 
 
-def _answer_at(card: Card, *, streaming: bool) -> int:
-    """Which block is the answer: the first text with an id, else the first text."""
-    texts = [(n, block) for n, block in enumerate(card.blocks) if isinstance(block, Text)]
+def _answer_index(card: model.Card, *, streaming: bool) -> int:
+    """The index of the answer block: the first text with an id, else the first text."""
+    texts = [
+        (n, block) for n, block in enumerate(card.blocks) if isinstance(block, model.TextBlock)
+    ]
     named = [number for number, block in texts if block.id]
     if named:
         return named[0]
     return texts[0][0] if texts and streaming else -1
 
 
-def _name(number: int, block: Block) -> str:
-    """An element id that the same block keeps over updates."""
-    if isinstance(block, Text) and block.id:
+def _element_id(number: int, block: model.Block) -> str:
+    """An element id that stays the same over updates."""
+    if isinstance(block, model.TextBlock) and block.id:
         return f"x{number}_{_NOT_IN_ID.sub('_', block.id)}"[:20]
     return f"b{number}"
 
 
-def _filler(card: Card) -> Element:
-    text = "" if card.title else scrub(card.summary or card.fallback)[:CHUNK]
-    return {"tag": "div", "text": plain(text or "…")}
+def _placeholder_element(card: model.Card) -> CardElement:
+    text = "" if card.title else strip_unfit(card.summary or card.fallback)[:MAX_MARKDOWN_ELEMENT]
+    return {"tag": "div", "text": plain_text(text or "…")}
 
 
-def _pack(units: list[Element], canvas: Canvas) -> list[list[Element]]:
-    parts: list[list[Element]] = [[]]
+def _split_parts(units: list[CardElement], canvas: FeishuRenderContext) -> list[list[CardElement]]:
+    parts: list[list[CardElement]] = [[]]
     size = components = 0
     for unit in units:
-        heavy, many = weight(unit) + 1, count(unit)
+        heavy, many = json_size(unit) + 1, count_components(unit)
         if heavy > PART_BYTES or many > PART_COMPONENTS:
             canvas.degrade("block: too large for a card, left out")
             unit = {"tag": "markdown", "content": canvas.words("render.feishu.too_large")}  # noqa: PLW2901 - stands in for it
-            heavy, many = weight(unit) + 1, 1
+            heavy, many = json_size(unit) + 1, 1
         if parts[-1] and (size + heavy > PART_BYTES or components + many > PART_COMPONENTS):
             parts.append([])
             size = components = 0
@@ -147,13 +167,18 @@ def _pack(units: list[Element], canvas: Canvas) -> list[list[Element]]:
     return [*parts[: MAX_PARTS - 2], [gap], parts[-1]]
 
 
-def _whole(
-    card: Card, elements: list[Element], words: Words, *, first: bool, streaming: bool
+def _build_card(
+    card: model.Card,
+    elements: list[CardElement],
+    words: TextCatalog,
+    *,
+    first: bool,
+    streaming: bool,
 ) -> dict[str, Any]:
     config: dict[str, Any] = {
         "update_multi": True,
         "streaming_mode": streaming,
-        "summary": {"content": summary(card, words, streaming=streaming)},
+        "summary": {"content": card_summary(card, words, streaming=streaming)},
     }
     made: dict[str, Any] = {"schema": "2.0", "config": config}
     if card.title.strip() and first:
@@ -162,25 +187,26 @@ def _whole(
     return made
 
 
-def summary(card: Card, words: Words, *, streaming: bool = False) -> str:
+def card_summary(card: model.Card, words: TextCatalog, *, streaming: bool = False) -> str:
     """One line for the chat list."""
     if streaming:
         return words("render.feishu.writing")
-    return cut(card.summary or card.title or card.fallback or _first_words(card), _SUMMARY) or "…"
+    texts = (each.markdown for each in card.blocks if isinstance(each, model.TextBlock))
+    first_text = next(texts, "")
+    return (
+        truncate_line(card.summary or card.title or card.fallback or first_text, _MAX_SUMMARY)
+        or "…"
+    )
 
 
-def _first_words(card: Card) -> str:
-    return next((block.markdown for block in card.blocks if isinstance(block, Text)), "")
-
-
-def _header(card: Card, words: Words) -> dict[str, Any]:
+def _header(card: model.Card, words: TextCatalog) -> dict[str, Any]:
     made: dict[str, Any] = {
-        "title": plain(cut(card.title, _TITLE)),
+        "title": plain_text(truncate_line(card.title, _MAX_TITLE)),
         "template": _TEMPLATES[card.tone],
     }
-    if card.tone in _TAGS:
-        # Some clients do not repaint the template after an update: the tag says it too.
-        key, colour = _TAGS[card.tone]
-        text = plain(words(f"render.feishu.{key}"))
+    if card.tone in _TONE_TAGS:
+        # Some clients do not redraw the header color after an update, so a tag shows the tone too.
+        key, colour = _TONE_TAGS[card.tone]
+        text = plain_text(words(f"render.feishu.{key}"))
         made["text_tag_list"] = [{"tag": "text_tag", "text": text, "color": colour}]
     return made

@@ -1,4 +1,4 @@
-"""CommonMark to what card markdown takes: headings demoted, tags escaped, tables counted."""
+"""Converts CommonMark to card Markdown: demotes headings, escapes tags, counts tables."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-# One markdown element is said to be cut silently near ten thousand characters.
-CHUNK = 6000
-_EARLIEST_CUT = 0.3
+# A Markdown element is reportedly truncated without notice near 10,000 characters.
+MAX_MARKDOWN_ELEMENT = 6000
+_MIN_CUT_RATIO = 0.3
 
-# Any indent: in a list a fence may stand deep. Backticks behind it make it a code span instead.
+# Any indent, because fences may be nested in lists. Backticks after the fence make it a code span.
 _FENCE = re.compile(r"^\s*(`{3,}(?=[^`]*$)|~{3,})\s*([\w+#.-]*)")
 _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*$")
 _UNDERLINE = re.compile(r"^ {0,3}(=+|-{3,})[ \t]*$")
-# Possessive: a long line of blanks is read once.
+# Possessive, so that a long line of blanks is scanned once.
 _TABLE_RULE = re.compile(r"\s*+\|?+\s*+:?+-++:?+\s*+(?:\|\s*+:?+-++:?+\s*+)*+\|?+\s*+$")
 _CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 _TICKS = re.compile(r"`{3,}")
@@ -23,44 +23,49 @@ _LINK = re.compile(r"(?<!!)\[([^\[\]]*)\]\(\s*<?([^)\s>]*)>?[^)]*\)")
 _AUTOLINK = re.compile(r"<((?:https?://|mailto:)[^>\s]+)>")
 _FONT = re.compile(r"</?font\b[^>]*>", re.IGNORECASE)
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
-_AT = re.compile(r"<(?=/?(?:at|person)\b)", re.IGNORECASE)
+_MENTION_TAG = re.compile(r"<(?=/?(?:at|person)\b)", re.IGNORECASE)
 _WEB = re.compile(r"^(?:https?://|mailto:)", re.IGNORECASE)
 _SPECIAL = re.compile(r"[*_~`\[\]<#|\\]")
-_JOINT = "\u200b"
+_ZERO_WIDTH_SPACE = "\u200b"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Normal:
-    """Markdown fit for a card; `tables` of it are drawn as tables, `notes` says what is not."""
+class NormalizedMarkdown:
+    """Markdown valid for a card; `tables` is how many are drawn as tables, `notes` lists what was
+    dropped."""
 
     text: str
     tables: int = 0
     notes: tuple[str, ...] = ()
 
 
-def normalise(markdown: str, *, tables: int) -> Normal:
-    """Make any text safe for a markdown element, with at most so many tables in it."""
-    writer = _Writer(markdown.replace("\r\n", "\n").replace("\r", "\n").split("\n"), tables)
+def normalize_markdown(markdown: str, *, tables: int) -> NormalizedMarkdown:
+    """Make any text safe for a Markdown element with at most `tables` tables."""
+    writer = _MarkdownNormalizer(
+        markdown.replace("\r\n", "\n").replace("\r", "\n").split("\n"), tables
+    )
     writer.run()
     text = "\n".join(writer.out).strip("\n")
-    return Normal(text=text, tables=writer.used, notes=tuple(dict.fromkeys(writer.notes)))
+    return NormalizedMarkdown(
+        text=text, tables=writer.tables_used, notes=tuple(dict.fromkeys(writer.notes))
+    )
 
 
-def escape(text: str) -> str:
-    """Plain text as markdown on one line that shows exactly it."""
+def escape_text(text: str) -> str:
+    """Plain text as one line of Markdown that shows exactly this text."""
     line = " ".join(text.split()).replace("&", "&amp;")
     return _SPECIAL.sub(lambda match: f"&#{ord(match.group())};", line)
 
 
-def fence(code: str, language: str = "") -> str:
-    """A code block; fences inside are broken up, since only the plain one is known to work."""
-    body = code.replace("\r\n", "\n").rstrip("\n").replace("```", f"``{_JOINT}`")
+def code_fence(code: str, language: str = "") -> str:
+    """A code block. Fences inside are broken up, because only plain fences work reliably."""
+    body = code.replace("\r\n", "\n").rstrip("\n").replace("```", f"``{_ZERO_WIDTH_SPACE}`")
     tag = re.sub(r"[^\w+#.-]", "", language)
-    return f"```{tag}\n{_guarded(body)}\n```"
+    return f"```{tag}\n{_defuse_mentions(body)}\n```"
 
 
-def chunks(markdown: str, limit: int = CHUNK) -> list[str]:
-    """Cut normalised markdown at line ends, each piece with its fences balanced."""
+def split_markdown(markdown: str, limit: int = MAX_MARKDOWN_ELEMENT) -> list[str]:
+    """Split normalized Markdown at line ends, with balanced fences in each piece."""
     pieces: list[str] = []
     current: list[str] = []
     size = 0
@@ -77,34 +82,34 @@ def chunks(markdown: str, limit: int = CHUNK) -> list[str]:
     return [piece for piece in pieces if piece.strip()]
 
 
-class _Writer:
+class _MarkdownNormalizer:
     def __init__(self, lines: list[str], tables: int) -> None:
         self._lines = lines
-        self._at = 0
-        self._allowed = tables
-        self.used = 0
+        self._position = 0
+        self._max_tables = tables
+        self.tables_used = 0
         self.out: list[str] = []
         self.notes: list[str] = []
 
     def run(self) -> None:
-        while self._at < len(self._lines):
-            line = self._lines[self._at]
+        while self._position < len(self._lines):
+            line = self._lines[self._position]
             if opened := _FENCE.match(line):
                 self._fence(opened)
             elif self._starts_table():
                 self._table()
             elif heading := _HEADING.match(line):
                 self._heading(len(heading.group(1)), heading.group(2))
-                self._at += 1
-            elif line.strip() and (rule := _UNDERLINE.match(self._peek())):
+                self._position += 1
+            elif line.strip() and (rule := _UNDERLINE.match(self._next_line())):
                 self._heading(1 if rule.group(1)[0] == "=" else 2, line.strip())
-                self._at += 2
+                self._position += 2
             else:
                 self.out.append(self._inline(line))
-                self._at += 1
+                self._position += 1
 
-    def _peek(self) -> str:
-        return self._lines[self._at + 1] if self._at + 1 < len(self._lines) else ""
+    def _next_line(self) -> str:
+        return self._lines[self._position + 1] if self._position + 1 < len(self._lines) else ""
 
     def _heading(self, level: int, title: str) -> None:
         self.out.append(f"{'####' if level == 1 else '#####'} {self._inline(title)}")
@@ -112,30 +117,30 @@ class _Writer:
     def _fence(self, opened: re.Match[str]) -> None:
         mark, language = opened.group(1), opened.group(2)
         body: list[str] = []
-        self._at += 1
-        while self._at < len(self._lines):
-            line = self._lines[self._at]
-            self._at += 1
+        self._position += 1
+        while self._position < len(self._lines):
+            line = self._lines[self._position]
+            self._position += 1
             closing = line.strip()
             if len(closing) >= len(mark) and set(closing) == {mark[0]}:
                 break
             body.append(line)
-        self.out.extend(fence("\n".join(body), language).split("\n"))
+        self.out.extend(code_fence("\n".join(body), language).split("\n"))
 
     def _starts_table(self) -> bool:
-        rule = self._peek()
-        return "|" in self._lines[self._at] and "|" in rule and bool(_TABLE_RULE.match(rule))
+        rule = self._next_line()
+        return "|" in self._lines[self._position] and "|" in rule and bool(_TABLE_RULE.match(rule))
 
     def _table(self) -> None:
         rows: list[str] = []
-        while self._at < len(self._lines) and "|" in self._lines[self._at]:
-            rows.append(self._lines[self._at].strip())
-            self._at += 1
-        if self.used >= self._allowed:
+        while self._position < len(self._lines) and "|" in self._lines[self._position]:
+            rows.append(self._lines[self._position].strip())
+            self._position += 1
+        if self.tables_used >= self._max_tables:
             self.notes.append("table: shown as code, the card has too many")
-            self.out.extend(fence("\n".join(rows)).split("\n"))
+            self.out.extend(code_fence("\n".join(rows)).split("\n"))
             return
-        self.used += 1
+        self.tables_used += 1
         if self.out and self.out[-1].strip():
             self.out.append("")
         head, rule, *body = rows
@@ -146,7 +151,7 @@ class _Writer:
         done: list[str] = []
         at = 0
         for span in _CODE_SPAN.finditer(line):
-            done.extend((self._prose(line[at : span.start()]), _span(span.group(2))))
+            done.extend((self._prose(line[at : span.start()]), _code_span(span.group(2))))
             at = span.end()
         done.append(self._prose(line[at:]))
         return "".join(done)
@@ -154,39 +159,39 @@ class _Writer:
     def _prose(self, text: str) -> str:
         if "![" in text:
             self.notes.append("image: linked, not shown")
-        text = _IMAGE.sub(lambda match: _link(match.group(1), match.group(2)), text)
-        text = _LINK.sub(lambda match: _link(match.group(1), match.group(2)), text)
+        text = _IMAGE.sub(lambda match: _safe_link(match.group(1), match.group(2)), text)
+        text = _LINK.sub(lambda match: _safe_link(match.group(1), match.group(2)), text)
         text = _TICKS.sub(lambda match: "&#96;" * len(match.group()), text)
         text = _AUTOLINK.sub(lambda match: f"[{match.group(1)}]({match.group(1)})", text)
         pieces = _BREAK.split(_FONT.sub("", text))
         return "<br>".join(piece.replace("<", "&#60;").replace("![", "!&#91;") for piece in pieces)
 
 
-def _link(label: str, target: str) -> str:
-    """Only web addresses may be links; others stand in brackets behind their label."""
+def _safe_link(label: str, target: str) -> str:
+    """A link for web addresses; other targets follow their label in parentheses."""
     if _WEB.match(target):
         return f"[{label or target}]({target})"
     return f"{label} ({target})" if target and target != label else label
 
 
-def _span(code: str) -> str:
-    """A code span with single marks: three of them at a line's start would open a block."""
+def _code_span(code: str) -> str:
+    """A code span with single marks: three at the start of a line would open a block."""
     inner = code.strip()
     if "`" in inner:
-        return f"`` {_guarded(inner.replace('```', f'``{_JOINT}`'))} ``"
-    return f"`{_guarded(inner)}`"
+        return f"`` {_defuse_mentions(inner.replace('```', f'``{_ZERO_WIDTH_SPACE}`'))} ``"
+    return f"`{_defuse_mentions(inner)}`"
 
 
-def _guarded(code: str) -> str:
-    """Nobody is mentioned by code that only talks about mentions."""
-    return _AT.sub(f"<{_JOINT}", code)
+def _defuse_mentions(code: str) -> str:
+    """Escape mentions inside code so that they notify nobody."""
+    return _MENTION_TAG.sub(f"<{_ZERO_WIDTH_SPACE}", code)
 
 
 def _short_lines(markdown: str, limit: int) -> Iterator[str]:
     for line in markdown.split("\n"):
         rest = line
         while len(rest) > limit:
-            cut = rest.rfind(" ", int(limit * _EARLIEST_CUT), limit)
+            cut = rest.rfind(" ", int(limit * _MIN_CUT_RATIO), limit)
             cut = limit if cut < 0 else cut + 1
             yield rest[:cut]
             rest = rest[cut:]

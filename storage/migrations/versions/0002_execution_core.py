@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from storage.dialect import Instant, RowNumber
+from storage.dialect import RowNumber, UtcTimestamp
 
 revision = "0002"
 down_revision = "0001"
@@ -22,7 +22,9 @@ def upgrade() -> None:
 def _widen_tasks() -> None:
     no = sa.text("false")
     with op.batch_alter_table("tasks") as table:
-        table.add_column(sa.Column("waiting_since", Instant(), server_default="0", nullable=False))
+        table.add_column(
+            sa.Column("waiting_since", UtcTimestamp(), server_default="0", nullable=False)
+        )
         table.add_column(sa.Column("errors", sa.Integer(), server_default="0", nullable=False))
         table.add_column(sa.Column("branch", sa.String(128), server_default="", nullable=False))
         table.add_column(sa.Column("holds_dir", sa.Boolean(), server_default=no, nullable=False))
@@ -30,7 +32,7 @@ def _widen_tasks() -> None:
         table.add_column(sa.Column("outside", sa.Boolean(), server_default=no, nullable=False))
         table.add_column(sa.Column("stage", sa.Text(), server_default="", nullable=False))
         table.add_column(sa.Column("tokens_before", sa.BigInteger(), nullable=True))
-        table.add_column(sa.Column("deleted_at", Instant(), nullable=True))
+        table.add_column(sa.Column("deleted_at", UtcTimestamp(), nullable=True))
     op.execute("UPDATE tasks SET waiting_since = created_at")
     op.drop_index("ix_tasks_queue", "tasks")
     queue = "status rank resumed_first created_at id project_dir let_in outside"
@@ -57,7 +59,7 @@ def _add_task_logs() -> None:
         sa.Column("attempt", sa.Integer(), server_default="0", nullable=False),
         sa.Column("file", sa.Text(), server_default="", nullable=False),
         sa.Column("person_id", sa.String(16), nullable=True),
-        sa.Column("at", Instant(), nullable=False),
+        sa.Column("at", UtcTimestamp(), nullable=False),
         sa.ForeignKeyConstraint(["task_id"], ["tasks.id"], name="fk_task_logs_task_id"),
         sa.ForeignKeyConstraint(["person_id"], ["people.id"], name="fk_task_logs_person_id"),
         sa.PrimaryKeyConstraint("id", name="pk_task_logs"),
@@ -75,7 +77,7 @@ def _add_budget_grants() -> None:
         sa.Column("day", sa.String(10), server_default="", nullable=False),
         sa.Column("micros", sa.BigInteger(), nullable=False),
         sa.Column("tokens", sa.BigInteger(), nullable=False),
-        sa.Column("at", Instant(), nullable=False),
+        sa.Column("at", UtcTimestamp(), nullable=False),
         sa.ForeignKeyConstraint(
             ["approval_id"], ["approvals.id"], name="fk_budget_grants_approval_id"
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from storage.dialect import Instant, RowNumber
+from storage.dialect import RowNumber, UtcTimestamp
 
 revision = "0003"
 down_revision = "0002"
@@ -57,9 +57,9 @@ def _add_tool_calls() -> None:
         sa.Column("answer", sa.Text(), server_default="", nullable=False),
         sa.Column("outcome", sa.Text(), server_default="", nullable=False),
         sa.Column("size", sa.BigInteger(), server_default="0", nullable=False),
-        sa.Column("asked_at", Instant(), nullable=False),
-        sa.Column("started_at", Instant(), nullable=True),
-        sa.Column("ended_at", Instant(), nullable=True),
+        sa.Column("asked_at", UtcTimestamp(), nullable=False),
+        sa.Column("started_at", UtcTimestamp(), nullable=True),
+        sa.Column("ended_at", UtcTimestamp(), nullable=True),
         *_references("tool_calls", "session_id task_id chat_id person_id approval_id"),
         sa.PrimaryKeyConstraint("id", name="pk_tool_calls"),
         sa.UniqueConstraint("session_id", "call_id", name="uq_tool_calls_session_id_call_id"),
@@ -84,8 +84,8 @@ def _add_tool_grants() -> None:
         sa.Column("pattern", sa.Text(), nullable=False),
         sa.Column("approval_id", sa.String(16), nullable=True),
         sa.Column("granted_by", sa.String(16), nullable=False),
-        sa.Column("at", Instant(), nullable=False),
-        sa.Column("revoked_at", Instant(), nullable=True),
+        sa.Column("at", UtcTimestamp(), nullable=False),
+        sa.Column("revoked_at", UtcTimestamp(), nullable=True),
         *_references("tool_grants", "approval_id granted_by"),
         sa.PrimaryKeyConstraint("id", name="pk_tool_grants"),
     )
@@ -112,10 +112,10 @@ def _add_helpers() -> None:
         sa.Column("keep", sa.Boolean(), nullable=False),
         sa.Column("status", sa.String(16), nullable=False),
         sa.Column("result", sa.Text(), server_default="", nullable=False),
-        sa.Column("created_at", Instant(), nullable=False),
-        sa.Column("started_at", Instant(), nullable=True),
-        sa.Column("ended_at", Instant(), nullable=True),
-        sa.Column("delivered_at", Instant(), nullable=True),
+        sa.Column("created_at", UtcTimestamp(), nullable=False),
+        sa.Column("started_at", UtcTimestamp(), nullable=True),
+        sa.Column("ended_at", UtcTimestamp(), nullable=True),
+        sa.Column("delivered_at", UtcTimestamp(), nullable=True),
         *_references("helpers", "parent_session task_id chat_id person_id"),
         sa.PrimaryKeyConstraint("id", name="pk_helpers"),
         sa.UniqueConstraint("source", name="uq_helpers_source"),
@@ -135,7 +135,7 @@ def _add_skills() -> None:
         sa.Column("source", sa.Text(), nullable=False),
         sa.Column("enabled", sa.Boolean(), nullable=False),
         sa.Column("decided_by", sa.String(16), nullable=False),
-        sa.Column("decided_at", Instant(), nullable=False),
+        sa.Column("decided_at", UtcTimestamp(), nullable=False),
         *_references("skills", "decided_by"),
         sa.PrimaryKeyConstraint("name", "hash", name="pk_skills"),
     )

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from storage.dialect import Instant, RowNumber
+from storage.dialect import RowNumber, UtcTimestamp
 
 revision = "0004"
 down_revision = "0003"
@@ -37,7 +37,7 @@ def _add_memory_files() -> None:
         sa.Column("path", sa.String(length=400), nullable=False),
         sa.Column("body", sa.Text(), nullable=False),
         sa.Column("hash", sa.String(length=64), nullable=False),
-        sa.Column("at", Instant(), nullable=False),
+        sa.Column("at", UtcTimestamp(), nullable=False),
         sa.PrimaryKeyConstraint("path", name="pk_memory_files"),
     )
 
@@ -51,10 +51,10 @@ def _add_memory_jobs() -> None:
         sa.Column("payload", sa.JSON(), nullable=False),
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("tries", sa.Integer(), server_default="0", nullable=False),
-        sa.Column("due_at", Instant(), nullable=False),
+        sa.Column("due_at", UtcTimestamp(), nullable=False),
         sa.Column("why", sa.Text(), server_default="", nullable=False),
-        sa.Column("created_at", Instant(), nullable=False),
-        sa.Column("ended_at", Instant(), nullable=True),
+        sa.Column("created_at", UtcTimestamp(), nullable=False),
+        sa.Column("ended_at", UtcTimestamp(), nullable=True),
         sa.PrimaryKeyConstraint("id", name="pk_memory_jobs"),
         sa.UniqueConstraint("source", name="uq_memory_jobs_source"),
     )
@@ -78,7 +78,7 @@ def _add_memory_tombstones() -> None:
         "memory_tombstones",
         sa.Column("scope", sa.Text(), nullable=False),
         sa.Column("hash", sa.String(length=64), nullable=False),
-        sa.Column("at", Instant(), nullable=False),
+        sa.Column("at", UtcTimestamp(), nullable=False),
         sa.PrimaryKeyConstraint("scope", "hash", name="pk_memory_tombstones"),
     )
 
@@ -121,7 +121,7 @@ def _add_message_texts() -> None:
         sa.Column("role", sa.String(length=16), nullable=False),
         sa.Column("text", sa.Text(), nullable=False),
         sa.Column("tokens", sa.Integer(), nullable=False),
-        sa.Column("at", Instant(), nullable=False),
+        sa.Column("at", UtcTimestamp(), nullable=False),
         sa.ForeignKeyConstraint(
             ["session_id"], ["sessions.id"], name="fk_message_texts_session_id"
         ),
@@ -138,13 +138,13 @@ def _add_summaries() -> None:
         sa.Column("depth", sa.Integer(), nullable=False),
         sa.Column("content", sa.Text(), nullable=False),
         sa.Column("tokens", sa.Integer(), nullable=False),
-        sa.Column("earliest_at", Instant(), nullable=False),
-        sa.Column("latest_at", Instant(), nullable=False),
+        sa.Column("earliest_at", UtcTimestamp(), nullable=False),
+        sa.Column("latest_at", UtcTimestamp(), nullable=False),
         sa.Column("descendants", sa.Integer(), nullable=False),
         sa.Column("descendant_tokens", sa.Integer(), nullable=False),
         sa.Column("source_tokens", sa.Integer(), nullable=False),
         sa.Column("model", sa.String(length=128), server_default="", nullable=False),
-        sa.Column("created_at", Instant(), nullable=False),
+        sa.Column("created_at", UtcTimestamp(), nullable=False),
         sa.ForeignKeyConstraint(["session_id"], ["sessions.id"], name="fk_summaries_session_id"),
         sa.PrimaryKeyConstraint("id", name="pk_summaries"),
     )
@@ -215,26 +215,26 @@ def _add_memories() -> None:
         sa.Column("person_id", sa.String(length=16), nullable=True),
         sa.Column("chat_id", sa.String(length=16), nullable=True),
         sa.Column("task_id", sa.String(length=16), nullable=True),
-        sa.Column("said_at", Instant(), nullable=False),
-        sa.Column("valid_from", Instant(), nullable=False),
-        sa.Column("valid_until", Instant(), nullable=True),
-        sa.Column("invalidated_at", Instant(), nullable=True),
+        sa.Column("said_at", UtcTimestamp(), nullable=False),
+        sa.Column("valid_from", UtcTimestamp(), nullable=False),
+        sa.Column("valid_until", UtcTimestamp(), nullable=True),
+        sa.Column("invalidated_at", UtcTimestamp(), nullable=True),
         sa.Column("supersedes", sa.String(length=16), nullable=True),
         sa.Column("superseded_by", sa.String(length=16), nullable=True),
         sa.Column("strength", sa.Float(), nullable=False),
         sa.Column("stability", sa.Float(), nullable=False),
         sa.Column("decay", sa.Float(), nullable=False),
         sa.Column("reinforced", sa.Integer(), server_default="0", nullable=False),
-        sa.Column("reinforced_at", Instant(), nullable=True),
+        sa.Column("reinforced_at", UtcTimestamp(), nullable=True),
         sa.Column("used", sa.Integer(), server_default="0", nullable=False),
-        sa.Column("last_used_at", Instant(), nullable=True),
+        sa.Column("last_used_at", UtcTimestamp(), nullable=True),
         sa.Column("shown", sa.Integer(), server_default="0", nullable=False),
-        sa.Column("last_shown_at", Instant(), nullable=True),
+        sa.Column("last_shown_at", UtcTimestamp(), nullable=True),
         sa.Column("bad_recalls", sa.Integer(), server_default="0", nullable=False),
-        sa.Column("suppressed_until", Instant(), nullable=True),
+        sa.Column("suppressed_until", UtcTimestamp(), nullable=True),
         sa.Column("extra", sa.JSON(), nullable=False),
-        sa.Column("created_at", Instant(), nullable=False),
-        sa.Column("updated_at", Instant(), nullable=False),
+        sa.Column("created_at", UtcTimestamp(), nullable=False),
+        sa.Column("updated_at", UtcTimestamp(), nullable=False),
         sa.ForeignKeyConstraint(["chat_id"], ["chats.id"], name="fk_memories_chat_id"),
         sa.ForeignKeyConstraint(["person_id"], ["people.id"], name="fk_memories_person_id"),
         sa.ForeignKeyConstraint(["task_id"], ["tasks.id"], name="fk_memories_task_id"),
@@ -261,8 +261,8 @@ def _add_memory_uses() -> None:
         sa.Column("block", sa.String(length=16), nullable=False),
         sa.Column("score", sa.Float(), nullable=False),
         sa.Column("parts", sa.JSON(), nullable=False),
-        sa.Column("at", Instant(), nullable=False),
-        sa.Column("confirmed_at", Instant(), nullable=True),
+        sa.Column("at", UtcTimestamp(), nullable=False),
+        sa.Column("confirmed_at", UtcTimestamp(), nullable=True),
         sa.ForeignKeyConstraint(["chat_id"], ["chats.id"], name="fk_memory_uses_chat_id"),
         sa.ForeignKeyConstraint(["session_id"], ["sessions.id"], name="fk_memory_uses_session_id"),
         sa.ForeignKeyConstraint(["task_id"], ["tasks.id"], name="fk_memory_uses_task_id"),

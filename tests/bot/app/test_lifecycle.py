@@ -8,13 +8,14 @@ from typing import cast
 
 import pytest
 
-from bot.app.lifecycle import App
-from bot.app.supervisor import Supervised
-from bot.transports.base import Transport
+from bot.app.lifecycle import ServiceGroup
+from bot.transports.ports import Transport
+from bot.transports.supervisor import TransportSupervisor
 from storage.records.people import Channel
+from tests.waiting import WAIT_SECONDS
 
 
-class Part:
+class LoggingService:
     def __init__(self, name: str, log: list[str], fails: str = "") -> None:
         self.name, self.log, self.fails = name, log, fails
 
@@ -36,7 +37,7 @@ async def test_it_starts_in_order_and_stops_in_reverse() -> None:
     until = asyncio.Event()
     asyncio.get_running_loop().call_soon(until.set)
 
-    async with App((Part("a", log), Part("b", log))) as app:
+    async with ServiceGroup((LoggingService("a", log), LoggingService("b", log))) as app:
         await app.run(until)
 
     assert [line for line in log if "run" not in line] == [
@@ -47,7 +48,7 @@ async def test_it_starts_in_order_and_stops_in_reverse() -> None:
     ]
 
 
-class Draining(Part):
+class DrainingService(LoggingService):
     async def drain(self) -> None:
         self.log.append(f"drain {self.name}")
 
@@ -57,15 +58,19 @@ async def test_what_drains_does_so_in_reverse_while_all_still_run() -> None:
     until = asyncio.Event()
     asyncio.get_running_loop().call_soon(until.set)
 
-    class Watched(Part):
+    class Watched(LoggingService):
         async def run(self) -> None:
             try:
                 await super().run()
             finally:
                 log.append(f"end {self.name}")
 
-    parts = (Draining("delivery", log), Watched("plain", log), Draining("dispatcher", log))
-    async with App(parts) as app:
+    parts = (
+        DrainingService("delivery", log),
+        Watched("plain", log),
+        DrainingService("dispatcher", log),
+    )
+    async with ServiceGroup(parts) as app:
         await app.run(until)
 
     assert [line for line in log if line.startswith(("drain", "end", "stop"))] == [
@@ -83,12 +88,12 @@ async def test_a_drain_that_fails_ends_the_program_all_the_same() -> None:
     until = asyncio.Event()
     until.set()
 
-    class Stuck(Part):
+    class Stuck(LoggingService):
         async def drain(self) -> None:
             raise RuntimeError("stuck")
 
     with pytest.raises(ExceptionGroup):
-        async with App((Part("a", log), Stuck("b", log))) as app:
+        async with ServiceGroup((LoggingService("a", log), Stuck("b", log))) as app:
             await app.run(until)
 
     assert log[-2:] == ["stop b", "stop a"]
@@ -97,7 +102,7 @@ async def test_a_drain_that_fails_ends_the_program_all_the_same() -> None:
 async def test_a_failed_start_unwinds_what_had_started() -> None:
     log: list[str] = []
     with pytest.raises(RuntimeError, match="b"):
-        async with App((Part("a", log), Part("b", log, "start"))):
+        async with ServiceGroup((LoggingService("a", log), LoggingService("b", log, "start"))):
             pass
 
     assert log == ["start a", "stop a"]
@@ -106,13 +111,13 @@ async def test_a_failed_start_unwinds_what_had_started() -> None:
 async def test_a_service_that_fails_ends_the_others_cleanly() -> None:
     log: list[str] = []
     with pytest.raises(ExceptionGroup):
-        async with App((Part("a", log), Part("b", log, "run"))) as app:
+        async with ServiceGroup((LoggingService("a", log), LoggingService("b", log, "run"))) as app:
             await app.run(asyncio.Event())
 
     assert log[-2:] == ["stop b", "stop a"]
 
 
-class Broken:
+class BrokenTransport:
     """A transport of which only `run` is ever called: it breaks three times, then holds."""
 
     channel = Channel.TELEGRAM
@@ -131,14 +136,15 @@ class Broken:
 
 async def test_a_transport_that_breaks_rests_longer_each_time_and_is_started_again() -> None:
     rests: list[float] = []
-    transport = Broken()
+    transport = BrokenTransport()
 
     async def rest(seconds: float) -> None:
         rests.append(seconds)
 
-    running = asyncio.create_task(Supervised(cast("Transport", transport), rest).run())
-    async with asyncio.timeout(60):
+    running = asyncio.create_task(TransportSupervisor(cast("Transport", transport), rest).run())
+    async with asyncio.timeout(WAIT_SECONDS):
         await transport.holds.wait()
     running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
     assert rests == [1.0, 2.0, 4.0]

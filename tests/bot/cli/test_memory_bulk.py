@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import sqlite3
@@ -14,9 +15,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bot.cli.memory import memory
-from storage.home import Home
-from storage.migrate import migrate
+from bot.cli import memory, memory_bulk
+from storage.data_directory import DataDirectoryLock
+from tests.migrated_database import migrated_url
 
 ROWS = [
     {"id": "a1", "text": "I went to the lake with Tom", "sender": "Ann", "at": "2024-05-05"},
@@ -123,8 +124,8 @@ def test_it_can_be_broken_off_while_it_waits_for_more(shell: Shell) -> None:
 
 
 def test_it_works_beside_a_program_that_holds_the_home(shell: Shell, rows: Path) -> None:
-    with Home(shell.home):
-        migrate(f"sqlite:///{shell.home / 'shiftboss.db'}")
+    with DataDirectoryLock(shell.home):
+        migrated_url(shell.home)
 
         done = shell("import", str(rows), "--scope", "talk")
         found = shell("search", "printer", "--scope", "talk")
@@ -191,3 +192,19 @@ def test_a_scope_that_cannot_be_is_told(shell: Shell, args: tuple[str, ...], why
     assert done.returncode == 2
     assert why in done.stderr
     assert "Traceback" not in done.stderr
+
+
+async def test_imports_take_turns(tmp_path: Path) -> None:
+    order: list[int] = []
+
+    async def write(number: int) -> None:
+        async with memory_bulk._import_lock(tmp_path):
+            order.append(number)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            order.append(number)
+
+    await asyncio.gather(*map(write, range(3)))
+
+    assert sorted(order) == [0, 0, 1, 1, 2, 2]
+    assert order[::2] == order[1::2]

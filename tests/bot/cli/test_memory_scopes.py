@@ -1,38 +1,69 @@
-"""Scopes as they are written in a shell, and texts that look like options."""
+"""Whose memories a name in a shell stands for."""
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from bot.cli.memory import memory
-from bot.cli.memory.scopes import named
-
-
-def test_a_project_is_its_repository_or_its_folder(tmp_path: Path) -> None:
-    (tmp_path / "site" / ".git").mkdir(parents=True)
-    (tmp_path / "site" / "docs").mkdir()
-
-    assert named("project", tmp_path / "site" / "docs") == f"project:{tmp_path}/site"
-    assert named("project:.", tmp_path / "site" / "docs") == f"project:{tmp_path}/site/docs"
-    assert named("project:/a//b/../c/", tmp_path) == "project:/a/c"
+from bot.app.repositories import RepositorySet, build_repositories
+from bot.cli.memory_bulk import resolve_scopes
+from bot.config.settings import Settings
+from bot.engine.memory.access import UnknownScopeName
+from bot.transports.clock import SystemClock
+from bot.transports.web.ports import LOCAL_PLACE
+from storage.records.memory import GLOBAL_SCOPE
+from tests.engine_harness import START
+from tests.migrated_database import open_database
 
 
-@pytest.mark.parametrize("name", ["", "me", "chat", "project:web", "custom:a/../b", "./"])
-def test_every_other_name_stays_as_it_is(name: str) -> None:
-    assert named(f" {name} ") == name
+async def fresh(home: Path, stack: AsyncExitStack) -> RepositorySet:
+    db = await stack.enter_async_context(open_database(home))
+    return build_repositories(db, SystemClock())
 
 
-def test_what_is_to_be_remembered_may_look_like_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(memory, "speak", lambda line, **_: said.append(line))
+def of(home: Path) -> Settings:
+    return Settings.model_validate({"SHIFTBOSS_HOME": home})
 
-    CliRunner().invoke(memory.cli, ["add", "--scope is a word", "--scope", "skill:x", "too"])
-    CliRunner().invoke(memory.cli, ["edit", "abc", "-5 degrees"])
 
-    assert said == [
-        "/memory add --scope skill:x -- --scope is a word too",
-        "/memory edit abc -5 degrees",
-    ]
+async def test_the_owner_is_known_even_where_nobody_has_begun(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        store = await fresh(tmp_path, stack)
+
+        (mine,) = await resolve_scopes(of(tmp_path), store, "me", START)
+        (chat,) = await resolve_scopes(of(tmp_path), store, " chat ", START)
+        all_of_it = await resolve_scopes(of(tmp_path), store, "", START)
+
+        own = await store.chats.find(LOCAL_PLACE)
+        assert own is not None
+        assert (str(mine), str(chat)) == (f"person:{own.person_id}", f"chat:{own.id}")
+        assert list(all_of_it) == [mine, chat, GLOBAL_SCOPE]
+
+
+@pytest.mark.parametrize(
+    ("name", "scope"),
+    [
+        ("conv-1", "custom:conv-1"),
+        ("custom:conv-1", "custom:conv-1"),
+        ("对话:1", "custom:对话:1"),
+        ("skill: review ", "skill:review"),
+        ("global", "global"),
+    ],
+)
+async def test_other_names_are_scopes_of_their_own(tmp_path: Path, name: str, scope: str) -> None:
+    async with AsyncExitStack() as stack:
+        store = await fresh(tmp_path, stack)
+
+        assert [str(each) for each in await resolve_scopes(of(tmp_path), store, name, START)] == [
+            scope
+        ]
+
+
+@pytest.mark.parametrize("name", ["person:", "custom: ", "global:all", "project"])
+async def test_a_kind_that_names_nobody_is_refused(tmp_path: Path, name: str) -> None:
+    async with AsyncExitStack() as stack:
+        store = await fresh(tmp_path, stack)
+
+        with pytest.raises(UnknownScopeName):
+            await resolve_scopes(of(tmp_path), store, name, START)

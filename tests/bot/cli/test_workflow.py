@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from bot.cli.main import cli
-from storage.home import Home
+from bot.__main__ import cli
+from storage.data_directory import DataDirectoryLock
 
 GOOD = """\
 name: Sums
@@ -67,7 +67,7 @@ def test_the_list_has_broken_files_too(home: Path) -> None:
     plain = typed("list").stdout
 
     assert "sums  Sums  (asks for n)" in plain
-    assert "torn.json: cannot be run" in plain
+    assert "torn.json: cannot run" in plain
     data = json.loads(typed("list", "--json").stdout)
     assert [each["file"] for each in data["broken"]] == ["torn.json"]
 
@@ -75,7 +75,7 @@ def test_the_list_has_broken_files_too(home: Path) -> None:
 @pytest.mark.parametrize(
     ("inputs", "says"),
     [
-        ([], "n=…: wanted"),
+        ([], "n=…: required"),
         (["-i", "n=many"], "must be a number"),
         (["-i", "n=1", "-i", "how=never"], "one of fast / slow"),
         (["-i", "n=1", "-i", "colour=red"], "no such input"),
@@ -93,7 +93,7 @@ def test_wrong_inputs_are_refused_before_anything_runs(
 
 
 def test_a_home_that_somebody_works_on_is_left_to_them(home: Path) -> None:
-    with Home(home / "home"):
+    with DataDirectoryLock(home / "home"):
         result = typed("run", "sums", "-i", "n=1")
 
     assert result.exit_code == 2

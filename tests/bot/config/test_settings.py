@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.config.logs import Masked
+from bot.config.logs import RedactingFormatter
 from bot.config.settings import BadSettings, Settings, load_settings
-from bot.engine.agent.masking import MASK, Masking
+from bot.engine.redaction import MASK, SecretMasker
 from storage.records.people import Channel
 
 ROOT = Path(__file__).parents[3]
@@ -111,6 +111,6 @@ def test_no_secret_is_shown_by_settings_or_logs(monkeypatch: pytest.MonkeyPatch)
     )
 
     assert "hidden-one" not in repr(settings)
-    shown = Masked(Masking(settings.secrets).mask).format(record)
+    shown = RedactingFormatter(SecretMasker(settings.secret_values).mask).format(record)
     assert shown.count(MASK) == 2
     assert "hidden" not in shown

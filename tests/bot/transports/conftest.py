@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.bot.transports.front_desk import Desk, front_desk
-from tests.bot.transports.mail_fakes import Post, post_office
+from tests.bot.transports.inbox_builders import InboxHarness, inbox_harness
+from tests.bot.transports.outbox_builders import OutboxHarness, outbox_harness
 
 
 @pytest.fixture
-async def post(tmp_path: Path) -> AsyncIterator[Post]:
-    async with post_office(tmp_path) as office:
+async def post(tmp_path: Path) -> AsyncIterator[OutboxHarness]:
+    async with outbox_harness(tmp_path) as office:
         yield office
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    async with front_desk(tmp_path) as open_desk:
+async def desk(tmp_path: Path) -> AsyncIterator[InboxHarness]:
+    async with inbox_harness(tmp_path) as open_desk:
         yield open_desk

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from bot.transports.alerts import Alerts, Source
-from cards.words import words_for
+from bot.transports.alerts import AlertSource, ChannelAlerts
+from cards.catalog import catalog_for
 from storage.records.people import Channel, Language
 
 FACTS: dict[str, Any] = {"letter": "reply:1", "reason": "too odd"}
@@ -14,10 +14,10 @@ FACTS: dict[str, Any] = {"letter": "reply:1", "reason": "too odd"}
 
 def test_an_alert_is_logged_once_and_kept(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    alerts = Alerts([Channel.TELEGRAM])
+    alerts = ChannelAlerts([Channel.TELEGRAM])
 
     for _ in range(3):
-        alerts.tell(Channel.TELEGRAM, "letter_refused", FACTS)
+        alerts.report(Channel.TELEGRAM, "letter_refused", FACTS)
 
     (health,) = alerts.health()
     assert (health.alert, health.facts) == ("letter_refused", FACTS)
@@ -27,43 +27,43 @@ def test_an_alert_is_logged_once_and_kept(caplog: pytest.LogCaptureFixture) -> N
 
 def test_an_empty_key_says_that_all_is_well_again_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    alerts = Alerts([Channel.TELEGRAM])
-    alerts.tell(Channel.TELEGRAM, "letter_refused", FACTS)
+    alerts = ChannelAlerts([Channel.TELEGRAM])
+    alerts.report(Channel.TELEGRAM, "letter_refused", FACTS)
 
-    alerts.tell(Channel.TELEGRAM, "")
-    alerts.tell(Channel.TELEGRAM, "")
+    alerts.report(Channel.TELEGRAM, "")
+    alerts.report(Channel.TELEGRAM, "")
 
     assert [health.alert for health in alerts.health()] == [""]
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 
 def test_a_transport_that_recovers_does_not_take_back_what_the_mail_room_said() -> None:
-    alerts = Alerts([Channel.TELEGRAM])
-    alerts.tell(Channel.TELEGRAM, "letter_refused", FACTS, source=Source.MAIL)
-    alerts.tell(Channel.TELEGRAM, "network", {"address": "x", "reason": "y"})
+    alerts = ChannelAlerts([Channel.TELEGRAM])
+    alerts.report(Channel.TELEGRAM, "letter_refused", FACTS, source=AlertSource.OUTBOX)
+    alerts.report(Channel.TELEGRAM, "network", {"address": "x", "reason": "y"})
 
     assert [health.alert for health in alerts.health()] == ["network"]
-    alerts.tell(Channel.TELEGRAM, "")
+    alerts.report(Channel.TELEGRAM, "")
     assert [health.alert for health in alerts.health()] == ["letter_refused"]
 
 
 def test_every_change_is_announced() -> None:
     changes: list[int] = []
-    alerts = Alerts([Channel.WEB], lambda: changes.append(1))
+    alerts = ChannelAlerts([Channel.WEB], lambda: changes.append(1))
 
-    alerts.tell(Channel.WEB, "letter_refused", FACTS)
-    alerts.tell(Channel.WEB, "letter_refused", FACTS)
-    alerts.tell(Channel.WEB, "")
+    alerts.report(Channel.WEB, "letter_refused", FACTS)
+    alerts.report(Channel.WEB, "letter_refused", FACTS)
+    alerts.report(Channel.WEB, "")
 
     assert len(changes) == 2
 
 
 def test_lines_are_in_the_readers_language_even_where_the_text_is_missing() -> None:
-    alerts = Alerts([Channel.WEB, Channel.FEISHU])
-    alerts.tell(Channel.WEB, "letter_refused", FACTS)
-    alerts.tell(Channel.FEISHU, "never_written", {"code": 7})
+    alerts = ChannelAlerts([Channel.WEB, Channel.FEISHU])
+    alerts.report(Channel.WEB, "letter_refused", FACTS)
+    alerts.report(Channel.FEISHU, "never_written", {"code": 7})
 
-    lines = alerts.lines(words_for(Language.CHINESE))
+    lines = alerts.describe(catalog_for(Language.CHINESE))
 
     assert "网页聊天" in lines[0]
     assert lines[1] == "alert.feishu.never_written {'code': 7}"

@@ -8,19 +8,19 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from cards.actions import Action, AskAgain, Decide, ShowTask
-from cards.formats import moment
-from cards.model import Buttons, Card, Code, Collapsible, Tone
-from cards.reasons import because
+from cards.actions import Action, DecideApproval, RequestApprovalAgain, ShowTask
+from cards.catalog import catalog_for
+from cards.formats import date_time
+from cards.model import ButtonsBlock, Card, CardTone, CodeBlock, CollapsibleBlock
+from cards.permission_reasons import build_reason
 from cards.render.text import render
-from cards.views.approvals import approval_card, waiting_card
-from cards.words import words_for
+from cards.views.approvals import approval_card, waiting_approvals_card
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.people import Language
-from tests.samples import NOW, an_approval
+from tests.builders import NOW, make_approval
 
 ZONE = ZoneInfo("UTC")
-EN = words_for(Language.ENGLISH)
+EN = catalog_for(Language.ENGLISH)
 
 
 def shown(approval: Approval, **facts: object) -> Card:
@@ -28,7 +28,7 @@ def shown(approval: Approval, **facts: object) -> Card:
 
 
 def actions(card: Card) -> list[Action]:
-    blocks = [block for block in card.blocks if isinstance(block, Buttons)]
+    blocks = [block for block in card.blocks if isinstance(block, ButtonsBlock)]
     return [button.action for block in blocks for button in block.items]
 
 
@@ -37,7 +37,7 @@ def text_of(card: Card) -> str:
 
 
 def risk(**changes: object) -> Approval:
-    approval = an_approval(kind=ApprovalKind.RISK)
+    approval = make_approval(kind=ApprovalKind.RISK)
     payload = {"task": "Ship the site", "said": "Ship it today, please", "word": "deploy"}
     return replace(approval, **{"payload": payload, **changes})  # type: ignore[arg-type] # fields of the record
 
@@ -46,13 +46,13 @@ def test_a_risky_step_shows_its_exact_words_its_task_its_deciders_and_its_end() 
     card = shown(risk(title="Deploy", detail="Deploy\n`rm -rf` *all*"), deciders=("Olga", "Ann"))
 
     said = text_of(card)
-    assert [block.text for block in card.blocks if isinstance(block, Code)] == [
+    assert [block.text for block in card.blocks if isinstance(block, CodeBlock)] == [
         "Deploy\n`rm -rf` *all*"
     ]
-    for part in ("Ship the site", "k3m9qa", "Ship it today", "deploy", "Olga, Ann", "Open until"):
+    for part in ("Ship the site", "k3m9qa", "Ship it today", "deploy", "Olga, Ann", "Expires"):
         assert part in said
-    assert card.tone is Tone.WARN
-    assert {type(each) for each in actions(card)} == {Decide, ShowTask}
+    assert card.tone is CardTone.WARN
+    assert {type(each) for each in actions(card)} == {DecideApproval, ShowTask}
 
 
 def test_of_many_who_may_decide_three_are_named() -> None:
@@ -66,7 +66,7 @@ def test_a_step_with_less_time_than_its_request_says_its_own() -> None:
     closes = NOW + timedelta(minutes=3)
     approval = risk(expires_at=NOW + timedelta(days=7), payload={"closes": closes.isoformat()})
 
-    assert f"Open until: {moment(closes, ZONE)}" in text_of(shown(approval)).replace("*", "")
+    assert f"Expires: {date_time(closes, ZONE)}" in text_of(shown(approval)).replace("*", "")
 
 
 def test_whatever_is_too_long_to_read_at_a_glance_is_there_in_full() -> None:
@@ -74,8 +74,8 @@ def test_whatever_is_too_long_to_read_at_a_glance_is_there_in_full() -> None:
 
     card = shown(risk(detail=command))
 
-    folded = [block for block in card.blocks if isinstance(block, Collapsible)]
-    assert folded[0].blocks == (Code(text=command),)
+    folded = [block for block in card.blocks if isinstance(block, CollapsibleBlock)]
+    assert folded[0].blocks == (CodeBlock(text=command),)
 
 
 def test_without_names_any_owner_decides() -> None:
@@ -85,23 +85,23 @@ def test_without_names_any_owner_decides() -> None:
 @pytest.mark.parametrize(
     ("state", "tone"),
     [
-        (ApprovalState.APPROVED, Tone.GOOD),
-        (ApprovalState.REJECTED, Tone.BAD),
-        (ApprovalState.EXPIRED, Tone.NEUTRAL),
+        (ApprovalState.APPROVED, CardTone.GOOD),
+        (ApprovalState.REJECTED, CardTone.BAD),
+        (ApprovalState.EXPIRED, CardTone.NEUTRAL),
     ],
 )
 @pytest.mark.parametrize("kind", list(ApprovalKind))
 def test_what_is_settled_cannot_be_decided_on_its_card(
-    kind: ApprovalKind, state: ApprovalState, tone: Tone
+    kind: ApprovalKind, state: ApprovalState, tone: CardTone
 ) -> None:
-    card = shown(an_approval(kind=kind, state=state), decider="Olga")
+    card = shown(make_approval(kind=kind, state=state), decider="Olga")
 
     assert card.tone is tone
-    assert not [each for each in actions(card) if isinstance(each, Decide)]
+    assert not [each for each in actions(card) if isinstance(each, DecideApproval)]
 
 
 def test_who_decided_when_and_why_is_on_the_card() -> None:
-    said = text_of(shown(an_approval(state=ApprovalState.REJECTED), decider="Olga"))
+    said = text_of(shown(make_approval(state=ApprovalState.REJECTED), decider="Olga"))
 
     assert "Olga" in said
     assert "too early" in said
@@ -109,7 +109,7 @@ def test_who_decided_when_and_why_is_on_the_card() -> None:
 
 
 def test_a_reason_that_looks_like_one_of_our_keys_stays_what_it_is() -> None:
-    approval = replace(an_approval(state=ApprovalState.REJECTED), reason="approval.by")
+    approval = replace(make_approval(state=ApprovalState.REJECTED), reason="approval.by")
 
     assert "approval.by" in text_of(shown(approval, decider="Olga"))
 
@@ -117,7 +117,7 @@ def test_a_reason_that_looks_like_one_of_our_keys_stays_what_it_is() -> None:
 def test_what_expired_can_be_asked_again_unless_it_was_taken_back() -> None:
     expired = risk(state=ApprovalState.EXPIRED)
 
-    assert actions(shown(expired)) == [AskAgain(approval_id="ap7x2k")]
+    assert actions(shown(expired)) == [RequestApprovalAgain(approval_id="ap7x2k")]
     withdrawn = shown(replace(expired, reason="approval.task_over"))
     assert actions(withdrawn) == []
     assert "task is over" in text_of(withdrawn)
@@ -133,10 +133,10 @@ def test_money_says_what_is_spent_and_what_a_yes_allows() -> None:
         "tasks": ["k3m9qa"],
         "until": (NOW + timedelta(hours=1)).isoformat(),
     }
-    approval = replace(an_approval(kind=ApprovalKind.BUDGET), payload=facts)
+    approval = replace(make_approval(kind=ApprovalKind.BUDGET), payload=facts)
 
     said = text_of(shown(approval))
-    for part in ("$24.90", "$25.00", "2.0M tokens", "cap is reached"):
+    for part in ("$24.90", "$25.00", "2.0M tokens", "cap reached"):
         assert part in said
     opened = shown(replace(approval, state=ApprovalState.EXPIRED))
     assert "new day" in text_of(opened)
@@ -144,11 +144,11 @@ def test_money_says_what_is_spent_and_what_a_yes_allows() -> None:
 
 
 def test_the_list_has_the_buttons_of_each_kind() -> None:
-    waiting = [an_approval(f"ap{n}", kind) for n, kind in enumerate(ApprovalKind)]
+    waiting = [make_approval(f"ap{n}", kind) for n, kind in enumerate(ApprovalKind)]
 
-    card = waiting_card(waiting[:5], EN, zone=ZONE)
+    card = waiting_approvals_card(waiting[:5], EN, zone=ZONE)
 
-    decided = {each.approval_id for each in actions(card) if isinstance(each, Decide)}
+    decided = {each.approval_id for each in actions(card) if isinstance(each, DecideApproval)}
     questions = {each.id for each in waiting if each.kind is ApprovalKind.QUESTION}
     assert decided == {each.id for each in waiting[:5]} - questions
 
@@ -156,13 +156,13 @@ def test_the_list_has_the_buttons_of_each_kind() -> None:
 @pytest.mark.parametrize(
     ("why", "told"),
     [
-        (because("no_sandbox").packed(), "为什么要问：没有沙箱可以限制这条命令。"),
-        ("No rule allows it.", "为什么要问：No rule allows it."),
+        (build_reason("no_sandbox").to_json(), "需要审批的原因：没有沙箱可以限制这条命令。"),
+        ("No rule allows it.", "需要审批的原因：No rule allows it."),
     ],
 )
 def test_why_a_tool_is_asked_about_is_told_in_the_readers_language(why: str, told: str) -> None:
-    approval = replace(an_approval(kind=ApprovalKind.TOOL), payload={"tool": "exec", "why": why})
+    approval = replace(make_approval(kind=ApprovalKind.TOOL), payload={"tool": "exec", "why": why})
 
-    card = approval_card(approval, words_for(Language.CHINESE), zone=ZONE)
+    card = approval_card(approval, catalog_for(Language.CHINESE), zone=ZONE)
 
     assert told in text_of(card)

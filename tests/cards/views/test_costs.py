@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from cards.views.work.costs import budget_lines, extend_label, task_cost_card
-from cards.words import words_for
+from cards.catalog import catalog_for
+from cards.views.costs import budget_lines, extend_label, task_cost_card
 from storage.records.people import Language
-from storage.records.status import CostLine, TaskCost
-from storage.records.tasks import Spent
-from tests.handlers.desk import text_of
-from tests.samples import a_task
+from storage.records.tasks import UsageTotals
+from storage.records.usage import CostLine, TaskCost
+from tests.builders import make_task
+from tests.handlers.router_harness import text_of
 
-EN = words_for(Language.ENGLISH)
+EN = catalog_for(Language.ENGLISH)
 
 
 def payload(**changes: Any) -> dict[str, Any]:
@@ -36,8 +36,8 @@ def payload(**changes: Any) -> dict[str, Any]:
 def test_money_is_told_where_the_cap_is_on_money() -> None:
     lines = "\n".join(budget_lines(payload(), EN))
 
-    assert "$4.98 of the $5.00" in lines
-    assert "Extending allows $5.00 more" in lines
+    assert "$4.98 of its $5.00" in lines
+    assert "Extend to allow $5.00 more" in lines
     assert "123" not in lines
     assert extend_label(payload(), EN) == "💰 Extend by $5.00"
 
@@ -45,30 +45,30 @@ def test_money_is_told_where_the_cap_is_on_money() -> None:
 def test_both_are_told_where_there_are_both() -> None:
     both = payload(cap_tokens=200_000, more_tokens=200_000)
 
-    assert "$4.98 · 123.5k tokens of the $5.00 · 200.0k tokens" in budget_lines(both, EN)[0]
+    assert "$4.98 · 123.5k tokens of its $5.00 · 200.0k tokens" in budget_lines(both, EN)[0]
 
 
 def test_a_cap_for_a_day_opens_by_itself_and_one_for_a_task_does_not() -> None:
     until = payload(scope="day", until="2026-01-06T00:00:00+08:00")
 
-    assert "opens by itself" in budget_lines(until, EN)[-1]
+    assert "continues automatically" in budget_lines(until, EN)[-1]
     assert "waits" in budget_lines(payload(), EN)[-1]
 
 
 @pytest.mark.parametrize("language", list(Language))
 @pytest.mark.parametrize("scope", ["task", "person", "chat", "day"])
 def test_every_scope_has_its_words(language: Language, scope: str) -> None:
-    lines = budget_lines(payload(scope=scope), words_for(language))
+    lines = budget_lines(payload(scope=scope), catalog_for(language))
 
     assert "$4.98" in lines[0]
     assert "$5.00" in lines[0]
 
 
 def test_a_purpose_without_words_of_its_own_is_called_what_it_is() -> None:
-    spent = Spent(calls=1, cost_micros=1)
+    spent = UsageTotals(calls=1, cost_micros=1)
     cost = TaskCost(
-        task=a_task("k3m9qa"),
-        whole=spent,
+        task=make_task("k3m9qa"),
+        total=spent,
         purposes=(CostLine(name="daydreams", spent=spent), CostLine(name="", spent=spent)),
     )
 

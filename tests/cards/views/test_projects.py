@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from cards.actions import LetIn
-from cards.model import Button, Buttons, Card
+from cards.actions import StartTaskAnyway
+from cards.catalog import catalog_for
+from cards.model import ButtonsBlock, Card, CardButton
 from cards.render.text import render
-from cards.views.work.projects import project_card
-from cards.views.work.task_lists import detail_card
-from cards.views.work.tasks import task_card
-from cards.words import words_for
+from cards.views.projects import project_card
+from cards.views.task_card import task_card
+from cards.views.tasks import task_detail_card
 from storage.records.people import ChatId, Language
 from storage.records.tasks import Task, TaskStatus, TaskView
-from tests.cards.views.test_tasks import ZONE
-from tests.samples import NOW, a_task, a_view
+from tests.builders import NOW, make_task, make_view
+from tests.cards.views.test_task_card import ZONE
 
-EN = words_for(Language.ENGLISH)
-HOLDER = a_task("h0lder", TaskStatus.PAUSED, title="Dig the pond")
+EN = catalog_for(Language.ENGLISH)
+HOLDER = make_task("h0lder", TaskStatus.PAUSED, title="Dig the pond")
 both = pytest.mark.parametrize("language", list(Language))
 
 
@@ -28,30 +28,32 @@ def in_folder(task: Task, *, branch: str = "", let_in: bool = False) -> Task:
 
 
 def waiting(task: Task, holder: Task | None = HOLDER) -> TaskView:
-    return replace(a_view(task), holder=holder)
+    return replace(make_view(task), directory_holder=holder)
 
 
-def buttons(card: Card) -> list[Button]:
-    return [item for block in card.blocks if isinstance(block, Buttons) for item in block.items]
+def buttons(card: Card) -> list[CardButton]:
+    return [
+        item for block in card.blocks if isinstance(block, ButtonsBlock) for item in block.items
+    ]
 
 
 @both
 def test_who_waits_for_a_folder_is_told_whose_it_is_and_may_be_let_in(
     language: Language,
 ) -> None:
-    card = task_card(waiting(in_folder(a_task())), words_for(language), now=NOW)
+    card = task_card(waiting(in_folder(make_task())), catalog_for(language), now=NOW)
 
     assert "Dig the pond" in render(card).text
     first = buttons(card)[0]
-    assert first.action == LetIn(task_id="k3m9qa")
+    assert first.action == StartTaskAnyway(task_id="k3m9qa")
     assert first.confirm is not None
 
 
 def test_a_git_project_needs_nobody_to_be_let_in() -> None:
-    card = task_card(waiting(in_folder(a_task(), branch="shiftboss/k3m9qa")), EN, now=NOW)
+    card = task_card(waiting(in_folder(make_task(), branch="shiftboss/k3m9qa")), EN, now=NOW)
 
     assert "Dig the pond" in render(card).text
-    assert not [each for each in buttons(card) if isinstance(each.action, LetIn)]
+    assert not [each for each in buttons(card) if isinstance(each.action, StartTaskAnyway)]
 
 
 @both
@@ -59,34 +61,36 @@ def test_a_git_project_needs_nobody_to_be_let_in() -> None:
 def test_who_was_let_in_is_told_so_and_asked_no_more(
     status: TaskStatus, language: Language
 ) -> None:
-    view = waiting(in_folder(a_task(status=status), let_in=True), None)
+    view = waiting(in_folder(make_task(status=status), let_in=True), None)
 
-    card = task_card(view, words_for(language), now=NOW)
+    words = catalog_for(language)
+    card = task_card(view, words, now=NOW)
 
-    assert "🚪" in render(card).text
-    assert not [each for each in buttons(card) if isinstance(each.action, LetIn)]
+    told = words("folder.let_in" if status is TaskStatus.PENDING else "folder.beside")
+    assert told in render(card).text
+    assert not [each for each in buttons(card) if isinstance(each.action, StartTaskAnyway)]
 
 
 def test_what_another_chat_does_is_not_told_here() -> None:
     elsewhere = replace(HOLDER, chat_id=ChatId("c9"))
 
-    text = render(task_card(waiting(in_folder(a_task()), elsewhere), EN, now=NOW)).text
+    text = render(task_card(waiting(in_folder(make_task()), elsewhere), EN, now=NOW)).text
 
     assert "Dig the pond" not in text
     assert "h0lder" in text
 
 
 def test_nobody_is_asked_to_let_in_who_waits_for_a_slot() -> None:
-    card = task_card(waiting(in_folder(a_task()), None), EN, now=NOW)
+    card = task_card(waiting(in_folder(make_task()), None), EN, now=NOW)
 
-    assert not [each for each in buttons(card) if isinstance(each.action, LetIn)]
+    assert not [each for each in buttons(card) if isinstance(each.action, StartTaskAnyway)]
 
 
 def test_the_cards_show_the_folder_and_the_branch() -> None:
-    view = a_view(in_folder(a_task(status=TaskStatus.RUNNING), branch="shiftboss/k3m9qa"))
+    view = make_view(in_folder(make_task(status=TaskStatus.RUNNING), branch="shiftboss/k3m9qa"))
 
     card = render(task_card(view, EN, now=NOW)).text
-    detail = render(detail_card(view, EN, now=NOW, zone=ZONE)).text
+    detail = render(task_detail_card(view, EN, now=NOW, zone=ZONE)).text
 
     assert "garden" in card
     assert "shiftboss/k3m9qa" in card
@@ -97,7 +101,7 @@ def test_the_cards_show_the_folder_and_the_branch() -> None:
 @both
 @pytest.mark.parametrize(("folder", "in_git"), [("", False), ("/code/x", True), ("/code/x", False)])
 def test_the_chats_folder_is_shown(folder: str, in_git: bool, language: Language) -> None:
-    words = words_for(language)
+    words = catalog_for(language)
 
     text = render(project_card(folder, words, in_git=in_git)).text
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.chaos.memory import handwork, passing, talking
+from tests.chaos.memory import decay_stories, ingestion_stories, manual_stories
 
-STORIES = (*talking.STORIES, *handwork.STORIES, *passing.STORIES)
+STORIES = (*ingestion_stories.STORIES, *manual_stories.STORIES, *decay_stories.STORIES)

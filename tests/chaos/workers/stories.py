@@ -3,56 +3,59 @@ once, and helpers report once."""
 
 from __future__ import annotations
 
-from tests.chaos.boss import Boss, Story
-from tests.chaos.workers.mind import (
+from tests.chaos.story import CrashStory, ScriptedUser
+from tests.chaos.workers.scripted_model import (
     asks,
     careful,
     fails,
-    mind,
     never_ends,
     once,
     reads,
     runs,
     says,
+    scripted_model,
     sends,
     writes,
 )
-from tests.emulators.models.script import Call
-from tests.journeys.model_world import done
+from tests.emulators.models.script import ScriptedCall
+from tests.journeys.model_world import step_reply
 
 _DONE = ("completed",)
 _ASKED = {"SHIFTBOSS_TOOLS_ASK_FOR": "exec, write(asked-*)"}
 
-_LEAVE = mind(
+_LEAVE = scripted_model(
     {
         "leave-yes": careful(
-            writes("asked-yes.txt", "granted"), "asked-yes.txt", "granted", done("It is there.")
+            writes("asked-yes.txt", "granted"),
+            "asked-yes.txt",
+            "granted",
+            step_reply("It is there."),
         ),
         "leave-no": once(
             writes("asked-no.txt", "no"),
-            done("Then not."),
+            step_reply("Then not."),
             before=[reads("nowhere.txt"), writes("../outside.txt", "no")],
         ),
         "leave-answer": asks("Which colour?", "red", "blue"),
-        "leave-stop": once(writes("asked-stop.txt", "no"), done("Too late.")),
+        "leave-stop": once(writes("asked-stop.txt", "no"), step_reply("Too late.")),
     },
     {},
 )
 
 
-async def _leave(boss: Boss) -> None:
+async def _leave(boss: ScriptedUser) -> None:
     """Tasks that stop at a call: allowed, refused, answered, and stopped while they wait."""
-    allowed = await boss.runs("leave-yes", status="waiting")
-    await boss.decides("Once", allowed, about="asked-yes")
-    refused = await boss.runs("leave-no", status="waiting")
-    await boss.decides("❌", refused, about="asked-no")
-    asked = await boss.runs("leave-answer", status="waiting")
-    await boss.decides("blue", asked, about="Which colour")
-    stopped = await boss.runs("leave-stop", status="waiting")
-    await boss.orders(f"/stop {stopped}")
+    allowed = await boss.start_task("leave-yes", status="waiting")
+    await boss.decide("Once", allowed, about="asked-yes")
+    refused = await boss.start_task("leave-no", status="waiting")
+    await boss.decide("❌", refused, about="asked-no")
+    asked = await boss.start_task("leave-answer", status="waiting")
+    await boss.decide("blue", asked, about="Which colour")
+    stopped = await boss.start_task("leave-stop", status="waiting")
+    await boss.send_command(f"/stop {stopped}")
 
 
-_TALKS = mind(
+_TALKS = scripted_model(
     {},
     {
         "talk-yes": careful(
@@ -65,52 +68,56 @@ _TALKS = mind(
 )
 
 
-async def _talks(boss: Boss) -> None:
+async def _talks(boss: ScriptedUser) -> None:
     """Talk that stops at a call: allowed, refused, and left for another subject."""
-    await boss.front.says("talk-yes")
-    await boss.decides("Once", about="asked-talk")
-    await boss.front.says("talk-no")
-    await boss.decides("❌", about="asked-never")
-    await boss.front.says("talk-other")
-    await boss.until("SELECT id FROM approvals WHERE detail LIKE '%asked-other%'")
-    await boss.front.says("talk-about")
+    await boss.channel.send_message("talk-yes")
+    await boss.decide("Once", about="asked-talk")
+    await boss.channel.send_message("talk-no")
+    await boss.decide("❌", about="asked-never")
+    await boss.channel.send_message("talk-other")
+    await boss.wait_for_row("SELECT id FROM approvals WHERE detail LIKE '%asked-other%'")
+    await boss.channel.send_message("talk-about")
 
 
-_EFFECTS = mind(
+_EFFECTS = scripted_model(
     {
         "tally-once": careful(
-            runs("echo once >> tally.txt"), "tally.txt", "once", done("It is counted.")
+            runs("echo once >> tally.txt"), "tally.txt", "once", step_reply("It is counted.")
         ),
         "unsafe-once": once(
             writes("plain.txt", "plain"),
-            done("It is written."),
-            before=[Call(name="skill_load", arguments={"name": "summarise"})],
+            step_reply("It is written."),
+            before=[ScriptedCall(name="skill_load", arguments={"name": "summarise"})],
         ),
-        "team-once": sends(["help-once"], done("One is off."), done("It is told.")),
+        "team-once": sends(["help-once"], step_reply("One is off."), step_reply("It is told.")),
     },
     {"help-once": says("The sea is blue.")},
     unsafe=["unsafe-once"],
 )
 
 
-async def _effects(boss: Boss) -> None:
+async def _effects(boss: ScriptedUser) -> None:
     """What a call does to the world it does once, or the Boss is asked before it does it again:
     by the call's own request, or by the step's that must not be repeated unasked. What a helper
     brings is told once."""
-    tally = await boss.runs("tally-once")
-    await boss.decides("Once", tally, about="tally.txt")
-    unsafe = await boss.runs("--persona pragmatist unsafe-once")
-    while await boss.is_now(unsafe, "completed", "blocked") == "blocked":
-        await boss.orders(f"/resume {unsafe}")
-        await boss.is_now(unsafe, "pending", "running", "completed")
-    await boss.is_now(await boss.runs("team-once"), "completed")
+    tally = await boss.start_task("tally-once")
+    await boss.decide("Once", tally, about="tally.txt")
+    unsafe = await boss.start_task("--persona pragmatist unsafe-once")
+    while await boss.wait_for_status(unsafe, "completed", "blocked") == "blocked":
+        await boss.send_command(f"/resume {unsafe}")
+        await boss.wait_for_status(unsafe, "pending", "running", "completed")
+    await boss.wait_for_status(await boss.start_task("team-once"), "completed")
 
 
-_HELPERS = mind(
+_HELPERS = scripted_model(
     {
-        "team-pair": sends(["help-good", "help-bad"], done("Two are off."), done("All is told.")),
-        "team-leave": sends(["help-leave"], done("One is off."), done("All is told.")),
-        "team-stop": sends(["help-slow", "help-next"], done("Two are off."), done("All is told.")),
+        "team-pair": sends(
+            ["help-good", "help-bad"], step_reply("Two are off."), step_reply("All is told.")
+        ),
+        "team-leave": sends(["help-leave"], step_reply("One is off."), step_reply("All is told.")),
+        "team-stop": sends(
+            ["help-slow", "help-next"], step_reply("Two are off."), step_reply("All is told.")
+        ),
     },
     {
         "team-chat": sends(
@@ -129,37 +136,39 @@ _HELPERS = mind(
 )
 
 
-async def _helpers(boss: Boss) -> None:
+async def _helpers(boss: ScriptedUser) -> None:
     """Helpers of tasks and of talk: they report, fail, wait for leave, and are sent home."""
-    pair = await boss.runs("team-pair")
-    await boss.is_now(pair, "completed")
-    leave = await boss.runs("team-leave")
-    await boss.decides("Once", leave, about="asked-help")
-    stopped = await boss.runs("team-stop")
-    await boss.until(
+    pair = await boss.start_task("team-pair")
+    await boss.wait_for_status(pair, "completed")
+    leave = await boss.start_task("team-leave")
+    await boss.decide("Once", leave, about="asked-help")
+    stopped = await boss.start_task("team-stop")
+    await boss.wait_for_row(
         "SELECT 1 FROM helpers WHERE task_id = ? AND status = 'running' AND label LIKE '%slow'",
         stopped,
     )
-    await boss.until("SELECT 1 FROM helpers WHERE task_id = ? AND label LIKE '%next'", stopped)
-    await boss.orders(f"/stop {stopped}")
-    await boss.front.says("team-chat")
-    await boss.until(
+    await boss.wait_for_row(
+        "SELECT 1 FROM helpers WHERE task_id = ? AND label LIKE '%next'", stopped
+    )
+    await boss.send_command(f"/stop {stopped}")
+    await boss.channel.send_message("team-chat")
+    await boss.wait_for_row(
         "SELECT 1 WHERE (SELECT count(*) FROM helpers WHERE delivered_at IS NOT NULL) = 7"
     )
 
 
 STORIES = (
-    Story(
+    CrashStory(
         name="leave",
-        live=_leave,
-        ends={
+        act=_leave,
+        final_statuses={
             "leave-yes": _DONE,
             "leave-no": _DONE,
             "leave-answer": _DONE,
             "leave-stop": ("cancelled",),
         },
         files={"asked-yes.txt": "granted"},
-        moves=(
+        transitions=(
             "call.>open",
             "call.>running",
             "call.>denied",
@@ -172,25 +181,30 @@ STORIES = (
             "call.running>cut",
         ),
         settings=_ASKED,
-        mind=_LEAVE,
+        model=_LEAVE,
     ),
-    Story(
+    CrashStory(
         name="talks",
-        live=_talks,
-        ends={},
+        act=_talks,
+        final_statuses={},
         files={},
-        moves=("call.open>cut",),
-        also=("call.>open", "call.open>allowed", "call.open>denied", "call.running>done"),
+        transitions=("call.open>cut",),
+        extra_transitions=(
+            "call.>open",
+            "call.open>allowed",
+            "call.open>denied",
+            "call.running>done",
+        ),
         settings=_ASKED,
-        mind=_TALKS,
+        model=_TALKS,
     ),
-    Story(
+    CrashStory(
         name="effects",
-        live=_effects,
-        ends={"tally-once": _DONE, "unsafe-once": _DONE, "team-once": _DONE},
+        act=_effects,
+        final_statuses={"tally-once": _DONE, "unsafe-once": _DONE, "team-once": _DONE},
         files={"tally.txt": "once", "plain.txt": "plain"},
-        moves=(),
-        also=(
+        transitions=(),
+        extra_transitions=(
             "call.open>allowed",
             "call.allowed>running",
             "call.running>done",
@@ -198,14 +212,14 @@ STORIES = (
             "report.awaited>told",
         ),
         settings=_ASKED,
-        mind=_EFFECTS,
+        model=_EFFECTS,
     ),
-    Story(
+    CrashStory(
         name="helpers",
-        live=_helpers,
-        ends={"team-pair": _DONE, "team-leave": _DONE, "team-stop": ("cancelled",)},
+        act=_helpers,
+        final_statuses={"team-pair": _DONE, "team-leave": _DONE, "team-stop": ("cancelled",)},
         files={"asked-help.txt": "kept"},
-        moves=(
+        transitions=(
             "helper.>accepted",
             "helper.accepted>running",
             "helper.accepted>failed",
@@ -219,9 +233,9 @@ STORIES = (
             "order.>helper",
             "call.allowed>cut",
         ),
-        also=("call.open>allowed", "call.running>done"),
-        unsure=frozenset({"asked-help.txt"}),
+        extra_transitions=("call.open>allowed", "call.running>done"),
+        optional_files=frozenset({"asked-help.txt"}),
         settings={**_ASKED, "SHIFTBOSS_HELPERS": "1"},
-        mind=_HELPERS,
+        model=_HELPERS,
     ),
 )

@@ -24,19 +24,19 @@ RECEIVED = HOME / "received.jsonl"
 FOREVER = 3600
 
 
-class Fault(Exception):
+class RpcError(Exception):
     def __init__(self, code: int, message: str) -> None:
         self.code = code
         super().__init__(message)
 
 
-class Agent:
+class ScriptedAgent:
     def __init__(self, scenario: Mapping[str, Any]) -> None:
         self._scenario = scenario
         self._writing = threading.Lock()
         self._answers: dict[str, Queue[dict[str, Any]]] = {}
         self._cancelled = threading.Event()
-        self._asked = 0
+        self._request_count = 0
         self._session = ""
         self._servers: Sequence[Mapping[str, Any]] = ()
 
@@ -50,12 +50,12 @@ class Agent:
             elif message["method"] == "session/cancel":
                 self._cancelled.set()
             else:
-                threading.Thread(target=self._answer, args=(message,), daemon=True).start()
+                threading.Thread(target=self._answer_request, args=(message,), daemon=True).start()
 
-    def _answer(self, message: Mapping[str, Any]) -> None:
+    def _answer_request(self, message: Mapping[str, Any]) -> None:
         try:
             result = self._result(message["method"], message.get("params") or {})
-        except Fault as fault:
+        except RpcError as fault:
             error = {"code": fault.code, "message": str(fault)}
             self._send({"jsonrpc": "2.0", "id": message["id"], "error": error})
         else:
@@ -76,35 +76,35 @@ class Agent:
                     "agentInfo": {"name": "fake", "version": "1.2.3"},
                 }
             case "session/new":
-                return self._new()
+                return self._new_session()
             case "session/resume" | "session/load":
-                return self._gone_on(method, params)
+                return self._resume(method, params)
             case "session/prompt":
-                return self._turn(params)
+                return self._run_turn(params)
             case "session/set_mode" | "session/set_config_option" | "authenticate":
                 return {}
-        raise Fault(-32601, "Method not found")
+        raise RpcError(-32601, "Method not found")
 
-    def _new(self) -> Mapping[str, Any]:
+    def _new_session(self) -> Mapping[str, Any]:
         if self._scenario.get("login"):
-            raise Fault(-32000, "Authentication required")
+            raise RpcError(-32000, "Authentication required")
         sessions = _sessions()
         name = f"session-{len(sessions) + 1}"
-        _keep({**sessions, name: 0})
-        return {"sessionId": name, **self._offers()}
+        _save_sessions({**sessions, name: 0})
+        return {"sessionId": name, **self._session_options()}
 
-    def _gone_on(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _resume(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         if method in self._scenario.get("without", ()):
-            raise Fault(-32601, "Method not found")
+            raise RpcError(-32601, "Method not found")
         if params["sessionId"] not in _sessions():
-            raise Fault(-32602, "no such session")
+            raise RpcError(-32602, "no such session")
         if method == "session/load":
             self._session = params["sessionId"]
             for text in ("old words", "older words"):
-                self._do({"say": text})
-        return self._offers()
+                self._run_action({"say": text})
+        return self._session_options()
 
-    def _offers(self) -> Mapping[str, Any]:
+    def _session_options(self) -> Mapping[str, Any]:
         modes = self._scenario.get("modes", ["default", "plan"])
         listed = [{"id": mode, "name": mode} for mode in modes]
         return {
@@ -112,26 +112,26 @@ class Agent:
             "configOptions": self._scenario.get("options", []),
         }
 
-    def _turn(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _run_turn(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
         self._cancelled.clear()
         self._session = params["sessionId"]
         sessions = _sessions()
         done = sessions.get(self._session, 0)
-        _keep({**sessions, self._session: done + 1})
+        _save_sessions({**sessions, self._session: done + 1})
         turns: Sequence[Sequence[Mapping[str, Any]]] = self._scenario["turns"]
-        reason = self._all(turns[min(done, len(turns) - 1)])
+        reason = self._run_actions(turns[min(done, len(turns) - 1)])
         usage = self._scenario.get("usage")
         return {"stopReason": reason, **({"usage": usage} if usage else {})}
 
-    def _all(self, acts: Sequence[Mapping[str, Any]]) -> str:
+    def _run_actions(self, acts: Sequence[Mapping[str, Any]]) -> str:
         for act in acts:
             if self._cancelled.is_set():
                 return "cancelled"
-            if ended := self._do(act):
+            if ended := self._run_action(act):
                 return ended
         return "end_turn"
 
-    def _do(self, act: Mapping[str, Any]) -> str:
+    def _run_action(self, act: Mapping[str, Any]) -> str:
         (name, value), *_ = act.items()
         does: Mapping[str, Callable[[Any], str | None]] = {
             "say": lambda text: self._chunk("agent_message_chunk", text),
@@ -139,25 +139,25 @@ class Agent:
             "update": self._update,
             "flood": self._flood,
             "garbage": self._garbage,
-            "stderr": _shout,
-            "shout": _say_aloud,
+            "stderr": _write_stderr_noise,
+            "shout": _write_stderr,
             "write": _write,
             "append": _append,
-            "use": self._use,
+            "use": self._use_mcp_server,
             "spawn": _spawn,
             "hang": lambda _: self._hang(),
             "deaf": lambda _: time.sleep(FOREVER),
-            "refuse": _refuse,
+            "refuse": _raise_login_error,
             "die": lambda code: self._die(code, str(self._scenario.get("last_words", ""))),
             "end": str,
         }
         if name == "ask":
-            return self._ask(value, act)
+            return self._request_permission(value, act)
         return does[name](value) or ""
 
-    def _ask(self, params: Mapping[str, Any], act: Mapping[str, Any]) -> str:
-        self._asked += 1
-        number = f"ask-{os.getpid()}-{self._asked}"
+    def _request_permission(self, params: Mapping[str, Any], act: Mapping[str, Any]) -> str:
+        self._request_count += 1
+        number = f"ask-{os.getpid()}-{self._request_count}"
         self._answers[number] = Queue()
         self._send(
             {
@@ -170,8 +170,8 @@ class Agent:
         answer = self._answers[number].get()
         chosen = answer.get("result", {}).get("outcome", {}).get("optionId", "")
         if chosen.startswith("yes"):
-            return self._all(act.get("yes", ())).replace("end_turn", "")
-        return self._all(act.get("no", ())).replace("end_turn", "")
+            return self._run_actions(act.get("yes", ())).replace("end_turn", "")
+        return self._run_actions(act.get("no", ())).replace("end_turn", "")
 
     def _hang(self) -> str:
         self._cancelled.wait(FOREVER)
@@ -194,11 +194,11 @@ class Agent:
             sys.stdout.write(text)
             sys.stdout.flush()
 
-    def _use(self, call: Mapping[str, Any]) -> None:
+    def _use_mcp_server(self, call: Mapping[str, Any]) -> None:
         """Start an MCP server that it was given, call a tool of it, and say what it told."""
         wanted = call.get("server", "shiftboss")
         server = next((each for each in self._servers if each["name"] == wanted), None)
-        told = f"[no server {wanted}]" if server is None else _told_by(server, call)
+        told = f"[no server {wanted}]" if server is None else _call_mcp_tool(server, call)
         self._chunk("agent_message_chunk", told)
 
     def _chunk(self, kind: str, text: str) -> None:
@@ -218,21 +218,21 @@ def _sessions() -> dict[str, int]:
     return dict(json.loads(SESSIONS.read_text())) if SESSIONS.exists() else {}
 
 
-def _keep(sessions: Mapping[str, int]) -> None:
+def _save_sessions(sessions: Mapping[str, int]) -> None:
     SESSIONS.write_text(json.dumps(sessions))
 
 
-def _refuse(message: str) -> None:
+def _raise_login_error(message: str) -> None:
     """As one answers that has found out only now that nobody is logged in."""
-    raise Fault(-32000, message)
+    raise RpcError(-32000, message)
 
 
-def _shout(count: int) -> None:
+def _write_stderr_noise(count: int) -> None:
     sys.stderr.write("e" * count)
     sys.stderr.flush()
 
 
-def _say_aloud(text: str) -> None:
+def _write_stderr(text: str) -> None:
     sys.stderr.write(text)
     sys.stderr.flush()
 
@@ -249,7 +249,7 @@ def _append(what: Mapping[str, str]) -> None:
         file.write(what["text"])
 
 
-def _told_by(server: Mapping[str, Any], call: Mapping[str, Any]) -> str:
+def _call_mcp_tool(server: Mapping[str, Any], call: Mapping[str, Any]) -> str:
     asked: list[dict[str, Any]] = [
         {"id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18"}},
         {"method": "notifications/initialized"},
@@ -284,4 +284,4 @@ if __name__ == "__main__":
     sys.stdout.write(given.get("greeting", ""))
     sys.stdout.flush()
     if not given.get("mute"):
-        Agent(given).listen()
+        ScriptedAgent(given).listen()

@@ -7,12 +7,10 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.emulators.feishu.cards.check import Known, check_card
-from tests.emulators.feishu.clock import Clock
-from tests.emulators.feishu.faults import ApiError, CardRefused
-from tests.emulators.feishu.gates import Rates
-from tests.emulators.feishu.wire import HttpRequest
-from tests.emulators.feishu.world import Entity, World
+from tests.emulators.feishu.card_validator import KnownReferences, check_card
+from tests.emulators.feishu.http_server import HttpRequest
+from tests.emulators.feishu.refusals import CardRefused, FeishuApiError, RateLimits
+from tests.emulators.feishu.tenant import CardEntity, EmulatorClock, FeishuTenant
 
 STREAMING_SECONDS = 600.0
 DAYS_14 = 14 * 86400.0
@@ -23,7 +21,7 @@ Change = Callable[[dict[str, Any]], None]
 
 
 class CardKit:
-    def __init__(self, world: World, clock: Clock, rates: Rates) -> None:
+    def __init__(self, world: FeishuTenant, clock: EmulatorClock, rates: RateLimits) -> None:
         self._world = world
         self._clock = clock
         self._rates = rates
@@ -31,10 +29,12 @@ class CardKit:
     def create(self, request: HttpRequest) -> dict[str, Any]:
         body = _object(request)
         if body.get("type") != "card_json":
-            raise ApiError(10002, "type is invalid")
+            raise FeishuApiError(10002, "type is invalid")
         data = _loaded(body.get("data"))
         self._check(data)
-        entity = Entity(card_id=self._world.new_id("7", 18), data=data, created=self._clock.now())
+        entity = CardEntity(
+            card_id=self._world.new_id("7", 18), data=data, created=self._clock.now()
+        )
         self._set_streaming(entity, bool(data.get("config", {}).get("streaming_mode")))
         self._world.entities[entity.card_id] = entity
         return {"card_id": entity.card_id}
@@ -42,11 +42,11 @@ class CardKit:
     def convert(self, request: HttpRequest) -> dict[str, Any]:
         message = self._world.messages.get(str(_object(request).get("message_id")))
         if message is None or not message.by_bot or message.msg_type != "interactive":
-            raise ApiError(10002, "message_id is invalid")
+            raise FeishuApiError(10002, "message_id is invalid")
         if message.entity is None:
             if message.card.get("schema") != "2.0":
-                raise ApiError(300315, "card is not json 2.0")
-            message.entity = Entity(
+                raise FeishuApiError(300315, "card is not json 2.0")
+            message.entity = CardEntity(
                 card_id=self._world.new_id("7", 18),
                 data=message.card,
                 created=self._clock.now(),
@@ -60,7 +60,7 @@ class CardKit:
         entity = self._open(card_id, body)
         card = body.get("card")
         if not isinstance(card, dict) or card.get("type") != "card_json":
-            raise ApiError(10002, "card is invalid")
+            raise FeishuApiError(10002, "card is invalid")
         data = _loaded(card.get("data"))
         self._commit(entity, body, data)
         self._set_streaming(entity, bool(data.get("config", {}).get("streaming_mode")))
@@ -115,16 +115,16 @@ class CardKit:
         entity = self._open(card_id, body)
         text = body.get("content")
         if not isinstance(text, str) or not 1 <= len(text) <= MAX_CONTENT:
-            raise ApiError(10002, "content must be 1 to 100000 characters")
+            raise FeishuApiError(10002, "content must be 1 to 100000 characters")
         self._expire_streaming(entity)
         if entity.timed_out:
-            raise ApiError(200850, "ErrMsg: card streaming timeout")
+            raise FeishuApiError(200850, "ErrMsg: card streaming timeout")
         if not entity.streaming:
-            raise ApiError(300309, "ErrMsg: streaming mode is closed")
+            raise FeishuApiError(300309, "ErrMsg: streaming mode is closed")
         data = copy.deepcopy(entity.data)
         siblings, index = _find(data, element_id)
         if siblings[index].get("tag") not in _STREAMABLE:
-            raise ApiError(300310, "ErrMsg: only markdown and plain_text may stream")
+            raise FeishuApiError(300310, "ErrMsg: only markdown and plain_text may stream")
         siblings[index]["content"] = text
         self._commit(entity, body, data)
         return {}
@@ -135,44 +135,44 @@ class CardKit:
         entity.streaming = False
         entity.timed_out = True
 
-    def _open(self, card_id: str, body: dict[str, Any]) -> Entity:
+    def _open(self, card_id: str, body: dict[str, Any]) -> CardEntity:
         entity = self._world.entities.get(card_id)
         if entity is None:
-            raise ApiError(300313, "ErrMsg: card not found")
+            raise FeishuApiError(300313, "ErrMsg: card not found")
         if self._clock.now() - entity.created > DAYS_14:
-            raise ApiError(200750, "ErrMsg: card is expired")
+            raise FeishuApiError(200750, "ErrMsg: card is expired")
         self._rates.entity(card_id)
         message = self._world.messages.get(entity.message_id or "")
         if message is not None and message.callbacks:
-            raise ApiError(200810, "ErrMsg: a user is interacting with the card")
+            raise FeishuApiError(200810, "ErrMsg: a user is interacting with the card")
         sequence = body.get("sequence")
         if isinstance(sequence, bool) or not isinstance(sequence, int) or sequence < 1:
-            raise ApiError(10002, "sequence must be a positive integer")
+            raise FeishuApiError(10002, "sequence must be a positive integer")
         if sequence <= entity.sequence:
-            raise ApiError(300317, "ErrMsg: sequence number compare failed")
+            raise FeishuApiError(300317, "ErrMsg: sequence number compare failed")
         if len(str(body.get("uuid") or "")) > 64:
-            raise ApiError(10002, "uuid is longer than 64")
+            raise FeishuApiError(10002, "uuid is longer than 64")
         return entity
 
-    def _commit(self, entity: Entity, body: dict[str, Any], data: dict[str, Any]) -> None:
+    def _commit(self, entity: CardEntity, body: dict[str, Any], data: dict[str, Any]) -> None:
         self._check(data)
         entity.history.append(entity.data)
         entity.data = data
         entity.sequence = body["sequence"]
-        self._world.ring()
+        self._world.notify_changed()
 
     def _check(self, data: Any) -> None:
         try:
-            check_card(data, Known(self._world.images, self._world.people))
+            check_card(data, KnownReferences(self._world.images, self._world.people))
         except CardRefused as refusal:
-            raise ApiError(refusal.err_code, str(refusal)) from None
+            raise FeishuApiError(refusal.err_code, str(refusal)) from None
 
-    def _set_streaming(self, entity: Entity, on: bool) -> None:
+    def _set_streaming(self, entity: CardEntity, on: bool) -> None:
         entity.streaming = on
         entity.timed_out = False
         entity.streaming_since = self._clock.now()
 
-    def _expire_streaming(self, entity: Entity) -> None:
+    def _expire_streaming(self, entity: CardEntity) -> None:
         if entity.streaming and self._clock.now() - entity.streaming_since > STREAMING_SECONDS:
             self.close_streaming(entity.card_id)
 
@@ -180,7 +180,7 @@ class CardKit:
 def _merge_settings(data: dict[str, Any], settings: dict[str, Any]) -> None:
     for key in settings:
         if key not in ("config", "card_link"):
-            raise ApiError(10002, f"settings has unknown property {key}")
+            raise FeishuApiError(10002, f"settings has unknown property {key}")
     for key, value in settings.items():
         data[key] = {**data.get(key, {}), **value}
 
@@ -203,7 +203,7 @@ def _apply(data: dict[str, Any], action: Any) -> None:
             siblings, index = _find(data, params.get("element_id"))
             siblings[index] = params.get("element")
         case other:
-            raise ApiError(10002, f"unknown action {other}")
+            raise FeishuApiError(10002, f"unknown action {other}")
 
 
 def _insert(data: dict[str, Any], params: dict[str, Any]) -> None:
@@ -220,7 +220,7 @@ def _insert(data: dict[str, Any], params: dict[str, Any]) -> None:
         at = index + (kind == "insert_after")
         siblings[at:at] = new
     else:
-        raise ApiError(10002, "type is invalid")
+        raise FeishuApiError(10002, "type is invalid")
 
 
 def _element(data: dict[str, Any], element_id: Any) -> dict[str, Any]:
@@ -234,7 +234,7 @@ def _find(data: dict[str, Any], element_id: Any) -> tuple[list[Any], int]:
         for index, node in enumerate(siblings):
             if isinstance(node, dict) and node.get("element_id") == element_id:
                 return siblings, index
-    raise ApiError(300313, f"ErrMsg: element {element_id} does not exist")
+    raise FeishuApiError(300313, f"ErrMsg: element {element_id} does not exist")
 
 
 def _lists(node: Any) -> Iterator[list[Any]]:
@@ -253,12 +253,12 @@ def _loaded(raw: Any, kind: type = dict) -> Any:
     except ValueError:
         loaded = None
     if not isinstance(loaded, kind):
-        raise ApiError(10002, f"expected a json string holding a {kind.__name__}")
+        raise FeishuApiError(10002, f"expected a json string holding a {kind.__name__}")
     return loaded
 
 
 def _object(request: HttpRequest) -> dict[str, Any]:
     body = request.json()
     if not isinstance(body, dict):
-        raise ApiError(10002, "invalid json body")
+        raise FeishuApiError(10002, "invalid json body")
     return body

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.emulators.feishu.clock import Clock
-from tests.emulators.feishu.world import Chat, Message, World
+from tests.emulators.feishu.tenant import EmulatorClock, FeishuChat, FeishuMessage, FeishuTenant
 
 TENANT = "emu_tenant"
 
 
-class Events:
-    def __init__(self, app_id: str, world: World, clock: Clock) -> None:
+class FeishuEvents:
+    def __init__(self, app_id: str, world: FeishuTenant, clock: EmulatorClock) -> None:
         self._app_id = app_id
         self._world = world
         self._clock = clock
@@ -33,7 +32,7 @@ class Events:
             "event": event,
         }
 
-    def message(self, message: Message) -> dict[str, Any]:
+    def message(self, message: FeishuMessage) -> dict[str, Any]:
         described = {
             "message_id": message.message_id,
             "root_id": message.root_id,
@@ -49,7 +48,7 @@ class Events:
         }
         event = {
             "sender": {
-                "sender_id": ids(message.sender_id),
+                "sender_id": user_ids(message.sender_id),
                 "sender_type": "user",
                 "tenant_key": TENANT,
             },
@@ -57,19 +56,19 @@ class Events:
         }
         return self.envelope("im.message.receive_v1", event)
 
-    def entered(self, chat: Chat, open_id: str) -> dict[str, Any]:
+    def entered(self, chat: FeishuChat, open_id: str) -> dict[str, Any]:
         event = {
             "chat_id": chat.chat_id,
-            "operator_id": ids(open_id),
+            "operator_id": user_ids(open_id),
             "last_message_id": "",
             "last_message_create_time": "",
         }
         return self.envelope("im.chat.access_event.bot_p2p_chat_entered_v1", event)
 
-    def member(self, kind: str, chat: Chat, open_id: str) -> dict[str, Any]:
+    def member(self, kind: str, chat: FeishuChat, open_id: str) -> dict[str, Any]:
         event = {
             "chat_id": chat.chat_id,
-            "operator_id": ids(open_id),
+            "operator_id": user_ids(open_id),
             "external": False,
             "operator_tenant_key": TENANT,
             "name": chat.title,
@@ -79,23 +78,23 @@ class Events:
 
     def menu(self, open_id: str, name: str, key: str) -> dict[str, Any]:
         event = {
-            "operator": {"operator_name": name, "operator_id": ids(open_id)},
+            "operator": {"operator_name": name, "operator_id": user_ids(open_id)},
             "event_key": key,
             "timestamp": int(self._clock.now()),
         }
         return self.envelope("application.bot.menu_v6", event)
 
-    def reaction(self, message: Message, open_id: str, emoji: str) -> dict[str, Any]:
+    def reaction(self, message: FeishuMessage, open_id: str, emoji: str) -> dict[str, Any]:
         event = {
             "message_id": message.message_id,
             "reaction_type": {"emoji_type": emoji},
             "operator_type": "user",
-            "user_id": ids(open_id),
+            "user_id": user_ids(open_id),
             "action_time": str(self._clock.now_ms()),
         }
         return self.envelope("im.message.reaction.created_v1", event)
 
-    def recalled(self, message: Message) -> dict[str, Any]:
+    def recalled(self, message: FeishuMessage) -> dict[str, Any]:
         event = {
             "message_id": message.message_id,
             "chat_id": message.chat.chat_id,
@@ -104,16 +103,16 @@ class Events:
         }
         return self.envelope("im.message.recalled_v1", event)
 
-    def read(self, message: Message, open_id: str) -> dict[str, Any]:
-        reader = {"reader_id": ids(open_id), "read_time": str(self._clock.now_ms())}
+    def read(self, message: FeishuMessage, open_id: str) -> dict[str, Any]:
+        reader = {"reader_id": user_ids(open_id), "read_time": str(self._clock.now_ms())}
         event = {"reader": reader, "message_id_list": [message.message_id]}
         return self.envelope("im.message.message_read_v1", event)
 
     def action(
-        self, message: Message, open_id: str, token: str, action: dict[str, Any]
+        self, message: FeishuMessage, open_id: str, token: str, action: dict[str, Any]
     ) -> dict[str, Any]:
         event = {
-            "operator": {"tenant_key": TENANT, **ids(open_id)},
+            "operator": {"tenant_key": TENANT, **user_ids(open_id)},
             "token": token,
             "action": {"timezone": "Asia/Shanghai", **action},
             "host": "im_message",
@@ -125,7 +124,7 @@ class Events:
         return self.envelope("card.action.trigger", event)
 
 
-def ids(open_id: str) -> dict[str, str]:
+def user_ids(open_id: str) -> dict[str, str]:
     return {
         "open_id": open_id,
         "union_id": open_id.replace("ou_", "on_", 1),

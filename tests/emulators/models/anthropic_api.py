@@ -7,7 +7,15 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.emulators.models.script import Asked, Call, Failure, Refused, Reply, pieces, tokens
+from tests.emulators.models.script import (
+    ReceivedRequest,
+    RequestRejected,
+    ScriptedCall,
+    ScriptedFailure,
+    ScriptedReply,
+    estimate_tokens,
+    stream_pieces,
+)
 
 KINDS = {
     400: "invalid_request_error",
@@ -26,7 +34,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _STOPS = {"end": "end_turn", "cut": "max_tokens", "refused": "refusal"}
 
 
-def failure(one: Failure) -> dict[str, Any]:
+def failure(one: ScriptedFailure) -> dict[str, Any]:
     kind = one.kind or KINDS.get(one.status, "api_error")
     return {
         "type": "error",
@@ -35,40 +43,42 @@ def failure(one: Failure) -> dict[str, Any]:
     }
 
 
-def refusal(one: Refused) -> dict[str, Any]:
-    return failure(Failure(status=one.status, message=one.message, kind=one.kind))
+def refusal(one: RequestRejected) -> dict[str, Any]:
+    return failure(ScriptedFailure(status=one.status, message=one.message, kind=one.kind))
 
 
 def check_headers(headers: Mapping[str, str], keys: frozenset[str]) -> None:
     key = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
     if not key:
-        raise Refused(401, "x-api-key header is required", kind=KINDS[401])
+        raise RequestRejected(401, "x-api-key header is required", kind=KINDS[401])
     if key not in keys:
-        raise Refused(401, "invalid x-api-key", kind=KINDS[401])
+        raise RequestRejected(401, "invalid x-api-key", kind=KINDS[401])
     if "anthropic-version" not in headers:
-        raise Refused(400, "anthropic-version: header is required")
+        raise RequestRejected(400, "anthropic-version: header is required")
 
 
-def asked(body: Mapping[str, Any], headers: Mapping[str, str], known: frozenset[str]) -> Asked:
+def asked(
+    body: Mapping[str, Any], headers: Mapping[str, str], known: frozenset[str]
+) -> ReceivedRequest:
     """The request in neutral form, or Refused as the real API would."""
     for name in ("model", "max_tokens", "messages"):
         if name not in body:
-            raise Refused(400, f"{name}: Field required")
+            raise RequestRejected(400, f"{name}: Field required")
     model = body["model"]
     if model not in known:
-        raise Refused(404, f"model: {model}", kind=KINDS[404])
+        raise RequestRejected(404, f"model: {model}", kind=KINDS[404])
     _check_max_tokens(body["max_tokens"], model)
     tools = _tools(body)
     _check_messages(body["messages"])
     _check_cache(body)
     said, results = _conversation(body["messages"])
     choice = body.get("tool_choice") or {}
-    return Asked(
+    return ReceivedRequest(
         api="anthropic",
         model=model,
         system=_text(body.get("system") or ""),
-        said=said,
-        results=results,
+        user_texts=said,
+        tool_results=results,
         tools=tools,
         must_call=_choice(choice, tools),
         schema=((body.get("output_config") or {}).get("format") or {}).get("schema"),
@@ -78,7 +88,9 @@ def asked(body: Mapping[str, Any], headers: Mapping[str, str], known: frozenset[
     )
 
 
-def whole(asked_: Asked, reply: Reply, number: int, usage: Mapping[str, int]) -> dict[str, Any]:
+def whole(
+    asked_: ReceivedRequest, reply: ScriptedReply, number: int, usage: Mapping[str, int]
+) -> dict[str, Any]:
     blocks: list[dict[str, Any]] = [{"type": "text", "text": reply.text}] if reply.text else []
     blocks += [_block(call, number, at) for at, call in enumerate(reply.calls)]
     return {
@@ -93,7 +105,9 @@ def whole(asked_: Asked, reply: Reply, number: int, usage: Mapping[str, int]) ->
     }
 
 
-def events(asked_: Asked, reply: Reply, number: int, usage: Mapping[str, int]) -> Iterator[str]:
+def events(
+    asked_: ReceivedRequest, reply: ScriptedReply, number: int, usage: Mapping[str, int]
+) -> Iterator[str]:
     """The answer as server-sent events."""
     start = whole(asked_, reply, number, usage)
     start |= {"content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
@@ -102,14 +116,14 @@ def events(asked_: Asked, reply: Reply, number: int, usage: Mapping[str, int]) -
     if reply.text:
         yield _event("content_block_start", index=0, content_block={"type": "text", "text": ""})
         yield _event("ping")
-        for piece in pieces(reply.text):
+        for piece in stream_pieces(reply.text):
             yield _delta(0, {"type": "text_delta", "text": piece})
         yield _event("content_block_stop", index=0)
         index = 1
     for at, call in enumerate(reply.calls):
         block = {**_block(call, number, at), "input": {}}
         yield _event("content_block_start", index=index, content_block=block)
-        for piece in ["", *pieces(_arguments(call), 20)]:
+        for piece in ["", *stream_pieces(_arguments(call), 20)]:
             yield _delta(index, {"type": "input_json_delta", "partial_json": piece})
         yield _event("content_block_stop", index=index)
         index += 1
@@ -118,7 +132,7 @@ def events(asked_: Asked, reply: Reply, number: int, usage: Mapping[str, int]) -
     yield _event("message_stop")
 
 
-def error_event(one: Failure) -> str:
+def error_event(one: ScriptedFailure) -> str:
     return f"event: error\ndata: {json.dumps(failure(one))}\n\n"
 
 
@@ -133,9 +147,9 @@ def prompt_blocks(body: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 def _check_max_tokens(value: object, model: str) -> None:
     if not isinstance(value, int) or value < 1:
-        raise Refused(400, "max_tokens: Input should be greater than or equal to 1")
+        raise RequestRejected(400, "max_tokens: Input should be greater than or equal to 1")
     if value > MAX_OUTPUT:
-        raise Refused(
+        raise RequestRejected(
             400,
             f"max_tokens: {value} > {MAX_OUTPUT}, which is the maximum allowed number of output"
             f" tokens for {model}",
@@ -147,13 +161,15 @@ def _tools(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     for at, tool in enumerate(body.get("tools") or ()):
         name = tool.get("name", "")
         if not _NAME.fullmatch(name):
-            raise Refused(
+            raise RequestRejected(
                 400, f"tools.{at}.custom.name: String should match pattern '{_NAME.pattern}'"
             )
         if name in tools:
-            raise Refused(400, "tools: Tool names must be unique.")
+            raise RequestRejected(400, "tools: Tool names must be unique.")
         if (tool.get("input_schema") or {}).get("type") != "object":
-            raise Refused(400, f"tools.{at}.custom.input_schema.type: Input should be 'object'")
+            raise RequestRejected(
+                400, f"tools.{at}.custom.input_schema.type: Input should be 'object'"
+            )
         tools[name] = tool["input_schema"]
     return tools
 
@@ -161,11 +177,11 @@ def _tools(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 def _choice(choice: Mapping[str, Any], tools: Mapping[str, Any]) -> str:
     """The tool that must be called, `*` for any, empty for none."""
     if choice and not tools:
-        raise Refused(400, "tool_choice: may only be specified while providing tools")
+        raise RequestRejected(400, "tool_choice: may only be specified while providing tools")
     match choice.get("type"):
         case "tool":
             if choice.get("name") not in tools:
-                raise Refused(
+                raise RequestRejected(
                     400, f"tool_choice: Tool '{choice.get('name')}' not found in provided tools"
                 )
             return str(choice["name"])
@@ -177,19 +193,19 @@ def _choice(choice: Mapping[str, Any], tools: Mapping[str, Any]) -> str:
 
 def _check_messages(messages: list[dict[str, Any]]) -> None:
     if not messages:
-        raise Refused(400, "messages: at least one message is required")
+        raise RequestRejected(400, "messages: at least one message is required")
     if messages[0]["role"] != "user":
-        raise Refused(400, 'messages: first message must use the "user" role')
+        raise RequestRejected(400, 'messages: first message must use the "user" role')
     pending: list[str] = []
     for at, one in enumerate(messages):
         if one["role"] not in {"user", "assistant"}:
-            raise Refused(400, f"messages.{at}.role: Input should be 'user' or 'assistant'")
+            raise RequestRejected(400, f"messages.{at}.role: Input should be 'user' or 'assistant'")
         blocks = _blocks(one["content"])
         if not blocks:
-            raise Refused(400, f"messages.{at}: all messages must have non-empty content")
+            raise RequestRejected(400, f"messages.{at}: all messages must have non-empty content")
         for block in blocks:
             if block["type"] == "text" and not block["text"].strip():
-                raise Refused(400, "messages: text content blocks must be non-empty")
+                raise RequestRejected(400, "messages: text content blocks must be non-empty")
         _check_results(at, blocks, pending)
         pending = [block["id"] for block in blocks if block["type"] == "tool_use"]
     if pending:
@@ -200,7 +216,7 @@ def _check_results(at: int, blocks: list[dict[str, Any]], pending: list[str]) ->
     answered = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
     for number, one in enumerate(answered):
         if one not in pending:
-            raise Refused(
+            raise RequestRejected(
                 400,
                 f"messages.{at}.content.{number}: unexpected `tool_use_id` found in `tool_result`"
                 f" blocks: {one}. Each `tool_result` block must have a corresponding `tool_use`"
@@ -211,8 +227,8 @@ def _check_results(at: int, blocks: list[dict[str, Any]], pending: list[str]) ->
         raise _unanswered(at - 1, missing)
 
 
-def _unanswered(at: int, ids: list[str]) -> Refused:
-    return Refused(
+def _unanswered(at: int, ids: list[str]) -> RequestRejected:
+    return RequestRejected(
         400,
         f"messages.{at}: `tool_use` ids were found without `tool_result` blocks immediately"
         f" after: {', '.join(ids)}. Each `tool_use` block must have a corresponding"
@@ -224,7 +240,7 @@ def _check_cache(body: Mapping[str, Any]) -> None:
     marks = [block.get("cache_control") for _, block in prompt_blocks(body)]
     found = sum(map(bool, [*marks, body.get("cache_control")]))
     if found > 4:
-        raise Refused(
+        raise RequestRejected(
             400, f"A maximum of 4 blocks with cache_control may be provided. Found {found}."
         )
 
@@ -262,21 +278,23 @@ def _text(content: Any) -> str:
     return "\n".join(block.get("text", "") for block in _blocks(content))
 
 
-def _block(call: Call, number: int, at: int) -> dict[str, Any]:
+def _block(call: ScriptedCall, number: int, at: int) -> dict[str, Any]:
     ident = f"toolu_{number:06}_{at}"
     return {"type": "tool_use", "id": ident, "name": call.name, "input": dict(call.arguments)}
 
 
-def _arguments(call: Call) -> str:
+def _arguments(call: ScriptedCall) -> str:
     return json.dumps(dict(call.arguments)) if call.raw is None else call.raw
 
 
-def _stop(reply: Reply) -> str:
+def _stop(reply: ScriptedReply) -> str:
     return "tool_use" if reply.calls and reply.stop == "end" else _STOPS[reply.stop]
 
 
-def _output(reply: Reply) -> int:
-    return tokens(reply.text) + sum(tokens(_arguments(call)) for call in reply.calls)
+def _output(reply: ScriptedReply) -> int:
+    return estimate_tokens(reply.text) + sum(
+        estimate_tokens(_arguments(call)) for call in reply.calls
+    )
 
 
 def _event(kind: str, **fields: Any) -> str:

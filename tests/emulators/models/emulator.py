@@ -18,35 +18,45 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.emulators.models import anthropic_api, gemini_api, openai_api, responses_api
-from tests.emulators.models.cache import PromptCache
-from tests.emulators.models.script import Asked, Failure, Refused, Reply
-from tests.emulators.models.wire import Answer, Dropped, HttpRequest, Server
-from tests.emulators.models.worker import work
+from tests.emulators.models.default_replies import default_reply
+from tests.emulators.models.http_server import (
+    ConnectionDropped,
+    HttpAnswer,
+    HttpRequest,
+    HttpServer,
+)
+from tests.emulators.models.prompt_cache import PromptCache
+from tests.emulators.models.script import (
+    ReceivedRequest,
+    RequestRejected,
+    ScriptedFailure,
+    ScriptedReply,
+)
 
 KEY = "test-key-0123456789"
 ANTHROPIC_MODELS = ("claude-sonnet-5-5", "claude-opus-5-5", "claude-haiku-5-5", "claude-sonnet-5")
 OPENAI_MODELS = ("local-model", "gpt-5.2", "gpt-5-mini", "gpt-4o", "gpt-4o-mini")
 _SECRET_HEADERS = ("x-api-key", "authorization")
 
-Replier = Callable[[Asked], Reply]
+ReplyFunction = Callable[[ReceivedRequest], ScriptedReply]
 
 
-class Models:
+class ModelEmulator:
     """`requests` are the valid ones, `refused` what the real APIs would not have taken;
     `disconnects` are the paths of answers whose client left before their end."""
 
     def __init__(self, *, key: str = KEY, cache_floor: int = 1024) -> None:
         self.key = key
-        self.known = frozenset((*ANTHROPIC_MODELS, *OPENAI_MODELS, *gemini_api.MODELS))
-        self.requests: list[Asked] = []
-        self.refused: list[Refused] = []
+        self.known_models = frozenset((*ANTHROPIC_MODELS, *OPENAI_MODELS, *gemini_api.MODELS))
+        self.requests: list[ReceivedRequest] = []
+        self.refused: list[RequestRejected] = []
         self.disconnects: list[str] = []
-        self._queue: deque[Reply] = deque()
-        self._replier: Replier = work
+        self._queue: deque[ScriptedReply] = deque()
+        self._replier: ReplyFunction = default_reply
         self._cache = PromptCache(cache_floor)
         self._changed = asyncio.Condition()
         self._notices: set[asyncio.Task[None]] = set()
-        self._server = Server(self._handle, self._left)
+        self._server = HttpServer(self._handle, self._on_disconnect)
 
     async def __aenter__(self) -> Self:
         await self._server.start()
@@ -69,49 +79,49 @@ class Models:
     def openai_url(self) -> str:
         return f"{self.url}/v1"
 
-    def replies(self, *script: Reply | Replier) -> None:
+    def replies(self, *script: ScriptedReply | ReplyFunction) -> None:
         """Replies are given once each, in order; a function answers whatever comes after them.
         With nothing left the deterministic worker answers."""
         for one in script:
-            if isinstance(one, Reply):
+            if isinstance(one, ScriptedReply):
                 self._queue.append(one)
             else:
                 self._replier = one
 
-    async def asked(self, count: int = 1) -> Asked:
+    async def wait_for_request(self, count: int = 1) -> ReceivedRequest:
         """Wait until so many valid requests have come; the last of them."""
         async with self._changed:
             await self._changed.wait_for(lambda: len(self.requests) >= count)
         return self.requests[count - 1]
 
-    async def disconnected(self, count: int = 1) -> None:
+    async def wait_for_disconnect(self, count: int = 1) -> None:
         """Wait until so many clients have left before their answer ended."""
         async with self._changed:
             await self._changed.wait_for(lambda: len(self.disconnects) >= count)
 
-    async def _handle(self, request: HttpRequest, answer: Answer) -> None:
+    async def _handle(self, request: HttpRequest, answer: HttpAnswer) -> None:
         api = _api(request)
         if api is None:
             await answer.json(404, {"error": {"message": f"no route {request.path}"}})
             return
         try:
             asked = self._check(api, request)
-        except Refused as refused:
+        except RequestRejected as refused:
             self.refused.append(refused)
             await answer.json(refused.status, api.refusal(refused))
             return
         if asked is None:
             await answer.json(200, openai_api.models(OPENAI_MODELS))
             return
-        if isinstance(api, gemini_api.Endpoint) and api.counts:
+        if isinstance(api, gemini_api.GeminiEndpoint) and api.counts:
             await answer.json(200, api.counted(asked))
             return
         self.requests.append(asked)
         self._notify()
         reply = self._queue.popleft() if self._queue else self._replier(asked)
-        await self._give(api, asked, reply, answer)
+        await self._send_reply(api, asked, reply, answer)
 
-    def _check(self, api: Any, request: HttpRequest) -> Asked | None:
+    def _check(self, api: Any, request: HttpRequest) -> ReceivedRequest | None:
         """The request in neutral form; None for the list of models."""
         api.check_headers(request.headers, frozenset({self.key}))
         if request.method == "GET":
@@ -119,22 +129,26 @@ class Models:
         try:
             body = json.loads(request.body)
         except ValueError as error:
-            raise Refused(400, "We could not parse the JSON body of your request.") from error
+            raise RequestRejected(
+                400, "We could not parse the JSON body of your request."
+            ) from error
         headers = {
             name: value for name, value in request.headers.items() if name not in _SECRET_HEADERS
         }
-        asked: Asked = api.asked(body, headers, self.known)
+        asked: ReceivedRequest = api.asked(body, headers, self.known_models)
         return asked
 
-    async def _give(self, api: Any, asked: Asked, reply: Reply, answer: Answer) -> None:
+    async def _send_reply(
+        self, api: Any, asked: ReceivedRequest, reply: ScriptedReply, answer: HttpAnswer
+    ) -> None:
         number = len(self.requests)
         if reply.hold and not (asked.stream and reply.hold_after):
             await reply.hold.wait()
         if reply.drop_after == 0:
-            raise Dropped
+            raise ConnectionDropped
         if reply.failure and reply.fail_after is None:
             await answer.json(
-                reply.failure.status, api.failure(reply.failure), _later(reply.failure)
+                reply.failure.status, api.failure(reply.failure), _retry_after_header(reply.failure)
             )
         elif reply.garbage is not None:
             kind = {"content-type": "text/event-stream" if asked.stream else "application/json"}
@@ -147,10 +161,10 @@ class Models:
             whole = api.whole(asked, reply, number, self._usage(asked, reply))
             await answer.json(200, whole)
 
-    def _usage(self, asked: Asked, reply: Reply) -> Mapping[str, int]:
+    def _usage(self, asked: ReceivedRequest, reply: ScriptedReply) -> Mapping[str, int]:
         return {**self._cache.usage(asked), **(reply.usage or {})}
 
-    def _left(self, request: HttpRequest) -> None:
+    def _on_disconnect(self, request: HttpRequest) -> None:
         self.disconnects.append(request.path)
         self._notify()
 
@@ -164,13 +178,15 @@ class Models:
         task.add_done_callback(self._notices.discard)
 
 
-async def _stream(answer: Answer, reply: Reply, events: Iterator[str], failed: str) -> None:
+async def _stream(
+    answer: HttpAnswer, reply: ScriptedReply, events: Iterator[str], failed: str
+) -> None:
     await answer.start_stream({"request-id": "req_emulated"})
     for at, event in enumerate(events):
         if reply.hold and reply.hold_after == at:
             await reply.hold.wait()
         if reply.drop_after == at:
-            raise Dropped
+            raise ConnectionDropped
         if failed and reply.fail_after == at:
             await answer.piece(failed)
             break
@@ -179,7 +195,7 @@ async def _stream(answer: Answer, reply: Reply, events: Iterator[str], failed: s
     await answer.end_stream()
 
 
-def _later(failure: Failure) -> dict[str, str]:
+def _retry_after_header(failure: ScriptedFailure) -> dict[str, str]:
     return {"retry-after": failure.retry_after} if failure.retry_after else {}
 
 

@@ -19,7 +19,14 @@ from tests.emulators.models.gemini_input import (
     system,
     tools,
 )
-from tests.emulators.models.script import Asked, Failure, Refused, Reply, pieces, tokens
+from tests.emulators.models.script import (
+    ReceivedRequest,
+    RequestRejected,
+    ScriptedFailure,
+    ScriptedReply,
+    estimate_tokens,
+    stream_pieces,
+)
 
 MODELS = (
     "gemini-3.1-pro-preview",
@@ -34,7 +41,7 @@ _STOPS = {"end": "STOP", "cut": "MAX_TOKENS", "refused": "SAFETY"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class GeminiEndpoint:
     """One method of one model: both stand in the path. `sse`: a stream is an array otherwise."""
 
     model: str
@@ -54,7 +61,7 @@ class Endpoint:
 
     def asked(
         self, body: Mapping[str, Any], headers: Mapping[str, str], known: frozenset[str]
-    ) -> Asked:
+    ) -> ReceivedRequest:
         """The request in neutral form, or Refused as the real API would."""
         if self.model not in known:
             raise api_error(
@@ -69,12 +76,12 @@ class Endpoint:
         check_contents(body, self.model)
         said, results = conversation(body)
         config = body.get("generationConfig") or {}
-        return Asked(
+        return ReceivedRequest(
             api="gemini",
             model=self.model,
             system=system(body),
-            said=said,
-            results=results,
+            user_texts=said,
+            tool_results=results,
             tools=offered,
             must_call=must_call(body, offered),
             schema=config.get("responseJsonSchema") or config.get("responseSchema"),
@@ -88,35 +95,36 @@ class Endpoint:
         """It tells how long a prompt is, and answers nothing."""
         return self.method == "countTokens"
 
-    def counted(self, asked_: Asked) -> dict[str, Any]:
-        return {"totalTokens": tokens(asked_.body)}
+    def counted(self, asked_: ReceivedRequest) -> dict[str, Any]:
+        return {"totalTokens": estimate_tokens(asked_.body)}
 
     def whole(
-        self, asked_: Asked, reply: Reply, number: int, usage: Mapping[str, int]
+        self, asked_: ReceivedRequest, reply: ScriptedReply, number: int, usage: Mapping[str, int]
     ) -> dict[str, Any]:
         counted = _usage(reply, usage)
         parts = [{"text": reply.text}] if reply.text else []
         return _chunk(asked_, number, parts + _calls(asked_, reply, number), counted, reply)
 
     def events(
-        self, asked_: Asked, reply: Reply, number: int, usage: Mapping[str, int]
+        self, asked_: ReceivedRequest, reply: ScriptedReply, number: int, usage: Mapping[str, int]
     ) -> Iterator[str]:
         """Each chunk is an answer with a part more; a call comes in one piece."""
         counted = _usage(reply, usage)
         chunks = [
-            _chunk(asked_, number, [{"text": piece}], counted) for piece in pieces(reply.text)
+            _chunk(asked_, number, [{"text": piece}], counted)
+            for piece in stream_pieces(reply.text)
         ]
         chunks.append(_chunk(asked_, number, _calls(asked_, reply, number), counted, reply))
         for at, chunk in enumerate(chunks):
             yield self._framed(chunk, first=at == 0, last=at == len(chunks) - 1)
 
-    def failure(self, one: Failure) -> dict[str, Any]:
+    def failure(self, one: ScriptedFailure) -> dict[str, Any]:
         return refusal(api_error(one.status, one.message, one.kind))
 
-    def refusal(self, one: Refused) -> dict[str, Any]:
+    def refusal(self, one: RequestRejected) -> dict[str, Any]:
         return refusal(one)
 
-    def error_event(self, one: Failure) -> str:
+    def error_event(self, one: ScriptedFailure) -> str:
         return self._framed(self.failure(one), first=False, last=True)
 
     def _framed(self, chunk: Mapping[str, Any], *, first: bool, last: bool) -> str:
@@ -125,15 +133,17 @@ class Endpoint:
         return f"{'[' if first else ','}{json.dumps(chunk)}{']' if last else ''}"
 
 
-def endpoint(path: str, query: Mapping[str, str]) -> Endpoint | None:
+def endpoint(path: str, query: Mapping[str, str]) -> GeminiEndpoint | None:
     """None where the path is none of this API."""
     found = _PATH.fullmatch(path)
     if found is None or found["method"] not in _METHODS:
         return None
-    return Endpoint(model=found["model"], method=found["method"], sse=query.get("alt") == "sse")
+    return GeminiEndpoint(
+        model=found["model"], method=found["method"], sse=query.get("alt") == "sse"
+    )
 
 
-def refusal(one: Refused) -> dict[str, Any]:
+def refusal(one: RequestRejected) -> dict[str, Any]:
     told: dict[str, Any] = {"code": one.status, "message": one.message, "status": one.kind}
     if "API key not valid" in one.message:
         domain = {"reason": "API_KEY_INVALID", "domain": "googleapis.com"}
@@ -141,7 +151,7 @@ def refusal(one: Refused) -> dict[str, Any]:
     return {"error": told}
 
 
-def _calls(asked_: Asked, reply: Reply, number: int) -> list[dict[str, Any]]:
+def _calls(asked_: ReceivedRequest, reply: ScriptedReply, number: int) -> list[dict[str, Any]]:
     """The first of a turn carries the signature of the thoughts that led to it."""
     found: list[dict[str, Any]] = []
     for at, call in enumerate(reply.calls):
@@ -153,11 +163,11 @@ def _calls(asked_: Asked, reply: Reply, number: int) -> list[dict[str, Any]]:
 
 
 def _chunk(
-    asked_: Asked,
+    asked_: ReceivedRequest,
     number: int,
     parts: list[dict[str, Any]],
     usage: Mapping[str, Any],
-    ends: Reply | None = None,
+    ends: ScriptedReply | None = None,
 ) -> dict[str, Any]:
     candidate: dict[str, Any] = {"content": {"parts": parts or [{"text": ""}], "role": "model"}}
     if ends is not None:
@@ -170,8 +180,8 @@ def _chunk(
     }
 
 
-def _usage(reply: Reply, usage: Mapping[str, int]) -> dict[str, Any]:
-    written = sum(tokens(call) for call in reply.calls) + tokens(reply.text)
+def _usage(reply: ScriptedReply, usage: Mapping[str, int]) -> dict[str, Any]:
+    written = sum(estimate_tokens(call) for call in reply.calls) + estimate_tokens(reply.text)
     read = usage["cache_read_input_tokens"]
     prompt = usage["input_tokens"] + read + usage["cache_creation_input_tokens"]
     told: dict[str, Any] = {

@@ -7,7 +7,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.emulators.models.script import Refused
+from tests.emulators.models.script import RequestRejected
 
 STATUS = {
     400: "INVALID_ARGUMENT",
@@ -113,8 +113,8 @@ _MADE_UP = "* GenerateContentRequest."
 Part = Mapping[str, Any]
 
 
-def api_error(status: int, message: str, kind: str = "") -> Refused:
-    return Refused(status, message, kind=kind or STATUS.get(status, "UNKNOWN"))
+def api_error(status: int, message: str, kind: str = "") -> RequestRejected:
+    return RequestRejected(status, message, kind=kind or STATUS.get(status, "UNKNOWN"))
 
 
 def needs_signatures(model: str) -> bool:

@@ -7,7 +7,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tests.emulators.models.script import Asked, Call, Failure, Refused, Reply, pieces, tokens
+from tests.emulators.models.script import (
+    ReceivedRequest,
+    RequestRejected,
+    ScriptedCall,
+    ScriptedFailure,
+    ScriptedReply,
+    estimate_tokens,
+    stream_pieces,
+)
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -16,12 +24,12 @@ _STOPS = {"end": "stop", "cut": "length", "refused": "stop"}
 _KINDS = {429: "rate_limit_exceeded", 500: "server_error", 503: "server_error"}
 
 
-def failure(one: Failure) -> dict[str, Any]:
+def failure(one: ScriptedFailure) -> dict[str, Any]:
     kind = one.kind or _KINDS.get(one.status, "invalid_request_error")
     return {"error": {"message": one.message, "type": kind, "param": None, "code": one.code}}
 
 
-def refusal(one: Refused) -> dict[str, Any]:
+def refusal(one: RequestRejected) -> dict[str, Any]:
     extra = {"param": None, "code": None, **one.extra}
     return {"error": {"message": one.message, "type": one.kind, **extra}}
 
@@ -29,14 +37,14 @@ def refusal(one: Refused) -> dict[str, Any]:
 def check_headers(headers: Mapping[str, str], keys: frozenset[str]) -> None:
     key = headers.get("authorization", "").removeprefix("Bearer ").strip()
     if not key:
-        raise Refused(
+        raise RequestRejected(
             401,
             "You didn't provide an API key. You need to provide your API key in an Authorization"
             " header using Bearer auth (i.e. Authorization: Bearer YOUR_KEY).",
         )
     if key not in keys:
         masked = f"{key[:4]}{'*' * 8}{key[-4:]}"
-        raise Refused(401, f"Incorrect API key provided: {masked}.", code="invalid_api_key")
+        raise RequestRejected(401, f"Incorrect API key provided: {masked}.", code="invalid_api_key")
 
 
 def models(known: Sequence[str]) -> dict[str, Any]:
@@ -47,13 +55,15 @@ def models(known: Sequence[str]) -> dict[str, Any]:
     return {"object": "list", "data": data}
 
 
-def asked(body: Mapping[str, Any], headers: Mapping[str, str], known: frozenset[str]) -> Asked:
+def asked(
+    body: Mapping[str, Any], headers: Mapping[str, str], known: frozenset[str]
+) -> ReceivedRequest:
     """The request in neutral form, or Refused as the real API would."""
     model = body.get("model")
     if not model:
-        raise Refused(400, "you must provide a model parameter")
+        raise RequestRejected(400, "you must provide a model parameter")
     if model not in known:
-        raise Refused(
+        raise RequestRejected(
             404,
             f"The model `{model}` does not exist or you do not have access to it.",
             code="model_not_found",
@@ -62,7 +72,7 @@ def asked(body: Mapping[str, Any], headers: Mapping[str, str], known: frozenset[
     tools = _tools(body)
     _check_messages(body.get("messages"))
     said, results = _conversation(body["messages"])
-    return Asked(
+    return ReceivedRequest(
         api="openai",
         model=model,
         system="\n".join(
@@ -70,8 +80,8 @@ def asked(body: Mapping[str, Any], headers: Mapping[str, str], known: frozenset[
             for one in body["messages"]
             if one["role"] in {"system", "developer"}
         ),
-        said=said,
-        results=results,
+        user_texts=said,
+        tool_results=results,
         tools=tools,
         must_call=_choice(body, tools),
         schema=_schema(body),
@@ -81,7 +91,9 @@ def asked(body: Mapping[str, Any], headers: Mapping[str, str], known: frozenset[
     )
 
 
-def whole(asked_: Asked, reply: Reply, number: int, usage: Mapping[str, int]) -> dict[str, Any]:
+def whole(
+    asked_: ReceivedRequest, reply: ScriptedReply, number: int, usage: Mapping[str, int]
+) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
     message["refusal"] = None
     if reply.stop == "refused":
@@ -96,20 +108,22 @@ def whole(asked_: Asked, reply: Reply, number: int, usage: Mapping[str, int]) ->
     }
 
 
-def events(asked_: Asked, reply: Reply, number: int, usage: Mapping[str, int]) -> Iterator[str]:
+def events(
+    asked_: ReceivedRequest, reply: ScriptedReply, number: int, usage: Mapping[str, int]
+) -> Iterator[str]:
     """The answer as server-sent events, with the usage last if it was asked for."""
     chunk = _envelope(asked_, number, "chat.completion.chunk")
     yield _chunk(chunk, {"role": "assistant", "content": "", "refusal": None})
     if reply.stop == "refused":
         yield _chunk(chunk, {"refusal": reply.text or "I can't help with that."})
     else:
-        for piece in pieces(reply.text):
+        for piece in stream_pieces(reply.text):
             yield _chunk(chunk, {"content": piece})
     for at, call in enumerate(reply.calls):
         told = _call(call, number, at)
         first = {**told, "function": {"name": call.name, "arguments": ""}}
         yield _chunk(chunk, {"tool_calls": [{"index": at, **first}]})
-        for piece in pieces(told["function"]["arguments"], 20):
+        for piece in stream_pieces(told["function"]["arguments"], 20):
             part = {"index": at, "function": {"arguments": piece}}
             yield _chunk(chunk, {"tool_calls": [part]})
     yield _chunk(chunk, {}, _stop(reply))
@@ -118,19 +132,19 @@ def events(asked_: Asked, reply: Reply, number: int, usage: Mapping[str, int]) -
     yield "data: [DONE]\n\n"
 
 
-def error_event(one: Failure) -> str:
+def error_event(one: ScriptedFailure) -> str:
     return _data(failure(one))
 
 
 def _check_limits(body: Mapping[str, Any], model: str) -> None:
     if "max_tokens" in body and "max_completion_tokens" in body:
-        raise Refused(
+        raise RequestRejected(
             400,
             "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",
             code="invalid_parameter_combination",
         )
     if "max_tokens" in body and _NEWER.match(model):
-        raise Refused(
+        raise RequestRejected(
             400,
             "Unsupported parameter: 'max_tokens' is not supported with this model. Use"
             " 'max_completion_tokens' instead.",
@@ -138,7 +152,7 @@ def _check_limits(body: Mapping[str, Any], model: str) -> None:
             code="unsupported_parameter",
         )
     if body.get("stream_options") and not body.get("stream"):
-        raise Refused(
+        raise RequestRejected(
             400,
             "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
             param="stream_options",
@@ -151,7 +165,7 @@ def _tools(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
         function = tool.get("function") or {}
         name = function.get("name", "")
         if not _NAME.fullmatch(name):
-            raise Refused(
+            raise RequestRejected(
                 400,
                 f"Invalid 'tools[{at}].function.name': string does not match pattern. Expected a"
                 " string that matches the pattern '^[a-zA-Z0-9_-]+$'.",
@@ -177,13 +191,13 @@ def check_strict(name: str, schema: Mapping[str, Any]) -> None:
         else:
             return
         message = f"Invalid schema for function '{name}': In context=(), {problem}"
-        raise Refused(400, message, code="invalid_function_parameters")
+        raise RequestRejected(400, message, code="invalid_function_parameters")
 
 
 def _choice(body: Mapping[str, Any], tools: Mapping[str, Any]) -> str:
     choice = body.get("tool_choice")
     if choice is not None and not tools:
-        raise Refused(
+        raise RequestRejected(
             400,
             "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are"
             " specified.",
@@ -194,7 +208,7 @@ def _choice(body: Mapping[str, Any], tools: Mapping[str, Any]) -> str:
             return "*" if choice["allowed_tools"]["mode"] == "required" else ""
         name = choice["function"]["name"]
         if name not in tools:
-            raise Refused(
+            raise RequestRejected(
                 400, f"Tool choice '{name}' not found in 'tools' parameter.", param="tool_choice"
             )
         return str(name)
@@ -206,7 +220,7 @@ def _schema(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if form.get("type") != "json_schema":
         return None
     if not (form.get("json_schema") or {}).get("name"):
-        raise Refused(
+        raise RequestRejected(
             400,
             "Missing required parameter: 'response_format.json_schema.name'.",
             param="response_format.json_schema.name",
@@ -218,9 +232,9 @@ def _schema(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 def _check_messages(messages: Any) -> None:
     if not isinstance(messages, list):
-        raise Refused(400, "Missing required parameter: 'messages'.", param="messages")
+        raise RequestRejected(400, "Missing required parameter: 'messages'.", param="messages")
     if not messages:
-        raise Refused(
+        raise RequestRejected(
             400,
             "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an"
             " empty array instead.",
@@ -230,7 +244,7 @@ def _check_messages(messages: Any) -> None:
     pending: list[str] = []
     for at, one in enumerate(messages):
         if one.get("role") not in _ROLES:
-            raise Refused(
+            raise RequestRejected(
                 400,
                 f"Invalid value: '{one.get('role')}'. Supported values are: 'system', 'assistant',"
                 " 'user', 'function', 'tool', and 'developer'.",
@@ -239,7 +253,7 @@ def _check_messages(messages: Any) -> None:
             )
         if one["role"] == "tool":
             if one.get("tool_call_id") not in pending:
-                raise Refused(
+                raise RequestRejected(
                     400,
                     "Invalid parameter: messages with role 'tool' must be a response to a"
                     " preceeding message with 'tool_calls'.",
@@ -257,15 +271,15 @@ def _check_messages(messages: Any) -> None:
 
 def _check_content(at: int, message: Mapping[str, Any]) -> None:
     if message.get("content") is None and not message.get("tool_calls"):
-        raise Refused(
+        raise RequestRejected(
             400,
             "Invalid value for 'content': expected a string, got null.",
             param=f"messages.[{at}].content",
         )
 
 
-def _unanswered(pending: list[str]) -> Refused:
-    return Refused(
+def _unanswered(pending: list[str]) -> RequestRejected:
+    return RequestRejected(
         400,
         "An assistant message with 'tool_calls' must be followed by tool messages responding to"
         " each 'tool_call_id'. The following tool_call_ids did not have response messages:"
@@ -297,7 +311,7 @@ def _text(content: Any) -> str:
     return "\n".join(part.get("text", "") for part in content or ())
 
 
-def _call(call: Call, number: int, at: int) -> dict[str, Any]:
+def _call(call: ScriptedCall, number: int, at: int) -> dict[str, Any]:
     arguments = json.dumps(dict(call.arguments)) if call.raw is None else call.raw
     return {
         "id": f"call_{number:06}_{at}",
@@ -306,11 +320,11 @@ def _call(call: Call, number: int, at: int) -> dict[str, Any]:
     }
 
 
-def _stop(reply: Reply) -> str:
+def _stop(reply: ScriptedReply) -> str:
     return "tool_calls" if reply.calls and reply.stop == "end" else _STOPS[reply.stop]
 
 
-def _envelope(asked_: Asked, number: int, kind: str) -> dict[str, Any]:
+def _envelope(asked_: ReceivedRequest, number: int, kind: str) -> dict[str, Any]:
     return {
         "id": f"chatcmpl-{number:06}",
         "object": kind,
@@ -319,8 +333,10 @@ def _envelope(asked_: Asked, number: int, kind: str) -> dict[str, Any]:
     }
 
 
-def _usage(reply: Reply, usage: Mapping[str, int]) -> dict[str, Any]:
-    written = sum(tokens(_call(call, 0, 0)) for call in reply.calls) + tokens(reply.text)
+def _usage(reply: ScriptedReply, usage: Mapping[str, int]) -> dict[str, Any]:
+    written = sum(estimate_tokens(_call(call, 0, 0)) for call in reply.calls) + estimate_tokens(
+        reply.text
+    )
     read = usage["cache_read_input_tokens"]
     prompt = usage["input_tokens"] + read + usage["cache_creation_input_tokens"]
     return {

@@ -18,7 +18,15 @@ from tests.emulators.models.responses_input import (
     system,
     tools,
 )
-from tests.emulators.models.script import Asked, Call, Failure, Refused, Reply, pieces, tokens
+from tests.emulators.models.script import (
+    ReceivedRequest,
+    RequestRejected,
+    ScriptedCall,
+    ScriptedFailure,
+    ScriptedReply,
+    estimate_tokens,
+    stream_pieces,
+)
 
 _Told: TypeAlias = Iterator[tuple[str, dict[str, Any]]]
 
@@ -27,19 +35,21 @@ refusal = openai_api.refusal
 check_headers = openai_api.check_headers
 
 
-def asked(body: Mapping[str, Any], headers: Mapping[str, str], known: frozenset[str]) -> Asked:
+def asked(
+    body: Mapping[str, Any], headers: Mapping[str, str], known: frozenset[str]
+) -> ReceivedRequest:
     """The request in neutral form, or Refused as the real API would. A tool in a namespace is
     called `namespace::tool`."""
     model = body.get("model")
     if not model:
-        raise Refused(
+        raise RequestRejected(
             400,
             "Missing required parameter: 'model'.",
             param="model",
             code="missing_required_parameter",
         )
     if model not in known:
-        raise Refused(
+        raise RequestRejected(
             400,
             f"The requested model '{model}' does not exist.",
             param="model",
@@ -50,12 +60,12 @@ def asked(body: Mapping[str, Any], headers: Mapping[str, str], known: frozenset[
     check_input(listed)
     offered = tools(body, listed)
     said, results = conversation(listed)
-    return Asked(
+    return ReceivedRequest(
         api="responses",
         model=model,
         system=system(body, listed),
-        said=said,
-        results=results,
+        user_texts=said,
+        tool_results=results,
         tools=offered,
         must_call=choice(body, offered),
         schema=schema(body),
@@ -65,23 +75,29 @@ def asked(body: Mapping[str, Any], headers: Mapping[str, str], known: frozenset[
     )
 
 
-def whole(asked_: Asked, reply: Reply, number: int, usage: Mapping[str, int]) -> dict[str, Any]:
+def whole(
+    asked_: ReceivedRequest, reply: ScriptedReply, number: int, usage: Mapping[str, int]
+) -> dict[str, Any]:
     output = _output(asked_, reply, number)
     return _response(asked_, number, output, status=_status(reply), usage=_usage(reply, usage))
 
 
-def events(asked_: Asked, reply: Reply, number: int, usage: Mapping[str, int]) -> Iterator[str]:
+def events(
+    asked_: ReceivedRequest, reply: ScriptedReply, number: int, usage: Mapping[str, int]
+) -> Iterator[str]:
     """The answer as server-sent events: each item and part is opened, filled and closed."""
     for at, (kind, told) in enumerate(_events(asked_, reply, number, usage)):
         yield _event(kind, {**told, "sequence_number": at})
 
 
-def error_event(one: Failure) -> str:
+def error_event(one: ScriptedFailure) -> str:
     told = failure(one)["error"]
     return _event("error", {"code": told["code"] or told["type"], "message": one.message})
 
 
-def _events(asked_: Asked, reply: Reply, number: int, usage: Mapping[str, int]) -> _Told:
+def _events(
+    asked_: ReceivedRequest, reply: ScriptedReply, number: int, usage: Mapping[str, int]
+) -> _Told:
     begun = _response(asked_, number, [], status="in_progress")
     yield "response.created", {"response": begun}
     yield "response.in_progress", {"response": begun}
@@ -118,19 +134,19 @@ def _part(message: Mapping[str, Any]) -> _Told:
     place = {"content_index": 0}
     more: dict[str, Any] = {} if refused else {"logprobs": []}
     yield "response.content_part.added", {**place, "part": {**part, key: ""}}
-    for piece in pieces(part[key]):
+    for piece in stream_pieces(part[key]):
         yield f"response.{name}.delta", {**place, "delta": piece, **more}
     yield f"response.{name}.done", {**place, key: part[key], **more}
     yield "response.content_part.done", {**place, "part": part}
 
 
 def _words(call: Mapping[str, Any], key: str, kind: str) -> _Told:
-    for piece in pieces(call[key], 20):
+    for piece in stream_pieces(call[key], 20):
         yield f"response.{kind}.delta", {"delta": piece}
     yield f"response.{kind}.done", {key: call[key], "name": call["name"]}
 
 
-def _output(asked_: Asked, reply: Reply, number: int) -> list[dict[str, Any]]:
+def _output(asked_: ReceivedRequest, reply: ScriptedReply, number: int) -> list[dict[str, Any]]:
     status = "incomplete" if reply.stop == "cut" else "completed"
     output: list[dict[str, Any]] = []
     if reply.text or reply.stop == "refused":
@@ -151,16 +167,18 @@ def _output(asked_: Asked, reply: Reply, number: int) -> list[dict[str, Any]]:
     return output
 
 
-def _text(call: Call) -> str:
+def _text(call: ScriptedCall) -> str:
     return json.dumps(dict(call.arguments)) if call.raw is None else call.raw
 
 
-def _status(reply: Reply) -> str:
+def _status(reply: ScriptedReply) -> str:
     return "incomplete" if reply.stop == "cut" else "completed"
 
 
-def _usage(reply: Reply, usage: Mapping[str, int]) -> dict[str, Any]:
-    written = sum(tokens(_text(call)) for call in reply.calls) + tokens(reply.text)
+def _usage(reply: ScriptedReply, usage: Mapping[str, int]) -> dict[str, Any]:
+    written = sum(estimate_tokens(_text(call)) for call in reply.calls) + estimate_tokens(
+        reply.text
+    )
     read = usage["cache_read_input_tokens"]
     prompt = usage["input_tokens"] + read + usage["cache_creation_input_tokens"]
     return {
@@ -173,7 +191,7 @@ def _usage(reply: Reply, usage: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _response(
-    asked_: Asked,
+    asked_: ReceivedRequest,
     number: int,
     output: list[dict[str, Any]],
     *,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tests.emulators.models.openai_api import check_strict
-from tests.emulators.models.script import Refused
+from tests.emulators.models.script import RequestRejected
 
 NAMESPACE = "::"
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
@@ -319,8 +319,8 @@ def _is_lost(one: Item, kind: str) -> bool:
     return kind == "reasoning" and not one.get("encrypted_content")
 
 
-def _not_kept(id: str) -> Refused:
-    return Refused(
+def _not_kept(id: str) -> RequestRejected:
+    return RequestRejected(
         404,
         f"Item with id '{id}' not found. Items are not persisted when `store` is set to false. Try"
         " again with `store` set to true, or remove this item from your input.",
@@ -338,12 +338,12 @@ def _check_length(value: str, place: str) -> None:
         )
 
 
-def _invalid(value: object, supported: Any, place: str) -> Refused:
+def _invalid(value: object, supported: Any, place: str) -> RequestRejected:
     names = [f"'{name}'" for name in supported]
     listed = f"{', '.join(names[:-1])}, and {names[-1]}"
     message = f"Invalid value: '{value}'. Supported values are: {listed}."
     return _refused(message, place, "invalid_value")
 
 
-def _refused(message: str, param: str, code: str | None) -> Refused:
-    return Refused(400, message, param=param, code=code)
+def _refused(message: str, param: str, code: str | None) -> RequestRejected:
+    return RequestRejected(400, message, param=param, code=code)

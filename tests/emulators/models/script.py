@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-_ASIDE = re.compile(r"<memory>.*?</memory>\s*", re.DOTALL)
+_MEMORY_BLOCK = re.compile(r"<memory>.*?</memory>\s*", re.DOTALL)
 
-Api = Literal["anthropic", "openai", "responses", "gemini"]
+ApiKind = Literal["anthropic", "openai", "responses", "gemini"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class ScriptedCall:
     """A tool call. `raw` replaces the arguments' JSON, to be broken or cut."""
 
     name: str
@@ -23,7 +23,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class ScriptedFailure:
     """An error answer. `kind` is the provider's error type, chosen by status if empty."""
 
     status: int
@@ -34,7 +34,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class ScriptedReply:
     """One answer of a model, or one of its ways not to give any.
 
     `stop`: `cut` ends at max_tokens, `refused` declines. `garbage` is sent instead of an answer,
@@ -44,9 +44,9 @@ class Reply:
     """
 
     text: str = ""
-    calls: Sequence[Call] = ()
+    calls: Sequence[ScriptedCall] = ()
     stop: Literal["end", "cut", "refused"] = "end"
-    failure: Failure | None = None
+    failure: ScriptedFailure | None = None
     fail_after: int | None = None
     garbage: str | None = None
     hold: asyncio.Event | None = None
@@ -56,16 +56,16 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ReceivedRequest:
     """A valid request, in neutral form. `results` are the tool results after the last words of
     the user, by tool name; `headers` are without the key. What the program remembers beside what
-    the user says is no part of `said`; all of it stands in `body`."""
+    the user says is no part of `user_texts`; all of it stands in `body`."""
 
-    api: Api
+    api: ApiKind
     model: str
     system: str
-    said: tuple[str, ...]
-    results: tuple[tuple[str, str], ...]
+    user_texts: tuple[str, ...]
+    tool_results: tuple[tuple[str, str], ...]
     tools: Mapping[str, Mapping[str, Any]]
     must_call: str
     schema: Mapping[str, Any] | None
@@ -74,15 +74,17 @@ class Asked:
     body: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "said", tuple(_ASIDE.sub("", each) for each in self.said))
+        object.__setattr__(
+            self, "user_texts", tuple(_MEMORY_BLOCK.sub("", each) for each in self.user_texts)
+        )
 
     @property
-    def last(self) -> str:
+    def last_text(self) -> str:
         """What the user said last."""
-        return self.said[-1] if self.said else ""
+        return self.user_texts[-1] if self.user_texts else ""
 
 
-class Refused(Exception):
+class RequestRejected(Exception):
     """The request is not one the real API would take."""
 
     def __init__(
@@ -95,12 +97,12 @@ class Refused(Exception):
         super().__init__(message)
 
 
-def pieces(text: str, size: int = 12) -> list[str]:
+def stream_pieces(text: str, size: int = 12) -> list[str]:
     """The text as a model streams it: word by word, long ones broken."""
     words = [word for part in text.split(" ") for word in (part, " ")][:-1]
     return [word[at : at + size] for word in words for at in range(0, len(word), size) if word]
 
 
-def tokens(value: object) -> int:
+def estimate_tokens(value: object) -> int:
     """Roughly what a tokenizer would count; always the same for the same value."""
     return len(str(value)) // 4 + 1

@@ -6,38 +6,37 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.emulators.telegram.forms import Upload
-from tests.emulators.telegram.markup import Keyboard
-from tests.emulators.telegram.signals import PATIENCE, Changes
-from tests.emulators.telegram.texts import Entity, cut
+from tests.emulators.telegram.request_forms import InlineKeyboard, UploadedFile
+from tests.emulators.telegram.texts import TextEntity, utf16_slice
+from tests.waiting import WAIT_SECONDS, ChangeSignal
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
+class MessageVersion:
     """What a message showed from `at` until the next edit."""
 
     at: float
     text: str
-    entities: list[Entity] = field(default_factory=list)
-    keyboard: Keyboard = field(default_factory=list)
+    entities: list[TextEntity] = field(default_factory=list)
+    keyboard: InlineKeyboard = field(default_factory=list)
 
-    def shows_same(self, other: Version) -> bool:
+    def shows_same(self, other: MessageVersion) -> bool:
         mine = (self.text, self.entities, self.keyboard)
         return mine == (other.text, other.entities, other.keyboard)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Message:
+class TelegramMessage:
     """One message; `history` keeps every version it has shown."""
 
-    chat: Chat = field(repr=False)
+    chat: TelegramChat = field(repr=False)
     id: int
     sender: Json
-    history: list[Version]
+    history: list[MessageVersion]
     media: Json = field(default_factory=dict)
-    upload: Upload | None = None
+    upload: UploadedFile | None = None
     reply_to: int | None = None
     thread: int | None = None
     album: str | None = None
@@ -51,11 +50,11 @@ class Message:
         return self.history[-1].text
 
     @property
-    def entities(self) -> list[Entity]:
+    def entities(self) -> list[TextEntity]:
         return self.history[-1].entities
 
     @property
-    def keyboard(self) -> Keyboard:
+    def keyboard(self) -> InlineKeyboard:
         return self.history[-1].keyboard
 
     @property
@@ -70,10 +69,10 @@ class Message:
     def edits(self) -> int:
         return len(self.history) - 1
 
-    def marked(self, kind: str) -> list[str]:
+    def texts_of_entity(self, kind: str) -> list[str]:
         """The pieces of the text that carry an entity of this type."""
         return [
-            cut(self.text, e["offset"], e["offset"] + e["length"])
+            utf16_slice(self.text, e["offset"], e["offset"] + e["length"])
             for e in self.entities
             if e["type"] == kind
         ]
@@ -133,11 +132,11 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class MessageDraft:
     at: float
     draft_id: int
     text: str
-    entities: list[Entity]
+    entities: list[TextEntity]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,57 +147,57 @@ class ChatAction:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Chat:
+class TelegramChat:
     """A private chat, group or supergroup."""
 
     id: int
     kind: str
     title: str
-    changes: Changes = field(repr=False)
+    changes: ChangeSignal = field(repr=False)
     language: str = ""
     forum: bool = False
-    sees_all: bool = True
+    bot_sees_all: bool = True
     topics: dict[int, str] = field(default_factory=dict)
-    everything: list[Message] = field(default_factory=list, repr=False)
-    drafts: list[Draft] = field(default_factory=list, repr=False)
+    all_messages: list[TelegramMessage] = field(default_factory=list, repr=False)
+    drafts: list[MessageDraft] = field(default_factory=list, repr=False)
     actions: list[ChatAction] = field(default_factory=list, repr=False)
-    closed_with: str = ""
+    closed_reason: str = ""
     migrated_to: int | None = None
 
     @property
-    def messages(self) -> list[Message]:
+    def messages(self) -> list[TelegramMessage]:
         """What the chat shows now, oldest first."""
-        return [message for message in self.everything if not message.deleted]
+        return [message for message in self.all_messages if not message.deleted]
 
     @property
-    def from_bot(self) -> list[Message]:
+    def from_bot(self) -> list[TelegramMessage]:
         return [message for message in self.messages if message.from_bot]
 
     @property
-    def last(self) -> Message:
+    def last(self) -> TelegramMessage:
         """The newest message of the bot."""
         return self.from_bot[-1]
 
-    def find(self, message_id: int) -> Message | None:
+    def find(self, message_id: int) -> TelegramMessage | None:
         return next((m for m in self.messages if m.id == message_id), None)
 
     def block(self) -> None:
         """From now on the bot is refused here, as if blocked or thrown out."""
-        self.closed_with = (
+        self.closed_reason = (
             "bot was blocked by the user"
             if self.kind == "private"
             else f"bot was kicked from the {self.kind} chat"
         )
 
     def unblock(self) -> None:
-        self.closed_with = ""
+        self.closed_reason = ""
 
     async def wait_for(
-        self, accept: Callable[[Message], bool], timeout: float = PATIENCE
-    ) -> Message:
+        self, accept: Callable[[TelegramMessage], bool], timeout: float = WAIT_SECONDS
+    ) -> TelegramMessage:
         """The oldest message of the bot that satisfies `accept` as it is shown now."""
 
-        def look() -> Message | None:
+        def look() -> TelegramMessage | None:
             return next((m for m in self.from_bot if accept(m)), None)
 
         try:
@@ -207,12 +206,12 @@ class Chat:
             shown = "\n".join(f"  {m.id}: {m.text!r} {m.buttons}" for m in self.from_bot[-5:])
             raise TimeoutError(f"no such message in {timeout} s; the bot wrote:\n{shown}") from None
 
-    async def wait_for_text(self, part: str, timeout: float = PATIENCE) -> Message:
+    async def wait_for_text(self, part: str, timeout: float = WAIT_SECONDS) -> TelegramMessage:
         return await self.wait_for(lambda message: part in message.text, timeout)
 
-    async def wait_until(self, holds: Callable[[], bool], timeout: float = PATIENCE) -> None:
+    async def wait_until(self, holds: Callable[[], bool], timeout: float = WAIT_SECONDS) -> None:
         """Wait for anything about this chat: drafts, actions, deletions."""
-        await self.changes.until(lambda: holds() or None, timeout)
+        await self.changes.until_true(holds, timeout)
 
     def as_json(self) -> Json:
         if self.kind == "private":

@@ -16,12 +16,12 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from tests.emulators.telegram.chats import Chat, Version
-from tests.emulators.telegram.mischief import Mischief
-from tests.emulators.telegram.people import User
-from tests.emulators.telegram.server import Server, listen, make_server
-from tests.emulators.telegram.signals import PATIENCE
-from tests.emulators.telegram.world import Call, World
+from tests.emulators.telegram.chats import MessageVersion, TelegramChat
+from tests.emulators.telegram.faults import TelegramFault
+from tests.emulators.telegram.server import QuietServer, listen, make_server
+from tests.emulators.telegram.state import RecordedCall, TelegramState
+from tests.emulators.telegram.users import TelegramUser
+from tests.waiting import WAIT_SECONDS
 
 Json = dict[str, Any]
 
@@ -39,9 +39,9 @@ class TelegramEmulator:
         clock: Callable[[], float] = time.time,
     ) -> None:
         bot = {"id": 123456, "is_bot": True, "first_name": "Shiftboss", "username": username}
-        self.world = World(token=token, clock=clock, bot=bot)
+        self.world = TelegramState(token=token, clock=clock, bot=bot)
         self._socket: socket.socket | None = None
-        self._server: Server | None = None
+        self._server: QuietServer | None = None
         self._serving: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -62,7 +62,7 @@ class TelegramEmulator:
         assert self._serving
         assert self._socket
         self.world.updates.closed = True
-        self.world.changes.tell()
+        self.world.changes.notify()
         self._server.should_exit = True
         await self._serving
         self._socket.close()
@@ -78,15 +78,20 @@ class TelegramEmulator:
         return f"http://127.0.0.1:{self._socket.getsockname()[1]}"
 
     @property
+    def settings(self) -> dict[str, str]:
+        """The settings of a program that uses this bot."""
+        return {"TELEGRAM_BOT_TOKEN": self.token, "TELEGRAM_BASE_URL": self.base_url}
+
+    @property
     def bot_name(self) -> str:
         return str(self.world.bot["username"])
 
     @property
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[RecordedCall]:
         """Every request so far, in order."""
         return self.world.calls
 
-    def calls_of(self, method: str) -> list[Call]:
+    def calls_of(self, method: str) -> list[RecordedCall]:
         return [call for call in self.world.calls if call.method == method]
 
     @property
@@ -94,7 +99,7 @@ class TelegramEmulator:
         """Calls made to a chat while it was under a flood ban."""
         return self.world.bans.violations
 
-    def user(self, user_id: int, name: str, language: str = "en") -> User:
+    def user(self, user_id: int, name: str, language: str = "en") -> TelegramUser:
         """A person; without a private chat the bot cannot write to them."""
         self.world.users[user_id] = {
             "id": user_id,
@@ -103,9 +108,9 @@ class TelegramEmulator:
             "username": f"user{user_id}",
             "language_code": language,
         }
-        return User(id=user_id, name=name, language=language, world=self.world)
+        return TelegramUser(id=user_id, name=name, language=language, world=self.world)
 
-    def private_chat(self, user: User) -> Chat:
+    def private_chat(self, user: TelegramUser) -> TelegramChat:
         known = self.world.chats.get(user.id)
         return known or self._add_chat(user.id, "private", user.name)
 
@@ -116,43 +121,43 @@ class TelegramEmulator:
         forum: bool = False,
         supergroup: bool = False,
         privacy: bool = False,
-    ) -> Chat:
+    ) -> TelegramChat:
         """A group with the bot in it. With `privacy` the bot sees only what is meant for it."""
-        serial = self.world.serial()
+        serial = self.world.next_id()
         big = forum or supergroup
         chat = self._add_chat(-1_000_000_000_000 - serial if big else -serial,
                               "supergroup" if big else "group", title)  # fmt: skip
         chat.forum = forum
-        chat.sees_all = not privacy
+        chat.bot_sees_all = not privacy
         return chat
 
-    def topic(self, chat: Chat, name: str, by: User | None = None) -> int:
+    def topic(self, chat: TelegramChat, name: str, by: TelegramUser | None = None) -> int:
         """Open a topic in a forum (by the bot itself unless `by` is given); its thread id."""
         sender = by.as_json() if by else self.world.bot
         opened = self.world.post(
             chat,
             sender,
-            Version(at=self.world.clock(), text=""),
+            MessageVersion(at=self.world.clock(), text=""),
             extra={"forum_topic_created": {"name": name, "icon_color": 7322096}},
         )
         chat.topics[opened.id] = name
         return opened.id
 
-    def close_topic(self, chat: Chat, thread: int) -> None:
+    def close_topic(self, chat: TelegramChat, thread: int) -> None:
         """Delete a topic with its messages."""
         del chat.topics[thread]
         for message in chat.messages:
             if thread in {message.thread, message.id}:
                 message.deleted = True
 
-    def migrate(self, group: Chat, by: User) -> Chat:
+    def migrate(self, group: TelegramChat, by: TelegramUser) -> TelegramChat:
         """Turn a group into a supergroup: a new chat id, and a notice in both."""
-        new = self.group(group.title, supergroup=True, privacy=not group.sees_all)
+        new = self.group(group.title, supergroup=True, privacy=not group.bot_sees_all)
         for chat, extra in (
             (group, {"migrate_to_chat_id": new.id}),
             (new, {"migrate_from_chat_id": group.id}),
         ):
-            version = Version(at=self.world.clock(), text="")
+            version = MessageVersion(at=self.world.clock(), text="")
             notice = self.world.post(chat, by.as_json(), version, extra=extra)
             self.world.updates.put("message", notice.as_json())
         group.migrated_to = new.id
@@ -162,22 +167,22 @@ class TelegramEmulator:
         """An update of a kind this client may not know."""
         return self.world.updates.put_raw(content)
 
-    def misbehave(self, method: str, mischief: Mischief, times: int = 1) -> None:
+    def inject_fault(self, method: str, mischief: TelegramFault, times: int = 1) -> None:
         """Spoil the next `times` calls of a method (`*`: of any but getUpdates)."""
-        self.world.plans.add(method, mischief, times)
+        self.world.fault_plans.add(method, mischief, times)
 
-    def behave(self) -> None:
+    def clear_faults(self) -> None:
         """Forget all planned misbehaviour."""
-        self.world.plans.clear()
+        self.world.fault_plans.clear()
 
     def revoke_token(self) -> None:
         """From now on every call is Unauthorized, the running long poll included."""
-        self.world.token_good = False
+        self.world.token_valid = False
         self.world.updates.closed = True
-        self.world.changes.tell()
+        self.world.changes.notify()
 
     def restore_token(self) -> None:
-        self.world.token_good = True
+        self.world.token_valid = True
         self.world.updates.closed = False
 
     def redeliver(self, count: int | None = None) -> int:
@@ -197,20 +202,20 @@ class TelegramEmulator:
     async def wait_for_call(
         self,
         method: str,
-        accept: Callable[[Call], bool] = lambda _: True,
-        timeout: float = PATIENCE,
-    ) -> Call:
-        def look() -> Call | None:
+        accept: Callable[[RecordedCall], bool] = lambda _: True,
+        timeout: float = WAIT_SECONDS,
+    ) -> RecordedCall:
+        def look() -> RecordedCall | None:
             return next((call for call in self.calls_of(method) if accept(call)), None)
 
         return await self.world.changes.until(look, timeout, f"a call of {method}")
 
     async def wait_until(
-        self, holds: Callable[[], bool], timeout: float = PATIENCE, what: str = ""
+        self, holds: Callable[[], bool], timeout: float = WAIT_SECONDS, what: str = ""
     ) -> None:
         await self.world.changes.until(lambda: holds() or None, timeout, what)
 
-    def _add_chat(self, chat_id: int, kind: str, title: str) -> Chat:
-        chat = Chat(id=chat_id, kind=kind, title=title, changes=self.world.changes)
+    def _add_chat(self, chat_id: int, kind: str, title: str) -> TelegramChat:
+        chat = TelegramChat(id=chat_id, kind=kind, title=title, changes=self.world.changes)
         self.world.chats[chat_id] = chat
         return chat

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.emulators.telegram.forms import Form, Upload
-from tests.emulators.telegram.refusals import bad_request
-from tests.emulators.telegram.world import StoredFile, World
+from tests.emulators.telegram.errors import bad_request
+from tests.emulators.telegram.request_forms import RequestForm, UploadedFile
+from tests.emulators.telegram.state import StoredFile, TelegramState
 
 Json = dict[str, Any]
 
@@ -15,14 +15,16 @@ MAX_DOWNLOAD = 20 * 1024 * 1024
 _IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"RIFF")
 
 
-def received_file(world: World, form: Form, value: str, field: str, kind: str) -> StoredFile:
+def received_file(
+    world: TelegramState, form: RequestForm, value: str, field: str, kind: str
+) -> StoredFile:
     """The file a call sends: uploaded with it, or known by its id."""
     name = value.removeprefix("attach://") if value.startswith("attach://") else field
     upload = form.uploads.get(name)
     if upload is None:
         return _known_file(world, value, kind)
     _check_upload(upload, kind)
-    return world.keep(upload, f"{kind}s")
+    return world.store_file(upload, f"{kind}s")
 
 
 def describe(stored: StoredFile, kind: str) -> Json:
@@ -34,7 +36,7 @@ def describe(stored: StoredFile, kind: str) -> Json:
     return {"document": {**base, "file_name": stored.upload.name, "mime_type": stored.upload.mime}}
 
 
-def _known_file(world: World, value: str, kind: str) -> StoredFile:
+def _known_file(world: TelegramState, value: str, kind: str) -> StoredFile:
     if not value:
         raise bad_request(f"there is no {kind} in the request")
     if value.startswith(("http://", "https://")):
@@ -42,7 +44,7 @@ def _known_file(world: World, value: str, kind: str) -> StoredFile:
     return world.file(value)
 
 
-def _check_upload(upload: Upload, kind: str) -> None:
+def _check_upload(upload: UploadedFile, kind: str) -> None:
     size = len(upload.content)
     if not size:
         raise bad_request("file must be non-empty")

@@ -6,42 +6,72 @@ import asyncio
 import contextlib
 import math
 import socket
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, TypeAlias
 
 import uvicorn
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from tests.emulators.telegram.forms import Form, read_form
-from tests.emulators.telegram.methods.table import METHODS
-from tests.emulators.telegram.mischief import (
-    DropAfter,
-    DropBefore,
-    Garbage,
-    Hold,
-    Mischief,
-    RateLimit,
-    Refuse,
-    ServerError,
-    Slow,
+from tests.emulators.telegram.errors import TelegramApiError, too_many_requests
+from tests.emulators.telegram.faults import (
+    DropAfterFault,
+    DropBeforeFault,
+    GarbageFault,
+    HoldFault,
+    RateLimitFault,
+    RefusalFault,
+    ServerErrorFault,
+    SlowFault,
 )
-from tests.emulators.telegram.refusals import ApiError, too_many_requests
-from tests.emulators.telegram.world import Call, World
+from tests.emulators.telegram.methods import files, messages, service
+from tests.emulators.telegram.request_forms import RequestForm, read_form
+from tests.emulators.telegram.state import RecordedCall, TelegramState
+
+Method: TypeAlias = Callable[[TelegramState, RequestForm], Awaitable[Any]]
+
+# Telegram takes method names in any case.
+METHODS: dict[str, Method] = {
+    name.lower(): method
+    for name, method in (
+        ("getMe", service.get_me),
+        ("getUpdates", service.get_updates),
+        ("setWebhook", service.set_webhook),
+        ("deleteWebhook", service.delete_webhook),
+        ("getWebhookInfo", service.get_webhook_info),
+        ("sendMessage", messages.send_message),
+        ("sendMessageDraft", messages.send_message_draft),
+        ("sendChatAction", messages.send_chat_action),
+        ("editMessageText", messages.edit_message_text),
+        ("editMessageCaption", messages.edit_message_caption),
+        ("editMessageReplyMarkup", messages.edit_message_reply_markup),
+        ("deleteMessage", messages.delete_message),
+        ("setMessageReaction", messages.set_message_reaction),
+        ("sendPhoto", files.send_photo),
+        ("sendDocument", files.send_document),
+        ("sendMediaGroup", files.send_media_group),
+        ("getFile", files.get_file),
+        ("answerCallbackQuery", service.answer_callback_query),
+        ("setMyCommands", service.set_my_commands),
+        ("getMyCommands", service.get_my_commands),
+        ("setChatMenuButton", service.set_chat_menu_button),
+        ("getChat", service.get_chat),
+    )
+}
 
 
 class BotApi:
     """The ASGI application."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: TelegramState) -> None:
         self._world = world
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         try:
             response = await self._route(request)
-        except ApiError as error:
+        except TelegramApiError as error:
             response = JSONResponse(error.as_json(), status_code=error.code)
         if response is None:
             await _break_connection(send)
@@ -54,77 +84,77 @@ class BotApi:
             self._world.check_token(parts[1].removeprefix("bot"))
             return self._download("/".join(parts[2:]))
         if len(parts) != 2 or not parts[0].startswith("bot"):
-            raise ApiError(404, "Not Found")
+            raise TelegramApiError(404, "Not Found")
         return await self._call(parts[0].removeprefix("bot"), parts[1], request)
 
     def _download(self, path: str) -> Response:
         for stored in self._world.files.values():
             if stored.path == path:
                 return Response(stored.upload.content, media_type="application/octet-stream")
-        raise ApiError(404, "Not Found")
+        raise TelegramApiError(404, "Not Found")
 
     async def _call(self, token: str, method: str, request: Request) -> Response | None:
         form = await read_form(request)
-        call = Call(method=method, form=form, at=self._world.clock())
+        call = RecordedCall(method=method, form=form, at=self._world.clock())
         self._world.calls.append(call)
-        self._world.changes.tell()
+        self._world.changes.notify()
         try:
             self._world.check_token(token)
             response = await self._misbehave_or_answer(method, form)
-        except ApiError as error:
+        except TelegramApiError as error:
             call.error = error.description
             call.status = error.code
             raise
         call.status = response.status_code if response is not None else 0
         return response
 
-    async def _misbehave_or_answer(self, method: str, form: Form) -> Response | None:
+    async def _misbehave_or_answer(self, method: str, form: RequestForm) -> Response | None:
         self._check_ban(form)
-        match mischief := self._world.plans.take(method):
-            case None | Hold() | Slow() | DropAfter():
+        match mischief := self._world.fault_plans.take(method):
+            case None | HoldFault() | SlowFault() | DropAfterFault():
                 answer = await self._answer(method, form)
                 return await self._deliver(mischief, answer)
-            case DropBefore():
+            case DropBeforeFault():
                 return None
-            case Garbage(body=body, code=code):
+            case GarbageFault(body=body, code=code):
                 return Response(body, status_code=code)
-            case ServerError(code=code, description=description):
-                raise ApiError(code, description)
-            case Refuse(error=error):
+            case ServerErrorFault(code=code, description=description):
+                raise TelegramApiError(code, description)
+            case RefusalFault(error=error):
                 raise error
-            case RateLimit(retry_after=seconds):
+            case RateLimitFault(retry_after=seconds):
                 self._world.bans.start(form.text("chat_id"), self._world.clock() + seconds)
                 raise too_many_requests(seconds)
 
     async def _deliver(
-        self, mischief: Hold | Slow | DropAfter | None, answer: Any
+        self, mischief: HoldFault | SlowFault | DropAfterFault | None, answer: Any
     ) -> Response | None:
         match mischief:
-            case DropAfter():
+            case DropAfterFault():
                 return None
-            case Hold(entered=entered, gate=gate):
+            case HoldFault(entered=entered, gate=gate):
                 entered.set()
                 await gate.wait()
-            case Slow(seconds=seconds):
+            case SlowFault(seconds=seconds):
                 await asyncio.sleep(seconds)
             case None:
                 pass
         return JSONResponse({"ok": True, "result": answer})
 
-    async def _answer(self, method: str, form: Form) -> Any:
+    async def _answer(self, method: str, form: RequestForm) -> Any:
         run = METHODS.get(method.lower())
         if run is None:
-            raise ApiError(404, "Not Found: method not found")
+            raise TelegramApiError(404, "Not Found: method not found")
         return await run(self._world, form)
 
-    def _check_ban(self, form: Form) -> None:
+    def _check_ban(self, form: RequestForm) -> None:
         chat = form.text("chat_id")
         left = self._world.bans.remaining(chat, self._world.clock()) if chat else 0
         if left > 0:
             raise too_many_requests(math.ceil(left))
 
 
-class Server(uvicorn.Server):
+class QuietServer(uvicorn.Server):
     """uvicorn inside the test's loop, without its signal handlers."""
 
     @contextlib.contextmanager
@@ -141,8 +171,8 @@ def listen() -> socket.socket:
     return listener
 
 
-def make_server(world: World) -> Server:
-    return Server(
+def make_server(world: TelegramState) -> QuietServer:
+    return QuietServer(
         uvicorn.Config(
             BotApi(world),
             log_config=None,
@@ -160,6 +190,3 @@ async def _break_connection(send: Send) -> None:
     cycle.transport.abort()
     while not cycle.disconnected:
         await asyncio.sleep(0)
-
-
-__all__ = ["BotApi", "Mischief", "Server", "listen", "make_server"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tests.emulators.telegram.refusals import bad_request
+from tests.emulators.telegram.errors import bad_request
 
-Entity = dict[str, Any]
+TextEntity = dict[str, Any]
 
 MAX_TEXT = 4096
 MAX_CAPTION = 1024
@@ -26,23 +26,23 @@ _HOST = re.compile(r"[^\s/?#@:\[\]]+\.[^\s/?#@:\[\].]+")
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://(.*)", re.DOTALL)
 
 
-def utf16(text: str) -> int:
+def utf16_length(text: str) -> int:
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def cut(text: str, start: int, end: int) -> str:
+def utf16_slice(text: str, start: int, end: int) -> str:
     """The part of a text between two UTF-16 offsets."""
     raw = text.encode("utf-16-le", "surrogatepass")
     return raw[start * 2 : end * 2].decode("utf-16-le", "surrogatepass")
 
 
-def check_text(text: str, entities: list[Entity], limit: int) -> tuple[str, list[Entity]]:
+def check_text(text: str, entities: list[TextEntity], limit: int) -> tuple[str, list[TextEntity]]:
     """Trimmed text with its entities; refuses what the Bot API refuses."""
     if any("\ud800" <= char <= "\udfff" for char in text):
         raise bad_request("strings must be encoded in UTF-8")
     check_entities(text, entities)
     trimmed, kept = _trim(text.replace("\r", ""), entities)
-    if utf16(trimmed) > limit:
+    if utf16_length(trimmed) > limit:
         raise bad_request(
             "message is too long" if limit == MAX_TEXT else "message caption is too long"
         )
@@ -53,7 +53,7 @@ def is_empty(text: str) -> bool:
     return not text.strip(_INVISIBLE)
 
 
-def check_entities(text: str, entities: list[Entity]) -> None:
+def check_entities(text: str, entities: list[TextEntity]) -> None:
     if len(entities) > MAX_ENTITIES:
         raise bad_request("ENTITIES_TOO_LONG")
     for entity in entities:
@@ -61,7 +61,7 @@ def check_entities(text: str, entities: list[Entity]) -> None:
     _check_nesting(entities)
 
 
-def _check_entity(text: str, entity: Entity) -> None:
+def _check_entity(text: str, entity: TextEntity) -> None:
     kind, offset, length = entity.get("type"), entity.get("offset"), entity.get("length")
     if kind not in _TYPES:
         raise bad_request("can't parse MessageEntity: Unsupported type specified")
@@ -72,7 +72,7 @@ def _check_entity(text: str, entity: Entity) -> None:
     assert isinstance(length, int)
     if offset < 0 or length <= 0:
         raise bad_request(f"receive an entity with incorrect offset {offset} or length {length}")
-    total = utf16(text)
+    total = utf16_length(text)
     if offset >= total:
         raise bad_request(f"entity begins after the end of the text at UTF-16 offset {offset}")
     if offset + length > total:
@@ -90,9 +90,9 @@ def _check_boundaries(text: str, offset: int, length: int) -> None:
             raise bad_request(f"entity {verb} in a middle of a UTF-16 symbol at {position}")
 
 
-def _check_nesting(entities: list[Entity]) -> None:
+def _check_nesting(entities: list[TextEntity]) -> None:
     """Entities may nest, but not cross."""
-    open_ends: list[Entity] = []
+    open_ends: list[TextEntity] = []
     for entity in sorted(entities, key=lambda e: (e["offset"], -e["length"])):
         while open_ends and _end(open_ends[-1]) <= entity["offset"]:
             open_ends.pop()
@@ -122,11 +122,11 @@ def _link_error(url: str) -> str:
     return ""
 
 
-def _end(entity: Entity) -> int:
+def _end(entity: TextEntity) -> int:
     return int(entity["offset"]) + int(entity["length"])
 
 
-def _ends_late(entity: Entity) -> Exception:
+def _ends_late(entity: TextEntity) -> Exception:
     start = entity["offset"]
     return bad_request(
         f"entity beginning at UTF-16 offset {start} ends after the end of the text"
@@ -134,13 +134,13 @@ def _ends_late(entity: Entity) -> Exception:
     )
 
 
-def _trim(text: str, entities: list[Entity]) -> tuple[str, list[Entity]]:
+def _trim(text: str, entities: list[TextEntity]) -> tuple[str, list[TextEntity]]:
     """Drop white space at both ends, and move, shorten or drop the entities with it."""
     if is_empty(text):
         return "", []
-    lead = utf16(text) - utf16(text.lstrip(" \t\n"))
+    lead = utf16_length(text) - utf16_length(text.lstrip(" \t\n"))
     trimmed = text.strip(" \t\n")
-    total = utf16(trimmed)
+    total = utf16_length(trimmed)
     kept = []
     for entity in entities:
         start = max(0, entity["offset"] - lead)

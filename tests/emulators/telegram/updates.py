@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from tests.emulators.telegram.refusals import OTHER_POLLER, WEBHOOK_ACTIVE, ApiError
-from tests.emulators.telegram.signals import Changes
+from tests.emulators.telegram.errors import CONFLICTING_POLLER, WEBHOOK_ACTIVE, TelegramApiError
+from tests.waiting import ChangeSignal
 
 Json = dict[str, Any]
 
 _NOT_BY_DEFAULT = frozenset({"chat_member", "message_reaction", "message_reaction_count"})
 
 
-class Updates:
-    def __init__(self, changes: Changes, first_id: int = 1000) -> None:
+class UpdateQueue:
+    def __init__(self, changes: ChangeSignal, first_id: int = 1000) -> None:
         self._changes = changes
         self._next_id = first_id
         self._waiting: list[Json] = []
@@ -43,20 +43,20 @@ class Updates:
             return 0
         self._next_id += 1
         self._waiting.append({"update_id": self._next_id, kind: content})
-        self._changes.tell()
+        self._changes.notify()
         return self._next_id
 
     def put_raw(self, update: Json) -> int:
         """Queue an update exactly as given, only numbered: for kinds nobody knows yet."""
         self._next_id += 1
         self._waiting.append({"update_id": self._next_id, **update})
-        self._changes.tell()
+        self._changes.notify()
         return self._next_id
 
     def redeliver(self, count: int | None = None) -> int:
         """Hand out confirmed updates once more with the next answer; returns how many."""
         self._again = self._confirmed[-count:] if count else list(self._confirmed)
-        self._changes.tell()
+        self._changes.notify()
         return len(self._again)
 
     async def get(
@@ -64,10 +64,10 @@ class Updates:
     ) -> list[Json]:
         """getUpdates. The newer of two pollers wins; the older gets a Conflict."""
         if self.webhook:
-            raise ApiError(409, WEBHOOK_ACTIVE)
+            raise TelegramApiError(409, WEBHOOK_ACTIVE)
         self._poller += 1
         me = self._poller
-        self._changes.tell()
+        self._changes.notify()
         if allowed is not None:
             self._allowed = allowed
         self._confirm(offset)
@@ -78,7 +78,7 @@ class Updates:
         except TimeoutError:
             pass
         if self._poller != me:
-            raise ApiError(409, OTHER_POLLER)
+            raise TelegramApiError(409, CONFLICTING_POLLER)
         again, self._again = self._again, []
         return (again + self._waiting)[: min(max(limit, 1), 100)]
 
@@ -92,4 +92,4 @@ class Updates:
         self._confirmed += done
         self._waiting = self._waiting[len(done) :]
         if done:
-            self._changes.tell()
+            self._changes.notify()

@@ -10,118 +10,129 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.typing import Origin
 
-from tests.emulators.models.emulator import Models
-from tests.emulators.models.script import Reply
-from tests.emulators.telegram.chats import Chat
+from tests.emulators.models.emulator import ModelEmulator
+from tests.emulators.models.script import ScriptedReply
+from tests.emulators.telegram.chats import TelegramChat
 from tests.emulators.telegram.emulator import TelegramEmulator
-from tests.emulators.telegram.mischief import Hold
-from tests.emulators.telegram.people import User
-from tests.journeys.model_world import PATIENCE, done, held, staged, steps, writes
-from tests.journeys.program import Program, program
-from tests.thorough import long
+from tests.emulators.telegram.faults import HoldFault
+from tests.emulators.telegram.users import TelegramUser
+from tests.journeys.model_world import (
+    held_reply,
+    plan_reply,
+    scripted_model,
+    step_reply,
+    write_call,
+)
+from tests.journeys.program import ShiftbossProcess, running_program
+from tests.journeys.web_page import open_web_page
+from tests.thoroughness import thorough_only
+from tests.waiting import WAIT_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    shiftboss: Program
+class SignalScene:
+    shiftboss: ShiftbossProcess
     telegram: TelegramEmulator
-    boss: User
-    chat: Chat
+    boss: TelegramUser
+    chat: TelegramChat
 
-    def said(self, text: str) -> int:
+    def count_messages(self, text: str) -> int:
         return sum(text in message.text for message in self.chat.from_bot)
 
-    async def ended(self) -> int:
+    async def wait_for_exit_status(self) -> int:
         """Its exit status, once it has ended by itself; it must not wait for ever."""
-        async with asyncio.timeout(PATIENCE):
-            return await self.shiftboss.dies()
+        async with asyncio.timeout(WAIT_SECONDS):
+            return await self.shiftboss.wait_for_exit()
 
 
 @asynccontextmanager
-async def scene(home: Path, **settings: str) -> AsyncGenerator[Scene, None]:
+async def signal_scene(home: Path, **settings: str) -> AsyncGenerator[SignalScene, None]:
     async with TelegramEmulator() as telegram:
         boss = telegram.user(7, "Boss")
         base = {
-            "TELEGRAM_BOT_TOKEN": telegram.token,
-            "TELEGRAM_BASE_URL": telegram.base_url,
+            **telegram.settings,
             "SHIFTBOSS_OWNERS": "telegram:7",
         }
-        async with program(home, **base, **settings) as shiftboss:
+        async with running_program(home, **base, **settings) as shiftboss:
             chat = telegram.private_chat(boss)
-            yield Scene(shiftboss=shiftboss, telegram=telegram, boss=boss, chat=chat)
+            yield SignalScene(shiftboss=shiftboss, telegram=telegram, boss=boss, chat=chat)
 
 
 @asynccontextmanager
-async def at_work(home: Path, **settings: str) -> AsyncGenerator[tuple[Scene, asyncio.Event], None]:
+async def working_scene(
+    home: Path, **settings: str
+) -> AsyncGenerator[tuple[SignalScene, asyncio.Event], None]:
     """The first of two steps is under way until it is let go; its card says so."""
     go = asyncio.Event()
-    async with staged() as (stage, access), scene(home, **access, **settings) as it:
-        stage.on("work-cue", "plan", steps("hold on", "write it"))
-        again = writes("a.txt", "x"), done("It is written.", "a.txt")
-        stage.on("work-cue", "step", held(done("Held."), go), *again)
+    async with scripted_model() as (stage, access), signal_scene(home, **access, **settings) as it:
+        stage.script("work-cue", "plan", plan_reply("hold on", "write it"))
+        again = write_call("a.txt", "x"), step_reply("It is written.", "a.txt")
+        stage.script("work-cue", "step", held_reply(step_reply("Held."), go), *again)
         await it.boss.says(it.chat, "/run work-cue")
         await it.chat.wait_for_text("📍 hold on")
-        await stage.under_way("work-cue")
+        await stage.wait_for_request("work-cue")
         yield it, go
 
 
-async def test_asked_to_end_in_the_thick_of_it_it_ends_and_all_goes_on_at_the_next_start(
+async def test_sigterm_during_work_ends_the_program_and_the_work_continues_at_the_next_start(
     tmp_path: Path,
 ) -> None:
-    sending = Hold()
-    async with at_work(tmp_path) as (it, go), AsyncExitStack() as pages:
-        page = await pages.enter_async_context(_page(it.shiftboss))
-        it.telegram.misbehave("sendMessage", sending)
+    sending = HoldFault()
+    async with working_scene(tmp_path) as (it, go), AsyncExitStack() as pages:
+        page = await pages.enter_async_context(open_web_page(it.shiftboss))
+        await page.next_frame("")
+        it.telegram.inject_fault("sendMessage", sending)
         await it.boss.says(it.chat, "/list")
-        await asyncio.wait_for(sending.entered.wait(), PATIENCE)
+        await asyncio.wait_for(sending.entered.wait(), WAIT_SECONDS)
 
         os.kill(it.shiftboss.pid, signal.SIGTERM)
         sending.release()
         go.set()
-        assert await it.ended() == 0
+        assert await it.wait_for_exit_status() == 0
         await page.wait_closed()
         await it.boss.says(it.chat, "/chat")
         await it.shiftboss.start()
         await it.chat.wait_for_text("Task finished")
         await it.chat.wait_for_text("conversation")
 
-        assert (it.said("Task finished"), it.said("Tasks ("), it.said("Sent again")) == (1, 1, 0)
-        assert "Traceback" not in it.shiftboss.text
+        assert (
+            it.count_messages("Task finished"),
+            it.count_messages("Tasks ("),
+            it.count_messages("Sent again"),
+        ) == (1, 1, 0)
+        assert "Traceback" not in it.shiftboss.printed
         assert (next((tmp_path / "work").glob("*/a.txt"))).read_text().strip() == "x"
 
 
-async def test_a_stop_in_the_middle_of_a_step_is_told_on_its_card_which_then_goes_on(
+async def test_a_shutdown_during_a_step_is_shown_on_its_card_which_then_continues(
     tmp_path: Path,
 ) -> None:
-    async with at_work(tmp_path, SHIFTBOSS_STOP_GRACE_SECONDS="0.2") as (it, go):
+    async with working_scene(tmp_path, SHIFTBOSS_STOP_GRACE_SECONDS="0.2") as (it, go):
         cards = len(it.chat.from_bot)
         assert await it.shiftboss.stop() == 0
-        assert it.said("Paused while Shiftboss restarts") == 1, "told before it ended"
+        assert it.count_messages("Paused while Shiftboss restarts") == 1, "told before it ended"
         assert len(it.chat.from_bot) == cards, "on the same card"
 
         go.set()
         await it.shiftboss.start()
         await it.chat.wait_for_text("Task finished")
-        await it.chat.wait_until(lambda: it.said("Paused while Shiftboss restarts") == 0)
+        await it.chat.wait_until(lambda: it.count_messages("Paused while Shiftboss restarts") == 0)
 
         assert len(it.chat.from_bot) == cards + 1, "the card, and the message of the end"
-        assert "Traceback" not in it.shiftboss.text
+        assert "Traceback" not in it.shiftboss.printed
 
 
-@long
+@thorough_only
 async def test_a_step_that_ends_in_time_is_not_run_again_after_the_restart(tmp_path: Path) -> None:
-    async with at_work(tmp_path, SHIFTBOSS_STOP_GRACE_SECONDS="600") as (it, go):
+    async with working_scene(tmp_path, SHIFTBOSS_STOP_GRACE_SECONDS="600") as (it, go):
         os.kill(it.shiftboss.pid, signal.SIGTERM)
-        await it.shiftboss.says("stopping")
+        await it.shiftboss.wait_for_output("stopping")
         go.set()
-        assert await it.ended() == 0
-        assert it.said("Paused while Shiftboss restarts") == 1
+        assert await it.wait_for_exit_status() == 0
+        assert it.count_messages("Paused while Shiftboss restarts") == 1
         with closing(sqlite3.connect(tmp_path / "shiftboss.db")) as store:
             runs = "SELECT attempt FROM node_runs WHERE status='done' AND path <> '@plan'"
             finished = store.execute(runs).fetchall()
@@ -135,33 +146,33 @@ async def test_a_step_that_ends_in_time_is_not_run_again_after_the_restart(tmp_p
         assert set(attempts) == {(1,)}
 
 
-@long
-async def test_what_arrives_while_it_stops_is_answered_after_the_restart(tmp_path: Path) -> None:
-    async with at_work(tmp_path, SHIFTBOSS_STOP_GRACE_SECONDS="600") as (it, go):
+@thorough_only
+async def test_messages_during_shutdown_are_answered_after_the_restart(tmp_path: Path) -> None:
+    async with working_scene(tmp_path, SHIFTBOSS_STOP_GRACE_SECONDS="600") as (it, go):
         os.kill(it.shiftboss.pid, signal.SIGTERM)
-        await it.shiftboss.says("stopping")
+        await it.shiftboss.wait_for_output("stopping")
         await it.boss.says(it.chat, "/list")
         go.set()
-        assert await it.ended() == 0
-        assert it.said("Tasks (") == 0
+        assert await it.wait_for_exit_status() == 0
+        assert it.count_messages("Tasks (") == 0
 
         await it.shiftboss.start()
         await it.chat.wait_for_text("Tasks (")
         await it.chat.wait_for_text("Task finished")
-        assert it.said("Tasks (") == 1
+        assert it.count_messages("Tasks (") == 1
 
 
-@long
-async def test_a_second_program_on_one_home_says_so_and_ends_also_while_the_first_is_stopping(
+@thorough_only
+async def test_a_second_program_on_one_data_directory_is_refused_also_while_the_first_is_stopping(
     tmp_path: Path,
 ) -> None:
-    async with at_work(tmp_path, SHIFTBOSS_STOP_GRACE_SECONDS="600") as (it, go):
+    async with working_scene(tmp_path, SHIFTBOSS_STOP_GRACE_SECONDS="600") as (it, go):
         running = await it.shiftboss.run_to_end("run")
         os.kill(it.shiftboss.pid, signal.SIGTERM)
-        await it.shiftboss.says("stopping")
+        await it.shiftboss.wait_for_output("stopping")
         stopping = await it.shiftboss.run_to_end("run")
         go.set()
-        assert await it.ended() == 0
+        assert await it.wait_for_exit_status() == 0
 
     for status, printed in (running, stopping):
         assert status == 2
@@ -171,29 +182,29 @@ async def test_a_second_program_on_one_home_says_so_and_ends_also_while_the_firs
 
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 async def test_a_second_signal_ends_it_at_once(tmp_path: Path, second: signal.Signals) -> None:
-    async with scene(tmp_path, SHIFTBOSS_STOP_GRACE_SECONDS="600") as it:
+    async with signal_scene(tmp_path, SHIFTBOSS_STOP_GRACE_SECONDS="600") as it:
         await it.boss.says(it.chat, '/run wait 10 minutes, then write "x" to a.txt')
         await it.chat.wait_for(lambda m: "🔄" in m.text and "10" in m.text)
         os.kill(it.shiftboss.pid, signal.SIGTERM)
-        await it.shiftboss.says("stopping")
+        await it.shiftboss.wait_for_output("stopping")
         os.kill(it.shiftboss.pid, second)
-        assert await it.ended() == -second
+        assert await it.wait_for_exit_status() == -second
 
 
-@long
-async def test_an_answer_that_is_being_typed_is_given_whole_after_the_next_start(
+@thorough_only
+async def test_an_answer_interrupted_while_streaming_is_given_whole_after_the_next_start(
     tmp_path: Path,
 ) -> None:
     never = asyncio.Event()
-    async with Models() as models:
+    async with ModelEmulator() as models:
         models.replies(
-            Reply(
+            ScriptedReply(
                 text="An answer that takes its time, word by word. " * 5, hold=never, hold_after=3
             ),
-            Reply(text="An answer, whole."),
+            ScriptedReply(text="An answer, whole."),
         )
         key = {"OPENAI_API_KEY": models.key, "OPENAI_BASE_URL": models.openai_url}
-        async with scene(tmp_path, **key) as it:
+        async with signal_scene(tmp_path, **key) as it:
             await it.boss.says(it.chat, "How are you?")
             await it.telegram.wait_for_call("sendMessageDraft")
             assert await it.shiftboss.stop() == 0
@@ -201,25 +212,25 @@ async def test_an_answer_that_is_being_typed_is_given_whole_after_the_next_start
             await it.chat.wait_for_text("An answer, whole.")
 
             assert len(it.chat.from_bot) == 1
-            assert "Traceback" not in it.shiftboss.text
+            assert "Traceback" not in it.shiftboss.printed
 
 
 @pytest.mark.parametrize("signals", [(signal.SIGTERM,) * 2, (signal.SIGINT,)])
-async def test_it_ends_cleanly_however_it_is_asked(
+async def test_every_termination_signal_ends_it_cleanly(
     tmp_path: Path, signals: tuple[signal.Signals, ...]
 ) -> None:
-    async with program(tmp_path) as shiftboss:
+    async with running_program(tmp_path) as shiftboss:
         for each in signals:
             os.kill(shiftboss.pid, each)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(WAIT_SECONDS):
             # A second signal that comes after the first was taken ends it at once.
-            assert await shiftboss.dies() in {0, -signals[-1]}
-        assert "Traceback" not in shiftboss.text
+            assert await shiftboss.wait_for_exit() in {0, -signals[-1]}
+        assert "Traceback" not in shiftboss.printed
 
 
-@long
-async def test_a_closed_terminal_and_a_frozen_hour_are_survived(tmp_path: Path) -> None:
-    async with scene(tmp_path) as it:
+@thorough_only
+async def test_sighup_and_a_suspended_hour_are_survived(tmp_path: Path) -> None:
+    async with signal_scene(tmp_path) as it:
         os.kill(it.shiftboss.pid, signal.SIGHUP)
         os.kill(it.shiftboss.pid, signal.SIGSTOP)
         await it.boss.says(it.chat, "/list")
@@ -228,18 +239,5 @@ async def test_a_closed_terminal_and_a_frozen_hour_are_survived(tmp_path: Path) 
         await it.chat.wait_for_text("Tasks (")
         await it.chat.wait_for_text("Task finished")
 
-        assert it.said("Tasks (") == 1
+        assert it.count_messages("Tasks (") == 1
         assert await it.shiftboss.stop() == 0
-
-
-@asynccontextmanager
-async def _page(shiftboss: Program) -> AsyncGenerator[ClientConnection, None]:
-    """An open web chat."""
-    url = urlsplit(shiftboss.address)
-    async with connect(
-        f"ws://{url.netloc}/ws",
-        origin=Origin(f"http://{url.netloc}"),
-        additional_headers={"Authorization": f"Bearer {url.query.removeprefix('token=')}"},
-    ) as page:
-        await page.recv()
-        yield page

@@ -1,4 +1,4 @@
-"""Coding CLIs as backends. Light to import: the protocol's library is loaded with the first run."""
+"""Provides coding CLIs as backends; the protocol library is imported at the first run."""
 
 from __future__ import annotations
 
@@ -6,109 +6,180 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
-from bot.engine.llm.acp.failures import is_unfit, of_health
-from bot.engine.llm.acp.house import House
-from bot.engine.llm.acp.machine import health
-from bot.engine.llm.acp.machine.refusals import Refusals
-from bot.engine.llm.acp.table import Agent, Resume
-from bot.engine.llm.base import (
+from bot.engine.llm.acp import runtime
+from bot.engine.llm.acp.agent_config import AcpAgentConfig, AcpAgentsFile
+from bot.engine.llm.acp.errors import is_setup_error, not_ready_error
+from bot.engine.llm.acp.runtime import AcpRuntime, find_login_files
+from bot.engine.llm.backend import (
     BackendError,
-    CannotWork,
-    Caps,
-    Health,
-    Purpose,
-    Run,
+    BackendNotReady,
+    BackendReadiness,
+    BackendRun,
+    RunPurpose,
     RunRequest,
 )
 
 if TYPE_CHECKING:
     from bot.engine.llm.acp.run import AcpRun
 
+REFUSAL_TTL = 600.0
+"""Seconds until a refused CLI is tried again, because logins may be undetectable."""
+
+_LoginStamp: TypeAlias = tuple[tuple[str, int], ...]
+
+
+class RefusalMemory:
+    """Remembers a CLI's last setup failure in this process."""
+
+    def __init__(self, root: Path, clock: Callable[[], float]) -> None:
+        self._root = root
+        self._clock = clock
+        self._last: tuple[str, float, _LoginStamp] | None = None
+
+    def record(self, problem: str, agent: AcpAgentConfig) -> None:
+        """Record a failure; `problem` is a text key."""
+        self._last = (problem, self._clock(), _login_stamp(self._root, agent))
+
+    def forget(self) -> None:
+        self._last = None
+
+    def current(self, agent: AcpAgentConfig) -> str:
+        """Return the recorded problem; empty once it expired or a login file changed."""
+        if self._last is None:
+            return ""
+        problem, at, stamp = self._last
+        if self._clock() - at >= REFUSAL_TTL or _login_stamp(self._root, agent) != stamp:
+            self._last = None
+            return ""
+        return problem
+
+
+def _login_stamp(root: Path, agent: AcpAgentConfig) -> _LoginStamp:
+    found: list[tuple[str, int]] = []
+    for path in find_login_files(root, agent):
+        try:
+            found.append((str(path), path.stat().st_mtime_ns))
+        except OSError:
+            continue
+    return tuple(sorted(found))
+
 
 class AcpBackend:
-    """One CLI. `agent` is asked for at each use: people may change it meanwhile."""
+    """One CLI; `config` is called at each use because the file may change."""
 
+    accepts_tools = False
     models: tuple[str, ...] = ()
 
-    def __init__(self, agent: Callable[[], Agent], house: House) -> None:
-        self._agent = agent
-        self._house = house
-        self._refusals = Refusals(house.root, house.clock)
+    def __init__(self, config: Callable[[], AcpAgentConfig], runtime: AcpRuntime) -> None:
+        self._get_config = config
+        self._runtime = runtime
+        self._refusals = RefusalMemory(runtime.root, runtime.clock)
 
     @property
     def name(self) -> str:
-        return self._agent().name
-
-    @property
-    def caps(self) -> Caps:
-        resumes = self._agent().resume is not Resume.NONE
-        return Caps(durable=False, tools=False, resume=resumes, money=False)
+        return self._get_config().name
 
     @asynccontextmanager
-    async def run(self, request: RunRequest) -> AsyncIterator[Run]:
+    async def run(self, request: RunRequest) -> AsyncIterator[BackendRun]:
         found = await self.check()
         if found.problem:
-            raise of_health(found, self.name)
-        make = await asyncio.to_thread(_run)
-        run = make(self._agent(), request, self._house)
+            raise not_ready_error(found, self.name)
+        run_class = await asyncio.to_thread(_load_run_class)
+        run = run_class(self._get_config(), request, self._runtime)
         try:
             yield run
-        except CannotWork as refused:
-            self._refusals.keep(refused.hint, self._agent())
+        except BackendNotReady as refused:
+            self._refusals.record(refused.hint, self._get_config())
             raise
         finally:
             await run.aclose()
 
     @property
-    def refused(self) -> str:
-        """What it lacked when it was last asked to work, though nothing of that can be seen from
-        outside: a catalogue key, for some minutes, or until somebody logs in or tries it out."""
-        return self._refusals.now(self._agent())
+    def last_refusal(self) -> str:
+        """Text key of a setup problem that only running the CLI revealed; empty if none.
 
-    async def check(self) -> Health:
-        return await asyncio.to_thread(self._look, ask=True)
+        It expires after some minutes, a login or a successful probe."""
+        return self._refusals.current(self._get_config())
 
-    async def known(self) -> Health:
-        """As `check`, and what it refused when it was asked lately."""
+    async def check(self) -> BackendReadiness:
+        return await asyncio.to_thread(self._check_agent, ask=True)
+
+    async def check_with_refusals(self) -> BackendReadiness:
+        """Like `check`, but includes the last refusal."""
         found = await self.check()
-        if found.problem or not self.refused:
+        if found.problem or not self.last_refusal:
             return found
-        return health.after_refusal(found, self.refused, self._agent(), self._house.root)
+        return runtime.readiness_after_refusal(
+            found, self.last_refusal, self._get_config(), self._runtime.root
+        )
 
-    def seen(self) -> Health:
-        """As far as it can be told without running anything."""
-        return self._look(ask=False)
+    def check_without_running(self) -> BackendReadiness:
+        """Check readiness without starting any process."""
+        return self._check_agent(ask=False)
 
-    async def try_out(self) -> Health:
-        """Start it, open a session and end it: what no look from outside can tell. Nothing is
-        asked of a model."""
+    async def probe(self) -> BackendReadiness:
+        """Start the CLI and open a session to detect setup problems; calls no model."""
         found = await self.check()
         if found.problem:
             return found
-        agent, house = self._agent(), self._house
-        from bot.engine.llm.acp.run import version_of  # heavy, as `_run` says
+        agent, root = self._get_config(), self._runtime.root
+        from bot.engine.llm.acp.run import probe_version  # slow to import
 
-        request = RunRequest(purpose=Purpose.CHAT, prompt="", system="", model="", language="en")
+        request = RunRequest(purpose=RunPurpose.CHAT, prompt="", system="", model="", language="en")
         try:
-            async with house.slots:
-                version = await version_of(agent, request, house)
+            async with self._runtime.slots:
+                version = await probe_version(agent, request, self._runtime)
         except BackendError as error:
-            if is_unfit(error):
-                self._refusals.keep(error.hint, agent)
-            return health.after_refusal(found, error.hint, agent, house.root)
+            if is_setup_error(error):
+                self._refusals.record(error.hint, agent)
+            return runtime.readiness_after_refusal(found, error.hint, agent, root)
         self._refusals.forget()
         return replace(found, version=version)
 
-    def _look(self, *, ask: bool) -> Health:
-        house = self._house
-        node = house.nodes.ask if ask else house.nodes.known
-        return health.look(self._agent(), house.root, house.around, node)
+    def _check_agent(self, *, ask: bool) -> BackendReadiness:
+        shared = self._runtime
+        node = shared.node_versions.detect if ask else shared.node_versions.get_cached
+        return runtime.check_agent(self._get_config(), shared.root, shared.environ, node)
 
 
-def _run() -> Callable[[Agent, RunRequest, House], AcpRun]:
-    # A second of CPU, for those who really use a CLI, and not on the loop.
+def _load_run_class() -> type[AcpRun]:
+    # The import takes a second of CPU, so it runs on first use and in a thread.
     from bot.engine.llm.acp.run import AcpRun
 
     return AcpRun
+
+
+class AcpBackends:
+    def __init__(self, file: AcpAgentsFile, runtime: AcpRuntime) -> None:
+        self._file = file
+        self._runtime = runtime
+        self._backends: dict[str, AcpBackend] = {}
+        self._last_configs: dict[str, AcpAgentConfig] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._file.current().by_name)
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Problems found in the file, one sentence each."""
+        return self._file.current().errors
+
+    def config(self, name: str) -> AcpAgentConfig:
+        """Return the current configuration, or the last known one if the entry was removed."""
+        agent = self._file.current().by_name.get(name) or self._last_configs[name]
+        self._last_configs[name] = agent
+        return agent
+
+    def backend(self, name: str) -> AcpBackend | None:
+        """Return the backend for `name`, always the same instance; None if it isn't configured."""
+        if name not in self._file.current().by_name:
+            return None
+        if name not in self._backends:
+            self.config(name)
+            self._backends[name] = AcpBackend(partial(self.config, name), self._runtime)
+        return self._backends[name]

@@ -1,94 +1,343 @@
-"""What expressions can do with values. Sizes are bounded, so that none takes long."""
+"""Values, operators and functions of expressions; value sizes are bounded."""
 
 from __future__ import annotations
 
+import json
+import math
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any
-
-from bot.engine.workflow.expressions.functions import FUNCTIONS, METHODS
-from bot.engine.workflow.expressions.values import (
-    fair,
-    includes,
-    index_of,
-    number,
-    plain,
-    same,
-    short,
-    text_of,
-    weight,
-    within,
-)
-from bot.engine.workflow.expressions.wrong import BadExpression
-
-__all__ = [
-    "COMPARISONS",
-    "FUNCTIONS",
-    "METHODS",
-    "OPERATORS",
-    "fair",
-    "index_of",
-    "plain",
-    "weight",
-]
-
-_MOST_POWER = 64
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 
-def _of_numbers(act: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    return lambda one, two: within(act(number(one), number(two)))
+class ExpressionError(ValueError):
+    """The expression has no value."""
 
 
-def _plus(one: Any, two: Any) -> Any:
+class BadExpression(ExpressionError):
+    """The expression is invalid or cannot be evaluated."""
+
+
+class UnknownExpressionName(ExpressionError):
+    """The expression uses an unknown name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"unknown name {name!r}")
+
+
+MAX_VALUE_SIZE = 200_000
+_MAX_NUMBER = 1e18
+_MAX_EXACT_INT = 2**53
+_TEXT_CHUNK = 64
+TEXT_KEY = "_raw"
+"""The key that holds the plain text of an output."""
+
+
+def strictly_equal(one: Any, two: Any) -> bool:
+    """Equal and of the same kind: 1 is not true, and "1" is not 1."""
+    return isinstance(one, bool) == isinstance(two, bool) and bool(one == two)
+
+
+def require_number(value: Any) -> float | int:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadExpression(f"{describe_type(value)} is not a number")
+    return value
+
+
+def normalize_number(value: Any) -> float | int:
+    """Represent whole numbers as int: 4 / 2 is 2. Raises BadExpression if the number is too
+    large."""
+    if not math.isfinite(value) or abs(value) > _MAX_NUMBER:
+        raise BadExpression("the number is too large")
+    whole = float(value).is_integer() and abs(value) < _MAX_EXACT_INT
+    result: float | int = int(value) if whole else value
+    return result
+
+
+def as_index(value: Any) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if math.isfinite(value) and int(value) == value else None
+
+
+def contains(container: Any, part: Any) -> bool:
+    if isinstance(container, str):
+        return to_text(part) in container
+    if isinstance(container, list):
+        return any(strictly_equal(each, part) for each in container)
+    if isinstance(container, Mapping):
+        text = container.get(TEXT_KEY)
+        return part in container or (isinstance(text, str) and to_text(part) in text)
+    raise BadExpression(f"{describe_type(container)} cannot contain anything")
+
+
+def to_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        value = normalize_number(value)
+    if isinstance(value, Mapping) and isinstance(value.get(TEXT_KEY), str):
+        return str(value[TEXT_KEY])
+    return json.dumps(materialize(require_bounded(value)), ensure_ascii=False, default=str)
+
+
+def materialize(value: Any) -> Any:
+    """Convert a lazy mapping into a dict that can be stored."""
+    if isinstance(value, Mapping) and not isinstance(value, dict):
+        return require_bounded({key: value[key] for key in value})
+    return value
+
+
+def require_short(value: Any) -> Any:
+    if len(value) > MAX_VALUE_SIZE:
+        raise BadExpression("the value is too long")
+    return value
+
+
+def require_bounded(value: Any) -> Any:
+    """Return the value, or raise BadExpression if it is too large. Shared parts count each time
+    they occur, because repeated doubling would otherwise produce values that no store can hold."""
+    left, open_ = MAX_VALUE_SIZE, [value]
+    while open_:
+        each = open_.pop()
+        if isinstance(each, str):
+            left -= len(each)
+        elif isinstance(each, Mapping):
+            left -= sum(len(str(key)) for key in each)
+            open_.extend(each.values())
+        elif isinstance(each, list):
+            left -= len(each)
+            if left >= 0:
+                open_.extend(each)
+        left -= 1
+        if left < 0:
+            raise BadExpression("the value is too long")
+    return value
+
+
+def value_size(value: Any, limit: int) -> int:
+    """Approximate number of parts of the value; counting stops at `limit`."""
+    parts, open_ = 0, [value]
+    while open_ and parts <= limit:
+        each = open_.pop()
+        parts += 1
+        if isinstance(each, str):
+            parts += len(each) // _TEXT_CHUNK
+        elif isinstance(each, list | dict):
+            if len(each) > limit:
+                return parts + len(each)
+            open_.extend(each.values() if isinstance(each, dict) else each)
+    return parts
+
+
+def describe_type(value: Any) -> str:
+    names = {str: "a text", bool: "true or false", list: "a list", type(None): "nothing"}
+    names |= {int: "a number", float: "a number"}
+    return names.get(type(value), "a group" if isinstance(value, Mapping) else "this")
+
+
+_MAX_DIGITS = 12
+
+
+class ExpressionFunction(NamedTuple):
+    """A function of the language; `most` is None for variadic functions."""
+
+    call: Callable[..., Any]
+    least: int
+    most: int | None
+
+    @property
+    def is_constant_time(self) -> bool:
+        """Whether the cost is independent of the size of the arguments."""
+        return self.call in {_length, _get, bool, _now}
+
+
+def _has(whole: Any, key: Any) -> bool:
+    return key in whole if isinstance(whole, Mapping) else contains(whole, key)
+
+
+def _get(whole: Any, key: Any, other: Any = None) -> Any:
+    if isinstance(whole, Mapping):
+        return whole.get(key, other)
+    at = as_index(key)
+    if isinstance(whole, list | str) and at is not None and -len(whole) <= at < len(whole):
+        return whole[at]
+    return other
+
+
+def _as_number(value: Any) -> float | int:
+    if not isinstance(value, str):
+        return int(value) if isinstance(value, bool) else require_number(value)
+    try:
+        number = float(require_short(value))
+    except BadExpression:
+        raise
+    except ValueError as error:
+        raise BadExpression(f"{value[:40]!r} is not a number") from error
+    return normalize_number(number)
+
+
+def _round(value: Any, digits: Any = 0) -> float | int:
+    """Round halves up; Python rounds them to the even neighbour."""
+    scale = 10 ** min(max(_whole(digits), 0), _MAX_DIGITS)
+    return normalize_number(math.floor(_finite(value) * scale + 0.5) / scale)
+
+
+def _split(text: Any, by: Any = " ") -> Any:
+    whole, by = require_short(_string(text)), _string(by)
+    return whole.split(by) if by else list(whole)
+
+
+def _join(items: Any, by: Any = ",") -> str:
+    if not isinstance(items, list):
+        raise BadExpression(f"{describe_type(items)} is not a list")
+    if len(_string(by)) * len(items) > MAX_VALUE_SIZE:
+        raise BadExpression("the value is too long")
+    require_bounded(items)
+    return str(require_short(by.join(to_text(each) for each in items)))
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise BadExpression(f"{describe_type(value)} is not a text")
+    return value
+
+
+def _whole(value: Any) -> int:
+    at = as_index(value)
+    if at is None:
+        raise BadExpression(f"{describe_type(value)} is not a whole number")
+    return at
+
+
+def _finite(value: Any) -> float | int:
+    return normalize_number(require_number(value))
+
+
+def _numbers(values: tuple[Any, ...]) -> list[float | int]:
+    alone = len(values) == 1 and isinstance(values[0], list)
+    found = [require_number(each) for each in (values[0] if alone else values)]
+    if not found:
+        raise BadExpression("the list is empty")
+    return found
+
+
+def _length(value: Any) -> int:
+    if isinstance(value, str | list | Mapping):
+        return len(value)
+    raise BadExpression(f"{describe_type(value)} has no length")
+
+
+def _slice(value: Any, start: Any = 0, end: Any = None) -> Any:
+    if not isinstance(value, str | list):
+        raise BadExpression(f"{describe_type(value)} has no parts")
+    return value[_whole(start) : None if end is None else _whole(end)]
+
+
+def _now() -> int:
+    """Milliseconds since 1970, used if the context gives no time."""
+    return int(datetime.now(UTC).timestamp() * 1_000)
+
+
+def _on_texts(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *texts: function(*map(_string, texts))
+
+
+FUNCTIONS: Mapping[str, ExpressionFunction] = {
+    "len": ExpressionFunction(_length, 1, 1),
+    "has": ExpressionFunction(_has, 2, 2),
+    "get": ExpressionFunction(_get, 2, 3),
+    "str": ExpressionFunction(to_text, 1, 1),
+    "num": ExpressionFunction(_as_number, 1, 1),
+    "bool": ExpressionFunction(bool, 1, 1),
+    "now": ExpressionFunction(_now, 0, 0),
+    "floor": ExpressionFunction(lambda value: math.floor(_finite(value)), 1, 1),
+    "ceil": ExpressionFunction(lambda value: math.ceil(_finite(value)), 1, 1),
+    "round": ExpressionFunction(_round, 1, 2),
+    "min": ExpressionFunction(lambda *values: min(_numbers(values)), 1, None),
+    "max": ExpressionFunction(lambda *values: max(_numbers(values)), 1, None),
+    "abs": ExpressionFunction(lambda value: abs(require_number(value)), 1, 1),
+    "includes": ExpressionFunction(contains, 2, 2),
+    "startsWith": ExpressionFunction(_on_texts(str.startswith), 2, 2),
+    "endsWith": ExpressionFunction(_on_texts(str.endswith), 2, 2),
+    "lower": ExpressionFunction(_on_texts(str.lower), 1, 1),
+    "upper": ExpressionFunction(_on_texts(str.upper), 1, 1),
+    "trim": ExpressionFunction(_on_texts(str.strip), 1, 1),
+    "split": ExpressionFunction(_split, 1, 2),
+    "join": ExpressionFunction(_join, 1, 2),
+    "slice": ExpressionFunction(_slice, 1, 3),
+}
+
+_METHOD_NAMES = (
+    "includes", "startsWith", "endsWith", "lower", "upper", "trim", "split", "join", "slice",
+)  # fmt: skip
+METHODS: Mapping[str, ExpressionFunction] = {
+    **{name: FUNCTIONS[name] for name in _METHOD_NAMES},
+    "toLowerCase": FUNCTIONS["lower"],
+    "toUpperCase": FUNCTIONS["upper"],
+    "toString": FUNCTIONS["str"],
+}
+
+
+_MAX_POWER = 64
+
+
+def _numeric(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda one, two: normalize_number(function(require_number(one), require_number(two)))
+
+
+def _add(one: Any, two: Any) -> Any:
     if isinstance(one, str) or isinstance(two, str):
-        texts = text_of(one), text_of(two)
-        return short("".join(map(short, texts)))
+        texts = to_text(one), to_text(two)
+        return require_short("".join(map(require_short, texts)))
     if isinstance(one, list) and isinstance(two, list):
-        return short(short(one) + short(two))
-    return within(number(one) + number(two))
+        return require_short(require_short(one) + require_short(two))
+    return normalize_number(require_number(one) + require_number(two))
 
 
-def _rest(one: Any, two: Any) -> Any:
-    """It has the sign of what is divided, as in the language that workflows are usually written
-    in; Python's own has that of the divisor."""
+def _remainder(one: Any, two: Any) -> Any:
+    """The result has the sign of the dividend, as in JavaScript; in Python it has that of the
+    divisor."""
     rest = abs(one) % abs(two)
     return -rest if one < 0 else rest
 
 
 def _power(one: Any, two: Any) -> Any:
-    if abs(number(two)) > _MOST_POWER:
-        raise BadExpression("the power is too large")
-    result = float(number(one)) ** two
+    if abs(require_number(two)) > _MAX_POWER:
+        raise BadExpression("the exponent is too large")
+    result = float(require_number(one)) ** two
     if isinstance(result, complex):
         raise BadExpression("it has no real value")
-    return within(result)
+    return normalize_number(result)
 
 
-def _ordered(act: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+def _ordering(function: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     def compare(one: Any, two: Any) -> bool:
         if isinstance(one, str) and isinstance(two, str):
-            return act(one, two)
-        return act(number(one), number(two))
+            return function(one, two)
+        return function(require_number(one), require_number(two))
 
     return compare
 
 
 OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "+": _plus,
-    "-": _of_numbers(operator.sub),
-    "*": _of_numbers(operator.mul),
-    "/": _of_numbers(operator.truediv),
-    "%": _of_numbers(_rest),
+    "+": _add,
+    "-": _numeric(operator.sub),
+    "*": _numeric(operator.mul),
+    "/": _numeric(operator.truediv),
+    "%": _numeric(_remainder),
     "^": _power,
 }
 
 COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "==": same,
-    "!=": lambda one, two: not same(one, two),
-    "<": _ordered(operator.lt),
-    "<=": _ordered(operator.le),
-    ">": _ordered(operator.gt),
-    ">=": _ordered(operator.ge),
-    "in": lambda one, two: includes(two, one),
-    "not in": lambda one, two: not includes(two, one),
+    "==": strictly_equal,
+    "!=": lambda one, two: not strictly_equal(one, two),
+    "<": _ordering(operator.lt),
+    "<=": _ordering(operator.le),
+    ">": _ordering(operator.gt),
+    ">=": _ordering(operator.ge),
+    "in": lambda one, two: contains(two, one),
+    "not in": lambda one, two: not contains(two, one),
 }

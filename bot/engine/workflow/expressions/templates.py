@@ -1,6 +1,6 @@
-"""Texts with holes: `{{outputs.review.score}}` is replaced by what the expression gives.
+"""Templates: `{{outputs.review.score}}` is replaced by the value of the expression.
 
-`${HOME}` is a hole too; `$${HOME}` is none, and stands there as `${HOME}`.
+`${HOME}` is a placeholder too; `$${HOME}` is an escape for a literal `${HOME}`.
 """
 
 from __future__ import annotations
@@ -10,94 +10,95 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from bot.engine.workflow.expressions.language import ExpressionError, evaluate
-from bot.engine.workflow.expressions.values import TEXT
+from bot.engine.workflow.expressions.evaluator import evaluate
+from bot.engine.workflow.expressions.operations import TEXT_KEY, ExpressionError
 
-_HOLE = re.compile(
+_PLACEHOLDER = re.compile(
     r"\$(?P<none>\$\{\{.{1,500}?\}\}|\$\{.{1,500}?\})"
     r"|\{\{(?P<two>.{1,500}?)\}\}|\$\{(?!\{)(?P<one>.{1,500}?)\}",
     re.DOTALL,
 )
-_VARIABLE = re.compile(r"\$\{.{1,500}?\}", re.DOTALL)
-_MOST = 200_000
-_MOST_OF_ONE = 20_000
+_SHELL_VARIABLE = re.compile(r"\$\{.{1,500}?\}", re.DOTALL)
+_MAX_TEXT = 200_000
+_MAX_VALUE = 20_000
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
-def holes(text: str) -> Iterator[str]:
-    """The expressions in a text."""
-    found = (_expression(each) for each in _HOLE.finditer(text))
+def find_placeholders(text: str) -> Iterator[str]:
+    """Yield the expressions in a template."""
+    found = (_expression_in(each) for each in _PLACEHOLDER.finditer(text))
     return (each for each in found if each is not None)
 
 
-def rest(text: str) -> str:
-    """The text without its holes."""
-    return _HOLE.sub(" ", text)
+def without_placeholders(text: str) -> str:
+    """Return the text without its placeholders."""
+    return _PLACEHOLDER.sub(" ", text)
 
 
-def replaced(text: str, put: Callable[[str, str], str]) -> str:
-    """The text with what `put` gives for each hole as it is written and its expression."""
+def replace_placeholders(text: str, replacement: Callable[[str, str], str]) -> str:
+    """Replace each placeholder by `replacement(placeholder, expression)`."""
 
     def one(found: re.Match[str]) -> str:
-        expression = _expression(found)
-        return found["none"] if expression is None else put(found[0], expression)
+        expression = _expression_in(found)
+        return found["none"] if expression is None else replacement(found[0], expression)
 
-    return _HOLE.sub(one, text)
-
-
-def as_it_stands(text: str) -> str:
-    """Written so that what looks like a variable of a shell is no hole: for words that nobody has
-    meant as a template."""
-    return _VARIABLE.sub(r"$\g<0>", text)
+    return _PLACEHOLDER.sub(one, text)
 
 
-def _expression(found: re.Match[str]) -> str | None:
-    """None for what only looks like a hole."""
+def escape_placeholders(text: str) -> str:
+    """Escape `${…}`, for text that nobody wrote as a template."""
+    return _SHELL_VARIABLE.sub(r"$\g<0>", text)
+
+
+def _expression_in(found: re.Match[str]) -> str | None:
+    """The expression; None for an escaped placeholder."""
     return None if found["none"] else (found["two"] or found["one"]).strip()
 
 
-def fill(text: str, names: Mapping[str, Any], warn: Callable[[str], None]) -> str:
-    """The text with its holes filled, each and the whole up to a size. What cannot be worked out
-    leaves nothing, and `warn` is told. What is put in is not looked at again."""
+def fill_template(text: str, names: Mapping[str, Any], warn: Callable[[str], None]) -> str:
+    """Fill the placeholders, with size limits per value and in total. A placeholder that cannot be
+    evaluated becomes empty and is reported to `warn`. Inserted values are not expanded again."""
 
-    made: list[str] = []
-    at, left = 0, _MOST
-    for found in _HOLE.finditer(text):
-        for piece in (text[at : found.start()], _filled(found, names, warn)):
-            made.append(piece[:left])
-            left -= len(made[-1])
+    pieces: list[str] = []
+    at, left = 0, _MAX_TEXT
+    for found in _PLACEHOLDER.finditer(text):
+        for piece in (text[at : found.start()], _filled_placeholder(found, names, warn)):
+            pieces.append(piece[:left])
+            left -= len(pieces[-1])
         at = found.end()
         if not left:
             break
-    return "".join([*made, text[at : at + left]])
+    return "".join([*pieces, text[at : at + left]])
 
 
-def _filled(found: re.Match[str], names: Mapping[str, Any], warn: Callable[[str], None]) -> str:
-    expression = _expression(found)
+def _filled_placeholder(
+    found: re.Match[str], names: Mapping[str, Any], warn: Callable[[str], None]
+) -> str:
+    expression = _expression_in(found)
     if expression is None:
         return found["none"]
     try:
-        return as_text(evaluate(expression, names))
+        return value_as_text(evaluate(expression, names))
     except ExpressionError as error:
-        warn(f"{found[0][:200]} is left empty: {error}")
+        warn(f"{found[0][:200]} becomes empty: {error}")
         return ""
 
 
-def as_text(value: Any) -> str:
-    """What a value looks like in a text: an output as its own text, a list or a group as JSON."""
+def value_as_text(value: Any) -> str:
+    """A value as text: an output as its own text, a list or mapping as JSON."""
     if isinstance(value, Mapping):
-        value = value.get(TEXT, dict(value))
+        value = value.get(TEXT_KEY, dict(value))
     if value is None:
         return ""
     if isinstance(value, str):
-        return value[:_MOST_OF_ONE]
+        return value[:_MAX_VALUE]
     return _as_json(value)
 
 
 def _as_json(value: Any) -> str:
-    """No more of it is written than is taken."""
+    """Encodes only as much as the size limit allows."""
     pieces: list[str] = []
-    left = _MOST_OF_ONE
+    left = _MAX_VALUE
     try:
         for piece in _JSON.iterencode(value):
             pieces.append(piece[:left])

@@ -1,13 +1,69 @@
-"""Sets variables, one after the other: a later one sees the earlier."""
+"""A node that sets variables."""
 
 from __future__ import annotations
 
-from bot.engine.workflow.model import nodes
-from bot.engine.workflow.model.shape import Node
-from bot.engine.workflow.nodes.base import Effect, Instant, Sight, assigned
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from bot.engine.workflow import assignments
+from bot.engine.workflow.assignments import VariableAssignment
+from bot.engine.workflow.field_reader import FieldReader
+from bot.engine.workflow.issues import ValidationIssue
+from bot.engine.workflow.nodes.contract import (
+    EvaluationContext,
+    NodeConfig,
+    NodeEffect,
+    NodeInput,
+    NodeRole,
+    NodeShape,
+    NodeTypeSpec,
+    assign_variables,
+)
 
 
-class Assign(Instant):
-    def enter(self, node: Node, sight: Sight) -> Effect:
-        assert isinstance(node.config, nodes.Assign)
-        return assigned(node.config.assignments, sight)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignConfig(NodeConfig):
+    kind: Literal["assign"] = "assign"
+    assignments: tuple[VariableAssignment, ...]
+
+
+class AssignNode(NodeTypeSpec[AssignConfig]):
+    """Sets variables of the workflow, in order."""
+
+    name = "assign"
+    role = NodeRole.VALUE
+    shape = NodeShape.BOX
+    config = AssignConfig
+    markdown_names = ("赋值",)
+    inline_fields = ("assignments",)
+    example = """\
+nodes:
+  - {id: count, type: assign, assignments: [{variable: n, value: variables.n + 1, isExpression: true}]}
+variables: {n: 0}
+"""  # noqa: E501 - one node, one line
+
+    def read(self, block: FieldReader) -> AssignConfig:
+        return AssignConfig(assignments=tuple(assignments.read(block)))
+
+    def write(self, config: AssignConfig) -> dict[str, Any]:
+        return {"assignments": assignments.to_data(config.assignments)}
+
+    def check(self, config: AssignConfig, node_ids: Collection[str]) -> Iterator[ValidationIssue]:
+        if not config.assignments:
+            yield ValidationIssue(key="missing", field="assignments")
+        yield from assignments.issues(config.assignments)
+
+    def expressions(self, config: AssignConfig) -> Iterable[tuple[str, str]]:
+        return assignments.expressions(config.assignments)
+
+    def assigned_variables(self, config: AssignConfig) -> Iterable[str]:
+        return (each.variable for each in config.assignments)
+
+    def rewrite(
+        self, config: AssignConfig, text: Callable[[str], str], node: Callable[[str], str]
+    ) -> AssignConfig:
+        return replace(config, assignments=assignments.rewrite(config.assignments, text))
+
+    def enter(self, node: NodeInput[AssignConfig], context: EvaluationContext) -> NodeEffect:
+        return assign_variables(node.settings.assignments, context)

@@ -1,9 +1,73 @@
-"""Where branches meet again: for all of them, the first, or so many, the frame counts."""
+"""The node where parallel branches meet."""
 
 from __future__ import annotations
 
-from bot.engine.workflow.nodes.base import Instant
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from bot.engine.workflow.field_reader import FieldReader
+from bot.engine.workflow.issues import ValidationIssue
+from bot.engine.workflow.nodes.contract import NodeConfig, NodeRole, NodeShape, NodeTypeSpec
+
+_MODES: tuple[Literal["all", "any", "n"], ...] = ("all", "any", "n")
 
 
-class Join(Instant):
-    """By its turn enough of them have come."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinConfig(NodeConfig):
+    """`all` waits for every branch that can still arrive, `any` for the first, `n` for that
+    many."""
+
+    kind: Literal["join"] = "join"
+    mode: Literal["all", "any", "n"] = "all"
+    n: int = 0
+
+
+class JoinNode(NodeTypeSpec[JoinConfig]):
+    """Continues when enough of the incoming branches have arrived."""
+
+    name = "join"
+    role = NodeRole.JOIN
+    shape = NodeShape.BAR
+    config = JoinConfig
+    default = JoinConfig()
+    planner_hint = "waits for all branches that lead to it"
+    markdown_names = ("汇合",)
+    shorthand = "mode"
+    fields = ("mode", "n")
+    example = """\
+nodes:
+  - {id: fork, type: parallel}
+  - {id: read, name: Read}
+  - {id: ask, name: Ask}
+  - {id: meet, type: join, join: any}
+edges:
+  - {from: fork, to: read}
+  - {from: fork, to: ask}
+  - {from: read, to: meet}
+  - {from: ask, to: meet}
+"""
+
+    def read(self, block: FieldReader) -> JoinConfig:
+        mode = block.one_of(_MODES, "mode", "type", default="all")
+        return JoinConfig(mode=mode, n=block.integer("n", "count", default=0))
+
+    def write(self, config: JoinConfig) -> dict[str, Any]:
+        return {"mode": config.mode} | ({"n": config.n} if config.n else {})
+
+    def check(self, config: JoinConfig, node_ids: Collection[str]) -> Iterator[ValidationIssue]:
+        if config.mode == "n" and config.n < 1:
+            yield ValidationIssue(key="too_few", field="n", facts={"least": 1})
+
+    def check_incoming(self, config: JoinConfig, incoming: int) -> Iterator[ValidationIssue]:
+        if config.mode == "n" and 0 < incoming < config.n:
+            yield ValidationIssue(key="too_many_waited", field="n", facts={"n": incoming})
+
+    def needed_inputs(self, settings: JoinConfig) -> int | None:
+        match settings.mode:
+            case "all":
+                return None
+            case "any":
+                return 1
+            case "n":
+                return settings.n

@@ -1,77 +1,192 @@
-"""Runs its body again and again: while or until a condition holds, or counting."""
+"""A loop with a condition or a counter."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-from bot.engine.workflow.expressions.language import ExpressionError
-from bot.engine.workflow.model import nodes
-from bot.engine.workflow.model.nodes import OnLimit
-from bot.engine.workflow.model.shape import Node
-from bot.engine.workflow.nodes.base import Ask, Done, Effect, Failed, Rounds, Sight, Wait
+from bot.engine.workflow.expressions.operations import ExpressionError
+from bot.engine.workflow.field_reader import FieldReader
+from bot.engine.workflow.issues import ValidationIssue, expression_issues, variable_name_issues
+from bot.engine.workflow.nodes.contract import (
+    BodyConfig,
+    EvaluationContext,
+    LoopTypeSpec,
+    NodeDone,
+    NodeEffect,
+    NodeFailure,
+    NodeInput,
+    NodeQuestion,
+    NodeWait,
+    OnLimit,
+    RoundProgress,
+    max_rounds_issues,
+)
+
+_MODES: tuple[Literal["while", "for", "until"], ...] = ("while", "for", "until")
+_COUNTING = ("init", "end", "step")
 
 
-class Loop:
-    def enter(self, node: Node, sight: Sight) -> Effect:
-        config = _config(node)
-        if config.mode != "for":
-            return Wait(of={})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopConfig(BodyConfig):
+    """Runs its body in each round. `while` checks `condition` before a round, `until` after it;
+    `for` counts `var` from `init` to `end` inclusive in steps of `step`. `init`, `end` and `step`
+    are expressions that are evaluated once."""
+
+    kind: Literal["loop"] = "loop"
+    mode: Literal["while", "until", "for"]
+    condition: str = ""
+    init: str = "0"
+    end: str = "0"
+    step: str = "1"
+    var: str = "i"
+    max_iterations: int = 100
+    on_limit: OnLimit = OnLimit.FAIL
+
+
+class LoopNode(LoopTypeSpec[LoopConfig]):
+    """Runs its body once per round. The output holds the number of rounds and the result of the
+    last one."""
+
+    name = "loop"
+    config = LoopConfig
+    markdown_names = ("循环",)
+    fields = (
+        "mode", "init", "end", "step", "maxIterations", "loopVar", "bodyNodes", "onLimit",
+    )  # fmt: skip
+    # In Markdown, a line `condition` belongs to the node's incoming edge.
+    inline_fields = ("condition", "body")
+    example = """\
+nodes:
+  - {id: polish, type: loop, mode: until, condition: outputs.improve.ok, bodyNodes: [improve]}
+  - {id: improve, name: Improve it}
+"""
+
+    def read(self, block: FieldReader) -> LoopConfig:
+        guess: Literal["while", "for"] = "while" if block.has("condition") else "for"
+        mode = block.one_of(_MODES, "type", "mode", default=guess)
+        return LoopConfig(
+            mode=mode,
+            body=block.word_list("bodyNodes", "body", "nodes"),
+            condition=block.expression("condition"),
+            init=block.expression("init", "start", default="0"),
+            end=block.expression("end", default="0"),
+            step=block.expression("step", default="1"),
+            var=block.word("loopVar", "var", default="i"),
+            max_iterations=block.integer("maxIterations", default=100),
+            on_limit=block.enum_value(OnLimit, "onLimit", default=OnLimit.FAIL),
+        )
+
+    def write(self, config: LoopConfig) -> dict[str, Any]:
+        data = {"condition": config.condition} if config.condition else {}
+        return data | {
+            "type": config.mode,
+            "init": config.init,
+            "end": config.end,
+            "step": config.step,
+            "loopVar": config.var,
+            "maxIterations": config.max_iterations,
+            "onLimit": config.on_limit.value,
+            "bodyNodes": list(config.body),
+        }
+
+    def check(self, config: LoopConfig, node_ids: Collection[str]) -> Iterator[ValidationIssue]:
+        yield from max_rounds_issues(config.max_iterations)
+        for field, text in self.expressions(config):
+            yield from expression_issues(text, field)
+        yield from variable_name_issues(config.var, "loopVar")
+
+    def expressions(self, config: LoopConfig) -> Iterable[tuple[str, str]]:
+        fields = _COUNTING if config.mode == "for" else ("condition",)
+        return ((field, getattr(config, field)) for field in fields)
+
+    def round_variables(self, config: LoopConfig) -> Iterable[str]:
+        return (config.var,)
+
+    def rewrite(
+        self, config: LoopConfig, text: Callable[[str], str], node: Callable[[str], str]
+    ) -> LoopConfig:
+        return replace(
+            config,
+            body=tuple(map(node, config.body)),
+            condition=text(config.condition),
+            init=text(config.init),
+            end=text(config.end),
+            step=text(config.step),
+        )
+
+    def asks_people(self, settings: LoopConfig) -> bool:
+        return settings.on_limit is OnLimit.ASK
+
+    def enter(self, node: NodeInput[LoopConfig], context: EvaluationContext) -> NodeEffect:
+        if node.settings.mode != "for":
+            return NodeWait(iteration={})
         try:
-            texts = {"init": config.init, "end": config.end, "step": config.step}
-            of = {name: float(sight.value(text)) for name, text in texts.items()}
+            of = {
+                name: float(context.evaluate(text))
+                for name, text in self.expressions(node.settings)
+            }
         except (ExpressionError, TypeError, ValueError, OverflowError) as error:
-            return Failed(key="workflow.no_value", facts={"name": node.id, "why": str(error)})
+            return NodeFailure(key="workflow.no_value", facts={"name": node.id, "why": str(error)})
         if not of["step"]:
-            return Failed(key="workflow.no_step", facts={"name": node.title})
-        return Wait(of=of)
+            return NodeFailure(key="workflow.no_step", facts={"name": node.title})
+        return NodeWait(iteration=of)
 
-    def wake(self, node: Node, sight: Sight) -> Effect:
-        return Wait()
-
-    def names(self, node: Node, of: Mapping[str, Any], n: int) -> Mapping[str, Any]:
-        config = _config(node)
+    def round_names(
+        self, node: NodeInput[LoopConfig], iteration: Mapping[str, Any], index: int
+    ) -> Mapping[str, Any]:
+        config = node.settings
         if config.mode != "for":
-            return {"loopCount": n, config.var: n}
-        return {"loopCount": n, config.var: _plain(of["init"] + n * of["step"])}
+            return {"loopCount": index, config.var: index}
+        value = iteration["init"] + index * iteration["step"]
+        return {"loopCount": index, config.var: int(value) if value.is_integer() else value}
 
-    def more(self, node: Node, rounds: Rounds, sight: Sight) -> Effect | Ask | None:
+    def next_action(
+        self, node: NodeInput[LoopConfig], rounds: RoundProgress, context: EvaluationContext
+    ) -> NodeEffect | NodeQuestion | None:
         if rounds.running:
             return None
-        config = _config(node)
-        if not _goes_on(config, rounds, sight):
-            return _over(rounds)
-        if rounds.opened < config.max_iterations:
-            return Wait()
-        if rounds.let_go or config.on_limit is OnLimit.CONTINUE:
-            return _over(rounds)
+        config = node.settings
+        if not _continues(config, rounds, context):
+            return _finished(rounds)
+        if rounds.opened_rounds < config.max_iterations:
+            return NodeWait()
+        if rounds.ended_by_person or config.on_limit is OnLimit.CONTINUE:
+            return _finished(rounds)
         facts = {"name": node.title, "n": config.max_iterations}
         if config.on_limit is OnLimit.ASK:
-            return Ask(key="workflow.ask_limit", facts=facts)
-        return Failed(key="workflow.loop_limit", facts=facts)
+            return NodeQuestion(key="workflow.ask_limit", facts=facts)
+        return NodeFailure(key="workflow.loop_limit", facts=facts)
+
+    def partial_output(
+        self, iteration: Mapping[str, Any], results: Mapping[int, Any]
+    ) -> Mapping[str, Any]:
+        return {"rounds": len(results), "last": results[max(results)] if results else None}
+
+    def total_rounds(self, config: LoopConfig, iteration: Mapping[str, Any]) -> int | None:
+        if config.mode != "for":
+            return None
+        start, end, stride = (float(iteration[name]) for name in _COUNTING)
+        return min(config.max_iterations, max(0, math.floor((end - start) / stride) + 1))
+
+    def shown_limit(self, config: LoopConfig) -> int | None:
+        return config.max_iterations
 
 
-def _goes_on(config: nodes.Loop, rounds: Rounds, sight: Sight) -> bool:
+def _continues(config: LoopConfig, rounds: RoundProgress, context: EvaluationContext) -> bool:
     match config.mode:
         case "while":
-            return sight.holds(config.condition)
+            return context.is_true(config.condition)
         case "until":
-            return not rounds.opened or not sight.holds(config.condition)
+            return not rounds.opened_rounds or not context.is_true(config.condition)
         case "for":
-            of = rounds.of
-            at = of["init"] + rounds.opened * of["step"]
+            of = rounds.iteration
+            at = of["init"] + rounds.opened_rounds * of["step"]
             return bool(at <= of["end"] if of["step"] > 0 else at >= of["end"])
 
 
-def _over(rounds: Rounds) -> Done:
-    last = rounds.brought.get(rounds.opened - 1)
-    return Done(output={"rounds": rounds.opened, "last": last})
-
-
-def _plain(number: float) -> float | int:
-    return int(number) if number.is_integer() else number
-
-
-def _config(node: Node) -> nodes.Loop:
-    assert isinstance(node.config, nodes.Loop)
-    return node.config
+def _finished(rounds: RoundProgress) -> NodeDone:
+    last = rounds.results.get(rounds.opened_rounds - 1)
+    return NodeDone(output={"rounds": rounds.opened_rounds, "last": last})

@@ -1,54 +1,151 @@
-"""A rest until a time of the clock, kept in the store."""
+"""A pause until a given time."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
-from bot.engine.workflow.model import nodes
-from bot.engine.workflow.model.shape import Node
-from bot.engine.workflow.nodes.base import Done, Effect, Failed, Sight, Wait
+from bot.engine.workflow.field_reader import FieldReader
+from bot.engine.workflow.issues import ValidationIssue
+from bot.engine.workflow.nodes.contract import (
+    EvaluationContext,
+    NodeConfig,
+    NodeDone,
+    NodeEffect,
+    NodeFailure,
+    NodeInput,
+    NodeRole,
+    NodeShape,
+    NodeTypeSpec,
+    NodeWait,
+)
 
 _MINUTE = timedelta(minutes=1)
+_ZONE_NAME = re.compile(r"[A-Za-z0-9_+-]{1,40}(?:/[A-Za-z0-9_+-]{1,40}){0,2}")
+_FIRST_YEAR, _LAST_YEAR = 1970, 9000
+_MAX_CRON = 200
+_CRON_REFERENCE_TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class Schedule:
-    def enter(self, node: Node, sight: Sight) -> Effect:
-        assert isinstance(node.config, nodes.Schedule)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleConfig(NodeConfig):
+    """Continues at the next time that matches `cron` (five fields), or at `at` (ISO 8601). Both are
+    read in `timezone`, which defaults to the Boss's, unless `at` has an offset."""
+
+    kind: Literal["schedule"] = "schedule"
+    cron: str = ""
+    at: str = ""
+    timezone: str = ""
+
+
+class ScheduleNode(NodeTypeSpec[ScheduleConfig]):
+    """Waits until a given time, which is stored. A time in the past does not wait."""
+
+    name = "schedule"
+    role = NodeRole.TIMER
+    shape = NodeShape.ROUNDED
+    config = ScheduleConfig
+    markdown_names = ("定时",)
+    shorthand = "cron"
+    fields = ("cron", "datetime", "timezone")
+    inline_fields = ("at",)
+    example = """\
+nodes:
+  - {id: monday, type: schedule, cron: "0 9 * * 1", timezone: Europe/Berlin}
+  - {id: report, name: Report}
+"""
+
+    def read(self, block: FieldReader) -> ScheduleConfig:
+        return ScheduleConfig(
+            cron=block.word("cron"),
+            at=block.word("datetime", "at", "time"),
+            timezone=block.word("timezone", "tz"),
+        )
+
+    def write(self, config: ScheduleConfig) -> dict[str, Any]:
+        data = {"cron": config.cron, "datetime": config.at, "timezone": config.timezone}
+        return {name: value for name, value in data.items() if value}
+
+    def check(self, config: ScheduleConfig, node_ids: Collection[str]) -> Iterator[ValidationIssue]:
+        if config.timezone and _load_zone(config.timezone) is None:
+            facts = {"zone": config.timezone[:60]}
+            yield ValidationIssue(key="unknown_zone", field="timezone", facts=facts)
+        if bool(config.cron) == bool(config.at):
+            yield ValidationIssue(key="cron_or_time", field="cron")
+        elif config.at and not _is_timestamp(config.at):
+            yield ValidationIssue(key="bad_time", field="datetime", facts={"text": config.at[:60]})
+        elif config.cron and not _is_cron(config.cron):
+            yield ValidationIssue(key="bad_cron", field="cron", facts={"text": config.cron[:60]})
+
+    def enter(self, node: NodeInput[ScheduleConfig], context: EvaluationContext) -> NodeEffect:
         try:
-            due = next_time(node.config, after=sight.now, zone=sight.zone)
+            due = next_due_time(node.settings, after=context.now, zone=context.zone)
         except OverflowError as error:
-            return Failed(key="workflow.no_value", facts={"name": node.id, "why": str(error)})
-        if due <= sight.now:
-            return Done(output={"due": due.isoformat(), "late": True})
-        return Wait(until=due, output={"due": due.isoformat()})
+            return NodeFailure(key="workflow.no_value", facts={"name": node.id, "why": str(error)})
+        if due <= context.now:
+            return NodeDone(output={"due": due.isoformat(), "late": True})
+        return NodeWait(until=due, output={"due": due.isoformat()})
 
-    def wake(self, node: Node, sight: Sight) -> Effect:
-        return Done(output={"due": sight.now.isoformat()})
+    def wake(self, node: NodeInput[ScheduleConfig], context: EvaluationContext) -> NodeEffect:
+        return NodeDone(output={"due": context.now.isoformat()})
+
+    def expected_seconds(self, settings: ScheduleConfig, by_history: float) -> float | None:
+        return None
 
 
-def next_time(config: nodes.Schedule, *, after: datetime, zone: ZoneInfo) -> datetime:
-    """When it is due, in UTC. A time that a change of clocks leaves out is the moment after the
-    gap; one that comes twice is the first. What `at` names may be over."""
+def next_due_time(config: ScheduleConfig, *, after: datetime, zone: ZoneInfo) -> datetime:
+    """The time to continue at, in UTC. A local time that a clock change skips becomes the end of
+    the gap; an ambiguous one is the first. The result may be in the past for `at`."""
     own = ZoneInfo(config.timezone) if config.timezone else zone
     if config.at:
         at = datetime.fromisoformat(config.at)
-        return at.astimezone(UTC) if at.tzinfo else _on_the_clock(at, own)
-    # Loaded when the first schedule is worked out.
+        return at.astimezone(UTC) if at.tzinfo else _local_to_utc(at, own)
+    # Imported on first use.
     from cronsim import CronSim
 
     return next(CronSim(config.cron, after.astimezone(own))).astimezone(UTC)
 
 
-def _on_the_clock(at: datetime, zone: ZoneInfo) -> datetime:
+def _local_to_utc(at: datetime, zone: ZoneInfo) -> datetime:
     found = at.replace(tzinfo=zone).astimezone(UTC)
-    if _is_left_out(at, zone):
+    if _is_skipped_by_clock_change(at, zone):
         at = at.replace(second=0, microsecond=0)
-        while _is_left_out(at, zone):
+        while _is_skipped_by_clock_change(at, zone):
             at -= _MINUTE
         found = at.replace(tzinfo=zone).astimezone(UTC) + _MINUTE
     return found
 
 
-def _is_left_out(at: datetime, zone: ZoneInfo) -> bool:
+def _is_skipped_by_clock_change(at: datetime, zone: ZoneInfo) -> bool:
     return at.replace(tzinfo=zone).astimezone(UTC).astimezone(zone).replace(tzinfo=None) != at
+
+
+def _load_zone(name: str) -> ZoneInfo | None:
+    try:
+        return ZoneInfo(name) if _ZONE_NAME.fullmatch(name) else None
+    except (KeyError, ValueError, OSError):
+        return None
+
+
+def _is_timestamp(text: str) -> bool:
+    """Whether it is a valid time that exists in every time zone."""
+    try:
+        return _FIRST_YEAR <= datetime.fromisoformat(text).year <= _LAST_YEAR
+    except ValueError:
+        return False
+
+
+def _is_cron(text: str) -> bool:
+    """Whether it is a valid cron expression that ever matches."""
+    # Imported on first use.
+    from cronsim import CronSim, CronSimError
+
+    try:
+        next(CronSim(text[:_MAX_CRON], _CRON_REFERENCE_TIME))
+    except (CronSimError, StopIteration, ValueError, OverflowError):
+        return False
+    return len(text) <= _MAX_CRON

@@ -1,23 +1,101 @@
-"""Works out an expression, into a variable if it names one."""
+"""A node that evaluates an expression."""
 
 from __future__ import annotations
 
-from bot.engine.workflow.expressions.language import ExpressionError
-from bot.engine.workflow.model import nodes
-from bot.engine.workflow.model.shape import Node
-from bot.engine.workflow.nodes.base import Done, Effect, Failed, Instant, Sight, assigned
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from bot.engine.workflow import assignments
+from bot.engine.workflow.assignments import VariableAssignment
+from bot.engine.workflow.expressions.operations import ExpressionError
+from bot.engine.workflow.field_reader import FieldReader
+from bot.engine.workflow.issues import ValidationIssue, expression_issues, variable_name_issues
+from bot.engine.workflow.nodes.contract import (
+    EvaluationContext,
+    NodeConfig,
+    NodeDone,
+    NodeEffect,
+    NodeFailure,
+    NodeInput,
+    NodeRole,
+    NodeShape,
+    NodeTypeSpec,
+    assign_variables,
+)
 
 
-class Script(Instant):
-    def enter(self, node: Node, sight: Sight) -> Effect:
-        config = node.config
-        assert isinstance(config, nodes.Script)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptConfig(NodeConfig):
+    """Evaluates an expression into a variable, or makes several assignments. It runs no code."""
+
+    kind: Literal["script"] = "script"
+    expression: str = ""
+    output: str = ""
+    assignments: tuple[VariableAssignment, ...] = ()
+
+
+class ScriptNode(NodeTypeSpec[ScriptConfig]):
+    """Evaluates an expression. The value is the output, and is stored in a variable if one is
+    named."""
+
+    name = "script"
+    role = NodeRole.VALUE
+    shape = NodeShape.BOX
+    config = ScriptConfig
+    markdown_names = ("脚本",)
+    shorthand = "expression"
+    fields = ("expression", "outputVar")
+    inline_fields = ("assignments",)
+    example = """\
+nodes:
+  - {id: sum, type: script, expression: "variables.n * 2", outputVar: twice}
+variables: {n: 3}
+"""
+
+    def read(self, block: FieldReader) -> ScriptConfig:
+        return ScriptConfig(
+            expression=block.expression("expression"),
+            output=block.word("outputVar", "output"),
+            assignments=tuple(assignments.read(block)),
+        )
+
+    def write(self, config: ScriptConfig) -> dict[str, Any]:
+        data: dict[str, Any] = {"expression": config.expression, "outputVar": config.output}
+        data["assignments"] = assignments.to_data(config.assignments)
+        return {name: value for name, value in data.items() if value}
+
+    def check(self, config: ScriptConfig, node_ids: Collection[str]) -> Iterator[ValidationIssue]:
+        if config.expression:
+            yield from expression_issues(config.expression, "expression")
+        elif not config.assignments:
+            yield ValidationIssue(key="missing", field="expression")
+        if config.output:
+            yield from variable_name_issues(config.output, "outputVar")
+        yield from assignments.issues(config.assignments)
+
+    def expressions(self, config: ScriptConfig) -> Iterable[tuple[str, str]]:
+        if config.expression:
+            return (("expression", config.expression),)
+        return assignments.expressions(config.assignments)
+
+    def assigned_variables(self, config: ScriptConfig) -> Iterable[str]:
+        return (*(each.variable for each in config.assignments), config.output)
+
+    def rewrite(
+        self, config: ScriptConfig, text: Callable[[str], str], node: Callable[[str], str]
+    ) -> ScriptConfig:
+        values = assignments.rewrite(config.assignments, text)
+        return replace(config, expression=text(config.expression), assignments=values)
+
+    def enter(self, node: NodeInput[ScriptConfig], context: EvaluationContext) -> NodeEffect:
+        config = node.settings
         if not config.expression:
-            return assigned(config.assignments, sight)
+            return assign_variables(config.assignments, context)
         try:
-            value = sight.value(config.expression)
+            value = context.evaluate(config.expression)
         except ExpressionError as error:
             facts = {"name": config.output or node.id, "why": str(error)}
-            return Failed(key="workflow.no_value", facts=facts)
-        made = {config.output: value} if config.output else {}
-        return Done(output={"_raw": value, **made}, variables=made)
+            return NodeFailure(key="workflow.no_value", facts=facts)
+        variables = {config.output: value} if config.output else {}
+        return NodeDone(output={"_raw": value, **variables}, variables=variables)

@@ -1,46 +1,154 @@
-"""Goes on with one of several nodes, by what an expression gives."""
+"""A choice by the value of an expression."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-from bot.engine.workflow.expressions.language import ExpressionError
-from bot.engine.workflow.expressions.values import same, text_of
-from bot.engine.workflow.model import nodes
-from bot.engine.workflow.model.shape import Node
-from bot.engine.workflow.nodes.base import Done, Effect, Failed, Instant, Sight
+from pydantic import JsonValue
+
+from bot.engine.workflow.expressions.operations import ExpressionError, strictly_equal, to_text
+from bot.engine.workflow.field_reader import FieldReader
+from bot.engine.workflow.issues import ValidationIssue, expression_issues
+from bot.engine.workflow.nodes.contract import (
+    EdgeRule,
+    EvaluationContext,
+    NodeConfig,
+    NodeDone,
+    NodeEffect,
+    NodeFailure,
+    NodeInput,
+    NodeRole,
+    NodeShape,
+    NodeTypeSpec,
+)
 
 
-class Switch(Instant):
-    def enter(self, node: Node, sight: Sight) -> Effect:
-        config = node.config
-        assert isinstance(config, nodes.Switch)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchCase:
+    """`value` is compared with the value of the switch's expression."""
+
+    value: JsonValue
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchConfig(NodeConfig):
+    """Continues with the target of the first matching case, or else with `default`. Without a
+    default, an unmatched value ends the path."""
+
+    kind: Literal["switch"] = "switch"
+    expression: str
+    cases: tuple[SwitchCase, ...]
+    default: str = ""
+
+
+class SwitchNode(NodeTypeSpec[SwitchConfig]):
+    """Takes only the edge to the target of the matching case."""
+
+    name = "switch"
+    role = NodeRole.CHOICE
+    shape = NodeShape.DIAMOND
+    config = SwitchConfig
+    edge_rule = EdgeRule.CHOSEN
+    markdown_names = ("分支",)
+    fields = ("expression", "defaultTarget")
+    node_fields = ("defaultTarget",)
+    inline_fields = ("cases", "default")
+    example = """\
+nodes:
+  - {id: which, type: switch, expression: inputs.size, cases: {large: print}, defaultTarget: mail}
+  - {id: print, name: Print}
+  - {id: mail, name: Mail}
+inputs: [{name: size}]
+"""
+
+    def read(self, block: FieldReader) -> SwitchConfig:
+        cases, other = [], ""
+        knows_default = block.take("defaultTarget", "default") is not None
+        for case in block.pairs("cases", "value", "targetNode"):
+            value, target = case.value("value", "case"), case.word("targetNode", "target", "to")
+            case.check_unknown_names()
+            if not target:
+                case.add("missing", "targetNode")
+            elif value == "default" and not knows_default:
+                other = target
+            elif isinstance(value, dict | list):
+                case.add("not_plain", "value")
+            else:
+                cases.append(SwitchCase(value=value, target=target))
+        return SwitchConfig(
+            expression=block.expression("expression"),
+            cases=tuple(cases),
+            default=block.word("defaultTarget", "default", default=other),
+        )
+
+    def write(self, config: SwitchConfig) -> dict[str, Any]:
+        cases = [{"value": each.value, "targetNode": each.target} for each in config.cases]
+        return {"expression": config.expression, "cases": cases, "defaultTarget": config.default}
+
+    def check(self, config: SwitchConfig, node_ids: Collection[str]) -> Iterator[ValidationIssue]:
+        yield from expression_issues(config.expression, "expression")
+        if not config.cases:
+            yield ValidationIssue(key="missing", field="cases")
+        targets = [("cases", case.target) for case in config.cases]
+        targets += [("defaultTarget", config.default)] if config.default else []
+        for field, target in targets:
+            if target not in node_ids:
+                yield ValidationIssue(key="unknown_node", field=field, facts={"node": target[:60]})
+
+    def expressions(self, config: SwitchConfig) -> Iterable[tuple[str, str]]:
+        return (("expression", config.expression),)
+
+    def targets(self, config: SwitchConfig) -> tuple[str, ...]:
+        targets = (*(case.target for case in config.cases), config.default)
+        return tuple(dict.fromkeys(filter(None, targets)))
+
+    def fallback_target(self, config: SwitchConfig) -> str:
+        return config.default
+
+    def target_label(self, config: SwitchConfig, target: str) -> str:
+        values = (case.value for case in config.cases if case.target == target)
+        return next((value for value in values if isinstance(value, str)), "")
+
+    def rewrite(
+        self, config: SwitchConfig, text: Callable[[str], str], node: Callable[[str], str]
+    ) -> SwitchConfig:
+        return replace(
+            config,
+            expression=text(config.expression),
+            cases=tuple(replace(case, target=node(case.target)) for case in config.cases),
+            default=node(config.default),
+        )
+
+    def enter(self, node: NodeInput[SwitchConfig], context: EvaluationContext) -> NodeEffect:
+        config = node.settings
         try:
-            value = sight.value(config.expression)
+            value = context.evaluate(config.expression)
         except ExpressionError as error:
             if config.default:
-                sight.warn(str(error))
-                return Done(output={"_raw": None}, to=config.default)
-            return Failed(key="workflow.no_value", facts={"name": node.id, "why": str(error)})
-        fits = (case.target for case in config.cases if _same(case.value, value))
-        return Done(output={"_raw": value}, to=next(fits, config.default))
+                context.warn(str(error))
+                return NodeDone(output={"_raw": None}, next_node=config.default)
+            return NodeFailure(key="workflow.no_value", facts={"name": node.id, "why": str(error)})
+        fits = (case.target for case in config.cases if _matches_case(case.value, value))
+        return NodeDone(output={"_raw": value}, next_node=next(fits, config.default))
 
 
-def _same(wanted: Any, value: Any) -> bool:
-    """`"3"` fits 3, and `"true"` what is true: models write either. Of an output it is the text
-    that counts."""
-    if same(wanted, value):
+def _matches_case(wanted: Any, value: Any) -> bool:
+    """Whether they are equal or have the same text: models write `"3"` for 3 and `"true"` for true.
+    Outputs are compared by their text."""
+    if strictly_equal(wanted, value):
         return True
     if not (isinstance(wanted, str) or isinstance(value, str | Mapping)):
         return False
-    return _text(wanted) == _text(value)
+    return _comparison_text(wanted) == _comparison_text(value)
 
 
-def _text(value: Any) -> str:
+def _comparison_text(value: Any) -> str:
     if value is None:
         return "null"
     try:
-        return text_of(value).strip().casefold()
+        return to_text(value).strip().casefold()
     except ExpressionError:
         return ""

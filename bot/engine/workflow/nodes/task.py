@@ -1,43 +1,67 @@
-"""What a worker's answer is to the nodes behind it."""
+"""A step for a worker, and the values that later nodes can read from its answer."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-_BLOCK = re.compile(r"```json\s*\n(.*?)```", re.DOTALL)
-_PAIR = re.compile(
+from bot.engine.workflow.nodes.contract import NodeRole, NodeShape, NodeTypeSpec
+
+_JSON_BLOCK = re.compile(r"```json\s*\n(.*?)```", re.DOTALL)
+_NAME_VALUE_PAIR = re.compile(
     r"\*{0,2}\b([A-Za-z_]\w{0,40})\*{0,2}\s*[:=]\s*\*{0,2}\s*(true|false|-?\d+(?:\.\d+)?)\b",
     re.IGNORECASE,
 )
-_MOST_READ = 20_000
-_MOST_DEEP = 30
-_RESERVED = {"_raw", "summary", "files", "made", "left_out", "heard", "error"}
+_MAX_READ = 20_000
+_MAX_DEPTH = 30
+_SCALARS = str | int | float | None
+_RESERVED_NAMES = {"_raw", "summary", "files", "made", "left_out", "heard", "error"}
+
+
+class TaskNode(NodeTypeSpec[None]):
+    """Work for a worker in a session of the task. `prompt` adds instructions to the name. This is
+    the default type."""
+
+    name = "task"
+    role = NodeRole.TASK
+    shape = NodeShape.BOX
+    planner_hint = "work for a worker"
+    aliases = ("", "work", "agent", "subtask")
+    markdown_names = ("任务",)
+    example = """\
+nodes:
+  - {id: write, name: Write, prompt: "One page on {{inputs.topic}}", persona: writer}
+inputs: [{name: topic}]
+"""
 
 
 @lru_cache(maxsize=256)
-def read(text: str) -> Mapping[str, Any]:
-    """What a text says that can be asked about: the first JSON block, whose lone `result` is
-    unfolded, and pairs like `approved: true` or `score = 8`, which never overrule the block. What
-    is nested beyond all measure is left out."""
-    text = text[:_MOST_READ]
-    block = _block(text)
-    pairs = {name: _value(value) for name, value in _PAIR.findall(text)}
-    found = {**pairs, **block}
-    fine = {name: value for name, value in found.items() if _may_name(name) and not _is_deep(value)}
-    return MappingProxyType(fine)
+def parse_answer_values(text: str) -> Mapping[str, Any]:
+    """Extract named values from a text: the first JSON block (a lone `result` is unwrapped), and
+    pairs like `approved: true` or `score = 8`, which the block overrides. Values that are nested
+    too deeply are dropped."""
+    text = text[:_MAX_READ]
+    pairs = {name: _parse_scalar(value) for name, value in _NAME_VALUE_PAIR.findall(text)}
+    found = pairs | _parse_json_block(text)
+    return MappingProxyType(
+        {
+            name: value
+            for name, value in found.items()
+            if not (name in _RESERVED_NAMES or name.startswith("@") or _is_too_deep(value))
+        }
+    )
 
 
-def _block(text: str) -> Mapping[str, Any]:
-    found = _BLOCK.search(text)
+def _parse_json_block(text: str) -> dict[str, Any]:
+    found = _JSON_BLOCK.search(text)
     if found is None:
         return {}
     try:
-        # What is no number in JSON could not be stored again.
+        # NaN and infinities cannot be stored.
         value = json.loads(found[1], parse_constant=lambda _: None)
     except (ValueError, RecursionError):
         return {}
@@ -46,25 +70,16 @@ def _block(text: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _value(text: str) -> bool | int | float:
+def _parse_scalar(text: str) -> bool | int | float:
     if text.lower() in {"true", "false"}:
         return text.lower() == "true"
     return float(text) if "." in text else int(text)
 
 
-def _is_deep(value: Any) -> bool:
-    level, deep = [value], 0
-    while level and deep <= _MOST_DEEP:
-        deep += 1
-        level = [part for each in level for part in _parts(each)]
-    return deep > _MOST_DEEP
-
-
-def _parts(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
-
-
-def _may_name(name: object) -> bool:
-    return isinstance(name, str) and name not in _RESERVED and not name.startswith("@")
+def _is_too_deep(value: Any) -> bool:
+    level, depth = [value], 0
+    while level and depth <= _MAX_DEPTH:
+        depth += 1
+        groups = [each.values() if isinstance(each, dict) else each for each in level]
+        level = [part for each in groups if not isinstance(each, _SCALARS) for part in each]
+    return depth > _MAX_DEPTH

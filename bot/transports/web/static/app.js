@@ -49,7 +49,9 @@ const transmit = (frame) => { if (isOpen()) socket.send(JSON.stringify(frame)); 
 function connect() {
   clearTimeout(retry);
   let opened = false;
-  const opening = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws`);
+  /* A handshake's accept-language may differ from the page's; the page says which it shows. */
+  const scheme = location.protocol === "https:" ? "wss" : "ws";
+  const opening = new WebSocket(`${scheme}://${location.host}/ws?language=${boot.language}`);
   socket = opening;
   opening.onopen = () => {
     opened = true;

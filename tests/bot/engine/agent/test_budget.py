@@ -18,42 +18,47 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.engine.agent.budget import (
-    LEAST,
-    Budget,
-    Caps,
-    Purse,
-    ask_for_more,
-    grant,
-    in_micros,
+    MIN_ANSWER_TOKENS,
+    BudgetReservation,
+    SpendingBudget,
+    SpendingCaps,
+    grant_cap_extension,
+    request_cap_extension,
+    to_micros,
 )
-from bot.engine.agent.prices import Price, Prices
-from bot.engine.llm.base import BudgetReached, CapHit, Usage
-from storage.approvals import Approvals
-from storage.budgets import BudgetRepo, asked_for, granted
+from bot.engine.agent.pricing import ModelPrice, PriceTable
+from bot.engine.llm.backend import BudgetExceeded, ReachedCap, TokenUsage
+from storage.approvals import ApprovalRepo
 from storage.db import Database
 from storage.errors import WrongState
-from storage.ids import Ids
+from storage.ids import IdGenerator
 from storage.records.approvals import Approval, ApprovalKind
-from storage.records.money import Cap, Scope
 from storage.records.people import ChatId, PersonId
 from storage.records.tasks import TaskId
-from storage.usage import Bill, UsageRepo
-from tests.engine_world import BOSS, CHAT, GROUP, MATE, START, Clock, make_store
+from storage.records.usage import BudgetScope, SpendingCap
+from storage.usage import (
+    BudgetRepo,
+    UsageRecord,
+    UsageRepo,
+    find_waiting_budget_request,
+    sum_budget_grants,
+)
+from tests.engine_harness import BOSS, CHAT, GROUP, MATE, START, ManualClock, open_seeded_database
 
 SHANGHAI = ZoneInfo("Asia/Shanghai")
-PLAIN = Price(
+PLAIN = ModelPrice(
     input=Decimal(3), output=Decimal(15), cache_read=Decimal("0.3"), cache_write=Decimal("3.75")
 )
 MODELS = {
     "plain": PLAIN,
-    "dear": Price(
+    "dear": ModelPrice(
         input=Decimal(30), output=Decimal(150), cache_read=Decimal(3), cache_write=Decimal(60)
     ),
-    "free": Price(
+    "free": ModelPrice(
         input=Decimal(0), output=Decimal(0), cache_read=Decimal(0), cache_write=Decimal(0)
     ),
 }
-NOTHING = Usage(cost=None)
+NOTHING = TokenUsage(cost=None)
 
 
 @dataclass
@@ -61,92 +66,100 @@ class Bank:
     """A budget on a real store. Runs are charged to a person and a chat."""
 
     db: Database
-    clock: Clock
-    caps: dict[Scope, Cap] = field(default_factory=dict)
+    clock: ManualClock
+    caps: dict[BudgetScope, SpendingCap] = field(default_factory=dict)
     names: Any = field(default_factory=count)
 
     def __post_init__(self) -> None:
         self.usage = UsageRepo(self.db)
         self.budget = self.opened()
 
-    def opened(self, **own: Price) -> Budget:
-        return Budget(
-            caps=Caps(zone=SHANGHAI, of=self.caps),
-            prices=Prices(own=own or MODELS),
+    def opened(self, **own: ModelPrice) -> SpendingBudget:
+        return SpendingBudget(
+            caps=SpendingCaps(zone=SHANGHAI, by_scope=self.caps),
+            prices=PriceTable(custom_prices=own or MODELS),
             usage=self.usage,
             grants=BudgetRepo(self.db),
             now=self.clock,
         )
 
-    def purse(self, person: str = BOSS.id, chat: str = CHAT.id, most: int = 16_000) -> Purse:
-        return self.budget.purse({Scope.PERSON: person, Scope.CHAT: chat}, "openai", most)
+    def purse(
+        self, person: str = BOSS.id, chat: str = CHAT.id, most: int = 16_000
+    ) -> BudgetReservation:
+        return self.budget.reserve(
+            {BudgetScope.PERSON: person, BudgetScope.CHAT: chat}, "openai", most
+        )
 
-    def bill(self, purse: Purse, used: Usage, model: str) -> Bill:
-        return Bill(
+    def bill(self, purse: BudgetReservation, used: TokenUsage, model: str) -> UsageRecord:
+        return UsageRecord(
             at=self.clock(),
             purpose="step",
             backend="openai",
             model=model,
-            person_id=PersonId(purse.subjects[Scope.PERSON]),
-            chat_id=ChatId(purse.subjects[Scope.CHAT]),
+            person_id=PersonId(purse.subjects[BudgetScope.PERSON]),
+            chat_id=ChatId(purse.subjects[BudgetScope.CHAT]),
             task_id=None,
             requests=used.requests,
             input_tokens=used.input_tokens,
             output_tokens=used.output_tokens,
             cache_read_tokens=used.cache_read_tokens,
             cache_write_tokens=used.cache_write_tokens,
-            cost_micros=in_micros(purse.cost(used, model)),
+            cost_micros=to_micros(purse.cost(used, model)),
         )
 
-    async def book(self, purse: Purse, used: Usage, model: str) -> None:
+    async def book(self, purse: BudgetReservation, used: TokenUsage, model: str) -> None:
         """As a desk does: the run ends, and the store is told a moment later."""
         bill = self.bill(purse, used, model)
-        purse.end(used, bill.at)
+        purse.finish(used, bill.at)
         async with self.db.write() as tx:
-            purse.booked = await self.usage.add(tx, bill)
+            purse.usage_id = await self.usage.add(tx, bill)
 
-    async def ask(self, hit: CapHit, task: TaskId | None = None) -> Approval:
+    async def ask(self, hit: ReachedCap, task: TaskId | None = None) -> Approval:
         now = self.clock()
         async with self.db.write() as tx:
-            return await ask_for_more(
+            return await request_cap_extension(
                 tx,
                 hit,
                 task=task,
                 chat_id=CHAT.id,
                 title="Write a book",
-                ids=Ids(),
+                ids=IdGenerator(),
                 now=now,
                 expires_at=now + timedelta(days=7),
             )
 
-    async def extend(self, hit: CapHit) -> None:
+    async def extend(self, hit: ReachedCap) -> None:
         approval = await self.ask(hit)
-        approvals = Approvals(self.db, now=self.clock, consequences={ApprovalKind.BUDGET: grant})
+        approvals = ApprovalRepo(
+            self.db, now=self.clock, decision_handlers={ApprovalKind.BUDGET: grant_cap_extension}
+        )
         # Runs that were stopped together ask together, and one answer is enough.
         with suppress(WrongState):
             await approvals.decide(approval, approve=True, by=BOSS, source=f"p{next(self.names)}")
 
-    async def allowed(self, limit: Scope, subject: str, day: str) -> Cap:
+    async def allowed(self, limit: BudgetScope, subject: str, day: str) -> SpendingCap:
         async with self.db.read() as view:
-            more = await granted(view, limit, subject, day)
+            more = await sum_budget_grants(view, limit, subject, day)
         cap = self.caps[limit]
-        return Cap(micros=cap.micros + more.micros, tokens=cap.tokens + more.tokens)
+        return SpendingCap(micros=cap.micros + more.micros, tokens=cap.tokens + more.tokens)
 
 
 @asynccontextmanager
-async def bank(folder: Path, **caps: Cap) -> AsyncGenerator[Bank, None]:
+async def bank(folder: Path, **caps: SpendingCap) -> AsyncGenerator[Bank, None]:
     async with AsyncExitStack() as stack:
-        db = await make_store(folder / "shiftboss.db", stack)
-        yield Bank(db=db, clock=Clock(), caps={Scope(name): cap for name, cap in caps.items()})
+        db = await open_seeded_database(folder / "shiftboss.db", stack)
+        yield Bank(
+            db=db, clock=ManualClock(), caps={BudgetScope(name): cap for name, cap in caps.items()}
+        )
 
 
 @dataclass
 class Running:
     """A run under way, and what it has really used."""
 
-    purse: Purse
+    purse: BudgetReservation
     model: str
-    used: Usage = NOTHING
+    used: TokenUsage = NOTHING
 
 
 _call = st.tuples(
@@ -171,11 +184,11 @@ _moves = st.lists(
 _caps = st.fixed_dictionaries(
     {
         scope: st.builds(
-            Cap,
+            SpendingCap,
             micros=st.one_of(st.just(0), st.integers(1_000, 3_000_000)),
             tokens=st.one_of(st.just(0), st.integers(500, 300_000)),
         )
-        for scope in (Scope.PERSON, Scope.CHAT, Scope.DAY)
+        for scope in (BudgetScope.PERSON, BudgetScope.CHAT, BudgetScope.DAY)
     }
 )
 _WHO = ((BOSS.id, CHAT.id), (MATE.id, GROUP.id), (BOSS.id, GROUP.id), (MATE.id, CHAT.id))
@@ -200,14 +213,14 @@ class Story:
         """The call reads no more than was feared, and writes no more than it may."""
         try:
             most = await run.purse(run.model, reads, run.used)
-        except BudgetReached as reached:
+        except BudgetExceeded as reached:
             if truth > 0.8:
-                await self.bank.extend(reached.hit)
+                await self.bank.extend(reached.cap)
             return
-        assert most >= LEAST
+        assert most >= MIN_ANSWER_TOKENS
         read = int(reads * truth)
         from_cache = int(read * cached)
-        run.used = Usage(
+        run.used = TokenUsage(
             requests=run.used.requests + 1,
             input_tokens=run.used.input_tokens + read,
             output_tokens=run.used.output_tokens + (most if written > 0.5 else int(most * written)),
@@ -228,14 +241,14 @@ class Story:
             case ("breaks", which):
                 run = self.here[which]
                 await self.bank.book(run.purse, run.used, run.model)
-                run.purse.close()
+                run.purse.release()
                 self.here[which] = self.begun(which, run.model)
 
-    def spent(self, scope: Scope, subject: str) -> Cap:
+    def spent(self, scope: BudgetScope, subject: str) -> SpendingCap:
         mine = [each for each in self.all if each.purse.subjects.get(scope) == subject]
         costs = [each.purse.cost(each.used, each.model) or Decimal(0) for each in mine]
-        return Cap(
-            micros=sum(in_micros(cost) or 0 for cost in costs),
+        return SpendingCap(
+            micros=sum(to_micros(cost) or 0 for cost in costs),
             tokens=sum(each.used.input_tokens + each.used.output_tokens for each in mine),
         )
 
@@ -246,16 +259,19 @@ async def test_no_sequence_of_calls_ever_passes_a_cap(tmp_path: Path) -> None:
         loop = asyncio.get_running_loop()
 
         async def play(
-            caps: Mapping[Scope, Cap], models: tuple[str, ...], moves: list[tuple[Any, ...]]
+            caps: Mapping[BudgetScope, SpendingCap],
+            models: tuple[str, ...],
+            moves: list[tuple[Any, ...]],
         ) -> None:
-            one.clock.pass_by(days=3)
+            one.clock.advance(days=3)
             one.caps = {**caps}
             one.budget = one.opened()
             story = Story(one, models)
             for move in moves:
                 await story.move(move)
-                for limit in one.budget._caps.on(  # the same day for all of them
-                    {Scope.DAY: "", Scope.PERSON: BOSS.id, Scope.CHAT: GROUP.id}, one.clock()
+                for limit in one.budget._caps.active_for(  # the same day for all of them
+                    {BudgetScope.DAY: "", BudgetScope.PERSON: BOSS.id, BudgetScope.CHAT: GROUP.id},
+                    one.clock(),
                 ):
                     allowed = await one.allowed(limit.scope, limit.subject, limit.day)
                     spent = story.spent(limit.scope, limit.subject)
@@ -265,7 +281,9 @@ async def test_no_sequence_of_calls_ever_passes_a_cap(tmp_path: Path) -> None:
         @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
         @given(_caps, st.tuples(*[st.sampled_from(sorted(MODELS))] * len(_WHO)), _moves)
         def examples(
-            caps: Mapping[Scope, Cap], models: tuple[str, ...], moves: list[tuple[Any, ...]]
+            caps: Mapping[BudgetScope, SpendingCap],
+            models: tuple[str, ...],
+            moves: list[tuple[Any, ...]],
         ) -> None:
             asyncio.run_coroutine_threadsafe(play(caps, models, moves), loop).result()
 
@@ -273,7 +291,7 @@ async def test_no_sequence_of_calls_ever_passes_a_cap(tmp_path: Path) -> None:
 
 
 async def test_a_call_may_write_no_more_than_fits_under_the_cap(tmp_path: Path) -> None:
-    async with bank(tmp_path, day=Cap(micros=100_000)) as one:
+    async with bank(tmp_path, day=SpendingCap(micros=100_000)) as one:
         most = await one.purse()("plain", 10_000, NOTHING)
 
     # All of what is read may have to be written to the cache, at 3.75 dollars a million.
@@ -281,11 +299,11 @@ async def test_a_call_may_write_no_more_than_fits_under_the_cap(tmp_path: Path) 
 
 
 async def test_a_call_that_could_pass_the_cap_is_not_made(tmp_path: Path) -> None:
-    async with bank(tmp_path, day=Cap(micros=50_000)) as one:
-        with pytest.raises(BudgetReached) as reached:
+    async with bank(tmp_path, day=SpendingCap(micros=50_000)) as one:
+        with pytest.raises(BudgetExceeded) as reached:
             await one.purse()("plain", 10_000, NOTHING)
 
-    hit = reached.value.hit
+    hit = reached.value.cap
     assert (hit.scope, hit.subject, hit.day) == ("day", "", "2026-01-05")
     assert (hit.cap_micros, hit.cap_tokens, hit.spent_micros) == (50_000, 0, 0)
     assert hit.until is not None
@@ -293,20 +311,20 @@ async def test_a_call_that_could_pass_the_cap_is_not_made(tmp_path: Path) -> Non
 
 
 async def test_an_answer_too_short_to_be_of_use_is_not_paid_for(tmp_path: Path) -> None:
-    async with bank(tmp_path, day=Cap(tokens=10_000 + LEAST)) as one:
-        assert await one.purse()("plain", 10_000, NOTHING) == LEAST
+    async with bank(tmp_path, day=SpendingCap(tokens=10_000 + MIN_ANSWER_TOKENS)) as one:
+        assert await one.purse()("plain", 10_000, NOTHING) == MIN_ANSWER_TOKENS
         one.budget = one.opened()
-        with pytest.raises(BudgetReached):
+        with pytest.raises(BudgetExceeded):
             await one.purse()("plain", 10_001, NOTHING)
 
 
 async def test_a_short_answer_is_enough_where_no_more_is_wanted(tmp_path: Path) -> None:
-    async with bank(tmp_path, day=Cap(tokens=1_100)) as one:
+    async with bank(tmp_path, day=SpendingCap(tokens=1_100)) as one:
         assert await one.purse(most=100)("plain", 1_000, NOTHING) == 100
 
 
 async def test_what_others_may_still_use_is_not_given_away_twice(tmp_path: Path) -> None:
-    async with bank(tmp_path, day=Cap(tokens=20_000)) as one:
+    async with bank(tmp_path, day=SpendingCap(tokens=20_000)) as one:
         first = await one.purse()("plain", 2_000, NOTHING)
         second = await one.purse(MATE.id, GROUP.id)("plain", 900, NOTHING)
 
@@ -314,9 +332,9 @@ async def test_what_others_may_still_use_is_not_given_away_twice(tmp_path: Path)
 
 
 async def test_a_model_without_a_price_is_seen_by_caps_on_tokens_only(tmp_path: Path) -> None:
-    async with bank(tmp_path, day=Cap(micros=1)) as one:
+    async with bank(tmp_path, day=SpendingCap(micros=1)) as one:
         assert await one.purse()("local-model", 5_000, NOTHING) == 16_000
-    async with bank(tmp_path, day=Cap(micros=1, tokens=8_000)) as one:
+    async with bank(tmp_path, day=SpendingCap(micros=1, tokens=8_000)) as one:
         assert await one.purse()("local-model", 5_000, NOTHING) == 3_000
 
 
@@ -327,35 +345,35 @@ async def test_without_caps_all_is_allowed(tmp_path: Path) -> None:
 
 async def test_a_day_ends_where_the_boss_lives(tmp_path: Path) -> None:
     """09:00 UTC is 17:00 in Shanghai: seven hours later a new day has begun."""
-    async with bank(tmp_path, person=Cap(tokens=5_000)) as one:
+    async with bank(tmp_path, person=SpendingCap(tokens=5_000)) as one:
         purse = one.purse()
-        used = Usage(requests=1, input_tokens=4_500, output_tokens=400)
+        used = TokenUsage(requests=1, input_tokens=4_500, output_tokens=400)
         await one.book(purse, used, "plain")
-        with pytest.raises(BudgetReached):
+        with pytest.raises(BudgetExceeded):
             await one.purse()("plain", 100, NOTHING)
         assert await one.purse(MATE.id)("plain", 100, NOTHING) == 4_900
-        one.clock.pass_by(hours=7)
+        one.clock.advance(hours=7)
         assert await one.purse()("plain", 100, NOTHING) == 4_900
 
 
 async def test_a_run_whose_bill_was_rolled_back_still_counts(tmp_path: Path) -> None:
-    async with bank(tmp_path, day=Cap(tokens=10_000)) as one:
+    async with bank(tmp_path, day=SpendingCap(tokens=10_000)) as one:
         purse = one.purse()
-        await purse("plain", 9_000 - LEAST, NOTHING)
-        used = Usage(requests=1, input_tokens=9_000, output_tokens=500)
+        await purse("plain", 9_000 - MIN_ANSWER_TOKENS, NOTHING)
+        used = TokenUsage(requests=1, input_tokens=9_000, output_tokens=500)
         bill = one.bill(purse, used, "plain")
-        purse.end(used, bill.at)
+        purse.finish(used, bill.at)
         with suppress(RuntimeError):
             async with one.db.write() as tx:
-                purse.booked = await one.usage.add(tx, bill)
+                purse.usage_id = await one.usage.add(tx, bill)
                 raise RuntimeError("the disk is full")
         other = one.purse()
-        await one.book(other, Usage(requests=1, input_tokens=1), "plain")
+        await one.book(other, TokenUsage(requests=1, input_tokens=1), "plain")
 
-        with pytest.raises(BudgetReached) as reached:
+        with pytest.raises(BudgetExceeded) as reached:
             await one.purse()("plain", 100, NOTHING)
 
-    assert reached.value.hit.spent_tokens == 9_501, "and not the row that took its number"
+    assert reached.value.cap.spent_tokens == 9_501, "and not the row that took its number"
 
 
 async def test_whoever_is_stopped_by_the_same_cap_joins_one_request(tmp_path: Path) -> None:
@@ -365,7 +383,7 @@ async def test_whoever_is_stopped_by_the_same_cap_joins_one_request(tmp_path: Pa
         again = await one.ask(hit, TaskId("k3m9qa"))
         third = await one.ask(hit, TaskId("k3m9qa"))
         async with one.db.read() as view:
-            stored = await asked_for(view, "day::2026-01-05", now=one.clock())
+            stored = await find_waiting_budget_request(view, "day::2026-01-05", now=one.clock())
         tomorrow = await one.ask(replace(hit, day="2026-01-06"))
 
     assert first.id == again.id == third.id != tomorrow.id
@@ -379,13 +397,13 @@ async def test_whoever_is_stopped_by_the_same_cap_joins_one_request(tmp_path: Pa
 
 
 async def test_a_grant_is_as_much_again_as_the_cap_itself_each_time(tmp_path: Path) -> None:
-    async with bank(tmp_path, day=Cap(tokens=5_000)) as one:
-        await one.book(one.purse(), Usage(requests=1, input_tokens=4_900), "plain")
+    async with bank(tmp_path, day=SpendingCap(tokens=5_000)) as one:
+        await one.book(one.purse(), TokenUsage(requests=1, input_tokens=4_900), "plain")
         for allowed in (10_000, 15_000):
-            with pytest.raises(BudgetReached) as reached:
+            with pytest.raises(BudgetExceeded) as reached:
                 await one.purse()("plain", allowed - 5_000, NOTHING)
-            await one.extend(reached.value.hit)
-            cap = await one.allowed(Scope.DAY, "", "2026-01-05")
+            await one.extend(reached.value.cap)
+            cap = await one.allowed(BudgetScope.DAY, "", "2026-01-05")
             assert (cap.tokens, cap.micros) == (allowed, 0)
 
 
@@ -393,7 +411,7 @@ async def test_who_was_stopped_before_a_grant_and_asks_after_it_asks_for_as_much
     tmp_path: Path,
 ) -> None:
     hit = _hit(cap_micros=1_000_000, spent_micros=1_000_000)
-    async with bank(tmp_path, day=Cap(micros=1_000_000)) as one:
+    async with bank(tmp_path, day=SpendingCap(micros=1_000_000)) as one:
         await one.extend(hit)
         late = await one.ask(hit)
 
@@ -401,13 +419,13 @@ async def test_who_was_stopped_before_a_grant_and_asks_after_it_asks_for_as_much
 
 
 async def test_granting_the_same_request_again_changes_nothing(tmp_path: Path) -> None:
-    async with bank(tmp_path, day=Cap(micros=1_000_000)) as one:
+    async with bank(tmp_path, day=SpendingCap(micros=1_000_000)) as one:
         approval = await one.ask(_hit(cap_micros=1_000_000, spent_micros=1_000_000))
         for _ in range(2):
             async with one.db.write() as tx:
-                await grant(tx, approval)
+                await grant_cap_extension(tx, approval)
 
-        assert (await one.allowed(Scope.DAY, "", "2026-01-05")).micros == 2_000_000
+        assert (await one.allowed(BudgetScope.DAY, "", "2026-01-05")).micros == 2_000_000
 
 
 async def test_a_request_about_a_day_ends_soon_after_it(tmp_path: Path) -> None:
@@ -419,13 +437,13 @@ async def test_a_request_about_a_day_ends_soon_after_it(tmp_path: Path) -> None:
 
 
 def test_many_small_sums_never_come_to_less_than_they_were() -> None:
-    assert in_micros(Decimal("0.0000001")) == 1
-    assert in_micros(Decimal(0)) == 0
-    assert in_micros(None) is None
+    assert to_micros(Decimal("0.0000001")) == 1
+    assert to_micros(Decimal(0)) == 0
+    assert to_micros(None) is None
 
 
-def _hit(*, cap_micros: int, spent_micros: int) -> CapHit:
-    return CapHit(
+def _hit(*, cap_micros: int, spent_micros: int) -> ReachedCap:
+    return ReachedCap(
         scope="day",
         subject="",
         day="2026-01-05",

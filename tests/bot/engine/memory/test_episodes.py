@@ -11,25 +11,31 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.memory.changed import Changed
-from bot.engine.memory.episodes.finding import EpisodeFinder
-from bot.engine.memory.episodes.keeper import EpisodeKeeper
-from storage.marks import Marks
-from storage.memory.living.talks import TalkRepo
-from storage.records.memory.entries import Entry, MemoryKind, NewEntry
+from bot.engine.memory.change_feed import MemoryChangeFeed
+from bot.engine.memory.episodes import EpisodeFinder, EpisodeRecorder
+from storage.key_value import KeyValueStore
+from storage.memory.cells import ChatCellRepo
+from storage.records.memory import MemoryEntry, MemoryKind, NewMemoryEntry
 from storage.sessions import SessionRepo
-from tests.bot.engine.memory.mind import ALONE, MINE, TOGETHER, Mind, mind
-from tests.engine_world import CHAT, START
+from tests.bot.engine.memory.retrieval_builders import (
+    GROUP_READER,
+    MY_SCOPE,
+    PRIVATE_READER,
+    RetrievalSetup,
+    build_retrieval,
+)
+from tests.engine_harness import CHAT, START
+from tests.waiting import WAIT_SECONDS
 
 BOAT = ("Let us paint the old boat green", "Which green for the boat?", "Dark green, we decided so")
 
 
 @dataclass(kw_only=True)
-class Past:
-    it: Mind
-    keeper: EpisodeKeeper
+class EpisodeSetup:
+    it: RetrievalSetup
+    keeper: EpisodeRecorder
     finder: EpisodeFinder
-    said: list[Entry] = field(default_factory=list)
+    said: list[MemoryEntry] = field(default_factory=list)
 
     async def talk(self, *said: str, every: float = 1.0) -> None:
         """One turn a minute, each with an answer."""
@@ -44,29 +50,29 @@ class Past:
                 extra={"said": len(text)},
             )
             self.said.append(cell)
-            self.it.world.clock.pass_by(minutes=every)
+            self.it.world.clock.advance(minutes=every)
 
-    async def episodes(self) -> list[Entry]:
-        found = await self.it.entries.list((MINE,), kinds=(MemoryKind.EPISODE,))
+    async def episodes(self) -> list[MemoryEntry]:
+        found = await self.it.entries.list((MY_SCOPE,), kinds=(MemoryKind.EPISODE,))
         return list(reversed(found))
 
     async def found(self, said: str) -> list[str]:
-        return [each.text for each, _ in await self.finder.referred_to(ALONE, said)]
+        return [each.text for each, _ in await self.finder.find_referenced(PRIVATE_READER, said)]
 
 
 @asynccontextmanager
-async def past(home: Path) -> AsyncGenerator[Past, None]:
-    async with mind(home) as it:
-        keeper = EpisodeKeeper(
+async def build_episodes(home: Path) -> AsyncGenerator[EpisodeSetup, None]:
+    async with build_retrieval(home) as it:
+        keeper = EpisodeRecorder(
             db=it.world.db,
             entries=it.entries,
-            talks=TalkRepo(it.world.db),
-            marks=Marks(it.world.db),
-            changed=Changed(),
+            talks=ChatCellRepo(it.world.db),
+            key_values=KeyValueStore(it.world.db),
+            feed=MemoryChangeFeed(),
             now=it.world.clock,
             zone=UTC,
         )
-        yield Past(
+        yield EpisodeSetup(
             it=it,
             keeper=keeper,
             finder=EpisodeFinder(entries=it.entries, now=it.world.clock, zone=UTC),
@@ -74,12 +80,12 @@ async def past(home: Path) -> AsyncGenerator[Past, None]:
 
 
 async def test_five_minutes_of_silence_end_a_conversation(tmp_path: Path) -> None:
-    async with past(tmp_path) as my:
+    async with build_episodes(tmp_path) as my:
         await my.talk(*BOAT)
-        rest = await my.keeper.look()
+        rest = await my.keeper.record_ended()
         too_early = await my.episodes()
-        my.it.world.clock.pass_by(minutes=5)
-        done = await my.keeper.look()
+        my.it.world.clock.advance(minutes=5)
+        done = await my.keeper.record_ended()
         [episode] = await my.episodes()
 
         assert too_early == []
@@ -94,29 +100,29 @@ async def test_five_minutes_of_silence_end_a_conversation(tmp_path: Path) -> Non
 
 
 async def test_a_word_of_farewell_ends_it_at_once_after_three_turns(tmp_path: Path) -> None:
-    async with past(tmp_path) as my:
+    async with build_episodes(tmp_path) as my:
         await my.talk("Paint the boat", "Thanks for the boat")
-        await my.keeper.look()
+        await my.keeper.record_ended()
         after_two = await my.episodes()
         await my.talk("And the sails?", "好的，先这样吧")
-        await my.keeper.look()
+        await my.keeper.record_ended()
 
         assert after_two == []
         assert len(await my.episodes()) == 1
 
 
 async def test_a_new_conversation_or_backend_and_a_task_end_it(tmp_path: Path) -> None:
-    async with past(tmp_path) as my:
+    async with build_episodes(tmp_path) as my:
         await my.talk("Paint the old boat", "In dark green")
         async with my.it.world.db.write() as tx:
-            await SessionRepo(my.it.world.db).begin(
+            await SessionRepo(my.it.world.db).start(
                 tx, id="s9", key=f"chat:{CHAT.id}", backend="b", model="m", now=my.it.world.clock()
             )
         await my.talk("Repair the chimney", "With new bricks")
-        await my.keeper.look()
+        await my.keeper.record_ended()
         anew = await my.episodes()
-        await my.it.world.add("Buy the bricks for the chimney")
-        await my.keeper.look()
+        await my.it.world.create_task("Buy the bricks for the chimney")
+        await my.keeper.record_ended()
         task = await my.episodes()
 
         assert ["Paint" in each.text for each in anew] == [True]
@@ -124,13 +130,13 @@ async def test_a_new_conversation_or_backend_and_a_task_end_it(tmp_path: Path) -
 
 
 async def test_a_single_turn_is_no_conversation_and_twenty_are_one(tmp_path: Path) -> None:
-    async with past(tmp_path) as my:
+    async with build_episodes(tmp_path) as my:
         await my.talk("Just one thing about anchors")
-        my.it.world.clock.pass_by(hours=1)
+        my.it.world.clock.advance(hours=1)
         await my.talk(*(f"Thing number {n} about sails" for n in range(25)))
-        await my.keeper.look()
-        my.it.world.clock.pass_by(hours=1)
-        await my.keeper.look()
+        await my.keeper.record_ended()
+        my.it.world.clock.advance(hours=1)
+        await my.keeper.record_ended()
 
         assert [each.extra["turns"] for each in await my.episodes()] == [20]
 
@@ -138,17 +144,17 @@ async def test_a_single_turn_is_no_conversation_and_twenty_are_one(tmp_path: Pat
 async def test_the_same_within_a_day_is_kept_once_and_after_a_restart_nothing_twice(
     tmp_path: Path,
 ) -> None:
-    async with past(tmp_path) as my:
+    async with build_episodes(tmp_path) as my:
         for _ in range(2):
             await my.talk(*BOAT)
-            my.it.world.clock.pass_by(hours=1)
-        await my.keeper.look()
+            my.it.world.clock.advance(hours=1)
+        await my.keeper.record_ended()
         again = replace(my.keeper)
-        await again.look()
-        my.it.world.clock.pass_by(hours=30)
+        await again.record_ended()
+        my.it.world.clock.advance(hours=30)
         await my.talk(*BOAT)
-        my.it.world.clock.pass_by(hours=1)
-        await again.look()
+        my.it.world.clock.advance(hours=1)
+        await again.record_ended()
 
         assert len(await my.episodes()) == 2
 
@@ -164,22 +170,22 @@ async def test_the_same_within_a_day_is_kept_once_and_after_a_restart_nothing_tw
     ],
 )
 async def test_an_episode_is_found_by_cues_and_days(tmp_path: Path, said: str) -> None:
-    async with past(tmp_path) as my:
+    async with build_episodes(tmp_path) as my:
         await my.talk(*BOAT)
-        my.it.world.clock.pass_by(minutes=9)
-        await my.keeper.look()
-        my.it.world.clock.pass_by(days=1)
+        my.it.world.clock.advance(minutes=9)
+        await my.keeper.record_ended()
+        my.it.world.clock.advance(days=1)
 
         assert ["boat" in each for each in await my.found(said)] == [True]
-        assert await my.finder.referred_to(TOGETHER, said) == []
+        assert await my.finder.find_referenced(GROUP_READER, said) == []
 
 
 async def test_a_day_picks_the_conversations_of_that_day(tmp_path: Path) -> None:
-    async with past(tmp_path) as my:
+    async with build_episodes(tmp_path) as my:
         for topic in ("boat", "chimney", "garden"):
             await my.talk(f"Let us look at the {topic}", f"The {topic} needs work")
-            my.it.world.clock.pass_until(my.it.world.clock.time + timedelta(days=1))
-        await my.keeper.look()
+            my.it.world.clock.advance_to(my.it.world.clock.time + timedelta(days=1))
+        await my.keeper.record_ended()
 
         yesterday = await my.found("What did we do yesterday?")
         before = await my.found("前天我们聊了什么")
@@ -190,29 +196,30 @@ async def test_a_day_picks_the_conversations_of_that_day(tmp_path: Path) -> None
 
 
 async def test_what_is_forgotten_is_in_no_episode(tmp_path: Path) -> None:
-    async with past(tmp_path) as my:
+    async with build_episodes(tmp_path) as my:
         await my.talk(*BOAT)
-        my.it.world.clock.pass_by(minutes=9)
-        await my.keeper.look()
+        my.it.world.clock.advance(minutes=9)
+        await my.keeper.record_ended()
         async with my.it.world.db.write() as tx:
             await my.it.entries.forget(tx, my.said[0], now=my.it.world.clock())
-        await my.keeper.look()
+        await my.keeper.record_ended()
 
         assert await my.episodes() == []
 
 
 async def test_in_the_background_it_is_made_as_soon_as_it_has_ended(tmp_path: Path) -> None:
-    async with past(tmp_path) as my:
-        listener = my.keeper.changed.listen()
+    async with build_episodes(tmp_path) as my:
+        listener = my.keeper.feed.subscribe()
         running = asyncio.create_task(my.keeper.run())
         await my.talk(*BOAT)
-        my.keeper.changed.tell(MINE)
-        my.it.world.clock.pass_by(minutes=6)
-        my.keeper.changed.tell(MINE)
-        async with asyncio.timeout(60):
+        my.keeper.feed.publish(MY_SCOPE)
+        my.it.world.clock.advance(minutes=6)
+        my.keeper.feed.publish(MY_SCOPE)
+        async with asyncio.timeout(WAIT_SECONDS):
             while not await my.episodes():
                 await listener.wait()
         running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
         assert (await my.episodes())[0].said_at > START
 
@@ -220,18 +227,18 @@ async def test_in_the_background_it_is_made_as_soon_as_it_has_ended(tmp_path: Pa
 async def test_what_is_forgotten_while_an_episode_is_made_is_not_told_by_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with past(tmp_path) as my:
+    async with build_episodes(tmp_path) as my:
         await my.talk("The safe opens with a feather", *BOAT)
-        my.it.world.clock.pass_by(minutes=5)
-        is_known = my.keeper._is_known
+        my.it.world.clock.advance(minutes=5)
+        is_known = my.keeper._is_recorded
 
-        async def quicker(_keeper: EpisodeKeeper, new: NewEntry) -> bool:
+        async def quicker(_keeper: EpisodeRecorder, new: NewMemoryEntry) -> bool:
             async with my.it.world.db.write() as tx:
                 await my.it.entries.forget(tx, my.said[0], now=my.it.world.clock())
             return await is_known(new)
 
-        monkeypatch.setattr(EpisodeKeeper, "_is_known", quicker)
-        await my.keeper.look()
+        monkeypatch.setattr(EpisodeRecorder, "_is_recorded", quicker)
+        await my.keeper.record_ended()
         [episode] = await my.episodes()
 
         assert "feather" not in episode.text

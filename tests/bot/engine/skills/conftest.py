@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.bot.engine.skills.shop import Shop, a_shop
-from tests.fresh_store import open_store
+from tests.bot.engine.skills.builders import SkillSetup, set_up_skills
+from tests.migrated_database import open_database
 
 
 @pytest.fixture
-async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
-    async with open_store(tmp_path) as db:
-        yield await a_shop(tmp_path, db)
+async def shop(tmp_path: Path) -> AsyncIterator[SkillSetup]:
+    async with open_database(tmp_path) as db:
+        yield await set_up_skills(tmp_path, db)

@@ -1,4 +1,4 @@
-"""What a step is told of the plan and of what was done: enough, and never more than it can read."""
+"""The prompt of a step: relevant context within size limits."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from dataclasses import replace
 from datetime import timedelta
 
 from bot.engine.workflow import prompts
-from bot.engine.workflow.graph import Node, Workflow, linear
-from bot.engine.workflow.model.nodes import Foreach, NodeType
-from bot.engine.workflow.model.shape import Edge
+from bot.engine.workflow.definition import Workflow, WorkflowEdge, WorkflowNode
+from bot.engine.workflow.nodes.foreach import ForeachConfig
+from bot.engine.workflow.nodes.registry import NodeType
+from bot.engine.workflow.plan import linear_workflow
 from storage.records.tasks import NodeRun, NodeStatus, TaskId
-from tests.bot.engine.workflow.shown.samples import report, until
-from tests.samples import NOW, a_task
+from tests.bot.engine.workflow.presentation.sample_workflow import report_workflow, run_until
+from tests.builders import NOW, make_task
 
 
-def done(path: str, summary: str = "", after: int = 0) -> NodeRun:
+def done_run(path: str, summary: str = "", after: int = 0) -> NodeRun:
     return NodeRun(
         task_id=TaskId("t1"),
         path=path,
@@ -27,25 +28,29 @@ def done(path: str, summary: str = "", after: int = 0) -> NodeRun:
     )
 
 
-def chain(n: int) -> Workflow:
-    return linear("One by one", [Node(id=f"n{each}", title=f"Step {each}") for each in range(n)])
+def make_chain(n: int) -> Workflow:
+    return linear_workflow(
+        "One by one", [WorkflowNode(id=f"n{each}", title=f"Step {each}") for each in range(n)]
+    )
 
 
-def told(
+def step_prompt_for(
     workflow: Workflow,
     runs: dict[str, NodeRun],
     node: str,
-    heard: prompts.Heard = prompts.NOTHING,
+    heard: prompts.DeliveredContext = prompts.NOTHING_DELIVERED,
 ) -> str:
-    step = workflow.by_id[node]
-    return prompts.step_prompt(a_task(), workflow, runs, step, trouble="", said=(), heard=heard)
+    step = workflow.nodes_by_id[node]
+    return prompts.step_prompt(
+        make_task(), workflow, runs, step, last_error="", messages=(), delivered=heard
+    )
 
 
 def test_of_hundreds_of_steps_those_around_the_current_one_are_listed() -> None:
-    workflow = chain(500)
-    runs = {f"n{n}": done(f"n{n}") for n in range(250)}
+    workflow = make_chain(500)
+    runs = {f"n{n}": done_run(f"n{n}") for n in range(250)}
 
-    text = told(workflow, runs, "n250")
+    text = step_prompt_for(workflow, runs, "n250")
 
     listed = [line for line in text.splitlines() if line.startswith(("✅", "📍", "○"))]
     assert len(listed) == 30
@@ -53,14 +58,14 @@ def test_of_hundreds_of_steps_those_around_the_current_one_are_listed() -> None:
     assert "✅ Step 249" in listed
     assert "○ Step 260" in listed
     assert "… 238 steps before these" in text
-    assert "… 232 steps behind these" in text
+    assert "… 232 steps after these" in text
 
 
 def test_results_too_many_to_read_are_those_nearest_before_the_step() -> None:
-    workflow = chain(60)
-    runs = {f"n{n}": done(f"n{n}", f"{n} " + "x" * 5_000, after=n) for n in range(50)}
+    workflow = make_chain(60)
+    runs = {f"n{n}": done_run(f"n{n}", f"{n} " + "x" * 5_000, after=n) for n in range(50)}
 
-    text = told(workflow, runs, "n50")
+    text = step_prompt_for(workflow, runs, "n50")
 
     assert len(text) < 30_000
     assert "Result of “Step 49”: 49 xxx" in text
@@ -71,26 +76,30 @@ def test_results_too_many_to_read_are_those_nearest_before_the_step() -> None:
 
 
 def test_one_long_result_is_cut() -> None:
-    workflow = chain(2)
+    workflow = make_chain(2)
 
-    text = told(workflow, {"n0": done("n0", "y" * 10_000)}, "n1")
+    text = step_prompt_for(workflow, {"n0": done_run("n0", "y" * 10_000)}, "n1")
 
     assert "y" * 2_999 + "…" in text
     assert "y" * 3_000 not in text
 
 
 def test_what_the_session_holds_already_is_not_told_again_in_whichever_round() -> None:
-    workflow = chain(3)
-    runs = {"n0": done("n0#2"), "n1": done("n1")}
+    workflow = make_chain(3)
+    runs = {"n0": done_run("n0#2"), "n1": done_run("n1")}
 
-    text = told(workflow, runs, "n2", prompts.Heard(task=True, steps=frozenset({"n0#2"})))
+    text = step_prompt_for(
+        workflow, runs, "n2", prompts.DeliveredContext(task=True, steps=frozenset({"n0#2"}))
+    )
 
     assert "did n0" not in text
     assert "did n1" in text
 
 
 def test_the_list_has_no_plumbing_and_bodies_stand_under_their_loop() -> None:
-    lines = told(report(), until(report(), "review").runs, "review").splitlines()
+    lines = step_prompt_for(
+        report_workflow(), run_until(report_workflow(), "review").runs, "review"
+    ).splitlines()
 
     assert "✅ Every letter" in lines
     assert "  ○ Read the letter …" in lines
@@ -100,19 +109,19 @@ def test_the_list_has_no_plumbing_and_bodies_stand_under_their_loop() -> None:
 
 def test_a_loop_tells_what_its_rounds_have_brought() -> None:
     nodes = (
-        Node(
+        WorkflowNode(
             id="each",
             title="Each",
             type=NodeType.FOREACH,
-            config=Foreach(collection="[1, 2]", body=("one",)),
+            config=ForeachConfig(collection="[1, 2]", body=("one",)),
         ),
-        Node(id="one", title="One"),
-        Node(id="sum", title="Sum"),
+        WorkflowNode(id="one", title="One"),
+        WorkflowNode(id="sum", title="Sum"),
     )
-    workflow = Workflow(plan="", nodes=nodes, edges=(Edge(source="each", target="sum"),))
-    each = replace(done("each"), output={"results": [{"result": "red"}, {"result": "blue"}]})
+    workflow = Workflow(plan="", nodes=nodes, edges=(WorkflowEdge(source="each", target="sum"),))
+    each = replace(done_run("each"), output={"results": [{"result": "red"}, {"result": "blue"}]})
 
-    text = told(workflow, {"each": each}, "sum")
+    text = step_prompt_for(workflow, {"each": each}, "sum")
 
     assert "Result of “Each”:" in text
     assert "red" in text
@@ -120,16 +129,16 @@ def test_a_loop_tells_what_its_rounds_have_brought() -> None:
 
 
 def test_a_branch_that_nothing_came_to_is_not_told_as_done() -> None:
-    runs = until(report(), "bind#2").runs
+    runs = run_until(report_workflow(), "bind#2").runs
     seen = {**runs, "mail": runs["mail#2"], "large": runs["large#2"]}
 
-    text = told(report(), seen, "bind")
+    text = step_prompt_for(report_workflow(), seen, "bind")
 
     assert "– Mail it" in text
     assert "📍 Bind it" in text
 
 
 def test_results_of_steps_that_a_new_plan_has_cut_off_are_still_told() -> None:
-    workflow = replace(chain(3), edges=(Edge(source="n1", target="n2"),))
+    workflow = replace(make_chain(3), edges=(WorkflowEdge(source="n1", target="n2"),))
 
-    assert "did n0" in told(workflow, {"n0": done("n0"), "n1": done("n1")}, "n2")
+    assert "did n0" in step_prompt_for(workflow, {"n0": done_run("n0"), "n1": done_run("n1")}, "n2")

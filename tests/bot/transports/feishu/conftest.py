@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bot.transports.feishu.transport import FeishuTransport
-from tests.bot.transports.feishu.desk import Desk, FakeIntake, Quick
-from tests.emulators.feishu.server import FeishuEmulator
+from tests.bot.transports.feishu.builders import FakeFeishuInbox, FeishuHarness, InstantSleep
+from tests.emulators.feishu.emulator import FeishuEmulator
 
 
 @pytest.fixture
@@ -21,33 +21,33 @@ async def fs() -> AsyncIterator[FeishuEmulator]:
 
 
 @pytest.fixture
-async def idle(fs: FeishuEmulator, tmp_path: Path) -> AsyncIterator[Desk]:
+async def idle(fs: FeishuEmulator, tmp_path: Path) -> AsyncIterator[FeishuHarness]:
     """Started, but with no long connection yet."""
-    intake, quick = FakeIntake(), Quick()
+    intake, quick = FakeFeishuInbox(), InstantSleep()
     calls: list[int] = []
     transport = FeishuTransport(
         app_id=fs.app_id,
         app_secret=fs.app_secret,
         domain=fs.domain,
-        intake=intake,
+        inbox=intake,
         home=tmp_path,
         on_call=lambda: calls.append(1),
-        pause=quick,
+        sleep=quick,
         jitter=lambda: 0.5,
     )
     async with AsyncExitStack() as stack:
         await transport.start(stack)
-        yield Desk(
-            fs=fs, intake=intake, transport=transport, home=tmp_path, quick=quick, calls=calls
+        yield FeishuHarness(
+            fs=fs, inbox=intake, transport=transport, home=tmp_path, quick=quick, calls=calls
         )
 
 
 @pytest.fixture
-async def desk(idle: Desk) -> AsyncIterator[Desk]:
+async def desk(idle: FeishuHarness) -> AsyncIterator[FeishuHarness]:
     """Started and connected."""
     running = asyncio.create_task(idle.transport.run())
     try:
-        await idle.fs.connected()
+        await idle.fs.wait_for_connections()
         yield idle
     finally:
         running.cancel()

@@ -6,28 +6,25 @@ from dataclasses import replace
 
 import pytest
 
-from bot.transports.base import (
-    Refused,
-    TooLarge,
-)
-from cards.model import Card, File, Image
-from storage.records.messages import AttachmentKind, Placed, RemoteFile
-from tests.bot.transports.feishu.desk import Desk, next_revision, plain, task
-from tests.emulators.feishu.world import Chat
+from bot.transports.ports import ContentRefused, FileTooLarge
+from cards.model import Card, FileBlock, ImageBlock
+from storage.records.messages import AttachmentKind, MessagePlacement, RemoteFile
+from tests.bot.transports.feishu.builders import FeishuHarness, next_revision, plain, task
+from tests.emulators.feishu.tenant import FeishuChat
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(32)
 SEND = "/im/v1/messages$"
 
 
 @pytest.fixture
-def chat(idle: Desk) -> Chat:
-    return idle.fs.p2p(idle.fs.user("Anna"))
+def chat(idle: FeishuHarness) -> FeishuChat:
+    return idle.fs.private_chat(idle.fs.user("Anna"))
 
 
 # --- showing --------------------------------------------------------------------------------
 
 
-async def test_a_plain_answer_costs_one_call(idle: Desk, chat: Chat) -> None:
+async def test_a_plain_answer_costs_one_call(idle: FeishuHarness, chat: FeishuChat) -> None:
     _, delivery = await idle.post(chat, plain("**Hello**"))
 
     (message,) = chat.from_bot
@@ -36,7 +33,9 @@ async def test_a_plain_answer_costs_one_call(idle: Desk, chat: Chat) -> None:
     assert len(idle.calls) == 1
 
 
-async def test_a_task_card_is_an_entity_and_changes_in_place(idle: Desk, chat: Chat) -> None:
+async def test_a_task_card_is_an_entity_and_changes_in_place(
+    idle: FeishuHarness, chat: FeishuChat
+) -> None:
     letter, delivery = await idle.post(chat, task(10))
 
     for percent in (50, 100):
@@ -50,13 +49,15 @@ async def test_a_task_card_is_an_entity_and_changes_in_place(idle: Desk, chat: C
     assert [len(message.history), len(message.entity.history)] == [0, 2]
 
 
-async def test_a_restarted_process_takes_the_same_card_up_again(idle: Desk, chat: Chat) -> None:
+async def test_a_restarted_process_takes_the_same_card_up_again(
+    idle: FeishuHarness, chat: FeishuChat
+) -> None:
     letter, delivery = await idle.post(chat, task(10))
     entity = chat.from_bot[0].entity
     assert entity is not None
     entity.sequence = 300  # a stream that was never written down
     idle.transport._cardkit._entities.clear()
-    idle.transport._places.clear()
+    idle.transport._placements.clear()
 
     await idle.show(next_revision(letter, task(100), delivery.placed))
 
@@ -64,7 +65,7 @@ async def test_a_restarted_process_takes_the_same_card_up_again(idle: Desk, chat
     assert len(chat.from_bot) == 1
 
 
-async def test_a_lost_sequence_is_climbed_over(idle: Desk, chat: Chat) -> None:
+async def test_a_lost_sequence_is_climbed_over(idle: FeishuHarness, chat: FeishuChat) -> None:
     letter, delivery = await idle.post(chat, task(10))
     entity = chat.from_bot[0].entity
     assert entity is not None
@@ -75,7 +76,7 @@ async def test_a_lost_sequence_is_climbed_over(idle: Desk, chat: Chat) -> None:
     assert "20%" in chat.from_bot[0].text
 
 
-async def test_a_plain_card_is_patched(idle: Desk, chat: Chat) -> None:
+async def test_a_plain_card_is_patched(idle: FeishuHarness, chat: FeishuChat) -> None:
     letter, delivery = await idle.post(chat, plain("one"))
 
     await idle.show(next_revision(letter, plain("two"), delivery.placed))
@@ -84,7 +85,9 @@ async def test_a_plain_card_is_patched(idle: Desk, chat: Chat) -> None:
     assert len(idle.fs.calls("PATCH", delivery.placed.message_ids[0])) == 1
 
 
-async def test_a_long_answer_grows_and_shrinks_in_parts(idle: Desk, chat: Chat) -> None:
+async def test_a_long_answer_grows_and_shrinks_in_parts(
+    idle: FeishuHarness, chat: FeishuChat
+) -> None:
     long = "\n".join(f"line {number} " + "字" * 60 for number in range(300))
     letter, delivery = await idle.post(chat, plain(long))
     assert len(chat.from_bot) > 1
@@ -99,7 +102,7 @@ async def test_a_long_answer_grows_and_shrinks_in_parts(idle: Desk, chat: Chat) 
     assert "line 299 " in chat.from_bot[-1].text
 
 
-async def test_answers_quote_what_they_answer(idle: Desk) -> None:
+async def test_answers_quote_what_they_answer(idle: FeishuHarness) -> None:
     anna = idle.fs.user("Anna")
     chat = idle.fs.group("topics", topics=True)
     asked = await anna.says(chat, "go")
@@ -111,7 +114,9 @@ async def test_answers_quote_what_they_answer(idle: Desk) -> None:
     assert {message.thread_id for message in chat.from_bot} == {asked.thread_id}
 
 
-async def test_a_recalled_question_is_answered_all_the_same(idle: Desk, chat: Chat) -> None:
+async def test_a_recalled_question_is_answered_all_the_same(
+    idle: FeishuHarness, chat: FeishuChat
+) -> None:
     anna = idle.fs.user("Anna")
     asked = await anna.says(chat, "go")
     await anna.recalls(asked)
@@ -121,7 +126,7 @@ async def test_a_recalled_question_is_answered_all_the_same(idle: Desk, chat: Ch
     assert [(m.text, m.parent_id) for m in chat.from_bot] == [("done", None)]
 
 
-async def test_a_group_that_lost_its_topics_gets_a_plain_reply(idle: Desk) -> None:
+async def test_a_group_that_lost_its_topics_gets_a_plain_reply(idle: FeishuHarness) -> None:
     chat = idle.fs.group("plain")
     asked = await idle.fs.user("Anna").says(chat, "go")
 
@@ -130,7 +135,7 @@ async def test_a_group_that_lost_its_topics_gets_a_plain_reply(idle: Desk) -> No
     assert chat.from_bot[0].parent_id == asked.message_id
 
 
-async def test_a_message_that_is_gone_is_sent_anew(idle: Desk, chat: Chat) -> None:
+async def test_a_message_that_is_gone_is_sent_anew(idle: FeishuHarness, chat: FeishuChat) -> None:
     for card in (plain("one"), task(1)):
         letter, delivery = await idle.post(chat, card)
         chat.messages[-1].recalled = True
@@ -142,10 +147,14 @@ async def test_a_message_that_is_gone_is_sent_anew(idle: Desk, chat: Chat) -> No
     assert len(chat.from_bot) == 2
 
 
-async def test_a_placement_of_unknown_shape_is_still_a_card(idle: Desk, chat: Chat) -> None:
+async def test_a_placement_of_unknown_shape_is_still_a_card(
+    idle: FeishuHarness, chat: FeishuChat
+) -> None:
     letter, delivery = await idle.post(chat, plain("one"))
-    idle.transport._places.clear()
-    odd = Placed(message_ids=delivery.placed.message_ids, state={"parts": [7, {"k": "x"}]})
+    idle.transport._placements.clear()
+    odd = MessagePlacement(
+        message_ids=delivery.placed.message_ids, state={"parts": [7, {"k": "x"}]}
+    )
 
     await idle.show(next_revision(letter, plain("two"), odd))
 
@@ -155,14 +164,16 @@ async def test_a_placement_of_unknown_shape_is_still_a_card(idle: Desk, chat: Ch
 # --- pictures and files ---------------------------------------------------------------------
 
 
-async def test_pictures_stand_in_the_card_and_files_behind_it(idle: Desk, chat: Chat) -> None:
+async def test_pictures_stand_in_the_card_and_files_behind_it(
+    idle: FeishuHarness, chat: FeishuChat
+) -> None:
     (idle.home / "a.png").write_bytes(PNG)
     (idle.home / "haiku.md").write_text("queues")
     blocks = (
-        Image(path="a.png", alt="A figure"),
-        File(path="haiku.md", name="haiku.md", size=6),
-        File(path="../etc", name="no", size=1),
-        Image(path="gone.png", alt="lost"),
+        ImageBlock(path="a.png", alt="A figure"),
+        FileBlock(path="haiku.md", name="haiku.md", size=6),
+        FileBlock(path="../etc", name="no", size=1),
+        ImageBlock(path="gone.png", alt="lost"),
     )
     card = Card(title="Result", blocks=blocks)
 
@@ -181,11 +192,11 @@ async def test_pictures_stand_in_the_card_and_files_behind_it(idle: Desk, chat: 
 
 
 async def test_what_is_too_large_to_fetch_is_said_so(
-    idle: Desk, monkeypatch: pytest.MonkeyPatch
+    idle: FeishuHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.transports.feishu.media.MAX_FETCH", 10)
+    monkeypatch.setattr("bot.transports.files.MAX_DOWNLOAD_BYTES", 10)
     anna = idle.fs.user("Anna")
-    sent = await anna.sends_file(idle.fs.p2p(anna), "big.bin", b"x" * 11)
+    sent = await anna.sends_file(idle.fs.private_chat(anna), "big.bin", b"x" * 11)
     reference = {
         "message_id": sent.message_id,
         "key": sent.content.split('"')[3],
@@ -193,9 +204,9 @@ async def test_what_is_too_large_to_fetch_is_said_so(
     }
     file = RemoteFile(kind=AttachmentKind.FILE, reference=reference, name="big.bin")
 
-    with pytest.raises(TooLarge):
+    with pytest.raises(FileTooLarge):
         await idle.transport.fetch(file, idle.home)
     wrong = replace(file, reference={**reference, "key": "file_v3_other"})
-    with pytest.raises(Refused):
+    with pytest.raises(ContentRefused):
         await idle.transport.fetch(wrong, idle.home)
     assert list(idle.home.iterdir()) == []

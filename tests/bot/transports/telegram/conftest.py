@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from bot.transports.telegram.transport import TelegramTransport
-from tests.bot.transports.telegram.fakes import (
-    FakeIntake,
+from tests.bot.transports.telegram.builders import (
     FakeSleep,
+    FakeTelegramInbox,
     make_transport,
     running,
     started,
 )
-from tests.emulators.telegram.chats import Chat
+from tests.emulators.telegram.chats import TelegramChat
 from tests.emulators.telegram.emulator import TelegramEmulator
-from tests.emulators.telegram.people import User
+from tests.emulators.telegram.users import TelegramUser
 
 
 @pytest.fixture
@@ -25,18 +25,18 @@ async def tg() -> AsyncIterator[TelegramEmulator]:
 
 
 @pytest.fixture
-def ada(tg: TelegramEmulator) -> User:
+def ada(tg: TelegramEmulator) -> TelegramUser:
     return tg.user(7, "Ada", "en")
 
 
 @pytest.fixture
-def chat(tg: TelegramEmulator, ada: User) -> Chat:
+def chat(tg: TelegramEmulator, ada: TelegramUser) -> TelegramChat:
     return tg.private_chat(ada)
 
 
 @pytest.fixture
-async def intake() -> FakeIntake:
-    return FakeIntake()
+async def intake() -> FakeTelegramInbox:
+    return FakeTelegramInbox()
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def sleep() -> FakeSleep:
 
 @pytest.fixture
 async def sender(
-    tg: TelegramEmulator, intake: FakeIntake, tmp_path: Path, sleep: FakeSleep
+    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path, sleep: FakeSleep
 ) -> AsyncIterator[TelegramTransport]:
     """A transport that sends and does not receive."""
     async with started(make_transport(tg, intake, tmp_path, sleep)) as transport:
@@ -55,7 +55,7 @@ async def sender(
 
 @pytest.fixture
 async def live(
-    tg: TelegramEmulator, intake: FakeIntake, tmp_path: Path, sleep: FakeSleep
+    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path, sleep: FakeSleep
 ) -> AsyncIterator[TelegramTransport]:
     """A transport that sends and receives."""
     async with running(make_transport(tg, intake, tmp_path, sleep)) as transport:

@@ -7,19 +7,16 @@ from pathlib import Path
 import pytest
 
 from bot.transports.telegram.transport import TelegramTransport
-from cards.model import File, Image, Text
-from tests.bot.transports.telegram.fakes import (
-    later,
-    letter,
-)
-from tests.emulators.telegram.chats import Chat
-from tests.emulators.telegram.people import PIXEL
+from cards.model import FileBlock, ImageBlock, TextBlock
+from tests.bot.transports.telegram.builders import later, letter
+from tests.emulators.telegram.chats import TelegramChat
+from tests.emulators.telegram.users import PIXEL
 
 LONG = "\n".join(f"line {i} {'x' * 60}" for i in range(130))
 
 
 async def test_a_picture_and_a_file_are_sent_after_the_text(
-    sender: TelegramTransport, chat: Chat, tmp_path: Path
+    sender: TelegramTransport, chat: TelegramChat, tmp_path: Path
 ) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "a.png").write_bytes(PIXEL)
@@ -28,9 +25,9 @@ async def test_a_picture_and_a_file_are_sent_after_the_text(
     await sender.deliver(
         letter(
             chat,
-            Image(path="out/a.png", alt="a pixel"),
-            File(path="out/haiku.md", name="俳句.md", size=8),
-            Text(markdown="done"),
+            ImageBlock(path="out/a.png", alt="a pixel"),
+            FileBlock(path="out/haiku.md", name="俳句.md", size=8),
+            TextBlock(markdown="done"),
         )
     )
 
@@ -42,28 +39,28 @@ async def test_a_picture_and_a_file_are_sent_after_the_text(
 
 
 async def test_files_shown_already_stay_and_others_come_and_go(
-    sender: TelegramTransport, chat: Chat, tmp_path: Path
+    sender: TelegramTransport, chat: TelegramChat, tmp_path: Path
 ) -> None:
     for name in ("a", "b", "c"):
         (tmp_path / name).write_text(name)
-    files = {name: File(path=name, name=name, size=1) for name in ("a", "b", "c")}
-    first = letter(chat, Text(markdown="t"), files["a"], files["b"])
+    files = {name: FileBlock(path=name, name=name, size=1) for name in ("a", "b", "c")}
+    first = letter(chat, TextBlock(markdown="t"), files["a"], files["b"])
     placed = (await sender.deliver(first)).placed
 
-    await sender.deliver(later(first, placed, Text(markdown="t"), files["b"], files["c"]))
+    await sender.deliver(later(first, placed, TextBlock(markdown="t"), files["b"], files["c"]))
 
     names = [m.upload.name for m in chat.from_bot if m.upload]
     assert names == ["b", "c"]
 
 
 async def test_several_pictures_are_one_album(
-    sender: TelegramTransport, chat: Chat, tmp_path: Path
+    sender: TelegramTransport, chat: TelegramChat, tmp_path: Path
 ) -> None:
     for i in range(3):
         (tmp_path / f"{i}.png").write_bytes(PIXEL)
 
     delivery = await sender.deliver(
-        letter(chat, *(Image(path=f"{i}.png", alt="") for i in range(3)))
+        letter(chat, *(ImageBlock(path=f"{i}.png", alt="") for i in range(3)))
     )
 
     assert len({m.album for m in chat.from_bot}) == 1
@@ -71,13 +68,13 @@ async def test_several_pictures_are_one_album(
 
 
 async def test_a_broken_picture_is_sent_as_a_file_and_spoils_no_album(
-    sender: TelegramTransport, chat: Chat, tmp_path: Path
+    sender: TelegramTransport, chat: TelegramChat, tmp_path: Path
 ) -> None:
     (tmp_path / "good.png").write_bytes(PIXEL)
     (tmp_path / "bad.png").write_bytes(b"no picture")
 
     delivery = await sender.deliver(
-        letter(chat, Image(path="good.png", alt=""), Image(path="bad.png", alt="broken"))
+        letter(chat, ImageBlock(path="good.png", alt=""), ImageBlock(path="bad.png", alt="broken"))
     )
 
     good, bad = chat.from_bot
@@ -88,36 +85,38 @@ async def test_a_broken_picture_is_sent_as_a_file_and_spoils_no_album(
 
 
 async def test_a_picture_beyond_the_photo_limit_is_a_file(
-    sender: TelegramTransport, chat: Chat, tmp_path: Path
+    sender: TelegramTransport, chat: TelegramChat, tmp_path: Path
 ) -> None:
     (tmp_path / "big.png").write_bytes(PIXEL + bytes(10 * 1024 * 1024))
 
-    await sender.deliver(letter(chat, Image(path="big.png", alt="")))
+    await sender.deliver(letter(chat, ImageBlock(path="big.png", alt="")))
 
     assert "document" in chat.last.media
 
 
 @pytest.mark.parametrize("path", ["gone.txt", "../secret.txt", "/etc/hostname", ".", "empty"])
 async def test_a_file_that_is_not_there_or_not_ours_is_only_named(
-    sender: TelegramTransport, chat: Chat, tmp_path: Path, path: str
+    sender: TelegramTransport, chat: TelegramChat, tmp_path: Path, path: str
 ) -> None:
     (tmp_path / "empty").touch()
     (tmp_path.parent / "secret.txt").write_text("secret")
 
-    await sender.deliver(letter(chat, Text(markdown="see"), File(path=path, name="x", size=1)))
+    await sender.deliver(
+        letter(chat, TextBlock(markdown="see"), FileBlock(path=path, name="x", size=1))
+    )
 
-    assert [m.text for m in chat.from_bot] == ["see", "📎 x: this file is no longer there."]
+    assert [m.text for m in chat.from_bot] == ["see", "📎 x: this file is no longer available."]
     assert all(m.upload is None for m in chat.from_bot)
 
 
 async def test_a_file_too_large_for_telegram_is_named_in_the_chats_language(
-    sender: TelegramTransport, chat: Chat, tmp_path: Path
+    sender: TelegramTransport, chat: TelegramChat, tmp_path: Path
 ) -> None:
     with (tmp_path / "huge.bin").open("wb") as file:
         file.truncate(50 * 1024 * 1024 + 1)
 
     await sender.deliver(
-        letter(chat, File(path="huge.bin", name="huge.bin", size=1), language="zh")
+        letter(chat, FileBlock(path="huge.bin", name="huge.bin", size=1), language="zh")
     )
 
     assert chat.last.text == "📎 huge.bin 超过 50 MB，Telegram 不收这么大的文件。它在 huge.bin。"

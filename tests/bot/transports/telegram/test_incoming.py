@@ -6,22 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from bot.transports.base import TooLarge, Unavailable
-from bot.transports.telegram.files import safe_name
-from bot.transports.telegram.polling import Pace
+from bot.transports.ports import FileTooLarge, PlatformUnavailable
+from bot.transports.telegram.polling import TelegramPollPace
 from bot.transports.telegram.transport import TelegramTransport
-from storage.records.messages import AttachmentKind, EntryIn, MessageIn
+from storage.records.messages import AttachmentKind, IncomingChatOpen, IncomingMessage
 from storage.records.people import Channel, ChatKind
-from tests.bot.transports.telegram.fakes import FakeIntake, FakeSleep, text_letter
-from tests.emulators.telegram.chats import Chat
+from tests.bot.transports.telegram.builders import FakeSleep, FakeTelegramInbox, text_letter
+from tests.emulators.telegram.chats import TelegramChat
 from tests.emulators.telegram.emulator import TelegramEmulator
-from tests.emulators.telegram.mischief import DropBefore
-from tests.emulators.telegram.people import PIXEL, User
+from tests.emulators.telegram.faults import DropBeforeFault
+from tests.emulators.telegram.users import PIXEL, TelegramUser
 
 pytestmark = pytest.mark.usefixtures("live")
 
 
-async def test_a_private_message_arrives_whole(intake: FakeIntake, ada: User, chat: Chat) -> None:
+async def test_a_private_message_arrives_whole(
+    intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
+) -> None:
     sent = await ada.says(chat, "/run write a haiku")
 
     got = await intake.message()
@@ -43,7 +44,7 @@ async def test_a_private_message_arrives_whole(intake: FakeIntake, ada: User, ch
 
 
 async def test_an_edit_is_marked_and_has_a_key_of_its_own(
-    intake: FakeIntake, ada: User, chat: Chat
+    intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     sent = await ada.says(chat, "frist")
     await ada.edits(sent, "first")
@@ -55,7 +56,7 @@ async def test_an_edit_is_marked_and_has_a_key_of_its_own(
 
 
 async def test_what_cannot_be_read_is_named_by_its_kind(
-    tg: TelegramEmulator, intake: FakeIntake, ada: User, chat: Chat
+    tg: TelegramEmulator, intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     place = {"latitude": 1.0, "longitude": 2.0}
     base = {"message_id": 900, "from": ada.as_json(), "chat": chat.as_json(), "date": 1}
@@ -66,14 +67,18 @@ async def test_what_cannot_be_read_is_named_by_its_kind(
     assert [(await intake.message(n)).text for n in (1, 2)] == ["[location]", "done"]
 
 
-async def test_a_reply_names_what_it_answers(intake: FakeIntake, ada: User, chat: Chat) -> None:
+async def test_a_reply_names_what_it_answers(
+    intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
+) -> None:
     first = await ada.says(chat, "one")
     await ada.says(chat, "two", reply_to=first)
 
     assert (await intake.message(2)).reply_to == str(first.id)
 
 
-async def test_a_forwarded_message_is_a_message(intake: FakeIntake, ada: User, chat: Chat) -> None:
+async def test_a_forwarded_message_is_a_message(
+    intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
+) -> None:
     await ada.says(chat, "look at this", forwarded=True)
 
     assert (await intake.message()).text == "look at this"
@@ -83,7 +88,7 @@ async def test_a_forwarded_message_is_a_message(intake: FakeIntake, ada: User, c
 
 
 async def test_in_a_group_only_the_bot_itself_is_addressed(
-    tg: TelegramEmulator, intake: FakeIntake, ada: User
+    tg: TelegramEmulator, intake: FakeTelegramInbox, ada: TelegramUser
 ) -> None:
     group = tg.group("Team")
     other = tg.user(8, "Bob")
@@ -108,7 +113,7 @@ async def test_in_a_group_only_the_bot_itself_is_addressed(
 
 
 async def test_the_bots_own_name_is_not_part_of_the_message(
-    tg: TelegramEmulator, intake: FakeIntake, ada: User
+    tg: TelegramEmulator, intake: FakeTelegramInbox, ada: TelegramUser
 ) -> None:
     group = tg.group("Team")
 
@@ -120,7 +125,7 @@ async def test_the_bots_own_name_is_not_part_of_the_message(
 
 
 async def test_a_caption_can_address_the_bot(
-    tg: TelegramEmulator, intake: FakeIntake, ada: User
+    tg: TelegramEmulator, intake: FakeTelegramInbox, ada: TelegramUser
 ) -> None:
     group = tg.group("Team")
 
@@ -131,7 +136,7 @@ async def test_a_caption_can_address_the_bot(
 
 
 async def test_a_reply_to_the_bot_addresses_it_and_one_to_others_does_not(
-    tg: TelegramEmulator, intake: FakeIntake, ada: User, live: TelegramTransport
+    tg: TelegramEmulator, intake: FakeTelegramInbox, ada: TelegramUser, live: TelegramTransport
 ) -> None:
     group = tg.group("Team", supergroup=True)
     await live.deliver(text_letter(group, "I am here"))
@@ -145,7 +150,7 @@ async def test_a_reply_to_the_bot_addresses_it_and_one_to_others_does_not(
 
 
 async def test_a_topic_is_a_thread_and_its_first_message_is_no_reply(
-    tg: TelegramEmulator, intake: FakeIntake, ada: User
+    tg: TelegramEmulator, intake: FakeTelegramInbox, ada: TelegramUser
 ) -> None:
     forum = tg.group("Team", forum=True)
     topic = tg.topic(forum, "Deploy")  # opened by the bot itself
@@ -160,7 +165,7 @@ async def test_a_topic_is_a_thread_and_its_first_message_is_no_reply(
 
 
 async def test_a_reply_in_a_plain_supergroup_is_in_no_thread(
-    tg: TelegramEmulator, intake: FakeIntake, ada: User
+    tg: TelegramEmulator, intake: FakeTelegramInbox, ada: TelegramUser
 ) -> None:
     group = tg.group("Team", supergroup=True)
     first = await ada.says(group, "one")
@@ -172,13 +177,13 @@ async def test_a_reply_in_a_plain_supergroup_is_in_no_thread(
 
 
 async def test_being_added_to_a_group_is_an_entry(
-    tg: TelegramEmulator, intake: FakeIntake, ada: User
+    tg: TelegramEmulator, intake: FakeTelegramInbox, ada: TelegramUser
 ) -> None:
     await ada.adds_bot(tg.group("Team"))
 
     await intake.wait(lambda: bool(intake.accepted))
     [entry] = intake.accepted
-    assert isinstance(entry, EntryIn)
+    assert isinstance(entry, IncomingChatOpen)
     assert (entry.place.title, entry.sender.external_id) == ("Team", "7")
 
 
@@ -186,7 +191,11 @@ async def test_being_added_to_a_group_is_an_entry(
 
 
 async def test_a_photo_with_a_caption_can_be_fetched(
-    intake: FakeIntake, ada: User, chat: Chat, live: TelegramTransport, tmp_path: Path
+    intake: FakeTelegramInbox,
+    ada: TelegramUser,
+    chat: TelegramChat,
+    live: TelegramTransport,
+    tmp_path: Path,
 ) -> None:
     await ada.sends_photo(chat, "what is this?")
 
@@ -204,7 +213,11 @@ async def test_a_photo_with_a_caption_can_be_fetched(
 
 
 async def test_a_file_keeps_its_name_but_not_a_path(
-    intake: FakeIntake, ada: User, chat: Chat, live: TelegramTransport, tmp_path: Path
+    intake: FakeTelegramInbox,
+    ada: TelegramUser,
+    chat: TelegramChat,
+    live: TelegramTransport,
+    tmp_path: Path,
 ) -> None:
     await ada.sends_document(chat, "../../etc/报告.txt", b"words")
 
@@ -217,45 +230,40 @@ async def test_a_file_keeps_its_name_but_not_a_path(
     assert path.read_bytes() == b"words"
 
 
-@pytest.mark.parametrize(
-    ("name", "safe"),
-    [
-        ("a.txt", "a.txt"),
-        ("..\\..\\boot.ini", "boot.ini"),
-        ("/", "file"),
-        ("..", "file"),
-        ("a\x00b\nc.md", "a_b_c.md"),
-        ("x" * 300 + ".tar", "x" * 76 + ".tar"),
-    ],
-)
-def test_names_stay_in_their_folder(name: str, safe: str) -> None:
-    assert safe_name(name) == safe
-
-
 async def test_a_file_beyond_the_limit_is_too_large(
-    intake: FakeIntake, ada: User, chat: Chat, live: TelegramTransport, tmp_path: Path
+    intake: FakeTelegramInbox,
+    ada: TelegramUser,
+    chat: TelegramChat,
+    live: TelegramTransport,
+    tmp_path: Path,
 ) -> None:
     await ada.sends_document(chat, "big.bin", bytes(20 * 1024 * 1024 + 1))
     [file] = (await intake.message()).attachments
 
-    with pytest.raises(TooLarge):
+    with pytest.raises(FileTooLarge):
         await live.fetch(file, tmp_path)
 
 
 async def test_a_download_that_breaks_can_be_tried_again(
-    tg: TelegramEmulator, intake: FakeIntake, ada: User, live: TelegramTransport, tmp_path: Path
+    tg: TelegramEmulator,
+    intake: FakeTelegramInbox,
+    ada: TelegramUser,
+    live: TelegramTransport,
+    tmp_path: Path,
 ) -> None:
     await ada.sends_document(tg.private_chat(ada), "a.txt", b"words")
     [file] = (await intake.message()).attachments
-    tg.misbehave("getFile", DropBefore())
+    tg.inject_fault("getFile", DropBeforeFault())
 
-    with pytest.raises(Unavailable):
+    with pytest.raises(PlatformUnavailable):
         await live.fetch(file, tmp_path)
 
     assert (await live.fetch(file, tmp_path)).read_bytes() == b"words"
 
 
-async def test_an_album_arrives_as_one_message(intake: FakeIntake, ada: User, chat: Chat) -> None:
+async def test_an_album_arrives_as_one_message(
+    intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
+) -> None:
     pieces = await ada.sends_album(chat, [PIXEL, PIXEL, PIXEL], "three of them")
     await ada.says(chat, "and words")
 
@@ -267,12 +275,12 @@ async def test_an_album_arrives_as_one_message(intake: FakeIntake, ada: User, ch
 
 
 async def test_late_pieces_of_an_album_are_waited_for(
-    intake: FakeIntake, ada: User, chat: Chat, sleep: FakeSleep
+    intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat, sleep: FakeSleep
 ) -> None:
     async def second_picture() -> None:
         await ada.sends_photo(chat, "two", album="a1")
 
-    sleep.before[Pace().album_gap] = second_picture
+    sleep.before[TelegramPollPace().album_gap] = second_picture
     await ada.sends_photo(chat, album="a1")
     await ada.says(chat, "after")
 
@@ -283,7 +291,7 @@ async def test_late_pieces_of_an_album_are_waited_for(
 
 
 async def test_nothing_to_read_is_nothing_to_store(
-    tg: TelegramEmulator, intake: FakeIntake, ada: User, chat: Chat
+    tg: TelegramEmulator, intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     tg.unknown_update(business_connection={"id": "x"})
     tg.unknown_update(message={"message_id": 1})
@@ -294,5 +302,5 @@ async def test_nothing_to_read_is_nothing_to_store(
     got = await intake.message()
 
     assert got.text == "still here"
-    assert isinstance(got, MessageIn)
+    assert isinstance(got, IncomingMessage)
     await tg.wait_until(lambda: not tg.unconfirmed)

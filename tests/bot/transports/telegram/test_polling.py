@@ -9,27 +9,27 @@ from pathlib import Path
 import pytest
 from telegram import Bot
 
-from bot.transports.telegram.polling import Pace
+from bot.transports.telegram.polling import TelegramPollPace
 from bot.transports.telegram.transport import TelegramTransport
-from tests.bot.transports.telegram.fakes import (
-    FakeIntake,
+from tests.bot.transports.telegram.builders import (
     FakeSleep,
+    FakeTelegramInbox,
     make_transport,
     running,
     started,
     text_letter,
 )
-from tests.emulators.telegram.chats import Chat
+from tests.emulators.telegram.chats import TelegramChat
 from tests.emulators.telegram.emulator import TelegramEmulator
-from tests.emulators.telegram.mischief import (
-    DropBefore,
-    Garbage,
-    Hold,
-    Mischief,
-    RateLimit,
-    ServerError,
+from tests.emulators.telegram.faults import (
+    DropBeforeFault,
+    GarbageFault,
+    HoldFault,
+    RateLimitFault,
+    ServerErrorFault,
+    TelegramFault,
 )
-from tests.emulators.telegram.people import User
+from tests.emulators.telegram.users import TelegramUser
 
 
 async def confirmed(tg: TelegramEmulator) -> None:
@@ -37,7 +37,11 @@ async def confirmed(tg: TelegramEmulator) -> None:
 
 
 async def test_an_update_is_confirmed_only_once_it_is_stored(
-    tg: TelegramEmulator, live: TelegramTransport, intake: FakeIntake, ada: User, chat: Chat
+    tg: TelegramEmulator,
+    live: TelegramTransport,
+    intake: FakeTelegramInbox,
+    ada: TelegramUser,
+    chat: TelegramChat,
 ) -> None:
     intake.gate.clear()
     await ada.says(chat, "important")
@@ -56,7 +60,7 @@ async def test_an_update_is_confirmed_only_once_it_is_stored(
 
 
 async def test_what_was_not_stored_before_a_crash_comes_again_and_in_order(
-    tg: TelegramEmulator, intake: FakeIntake, tmp_path: Path, sleep: FakeSleep
+    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path, sleep: FakeSleep
 ) -> None:
     ada = tg.user(7, "Ada")
     chat = tg.private_chat(ada)
@@ -77,7 +81,7 @@ async def test_what_was_not_stored_before_a_crash_comes_again_and_in_order(
 
 @pytest.mark.usefixtures("live")
 async def test_a_redelivered_update_keeps_its_key(
-    tg: TelegramEmulator, intake: FakeIntake, ada: User, chat: Chat
+    tg: TelegramEmulator, intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     await ada.says(chat, "once")
     await intake.message()
@@ -92,7 +96,7 @@ async def test_a_redelivered_update_keeps_its_key(
 
 @pytest.mark.usefixtures("live")
 async def test_a_full_disk_holds_the_message_until_it_can_be_stored(
-    tg: TelegramEmulator, intake: FakeIntake, ada: User, chat: Chat
+    tg: TelegramEmulator, intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     intake.failures = 3
 
@@ -104,7 +108,7 @@ async def test_a_full_disk_holds_the_message_until_it_can_be_stored(
 
 
 async def test_a_wrong_token_is_one_alert_and_is_tried_again(
-    tg: TelegramEmulator, intake: FakeIntake, tmp_path: Path, sleep: FakeSleep
+    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path, sleep: FakeSleep
 ) -> None:
     tg.revoke_token()
 
@@ -119,7 +123,7 @@ async def test_a_wrong_token_is_one_alert_and_is_tried_again(
 
 @pytest.mark.usefixtures("live")
 async def test_a_token_revoked_while_running_is_noticed_and_its_return_too(
-    tg: TelegramEmulator, intake: FakeIntake, ada: User, chat: Chat
+    tg: TelegramEmulator, intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     await tg.wait_for_call("getUpdates")
 
@@ -134,7 +138,7 @@ async def test_a_token_revoked_while_running_is_noticed_and_its_return_too(
 
 @pytest.mark.parametrize("token", ["", "nonsense", "1:a\nb", "123456:wrong"])
 async def test_no_token_breaks_the_start(
-    tg: TelegramEmulator, intake: FakeIntake, tmp_path: Path, sleep: FakeSleep, token: str
+    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path, sleep: FakeSleep, token: str
 ) -> None:
     async with running(make_transport(tg, intake, tmp_path, sleep, token=token)):
         await intake.wait(lambda: bool(intake.alerts))
@@ -142,7 +146,11 @@ async def test_no_token_breaks_the_start(
 
 @pytest.mark.usefixtures("live")
 async def test_a_second_poller_is_one_alert_and_the_fight_ends(
-    tg: TelegramEmulator, intake: FakeIntake, ada: User, chat: Chat, sleep: FakeSleep
+    tg: TelegramEmulator,
+    intake: FakeTelegramInbox,
+    ada: TelegramUser,
+    chat: TelegramChat,
+    sleep: FakeSleep,
 ) -> None:
     await tg.wait_for_call("getUpdates")
     async with Bot(tg.token, base_url=f"{tg.base_url}/bot") as other:
@@ -157,7 +165,7 @@ async def test_a_second_poller_is_one_alert_and_the_fight_ends(
 
 
 async def test_a_webhook_left_behind_is_removed(
-    tg: TelegramEmulator, intake: FakeIntake, tmp_path: Path, sleep: FakeSleep
+    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path, sleep: FakeSleep
 ) -> None:
     tg.world.updates.webhook = "https://old.example.org/hook"
     ada = tg.user(7, "Ada")
@@ -173,7 +181,7 @@ async def test_a_webhook_left_behind_is_removed(
 
 
 async def test_no_network_at_the_start_is_an_alert_that_names_the_address(
-    tg: TelegramEmulator, intake: FakeIntake, tmp_path: Path, sleep: FakeSleep
+    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path, sleep: FakeSleep
 ) -> None:
     async with TelegramEmulator() as gone:
         nowhere = gone.base_url
@@ -188,18 +196,21 @@ async def test_no_network_at_the_start_is_an_alert_that_names_the_address(
 @pytest.mark.parametrize(
     "troubles",
     [
-        (ServerError(code=502), DropBefore()),
-        (Garbage(), RateLimit(retry_after=7)),
-        (ServerError(code=500), Garbage()),
+        (ServerErrorFault(code=502), DropBeforeFault()),
+        (GarbageFault(), RateLimitFault(retry_after=7)),
+        (ServerErrorFault(code=500), GarbageFault()),
     ],
     ids=str,
 )
 async def test_short_troubles_are_ridden_out_in_silence(
-    tg: TelegramEmulator, intake: FakeIntake, ada: User, troubles: tuple[Mischief, ...]
+    tg: TelegramEmulator,
+    intake: FakeTelegramInbox,
+    ada: TelegramUser,
+    troubles: tuple[TelegramFault, ...],
 ) -> None:
     await tg.wait_for_call("getUpdates")
     for trouble in troubles:
-        tg.misbehave("getUpdates", trouble)
+        tg.inject_fault("getUpdates", trouble)
 
     await ada.says(tg.private_chat(ada), "one")
     await ada.says(tg.private_chat(ada), "two")
@@ -211,10 +222,14 @@ async def test_short_troubles_are_ridden_out_in_silence(
 
 @pytest.mark.usefixtures("live")
 async def test_long_troubles_are_one_alert_with_growing_waits(
-    tg: TelegramEmulator, intake: FakeIntake, ada: User, chat: Chat, sleep: FakeSleep
+    tg: TelegramEmulator,
+    intake: FakeTelegramInbox,
+    ada: TelegramUser,
+    chat: TelegramChat,
+    sleep: FakeSleep,
 ) -> None:
     await tg.wait_for_call("getUpdates")
-    tg.misbehave("getUpdates", ServerError(code=502), times=7)
+    tg.inject_fault("getUpdates", ServerErrorFault(code=502), times=7)
 
     await ada.says(chat, "one")
     await ada.says(chat, "two")
@@ -224,12 +239,12 @@ async def test_long_troubles_are_one_alert_with_growing_waits(
 
 
 async def test_silence_is_noticed_and_the_connection_opened_anew(
-    tg: TelegramEmulator, intake: FakeIntake, tmp_path: Path, sleep: FakeSleep
+    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path, sleep: FakeSleep
 ) -> None:
     ada = tg.user(7, "Ada")
-    hold = Hold()
-    tg.misbehave("getUpdates", hold)
-    pace = Pace(poll=0.1, stall=0.2)
+    hold = HoldFault()
+    tg.inject_fault("getUpdates", hold)
+    pace = TelegramPollPace(poll=0.1, stall=0.2)
 
     async with running(make_transport(tg, intake, tmp_path, sleep, pace=pace)):
         await hold.entered.wait()
@@ -242,7 +257,7 @@ async def test_silence_is_noticed_and_the_connection_opened_anew(
 
 
 async def test_an_old_offset_never_hides_updates_when_telegrams_numbers_start_anew(
-    tg: TelegramEmulator, intake: FakeIntake, tmp_path: Path, sleep: FakeSleep
+    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path, sleep: FakeSleep
 ) -> None:
     ada = tg.user(7, "Ada")
     chat = tg.private_chat(ada)
@@ -251,21 +266,23 @@ async def test_an_old_offset_never_hides_updates_when_telegrams_numbers_start_an
         tg.world.updates._next_id = 5
         await ada.says(chat, "after")
 
-    async with running(make_transport(tg, intake, tmp_path, sleep, pace=Pace(poll=0.0))):
+    async with running(
+        make_transport(tg, intake, tmp_path, sleep, pace=TelegramPollPace(poll=0.0))
+    ):
         await ada.says(chat, "before")
         await intake.message()
         await confirmed(tg)
         polls = len(tg.calls_of("getUpdates"))
         await tg.wait_until(lambda: len(tg.calls_of("getUpdates")) > polls + 2)
-        sleep.before[Pace().network[0]] = numbers_start_anew
-        tg.misbehave("getUpdates", ServerError())
+        sleep.before[TelegramPollPace().network[0]] = numbers_start_anew
+        tg.inject_fault("getUpdates", ServerErrorFault())
         await intake.message(2)
 
     assert [m.text for m in intake.messages] == ["before", "after"]
 
 
 async def test_sending_works_while_receiving_waits(
-    tg: TelegramEmulator, intake: FakeIntake, tmp_path: Path, sleep: FakeSleep
+    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path, sleep: FakeSleep
 ) -> None:
     ada = tg.user(7, "Ada")
     chat = tg.private_chat(ada)
@@ -279,7 +296,9 @@ async def test_sending_works_while_receiving_waits(
 
 
 @pytest.mark.usefixtures("live")
-async def test_the_menu_is_set_in_both_languages(tg: TelegramEmulator, intake: FakeIntake) -> None:
+async def test_the_menu_is_set_in_both_languages(
+    tg: TelegramEmulator, intake: FakeTelegramInbox
+) -> None:
     await tg.wait_for_call("getUpdates")
 
     assert tg.commands() == {"help": "What you can type", "run": "Start a task"}
@@ -288,9 +307,9 @@ async def test_the_menu_is_set_in_both_languages(tg: TelegramEmulator, intake: F
 
 
 async def test_a_refused_menu_does_not_stop_the_channel(
-    tg: TelegramEmulator, intake: FakeIntake, tmp_path: Path, sleep: FakeSleep
+    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path, sleep: FakeSleep
 ) -> None:
-    tg.misbehave("setMyCommands", ServerError(code=500, description="Internal"))
+    tg.inject_fault("setMyCommands", ServerErrorFault(code=500, description="Internal"))
     ada = tg.user(7, "Ada")
 
     async with running(make_transport(tg, intake, tmp_path, sleep)):
@@ -300,14 +319,14 @@ async def test_a_refused_menu_does_not_stop_the_channel(
 
 async def test_the_token_reaches_no_log(
     tg: TelegramEmulator,
-    intake: FakeIntake,
+    intake: FakeTelegramInbox,
     tmp_path: Path,
     sleep: FakeSleep,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    tg.misbehave("getUpdates", ServerError(code=502))
-    tg.misbehave("getUpdates", DropBefore())
+    tg.inject_fault("getUpdates", ServerErrorFault(code=502))
+    tg.inject_fault("getUpdates", DropBeforeFault())
     ada = tg.user(7, "Ada")
 
     async with running(make_transport(tg, intake, tmp_path, sleep)):
@@ -322,7 +341,7 @@ async def test_the_token_reaches_no_log(
 
 
 async def test_nothing_is_left_running_after_the_channel_closes(
-    tg: TelegramEmulator, intake: FakeIntake, tmp_path: Path, sleep: FakeSleep
+    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path, sleep: FakeSleep
 ) -> None:
     before = asyncio.all_tasks()
 

@@ -8,23 +8,29 @@ from typing import Any
 
 import pytest
 
-from bot.transports.telegram.streaming import StreamPace
+from bot.transports.telegram.streaming import TelegramStreamPace
 from bot.transports.telegram.transport import TelegramTransport
-from cards.model import Text
-from tests.bot.transports.telegram.fakes import (
+from cards.model import TextBlock
+from tests.bot.transports.telegram.builders import (
     PAUSE,
-    FakeIntake,
     FakeSleep,
+    FakeTelegramInbox,
     later,
     letter,
     make_transport,
     started,
     text_letter,
 )
-from tests.emulators.telegram.chats import Chat
+from tests.emulators.telegram.chats import TelegramChat
 from tests.emulators.telegram.emulator import TelegramEmulator
-from tests.emulators.telegram.mischief import DropBefore, Hold, RateLimit, Refuse, ServerError
-from tests.emulators.telegram.refusals import bad_request
+from tests.emulators.telegram.errors import bad_request
+from tests.emulators.telegram.faults import (
+    DropBeforeFault,
+    HoldFault,
+    RateLimitFault,
+    RefusalFault,
+    ServerErrorFault,
+)
 
 
 class Gate:
@@ -40,7 +46,7 @@ class Gate:
 
 
 async def test_in_a_private_chat_a_draft_grows_and_the_message_replaces_it(
-    sender: TelegramTransport, chat: Chat
+    sender: TelegramTransport, chat: TelegramChat
 ) -> None:
     answer = text_letter(chat, "")
 
@@ -56,7 +62,7 @@ async def test_in_a_private_chat_a_draft_grows_and_the_message_replaces_it(
 
 
 async def test_only_the_newest_text_is_shown_when_the_pace_allows(
-    tg: TelegramEmulator, intake: FakeIntake, chat: Chat, tmp_path: Path
+    tg: TelegramEmulator, intake: FakeTelegramInbox, chat: TelegramChat, tmp_path: Path
 ) -> None:
     gate = Gate()
     async with started(make_transport(tg, intake, tmp_path, gate)) as transport:
@@ -73,7 +79,7 @@ async def test_only_the_newest_text_is_shown_when_the_pace_allows(
 
 
 async def test_in_a_group_one_message_is_edited_at_the_groups_pace(
-    tg: TelegramEmulator, intake: FakeIntake, tmp_path: Path
+    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path
 ) -> None:
     group = tg.group("Team")
     gate = Gate()
@@ -93,16 +99,16 @@ async def test_in_a_group_one_message_is_edited_at_the_groups_pace(
 
 
 async def test_a_placed_card_is_edited_and_keeps_its_buttons(
-    sender: TelegramTransport, chat: Chat
+    sender: TelegramTransport, chat: TelegramChat
 ) -> None:
-    first = letter(chat, Text(markdown="🤔"), PAUSE)
+    first = letter(chat, TextBlock(markdown="🤔"), PAUSE)
     placed = (await sender.deliver(first)).placed
-    answer = later(first, placed, Text(markdown="🤔"), PAUSE)
+    answer = later(first, placed, TextBlock(markdown="🤔"), PAUSE)
 
     await sender.stream(answer, "so far")
     await chat.wait_for_text("so far")
     buttons = chat.last.buttons
-    await sender.deliver(later(first, placed, Text(markdown="🤔"), PAUSE))
+    await sender.deliver(later(first, placed, TextBlock(markdown="🤔"), PAUSE))
 
     assert buttons == ["Pause"]
     assert chat.drafts == []
@@ -113,11 +119,11 @@ async def test_the_final_text_waits_for_the_last_edit_on_its_way(
     tg: TelegramEmulator, sender: TelegramTransport
 ) -> None:
     group = tg.group("Team")
-    hold = Hold()
+    hold = HoldFault()
     answer = text_letter(group, "")
     await sender.stream(answer, "half")
     await group.wait_for_text("half")
-    tg.misbehave("editMessageText", hold)
+    tg.inject_fault("editMessageText", hold)
     await sender.stream(answer, "half of")
     await hold.entered.wait()
 
@@ -131,23 +137,27 @@ async def test_the_final_text_waits_for_the_last_edit_on_its_way(
 
 
 async def test_a_draft_is_shown_again_before_it_fades(
-    tg: TelegramEmulator, intake: FakeIntake, chat: Chat, tmp_path: Path, sleep: FakeSleep
+    tg: TelegramEmulator,
+    intake: FakeTelegramInbox,
+    chat: TelegramChat,
+    tmp_path: Path,
+    sleep: FakeSleep,
 ) -> None:
-    pace = StreamPace(keepalive=0.05)
+    pace = TelegramStreamPace(keepalive=0.05)
     transport = make_transport(tg, intake, tmp_path, sleep, stream_pace=pace)
     async with started(transport):
         await transport.stream(text_letter(chat, ""), "thinking")
         await chat.wait_until(lambda: len(chat.drafts) >= 3)
 
     assert {draft.text for draft in chat.drafts} == {"thinking"}
-    assert StreamPace().keepalive < 25
+    assert TelegramStreamPace().keepalive < 25
 
 
 async def test_a_rate_limit_pauses_the_stream_and_nobody_else(
-    tg: TelegramEmulator, sender: TelegramTransport, chat: Chat, sleep: FakeSleep
+    tg: TelegramEmulator, sender: TelegramTransport, chat: TelegramChat, sleep: FakeSleep
 ) -> None:
     other = tg.group("Other")
-    tg.misbehave("sendMessageDraft", RateLimit(retry_after=1))
+    tg.inject_fault("sendMessageDraft", RateLimitFault(retry_after=1))
     await sender.stream(text_letter(chat, ""), "so far")
     await tg.wait_for_call("sendMessageDraft")
 
@@ -158,12 +168,14 @@ async def test_a_rate_limit_pauses_the_stream_and_nobody_else(
 
 
 @pytest.mark.parametrize(
-    "trouble", [DropBefore(), ServerError(), Refuse(error=bad_request("whatever"))], ids=str
+    "trouble",
+    [DropBeforeFault(), ServerErrorFault(), RefusalFault(error=bad_request("whatever"))],
+    ids=str,
 )
 async def test_a_stream_that_fails_fails_alone(
-    tg: TelegramEmulator, sender: TelegramTransport, chat: Chat, trouble: Any
+    tg: TelegramEmulator, sender: TelegramTransport, chat: TelegramChat, trouble: Any
 ) -> None:
-    tg.misbehave("sendMessageDraft", trouble)
+    tg.inject_fault("sendMessageDraft", trouble)
     answer = text_letter(chat, "")
 
     await sender.stream(answer, "so far")
@@ -175,9 +187,9 @@ async def test_a_stream_that_fails_fails_alone(
 
 
 async def test_where_drafts_are_refused_a_message_takes_their_place(
-    tg: TelegramEmulator, sender: TelegramTransport, chat: Chat
+    tg: TelegramEmulator, sender: TelegramTransport, chat: TelegramChat
 ) -> None:
-    tg.misbehave("sendMessageDraft", Refuse(error=bad_request("TEXTDRAFT_PEER_INVALID")))
+    tg.inject_fault("sendMessageDraft", RefusalFault(error=bad_request("TEXTDRAFT_PEER_INVALID")))
 
     await sender.stream(text_letter(chat, ""), "so far")
     await chat.wait_for_text("so far")
@@ -186,7 +198,9 @@ async def test_where_drafts_are_refused_a_message_takes_their_place(
     assert [m.text for m in chat.from_bot] == ["all of it"]
 
 
-async def test_a_long_answer_shows_its_newest_part(sender: TelegramTransport, chat: Chat) -> None:
+async def test_a_long_answer_shows_its_newest_part(
+    sender: TelegramTransport, chat: TelegramChat
+) -> None:
     await sender.stream(text_letter(chat, ""), "old\n" * 3000 + "newest")
 
     await chat.wait_until(lambda: bool(chat.drafts))
@@ -194,7 +208,11 @@ async def test_a_long_answer_shows_its_newest_part(sender: TelegramTransport, ch
 
 
 async def test_closing_ends_open_streams(
-    tg: TelegramEmulator, intake: FakeIntake, chat: Chat, tmp_path: Path, sleep: FakeSleep
+    tg: TelegramEmulator,
+    intake: FakeTelegramInbox,
+    chat: TelegramChat,
+    tmp_path: Path,
+    sleep: FakeSleep,
 ) -> None:
     async with started(make_transport(tg, intake, tmp_path, sleep)) as transport:
         await transport.stream(text_letter(chat, ""), "so far")

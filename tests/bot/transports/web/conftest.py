@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from blockbuster import blockbuster_ctx
 
-from tests.bot.transports.web.world import World
+from tests.bot.transports.web.builders import WebHarness
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    world = World(tmp_path)
+async def world(tmp_path: Path) -> AsyncIterator[WebHarness]:
+    world = WebHarness(tmp_path)
     with blockbuster_ctx("bot.transports.web"):
         await world.start()
         yield world

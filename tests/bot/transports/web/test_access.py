@@ -11,18 +11,18 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Origin
 
-from bot.transports.web.errors import OpenWithoutToken, PortInUse
-from bot.transports.web.hosts import HostRule, address, is_loopback, same_origin
-from bot.transports.web.token import own_token, read_token
-from cards.words import words_for
+from bot.transports.web.access import AllowedHosts, get_browser_address, is_loopback, same_origin
+from bot.transports.web.access_token import load_or_create_token, read_token
+from bot.transports.web.ports import OpenWithoutToken, PortInUse
+from cards.catalog import catalog_for
 from storage.records.people import Language
-from tests.bot.transports.web.world import TOKEN, World
+from tests.bot.transports.web.builders import TOKEN, WebHarness
 
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 
 
 async def test_without_a_token_there_is_only_a_page_that_says_where_to_find_it(
-    world: World,
+    world: WebHarness,
 ) -> None:
     async with world.stranger() as browser:
         shown = await browser.get("/", headers={"accept-language": "en"})
@@ -31,18 +31,18 @@ async def test_without_a_token_there_is_only_a_page_that_says_where_to_find_it(
     assert TOKEN not in shown.text
 
 
-async def test_a_wrong_token_is_called_wrong_in_the_readers_language(world: World) -> None:
+async def test_a_wrong_token_is_called_wrong_in_the_readers_language(world: WebHarness) -> None:
     async with world.stranger() as browser:
         english = await browser.get("/?token=guess")
         chinese = await browser.get("/?token=guess", headers={"accept-language": "zh-CN,en;q=.5"})
     assert [english.status_code, chinese.status_code] == [401, 401]
-    assert "not the right one" in english.text
+    assert "Wrong token" in english.text
     assert "口令不对" in chinese.text
     assert "set-cookie" not in english.headers
 
 
 async def test_the_token_is_exchanged_for_a_cookie_and_dropped_from_the_address(
-    world: World,
+    world: WebHarness,
 ) -> None:
     async with world.stranger() as browser:
         exchanged = await browser.get(f"/?token={TOKEN}&page=2")
@@ -56,13 +56,13 @@ async def test_the_token_is_exchanged_for_a_cookie_and_dropped_from_the_address(
     assert opened.status_code == 200
 
 
-async def test_the_redirect_never_leads_to_another_site(world: World) -> None:
+async def test_the_redirect_never_leads_to_another_site(world: WebHarness) -> None:
     async with world.stranger() as browser:
         sent = await browser.get(f"{world.url}//evil.example/?token={TOKEN}")
     assert sent.headers["location"] == "/evil.example/"
 
 
-async def test_a_cookie_of_another_token_is_worth_nothing(world: World) -> None:
+async def test_a_cookie_of_another_token_is_worth_nothing(world: WebHarness) -> None:
     name = next(iter(world.cookie))
     async with world.stranger(cookies={name: "0" * 64}) as browser:
         assert (await browser.get("/")).status_code == 401
@@ -73,21 +73,23 @@ async def test_a_cookie_of_another_token_is_worth_nothing(world: World) -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:{port}", "", "[::bad", "127.0.0.1.evil.example"]
 )
-async def test_a_foreign_host_name_is_refused_even_with_the_cookie(world: World, host: str) -> None:
+async def test_a_foreign_host_name_is_refused_even_with_the_cookie(
+    world: WebHarness, host: str
+) -> None:
     async with world.browser(headers={"host": host.format(port=world.port)}) as browser:
         for path in ("/", "/healthz", f"/?token={TOKEN}"):
             assert (await browser.get(path)).status_code in {400, 403}
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1", ""])
-async def test_a_post_from_another_site_is_refused(world: World, origin: str) -> None:
+async def test_a_post_from_another_site_is_refused(world: WebHarness, origin: str) -> None:
     async with world.browser(headers={"origin": origin}) as browser:
         sent = await browser.post("/upload?name=a.txt", content=b"x")
     assert sent.status_code == 403
     assert not (world.home / "files").exists()
 
 
-async def test_a_post_without_an_origin_needs_the_bearer(world: World) -> None:
+async def test_a_post_without_an_origin_needs_the_bearer(world: WebHarness) -> None:
     async with world.stranger(cookies=world.cookie) as program:
         without = await program.post("/upload?name=a.txt", content=b"x")
         with_it = await program.post("/upload?name=a.txt", content=b"x", headers=BEARER)
@@ -96,7 +98,7 @@ async def test_a_post_without_an_origin_needs_the_bearer(world: World) -> None:
 
 @pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer guess"}])
 async def test_a_program_without_the_token_is_told_that_it_is_missing(
-    world: World, headers: dict[str, str]
+    world: WebHarness, headers: dict[str, str]
 ) -> None:
     async with world.stranger(headers=headers) as program:
         refused = await program.post("/mcp", json={})
@@ -105,7 +107,7 @@ async def test_a_program_without_the_token_is_told_that_it_is_missing(
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", None])
-async def test_a_socket_from_another_site_is_refused(world: World, origin: str | None) -> None:
+async def test_a_socket_from_another_site_is_refused(world: WebHarness, origin: str | None) -> None:
     name, value = next(iter(world.cookie.items()))
     opening = connect(
         world.url.replace("http", "ws") + "/ws",
@@ -118,19 +120,19 @@ async def test_a_socket_from_another_site_is_refused(world: World, origin: str |
     assert refused.value.response.status_code == 403
 
 
-async def test_a_socket_without_the_cookie_is_refused(world: World) -> None:
+async def test_a_socket_without_the_cookie_is_refused(world: WebHarness) -> None:
     address = world.url.replace("http", "ws") + "/ws"
     with pytest.raises(InvalidStatus):
         await connect(address, origin=Origin(world.url), proxy=None)
 
 
-async def test_health_needs_no_token_and_tells_nothing(world: World) -> None:
+async def test_health_needs_no_token_and_tells_nothing(world: WebHarness) -> None:
     async with world.stranger() as program:
         answer = await program.get("/healthz")
     assert answer.json() == {"ok": True}
 
 
-async def test_every_answer_forbids_scripts_of_others_and_framing(world: World) -> None:
+async def test_every_answer_forbids_scripts_of_others_and_framing(world: WebHarness) -> None:
     async with world.browser() as browser:
         for path in ("/", "/static/app.js", "/nope", "/healthz"):
             headers = (await browser.get(path)).headers
@@ -139,7 +141,7 @@ async def test_every_answer_forbids_scripts_of_others_and_framing(world: World) 
             assert headers["x-content-type-options"] == "nosniff"
 
 
-async def test_the_page_holds_no_inline_script_or_style(world: World) -> None:
+async def test_the_page_holds_no_inline_script_or_style(world: WebHarness) -> None:
     async with world.browser() as browser:
         page = (await browser.get("/")).text
     assert page.count("<script") == 2
@@ -149,12 +151,12 @@ async def test_the_page_holds_no_inline_script_or_style(world: World) -> None:
     assert "https://" not in page
 
 
-async def test_a_port_in_use_is_one_clear_line(world: World, tmp_path: Path) -> None:
-    second = World(tmp_path)
+async def test_a_port_in_use_is_one_clear_line(world: WebHarness, tmp_path: Path) -> None:
+    second = WebHarness(tmp_path)
     second.port = world.port
     with pytest.raises(PortInUse) as problem:
         await second.start()
-    line = words_for(Language.ENGLISH)(problem.value.key, **problem.value.facts)
+    line = catalog_for(Language.ENGLISH)(problem.value.key, **problem.value.facts)
     assert str(world.port) in line
     assert "SHIFTBOSS_WEB_PORT" in line
 
@@ -162,22 +164,22 @@ async def test_a_port_in_use_is_one_clear_line(world: World, tmp_path: Path) -> 
 async def test_other_machines_are_let_in_only_with_a_token_chosen_on_purpose(
     tmp_path: Path,
 ) -> None:
-    world = World(tmp_path)
+    world = WebHarness(tmp_path)
     world.settings = {"host": "0.0.0.0", "token": ""}
     with pytest.raises(OpenWithoutToken) as problem:
         await world.start()
-    line = words_for(Language.CHINESE)(problem.value.key, **problem.value.facts)
+    line = catalog_for(Language.CHINESE)(problem.value.key, **problem.value.facts)
     assert "SHIFTBOSS_WEB_TOKEN" in line
 
 
 async def test_on_loopback_a_token_is_made_once_and_kept_to_its_owner(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = WebHarness(tmp_path)
     world.settings = {"token": ""}
     await world.start()
-    first = world.transport.invitation
+    first = world.transport.login_url
     await world.stop()
     await world.start()
-    assert world.transport.invitation == first
+    assert world.transport.login_url == first
     assert world.transport.token == read_token(tmp_path)
     assert len(world.transport.token) >= 32
     assert stat.S_IMODE((tmp_path / "web-token").stat().st_mode) == 0o600
@@ -186,13 +188,13 @@ async def test_on_loopback_a_token_is_made_once_and_kept_to_its_owner(tmp_path: 
 
 def test_a_home_without_a_token_reads_as_none(tmp_path: Path) -> None:
     assert read_token(tmp_path) == ""
-    assert own_token(tmp_path) == read_token(tmp_path)
+    assert load_or_create_token(tmp_path) == read_token(tmp_path)
 
 
 async def test_the_socket_is_given_back_when_the_stack_unwinds_before_running(
     tmp_path: Path,
 ) -> None:
-    world = World(tmp_path)
+    world = WebHarness(tmp_path)
     await world.start()
     await world.stop()
     async with AsyncExitStack() as stack:
@@ -207,10 +209,10 @@ def test_names_of_this_machine_are_told_from_others() -> None:
 
 
 def test_a_program_on_all_addresses_answers_to_addresses_and_chosen_names_only() -> None:
-    rule = HostRule("0.0.0.0", ["boss.example"])
+    rule = AllowedHosts("0.0.0.0", ["boss.example"])
     assert [rule.allows(h) for h in ("10.0.0.7:80", "[fe80::1]:80", "BOSS.example")] == [True] * 3
     assert [rule.allows(h) for h in ("evil.example", "boss.example.evil", "")] == [False] * 3
-    assert not HostRule("127.0.0.1").allows("10.0.0.7")
+    assert not AllowedHosts("127.0.0.1").allows("10.0.0.7")
 
 
 def test_an_origin_is_the_same_only_with_scheme_name_and_port() -> None:
@@ -220,5 +222,5 @@ def test_an_origin_is_the_same_only_with_scheme_name_and_port() -> None:
 
 
 def test_the_address_shown_can_be_opened_on_this_machine() -> None:
-    assert address("0.0.0.0", 80) == "http://127.0.0.1:80/"
-    assert address("::1", 80) == "http://[::1]:80/"
+    assert get_browser_address("0.0.0.0", 80) == "http://127.0.0.1:80/"
+    assert get_browser_address("::1", 80) == "http://[::1]:80/"

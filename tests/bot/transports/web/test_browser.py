@@ -9,96 +9,96 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, expect
 
-from bot.transports.base import Toast
-from bot.transports.web.token import cookie_value
-from cards.actions import NewTask, PauseTask, PickModel, ShowLogs, StopTask
+from bot.transports.ports import PressToast
+from bot.transports.web.access_token import derive_cookie_value
+from cards.actions import ChooseModel, PauseTask, ShowLogs, StopTask, SubmitTaskForm
 from cards.model import (
-    Button,
-    Buttons,
+    ButtonsBlock,
     ButtonStyle,
     Card,
-    Check,
-    Checklist,
-    CheckState,
-    Code,
-    Collapsible,
-    Confirm,
-    FieldKind,
-    Fields,
-    Form,
+    CardButton,
+    CardTone,
+    ChecklistBlock,
+    ChecklistItem,
+    ChecklistState,
+    CodeBlock,
+    CollapsibleBlock,
+    ConfirmDialog,
+    FieldsBlock,
+    FormBlock,
     FormField,
-    Note,
-    Option,
-    Progress,
-    Select,
-    Text,
-    Tone,
+    FormFieldKind,
+    NoteBlock,
+    ProgressBlock,
+    SelectBlock,
+    SelectOption,
+    TextBlock,
 )
-from storage.records.messages import MessageIn
-from tests.bot.transports.web.world import CHAT, World, letter
-from tests.browsing import Visitor, chromium, needs_chromium, new_visitor
+from storage.records.messages import IncomingMessage
+from tests.bot.transports.web.builders import CHAT, WebHarness, letter
+from tests.browser import BrowserVisitor, needs_chromium, open_browser, open_visitor
 
 pytestmark = needs_chromium
 
 
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
-    async with chromium() as browser:
+    async with open_browser() as browser:
         yield browser
 
 
-async def visit(browser: Browser, world: World, **window: Any) -> Visitor:
-    visitor = await new_visitor(browser, **window)
-    await visitor.open(world.transport.invitation)
+async def visit(browser: Browser, world: WebHarness, **window: Any) -> BrowserVisitor:
+    visitor = await open_visitor(browser, **window)
+    await visitor.open(world.transport.login_url)
     return visitor
 
 
-def task(percent: int, *states: CheckState, done: bool = False) -> Card:
+def task(percent: int, *states: ChecklistState, done: bool = False) -> Card:
     names = ("Understand what is asked", "Write the haiku", "Save it to haiku.md")
-    stop = Confirm(title="Stop this task?", text="What is done so far is kept.")
-    buttons = Buttons(
+    stop = ConfirmDialog(title="Stop this task?", text="What is done so far is kept.")
+    buttons = ButtonsBlock(
         items=(
-            Button(label="Pause", action=PauseTask(task_id="k3m9qa"), token="pausepause00"),
-            Button(
+            CardButton(label="Pause", action=PauseTask(task_id="k3m9qa"), token="pausepause00"),
+            CardButton(
                 label="Stop",
                 action=StopTask(task_id="k3m9qa"),
                 style=ButtonStyle.DANGER,
                 confirm=stop,
                 token="stopstop0000",
             ),
-            Button(label="Log", action=ShowLogs(task_id="k3m9qa"), token="loglogloglog"),
+            CardButton(label="Log", action=ShowLogs(task_id="k3m9qa"), token="loglogloglog"),
         )
     )
     return Card(
         title="Write a haiku about queues",
-        tone=Tone.GOOD if done else Tone.INFO,
+        tone=CardTone.GOOD if done else CardTone.INFO,
         blocks=(
-            Fields(pairs=(("Task", "k3m9qa"), ("Priority", "important"))),
-            Progress(percent=percent, label=f"{percent} % of the steps"),
-            Checklist(items=tuple(map(_check, names, states))),
-            Collapsible(title="Details", blocks=(Code(text="step 1\nstep 2"),)),
+            FieldsBlock(pairs=(("Task", "k3m9qa"), ("Priority", "important"))),
+            ProgressBlock(percent=percent, label=f"{percent} % of the steps"),
+            ChecklistBlock(items=tuple(map(_check, names, states))),
+            CollapsibleBlock(title="Details", blocks=(CodeBlock(text="step 1\nstep 2"),)),
             *(() if done else (buttons,)),
-            Note(markdown="The **offline backend** does this."),
+            NoteBlock(markdown="The **offline backend** does this."),
         ),
     )
 
 
-def _check(name: str, state: CheckState) -> Check:
-    return Check(label=name, state=state)
+def _check(name: str, state: ChecklistState) -> ChecklistItem:
+    return ChecklistItem(label=name, state=state)
 
 
-RUNNING = task(33, CheckState.DONE, CheckState.RUNNING, CheckState.PENDING)
-FINISHED = task(100, CheckState.DONE, CheckState.DONE, CheckState.DONE, done=True)
+RUNNING = task(33, ChecklistState.DONE, ChecklistState.RUNNING, ChecklistState.PENDING)
+FINISHED = task(100, ChecklistState.DONE, ChecklistState.DONE, ChecklistState.DONE, done=True)
 
 
 async def test_a_person_types_watches_the_card_and_presses(
-    world: World, browser: Browser, tmp_path: Path
+    world: WebHarness, browser: Browser, tmp_path: Path
 ) -> None:
-    async def answer(message: MessageIn) -> None:
+    async def answer(message: IncomingMessage) -> None:
         await world.show(1, RUNNING, reply_to=message.message_id)
 
-    world.intake.answer = answer
-    world.intake.toast = lambda press: Toast(text=f"Understood: {press.token}")
+    world.inbox.answer = answer
+    world.inbox.toast = lambda press: PressToast(text=f"Understood: {press.token}")
     visitor = await visit(browser, world)
     page = visitor.page
     assert "token" not in page.url
@@ -113,7 +113,7 @@ async def test_a_person_types_watches_the_card_and_presses(
     await expect(page.locator("#tries")).to_be_hidden()
     await expect(page.locator("#text")).to_have_value("")
     await expect(page.locator(".unsent")).to_have_count(0)
-    await visitor.shoot("task", tmp_path)
+    await visitor.save_screenshot("task", tmp_path)
 
     await page.get_by_role("button", name="Pause").click()
     await expect(page.locator(".toast")).to_have_text("Understood: pausepause00")
@@ -123,19 +123,19 @@ async def test_a_person_types_watches_the_card_and_presses(
     await page.get_by_role("button", name="Stop").click()
     await page.get_by_role("dialog").get_by_role("button", name="Stop").click()
     await expect(page.locator(".toast").last).to_have_text("Understood: stopstop0000")
-    assert [press.token for press in world.intake.pressed] == ["pausepause00", "stopstop0000"]
-    assert world.intake.pressed[0].message_id == "card-1"
+    assert [press.token for press in world.inbox.pressed] == ["pausepause00", "stopstop0000"]
+    assert world.inbox.pressed[0].message_id == "card-1"
 
     await page.locator("#card-1 summary").click()
     await world.show(1, FINISHED, revision=2)
     await expect(page.locator("#card-1 progress")).to_have_attribute("value", "100")
     await expect(page.locator("#card-1 details")).to_have_attribute("open", "")
     await expect(page.locator("#card-1")).to_have_count(1)
-    assert visitor.complaints == []
+    assert visitor.console_errors == []
 
 
 async def test_half_typed_text_and_what_was_sent_meanwhile_survive_a_restart(
-    world: World, browser: Browser, tmp_path: Path
+    world: WebHarness, browser: Browser, tmp_path: Path
 ) -> None:
     visitor = await visit(browser, world)
     page = visitor.page
@@ -145,14 +145,14 @@ async def test_half_typed_text_and_what_was_sent_meanwhile_survive_a_restart(
     await page.keyboard.press("Enter")
     await expect(page.locator(".unsent .fate")).to_contain_text("when the connection is back")
     await page.locator("#text").fill("half typed")
-    await visitor.shoot("reconnecting", tmp_path)
+    await visitor.save_screenshot("reconnecting", tmp_path)
 
     await world.start()
-    await world.show(5, Card(blocks=(Text(markdown="said while you were away"),)))
+    await world.show(5, Card(blocks=(TextBlock(markdown="said while you were away"),)))
     await expect(page.locator("#status")).to_have_attribute("data-state", "online")
     await expect(page.locator("#card-5")).to_contain_text("said while you were away")
     await expect(page.locator(".unsent")).to_have_count(0)
-    assert [message.text for message in world.intake.said] == ["sent while it was away"]
+    assert [message.text for message in world.inbox.said] == ["sent while it was away"]
     await expect(page.locator("#text")).to_have_value("half typed")
     await page.reload()
     await expect(page.locator("#text")).to_have_value("half typed")
@@ -160,21 +160,21 @@ async def test_half_typed_text_and_what_was_sent_meanwhile_survive_a_restart(
 
 
 async def test_a_program_with_another_key_shows_its_own_page(
-    world: World, browser: Browser
+    world: WebHarness, browser: Browser
 ) -> None:
     visitor = await visit(browser, world)
     await world.stop()
     world.settings = {"token": "another-token"}
     await world.start()
-    await expect(visitor.page.locator("h1")).to_have_text("This page needs its key")
+    await expect(visitor.page.locator("h1")).to_have_text("This page needs a token")
     await visitor.page.get_by_label("Token").fill("another-token")
     await visitor.page.get_by_role("button", name="Open").click()
     await expect(visitor.page.locator("#status")).to_have_attribute("data-state", "online")
     cookies = await visitor.page.context.cookies()
-    assert cookie_value("another-token") in [cookie.get("value") for cookie in cookies]
+    assert derive_cookie_value("another-token") in [cookie.get("value") for cookie in cookies]
 
 
-async def test_hostile_text_runs_nothing(world: World, browser: Browser) -> None:
+async def test_hostile_text_runs_nothing(world: WebHarness, browser: Browser) -> None:
     hostile = (
         "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
     )
@@ -186,7 +186,10 @@ async def test_hostile_text_runs_nothing(world: World, browser: Browser) -> None
         1,
         Card(
             title=hostile,
-            blocks=(Text(markdown=f"{hostile}\n\n[x](javascript:alert(1))"), Code(text=hostile)),
+            blocks=(
+                TextBlock(markdown=f"{hostile}\n\n[x](javascript:alert(1))"),
+                CodeBlock(text=hostile),
+            ),
         ),
     )
     await world.transport.stream(letter(2, Card()), hostile)
@@ -195,39 +198,43 @@ async def test_hostile_text_runs_nothing(world: World, browser: Browser) -> None
     await expect(page.locator("#card-2")).to_contain_text("onerror")
     assert await page.locator("#items img, #items script").count() == 0
     assert await page.title() == "Shiftboss"
-    assert visitor.complaints == []
+    assert visitor.console_errors == []
 
 
 async def test_an_answer_grows_on_the_page_and_is_then_final(
-    world: World, browser: Browser
+    world: WebHarness, browser: Browser
 ) -> None:
     visitor = await visit(browser, world)
     page = visitor.page
-    await world.transport.typing(CHAT)
+    await world.transport.show_typing(CHAT)
     await expect(page.locator("#working")).to_be_visible()
     await world.transport.stream(letter(1, Card()), "Once **upon**")
     await expect(page.locator("#card-1 strong")).to_have_text("upon")
     await expect(page.locator("#working")).to_be_hidden()
     await expect(page.locator("#card-1")).to_have_attribute("aria-busy", "true")
-    await world.show(1, Card(blocks=(Text(markdown="Once upon a **time**."),)), revision=2)
+    await world.show(1, Card(blocks=(TextBlock(markdown="Once upon a **time**."),)), revision=2)
     await expect(page.locator("#card-1 strong")).to_have_text("time")
     await expect(page.locator("#card-1")).not_to_have_attribute("aria-busy", "true")
     await expect(page.locator("#announce")).to_contain_text("Once upon a time.")
 
 
-async def test_choices_and_forms_are_answered(world: World, browser: Browser) -> None:
-    options = tuple(Option(label=f"Model {n}", value=f"m{n}") for n in range(6))
-    form = Form(
+async def test_choices_and_forms_are_answered(world: WebHarness, browser: Browser) -> None:
+    options = tuple(SelectOption(label=f"Model {n}", value=f"m{n}") for n in range(6))
+    form = FormBlock(
         fields=(
-            FormField(name="text", label="What?", field=FieldKind.PARAGRAPH),
-            FormField(name="model", label="Which?", field=FieldKind.CHOICE, options=options),
+            FormField(name="text", label="What?", field=FormFieldKind.PARAGRAPH),
+            FormField(name="model", label="Which?", field=FormFieldKind.CHOICE, options=options),
         ),
         submit="Create",
-        action=NewTask(),
+        action=SubmitTaskForm(),
         token="formformform",
     )
-    few = Select(placeholder="Few", action=PickModel(), options=options[:2], token="fewfewfewfew")
-    many = Select(placeholder="Many", action=PickModel(), options=options, token="manymanymany")
+    few = SelectBlock(
+        placeholder="Few", action=ChooseModel(), options=options[:2], token="fewfewfewfew"
+    )
+    many = SelectBlock(
+        placeholder="Many", action=ChooseModel(), options=options, token="manymanymany"
+    )
     visitor = await visit(browser, world)
     page = visitor.page
     await world.show(1, Card(title="Ask", blocks=(few, many, form)))
@@ -245,7 +252,7 @@ async def test_choices_and_forms_are_answered(world: World, browser: Browser) ->
     await page.get_by_role("button", name="Create").click()
     await expect(page.locator(".toast")).to_have_count(3)
 
-    pressed = [(press.token, press.value, dict(press.form)) for press in world.intake.pressed]
+    pressed = [(press.token, press.value, dict(press.form)) for press in world.inbox.pressed]
     assert pressed == [
         ("fewfewfewfew", "m1", {}),
         ("manymanymany", "m4", {}),
@@ -253,7 +260,7 @@ async def test_choices_and_forms_are_answered(world: World, browser: Browser) ->
     ]
 
 
-async def test_the_command_menu_is_driven_by_keys(world: World, browser: Browser) -> None:
+async def test_the_command_menu_is_driven_by_keys(world: WebHarness, browser: Browser) -> None:
     page = (await visit(browser, world)).page
     await page.locator("#text").press_sequentially("/st")
     await expect(page.get_by_role("option")).to_have_count(2)
@@ -269,7 +276,7 @@ async def test_the_command_menu_is_driven_by_keys(world: World, browser: Browser
     await expect(page.locator(".said .bubble")).to_have_text("/help")
 
 
-async def test_composing_a_chinese_word_does_not_send(world: World, browser: Browser) -> None:
+async def test_composing_a_chinese_word_does_not_send(world: WebHarness, browser: Browser) -> None:
     page = (await visit(browser, world)).page
     await page.locator("#text").fill("ni hao")
     await page.locator("#text").dispatch_event(
@@ -281,7 +288,7 @@ async def test_composing_a_chinese_word_does_not_send(world: World, browser: Bro
     await expect(page.locator(".said .bubble")).to_have_text("ni hao")
 
 
-async def test_a_file_is_attached_and_sent(world: World, browser: Browser) -> None:
+async def test_a_file_is_attached_and_sent(world: WebHarness, browser: Browser) -> None:
     page = (await visit(browser, world)).page
     picked = [
         {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"hello"},
@@ -292,12 +299,12 @@ async def test_a_file_is_attached_and_sent(world: World, browser: Browser) -> No
     await expect(page.locator(".toast")).to_contain_text("empty.txt is empty")
     await page.locator("#send").click()
     await expect(page.locator(".said a.file")).to_contain_text("notes.txt")
-    (file,) = world.intake.said[0].attachments
+    (file,) = world.inbox.said[0].attachments
     assert (world.home / file.reference["path"]).read_bytes() == b"hello"
 
 
 async def test_two_tabs_show_one_conversation_in_the_language_chosen(
-    world: World, browser: Browser
+    world: WebHarness, browser: Browser
 ) -> None:
     visitor = await visit(browser, world)
     other = await visitor.page.context.new_page()
@@ -311,15 +318,15 @@ async def test_two_tabs_show_one_conversation_in_the_language_chosen(
     await expect(other.locator(".said .bubble")).to_have_text(["hello", "/language zh"])
 
 
-async def test_new_messages_do_not_pull_a_reader_away(world: World, browser: Browser) -> None:
+async def test_new_messages_do_not_pull_a_reader_away(world: WebHarness, browser: Browser) -> None:
     page = (await visit(browser, world)).page
     for number in range(1, 30):
-        await world.show(number, Card(blocks=(Text(markdown=f"message {number}\n\nmore"),)))
+        await world.show(number, Card(blocks=(TextBlock(markdown=f"message {number}\n\nmore"),)))
     await expect(page.locator("#card-29")).to_be_in_viewport()
     await page.locator("#scroll").hover()
     await page.mouse.wheel(0, -600)
     await expect(page.locator("#card-29")).not_to_be_in_viewport()
-    await world.show(30, Card(blocks=(Text(markdown="message 30"),)))
+    await world.show(30, Card(blocks=(TextBlock(markdown="message 30"),)))
     await expect(page.locator("#latest")).to_be_visible()
     await expect(page.locator("#card-30")).not_to_be_in_viewport()
     await page.locator("#latest").click()
@@ -338,7 +345,7 @@ async def test_new_messages_do_not_pull_a_reader_away(world: World, browser: Bro
     ],
 )
 async def test_nothing_is_cut_off_on_a_phone_in_the_dark_or_in_chinese(
-    world: World, browser: Browser, tmp_path: Path, name: str, window: dict[str, Any]
+    world: WebHarness, browser: Browser, tmp_path: Path, name: str, window: dict[str, Any]
 ) -> None:
     await world.show(1, RUNNING)
     world.alerts.current = ["Telegram does not accept the token. Set TELEGRAM_BOT_TOKEN."]
@@ -349,15 +356,15 @@ async def test_nothing_is_cut_off_on_a_phone_in_the_dark_or_in_chinese(
     wider = await page.evaluate("document.documentElement.scrollWidth > innerWidth")
     inner = await page.locator("#scroll").evaluate("node => node.scrollWidth > node.clientWidth")
     assert (wider, inner) == (False, False)
-    await visitor.shoot(name, tmp_path)
+    await visitor.save_screenshot(name, tmp_path)
     if name == "dark":
         colour = await page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert all(int(part) < 60 for part in colour.strip("rgb()").split(","))
-    assert visitor.complaints == []
+    assert visitor.console_errors == []
 
 
 async def test_everything_can_be_reached_by_keyboard_and_has_a_name(
-    world: World, browser: Browser
+    world: WebHarness, browser: Browser
 ) -> None:
     await world.show(1, RUNNING)
     page = (await visit(browser, world)).page

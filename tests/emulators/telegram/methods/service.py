@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tests.emulators.telegram.forms import Form
-from tests.emulators.telegram.refusals import QUERY_TOO_OLD, bad_request
-from tests.emulators.telegram.world import Answer, World
+from tests.emulators.telegram.errors import QUERY_TOO_OLD, bad_request
+from tests.emulators.telegram.request_forms import RequestForm
+from tests.emulators.telegram.state import QueryAnswer, TelegramState
 
 Json = dict[str, Any]
 
@@ -18,7 +18,7 @@ _MAX_POPUP = 200
 _MENU_BUTTONS = {"commands", "web_app", "default"}
 
 
-async def get_me(world: World, form: Form) -> Any:
+async def get_me(world: TelegramState, form: RequestForm) -> Any:
     rights = {
         "can_join_groups": True,
         "can_read_all_group_messages": False,
@@ -29,7 +29,7 @@ async def get_me(world: World, form: Form) -> Any:
     return {**world.bot, **rights}
 
 
-async def get_updates(world: World, form: Form) -> Any:
+async def get_updates(world: TelegramState, form: RequestForm) -> Any:
     return await world.updates.get(
         offset=form.integer("offset"),
         limit=form.integer("limit", 100),
@@ -38,7 +38,7 @@ async def get_updates(world: World, form: Form) -> Any:
     )
 
 
-async def set_webhook(world: World, form: Form) -> Any:
+async def set_webhook(world: TelegramState, form: RequestForm) -> Any:
     url = form.text("url")
     if url and not url.startswith("https://"):
         raise bad_request("bad webhook: An HTTPS URL must be provided for webhook")
@@ -46,12 +46,12 @@ async def set_webhook(world: World, form: Form) -> Any:
     return True
 
 
-async def delete_webhook(world: World, form: Form) -> Any:
+async def delete_webhook(world: TelegramState, form: RequestForm) -> Any:
     world.updates.webhook = ""
     return True
 
 
-async def get_webhook_info(world: World, form: Form) -> Any:
+async def get_webhook_info(world: TelegramState, form: RequestForm) -> Any:
     return {
         "url": world.updates.webhook,
         "has_custom_certificate": False,
@@ -59,34 +59,34 @@ async def get_webhook_info(world: World, form: Form) -> Any:
     }
 
 
-async def answer_callback_query(world: World, form: Form) -> Any:
+async def answer_callback_query(world: TelegramState, form: RequestForm) -> Any:
     query = world.queries.get(form.text("callback_query_id"))
     if query is None or query.expired or world.clock() - query.at > world.query_lifetime:
         raise bad_request(QUERY_TOO_OLD)
     if len(form.text("text")) > _MAX_POPUP:
         raise bad_request("MESSAGE_TOO_LONG")
     if query.answer is None:
-        query.answer = Answer(text=form.text("text"), alert=form.flag("show_alert"))
-    world.changes.tell()
+        query.answer = QueryAnswer(text=form.text("text"), alert=form.flag("show_alert"))
+    world.changes.notify()
     return True
 
 
-async def set_my_commands(world: World, form: Form) -> Any:
+async def set_my_commands(world: TelegramState, form: RequestForm) -> Any:
     commands = form.data("commands", "commands") or []
     if len(commands) > _MAX_COMMANDS:
         raise bad_request("BOT_COMMANDS_TOO_MUCH")
     for command in commands:
         _check_command(str(command.get("command", "")), str(command.get("description", "")))
     world.commands[_commands_key(form)] = commands
-    world.changes.tell()
+    world.changes.notify()
     return True
 
 
-async def get_my_commands(world: World, form: Form) -> Any:
+async def get_my_commands(world: TelegramState, form: RequestForm) -> Any:
     return world.commands.get(_commands_key(form), [])
 
 
-async def set_chat_menu_button(world: World, form: Form) -> Any:
+async def set_chat_menu_button(world: TelegramState, form: RequestForm) -> Any:
     button = form.data("menu_button", "menu button") or {"type": "default"}
     if button.get("type") not in _MENU_BUTTONS:
         raise bad_request("can't parse menu button: Unsupported type specified")
@@ -94,7 +94,7 @@ async def set_chat_menu_button(world: World, form: Form) -> Any:
     return True
 
 
-async def get_chat(world: World, form: Form) -> Any:
+async def get_chat(world: TelegramState, form: RequestForm) -> Any:
     chat = world.open_chat(form.text("chat_id"))
     return {
         **chat.as_json(),
@@ -119,6 +119,6 @@ def _check_command(name: str, description: str) -> None:
         raise bad_request(f"command description length must not exceed {_MAX_DESCRIPTION}")
 
 
-def _commands_key(form: Form) -> tuple[str, str]:
+def _commands_key(form: RequestForm) -> tuple[str, str]:
     scope = form.data("scope", "scope") or {"type": "default"}
     return str(scope.get("type")), form.text("language_code")

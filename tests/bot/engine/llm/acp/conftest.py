@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.emulators.acp.cli import FakeCli
+from tests.emulators.acp.fake_cli import FakeCli
 
 
 @pytest.fixture

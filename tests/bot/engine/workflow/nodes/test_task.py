@@ -1,4 +1,4 @@
-"""What can be read out of a worker's answer."""
+"""Values parsed from a worker's answer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.engine.workflow.nodes.task import read
+from bot.engine.workflow.nodes.task import parse_answer_values
 
 
 def _block(value: Any) -> str:
@@ -32,15 +32,15 @@ def _block(value: Any) -> str:
     ],
 )
 def test_this_is_read(text: str, wanted: object) -> None:
-    assert dict(read(text)) == wanted
+    assert dict(parse_answer_values(text)) == wanted
 
 
 def test_what_is_nested_beyond_all_measure_is_left_out() -> None:
     text = '```json\n{"deep": ' + "[" * 900 + "]" * 900 + ', "n": 1}\n```'
 
-    assert dict(read(text)) == {"n": 1}
+    assert dict(parse_answer_values(text)) == {"n": 1}
 
 
 def test_numbers_and_nesting_that_no_reader_takes_leave_nothing() -> None:
-    assert dict(read('```json\n{"n": ' + "9" * 5_000 + "}\n```")) == {}
-    assert dict(read("```json\n" + "[" * 9_000 + "\n```")) == {}
+    assert dict(parse_answer_values('```json\n{"n": ' + "9" * 5_000 + "}\n```")) == {}
+    assert dict(parse_answer_values("```json\n" + "[" * 9_000 + "\n```")) == {}

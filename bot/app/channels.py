@@ -1,0 +1,134 @@
+"""Builds the channels: inbox, web chat, chat platforms and the local API of shell commands."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+from bot.app.container import Container
+from bot.app.lifecycle import AppService
+from bot.app.mcp_http import McpHttpEndpoint
+from bot.app.preflight import report_unwritable_home
+from bot.app.running_program import save_address
+from bot.config.settings import Settings
+from bot.transports.inbox import InboxService
+from bot.transports.ports import Transport
+from bot.transports.supervisor import TransportSupervisor
+from bot.transports.web.chat_service import RouterTap, WebChatHistory, WebChatSender
+from bot.transports.web.transport import WebTransport
+from handlers.command_table import platform_menu
+from storage.records.people import Channel
+
+_ANY_PORT = 0
+
+
+def connect_channels(core: Container) -> tuple[WebTransport, tuple[AppService, ...]]:
+    """Add the web chat and all configured platforms. Returns the web chat and all services in
+    start order."""
+    router = RouterTap(core.router)
+    inbox = _build_inbox(core, router, resume_unfinished=True)
+    web = _build_web(core.settings, core, inbox, router)
+    core.engine.on_report.connect(inbox.enqueue)
+    core.alerts.on_change = web.refresh_alerts
+    core.transports[Channel.WEB] = web
+    if core.settings.telegram_bot_token.get_secret_value():
+        core.transports[Channel.TELEGRAM] = _build_telegram(core.settings, inbox)
+    if core.settings.feishu_app_id:
+        core.transports[Channel.FEISHU] = _build_feishu(core, inbox)
+    supervisors = map(TransportSupervisor, core.transports.values())
+    return web, (core.outbox_sender, *core.engine.services, inbox, *supervisors)
+
+
+class LocalApi:
+    """HTTP API for shell commands while the queue runs without channels. Saves its address once it
+    is open."""
+
+    name = "local API"
+
+    def __init__(self, settings: Settings, web: WebTransport) -> None:
+        self._settings = settings
+        self._web = web
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        await self._web.start(stack)
+        with report_unwritable_home(self._settings):
+            save_address(self._settings, self._web.address.rstrip("/"))
+
+    async def run(self) -> None:
+        await self._web.run()
+
+
+def build_local_api(core: Container) -> tuple[AppService, ...]:
+    """Listens on this machine only, on a free port. Messages of other channels, and notifications,
+    wait for the next `shiftboss run`."""
+    router = RouterTap(core.router)
+    inbox = _build_inbox(core, router, resume_unfinished=False)
+    here = core.settings.model_copy(update={"web_host": "127.0.0.1", "web_port": _ANY_PORT})
+    return inbox, LocalApi(core.settings, _build_web(here, core, inbox, router))
+
+
+def _build_inbox(core: Container, router: RouterTap, *, resume_unfinished: bool) -> InboxService:
+    store = core.repositories
+    return InboxService(
+        db=store.db,
+        chats=store.chats,
+        inbox=store.inbox,
+        outbox=store.outbox,
+        actions=store.actions,
+        courier=core.courier,
+        outbox_sender=core.outbox_sender,
+        router=router,
+        transports=core.transports,
+        home=core.settings.home,
+        clock=core.clock,
+        alerts=core.alerts,
+        resume_unfinished=resume_unfinished,
+    )
+
+
+def _build_web(
+    settings: Settings, core: Container, inbox: InboxService, router: RouterTap
+) -> WebTransport:
+    """`settings` may differ from the container's in host and port."""
+    store, endpoint = core.repositories, McpHttpEndpoint(core.memory_server)
+    web = WebTransport(
+        host=settings.web_host,
+        port=settings.web_port,
+        token=settings.web_token.get_secret_value(),
+        home=settings.home,
+        inbox=inbox,
+        menu=platform_menu,
+        history=WebChatHistory(store.db, store.chats),
+        say_handler=WebChatSender(inbox, router),
+        alerts=core.alerts,
+        routes=(endpoint.route,),
+        language=settings.fixed_language,
+    )
+    endpoint.get_key = lambda: web.token
+    return web
+
+
+def _build_telegram(settings: Settings, inbox: InboxService) -> Transport:
+    # Platform libraries are large, so each is loaded only if configured.
+    from bot.transports.telegram.transport import TelegramTransport
+
+    return TelegramTransport(
+        token=settings.telegram_bot_token.get_secret_value(),
+        base_url=settings.telegram_base_url,
+        inbox=inbox,
+        home=settings.home,
+        menu=platform_menu,
+    )
+
+
+def _build_feishu(core: Container, inbox: InboxService) -> Transport:
+    from bot.transports.feishu.transport import FeishuTransport
+
+    settings = core.settings
+    return FeishuTransport(
+        app_id=settings.feishu_app_id,
+        app_secret=settings.feishu_app_secret.get_secret_value(),
+        domain=settings.feishu_domain,
+        inbox=inbox,
+        home=settings.home,
+        on_call=core.quota.count,
+    )

@@ -1,0 +1,263 @@
+"""The composition root: builds all objects of the application."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+
+from bot.app.engine import EngineServices, build_engine_services
+from bot.app.memory import build_memory_port, build_retriever
+from bot.app.repositories import RepositorySet, build_repositories
+from bot.config.settings import Settings
+from bot.engine.agent.cost_reports import CostReportService
+from bot.engine.agent.session_transcript import TranscriptService
+from bot.engine.mcp.server.memory_access import McpMemoryDeps
+from bot.engine.mcp.server.memory_server import McpMemoryServer
+from bot.engine.memory.context_builder import MemoryContextBuilder
+from bot.engine.memory.conversation_archive.service import ConversationHistoryService
+from bot.engine.permissions.service import StandingPermissionService
+from bot.engine.tasks.approvals import ApprovalService
+from bot.engine.tasks.system_status import SystemStatusService
+from bot.engine.workflow.library.named_workflows import WorkflowLibrary
+from bot.engine.workspaces.projects import ProjectFolderService
+from bot.engine.workspaces.worktrees import TaskWorktrees
+from bot.transports.alerts import ChannelAlerts
+from bot.transports.clock import Clock, SystemClock
+from bot.transports.outbox import OutboxCourier
+from bot.transports.outbox_sender import OutboxSender
+from bot.transports.ports import Transport
+from bot.transports.rate_limits import MonthlyQuota
+from bot.transports.sent_cards import ButtonClaimService, SentCardService
+from bot.transports.undeliverable_notifier import UndeliverableNotifier
+from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
+from cards.catalog import catalog_for
+from handlers.approval_cards import ApprovalCards
+from handlers.language import CardLanguageResolver
+from handlers.ports import HandlerServices
+from handlers.router import Router
+from storage.db import Database
+from storage.memory.jobs import ExtractionJobRepo
+from storage.records.people import Channel, Chat, Language
+from storage.sessions import TranscriptRepo
+from storage.usage import BudgetRepo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """The application without its channels, which `bot.app.channels` adds to `transports`."""
+
+    settings: Settings
+    clock: Clock
+    repositories: RepositorySet
+    engine: EngineServices
+    alerts: ChannelAlerts
+    transports: dict[Channel, Transport]
+    quota: MonthlyQuota
+    outbox_sender: OutboxSender
+    courier: OutboxCourier
+    router: Router
+
+    @property
+    def memory_server(self) -> McpMemoryServer:
+        settings, store, clock = self.settings, self.repositories, self.clock
+        workers, memory = self.engine.workers, self.engine.workers.memory
+        local = settings.memory.model_copy(update={"rerank_url": ""})
+        stores = McpMemoryDeps(
+            db=store.db,
+            entries=store.memory.entries,
+            cells=store.memory.cells,
+            recall=memory.retriever,
+            injection=MemoryContextBuilder(
+                entries=store.memory.entries,
+                retriever=memory.retriever,
+                list_injected=memory.usage.list_injected,
+                now=clock.now,
+                budget=settings.memory.told_tokens,
+                zone=settings.zone,
+            ),
+            changed=store.memory.feed,
+            jobs=ExtractionJobRepo(store.db) if settings.memory.extract else None,
+            mask=workers.redactor.mask,
+            now=clock.now,
+            zone=settings.zone,
+        )
+        retriever = build_retriever(settings.model_copy(update={"memory": local}), store, clock)
+        return McpMemoryServer(
+            stores=stores,
+            local_stores=replace(stores, recall=retriever),
+            history=workers.history.history,
+            get_chat=self.get_local_chat,
+        )
+
+    async def get_local_chat(self) -> Chat:
+        """The local owner's chat, created if necessary."""
+        chats = self.repositories.chats
+        known = await chats.find(LOCAL_PLACE)
+        if known is not None:
+            return known
+        async with self.repositories.db.write() as tx:
+            return await chats.get_or_create(tx, LOCAL_PLACE, LOCAL_SENDER, self.clock.now())
+
+
+@asynccontextmanager
+async def open_container(settings: Settings) -> AsyncGenerator[Container, None]:
+    """The caller must hold the data directory and have called `prepare_home`."""
+    async with AsyncExitStack() as stack:
+        db = await Database.open(settings.database, stack)
+        core = await build_container(settings, db)
+        stack.push_async_callback(core.engine.workers.models.aclose)
+        yield core
+
+
+async def build_container(settings: Settings, db: Database) -> Container:
+    clock, language = SystemClock(), settings.fixed_language
+    store = build_repositories(db, clock, language, settings.approval_lifetime, zone=settings.zone)
+    local = catalog_for(language or Language.ENGLISH)("welcome.local_owner")
+    await store.people.ensure_owners(settings.owner_ids, now=clock.now(), local_name=local)
+
+    alerts = ChannelAlerts(_configured_channels(settings))
+    transports: dict[Channel, Transport] = {}
+    quota = MonthlyQuota(
+        Channel.FEISHU,
+        key_values=store.key_values,
+        alerts=alerts,
+        now=clock.now,
+        quota=settings.feishu_monthly_quota,
+    )
+    sender = OutboxSender(
+        db=db,
+        outbox=store.outbox,
+        transports=transports,
+        clock=clock,
+        alerts=alerts,
+        language_of=CardLanguageResolver(store.people, language),
+        quotas={Channel.FEISHU: quota},
+    )
+    courier = _build_courier(store, sender, clock)
+    approval_cards = ApprovalCards(
+        people=store.people,
+        cards=SentCardService(store.outbox, store.chats),
+        courier=courier,
+        zone=settings.zone,
+        language=language,
+    )
+    _report_undeliverable(store, sender, courier, approval_cards)
+    engine = build_engine_services(settings, store, courier, clock, approval_cards)
+    router = Router(
+        _build_handler_services(
+            settings, store, clock, engine=engine, courier=courier, alerts=alerts
+        ),
+        clock=clock.now,
+        zone=settings.zone,
+        new_incident=lambda: secrets.token_hex(4),
+        language=language,
+    )
+    return Container(
+        settings=settings,
+        clock=clock,
+        repositories=store,
+        engine=engine,
+        alerts=alerts,
+        transports=transports,
+        quota=quota,
+        outbox_sender=sender,
+        courier=courier,
+        router=router,
+    )
+
+
+def _build_courier(store: RepositorySet, sender: OutboxSender, clock: Clock) -> OutboxCourier:
+    return OutboxCourier(
+        db=store.db,
+        chats=store.chats,
+        outbox=store.outbox,
+        actions=store.actions,
+        streams=sender.streams,
+        wake=sender.wake,
+        clock=clock,
+    )
+
+
+def _report_undeliverable(
+    store: RepositorySet, sender: OutboxSender, courier: OutboxCourier, cards: ApprovalCards
+) -> None:
+    """Forward messages of unreachable chats to the owners."""
+    notifier = UndeliverableNotifier(
+        chats=store.chats,
+        people=store.people,
+        courier=courier,
+        language=cards.language,
+        approvals=store.approvals,
+        approval_cards=cards,
+    )
+    sender.on_chat_closed, sender.is_reader_removed = notifier, notifier.is_reader_removed
+
+
+def _configured_channels(settings: Settings) -> tuple[Channel, ...]:
+    configured = {
+        Channel.TELEGRAM: bool(settings.telegram_bot_token.get_secret_value()),
+        Channel.FEISHU: bool(settings.feishu_app_id),
+        Channel.WEB: True,
+    }
+    return tuple(channel for channel, there in configured.items() if there)
+
+
+def _build_handler_services(
+    settings: Settings,
+    store: RepositorySet,
+    clock: Clock,
+    *,
+    engine: EngineServices,
+    courier: OutboxCourier,
+    alerts: ChannelAlerts,
+) -> HandlerServices:
+    workers, mask = engine.workers, engine.workers.redactor.mask
+    return HandlerServices(
+        tasks=engine.tasks,
+        conversations=engine.conversations,
+        models=workers.models,
+        people=store.people,
+        pairings=store.pairings,
+        approvals=ApprovalService(store.approvals, engine.on_decided),
+        costs=CostReportService(store.usage, BudgetRepo(store.db), engine.caps, clock.now),
+        system=SystemStatusService(
+            tasks=store.work.tasks,
+            approvals=store.approvals,
+            outbox=store.outbox,
+            channels=alerts,
+            model=lambda: workers.models.default,
+            slots=settings.slots,
+            zone=settings.zone,
+            now=clock.now,
+            sandbox=workers.sandbox,
+            unnamed_owner=lambda: store.people.unlisted_owner,
+            started_at=clock.now(),
+        ),
+        buttons=ButtonClaimService(store.actions),
+        cards=SentCardService(store.outbox, store.chats),
+        courier=courier,
+        journal=engine.journal,
+        tools=StandingPermissionService(
+            grants=store.grants, calls=store.tool_calls, mask=mask, now=clock.now
+        ),
+        personas=workers.personas,
+        worker_context=workers.briefing,
+        transcripts=TranscriptService(TranscriptRepo(store.db), settings.home, mask),
+        history=ConversationHistoryService(
+            history=workers.history.history,
+            db=store.db,
+            sessions=store.sessions,
+            now=clock.now,
+            redact=mask,
+        ),
+        traces=engine.traces,
+        projects=ProjectFolderService(settings.home, TaskWorktrees(settings.home).is_repository),
+        skills=workers.skills,
+        skill_writer=engine.skill_drafter,
+        workflows=WorkflowLibrary(settings.home, store.work.graphs),
+        memory=build_memory_port(
+            settings, store, clock, writer=engine.memory_writer, retrieval=workers.memory
+        ),
+    )

@@ -1,0 +1,61 @@
+"""Prepares the data directory and explains start failures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bot.app.lifecycle import StartFailure, home_unusable
+from bot.config.logs import configure_logging
+from bot.config.settings import Settings
+from bot.engine.redaction import SecretMasker
+from bot.transports.web.ports import WebStartError
+from cards.catalog import catalog_for
+from storage.errors import DataDirectoryInUse, DataDirectoryUnusable, StoreTooNew, StoreUnavailable
+from storage.migrate import migrate
+from storage.records.people import Language
+
+
+def prepare_home(settings: Settings, level: str) -> None:
+    """Configure logging and migrate the database. Blocking; the caller must hold the data
+    directory."""
+    if not settings.database.startswith("sqlite"):
+        raise StartFailure(
+            "DATABASE_URL: this version stores in SQLite only; leave it empty, or give sqlite:///PATH"
+        )
+    with report_unwritable_home(settings):
+        configure_logging(level, SecretMasker(settings.secret_values).mask, settings.home / "logs")
+    migrate(settings.database)
+
+
+@contextmanager
+def report_unwritable_home(settings: Settings) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or settings.home
+        raise DataDirectoryUnusable(str(where), error.strerror or str(error)) from error
+
+
+@contextmanager
+def explain_start_failures(settings: Settings) -> Iterator[None]:
+    """Turn known errors into a StartFailure with its solution."""
+    home = settings.home
+    try:
+        yield
+    except DataDirectoryInUse as error:
+        raise StartFailure(
+            f"another Shiftboss (process {error.pid}) runs on {home}: stop it, or set"
+            " SHIFTBOSS_HOME to another folder"
+        ) from error
+    except DataDirectoryUnusable as error:
+        raise home_unusable(error) from error
+    except StoreTooNew as error:
+        raise StartFailure(
+            f"the database in {home} was made by a newer Shiftboss ({error.revision}) and has"
+            " not been touched: install that version, or set SHIFTBOSS_HOME to another folder"
+        ) from error
+    except StoreUnavailable as error:
+        raise StartFailure(f"the database in {home} cannot be used: {error}") from error
+    except WebStartError as error:
+        raise StartFailure(catalog_for(Language.ENGLISH)(error.key, **error.facts)) from error

@@ -1,0 +1,157 @@
+"""Builds all repositories on one database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, timedelta, tzinfo
+
+from bot.engine.agent.budget import grant_cap_extension
+from bot.engine.memory.candidate_review import CandidateReview
+from bot.engine.memory.change_feed import MemoryChangeFeed
+from bot.engine.memory.quality_metrics import QualityMetrics
+from bot.engine.permissions.requests import ApprovalRequester, DecisionRecorder
+from bot.engine.tasks.approvals import TaskApprovalEffects
+from bot.engine.workflow.task_store import TaskStore
+from bot.transports.clock import Clock
+from handlers.language import TaskLanguageResolver
+from storage.approvals import ApprovalRepo
+from storage.db import Database
+from storage.ids import IdGenerator
+from storage.key_value import KeyValueStore
+from storage.memory.cells import CellRepo
+from storage.memory.entries import MemoryEntryRepo
+from storage.messages.card_actions import CardActionRepo
+from storage.messages.chats import ChatRepo
+from storage.messages.inbox import InboxRepo
+from storage.messages.outbox import OutboxRepo
+from storage.people import PairingRepo, PeopleRepo
+from storage.records.approvals import ApprovalKind
+from storage.records.people import Language, PersonId
+from storage.search.inverted_index import InvertedIndex
+from storage.sessions import SessionRepo
+from storage.tools import PermissionGrantRepo, ToolCallRepo
+from storage.usage import UsageRepo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryRepositories:
+    """Repositories of entries, the search index and memory cells, and the feed of changes."""
+
+    feed: MemoryChangeFeed
+    index: InvertedIndex
+    entries: MemoryEntryRepo
+    cells: CellRepo
+
+    @classmethod
+    def create(cls, db: Database, ids: IdGenerator, zone: tzinfo) -> MemoryRepositories:
+        index = InvertedIndex(db)
+        entries = MemoryEntryRepo(db, ids, index, zone=zone)
+        cells = CellRepo(db, entries)
+        return cls(feed=MemoryChangeFeed(), index=index, entries=entries, cells=cells)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepositorySet:
+    """All repositories, and what applies decisions in the deciding transaction."""
+
+    db: Database
+    ids: IdGenerator
+    chats: ChatRepo
+    people: PeopleRepo
+    key_values: KeyValueStore
+    pairings: PairingRepo
+    approvals: ApprovalRepo
+    inbox: InboxRepo
+    outbox: OutboxRepo
+    actions: CardActionRepo
+    usage: UsageRepo
+    sessions: SessionRepo
+    work: TaskStore
+    task_language: TaskLanguageResolver
+    tool_calls: ToolCallRepo
+    grants: PermissionGrantRepo
+    approval_requester: ApprovalRequester
+    memory: MemoryRepositories
+    candidate_review: CandidateReview
+
+
+def build_repositories(
+    db: Database,
+    clock: Clock,
+    language: Language | None = None,
+    approval_lifetime: timedelta = timedelta(days=7),
+    *,
+    zone: tzinfo = UTC,
+) -> RepositorySet:
+    """`language` is the language of all cards, None for the reader's. `approval_lifetime` limits
+    workers' requests. Days are days in `zone`."""
+    ids = IdGenerator()
+    chats = ChatRepo(db, ids)
+    people = PeopleRepo(db, ids, chats)
+    key_values = KeyValueStore(db)
+    pairings = PairingRepo(
+        db, ids, people=people, chats=chats, key_values=key_values, now=clock.now
+    )
+    work = TaskStore.from_database(db)
+    task_language = TaskLanguageResolver(people, language)
+    calls, grants = ToolCallRepo(db), PermissionGrantRepo(db)
+    requester = ApprovalRequester(calls=calls, lifetime=approval_lifetime, ids=ids, now=clock.now)
+    memory = MemoryRepositories.create(db, ids, zone)
+    review = CandidateReview(
+        entries=memory.entries,
+        cells=memory.cells,
+        quality=QualityMetrics(key_values),
+        feed=memory.feed,
+        now=clock.now,
+    )
+
+    decisions = DecisionRecorder(calls=calls, grants=grants, requester=requester, now=clock.now)
+    return RepositorySet(
+        db=db,
+        ids=ids,
+        chats=chats,
+        people=people,
+        key_values=key_values,
+        pairings=pairings,
+        approvals=ApprovalRepo(
+            db,
+            now=clock.now,
+            decision_handlers={
+                ApprovalKind.PAIRING: pairings.apply_decision,
+                ApprovalKind.MEMORY: review.apply_approval,
+                **_task_effects(work, people, task_language, clock, decisions).consequences,
+            },
+        ),
+        inbox=InboxRepo(db),
+        outbox=OutboxRepo(db),
+        actions=CardActionRepo(db, ids),
+        usage=UsageRepo(db),
+        sessions=SessionRepo(db),
+        work=work,
+        task_language=task_language,
+        tool_calls=calls,
+        grants=grants,
+        approval_requester=requester,
+        memory=memory,
+        candidate_review=review,
+    )
+
+
+def _task_effects(
+    work: TaskStore,
+    people: PeopleRepo,
+    task_language: TaskLanguageResolver,
+    clock: Clock,
+    tool_decisions: DecisionRecorder,
+) -> TaskApprovalEffects:
+    async def name_of(person: PersonId) -> str:
+        return (await people.get(person)).name
+
+    return TaskApprovalEffects(
+        store=work,
+        language_of=task_language,
+        name_of=name_of,
+        now=clock.now,
+        grant_budget=grant_cap_extension,
+        tool_decisions=tool_decisions,
+    )

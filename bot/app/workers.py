@@ -1,0 +1,278 @@
+"""Builds what workers use: models, sandbox, permissions, context, tools and memory search."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from bot.app.conversation_archive import build_worker_history
+from bot.app.memory import MemoryRetrieval, build_memory_retrieval
+from bot.app.repositories import RepositorySet
+from bot.config.settings import BadSettings, Settings
+from bot.engine.agent.memory_hooks.worker_memory import WorkerHistory, WorkerMemoryLookup
+from bot.engine.agent.skills import skill_catalogue_block, skill_tool_factory
+from bot.engine.agent.subagents.spawning import SubagentSpawner
+from bot.engine.agent.worker_briefing import WorkerBriefing
+from bot.engine.agent.worker_context import WorkerContextBuilder
+from bot.engine.agent.worker_tools import WorkerTools
+from bot.engine.llm.acp.agent_config import AcpAgentsFile
+from bot.engine.llm.acp.backend import AcpBackends
+from bot.engine.llm.acp.runtime import AcpRuntime
+from bot.engine.llm.backend_registry import BackendRegistry, build_registry
+from bot.engine.memory.ports import MemorySource
+from bot.engine.permissions import rules
+from bot.engine.permissions.policy import AskMode, PolicyLevels, RulePolicy, SecurityLevel
+from bot.engine.permissions.requests import DecisionSignal
+from bot.engine.permissions.service import PermissionService
+from bot.engine.redaction import SecretMasker
+from bot.engine.sandbox.backends import SandboxDetector, sandboxed_launcher
+from bot.engine.sandbox.command_homes import CommandHomes
+from bot.engine.sandbox.spec import Sandbox, command_environment
+from bot.engine.skills.skill_library import SkillLibrary
+from bot.engine.skills.skill_paths import SkillPaths
+from bot.engine.tasks.access import TaskAccess
+from bot.engine.tasks.journal.recall import TaskMemories
+from bot.engine.tools.shell_exec import CommandShell
+from bot.engine.web.fetcher import PrivateHostError, WebFetcher, parse_private_hosts
+from bot.engine.workers.persona_library import PersonaLibrary
+from bot.engine.workers.personas import Persona
+from bot.engine.workers.spec import WorkerSpec
+from bot.transports.clock import Clock
+from bot.transports.web.access_token import read_token
+from storage.records.approvals import Approval
+from storage.skills import SkillRepo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerServices:
+    models: BackendRegistry
+    personas: PersonaLibrary
+    briefing: WorkerBriefing
+    skills: SkillLibrary
+    sandbox: SandboxDetector
+    shell: CommandShell
+    fetcher: WebFetcher
+    redactor: SecretMasker
+    history: WorkerHistory
+    memory: MemoryRetrieval
+    task_memories: TaskMemories
+
+
+def build_worker_services(settings: Settings, store: RepositorySet, clock: Clock) -> WorkerServices:
+    """Raises BadSettings."""
+    people = store.people
+    briefing = WorkerBriefing(settings.home, get_chat=people.get_chat, get_person=people.get)
+    redactor = SecretMasker((*settings.secret_values, read_token(settings.home)))
+    # Shiftboss' own files are hidden in the sandbox.
+    own_files = (settings.home, Path.cwd() / ".env", settings.home / ".env")
+    sandbox = SandboxDetector(extra=settings.readable_folders, secrets=own_files)
+    return WorkerServices(
+        models=build_models(settings, sandbox),
+        personas=PersonaLibrary(settings.home),
+        briefing=briefing,
+        skills=SkillLibrary(
+            paths=SkillPaths(home=settings.home, user_home=Path.home()),
+            repo=SkillRepo(store.db),
+            now=clock.now,
+        ),
+        sandbox=sandbox,
+        shell=CommandShell(
+            sandbox=sandbox,
+            homes=CommandHomes(settings.home / "shell"),
+            env=partial(_command_environment, settings, redactor),
+            network=settings.tools_network,
+        ),
+        fetcher=build_fetcher(settings),
+        redactor=redactor,
+        history=build_worker_history(settings, store),
+        memory=build_memory_retrieval(
+            settings, store, clock, other_context=briefing.boss_files_block
+        ),
+        task_memories=TaskMemories(
+            logs=store.work.logs,
+            tasks=store.work.tasks,
+            access=TaskAccess(people.get_chat),
+            person_of=people.get,
+            home=settings.home,
+        ),
+    )
+
+
+def build_models(settings: Settings, sandbox: Callable[[], Awaitable[Sandbox]]) -> BackendRegistry:
+    """Model APIs, coding CLIs and offline rules."""
+    runtime = AcpRuntime(
+        root=settings.home,
+        environ=_cli_environment(settings),
+        slots=asyncio.Semaphore(settings.cli_slots),
+        new_id=lambda: secrets.token_hex(8),
+        approval_wait=settings.cli_patience_minutes * 60,
+        max_run_seconds=settings.cli_hours * 3600,
+        launch=sandboxed_launcher(sandbox),
+    )
+    return build_registry(
+        model=settings.default_model,
+        anthropic_key=settings.anthropic_api_key.get_secret_value(),
+        anthropic_base_url=settings.anthropic_base_url,
+        openai_key=settings.openai_api_key.get_secret_value(),
+        openai_base_url=settings.openai_base_url,
+        openai_tools=settings.openai_tools,
+        acp_backends=AcpBackends(AcpAgentsFile(settings.home), runtime),
+        fallback=settings.fallback,
+    )
+
+
+def build_context_builder(
+    settings: Settings,
+    store: RepositorySet,
+    clock: Clock,
+    workers: WorkerServices,
+    *,
+    permissions: PermissionService,
+    on_spawned: Callable[[], None],
+) -> WorkerContextBuilder:
+    """`on_spawned` is called when a worker has started a subagent. Raises BadSettings."""
+    briefing, memory = workers.briefing, workers.memory
+    spawner = SubagentSpawner(
+        db=store.db,
+        repo=store.work.subagents,
+        list_personas=workers.personas.get_all,
+        new_id=partial(store.ids, 6),
+        now=clock.now,
+        on_accepted=on_spawned,
+    )
+
+    async def project_of(job: WorkerSpec) -> str:
+        """A task works in its project; a chat may have one."""
+        if not job.is_chat:
+            return str(job.workspace)
+        chat = job.account.chat
+        return (await store.people.get_chat(chat)).settings.project if chat else ""
+
+    tools = WorkerTools(
+        protected_paths=rules.protected_by(_configured_rules(settings)),
+        fetcher=workers.fetcher,
+        shell=workers.shell,
+        spawner=spawner if settings.helpers else None,
+        memories=partial(_worker_memories, settings, store, workers),
+        history_tools=workers.history.tools,
+        skill_tools=skill_tool_factory(workers.skills, project_of),
+    )
+    return WorkerContextBuilder(
+        personas=workers.personas,
+        tool_factories=(tools,),
+        system_blocks=(
+            briefing.boss_files_block,
+            skill_catalogue_block(workers.skills, project_of, workers.models.has_own_tools),
+            briefing.project_notes_block,
+            briefing.project_summary_block,
+            workers.history.carryover_block,
+            # Last, because it changes most often: the blocks before it stay cached.
+            memory.briefing.standing_block,
+        ),
+        prompt_blocks=(memory.briefing.prompt_block,),
+        authorizer_factory=permissions,
+        mask=workers.redactor.mask,
+    )
+
+
+def build_permissions(
+    settings: Settings,
+    store: RepositorySet,
+    clock: Clock,
+    workers: WorkerServices,
+    *,
+    decision_signal: DecisionSignal,
+    show_request: Callable[[Approval], Awaitable[None]],
+) -> PermissionService:
+    """`show_request` publishes the card of a new approval. Raises BadSettings."""
+
+    async def is_sandboxed() -> bool:
+        return (await workers.sandbox()).kind.confines
+
+    return PermissionService(
+        db=store.db,
+        calls=store.tool_calls,
+        grants=store.grants,
+        tasks=store.work.tasks,
+        requester=store.approval_requester,
+        policy=build_policy(settings),
+        mask=workers.redactor.mask,
+        is_sandboxed=is_sandboxed,
+        signal=decision_signal,
+        show_request=show_request,
+        now=clock.now,
+        sleep=asyncio.sleep,
+    )
+
+
+def build_policy(settings: Settings) -> RulePolicy:
+    """Raises BadSettings."""
+    levels = PolicyLevels(
+        security=SecurityLevel(settings.tools_security), ask_mode=AskMode(settings.tools_ask)
+    )
+    return RulePolicy(rules=_configured_rules(settings), levels=levels)
+
+
+def build_fetcher(settings: Settings) -> WebFetcher:
+    """Raises BadSettings."""
+    try:
+        return WebFetcher(private_hosts=parse_private_hosts(settings.fetch_private.split(",")))
+    except PrivateHostError as error:
+        raise BadSettings([f"SHIFTBOSS_FETCH_PRIVATE: {error}"]) from error
+
+
+def _configured_rules(settings: Settings) -> rules.PermissionRules:
+    return rules.PermissionRules(
+        allow=_parse_rules("SHIFTBOSS_TOOLS_ALLOW", settings.tools_allow),
+        ask=_parse_rules("SHIFTBOSS_TOOLS_ASK_FOR", settings.tools_ask_for),
+        deny=_parse_rules("SHIFTBOSS_TOOLS_DENY", settings.tools_deny),
+    )
+
+
+def _parse_rules(name: str, text: str) -> tuple[rules.PermissionRule, ...]:
+    try:
+        return rules.parse_rules(text)
+    except rules.PermissionRuleError as error:
+        raise BadSettings([f"{name}: {error}"]) from error
+
+
+def _command_environment(
+    settings: Settings, redactor: SecretMasker, sandbox: Sandbox
+) -> Mapping[str, str]:
+    """Environment for commands, without secrets."""
+    view = sandbox.view if sandbox.kind.confines else None
+    env = command_environment(os.environ, extra_names=settings.passed_env_names, view=view)
+    return {name: value for name, value in env.items() if not redactor.contains_secret(value)}
+
+
+def _cli_environment(settings: Settings) -> Mapping[str, str]:
+    """Environment for coding CLIs; keys may be in `.env` only."""
+    ours = {
+        "ANTHROPIC_API_KEY": settings.anthropic_api_key.get_secret_value(),
+        "ANTHROPIC_BASE_URL": settings.anthropic_base_url,
+        "OPENAI_API_KEY": settings.openai_api_key.get_secret_value(),
+        "OPENAI_BASE_URL": settings.openai_base_url,
+    }
+    return {**os.environ, **{name: value for name, value in ours.items() if value}}
+
+
+def _worker_memories(
+    settings: Settings,
+    store: RepositorySet,
+    workers: WorkerServices,
+    job: WorkerSpec,
+    persona: Persona,
+) -> MemorySource:
+    who, memory = job.account, workers.memory
+    return WorkerMemoryLookup(
+        recall=memory.retriever,
+        entries=store.memory.entries,
+        reader=partial(memory.briefing.resolve_reader, job, persona),
+        task_logs=workers.task_memories.for_reader(who.person, who.chat, who.task),
+        zone=settings.zone,
+    )

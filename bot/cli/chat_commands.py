@@ -1,0 +1,138 @@
+"""Translates shell commands to chat commands, executes them as the local owner, and prints the
+results."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from inspect import Parameter, Signature
+from pathlib import Path
+from typing import Any, NoReturn
+
+import typer
+
+from bot.cli.parameters import JsonOption, TextCommand
+from cards.catalog import command_help
+from handlers.flags import quote_value
+from storage.invisible_characters import escape_invisible
+from storage.records.people import Language
+
+_HELP = command_help(Language.ENGLISH)
+
+
+def help_text(command: str) -> str:
+    """The help of a chat command, for the shell command that does the same."""
+    return _HELP[command]["text"]
+
+
+def add_chat_command(
+    cli: typer.Typer,
+    name: str,
+    command: str,
+    *parameters: Parameter,
+    help: str = "",
+    needs_worker: bool = False,
+) -> None:
+    """Add a shell command that executes a chat command with its arguments in this order. Without
+    `help` it has the chat command's."""
+
+    def run(as_json: bool, **values: Any) -> None:
+        parts = (str(each) for each in values.values())
+        execute(command_line(command, *parts), as_json=as_json, needs_worker=needs_worker)
+
+    kind = Parameter.POSITIONAL_OR_KEYWORD
+    json_option = Parameter("as_json", kind, annotation=JsonOption, default=False)
+    run.__signature__ = Signature([*parameters, json_option])  # type: ignore[attr-defined]
+    cli.command(name, cls=TextCommand, help=help or help_text(command))(run)
+
+
+def command_line(command: str, *parts: str) -> str:
+    """Join the parts, omitting empty ones. Only the last part may be free text."""
+    return " ".join((f"/{command}", *filter(None, parts)))
+
+
+def format_flag(name: str, value: str | int | None) -> str:
+    """A flag with its value, quoted; empty without a value."""
+    return "" if value is None or value == "" else f"{name} {quote_value(str(value))}"
+
+
+def absolute_path(path: str) -> str:
+    """Independent of the working directory, since another process executes the command."""
+    return os.path.abspath(Path(path).expanduser())  # noqa: PTH100 - links stay as they are written
+
+
+@contextmanager
+def report_start_failures(*, as_json: bool = False) -> Iterator[None]:
+    """Print start failures and exit with status 2."""
+    from bot.app.lifecycle import StartFailure
+    from bot.config.settings import BadSettings
+
+    try:
+        yield
+    except BadSettings as error:
+        faults = error.errors
+    except StartFailure as error:
+        faults = (str(error),)
+    else:
+        return
+    if as_json:
+        typer.echo(json.dumps({"error": "; ".join(faults)}, ensure_ascii=False, indent=2))
+    for fault in faults:
+        typer.echo(f"shiftboss: {fault}", err=True)
+    raise typer.Exit(2)
+
+
+_NO_WORKER_NOTE = (
+    "nothing runs on this home now: `shiftboss run`, or `shiftboss dispatch`, does the work"
+)
+
+
+def execute(
+    command: str,
+    *,
+    as_json: bool = False,
+    present: Callable[[Any], tuple[str, Any]] | None = None,
+    needs_worker: bool = False,
+) -> None:
+    """Exits with status 1 if the command is refused and 2 if it cannot be executed. `present` turns
+    the answer's data into text and JSON. `needs_worker` adds a note if no Shiftboss is running."""
+    answer = _get_answer(command, as_json=as_json)
+    text, data = answer.text, answer.data
+    if answer.good and present is not None and data is not None:
+        text, data = present(data)
+    if needs_worker and answer.good:
+        if not answer.running:
+            typer.echo(f"shiftboss: {_NO_WORKER_NOTE}", err=True)
+        data = data if data is None else {**data, "running": answer.running}
+    if as_json:
+        plain = {"text": answer.text} if data is None else data
+        if not answer.good and not (isinstance(plain, dict) and "error" in plain):
+            plain = {"error": answer.text}
+        typer.echo(escape_invisible(json.dumps(plain, ensure_ascii=False, indent=2)))
+    else:
+        # The text may come from others and must not control the terminal.
+        typer.echo(escape_invisible(text))
+    if not answer.good:
+        raise typer.Exit(1)
+
+
+def _get_answer(command: str, *, as_json: bool) -> Any:
+    with report_start_failures(as_json=as_json):
+        # Imported here so that `--help` stays fast.
+        from bot.cli.local_client import CommandRefused
+        from bot.cli.local_execution import execute_command
+        from bot.config.settings import load_settings
+
+        try:
+            return execute_command(load_settings(), command)
+        except CommandRefused as error:
+            fail(str(error), as_json=as_json)
+
+
+def fail(reason: str, *, as_json: bool = False, status: int = 1) -> NoReturn:
+    if as_json:
+        typer.echo(json.dumps({"error": reason}, ensure_ascii=False, indent=2))
+    typer.echo(f"shiftboss: {escape_invisible(reason)}", err=True)
+    raise typer.Exit(status)

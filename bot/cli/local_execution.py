@@ -1,0 +1,180 @@
+"""Executes shell commands and MCP messages: through the running Shiftboss, or in this process if
+none is running."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+from urllib.parse import urlencode
+from uuid import uuid4
+
+from bot.app.lifecycle import StartFailure, home_unusable
+from bot.app.running_program import RunningProgram, find_running_program
+from bot.cli.local_client import (
+    CommandAnswer,
+    CommandRefused,
+    ProgramUnreachable,
+    post_json,
+    send_command,
+)
+from bot.config.settings import Settings
+from bot.engine.mcp.server import protocol
+from storage.data_directory import DataDirectoryLock
+from storage.errors import DataDirectoryInUse, DataDirectoryUnusable
+
+_STARTUP_SECONDS = 5.0
+_COMMAND_SECONDS = 60.0
+"""Time limit for another command holding the data directory."""
+_RETRY_INTERVAL = 0.1
+
+
+_T = TypeVar("_T")
+
+
+def execute_command(settings: Settings, text: str) -> CommandAnswer:
+    """Execute a command as the local owner. Blocking. Raises StartFailure and CommandRefused."""
+    message_id = uuid4().hex
+
+    def there(running: RunningProgram) -> CommandAnswer:
+        return send_command(running, text, id=message_id, buttons=False, quiet=True)
+
+    def here() -> CommandAnswer:
+        # Imported only if no running Shiftboss can execute the command.
+        from bot.cli.offline_execution import answer_command
+
+        return _run_here(settings, lambda: answer_command(settings, text))
+
+    return run_remote_or_local(settings, there, here)
+
+
+def run_remote_or_local(
+    settings: Settings, remote: Callable[[RunningProgram], _T], local: Callable[[], _T]
+) -> _T:
+    """Call `remote` if Shiftboss is running (it raises ProgramUnreachable if there is no answer),
+    otherwise `local` while holding the data directory. Blocking. Raises StartFailure.
+
+    If another command or a starting Shiftboss holds the directory, it is waited for.
+    """
+    queue = _HomeWait()
+    while True:
+        try:
+            home = DataDirectoryLock(settings.home, is_temporary=True)
+        except DataDirectoryInUse as error:
+            queue.note_busy(error)
+        except DataDirectoryUnusable as error:
+            raise home_unusable(error) from error
+        else:
+            with home:
+                return local()
+        try:
+            return remote(find_running_program(settings))
+        except (ProgramUnreachable, StartFailure) as error:
+            if queue.is_over:
+                raise StartFailure(
+                    f"another Shiftboss (process {queue.holder_pid}) holds {settings.home} and "
+                    "takes no"
+                    " commands: wait until it is done, or stop it and start `shiftboss run`"
+                ) from error
+        time.sleep(_RETRY_INTERVAL)
+
+
+class _HomeWait:
+    """Limits the wait for the process that holds the data directory."""
+
+    def __init__(self) -> None:
+        self.holder_pid = ""
+        self._deadline = 0.0
+
+    def note_busy(self, busy: DataDirectoryInUse) -> None:
+        if busy.pid != self.holder_pid:
+            self.holder_pid = busy.pid
+            self._deadline = time.monotonic() + (
+                _COMMAND_SECONDS if busy.is_temporary else _STARTUP_SECONDS
+            )
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() > self._deadline
+
+
+def _run_here(settings: Settings, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    from bot.app.preflight import explain_start_failures, prepare_home
+
+    with explain_start_failures(settings):
+        # Once per process, which may answer many messages.
+        if settings.home not in _PREPARED_HOMES:
+            # Log warnings only for single commands.
+            prepare_home(settings, "ERROR" if settings.log_level == "ERROR" else "WARNING")
+            _PREPARED_HOMES.add(settings.home)
+        return asyncio.run(work())
+
+
+MCP_PATH = "/mcp"
+_PREPARED_HOMES: set[Path] = set()
+
+
+def answer_message(settings: Settings, message: Any, scopes: Sequence[str]) -> Any:
+    """Answer one JSON-RPC message. Never raises for client input. Blocking."""
+    quick = protocol.answer_without_tools(message)
+    if quick is not None:
+        return quick
+    path = f"{MCP_PATH}?{urlencode([('scope', each) for each in scopes])}"
+    body = protocol.serialize_message(message)
+
+    def there(running: RunningProgram) -> Any:
+        return post_json(running, path, body)
+
+    def here() -> Any:
+        # Imported only if no running Shiftboss can execute the command.
+        from bot.cli.offline_execution import answer_mcp_message
+
+        return _run_here(settings, lambda: answer_mcp_message(settings, message, scopes))
+
+    try:
+        return run_remote_or_local(settings, there, here)
+    except (StartFailure, ProgramUnreachable, CommandRefused) as failed:
+        return protocol.error_message(message["id"], protocol.INTERNAL_ERROR, str(failed))
+
+
+def answer_hook(settings: Settings, hook: str, text: str, scopes: Sequence[str]) -> str:
+    """Text for a coding CLI; empty if there is nothing to say or no data yet."""
+    if not settings.home.is_dir():
+        return ""
+    params = {"hook": hook, "text": text}
+    message = {"jsonrpc": "2.0", "id": 1, "method": protocol.HOOK_METHOD, "params": params}
+    told = answer_message(settings, message, scopes)
+    return str(told.get("result", {}).get("text", ""))
+
+
+_CHUNK_BYTES = 65_536
+
+
+def serve_stdio(answer: Callable[[Any], Any], source: BinaryIO, sink: BinaryIO) -> None:
+    """Serve until either stream is closed. Blocking."""
+    try:
+        while line := source.readline(protocol.MAX_MESSAGE_BYTES):
+            told = _answer_line(answer, line, source)
+            if told is not protocol.NO_ANSWER:
+                sink.write(protocol.serialize_message(told) + b"\n")
+                sink.flush()
+    except (BrokenPipeError, ConnectionError):
+        return  # the client has gone
+
+
+def _answer_line(answer: Callable[[Any], Any], line: bytes, source: BinaryIO) -> Any:
+    if len(line) == protocol.MAX_MESSAGE_BYTES and not line.endswith(b"\n"):
+        while (rest := source.readline(_CHUNK_BYTES)) and not rest.endswith(b"\n"):
+            pass
+        return protocol.error_message(
+            None,
+            protocol.INVALID_REQUEST,
+            f"no more than {protocol.MAX_MESSAGE_BYTES} bytes a message",
+        )
+    try:
+        message = protocol.parse_message(line)
+    except ValueError:
+        return protocol.error_message(None, protocol.PARSE_ERROR, "not one JSON message a line")
+    return message if message is protocol.NO_ANSWER else answer(message)

@@ -1,0 +1,157 @@
+"""Top-level commands: say, pair, trace, status, cost, persona and approvals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bot.cli.chat_commands import (
+    add_chat_command,
+    command_line,
+    execute,
+    fail,
+    help_text,
+    report_start_failures,
+)
+from bot.cli.parameters import (
+    JsonOption,
+    OptionalText,
+    TextCommand,
+    WordArgument,
+    optional,
+    required,
+)
+from bot.cli.task import next_task
+from bot.cli.task import resume as resume_task
+from storage.invisible_characters import escape_invisible
+
+
+def say(
+    text: Annotated[str, typer.Argument(help="A command such as /list, or a message.")],
+) -> None:
+    """Send a message to Shiftboss and print the answer."""
+    _say_to_running(text)
+
+
+def pair(
+    code: Annotated[str, typer.Argument(help="The pairing code that the person received.")],
+) -> None:
+    _say_to_running(f"/pair {code}")
+
+
+def _say_to_running(text: str) -> None:
+    with report_start_failures():
+        # Imported here so that `--help` stays fast.
+        from bot.app.running_program import find_running_program
+        from bot.cli.local_client import CommandRefused, ProgramUnreachable, send_command
+        from bot.config.settings import load_settings
+
+        running = find_running_program(load_settings())
+    try:
+        # Text that is not a command is part of the conversation and needs a running Shiftboss.
+        answer = send_command(running, text, quiet=text.lstrip().startswith(("/", "／")))
+    except ProgramUnreachable as error:
+        fail(f"{error}. Is `shiftboss run` running?")
+    except CommandRefused as error:
+        fail(str(error))
+    typer.echo(escape_invisible(answer.text))
+    if not answer.good:
+        raise typer.Exit(1)
+
+
+def trace(
+    task: Annotated[
+        str,
+        typer.Argument(
+            metavar="[ID|talk]", help="A task id, or `talk`; by default the newest task."
+        ),
+    ] = "",
+    *,
+    slow: Annotated[bool, typer.Option("--slow", help="Only slow spans.")] = False,
+    errors: Annotated[bool, typer.Option("--errors", help="Only errors.")] = False,
+    cost: Annotated[bool, typer.Option("--cost", help="Costs by step.")] = False,
+    everything: Annotated[bool, typer.Option("-a", "--all", help="All spans.")] = False,
+    otlp: Annotated[
+        str,
+        typer.Option(
+            "--otlp", metavar="FILE", help="Write OTLP JSON to a file, or - for standard output."
+        ),
+    ] = "",
+    as_json: JsonOption = False,
+) -> None:
+    modes = [name for name, on in (("slow", slow), ("errors", errors), ("cost", cost)) if on]
+    if len(modes) > 1 or (modes and (everything or otlp)):
+        fail("choose one of --slow, --errors, --cost, --all and --otlp", as_json=as_json, status=2)
+
+    def show(data: Any) -> tuple[str, Any]:
+        if not data["spans"]:
+            return "there is nothing to look back at yet", data
+        return _export_otlp(data, otlp, as_json=as_json) if otlp else (_format_tree(data), data)
+
+    said = command_line("trace", *modes, task)
+    execute(said, as_json=as_json, present=show if otlp or everything else None)
+
+
+def _export_otlp(data: Any, place: str, *, as_json: bool) -> tuple[str, Any]:
+    # Imported here so that `--help` stays fast.
+    from importlib.metadata import version
+
+    from bot.engine.tracing.otlp_export import build_request
+    from cards.views.traces import parse_trace
+
+    request = build_request([parse_trace(data)], version=version("shiftboss"))
+    written = json.dumps(request, ensure_ascii=False)
+    if place == "-":
+        return written, request
+    try:
+        Path(place).expanduser().write_text(f"{written}\n", encoding="utf-8")
+    except OSError as error:
+        fail(f"{place} cannot be written ({error.strerror or error})", as_json=as_json, status=2)
+    spans = len(data["spans"])
+    return f"{spans} spans → {place}", {"file": place, "spans": spans}
+
+
+def _format_tree(data: Any) -> str:
+    from cards.catalog import catalog_for
+    from cards.views.traces import parse_trace, tree_lines
+    from storage.records.people import Language
+
+    return "\n".join(tree_lines(parse_trace(data), catalog_for(Language.ENGLISH)))
+
+
+_APPROVAL_ID = Annotated[
+    str, typer.Argument(metavar="[ID]", help="The request's id; optional if only one is open.")
+]
+_PERIOD = Annotated[
+    str, typer.Argument(metavar="[PERIOD|ID|MODEL]", help="today, week, month, all, 7d, a task")
+]
+_MODEL = Annotated[str, typer.Argument(metavar="[MODEL]")]
+
+
+def persona(
+    words: Annotated[list[str] | None, typer.Argument(metavar="[NAME|show NAME|auto]")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    execute(command_line("persona", *(words or ())), as_json=as_json)
+
+
+def add_commands(cli: typer.Typer) -> None:
+    cli.command("next", help=help_text("next"))(next_task)
+    cli.command("resume", cls=TextCommand, help=help_text("resume"))(resume_task)
+    add_chat_command(cli, "status", "status", needs_worker=True)
+    add_chat_command(cli, "cost", "cost", optional("what", _PERIOD), optional("model", _MODEL))
+    cli.command("trace", help=help_text("trace"))(trace)
+    cli.command("persona", help=help_text("persona"))(persona)
+    add_chat_command(cli, "approvals", "approvals")
+    add_chat_command(cli, "approve", "approve", optional("request", _APPROVAL_ID))
+    add_chat_command(
+        cli,
+        "reject",
+        "reject",
+        required("request", WordArgument),
+        optional("reason", OptionalText),
+        help="Reject a request, with an optional reason.",
+    )

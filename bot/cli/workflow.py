@@ -1,0 +1,295 @@
+"""`shiftboss workflow`: lists, validates, draws, runs and evaluates workflows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bot.cli.chat_commands import fail, report_start_failures
+from bot.cli.parameters import JsonOption, TextArgument
+
+_SUFFIXES = {".yaml", ".yml", ".json", ".md"}
+
+
+def is_file_name(source: str) -> bool:
+    return "/" in source or Path(source).suffix.lower() in _SUFFIXES
+
+
+@contextmanager
+def report_refusals(*, as_json: bool) -> Iterator[None]:
+    """Print all errors of an invalid workflow and exit with status 1."""
+    from storage.records.workflows import WorkflowRefusalReason, WorkflowRefused
+
+    try:
+        yield
+    except WorkflowRefused as error:
+        if error.reason is WorkflowRefusalReason.UNKNOWN:
+            fail(f"there is no workflow {error.name!r}: `shiftboss workflow list`", as_json=as_json)
+        fail_invalid(error.name, error.errors, as_json=as_json)
+
+
+def fail_invalid(name: str, faults: Sequence[Any], *, as_json: bool) -> None:
+    """Print all errors and exit with status 1."""
+    from cards.catalog import catalog_for
+    from cards.views.workflows import fault_data, fault_line
+    from storage.records.people import Language
+
+    words = catalog_for(Language.ENGLISH)
+    if as_json:
+        data = [fault_data(each, words) for each in faults]
+        _print("", {"name": name, "good": False, "faults": data}, as_json=True)
+    else:
+        lines = [fault_line(each, words) for each in faults]
+        typer.echo("\n".join((f"{name}: cannot run", *lines)))
+    raise typer.Exit(1)
+
+
+def open_workflow(source: str, *, as_json: bool) -> tuple[str, Any]:
+    """A workflow's name and content. Exits with status 1 if it is invalid, 2 if the file is
+    missing."""
+    from bot.engine.workflow.issues import InvalidGraph
+    from bot.engine.workflow.library.named_workflows import (
+        WorkflowLibrary,
+        parse_workflow_text,
+        to_workflow_faults,
+    )
+    from bot.engine.workflow.library.workflow_files import UnreadableWorkflowFile, read_file
+    from storage.records.workflows import WorkflowError
+
+    if not is_file_name(source):
+        with report_refusals(as_json=as_json):
+            entry, workflow = WorkflowLibrary(data_directory()).open_workflow(source)
+            return entry.name, workflow
+    path = Path(source)
+    if not path.exists():
+        fail(f"{source}: no such file", as_json=as_json, status=2)
+    try:
+        # Follow links in an explicit path.
+        return path.stem, parse_workflow_text(read_file(path.resolve()))
+    except UnreadableWorkflowFile as error:
+        fault = WorkflowError(key=error.key, facts=error.facts)
+        fail_invalid(path.name, (fault,), as_json=as_json)
+    except InvalidGraph as error:
+        fail_invalid(path.name, to_workflow_faults(error.issues), as_json=as_json)
+    raise AssertionError  # both calls exit
+
+
+def data_directory() -> Path:
+    from bot.config.settings import load_settings
+
+    return load_settings().home
+
+
+cli = typer.Typer(no_args_is_help=True, help="List, validate and run named workflows.")
+
+_EXIT_FAILED, _EXIT_WAITING = 1, 3
+_MAX_SCOPE_LENGTH = 10_000_000
+
+SourceArgument = Annotated[
+    str, typer.Argument(metavar="NAME|FILE", help="The name of a saved workflow, or a file.")
+]
+
+
+@cli.command("list")
+def list_workflows(as_json: JsonOption = False) -> None:
+    """List workflows, and invalid files with their errors."""
+    with report_start_failures(as_json=as_json):
+        # Imported here so that `--help` stays fast.
+        from bot.engine.workflow.library.named_workflows import WorkflowLibrary
+        from cards.catalog import catalog_for
+        from cards.views.workflows import workflows_data
+        from storage.records.people import Language
+
+        catalog = WorkflowLibrary(data_directory()).scan()
+    data = workflows_data(catalog, catalog_for(Language.ENGLISH))
+    lines = [f"{each['name']}  {_describe_inputs(each)}".rstrip() for each in data["workflows"]]
+    for each in data["broken"]:
+        lines.append(f"{each['file']}: cannot run")
+        lines += [f"  {fault['text']}" for fault in each["faults"]]
+    text = "\n".join(lines) or f"There are no workflows in {catalog.folder} yet."
+    _print(text, data, as_json=as_json)
+
+
+@cli.command("validate")
+def validate(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON, YAML or Markdown.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Validate a workflow; status 1 and all errors if invalid."""
+    with report_start_failures(as_json=as_json):
+        from bot.engine.workflow.library.named_workflows import describe_workflow
+        from cards.views.workflows import workflow_data
+
+        name, workflow = open_workflow(file, as_json=as_json)
+        data = workflow_data(describe_workflow(name, file, workflow))
+    count = len(data["nodes"])
+    text = f"{name}: good, {count} {'node' if count == 1 else 'nodes'}"
+    _print(text, {**data, "good": True, "faults": []}, as_json=as_json)
+
+
+@cli.command("show")
+def show(source: SourceArgument, as_json: JsonOption = False) -> None:
+    """Draw a workflow as Mermaid text."""
+    with report_start_failures(as_json=as_json):
+        from bot.engine.workflow.library.named_workflows import describe_workflow
+        from bot.engine.workflow.presentation.drawing import render_mermaid
+        from cards.catalog import catalog_for
+        from cards.views.workflows import workflow_data
+        from storage.records.people import Language
+
+        name, workflow = open_workflow(source, as_json=as_json)
+        drawing = render_mermaid(workflow, catalog_for(Language.ENGLISH))
+        data = {**workflow_data(describe_workflow(name, source, workflow)), "mermaid": drawing}
+    _print(drawing.rstrip("\n"), data, as_json=as_json)
+
+
+@cli.command("run")
+def run(
+    source: SourceArgument,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            "-i",
+            metavar="NAME=VALUE",
+            help="A value for one of its inputs; repeat for more.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a workflow to its end and print nodes, outputs and spans.
+
+    Waits for delays, schedules and timeouts. Status 1 if it failed, 2 if another Shiftboss uses the
+    data directory, 3 if it needs a decision; `shiftboss run` or `shiftboss dispatch` then continues
+    it.
+    """
+    with report_start_failures(as_json=as_json):
+        from bot.cli.workflow_run import result_data, result_lines, run_workflow
+        from bot.config.settings import load_settings
+        from bot.engine.workflow.library.named_workflows import prepare_run
+        from storage.errors import DataDirectoryInUse
+
+        settings = load_settings()
+        name, workflow = open_workflow(source, as_json=as_json)
+        values = _parse_inputs(workflow, inputs or [], as_json=as_json)
+        try:
+            prepared = prepare_run(name, workflow, values)
+            ran = asyncio.run(run_workflow(settings, prepared, _print_note))
+        except DataDirectoryInUse as error:
+            why = f"another Shiftboss (process {error.pid}) works on {settings.home}"
+            fail(f"{why}: `shiftboss say '/workflow run NAME'`", as_json=as_json, status=2)
+    _print("\n".join(result_lines(ran)), result_data(ran), as_json=as_json)
+    if not ran.view.task.status.is_final:
+        raise typer.Exit(_EXIT_WAITING)
+    if ran.view.task.status != "completed":
+        raise typer.Exit(_EXIT_FAILED)
+
+
+@cli.command("eval")
+def evaluate(
+    expression: TextArgument,
+    scope: Annotated[
+        str,
+        typer.Option(
+            "--scope",
+            metavar="JSON",
+            help="JSON with names and values; @FILE or - for standard input.",
+        ),
+    ] = "{}",
+    as_json: JsonOption = False,
+) -> None:
+    """Evaluate an expression; print its value and type."""
+    from bot.engine.workflow.expressions.evaluator import evaluate as work_out
+    from bot.engine.workflow.expressions.operations import ExpressionError
+
+    names = _parse_scope(scope, as_json=as_json)
+    try:
+        value = work_out(expression, names)
+    except ExpressionError as error:
+        fail(" ".join(str(error).split()), as_json=as_json)
+    kind = _value_type(value)
+    shown = json.dumps(value, ensure_ascii=False, default=str)
+    _print(f"{shown}\n{kind}", {"value": value, "type": kind}, as_json=as_json)
+
+
+def _parse_inputs(workflow: Any, inputs: list[str], *, as_json: bool) -> dict[str, Any]:
+    """Exits with status 2 and all errors."""
+    from bot.engine.workflow.library.named_workflows import describe_workflow
+    from cards.catalog import catalog_for
+    from cards.views.workflows import input_kind_label, input_line
+    from handlers.workflow_inputs import parse_inputs
+    from storage.records.people import Language
+
+    words = catalog_for(Language.ENGLISH)
+    texts: dict[str, str] = {}
+    for each in inputs:
+        name, mark, value = each.partition("=")
+        if not mark:
+            fail(f"--input {each}: write NAME=VALUE", as_json=as_json, status=2)
+        texts[name.strip()] = value
+    seen = parse_inputs(describe_workflow("", "", workflow).inputs, texts)
+    problems = [f"--input {each}: no such input" for each in seen.unknown]
+    problems += [
+        f"--input {each.input.name}={each.text[:60]}: must be "
+        f"{'one of ' * (each.input.kind == 'choice')}{input_kind_label(each.input, words)}"
+        for each in seen.invalid
+    ]
+    problems += [
+        f"--input {each.name}=…: required, {input_line(each, words)}" for each in seen.missing
+    ]
+    if problems:
+        fail("; ".join(problems), as_json=as_json, status=2)
+    return dict(seen.values)
+
+
+def _parse_scope(scope: str, *, as_json: bool) -> dict[str, Any]:
+    try:
+        if scope == "-":
+            scope = sys.stdin.read(_MAX_SCOPE_LENGTH)
+        elif scope.startswith("@"):
+            with Path(scope[1:]).open(encoding="utf-8") as file:
+                scope = file.read(_MAX_SCOPE_LENGTH)
+        names = json.loads(scope)
+    except (OSError, ValueError, RecursionError) as error:
+        fail(f"--scope: {error}", as_json=as_json, status=2)
+    if not isinstance(names, dict):
+        fail('--scope: must be an object, such as {"n": 1}', as_json=as_json, status=2)
+    return names
+
+
+def _value_type(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "bool"
+        case int() | float():
+            return "number"
+        case str():
+            return "text"
+        case list() | tuple():
+            return "list"
+        case _:
+            return "object"
+
+
+def _describe_inputs(workflow: dict[str, Any]) -> str:
+    wanted = [each["name"] for each in workflow["inputs"] if each["required"]]
+    title = workflow["title"] if workflow["title"] != workflow["name"] else ""
+    asks = f"(asks for {', '.join(wanted)})" if wanted else ""
+    return "  ".join(filter(None, (title, asks)))
+
+
+def _print_note(text: str) -> None:
+    typer.echo(f"shiftboss: {text}", err=True)
+
+
+def _print(text: str, data: Any, *, as_json: bool) -> None:
+    typer.echo(json.dumps(data, ensure_ascii=False, indent=2, default=str) if as_json else text)

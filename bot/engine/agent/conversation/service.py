@@ -1,0 +1,484 @@
+"""Answers chat messages in one model session per chat and proposes tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from bot.engine.agent.budget import request_cap_extension
+from bot.engine.agent.conversation.chat_files import (
+    OutputFiles,
+    collect_output_files,
+    snapshot_workspace,
+    unpack_files,
+)
+from bot.engine.agent.conversation.image_captioning import CaptionedPictures, ImageCaptioner
+from bot.engine.agent.conversation.model_choice import AutoModelChoice, choose_model
+from bot.engine.agent.conversation.resumption import PrepareCommit, ToolCallSuspension
+from bot.engine.agent.conversation.turn_taking import (
+    ConversationExpiry,
+    TurnQueue,
+    UnansweredMessages,
+)
+from bot.engine.agent.model_gateway import EventListener, ModelGateway, ModelReply, ModelRequest
+from bot.engine.agent.worker_context import WorkerContextBuilder
+from bot.engine.llm.answer_schemas import PROPOSE_TASK
+from bot.engine.llm.backend import (
+    AgentEvent,
+    BackendDenied,
+    BackendError,
+    BackendNotReady,
+    BackendUnavailable,
+    BudgetExceeded,
+    RunLimits,
+    RunPurpose,
+    SelectedBackend,
+    TextDelta,
+)
+from bot.engine.llm.tool_calls import AgentTool, CallKind, object_schema
+from bot.engine.permissions.service import restart_authorizer
+from bot.engine.workers.personas import Persona
+from bot.engine.workers.spec import CostAccount, WorkerSpec
+from cards.catalog import catalog_for
+from cards.formats import truncate
+from handlers.ports import (
+    AnswerStream,
+    BackendFailure,
+    ChatAnswer,
+    ChatQuestion,
+    ConversationState,
+    TaskProposal,
+)
+from storage.db import Database, retry_until_stored
+from storage.ids import IdGenerator
+from storage.key_value import KeyValueStore
+from storage.records.approvals import Approval
+from storage.records.people import ChatId, Language
+from storage.records.system import ModelChoice
+from storage.records.tasks import TaskPriority
+from storage.sessions import ModelSession, SessionRepo
+
+_PROPOSAL_SCHEMA: Mapping[str, Any] = object_schema(
+    "title",
+    "task",
+    title="A short title, in the Boss's language.",
+    task="The whole task, so that a worker who has not read this chat can do it.",
+    priority={"type": "string", "enum": ["urgent", "important", "normal"]},
+    when=(
+        "Only where the Boss wants it at a set time or again and again: their"
+        " own words for it, such as “every Monday at 9”. The Boss is told honestly that there"
+        " is no scheduler yet, and offered to have it done once, now."
+    ),
+)
+_MAX_WHEN_CHARS = 100
+
+
+def propose_task_tool(question: ChatQuestion, proposals: list[TaskProposal]) -> AgentTool:
+    """Build the tool that appends to `proposals`; a person decides whether the task starts."""
+
+    async def run(arguments: Mapping[str, Any]) -> str:
+        proposals.append(
+            TaskProposal(
+                title=str(arguments["title"]),
+                text=str(arguments["task"]) or question.text,
+                priority=TaskPriority.parse(str(arguments.get("priority", "")))
+                or TaskPriority.IMPORTANT,
+                requested_time=str(arguments.get("when", ""))[:_MAX_WHEN_CHARS],
+            )
+        )
+        return "The Boss is being asked. Say nothing more now."
+
+    return AgentTool(
+        name=PROPOSE_TASK,
+        description="Ask the Boss, by button, whether to start this as a task.",
+        schema=_PROPOSAL_SCHEMA,
+        run=run,
+    )
+
+
+log = logging.getLogger(__name__)
+
+_MAX_CALLS = 12
+"""Model calls per answer, including those between tool calls."""
+_MAX_TRIES = 3
+_RETRY_DELAY = 1.0
+_MAX_RETRY_DELAY = 15.0
+"""Seconds; longer delays requested by a service are reported at once because a person is
+waiting."""
+
+_MAX_TITLE_CHARS = 120
+_MAX_LISTED_FILES = 5
+_UNANSWERED_PREFIX = "[Sent just before; the next message interrupted your answer: “{text}”]\n"
+
+_SYSTEM = """\
+You are Shiftboss, the foreman of a team of AI workers, talking with your Boss in a chat. Be
+short, concrete and kind. If the Boss asks for work that leaves a result behind (something to
+make, change, find out, write or watch), call the tool propose_task once and say nothing more:
+the Boss then decides by button. Answer questions and small talk yourself. Files that you make or
+change in your workspace, or name in your answer, go to the Boss with it; what the Boss sent lies
+in its folder inbox. {language}"""
+
+_LANGUAGE = {
+    Language.CHINESE: "Answer in Simplified Chinese unless the Boss writes in another language.",
+    Language.ENGLISH: "Answer in English unless the Boss writes in another language.",
+}
+
+
+class ConversationService:
+    """Satisfies `handlers.ports.ChatPort`."""
+
+    def __init__(
+        self,
+        *,
+        db: Database,
+        sessions: SessionRepo,
+        gateway: ModelGateway,
+        data_dir: Path,
+        context_builder: WorkerContextBuilder,
+        now: Callable[[], datetime],
+        sleep: Callable[[float], Awaitable[None]],
+        ids: IdGenerator,
+        approval_lifetime: timedelta,
+        turn_queue: TurnQueue,
+        auto_choice: AutoModelChoice,
+        captioner: ImageCaptioner,
+        suspension: ToolCallSuspension,
+        expiry: ConversationExpiry,
+    ) -> None:
+        """`approval_lifetime` limits how long a cap extension request stays open."""
+        self._db = db
+        self._sessions = sessions
+        self._gateway = gateway
+        self._data_dir = data_dir
+        self._context_builder = context_builder
+        self._now = now
+        self._sleep = sleep
+        self._ids = ids
+        self._approval_lifetime = approval_lifetime
+        self._turn_queue = turn_queue
+        self._auto_choice = auto_choice
+        self._captioner = captioner
+        self._suspension = suspension
+        self._expiry = expiry
+        self._unanswered = UnansweredMessages(KeyValueStore(db))
+
+    async def answer(
+        self,
+        question: ChatQuestion,
+        stream: AnswerStream,
+        prepare_commit: PrepareCommit | None = None,
+    ) -> ChatAnswer:
+        self._turn_queue.set_mode(question.chat.id, question.chat.settings.queue)
+        try:
+            async with self._turn_queue.exclusive(question.chat.id):
+                try:
+                    return await self._answer(question, stream, prepare_commit)
+                except BackendNotReady:
+                    if not await self._has_fallback(question):
+                        raise
+                    return await self._answer(question, stream, prepare_commit)
+        except BudgetExceeded as error:
+            approval = await self._request_cap_extension(question, error)
+            raise BackendFailure(error.hint, approval=approval) from error
+        except BackendError as error:
+            raise BackendFailure(error.hint) from error
+
+    async def resume_answer(
+        self, question: ChatQuestion, prepare_commit: PrepareCommit
+    ) -> ChatAnswer:
+        """Satisfies `ResumableConversation`."""
+
+        async def unseen(_text: str) -> None:
+            """Resumed answers are posted when complete, not streamed."""
+
+        return await self.answer(question, unseen, prepare_commit)
+
+    def interrupt(self, chat_id: ChatId) -> bool:
+        return self._turn_queue.interrupt(chat_id)
+
+    def on_new_message(self, chat_id: ChatId) -> bool:
+        return self._turn_queue.on_new_message(chat_id)
+
+    def set_queue_mode(self, chat_id: ChatId, mode: str) -> None:
+        self._turn_queue.set_mode(chat_id, mode)
+
+    def queues_messages(self, chat_id: ChatId) -> bool:
+        return self._turn_queue.queues_messages(chat_id)
+
+    async def reset(self, chat_id: ChatId) -> bool:
+        self.interrupt(chat_id)
+        await self._unanswered.clear(chat_id)
+        closed = await self._gateway.close_session(_session_key(chat_id))
+        self._suspension.wake()
+        return closed
+
+    async def state(self, chat_id: ChatId) -> ConversationState | None:
+        session = await self._sessions.find_open(_session_key(chat_id))
+        if session is None:
+            return None
+        return ConversationState(
+            turns=session.turns,
+            model=ModelChoice(backend=session.backend, model=session.model),
+            started_at=session.started_at,
+            last_used_at=session.last_used_at,
+        )
+
+    async def _answer(
+        self, question: ChatQuestion, show: AnswerStream, keep: PrepareCommit | None
+    ) -> ChatAnswer:
+        begun = self._now()
+        workspace = self._workspace(question.chat.id)
+        incoming = await unpack_files(
+            self._data_dir, question.files, workspace, boundary=self._ids.token()
+        )
+        persona = await self._context_builder.personas.get(question.chat.settings.persona)
+        chosen, session = await self._select_session(
+            question, persona, pictures=bool(incoming.pictures)
+        )
+        there = await snapshot_workspace(workspace)
+        proposals: list[TaskProposal] = []
+        shown: list[str] = []
+
+        async def watch(event: AgentEvent) -> None:
+            if isinstance(event, TextDelta):
+                shown.append(event.text)
+                await show("".join(shown))
+
+        def again() -> None:
+            shown.clear()
+            proposals.clear()
+
+        captioned = await self._captioner.prepare(
+            incoming.pictures,
+            chosen,
+            text=question.text,
+            account=_cost_account(question),
+            language=question.language,
+        )
+        ask = await self._build_request(question, session, persona, proposals)
+        ask = replace(
+            ask,
+            prompt=ask.prompt + incoming.prompt_text + captioned.prompt_text,
+            pictures=captioned.pictures,
+        )
+        work = asyncio.create_task(
+            self._call_with_retries(ask, chosen, session, watch, again),
+            name=f"answer in {question.chat.id}",
+        )
+        reply = await self._await_reply(question, ask.prompt, work)
+        if reply is None:
+            return ChatAnswer(text="".join(shown), interrupted=True)
+        text = reply.result.text
+        into = f"files/chats/{question.chat.id}/{question.source.replace(':', '-')}"
+        files = await collect_output_files(there, workspace, text, home=self._data_dir, target=into)
+        answered = ChatAnswer(
+            text=text,
+            proposal=proposals[0] if proposals else None,
+            files=files.files,
+            sizes=files.sizes,
+            notes=_answer_notes(question.language, chosen, reply, captioned, files),
+            model=reply.result.model or chosen.backend.name,
+            seconds=(self._now() - begun).total_seconds(),
+        )
+        await self._record_answer(question, reply, answered, keep)
+        return answered
+
+    async def _await_reply(
+        self, question: ChatQuestion, prompt: str, work: asyncio.Task[ModelReply]
+    ) -> ModelReply | None:
+        """None if a newer message interrupted the answer; the prompt is then saved for it."""
+        async with self._turn_queue.track(question.chat.id, work) as turn:
+            try:
+                return await work
+            except asyncio.CancelledError:
+                if not turn.interrupted:
+                    # Shiftboss itself is stopping; no message interrupted this answer.
+                    work.cancel()
+                    with suppress(asyncio.CancelledError, BackendError):
+                        await work
+                    raise
+                await self._unanswered.save(question.chat.id, prompt)
+                return None
+
+    async def _call_with_retries(
+        self,
+        ask: ModelRequest,
+        chosen: SelectedBackend,
+        session: ModelSession,
+        watch: EventListener,
+        again: Callable[[], None],
+    ) -> ModelReply:
+        """Retry an unreachable model a few times."""
+        for attempt in range(_MAX_TRIES - 1):
+            try:
+                return await self._gateway.call_model(ask, chosen, session, watch)
+            except BackendUnavailable as error:
+                wait = max(_RETRY_DELAY * 2**attempt, error.retry_after or 0.0)
+                if wait > _MAX_RETRY_DELAY:
+                    raise
+            again()
+            ask = replace(ask, permit=restart_authorizer(ask.permit))
+            await self._sleep(wait)
+        return await self._gateway.call_model(ask, chosen, session, watch)
+
+    async def _record_answer(
+        self,
+        question: ChatQuestion,
+        reply: ModelReply,
+        answered: ChatAnswer,
+        keep: PrepareCommit | None,
+    ) -> None:
+        """Record the turn, its approval request and the answer in one transaction."""
+        # The answer is paid for, so wait for the store instead of calling the model again.
+        await retry_until_stored(
+            lambda: self._commit_answer(reply, answered, keep),
+            self._sleep,
+            f"an answer in {question.chat.id}",
+        )
+        await self._unanswered.clear(question.chat.id)
+        if reply.resumed or reply.result.suspended:
+            self._suspension.wake()
+
+    async def _commit_answer(
+        self, reply: ModelReply, answered: ChatAnswer, keep: PrepareCommit | None
+    ) -> None:
+        kept = await keep(answered) if keep is not None else None
+        async with self._db.write() as tx:
+            await self._gateway.record_reply(tx, reply)
+            if reply.result.suspended:
+                await self._suspension.request_approval(tx, reply.session.id)
+            if kept is not None:
+                await kept(tx)
+
+    async def _has_fallback(self, question: ChatQuestion) -> bool:
+        """Return whether another backend can answer after a failure. Raises BackendDenied."""
+        if question.is_continuation:
+            return False
+        persona = await self._context_builder.personas.get(question.chat.settings.persona)
+        chosen = choose_model(
+            self._gateway, self._auto_choice, question, persona, pictures=bool(question.files)
+        )
+        return bool(chosen.instead_of)
+
+    async def _select_session(
+        self, question: ChatQuestion, persona: Persona, *, pictures: bool
+    ) -> tuple[SelectedBackend, ModelSession]:
+        """Return backend and session; a continuation keeps its session's, whatever was chosen
+        since."""
+        if not question.is_continuation:
+            chosen = choose_model(
+                self._gateway, self._auto_choice, question, persona, pictures=pictures
+            )
+            return chosen, await self._open_session(question.chat.id, chosen, persona.name)
+        session = await self._sessions.find_open(_session_key(question.chat.id))
+        if session is None:
+            raise BackendDenied("the conversation has ended")
+        return self._gateway.select_backend(session.model, session.backend), session
+
+    async def _request_cap_extension(
+        self, question: ChatQuestion, error: BudgetExceeded
+    ) -> Approval:
+        now = self._now()
+        async with self._db.write() as tx:
+            return await request_cap_extension(
+                tx,
+                error.cap,
+                task=None,
+                chat_id=question.chat.id,
+                title=truncate(question.text, _MAX_TITLE_CHARS),
+                ids=self._ids,
+                now=now,
+                expires_at=now + self._approval_lifetime,
+            )
+
+    def _workspace(self, chat_id: ChatId) -> Path:
+        return self._data_dir / "workspaces" / f"chat-{chat_id}"
+
+    async def _open_session(
+        self, chat_id: ChatId, chosen: SelectedBackend, persona: str
+    ) -> ModelSession:
+        session = await self._sessions.find_open(_session_key(chat_id))
+        if session is not None and self._expiry.has_expired(session, self._now()):
+            await self._gateway.close_session(_session_key(chat_id))
+        return await self._gateway.open_session(_session_key(chat_id), chosen, persona=persona)
+
+    async def _build_request(
+        self,
+        question: ChatQuestion,
+        session: ModelSession,
+        persona: Persona,
+        proposals: list[TaskProposal],
+    ) -> ModelRequest:
+        before = await self._unanswered.get(question.chat.id)
+        lost = (
+            "" if question.is_continuation else await self._suspension.describe_lost_calls(session)
+        )
+        spec = WorkerSpec(
+            account=_cost_account(question),
+            session=session,
+            language=question.language,
+            workspace=self._workspace(question.chat.id),
+            persona=persona.name,
+            mode=persona.default_mode,
+            request_text=question.text,
+            turn_key=question.source,
+            skill=question.skill,
+        )
+        context = await self._context_builder.build(spec)
+        proposing = () if question.no_proposal else (propose_task_tool(question, proposals),)
+        return ModelRequest(
+            purpose=RunPurpose.CHAT,
+            prompt=(f"{question.brief}\n\n" if question.brief else "")
+            + (_UNANSWERED_PREFIX.format(text=before) if before else "")
+            + context.prompt_prefix
+            + question.text,
+            system_prompt=_SYSTEM.format(language=_LANGUAGE[question.language])
+            + "".join(f"\n\n{each}" for each in (context.system_prompt, lost) if each),
+            language=question.language,
+            account=spec.account,
+            workspace=spec.workspace,
+            facts={"text": question.text},
+            mode=spec.mode,
+            tools=(*proposing, *context.tools),
+            permit=context.permit,
+            mcp_servers=context.mcp_servers,
+            limits=RunLimits(turns=_MAX_CALLS),
+            resume_prompt="" if question.is_continuation else None,
+        )
+
+
+def _cost_account(question: ChatQuestion) -> CostAccount:
+    return CostAccount(person=question.person.id, chat=question.chat.id, turn=question.source)
+
+
+def _answer_notes(
+    language: Language,
+    chosen: SelectedBackend,
+    reply: ModelReply,
+    captioned: CaptionedPictures,
+    files: OutputFiles,
+) -> tuple[str, ...]:
+    words = catalog_for(language)
+    why = words(chosen.fallback_reason) if chosen.fallback_reason else ""
+    names = ", ".join(files.skipped[:_MAX_LISTED_FILES])
+    questions = [each for each in reply.result.suspended if each.kind is CallKind.ASK]
+    notes = (
+        words("backend.fell_back", name=chosen.instead_of, instead=chosen.backend.name, why=why)
+        if chosen.instead_of
+        else "",
+        words("tools.asked" if questions else "tools.waits") if reply.result.suspended else "",
+        words("talk.cut") if reply.result.truncated else "",
+        words("talk.unseen") if captioned.uncaptioned else "",
+        words("talk.left_out", names=names, n=len(files.skipped)) if names else "",
+    )
+    return tuple(note for note in notes if note)
+
+
+def _session_key(chat_id: ChatId) -> str:
+    return f"chat:{chat_id}"

@@ -1,0 +1,139 @@
+"""Serializes answers per chat, stores interrupted messages and decides when a conversation
+expires."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from bot.engine.memory.noise_filter import strip_memory_blocks
+from storage.errors import StoreUnavailable
+from storage.key_value import KeyValueStore
+from storage.records.people import ChatId
+from storage.sessions import ModelSession
+
+WAIT_MODE = "wait"
+
+
+@dataclass(slots=True)
+class AnswerInProgress:
+    """A running answer; `interrupted` is True if it was cancelled on purpose."""
+
+    task: asyncio.Task[Any]
+    interrupted: bool = False
+
+
+class TurnQueue:
+    """`default_mode` applies to chats without their own: `cut` interrupts the running answer,
+    `wait` queues the message."""
+
+    def __init__(self, default_mode: str) -> None:
+        self._default_mode = default_mode
+        self._modes: dict[ChatId, str] = {}
+        self._in_progress: dict[ChatId, AnswerInProgress] = {}
+        self._locks: dict[ChatId, asyncio.Lock] = {}
+        self._waiters: Counter[ChatId] = Counter()
+
+    def set_mode(self, chat_id: ChatId, mode: str) -> None:
+        """Set the chat's mode with immediate effect; empty restores the default."""
+        if mode:
+            self._modes[chat_id] = mode
+        else:
+            self._modes.pop(chat_id, None)
+
+    def queues_messages(self, chat_id: ChatId) -> bool:
+        return (self._modes.get(chat_id) or self._default_mode) == WAIT_MODE
+
+    def interrupt(self, chat_id: ChatId) -> bool:
+        """Cancel the running answer; return False if there is none."""
+        turn = self._in_progress.get(chat_id)
+        if turn is None or turn.interrupted:
+            return False
+        turn.interrupted = True
+        turn.task.cancel()
+        return True
+
+    def on_new_message(self, chat_id: ChatId) -> bool:
+        """Apply the mode to a new message; return True if it has to wait for the running answer."""
+        if self.queues_messages(chat_id):
+            return chat_id in self._in_progress
+        self.interrupt(chat_id)
+        return False
+
+    @asynccontextmanager
+    async def exclusive(self, chat_id: ChatId) -> AsyncGenerator[None]:
+        """Run one answer at a time: concurrent answers would corrupt their shared session."""
+        lock = self._locks.setdefault(chat_id, asyncio.Lock())
+        self._waiters[chat_id] += 1
+        try:
+            async with lock:
+                yield
+        finally:
+            self._waiters[chat_id] -= 1
+            if not self._waiters[chat_id]:
+                del self._waiters[chat_id], self._locks[chat_id]
+
+    @asynccontextmanager
+    async def track(
+        self, chat_id: ChatId, task: asyncio.Task[Any]
+    ) -> AsyncGenerator[AnswerInProgress]:
+        """Register `task` as the chat's running answer, so that it can be interrupted."""
+        turn = self._in_progress[chat_id] = AnswerInProgress(task)
+        try:
+            yield turn
+        finally:
+            del self._in_progress[chat_id]
+
+
+log = logging.getLogger(__name__)
+
+MAX_UNANSWERED_CHARS = 4000
+
+
+class UnansweredMessages:
+    def __init__(self, store: KeyValueStore) -> None:
+        self._store = store
+        self._cache: dict[ChatId, str] = {}
+
+    async def get(self, chat_id: ChatId) -> str:
+        """Return the unanswered text; empty if there is none."""
+        if chat_id not in self._cache:
+            self._cache[chat_id] = str(await self._store.get(_mark_name(chat_id)) or "")
+        return self._cache[chat_id]
+
+    async def save(self, chat_id: ChatId, text: str) -> None:
+        """Save the end of the text, without injected memories."""
+        self._cache[chat_id] = strip_memory_blocks(text)[-MAX_UNANSWERED_CHARS:]
+        try:
+            await self._store.put(_mark_name(chat_id), self._cache[chat_id])
+        except StoreUnavailable as error:
+            log.warning("an unanswered message in %s is not stored: %s", chat_id, error)
+
+    async def clear(self, chat_id: ChatId) -> None:
+        if await self.get(chat_id):
+            self._cache[chat_id] = ""
+            await self._store.put(_mark_name(chat_id), None)
+
+
+def _mark_name(chat_id: ChatId) -> str:
+    return f"unanswered:{chat_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationExpiry:
+    """Limits after which the next message starts a new conversation; 0 disables a limit."""
+
+    max_idle: timedelta = timedelta(minutes=60)
+    max_turns: int = 0
+    max_tokens: int = 0
+
+    def has_expired(self, session: ModelSession, now: datetime) -> bool:
+        idle = bool(self.max_idle) and now - session.last_used_at > self.max_idle
+        turns = bool(self.max_turns) and session.turns >= self.max_turns
+        return idle or turns or (bool(self.max_tokens) and session.tokens > self.max_tokens)

@@ -1,0 +1,238 @@
+"""Supplies workers with memories and earlier conversations: context blocks, lookup, usage
+tracking."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
+from functools import partial
+from itertools import chain, zip_longest
+from typing import TypeAlias
+
+from bot.engine.agent.model_gateway import ModelReply
+from bot.engine.agent.worker_context import ContextBlock
+from bot.engine.llm.answer_schemas import StepAnswer
+from bot.engine.llm.tool_calls import AgentTool
+from bot.engine.memory.access import MemoryReader
+from bot.engine.memory.context_builder import ContextSession, MemoryContext, MemoryContextBuilder
+from bot.engine.memory.conversation_archive.history_tools import (
+    HistoryToolContext,
+    build_history_tools,
+)
+from bot.engine.memory.conversation_archive.service import ConversationHistory
+from bot.engine.memory.ports import MemorySource, RecalledMemory
+from bot.engine.memory.retriever import MemoryRetriever
+from bot.engine.memory.usage_tracking import TrackedAnswer, UsageTracker
+from bot.engine.workers.personas import Persona
+from bot.engine.workers.spec import CostAccount, WorkerSpec
+from storage.db import Transaction
+from storage.errors import NotFound, StorageError
+from storage.memory.conversation_archive import ArchiveAccess
+from storage.memory.entries import MemoryEntryRepo
+from storage.records.memory import EntryId, MemoryEntry, MemoryKind, MemoryState
+from storage.records.people import Chat, ChatId
+from storage.records.tasks import TaskId
+from storage.tasks import TaskVisibility
+
+MEMORY_PREFIX = "memory:"
+_UNDECIDED = {MemoryState.CANDIDATE, MemoryState.REJECTED}
+_KINDS = tuple(kind for kind in MemoryKind if kind is not MemoryKind.HANDBOOK)
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerMemoryLookup:
+    """Satisfies `memory.ports.MemorySource`; also searches `task_logs`. Dates are shown in
+    `zone`."""
+
+    recall: MemoryRetriever
+    entries: MemoryEntryRepo
+    reader: Callable[[], Awaitable[MemoryReader]]
+    task_logs: MemorySource
+    zone: tzinfo = UTC
+
+    async def search(self, query: str, limit: int) -> Sequence[RecalledMemory]:
+        """Interleave memories and task logs, because their scores are not comparable."""
+        reader = await self.reader()
+        found = await self.recall.search(reader, query, limit, kinds=_KINDS)
+        entries = [self._to_memory(each.entry) for each in found]
+        logs = await self.task_logs.search(query, limit)
+        both = chain.from_iterable(zip_longest(entries, logs))
+        return [each for each in both if each is not None][:limit]
+
+    async def get(self, memory_id: str) -> RecalledMemory | None:
+        """Return a memory or task log by ID, including archived and replaced memories.
+
+        Unconfirmed and rejected candidates are not returned."""
+        if not memory_id.startswith(MEMORY_PREFIX):
+            return await self.task_logs.get(memory_id)
+        reader = await self.reader()
+        try:
+            entry = await self.entries.get(
+                EntryId(memory_id.removeprefix(MEMORY_PREFIX)), reader.scopes
+            )
+        except NotFound:
+            return None
+        return None if entry.state in _UNDECIDED else self._to_memory(entry)
+
+    def _to_memory(self, entry: MemoryEntry) -> RecalledMemory:
+        told = [entry.kind.value, entry.category.value, entry.sender]
+        if entry.superseded_by is not None:
+            told.append(f"no longer true, see {MEMORY_PREFIX}{entry.superseded_by}")
+        elif entry.state is not MemoryState.ACTIVE:
+            told.append(entry.state.value)
+        if entry.valid_until is not None:
+            told.append(f"until {entry.valid_until.astimezone(self.zone):%Y-%m-%d %H:%M}")
+        return RecalledMemory(
+            id=f"{MEMORY_PREFIX}{entry.id}",
+            title=", ".join(filter(None, told)),
+            text=entry.text,
+            at=entry.said_at.astimezone(self.zone),
+        )
+
+
+log = logging.getLogger(__name__)
+
+RECALL_TIMEOUT = 5.0
+"""Seconds; after that the chat is answered without memories."""
+
+_MAX_SESSIONS = 256
+
+ChatLookup: TypeAlias = Callable[[ChatId], Awaitable[Chat]]
+TaskProjectLookup: TypeAlias = Callable[[TaskId], Awaitable[str]]
+"""Returns the project folder of a task; empty if it has none."""
+
+
+@dataclass(slots=True, kw_only=True)
+class MemoryBriefing:
+    """Builds memory context: `standing_block` for the system prompt, `prompt_block` for each
+    message.
+
+    `record_usage` is a ReplyRecorder of the model gateway."""
+
+    injection: MemoryContextBuilder
+    uses: UsageTracker
+    get_chat: ChatLookup
+    get_project: TaskProjectLookup
+    other_context: ContextBlock
+    timeout: float = RECALL_TIMEOUT
+    _standing_by_session: OrderedDict[str, MemoryContext] = field(
+        default_factory=OrderedDict, init=False
+    )
+
+    async def standing_block(self, spec: WorkerSpec, persona: Persona) -> str:
+        """Sub-agents get no memories; their parent tells them what they need."""
+        if spec.depth:
+            return ""
+
+        async def look() -> MemoryContext:
+            told = await self.other_context(spec, persona)
+            return await self.injection.build_standing(
+                await self.resolve_reader(spec, persona), told
+            )
+
+        told = await self._with_timeout(look)
+        self._standing_by_session[spec.session.id] = told
+        while len(self._standing_by_session) > _MAX_SESSIONS:
+            self._standing_by_session.popitem(last=False)
+        self.uses.set_context(spec.session.id, spec.request_text, told.entries)
+        return told.text
+
+    async def prompt_block(self, spec: WorkerSpec, persona: Persona) -> str:
+        if spec.depth:
+            return ""
+        stands = self._standing_by_session.pop(spec.session.id, MemoryContext())
+
+        async def look() -> MemoryContext:
+            told = await self.other_context(spec, persona)
+            reader = await self.resolve_reader(spec, persona)
+            return await self.injection.build_aside(
+                reader, spec.request_text, _memory_session(spec), stands, told
+            )
+
+        told = await self._with_timeout(look)
+        self.uses.set_context(spec.session.id, spec.request_text, (*stands.entries, *told.entries))
+        return told.text
+
+    async def record_usage(self, tx: Transaction, reply: ModelReply) -> None:
+        """Record which memories the answer was based on."""
+        value = reply.result.value
+        said = value.summary if isinstance(value, StepAnswer) else ""
+        await self.uses.record_answer(
+            tx,
+            TrackedAnswer(
+                session=reply.session.id,
+                turn=reply.session.turns + 1,
+                chat=reply.usage_record.chat_id,
+                task=reply.usage_record.task_id,
+                text=f"{reply.result.text}\n{said}",
+                at=reply.usage_record.at,
+                is_continuation=reply.resumed,
+            ),
+        )
+
+    async def resolve_reader(self, spec: WorkerSpec, persona: Persona) -> MemoryReader:
+        """Determine whose memories this worker may read."""
+        who = spec.account
+        chat = await self.get_chat(who.chat) if who.chat else None
+        if who.task is not None:
+            project = await self.get_project(who.task)
+        else:
+            project = "" if chat is None else chat.settings.project
+        return MemoryReader(
+            chat=chat,
+            person=who.person,
+            project=project,
+            skill=spec.skill,
+            agent=persona.name,
+        )
+
+    async def _with_timeout(self, look: Callable[[], Awaitable[MemoryContext]]) -> MemoryContext:
+        try:
+            async with asyncio.timeout(self.timeout):
+                return await look()
+        except (TimeoutError, StorageError) as error:
+            log.warning("no memory is available this time: %r", error)
+            return MemoryContext()
+
+
+def _memory_session(job: WorkerSpec) -> ContextSession:
+    return ContextSession(
+        id=job.session.id,
+        turns=job.session.turns,
+        started_at=job.session.started_at,
+        chat=job.account.chat if job.is_chat else None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerHistory:
+    """Gives workers earlier conversations: tools to search them, and the end of the previous
+    session. `task_visibility` describes everyone who sees a task."""
+
+    history: ConversationHistory
+    task_visibility: Callable[[TaskId], Awaitable[TaskVisibility]]
+
+    def tools(self, spec: WorkerSpec, _persona: Persona) -> Sequence[AgentTool]:
+        context = HistoryToolContext(
+            search=self.history.search,
+            get_access=partial(self.access_for, spec.account),
+            zone=self.history.zone,
+        )
+        return build_history_tools(context)
+
+    async def carryover_block(self, spec: WorkerSpec, _persona: Persona) -> str:
+        """Context block with the end of the previous session."""
+        if spec.depth:
+            return ""  # a subagent gets a complete instruction and has only one session
+        return await self.history.carryover.build(spec.session.id, is_task=not spec.is_chat)
+
+    async def access_for(self, account: CostAccount) -> ArchiveAccess:
+        """A task's worker may read what everyone who sees the task may read."""
+        if account.task is None:
+            return await self.history.access_in_chat(account.person, account.chat)
+        visible = await self.task_visibility(account.task)
+        return ArchiveAccess(chat=visible.chat, person=visible.person, task_visibility=visible)

@@ -1,0 +1,449 @@
+"""Calls models: selects the backend, maintains the session and records the cost."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from pydantic import BaseModel
+
+from bot.engine.agent.budget import BudgetReservation, SpendingBudget, to_micros
+from bot.engine.agent.context_window import ContextBudget
+from bot.engine.agent.session_history import (
+    SHORTENED_NOTE,
+    SessionHistory,
+    count_prompt_tokens,
+    count_row_tokens,
+)
+from bot.engine.llm.backend import (
+    MAX_ANSWER_TOKENS,
+    AgentEvent,
+    AnswerCutByBudget,
+    BackendError,
+    BackendRun,
+    BudgetExceeded,
+    ContextTooLong,
+    ImageInput,
+    McpServer,
+    RunLimits,
+    RunNotice,
+    RunPurpose,
+    RunRequest,
+    RunResult,
+    SelectedBackend,
+    TokenUsage,
+    WorkerMode,
+)
+from bot.engine.llm.tool_calls import AgentTool, CallAuthorizer, CallDecision
+from bot.engine.mcp.client.servers import ConnectedServers, McpConnector
+from bot.engine.permissions.requests import SuspendedCalls
+from bot.engine.tracing.span_recorder import CallEnding, ModelCallStart, SpanRecorder
+from bot.engine.workers.spec import CostAccount
+from storage.db import Database, Transaction
+from storage.records.people import Language
+from storage.records.traces import ModelCall
+from storage.sessions import ModelSession, SessionRepo
+from storage.usage import UsageRecord, UsageRepo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """A model call. `facts` are the prompt's inputs as data; `parent_span` is the ID of the
+    enclosing span."""
+
+    purpose: RunPurpose
+    prompt: str
+    system_prompt: str
+    language: Language
+    account: CostAccount
+    facts: Mapping[str, Any]
+    workspace: Path | None = None
+    pictures: tuple[ImageInput, ...] = ()
+    tools: tuple[AgentTool, ...] = ()
+    result_type: type[BaseModel] | None = None
+    limits: RunLimits = field(default_factory=RunLimits)
+    mode: WorkerMode = WorkerMode.EXECUTE
+    permit: CallAuthorizer | None = None
+    call_answers: Mapping[str, CallDecision] = field(default_factory=dict)
+    mcp_servers: tuple[McpServer, ...] = ()
+    resume_prompt: str | None = None
+    """Replaces `prompt` if the session was suspended during this same request."""
+    parent_span: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReply:
+    """The result of a call; not stored until `record_reply`. `resumed` means that the run started
+    with answers to suspended calls."""
+
+    result: RunResult
+    session: ModelSession
+    usage_record: UsageRecord
+    reservation: BudgetReservation
+    resumed: bool
+    span: ModelCall | None
+
+
+log = logging.getLogger(__name__)
+
+_MAX_OVERFLOW_RETRIES = 4
+"""Retries of one request whose history outgrew the context window during the run."""
+
+EventListener = Callable[[AgentEvent], Awaitable[None]]
+
+
+class BackendSelector(Protocol):
+    def select_backend(self, model: str, backend: str) -> SelectedBackend:
+        """Resolve a model and backend name; empty names select the default. Raises
+        BackendDenied."""
+        ...
+
+
+ReplyRecorder: TypeAlias = Callable[[Transaction, ModelReply], Awaitable[None]]
+
+
+class ModelGateway:
+    def __init__(
+        self,
+        *,
+        db: Database,
+        sessions: SessionRepo,
+        usage: UsageRepo,
+        backends: BackendSelector,
+        now: Callable[[], datetime],
+        new_id: Callable[[], str],
+        budget: SpendingBudget,
+        suspended_calls: SuspendedCalls,
+        mcp_servers: McpConnector,
+        span_recorder: SpanRecorder,
+        reply_recorders: Sequence[ReplyRecorder],
+        history: SessionHistory,
+    ) -> None:
+        """`reply_recorders` run in the transaction that stores each reply."""
+        self._db = db
+        self._sessions = sessions
+        self._usage = usage
+        self._backends = backends
+        self._now = now
+        self._new_id = new_id
+        self._budget = budget
+        self._suspended_calls = suspended_calls
+        self._mcp_servers = mcp_servers
+        self._span_recorder = span_recorder
+        self._reply_recorders = tuple(reply_recorders)
+        self._history = history
+
+    def select_backend(self, model: str, backend: str) -> SelectedBackend:
+        return self._backends.select_backend(model, backend)
+
+    async def open_session(
+        self, key: str, chosen: SelectedBackend, *, max_tokens: int | None = None, persona: str = ""
+    ) -> ModelSession:
+        """Return the open session of `key`, or start a new one.
+
+        A session can't continue on another backend, or with a coding CLI under another persona.
+        Sessions of more than `max_tokens` are replaced too."""
+        now = self._now()
+        async with self._db.write() as tx:
+            session = await self._sessions.find_open(key, tx=tx)
+            if session is not None and _can_continue(session, chosen, max_tokens, persona):
+                return session
+            if session is not None:
+                await self._suspended_calls.withdraw(tx, session.id)
+            return await self._sessions.start(
+                tx,
+                id=self._new_id(),
+                key=key,
+                backend=chosen.backend.name,
+                model=chosen.model,
+                now=now,
+                persona=persona,
+            )
+
+    async def close_session(self, key: str) -> bool:
+        """Close the open session of `key` and withdraw its approval requests; False if there is
+        none."""
+        async with self._db.write() as tx:
+            session = await self._sessions.find_open(key, tx=tx)
+            if session is not None:
+                await self._suspended_calls.withdraw(tx, session.id)
+            return await self._sessions.close(tx, key, now=self._now())
+
+    async def call_model(
+        self,
+        request: ModelRequest,
+        chosen: SelectedBackend,
+        session: ModelSession,
+        on_event: EventListener | None = None,
+    ) -> ModelReply:
+        """Run the request to completion. Raises BackendError.
+
+        Usage is recorded even if the call fails or is cancelled. On BudgetExceeded the session
+        keeps the work done so far. A suspended session continues with the decisions on its calls.
+        If the history is too long for the model, it is shortened and the call is retried."""
+        if on_event is not None and chosen.instead_of:
+            facts = {
+                "name": chosen.instead_of,
+                "instead": chosen.backend.name,
+                "why": chosen.fallback_reason,
+            }
+            await on_event(RunNotice(key="backend.fell_back", facts=facts))
+        tries = 0
+        while True:
+            try:
+                return await self._call_once(request, chosen, session, on_event)
+            except ContextTooLong as error:
+                tries += 1
+                if tries > (_MAX_OVERFLOW_RETRIES if error.new_history else 1):
+                    raise
+                if error.new_history:
+                    request = replace(
+                        request,
+                        prompt=SHORTENED_NOTE + request.prompt.removeprefix(SHORTENED_NOTE),
+                        pictures=(),
+                        call_answers={},
+                        resume_prompt=None,
+                    )
+
+    async def _call_once(
+        self,
+        ask: ModelRequest,
+        chosen: SelectedBackend,
+        session: ModelSession,
+        on_event: EventListener | None,
+    ) -> ModelReply:
+        ask, session = await self._refresh(ask, chosen, session)
+        start = _call_start(ask, chosen, session)
+        call = _CallInProgress(
+            model_request=ask,
+            chosen=chosen,
+            session=session,
+            reservation=self._budget.reserve(
+                ask.account.cap_subjects,
+                chosen.backend.name,
+                min(ask.limits.output_tokens, MAX_ANSWER_TOKENS),
+            ),
+            on_external_id=partial(self._store_external_id, session.id),
+            span=await self._span_recorder.begin(start) if start else None,
+        )
+        run: BackendRun | None = None
+        sent = 0
+        try:
+            async with self._connected_servers(ask, chosen, on_event) as connected:
+                request, sent = await self._build_request(call, connected)
+                async with chosen.backend.run(request) as run:
+                    async for event in run.events:
+                        if on_event is not None:
+                            await on_event(event)
+                    result = run.result
+        except BackendError as error:
+            log.warning("%s failed: %s", chosen.backend.name, error)
+            if isinstance(error, ContextTooLong):
+                model = (chosen.backend.name, chosen.model)
+                await self._history.record_overflow(error, session, model, sent_tokens=sent)
+            await self._record_failure(call, error.usage, error)
+            lost = isinstance(error, AnswerCutByBudget)
+            if lost and (hit := await call.reservation.get_cap_hit()):
+                raise BudgetExceeded(hit, usage=error.usage) from None
+            raise
+        except BaseException as error:
+            # Cancelled or failed in one of our tools: record the usage anyway.
+            await self._record_failure(
+                call, TokenUsage() if run is None else run.usage_so_far, error
+            )
+            raise
+        record = call.usage_record(result.model, result.usage, self._now())
+        call.reservation.finish(result.usage, record.at)
+        return ModelReply(
+            result=result,
+            session=session,
+            usage_record=record,
+            reservation=call.reservation,
+            resumed=bool(ask.call_answers),
+            span=call.span,
+        )
+
+    async def record_reply(self, tx: Transaction, reply: ModelReply) -> None:
+        """Store the turn and its cost in the caller's transaction."""
+        result = reply.result
+        used = result.usage.input_tokens + result.usage.output_tokens
+        reply.reservation.usage_id = await self._usage.add(tx, reply.usage_record)
+        if reply.span is not None:
+            ending = CallEnding.of_success(
+                reply.usage_record, suspended=bool(result.suspended), truncated=result.truncated
+            )
+            await self._span_recorder.end(tx, reply.span, ending)
+        await self._sessions.append_messages(
+            tx,
+            reply.session.id,
+            result.new_history,
+            tokens=result.context_tokens or used,
+            now=reply.usage_record.at,
+        )
+        if reply.resumed or result.suspended:
+            await self._suspended_calls.advance(tx, reply.session.id, result.suspended)
+        for recorder in self._reply_recorders:
+            await recorder(tx, reply)
+
+    @asynccontextmanager
+    async def _connected_servers(
+        self, ask: ModelRequest, chosen: SelectedBackend, on_event: EventListener | None
+    ) -> AsyncGenerator[ConnectedServers, None]:
+        """Connect the request's MCP servers. Coding CLIs start them themselves, plus our own tool
+        server."""
+        if not chosen.backend.accepts_tools:
+            async with self._mcp_servers.resolve_and_lend(ask.mcp_servers, ask.tools) as connected:
+                await _forward_notes(on_event, connected)
+                yield connected
+            return
+        async with self._mcp_servers.connect(ask.mcp_servers, ask.workspace, ask.mode) as connected:
+            await _forward_notes(on_event, connected)
+            yield replace(connected, servers=ask.mcp_servers)
+
+    async def _refresh(
+        self, ask: ModelRequest, chosen: SelectedBackend, session: ModelSession
+    ) -> tuple[ModelRequest, ModelSession]:
+        """Reload session state that may have changed since the caller read it."""
+        if not chosen.backend.accepts_tools:
+            # The CLI may have assigned an ID during an earlier run.
+            named = await self._sessions.get_external_id(session.id)
+            session = replace(session, external_id=named)
+        answers = {**await self._suspended_calls.get_answers(session.id), **ask.call_answers}
+        if answers and ask.resume_prompt is not None:
+            ask = replace(ask, prompt=ask.resume_prompt)
+        return replace(ask, call_answers=answers), session
+
+    async def _build_request(
+        self, call: _CallInProgress, connected: ConnectedServers
+    ) -> tuple[RunRequest, int]:
+        """Fit the request into the model's window; return it with its estimated tokens."""
+        ask, backend, id_ = call.model_request, call.chosen.backend, call.session.id
+        room, more = ContextBudget(), 0
+        if backend.accepts_tools:
+            more = count_prompt_tokens(
+                (ask.system_prompt, ask.prompt), (*ask.tools, *connected.tools)
+            )
+            room = await self._history.allocate(call.session, backend.name, call.chosen.model, more)
+        history = await self._history.build(
+            id_, open_calls=bool(ask.call_answers), max_tokens=room.history_tokens
+        )
+        request = replace(call.run_request(history, connected), answer_tokens=room.answer_tokens)
+        return request, more + count_row_tokens(history)
+
+    async def _store_external_id(self, session_id: str, external_id: str) -> None:
+        async with self._db.write() as tx:
+            await self._sessions.set_external_id(tx, session_id, external_id)
+
+    async def _record_failure(
+        self,
+        call: _CallInProgress,
+        usage: TokenUsage,
+        error: BaseException,
+    ) -> None:
+        added = error.new_history if isinstance(error, BackendError) else ()
+        record = call.usage_record("", usage, self._now())
+        call.reservation.finish(usage, record.at)
+        ending = CallEnding.of_failure(record, error, resumable=isinstance(error, BudgetExceeded))
+        if usage.requests:
+            async with self._db.write() as tx:
+                await self._usage.add(tx, record)
+                if call.span is not None:
+                    await self._span_recorder.end(tx, call.span, ending)
+                if added:
+                    tokens = usage.input_tokens + usage.output_tokens
+                    await self._sessions.append_messages(
+                        tx, call.session.id, added, tokens=tokens, now=record.at
+                    )
+                    await self._suspended_calls.advance(tx, call.session.id)
+        elif call.span is not None:
+            await self._span_recorder.end_unbilled(call.span, ending)
+        call.reservation.release()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CallInProgress:
+    """A call with its backend, session and reservation."""
+
+    model_request: ModelRequest
+    chosen: SelectedBackend
+    session: ModelSession
+    reservation: BudgetReservation
+    on_external_id: Callable[[str], Awaitable[None]]
+    span: ModelCall | None
+
+    def run_request(self, history: Sequence[Any], connected: ConnectedServers) -> RunRequest:
+        ask = self.model_request
+        return RunRequest(
+            purpose=ask.purpose,
+            prompt=ask.prompt,
+            system=ask.system_prompt,
+            model=self.chosen.model,
+            language=ask.language,
+            workspace=ask.workspace,
+            pictures=ask.pictures,
+            history=history,
+            tools=(*ask.tools, *connected.tools),
+            result=ask.result_type,
+            limits=ask.limits,
+            facts=ask.facts,
+            gate=self.reservation,
+            mode=ask.mode,
+            permit=ask.permit,
+            answers=ask.call_answers,
+            servers=connected.servers,
+            persona=self.session.persona,
+            external_id=self.session.external_id,
+            on_external=self.on_external_id,
+        )
+
+    def usage_record(self, model: str, usage: TokenUsage, at: datetime) -> UsageRecord:
+        """Build the usage record; `model` is the name in the response, empty for failed calls."""
+        asked = self.chosen.model or self.reservation.model
+        return self.model_request.account.usage_record(
+            usage,
+            to_micros(self.reservation.cost(usage, asked or model)),
+            at=at,
+            purpose=self.model_request.purpose,
+            backend_and_model=(self.chosen.backend.name, model or asked),
+        )
+
+
+def _call_start(
+    ask: ModelRequest, chosen: SelectedBackend, session: ModelSession
+) -> ModelCallStart | None:
+    """Return the start of the call's span; None if the call belongs to no trace."""
+    account = ask.account
+    if account.task is None and not account.turn and not ask.parent_span:
+        return None
+    return ModelCallStart(
+        task_id=account.task,
+        chat_id=account.chat,
+        turn_source=account.turn,
+        parent_span_id=ask.parent_span,
+        purpose=ask.purpose,
+        backend=chosen.backend.name,
+        model=chosen.model,
+        session_id=session.id,
+        replaced_backend=chosen.instead_of,
+    )
+
+
+async def _forward_notes(on_event: EventListener | None, connected: ConnectedServers) -> None:
+    if on_event is not None:
+        for note in connected.notes:
+            await on_event(note)
+
+
+def _can_continue(
+    session: ModelSession, chosen: SelectedBackend, most_tokens: int | None, persona: str
+) -> bool:
+    fits = most_tokens is None or session.tokens <= most_tokens
+    # Model APIs keep no external state, so any persona can continue the session.
+    at_home = not session.external_id or session.persona == persona
+    return fits and at_home and session.backend == chosen.backend.name

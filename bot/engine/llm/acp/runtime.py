@@ -1,0 +1,250 @@
+"""Prepares and checks the environment of coding CLIs: homes, programs, logins and shared limits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from bot.engine.llm.acp.agent_config import AcpAgentConfig
+from bot.engine.llm.acp.errors import AcpFailure, failure_error
+from bot.engine.llm.acp.process import (
+    CliLauncher,
+    build_environment,
+    home_mark,
+    kill_leftover_processes,
+)
+from bot.engine.llm.backend import BackendError, BackendReadiness, RunLimits
+
+AGENTS_FOLDER = "agents"
+_UNSAFE = re.compile(r"[^\w-]")
+_DEFAULT_PERSONA = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcpHome:
+    """A persona's home for one CLI, with its sessions, logins and settings.
+
+    `log` and `requests_folder` are outside of `path`, where the CLI can't write."""
+
+    path: Path
+    scratch: Path
+    log: Path
+    requests_folder: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcpProgram:
+    """An installed program with absolute paths; `readable` are the paths it needs to run."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    readable: tuple[Path, ...]
+
+
+def agent_home(root: Path, agent: str, persona: str) -> AcpHome:
+    """Return the home's paths without creating it; see `prepare_home`."""
+    folder = root / AGENTS_FOLDER / agent
+    who = _UNSAFE.sub("_", persona)[:64] or _DEFAULT_PERSONA
+    return AcpHome(
+        path=folder / who,
+        scratch=folder / who / "scratch",
+        log=folder / f"{who}.log",
+        requests_folder=folder / f"{who}.wishes",
+    )
+
+
+def prepare_home(home: AcpHome, agent: AcpAgentConfig) -> None:
+    """Create missing folders and files; existing files keep people's changes. Blocking."""
+    for folder in (home.path, home.scratch):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for name, text in agent.files.items():
+        path = home.path / name
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+
+
+def find_program(
+    agent: AcpAgentConfig, home: AcpHome, environ: Mapping[str, str], model: str = ""
+) -> AcpProgram:
+    """Find the installed CLI. Raises BackendDenied. Blocking."""
+    given = dict(agent.fixed_env)
+    if model and agent.model_env:
+        given[agent.model_env] = model
+    env = build_environment(environ, agent.env, given, home=home.path)
+    env["PATH"] = ":".join((*agent.path, env.get("PATH", "/usr/local/bin:/usr/bin:/bin")))
+    found = shutil.which(agent.command[0], path=env["PATH"])
+    if found is None:
+        raise failure_error(AcpFailure.MISSING, agent.name, agent.command[0])
+    node = shutil.which("node", path=env["PATH"]) if agent.min_node_version else None
+    real = Path(found).resolve()
+    modules = [parent for parent in real.parents if parent.name == "node_modules"]
+    places = [
+        modules[-1] if modules else real.parent,
+        *([Path(node).resolve().parent.parent] if node else []),
+    ]
+    named = [Path(word) for word in agent.command[1:] if word.startswith("/")]
+    readable = (Path(found).parent, *places, *map(Path, agent.path), *named)
+    return AcpProgram(
+        argv=(found, *agent.command[1:]), env=env, readable=tuple(dict.fromkeys(readable))
+    )
+
+
+def is_logged_in(root: Path, agent: AcpAgentConfig, environ: Mapping[str, str]) -> bool:
+    """Return whether a login is detectable in the environment or any persona's home. Blocking."""
+    if not agent.key_variables and not agent.login_files:
+        return True
+    if any(environ.get(key) or agent.fixed_env.get(key) for key in agent.key_variables):
+        return True
+    return next(find_login_files(root, agent), None) is not None
+
+
+def find_login_files(root: Path, agent: AcpAgentConfig) -> Iterator[Path]:
+    """Return existing login files in all homes. Blocking."""
+    folder = root / AGENTS_FOLDER / agent.name
+    return (path for name in agent.login_files for path in folder.glob(f"*/{name}"))
+
+
+_VERSION_PATTERN = re.compile(r"v?(\d+)\.")
+_VERSION_TIMEOUT = 10.0
+_GENERIC_INSTALL_HINT = "backend.get.anyhow"
+_GENERIC_KEY_HINT = "backend.get.key"
+
+
+def check_agent(
+    agent: AcpAgentConfig,
+    root: Path,
+    environ: Mapping[str, str],
+    node_version: Callable[[str], int | None],
+) -> BackendReadiness:
+    """Return the first problem and how to fix it.
+
+    `node_version` returns the major version of Node.js on a PATH."""
+    facts = {
+        "name": agent.name,
+        "command": agent.command[0],
+        "get": agent.install_hint or _GENERIC_INSTALL_HINT,
+    }
+    try:
+        found = find_program(agent, agent_home(root, agent.name, ""), environ)
+    except BackendError as error:
+        return BackendReadiness(problem=error.hint, facts=facts)
+    version = node_version(found.env["PATH"]) if agent.min_node_version else None
+    if version is not None and version < agent.min_node_version:
+        facts |= {"found": str(version), "needed": str(agent.min_node_version)}
+        return BackendReadiness(problem=AcpFailure.OLD_NODE.hint, facts=facts)
+    if not is_logged_in(root, agent, environ):
+        return BackendReadiness(
+            problem=AcpFailure.LOGIN.hint, facts={**facts, **_login_facts(agent, root)}
+        )
+    return BackendReadiness(facts=facts)
+
+
+def readiness_after_refusal(
+    found: BackendReadiness, problem: str, agent: AcpAgentConfig, root: Path
+) -> BackendReadiness:
+    """Return `found` with the problem that running the CLI revealed."""
+    if problem == AcpFailure.LOGIN.hint:
+        return replace(found, problem=problem, facts={**found.facts, **_login_facts(agent, root)})
+    # The Node.js versions are unknown here.
+    return replace(found, problem=problem, facts={})
+
+
+def _login_facts(agent: AcpAgentConfig, root: Path) -> Mapping[str, str]:
+    keys = " / ".join(agent.key_variables) or _GENERIC_KEY_HINT
+    return {"keys": keys, "home": str(agent_home(root, agent.name, "").path.parent)}
+
+
+class NodeVersions:
+    """Caches the version of each Node.js executable."""
+
+    def __init__(self) -> None:
+        self._cache: dict[tuple[str, int], int | None] = {}
+
+    def get_cached(self, path: str) -> int | None:
+        """Return the cached version, None if unknown; runs nothing."""
+        place = _locate_node(path)
+        return None if place is None else self._cache.get(place)
+
+    def detect(self, path: str) -> int | None:
+        """Return the version, running `node --version` the first time. Blocking."""
+        place = _locate_node(path)
+        if place is None:
+            return None
+        if place not in self._cache:
+            self._cache[place] = _node_version(place[0])
+        return self._cache[place]
+
+
+def _locate_node(path: str) -> tuple[str, int] | None:
+    node = shutil.which("node", path=path)
+    try:
+        return None if node is None else (node, Path(node).stat().st_mtime_ns)
+    except OSError:
+        return None
+
+
+def _node_version(node: str) -> int | None:
+    """Return the major version; None if unknown, because the CLI may bundle its own Node.js."""
+    try:
+        output = subprocess.run(  # noqa: S603 - no untrusted arguments
+            (node, "--version"),
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_TIMEOUT,
+            check=False,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = _VERSION_PATTERN.match(output.strip())
+    return int(found[1]) if found else None
+
+
+log = logging.getLogger(__name__)
+
+_DEFAULT_SECONDS = RunLimits().seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcpRuntime:
+    """State and limits shared by all coding CLIs; times are in seconds.
+
+    `root` is the data directory and `environ` the environment to pass variables from.
+    `approval_wait` is how long a live process waits for a person, `idle_timeout` how long it may be
+    silent, `max_run_seconds` the limit of a run with default limits, and `cancel_grace` how long a
+    cancelled turn may take. `closing_tasks` are processes being stopped."""
+
+    root: Path
+    environ: Mapping[str, str]
+    slots: asyncio.Semaphore
+    new_id: Callable[[], str]
+    approval_wait: float
+    max_run_seconds: float
+    launch: CliLauncher
+    idle_timeout: float = 600.0
+    cancel_grace: float = 3.0
+    clock: Callable[[], float] = time.monotonic
+    node_versions: NodeVersions = field(default_factory=NodeVersions)
+    closing_tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    sweep_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    completed_steps: set[str] = field(default_factory=set)
+
+    async def new_process_mark(self) -> str:
+        """Return the mark of a new process; the first call kills leftovers of earlier runs."""
+        async with self.sweep_lock:
+            if "swept" not in self.completed_steps:
+                left = await asyncio.to_thread(kill_leftover_processes, self.root)
+                self.completed_steps.add("swept")
+                if left:
+                    log.warning("ended %d leftover coding CLI processes", left)
+        return f"{home_mark(self.root)}-{self.new_id()}"
+
+    def run_seconds(self, limits: RunLimits) -> float:
+        return self.max_run_seconds if limits.seconds == _DEFAULT_SECONDS else limits.seconds

@@ -1,0 +1,157 @@
+"""Schemas of structured model answers; models read the docstrings and descriptions."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
+
+PROPOSE_TASK = "propose_task"
+"""The tool with which the chat model proposes a task."""
+
+MAX_STEPS = 30
+MAX_TITLE = 200
+MAX_TEXT = 20_000
+MAX_FILES = 50
+MAX_DELIVERABLES = 20
+MAX_NOTES = 20
+_EMPTY_WORDS = {"null", "none", "{}", "[]", "n/a"}
+
+TitleText = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_TITLE)
+]
+AnswerText = Annotated[str, StringConstraints(strip_whitespace=True, max_length=MAX_TEXT)]
+NoteText = Annotated[str, StringConstraints(strip_whitespace=True, max_length=MAX_TEXT)]
+FilePath = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
+
+
+class PlanStep(BaseModel):
+    """One step of a plan: work that ends with something to show."""
+
+    model_config = ConfigDict(strict=True, defer_build=True)
+
+    title: TitleText = Field(
+        description="What the step does, in a few words, in the Boss's language."
+    )
+    detail: AnswerText = Field(
+        default="", description="All that the one who does the step must know."
+    )
+    kind: Literal["work", "ask"] = Field(
+        default="work",
+        description="ask: a person has to do or decide this; the detail tells them what.",
+    )
+    repeatable: bool = Field(
+        default=True,
+        description="False if doing the step twice does harm: sending, paying, deleting.",
+    )
+    persona: Annotated[
+        str, StringConstraints(strip_whitespace=True, to_lower=True, max_length=64)
+    ] = Field(
+        default="",
+        description="The step's persona, by name, if another than the default fits it better.",
+    )
+    deliverables: list[FilePath] = Field(
+        default_factory=list,
+        max_length=MAX_DELIVERABLES,
+        description=(
+            "Files that must be there when the step is done, as paths relative to the workspace."
+            " Only those the task names or a later step needs; mostly empty."
+        ),
+    )
+
+
+def _as_text(value: Any) -> Any:
+    """Some models return the object itself instead of its text, or a word for none."""
+    if isinstance(value, dict | list) and value:
+        return json.dumps(value, ensure_ascii=False)
+    none = not value or (isinstance(value, str) and value.strip().casefold() in _EMPTY_WORDS)
+    return "" if none else value
+
+
+class PlanAnswer(BaseModel):
+    """How a task will be done: steps in order, or the answer at once where no work is needed."""
+
+    model_config = ConfigDict(strict=True, defer_build=True)
+
+    plan: AnswerText = Field(default="", description="The approach in one to three sentences.")
+    steps: list[PlanStep] = Field(
+        default_factory=list,
+        max_length=MAX_STEPS,
+        description="The steps in order. Empty only if `answer` already says everything.",
+    )
+    answer: AnswerText = Field(
+        default="", description="The complete answer, if the task needs no step at all."
+    )
+    workflow: Annotated[AnswerText, BeforeValidator(_as_text)] = Field(
+        default="",
+        description="A workflow as JSON, only where steps in order cannot do it. Mostly empty.",
+    )
+
+    @model_validator(mode="after")
+    def _says_something(self) -> PlanAnswer:
+        if not self.steps and not self.answer and not self.workflow:
+            raise ValueError("give at least one step, or the complete answer")
+        return self
+
+
+class StepAnswer(BaseModel):
+    """The outcome of one step. `done` only if the step's work really is done."""
+
+    model_config = ConfigDict(strict=True, defer_build=True)
+
+    status: Literal["done", "error", "blocked"] = Field(
+        description=(
+            "done: the work is finished. error: it was tried and failed."
+            " blocked: it needs something that only the Boss can give."
+        )
+    )
+    summary: Annotated[
+        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_TEXT)
+    ] = Field(description="What was done and found, or what went wrong, for the Boss to read.")
+    files: list[FilePath] = Field(
+        default_factory=list,
+        max_length=MAX_FILES,
+        description="Files made or changed, as paths relative to the workspace.",
+    )
+    findings: list[NoteText] = Field(
+        default_factory=list,
+        max_length=MAX_NOTES,
+        description="Facts found that later work must know, one short sentence each.",
+    )
+    decisions: list[NoteText] = Field(
+        default_factory=list,
+        max_length=MAX_NOTES,
+        description="What was decided and why, one short sentence each.",
+    )
+    resources: list[NoteText] = Field(
+        default_factory=list,
+        max_length=MAX_NOTES,
+        description="Addresses and paths worth finding again, one each.",
+    )
+    needs_replan: bool = Field(
+        default=False, description="True if the remaining steps no longer fit what was found."
+    )
+
+
+class IntentAnswer(BaseModel):
+    """Whether a message is talk to be answered, or work to be queued as a task."""
+
+    model_config = ConfigDict(strict=True, defer_build=True)
+
+    kind: Literal["talk", "task"] = Field(
+        description="task only if the message asks for work that leaves a result behind."
+    )
+    title: Annotated[str, StringConstraints(strip_whitespace=True, max_length=MAX_TITLE)] = Field(
+        default="", description="A short title for the task, in the Boss's language."
+    )
+    priority: Literal["urgent", "important", "normal"] | None = Field(
+        default=None, description="Only if the message itself says how urgent it is."
+    )

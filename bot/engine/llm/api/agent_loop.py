@@ -1,0 +1,446 @@
+"""Runs the agent loop on model APIs; slow to import."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from http import HTTPStatus
+from typing import Any, TypeAlias
+
+import httpx2
+from pydantic import BaseModel
+from pydantic_ai import (
+    Agent,
+    ApprovalRequired,
+    BinaryContent,
+    DeferredToolRequests,
+    DeferredToolResults,
+    RunContext,
+    ToolDenied,
+    ToolOutput,
+)
+from pydantic_ai import Tool as LibraryTool
+from pydantic_ai.messages import (
+    FunctionToolCallEvent,
+    FunctionToolResultEvent,
+    PartDeltaEvent,
+    PartStartEvent,
+    RetryPromptPart,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    ToolCallPart,
+    ToolReturnPart,
+    UserContent,
+)
+from pydantic_ai.models import Model
+from pydantic_ai.run import AgentRunResult, AgentRunResultEvent
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.usage import RunUsage, UsageLimits
+
+from bot.engine.llm.api import message_history
+from bot.engine.llm.api.access import ApiAccess, ApiProvider
+from bot.engine.llm.api.error_mapping import is_library_error, translate_error
+from bot.engine.llm.api.metered_model import FINISH_LENGTH, MeteredModel
+from bot.engine.llm.api.text_tool_calls import TextToolCallModel
+from bot.engine.llm.backend import (
+    AgentEvent,
+    BackendDenied,
+    BackendError,
+    BackendUnavailable,
+    BaseRun,
+    ContextTooLong,
+    ImageInput,
+    InvalidAnswer,
+    RunRequest,
+    RunResult,
+    TextDelta,
+    ThoughtDelta,
+    TokenUsage,
+    ToolFinished,
+    ToolStarted,
+)
+from bot.engine.llm.tool_calls import (
+    ERROR_PREFIX,
+    AgentTool,
+    CallKind,
+    CallVerdict,
+    ToolCall,
+    build_tool_call,
+    call_title,
+    find_argument_error,
+)
+
+
+async def fetch_first_model(http: httpx2.AsyncClient, base_url: str, key: str) -> str:
+    """Return the first model listed by `GET /models`. Raises BackendError."""
+    headers = {"authorization": f"Bearer {key}"}
+    try:
+        response = await http.get(f"{base_url.rstrip('/')}/models", headers=headers)
+    except httpx2.HTTPError as error:
+        raise BackendUnavailable(f"no list of models: {type(error).__name__}") from None
+    status = response.status_code
+    if response.is_server_error or status == HTTPStatus.TOO_MANY_REQUESTS:
+        raise BackendUnavailable(f"no list of models: status {status}")
+    if response.is_client_error:
+        raise BackendDenied(f"no list of models: status {status}; set SHIFTBOSS_MODEL")
+    try:
+        return str(response.json()["data"][0]["id"])
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise InvalidAnswer("the list of models cannot be read; set SHIFTBOSS_MODEL") from error
+
+
+_MAX_SUMMARY = 200
+
+
+class RunToolset:
+    """The tools of one run, executed after authorization.
+
+    `running` counts active calls of our tools; it stays above zero if one raises."""
+
+    def __init__(self, request: RunRequest) -> None:
+        self._request = request
+        self._tools = {tool.name: tool for tool in request.tools}
+        self._pending_calls: dict[str, ToolCall] = {}
+        self.call_count = 0
+        self.running = 0
+
+    def library_tools(self) -> Sequence[LibraryTool[None]]:
+        return [self._library_tool(tool) for tool in self._tools.values()]
+
+    def deferred_results(self) -> DeferredToolResults | None:
+        """Return the decisions on the calls that the session was suspended at."""
+        if not self._request.answers:
+            return None
+        results = DeferredToolResults()
+        for call_id, decision in self._request.answers.items():
+            match decision.verdict:
+                case CallVerdict.ALLOW:
+                    results.approvals[call_id] = True
+                case CallVerdict.ANSWER:
+                    results.calls[call_id] = decision.text
+                case CallVerdict.DENY | CallVerdict.PENDING:
+                    results.approvals[call_id] = ToolDenied(f"{ERROR_PREFIX}{decision.text}")
+        return results
+
+    def suspended_calls(self, output: object) -> tuple[ToolCall, ...]:
+        """Return the calls that the run was suspended at."""
+        if not isinstance(output, DeferredToolRequests):
+            return ()
+        return tuple(self._pending_calls[part.tool_call_id] for part in output.approvals)
+
+    def events_of(self, event: FunctionToolCallEvent | FunctionToolResultEvent) -> list[AgentEvent]:
+        match event:
+            case FunctionToolCallEvent(part=part):
+                self.call_count += 1
+                return self._started_events(part)
+            case FunctionToolResultEvent(part=part):
+                return [_finished_event(part)]
+
+    def _started_events(self, part: ToolCallPart) -> list[AgentEvent]:
+        """Calls of an earlier run have already been announced."""
+        if part.tool_call_id in self._request.answers:
+            return []
+        tool = self._tools.get(part.tool_name)
+        return [
+            ToolStarted(
+                call_id=part.tool_call_id,
+                name=part.tool_name,
+                title=call_title(part.tool_name, _parse_arguments(part.args)),
+                call_kind=CallKind.OTHER if tool is None else tool.kind,
+            )
+        ]
+
+    def _library_tool(self, tool: AgentTool) -> LibraryTool[None]:
+        async def call(context: RunContext[None], **arguments: Any) -> str:
+            wrong = find_argument_error(tool.schema, arguments)
+            if wrong:
+                return f"{ERROR_PREFIX}{wrong}"
+            self.running += 1
+            answer = await self._run_call(tool, context.tool_call_id or "", arguments)
+            self.running -= 1  # not reached if the tool raised
+            if answer is None:
+                raise ApprovalRequired
+            return answer
+
+        return LibraryTool.from_schema(
+            call, tool.name, tool.description, dict(tool.schema), takes_ctx=True
+        )
+
+    async def _run_call(
+        self, tool: AgentTool, call_id: str, arguments: Mapping[str, Any]
+    ) -> str | None:
+        """Return the call's result; None if it needs an approval first."""
+        permit = self._request.permit
+        if permit is None:
+            return await tool.run(arguments)
+        requested_call = await build_tool_call(tool, call_id, arguments)
+        decision = await permit(requested_call)
+        match decision.verdict:
+            case CallVerdict.PENDING:
+                self._pending_calls[call_id] = requested_call
+                return None
+            case CallVerdict.DENY:
+                return f"{ERROR_PREFIX}{decision.text}"
+            case CallVerdict.ANSWER:
+                return decision.text
+            case CallVerdict.ALLOW:
+                answer = await tool.run(arguments)
+                good = not answer.startswith(ERROR_PREFIX)
+                await permit.record_outcome(call_id, succeeded=good, outcome=answer)
+                return answer
+
+
+def _finished_event(part: ToolReturnPart | RetryPromptPart) -> ToolFinished:
+    text = part.model_response_str() if isinstance(part, ToolReturnPart) else part.model_response()
+    good = isinstance(part, ToolReturnPart) and part.outcome == "success"
+    return ToolFinished(
+        call_id=part.tool_call_id,
+        succeeded=good and not text.startswith(ERROR_PREFIX),
+        summary=text.split("\n", 1)[0][:_MAX_SUMMARY],
+    )
+
+
+def _parse_arguments(args: object) -> Mapping[str, Any]:
+    """Return the arguments; empty if malformed."""
+    if isinstance(args, dict):
+        return args
+    try:
+        return parsed if isinstance(parsed := json.loads(str(args)), dict) else {}
+    except ValueError:
+        return {}
+
+
+MAX_IMAGE_BYTES = 5_000_000
+CONNECT_SECONDS = 10.0
+PLACEHOLDER_KEY = "no-key"
+_FINISH_ERRORS = {
+    FINISH_LENGTH: "the answer was cut off at the longest allowed",
+    "content_filter": "the model refused to answer",
+}
+
+RunOutput: TypeAlias = str | BaseModel | DeferredToolRequests | None
+
+
+class ModelApiClient:
+    """Holds the connections to one API."""
+
+    def __init__(self, access: ApiAccess) -> None:
+        self._access = access
+        timeout = httpx2.Timeout(access.read_timeout, connect=CONNECT_SECONDS)
+        self._http = httpx2.AsyncClient(timeout=timeout, follow_redirects=True)
+        self._models: dict[str, Model] = {}
+        self._default_model_name = ""
+
+    @asynccontextmanager
+    async def run(self, request: RunRequest) -> AsyncIterator[ApiRun]:
+        prompt = await _prompt_content(request)
+        model = await asyncio.to_thread(self._model, request.model or await self._default_model())
+        run = ApiRun(request, model, prompt, self._access)
+        try:
+            yield run
+        finally:
+            await run.aclose()
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def _default_model(self) -> str:
+        """Return the first model that the service lists; cached."""
+        if not self._default_model_name:
+            key, url = self._access.key or PLACEHOLDER_KEY, self._access.base_url
+            self._default_model_name = await fetch_first_model(self._http, url, key)
+        return self._default_model_name
+
+    def _model(self, name: str) -> Model:
+        if name not in self._models:
+            self._models[name] = self._build_model(name)
+        return self._models[name]
+
+    def _build_model(self, name: str) -> Model:
+        """Import only the SDK that is used: 34 MiB for Anthropic, 14 MiB for OpenAI."""
+        key, url = self._access.key or PLACEHOLDER_KEY, self._access.base_url or None
+        if self._access.provider is ApiProvider.ANTHROPIC:
+            from pydantic_ai.models.anthropic import AnthropicModel
+            from pydantic_ai.providers.anthropic import AnthropicProvider
+
+            anthropic = AnthropicProvider(api_key=key, base_url=url, http_client=self._http)
+            return AnthropicModel(name, provider=anthropic)
+        from pydantic_ai.models.openai import OpenAIChatModel
+        from pydantic_ai.providers.openai import OpenAIProvider
+
+        openai = OpenAIProvider(api_key=key, base_url=url, http_client=self._http)
+        model = OpenAIChatModel(name, provider=openai)
+        return TextToolCallModel(model) if self._access.text_tool_calls else model
+
+
+class ApiRun(BaseRun):
+    """A run of the agent loop; satisfies `llm.backend.BackendRun`."""
+
+    def __init__(
+        self, request: RunRequest, model: Model, prompt: list[UserContent], access: ApiAccess
+    ) -> None:
+        super().__init__()
+        self._request = request
+        self._prompt = prompt
+        self._access = access
+        self._usage = RunUsage()
+        self._model = model
+        self._metered_model: MeteredModel | None = None
+        if request.gate is not None:
+            self._model = self._metered_model = MeteredModel(
+                model,
+                request.gate,
+                usage_so_far=lambda: self.usage_so_far,
+                prompt=prompt,
+                answered_calls=frozenset(request.answers),
+                requires_complete=request.result is not None,
+            )
+        self._texts: list[str] = []
+        self._needs_paragraph_break = False
+        self._toolset = RunToolset(request)
+
+    @property
+    def usage_so_far(self) -> TokenUsage:
+        reported = _to_usage(self._usage)
+        return self._metered_model.with_interrupted(reported) if self._metered_model else reported
+
+    async def _run_events(self) -> AsyncGenerator[AgentEvent, None]:
+        try:
+            async with aclosing(self._agent_events()) as events:
+                async for event in events:
+                    yield event
+        except BackendError:
+            raise
+        except Exception as error:  # no library exception may leave a backend
+            if self._toolset.running and not is_library_error(error):
+                raise  # a bug in one of our tools
+            failure = translate_error(error, self.usage_so_far, self._access.key)
+            if isinstance(failure, ContextTooLong) and self._metered_model is not None:
+                failure.new_history = self._metered_model.added_messages
+            # Drop the cause: it may quote the request, including the key.
+            raise failure from None
+
+    async def _agent_events(self) -> AsyncGenerator[AgentEvent, None]:
+        request = self._request
+        history = await asyncio.to_thread(message_history.load_history, request.history)
+        stream = self._agent().run_stream_events(
+            self._prompt or None,
+            message_history=history,
+            deferred_tool_results=self._toolset.deferred_results() if history else None,
+            usage=self._usage,
+            usage_limits=UsageLimits(
+                request_limit=request.limits.turns,
+                output_tokens_limit=request.limits.output_tokens,
+            ),
+            timeout=request.limits.seconds,
+        )
+        async with stream as events:
+            async for event in events:
+                if isinstance(event, AgentRunResultEvent):
+                    self._result = self._build_result(event.result)
+                    continue
+                for ours in self._events_of(event):
+                    yield ours
+
+    def _agent(self) -> Agent[None, RunOutput]:
+        request = self._request
+        most = min(request.limits.output_tokens, request.answer_tokens)
+        # The caller retries: it knows what else is waiting.
+        settings = ModelSettings(max_tokens=most, max_retries=0)
+        if self._access.provider is ApiProvider.ANTHROPIC:
+            settings["cache"] = True
+        # None is valid if tool calls already said everything.
+        form: Any = [ToolOutput(request.result)] if request.result else [str, type(None)]
+        return Agent(
+            self._model,
+            output_type=[*form, DeferredToolRequests],
+            instructions=_without_surrogates(request.system) or None,
+            tools=self._toolset.library_tools(),
+            retries={"tools": 2, "output": 1},
+            model_settings=settings,
+        )
+
+    def _events_of(self, event: object) -> list[AgentEvent]:
+        """Unknown events are ignored."""
+        match event:
+            case PartStartEvent(part=TextPart(content=text)):
+                # The first text comes with the part's start.
+                self._needs_paragraph_break = bool(self._texts)
+                return self._text_events(text)
+            case PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
+                return self._text_events(text)
+            case (
+                PartStartEvent(part=ThinkingPart(content=str(text)))
+                | PartDeltaEvent(delta=ThinkingPartDelta(content_delta=str(text)))
+            ):
+                return [ThoughtDelta(text=text)] if text else []
+            case FunctionToolCallEvent() | FunctionToolResultEvent():
+                return self._toolset.events_of(event)
+            case _:
+                return []
+
+    def _text_events(self, text: str) -> list[AgentEvent]:
+        if not text:
+            return []
+        if self._needs_paragraph_break:
+            # Separate text before and after a tool call by a paragraph.
+            text, self._needs_paragraph_break = f"\n\n{text}", False
+        self._texts.append(text)
+        return [TextDelta(text=text)]
+
+    def _build_result(self, result: AgentRunResult[RunOutput]) -> RunResult:
+        text = "".join(self._texts)
+        value = result.output if isinstance(result.output, BaseModel) else None
+        suspended = self._toolset.suspended_calls(result.output)
+        ended = result.response.finish_reason or ""
+        # A truncated text is useful and can be continued; a truncated form is not.
+        cut = ended == FINISH_LENGTH and self._request.result is None and bool(text.strip())
+        if value is None and ended in _FINISH_ERRORS and not (cut or suspended):
+            raise InvalidAnswer(_FINISH_ERRORS[ended], usage=_to_usage(self._usage))
+        if value is None and not text.strip() and not self._toolset.call_count:
+            raise InvalidAnswer("the answer was empty", usage=_to_usage(self._usage))
+        return RunResult(
+            text=text,
+            value=value,
+            model=result.response.model_name or self._model.model_name,
+            usage=_to_usage(self._usage),
+            new_history=message_history.dump_history(result.new_messages()),
+            truncated=cut,
+            context_tokens=result.response.usage.input_tokens + result.response.usage.output_tokens,
+            suspended=suspended,
+        )
+
+
+async def _prompt_content(request: RunRequest) -> list[UserContent]:
+    pictures = [await asyncio.to_thread(_image_content, picture) for picture in request.pictures]
+    text = _without_surrogates(request.prompt)
+    if text.strip() or not (pictures or request.answers):
+        return [text, *pictures]
+    return pictures
+
+
+def _image_content(picture: ImageInput) -> UserContent:
+    """Return the picture, or a note if it can't be read: the question may make sense without it."""
+    data = picture.read(MAX_IMAGE_BYTES)
+    if not data:
+        return f"[the picture {picture.path.name} is missing or too large]"
+    return BinaryContent(data=data, media_type=picture.mime)
+
+
+def _without_surrogates(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+def _to_usage(usage: RunUsage) -> TokenUsage:
+    return TokenUsage(
+        requests=usage.requests,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        cost=usage.cost,
+    )

@@ -1,0 +1,77 @@
+"""Provides Anthropic and OpenAI-compatible APIs as backends; libraries are imported at the first
+run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from bot.engine.llm.api.access import ApiAccess
+from bot.engine.llm.backend import (
+    BackendDenied,
+    BackendReadiness,
+    BackendRun,
+    RunRequest,
+)
+
+if TYPE_CHECKING:
+    from bot.engine.llm.api.agent_loop import ModelApiClient
+
+
+class ApiBackend:
+    """A model API; keeps connections open until `aclose`.
+
+    Requests without a model use the first of `models`, or the first that the service lists."""
+
+    accepts_tools = True
+
+    def __init__(self, access: ApiAccess, models: tuple[str, ...]) -> None:
+        self._access = access
+        self._models = models
+        self._client: ModelApiClient | None = None
+        self._build_lock = asyncio.Lock()
+
+    @property
+    def name(self) -> str:
+        return self._access.provider.value
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        return self._models
+
+    @property
+    def is_configured(self) -> bool:
+        return self._access.is_configured
+
+    @asynccontextmanager
+    async def run(self, request: RunRequest) -> AsyncIterator[BackendRun]:
+        missing = (await self.check()).problem
+        if missing:
+            raise BackendDenied(f"{self.name} is not configured", hint=missing)
+        engine = await self._get_client()
+        async with engine.run(request) as run:
+            yield run
+
+    async def check(self) -> BackendReadiness:
+        return BackendReadiness(
+            problem="" if self._access.is_configured else self._access.provider.missing_key_hint
+        )
+
+    async def aclose(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+    async def _get_client(self) -> ModelApiClient:
+        async with self._build_lock:
+            if self._client is None:
+                self._client = await asyncio.to_thread(self._build_client)
+        return self._client
+
+    def _build_client(self) -> ModelApiClient:
+        # The import takes seconds of CPU and 75 MiB, so it runs on first use and in a thread.
+        from bot.engine.llm.api.agent_loop import ModelApiClient
+
+        return ModelApiClient(self._access)

@@ -1,0 +1,454 @@
+"""Defines the protocol of all backends: requests, events, results and errors.
+
+Backends expose only the types of this module, never those of a library."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias
+
+from pydantic import BaseModel
+
+from bot.engine.llm.tool_calls import AgentTool, CallAuthorizer, CallDecision, CallKind, ToolCall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextDelta:
+    """A piece of the answer's text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThoughtDelta:
+    """A piece of the model's reasoning, not part of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanEntry:
+    """One entry of a worker's checklist."""
+
+    text: str
+    status: Literal["pending", "in_progress", "completed"] = "pending"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanUpdated:
+    """The worker's complete current checklist."""
+
+    entries: tuple[PlanEntry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolStarted:
+    call_id: str
+    name: str
+    title: str
+    call_kind: CallKind = CallKind.OTHER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolUpdated:
+    """Progress of a running call: a unified diff and the last lines of output so far."""
+
+    call_id: str
+    diff: str = ""
+    output: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFinished:
+    call_id: str
+    succeeded: bool
+    summary: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunNotice:
+    """A notice for people: a text key with its parameters."""
+
+    key: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+AgentEvent: TypeAlias = (
+    TextDelta | ThoughtDelta | PlanUpdated | ToolStarted | ToolUpdated | ToolFinished | RunNotice
+)
+
+
+MAX_ANSWER_TOKENS = 16_000
+"""Tokens per answer that most models support."""
+
+
+class RunPurpose(StrEnum):
+    """The reason for a model call; usage is reported by it."""
+
+    PLAN = "plan"
+    STEP = "step"
+    CHAT = "chat"
+    INTENT = "intent"
+    HELPER = "helper"
+    LOOK = "look"
+    COMPACT = "compact"
+    MEMORY = "memory"
+
+
+class WorkerMode(StrEnum):
+    """A worker's permissions: PLAN and REVIEW are read-only."""
+
+    PLAN = "plan"
+    EXECUTE = "execute"
+    REVIEW = "review"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageInput:
+    """An image by absolute path."""
+
+    path: Path
+    mime: str
+
+    def read(self, max_bytes: int) -> bytes:
+        """Return the image; empty if it is missing or too large. Blocking."""
+        try:
+            data = self.path.read_bytes()
+        except OSError:
+            return b""
+        return data if len(data) <= max_bytes else b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServer:
+    """An MCP server, started by `command` with `env` or reached at `url` with `headers`.
+
+    `secrets` are values in `env` or `headers` to redact; `readable_paths` are additional paths that
+    its process needs."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    url: str = ""
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    readable_paths: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLimits:
+    """Limits of a run: model calls, output tokens in total and seconds of wall time."""
+
+    turns: int = 20
+    output_tokens: int = 32_000
+    seconds: float = 600.0
+
+
+class BudgetGate(Protocol):
+    """Called before every model call.
+
+    `input_tokens` is an upper bound for the call's input. Returns how many tokens the answer may
+    have; raises BudgetExceeded if the call would pass a cap, and the call must not be made then."""
+
+    async def __call__(self, model: str, input_tokens: int, spent: TokenUsage) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """A request to a backend.
+
+    `history` joins `RunResult.new_history` of the session's earlier runs in order: opaque JSON
+    values, portable between model APIs. `result` requests a validated answer of that type; without
+    it the answer is text. `language` is the person's (`zh` or `en`). Files may be changed only in
+    `workspace`. `facts` are the prompt's contents as data, for the offline backend:
+    `{"instruction", "step": {"title", "detail"}, "done": [{"title", "summary", "files"}]}` for a
+    step, else `{"text"}`. `gate` enforces spending caps; free backends may ignore it.
+    `answer_tokens` limits one answer.
+
+    `permit` is called before each tool call; without it all given tools are allowed. `answers`
+    holds decisions, by call ID, on the calls that suspended the session's last run; the run
+    continues there, and `prompt` may be empty.
+
+    For coding CLIs: `persona` selects the home, `external_id` is the session to resume, and
+    `on_external` must be awaited with a new session's ID before the first paid call. `servers` are
+    the MCP servers to offer."""
+
+    purpose: RunPurpose
+    prompt: str
+    system: str
+    model: str
+    language: str
+    workspace: Path | None = None
+    pictures: tuple[ImageInput, ...] = ()
+    history: Sequence[Any] = ()
+    tools: tuple[AgentTool, ...] = ()
+    result: type[BaseModel] | None = None
+    limits: RunLimits = field(default_factory=RunLimits)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    gate: BudgetGate | None = None
+    mode: WorkerMode = WorkerMode.EXECUTE
+    permit: CallAuthorizer | None = None
+    answers: Mapping[str, CallDecision] = field(default_factory=dict)
+    persona: str = ""
+    external_id: str = ""
+    on_external: Callable[[str], Awaitable[None]] | None = None
+    servers: tuple[McpServer, ...] = ()
+    answer_tokens: int = MAX_ANSWER_TOKENS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenUsage:
+    """Token usage of a run, over all requests.
+
+    `input_tokens` includes cache reads and writes. `cost` is in US dollars, None if unknown.
+    `estimated_input` and `estimated_output` are upper bounds for tokens that an interrupted answer
+    left unreported; `cost` excludes them."""
+
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost: Decimal | None = None
+    estimated_input: int = 0
+    estimated_output: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """The result of a successful run.
+
+    `value` is the validated answer, if requested. `truncated` means that a text answer reached its
+    length limit. `context_tokens` is the session's length, 0 if unknown. `suspended` are calls that
+    wait for a decision: `value` is None, and a later run continues with `RunRequest.answers`."""
+
+    text: str
+    value: BaseModel | None
+    model: str
+    usage: TokenUsage
+    new_history: tuple[Any, ...]
+    truncated: bool = False
+    context_tokens: int = 0
+    suspended: tuple[ToolCall, ...] = ()
+
+
+class BackendError(Exception):
+    """Base of the errors that a run may raise.
+
+    `hint` is the text key of the advice for people; `usage` was spent despite the error.
+    `new_history` is what the run added to the session so far; the next run continues from it."""
+
+    hint = "backend.failed"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        usage: TokenUsage | None = None,
+        hint: str = "",
+        new_history: tuple[Any, ...] = (),
+    ) -> None:
+        self.usage = usage or TokenUsage()
+        self.new_history = new_history
+        if hint:
+            self.hint = hint
+        super().__init__(message)
+
+
+class OutageKind(StrEnum):
+    """Why a service is unavailable."""
+
+    UNREACHABLE = "away"
+    RATE_LIMITED = "rate_limited"
+    OVERLOADED = "overloaded"
+    SERVER_ERROR = "broken"
+
+
+class BackendUnavailable(BackendError):
+    """The service is unreachable, overloaded or rate limited; `retry_after` is in seconds, if
+    stated."""
+
+    hint = "backend.unavailable"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        usage: TokenUsage | None = None,
+        retry_after: float | None = None,
+        outage: OutageKind = OutageKind.UNREACHABLE,
+    ) -> None:
+        self.retry_after = retry_after
+        self.outage = outage
+        super().__init__(message, usage=usage)
+
+
+class BackendDenied(BackendError):
+    """Permanent failure: bad key, unknown model, no permission or no credit."""
+
+    hint = "backend.denied"
+
+
+class BackendNotReady(BackendDenied):
+    """The backend can't start: not installed, old Node.js or not logged in; nothing was done.
+
+    Selecting the backend again returns the fallback, if there is one."""
+
+
+class InvalidAnswer(BackendError):
+    """The answer was empty, refused, truncated or still invalid after one retry."""
+
+    hint = "backend.bad_answer"
+
+
+class AnswerCutByBudget(InvalidAnswer):
+    """The answer exceeded the tokens that a `BudgetGate` allowed, and is lost."""
+
+
+class RunLimitReached(BackendError):
+    """The run's limit of turns, tokens or time was reached."""
+
+    hint = "backend.limit"
+
+
+class ContextTooLong(RunLimitReached):
+    """The input exceeds the model's window: `window` tokens if the service states it, else 0."""
+
+    hint = "backend.too_long"
+
+    def __init__(self, message: str, *, usage: TokenUsage | None = None, window: int = 0) -> None:
+        self.window = window
+        super().__init__(message, usage=usage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReachedCap:
+    """The cap that the next call would pass.
+
+    `scope` is task, person, chat or day; `subject` is the ID within it, empty for the day. Caps
+    include granted extensions; 0 means no limit. `cap_micros` and `spent_micros` are in
+    micro-dollars. `day` is the cap's date (empty for tasks), `until` the time of its reset."""
+
+    scope: str
+    subject: str
+    day: str
+    cap_micros: int
+    cap_tokens: int
+    spent_micros: int
+    spent_tokens: int
+    until: datetime | None
+
+
+class BudgetExceeded(BackendError):
+    """The next call would pass a cap and was not made."""
+
+    hint = "backend.budget"
+
+    def __init__(
+        self, cap: ReachedCap, *, usage: TokenUsage | None = None, new_history: tuple[Any, ...] = ()
+    ) -> None:
+        self.cap = cap
+        super().__init__(f"the {cap.scope}'s cap is reached", usage=usage, new_history=new_history)
+
+
+class BackendRun(Protocol):
+    """A running request.
+
+    Callers iterate `events` to the end, then read `result`. Implementers must end the call on the
+    wire when the context is left or the task is cancelled."""
+
+    @property
+    def events(self) -> AsyncIterator[AgentEvent]: ...
+
+    @property
+    def result(self) -> RunResult:
+        """Valid once `events` has ended without raising."""
+        ...
+
+    @property
+    def usage_so_far(self) -> TokenUsage:
+        """Usage so far; after the context is left, it includes interrupted calls."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendReadiness:
+    """An empty `problem` means ready; otherwise it is a text key, with `facts` as parameters.
+
+    `version` is filled by probes only."""
+
+    problem: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    version: str = ""
+
+
+class Backend(Protocol):
+    """A backend; `name` is the argument of `/backend`, `models` are the models with known names.
+
+    `accepts_tools` is False for coding CLIs, which use their own tools."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def models(self) -> tuple[str, ...]: ...
+
+    @property
+    def accepts_tools(self) -> bool: ...
+
+    def run(self, request: RunRequest) -> AbstractAsyncContextManager[BackendRun]:
+        """Raises BackendError, here or from `events`, and never a library's exception."""
+        ...
+
+    async def check(self) -> BackendReadiness:
+        """Check readiness without costs."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectedBackend:
+    """A backend and model; an empty model leaves the choice to the backend.
+
+    For a fallback, `instead_of` is the unavailable choice and `fallback_reason` the text key of its
+    problem."""
+
+    backend: Backend
+    model: str
+    instead_of: str = ""
+    fallback_reason: str = ""
+
+
+class BaseRun(ABC):
+    """Base of all backend runs; events can be iterated once."""
+
+    def __init__(self) -> None:
+        self._result: RunResult | None = None
+        self._events = self._run_events()
+
+    @abstractmethod
+    def _run_events(self) -> AsyncGenerator[AgentEvent, None]:
+        """Execute the run and store its result in `_result`. Raises BackendError."""
+
+    @property
+    @abstractmethod
+    def usage_so_far(self) -> TokenUsage: ...
+
+    @property
+    def events(self) -> AsyncIterator[AgentEvent]:
+        return self._events
+
+    @property
+    def result(self) -> RunResult:
+        if self._result is None:
+            raise RuntimeError("the run has not ended: iterate its events first")
+        return self._result
+
+    async def aclose(self) -> None:
+        await self._events.aclose()

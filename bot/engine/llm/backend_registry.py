@@ -1,0 +1,276 @@
+"""Resolves model names, selects backends with fallbacks and reports their health."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from bot.engine.llm.acp.backend import AcpBackends
+from bot.engine.llm.api.access import ApiAccess, ApiProvider
+from bot.engine.llm.api.backend import ApiBackend
+from bot.engine.llm.backend import BackendDenied, SelectedBackend
+from bot.engine.llm.offline.backend import OFFLINE_NAME as OFFLINE
+from bot.engine.llm.offline.backend import OfflineBackend
+from storage.records.system import AUTO_MODEL, BackendHealth, BackendReport, ModelChoice
+
+# Models by short name; the first is the backend's default.
+_MODEL_NAMES: Mapping[ApiProvider, Mapping[str, str]] = {
+    ApiProvider.ANTHROPIC: {
+        "sonnet": "claude-sonnet-5-5",
+        "opus": "claude-opus-5-5",
+        "haiku": "claude-haiku-5-5",
+    },
+    ApiProvider.OPENAI: {"gpt": "gpt-5.2", "gpt-mini": "gpt-5-mini"},
+}
+_BACKEND_ALIASES = {"claude": ApiProvider.ANTHROPIC.value, "离线": OFFLINE}
+_MODEL_PATTERNS = {
+    re.compile(r"claude-.+"): ApiProvider.ANTHROPIC,
+    re.compile(r"(?:gpt-|o\d).+"): ApiProvider.OPENAI,
+}
+_ACP_PREFIX = "acp"
+_MODEL_NAME = re.compile(r"[\w.:/@+-]{1,120}")
+
+
+class BackendRegistry:
+    """Satisfies `handlers.ports.ModelPort` and `agent.model_gateway.BackendSelector`."""
+
+    def __init__(
+        self,
+        backends: Sequence[ApiBackend],
+        offline: OfflineBackend,
+        acp_backends: AcpBackends,
+        *,
+        model: str,
+        fallback: str,
+    ) -> None:
+        """`model` is the configured default, `backend:model`; empty selects the first ready
+        backend.
+
+        `fallback` replaces coding CLIs that are unavailable."""
+        self._api_backends = {backend.name: backend for backend in backends}
+        self._offline = offline
+        self._acp_backends = acp_backends
+        self._configured_model = model
+        self._fallback = fallback
+        self._default = self._resolve_setting(model) if model else self._first_ready()
+
+    @property
+    def default(self) -> ModelChoice:
+        """The default choice with its current readiness."""
+        if self._configured_model and self._acp_backends.backend(self._default.backend):
+            return self._resolve_setting(self._configured_model)
+        return self._default
+
+    def list_choices(self) -> Sequence[ModelChoice]:
+        """List the default and all choices that are ready."""
+        ready = [
+            self._choice(name, model)
+            for name, backend in self._api_backends.items()
+            if backend.is_configured
+            for model in backend.models or ("",)
+        ]
+        clis = map(self._cli_choice, self._acp_backends.names)
+        ready += [choice for choice in clis if not choice.problem]
+        rest = [*ready, ModelChoice(backend=OFFLINE, model="")]
+        default = self.default
+        return (default, *(choice for choice in rest if choice != default))
+
+    def resolve_choice(self, name: str) -> ModelChoice | None:
+        """Resolve a name such as `opus`, `offline`, `openai` or `anthropic:claude-…`; None if
+        unknown.
+
+        The choice's `problem` says why it is unavailable."""
+        name = name.strip().removeprefix("@").strip()
+        short = name.casefold()
+        short = _BACKEND_ALIASES.get(short, short)
+        if short == OFFLINE:
+            return ModelChoice(backend=OFFLINE, model="")
+        if short in self._api_backends:
+            return self._choice(short, self._first_model(short))
+        if cli := self._resolve_cli(name):
+            return cli
+        backend, colon, model = name.partition(":")
+        if colon and backend.casefold() in self._api_backends and _MODEL_NAME.fullmatch(model):
+            return self._choice(backend.casefold(), model)
+        return self._by_model_name(name)
+
+    def has_own_tools(self, backend: str) -> bool:
+        """Return True for backends that use their own tools instead of ours."""
+        return self._acp_backends.backend(backend) is not None
+
+    def select_backend(self, model: str, backend: str) -> SelectedBackend:
+        """Select the backend or its fallback; empty names mean the default.
+
+        Raises BackendDenied with a hint."""
+        choice = self._resolve_choice(model, backend)
+        if choice is None:
+            raise BackendDenied(f"no such model: {backend}:{model}", hint="backend.unknown")
+        cli = self._acp_backends.backend(choice.backend)
+        problem = choice.problem or (cli.last_refusal if cli else "")
+        if problem and cli is not None and (instead := self._usable_fallback()):
+            return replace(self._select(instead), instead_of=choice.name, fallback_reason=problem)
+        if choice.problem:
+            raise BackendDenied(f"{choice.name} cannot be used", hint=choice.problem)
+        return self._select(choice)
+
+    async def refresh_cli_health(self) -> None:
+        """Detect the Node.js versions in advance, because `select_backend` must not block."""
+        for name in self._acp_backends.names:
+            if cli := self._acp_backends.backend(name):
+                await cli.check()
+
+    async def get_health(self, name: str) -> BackendHealth | None:
+        """Return the health of a backend; None if unknown.
+
+        Starts only a CLI that was refused earlier."""
+        choice = self.resolve_choice(name)
+        if choice is None:
+            return None
+        cli = self._acp_backends.backend(choice.backend)
+        # After a refusal, only running the CLI can tell.
+        return await self._health(choice.backend, thorough=bool(cli and cli.last_refusal))
+
+    async def report(self, name: str = "") -> BackendReport | None:
+        """Report all backends, or probe the named one; None if unknown."""
+        choice = self.resolve_choice(name) if name else None
+        if name and choice is None:
+            return None
+        named = (
+            [choice.backend]
+            if choice
+            else [
+                *self._api_backends,
+                OFFLINE,
+                *self._acp_backends.names,
+            ]
+        )
+        return BackendReport(
+            backends=tuple([await self._health(each, thorough=bool(name)) for each in named]),
+            default=self.default.name,
+            fallback=self._fallback,
+            file_errors=self._acp_backends.errors,
+        )
+
+    async def aclose(self) -> None:
+        for backend in self._api_backends.values():
+            await backend.aclose()
+
+    def _resolve_choice(self, model: str, backend: str) -> ModelChoice | None:
+        # Without automatic selection, use the backend's first model.
+        model = "" if model == AUTO_MODEL else model
+        if not model and not backend:
+            return self._default
+        if not backend or not model or backend == OFFLINE:
+            return self.resolve_choice(backend or model)
+        return self.resolve_choice(f"{backend}:{model}")
+
+    def _usable_fallback(self) -> ModelChoice | None:
+        """Return the fallback for coding CLIs; None if unavailable."""
+        instead = self.resolve_choice(self._fallback) if self._fallback else None
+        if instead is None or instead.problem:
+            return None
+        cli = self._acp_backends.backend(instead.backend)
+        return None if cli and cli.last_refusal else instead
+
+    def _select(self, choice: ModelChoice) -> SelectedBackend:
+        if choice.backend == OFFLINE:
+            return SelectedBackend(backend=self._offline, model=OFFLINE)
+        backend = self._acp_backends.backend(choice.backend) or self._api_backends[choice.backend]
+        return SelectedBackend(backend=backend, model=choice.model)
+
+    def _resolve_cli(self, name: str) -> ModelChoice | None:
+        """Resolve `codex` and `codex:model`, with or without `acp:`."""
+        name = name.removeprefix(f"{_ACP_PREFIX}:")
+        backend, colon, model = name.partition(":")
+        known = self._acp_backends.backend(backend.casefold()) is not None
+        if not known or bool(colon) != bool(model) or (model and not _MODEL_NAME.fullmatch(model)):
+            return None
+        return self._cli_choice(backend.casefold(), model)
+
+    def _cli_choice(self, name: str, model: str = "") -> ModelChoice:
+        cli = self._acp_backends.backend(name)
+        return ModelChoice(
+            backend=name, model=model, problem=cli.check_without_running().problem if cli else ""
+        )
+
+    async def _health(self, name: str, *, thorough: bool) -> BackendHealth:
+        instead = self._usable_fallback()
+        if cli := self._acp_backends.backend(name):
+            health = await (cli.probe() if thorough else cli.check_with_refusals())
+            note = self._acp_backends.config(name).limitation
+        else:
+            backend = self._offline if name == OFFLINE else self._api_backends[name]
+            health, note = await backend.check(), ""
+        return BackendHealth(
+            name=name,
+            problem=health.problem,
+            facts=health.facts,
+            version=health.version,
+            note=note,
+            is_cli=cli is not None,
+            fallback=instead.name if cli is not None and instead is not None else "",
+        )
+
+    def _resolve_setting(self, setting: str) -> ModelChoice:
+        """Resolve the configured default; an unusable one keeps its name and gets a problem."""
+        choice = self.resolve_choice(setting)
+        if choice is not None:
+            return choice
+        backend, _, model = setting.partition(":")
+        return ModelChoice(backend=backend, model=model, problem="backend.unknown")
+
+    def _first_ready(self) -> ModelChoice:
+        for name, backend in self._api_backends.items():
+            if backend.is_configured:
+                return self._choice(name, self._first_model(name))
+        return ModelChoice(backend=OFFLINE, model="")
+
+    def _choice(self, backend: str, model: str) -> ModelChoice:
+        model = _MODEL_NAMES[ApiProvider(backend)].get(model.casefold(), model)
+        is_ready = self._api_backends[backend].is_configured
+        problem = "" if is_ready else ApiProvider(backend).missing_key_hint
+        return ModelChoice(backend=backend, model=model, problem=problem)
+
+    def _first_model(self, backend: str) -> str:
+        return next(iter(self._api_backends[backend].models), "")
+
+    def _by_model_name(self, name: str) -> ModelChoice | None:
+        for api, known in _MODEL_NAMES.items():
+            if name.casefold() in known or name in known.values():
+                return self._choice(api, name)
+        for form, api in _MODEL_PATTERNS.items():
+            if form.fullmatch(name) and _MODEL_NAME.fullmatch(name):
+                return self._choice(api, name)
+        return None
+
+
+def build_registry(
+    *,
+    model: str = "",
+    anthropic_key: str = "",
+    anthropic_base_url: str = "",
+    openai_key: str = "",
+    openai_base_url: str = "",
+    openai_tools: str = "called",
+    acp_backends: AcpBackends,
+    fallback: str = "",
+) -> BackendRegistry:
+    """Build the backends from settings, without loading libraries or opening connections."""
+    claude = ApiAccess(
+        provider=ApiProvider.ANTHROPIC, key=anthropic_key, base_url=anthropic_base_url
+    )
+    gpt = ApiAccess(
+        provider=ApiProvider.OPENAI,
+        key=openai_key,
+        base_url=openai_base_url,
+        text_tool_calls=openai_tools == "written",
+    )
+    backends = (
+        ApiBackend(claude, tuple(_MODEL_NAMES[ApiProvider.ANTHROPIC].values())),
+        # A compatible service has its own models, which are requested when needed.
+        ApiBackend(
+            gpt, () if openai_base_url else tuple(_MODEL_NAMES[ApiProvider.OPENAI].values())
+        ),
+    )
+    return BackendRegistry(backends, OfflineBackend(), acp_backends, model=model, fallback=fallback)

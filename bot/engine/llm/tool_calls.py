@@ -1,0 +1,199 @@
+"""Defines tools, their calls and authorization, and validates arguments."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+
+class CallKind(StrEnum):
+    """A call's kind of effect, named as in the Agent Client Protocol."""
+
+    READ = "read"
+    EDIT = "edit"
+    DELETE = "delete"
+    MOVE = "move"
+    SEARCH = "search"
+    EXECUTE = "execute"
+    FETCH = "fetch"
+    THINK = "think"
+    ASK = "ask"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A call that a model requests.
+
+    `call_id` is unique within its session. `title` is one line for a card. `detail` is what a
+    person decides on: the exact command or a unified diff. Neither is masked yet."""
+
+    call_id: str
+    name: str
+    arguments: Mapping[str, Any]
+    kind: CallKind
+    title: str
+    detail: str = ""
+
+
+class CallVerdict(StrEnum):
+    """ALLOW executes the call, DENY returns the reason to the model. ANSWER returns
+    `CallDecision.text` as the result of a question. PENDING suspends the run until someone
+    decides."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+    ANSWER = "answer"
+    PENDING = "later"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallDecision:
+    """A decision; `text` is the reason of a denial or a person's answer, for the model."""
+
+    verdict: CallVerdict
+    text: str = ""
+
+
+class CallAuthorizer(Protocol):
+    """Called before every tool call, including those decided after an earlier run, under their old
+    IDs.
+
+    Implementers must record an allowed call as started before they return. They may wait up to
+    `wait_seconds` for a person before returning PENDING; 0 is for backends whose suspended runs
+    survive the process."""
+
+    async def __call__(self, call: ToolCall, *, wait_seconds: float = 0.0) -> CallDecision: ...
+
+    async def record_outcome(
+        self, call_id: str, *, succeeded: bool, outcome: str, size: int = 0
+    ) -> None:
+        """Audit the outcome of an allowed call; `size` is in bytes."""
+        ...
+
+
+def call_fingerprint(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return a hash of tool and arguments, which binds an approval to exactly this call."""
+    exact = json.dumps([name, arguments], ensure_ascii=False, sort_keys=True, default=str)
+    return hashlib.sha256(exact.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+    "null": (type(None),),
+}
+
+
+def find_argument_error(schema: Mapping[str, Any], value: object) -> str:
+    """Return the first validation error for the model; empty if valid.
+
+    Supports type, enum, properties, required, additionalProperties, items, minimum, maximum and
+    maxLength."""
+    return next(_argument_errors(schema, value, ""), "")
+
+
+def _argument_errors(schema: Mapping[str, Any], value: object, path: str) -> Iterator[str]:
+    name = path or "the arguments"
+    if "type" in schema and not _has_type(value, schema["type"]):
+        yield f"{name} must be of type {schema['type']}"
+    elif "enum" in schema and value not in schema["enum"]:
+        yield f"{name} must be one of {', '.join(map(str, schema['enum']))}"
+    elif isinstance(value, dict):
+        yield from _object_errors(schema, value, path)
+    elif isinstance(value, list):
+        for n, one in enumerate(value):
+            yield from _argument_errors(schema.get("items", {}), one, f"{name}[{n}]")
+    elif isinstance(value, int | float):
+        if value < schema.get("minimum", value):
+            yield f"{name} must be at least {schema['minimum']}"
+        if value > schema.get("maximum", value):
+            yield f"{name} must be at most {schema['maximum']}"
+    elif isinstance(value, str) and len(value) > schema.get("maxLength", len(value)):
+        yield f"{name} must not be longer than {schema['maxLength']} characters"
+
+
+def _object_errors(schema: Mapping[str, Any], value: Mapping[str, Any], path: str) -> Iterator[str]:
+    known: Mapping[str, Any] = schema.get("properties", {})
+    missing = [name for name in schema.get("required", ()) if name not in value]
+    if missing:
+        yield f"missing: {', '.join(missing)}"
+    extra = [name for name in value if name not in known]
+    if extra and schema.get("additionalProperties") is False:
+        yield f"unknown: {', '.join(extra)}; known are {', '.join(known) or 'none'}"
+    for name, one in value.items():
+        if name in known:
+            yield from _argument_errors(known[name], one, f"{path}.{name}" if path else name)
+
+
+def _has_type(value: object, kind: str | list[str]) -> bool:
+    kinds = [kind] if isinstance(kind, str) else kind
+    if isinstance(value, bool):
+        return "boolean" in kinds
+    return any(isinstance(value, _TYPES[one]) for one in kinds)
+
+
+def object_schema(*required: str, **properties: str | Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of a tool's arguments; text describes a string property."""
+    return {
+        "type": "object",
+        "properties": {
+            name: {"type": "string", "description": each} if isinstance(each, str) else each
+            for name, each in properties.items()
+        },
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def int_field(description: str, **limits: int) -> dict[str, Any]:
+    return {"type": "integer", **limits, "description": description}
+
+
+ERROR_PREFIX = "Error: "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentTool:
+    """A tool for the model.
+
+    `schema` is the JSON schema of its arguments, which are validated before `run`. `run` returns
+    text for the model; a text that starts with ERROR_PREFIX reports a failure. Exceptions are for
+    bugs only. `detail` returns `ToolCall.detail`."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    run: ToolHandler
+    kind: CallKind = CallKind.OTHER
+    detail: Callable[[Mapping[str, Any]], Awaitable[str]] | None = None
+
+
+class ToolHandler(Protocol):
+    async def __call__(self, arguments: Mapping[str, Any]) -> str: ...
+
+
+def call_title(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return one short line for a card."""
+    first = next((str(value) for value in arguments.values() if isinstance(value, str)), "")
+    return f"{name} {first[:60]}".rstrip()
+
+
+async def build_tool_call(tool: AgentTool, call_id: str, arguments: Mapping[str, Any]) -> ToolCall:
+    """Build the call as shown to approvers."""
+    return ToolCall(
+        call_id=call_id,
+        name=tool.name,
+        arguments=arguments,
+        kind=tool.kind,
+        title=call_title(tool.name, arguments),
+        detail="" if tool.detail is None else await tool.detail(arguments),
+    )

@@ -1,0 +1,272 @@
+"""Lends a worker's read-only tools to its coding CLI for the duration of a run.
+
+The CLI connects through a socket visible only in its sandbox, or a local port where sockets are
+blocked, with a token that is valid for this run."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import os
+import shutil
+import socket
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from bot.engine.llm.backend import McpServer
+from bot.engine.llm.tool_calls import ERROR_PREFIX, AgentTool, CallKind, find_argument_error
+from bot.engine.mcp.server import protocol, stdio_bridge
+from storage.errors import StorageError
+
+MAX_RESULT_CHARS = 40_000
+"""Characters per result."""
+
+_TOOL_TIMEOUT = 60.0
+_MAX_NAME_CHARS = 80
+_READ_ONLY_KINDS = frozenset({CallKind.READ, CallKind.SEARCH})
+
+
+async def answer_message(tools: Sequence[AgentTool], message: Any) -> Any:
+    """Like `protocol.answer_without_tools`, but never None.
+
+    Tool errors are results for the model; exceptions are bugs."""
+    answer = protocol.answer_without_tools(message)
+    if answer is not None:
+        return answer
+    number, params = message["id"], message.get("params") or {}
+    match message["method"]:
+        case "tools/list":
+            return protocol.result_message(
+                number, {"tools": [_describe_tool(tool) for tool in tools]}
+            )
+        case "tools/call":
+            return await _call_tool(number, tools, params)
+        case method:
+            return protocol.method_not_found(number, method)
+
+
+async def _call_tool(id: Any, tools: Sequence[AgentTool], params: Mapping[str, Any]) -> Any:
+    name, arguments = params.get("name"), params.get("arguments") or {}
+    tool = next((each for each in tools if each.name == name), None)
+    if tool is None:
+        there = ", ".join(each.name for each in tools)
+        return protocol.error_message(
+            id,
+            protocol.INVALID_PARAMS,
+            f"no tool {str(name)[:_MAX_NAME_CHARS]!r}; there are {there or 'none'}",
+        )
+    wrong = find_argument_error(tool.schema, arguments)
+    if wrong:
+        return protocol.result_message(id, _tool_result(f"{ERROR_PREFIX}{wrong}"))
+    return protocol.result_message(id, _tool_result(await _run_tool(tool, arguments)))
+
+
+async def _run_tool(tool: AgentTool, arguments: Mapping[str, Any]) -> str:
+    try:
+        async with asyncio.timeout(_TOOL_TIMEOUT):
+            return await tool.run(arguments)
+    except TimeoutError:
+        return f"{ERROR_PREFIX}it took longer than {_TOOL_TIMEOUT:g} s"
+    except StorageError:
+        return f"{ERROR_PREFIX}what is remembered cannot be read or written now"
+
+
+def _tool_result(text: str) -> dict[str, Any]:
+    shown = (
+        text
+        if len(text) <= MAX_RESULT_CHARS
+        else f"{text[:MAX_RESULT_CHARS]}\n[cut: ask for less at once]"
+    )
+    return {
+        "content": [{"type": "text", "text": shown}],
+        "isError": text.startswith(ERROR_PREFIX),
+    }
+
+
+def _describe_tool(tool: AgentTool) -> dict[str, Any]:
+    looks = tool.kind in _READ_ONLY_KINDS
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "inputSchema": dict(tool.schema),
+        "annotations": {
+            "readOnlyHint": looks,
+            "destructiveHint": False,
+            "openWorldHint": False,
+        },
+    }
+
+
+log = logging.getLogger(__name__)
+
+LENDABLE_TOOLS = (
+    "memory_search", "memory_get", "history_grep", "history_describe", "history_expand",
+)  # fmt: skip
+"""Read-only tools on memory and history."""
+
+_MAX_CONNECTIONS = 8
+_TOKEN_TIMEOUT = 10.0
+_MAX_TOKEN_BYTES = 200
+_MAX_SOCKET_PATH = 100
+_SYSTEM_PREFIXES = (Path("/usr"), Path("/usr/local"))
+
+
+class ToolLender:
+    """Lends tools through sockets in `root`, which is emptied at the first use.
+
+    `new_token` returns an unguessable token."""
+
+    def __init__(self, root: Path, new_token: Callable[[], str]) -> None:
+        self._root = root
+        self._new_token = new_token
+        self._is_clean = False
+        self._cleaning_lock = asyncio.Lock()
+
+    @asynccontextmanager
+    async def lend(
+        self, tools: Sequence[AgentTool], *, by_port: bool = False
+    ) -> AsyncGenerator[McpServer | None, None]:
+        """Yield the server for the CLI; None if there are no tools to lend or the socket fails.
+
+        `by_port` is for sandboxes that block Unix sockets."""
+        lent = [tool for tool in tools if tool.name in LENDABLE_TOOLS]
+        if not lent:
+            yield None
+            return
+        token, folder = self._new_token(), self._root / self._new_token()[:16]
+        try:
+            async with self._cleaning_lock:
+                await asyncio.to_thread(self._remove_leftovers)
+            sock = await asyncio.to_thread(_create_socket, folder, by_port)
+        except OSError as error:
+            log.warning("cannot lend memory tools to a coding CLI: %s", error)
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            yield None
+            return
+        sessions = _SocketSessions(token, lent)
+        listen = asyncio.start_server if by_port else asyncio.start_unix_server
+        server = await listen(sessions.accept, sock=sock, limit=protocol.MAX_MESSAGE_BYTES)
+        env = {stdio_bridge.PORT_VARIABLE: str(sock.getsockname()[1])} if by_port else {}
+        try:
+            yield _bridge_server(folder, token, env)
+        finally:
+            server.close()
+            await sessions.close()
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+    def _remove_leftovers(self) -> None:
+        if not self._is_clean:
+            shutil.rmtree(self._root, ignore_errors=True)
+            self._is_clean = True
+
+
+class _SocketSessions:
+    """The connections to one socket."""
+
+    def __init__(self, token: str, tools: Sequence[AgentTool]) -> None:
+        self._token = token.encode()
+        self._tools = tools
+        self._sessions: set[asyncio.Task[None]] = set()
+
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._sessions) >= _MAX_CONNECTIONS:
+            writer.close()
+            return
+        session = asyncio.create_task(self._serve(reader, writer), name="mcp-lent")
+        self._sessions.add(session)
+        session.add_done_callback(self._sessions.discard)
+
+    async def close(self) -> None:
+        there = tuple(self._sessions)
+        for each in there:
+            each.cancel()
+        await asyncio.gather(*there, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            if await self._is_authenticated(reader):
+                await self._answer_messages(reader, writer)
+        except OSError:
+            pass  # disconnected
+        except Exception:
+            # A bug in one of our tools must not stop the run.
+            log.exception("an answer to a coding CLI failed")
+        finally:
+            writer.close()
+
+    async def _is_authenticated(self, reader: asyncio.StreamReader) -> bool:
+        with suppress(TimeoutError, ValueError):
+            async with asyncio.timeout(_TOKEN_TIMEOUT):
+                line = await reader.readline()
+            return hmac.compare_digest(line[:_MAX_TOKEN_BYTES].rstrip(b"\n"), self._token)
+        return False
+
+    async def _answer_messages(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        while (answer := await self._next_answer(reader)) is not None:
+            if answer is not protocol.NO_ANSWER:
+                writer.write(await asyncio.to_thread(protocol.serialize_message, answer) + b"\n")
+                await writer.drain()
+
+    async def _next_answer(self, reader: asyncio.StreamReader) -> Any:
+        """Return the answer to the next message; None at the end."""
+        try:
+            line = await reader.readline()
+            message = protocol.parse_message(line)
+        except ValueError:
+            # Too long or invalid; the next line may be valid.
+            return protocol.error_message(None, protocol.PARSE_ERROR, "not one JSON message a line")
+        if not line:
+            return None
+        return (
+            protocol.NO_ANSWER
+            if message is protocol.NO_ANSWER
+            else await answer_message(self._tools, message)
+        )
+
+
+def _bridge_server(folder: Path, token: str, env: Mapping[str, str]) -> McpServer:
+    # Not the virtual environment's Python: only the standard library is needed.
+    python = Path(sys.executable).resolve()
+    needed = [Path(sys.base_prefix)] if Path(sys.base_prefix) not in _SYSTEM_PREFIXES else []
+    return McpServer(
+        name=protocol.SERVER_NAME,
+        command=(str(python), "-I", "-S", str(folder / "bridge.py")),
+        env={stdio_bridge.TOKEN_VARIABLE: token, **env},
+        secrets=(token,),
+        readable_paths=(folder, *needed),
+    )
+
+
+def _create_socket(folder: Path, by_port: bool) -> socket.socket:
+    folder.mkdir(mode=0o700, parents=True)
+    shutil.copyfile(stdio_bridge.__file__, folder / "bridge.py")
+    family = socket.AF_INET if by_port else socket.AF_UNIX
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if by_port:
+            sock.bind(("127.0.0.1", 0))
+        else:
+            _bind_unix_socket(sock, folder)
+        sock.setblocking(False)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _bind_unix_socket(sock: socket.socket, folder: Path) -> None:
+    address = folder / stdio_bridge.SOCKET_NAME
+    if len(os.fsencode(address)) <= _MAX_SOCKET_PATH:
+        sock.bind(str(address))
+        return
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        sock.bind(f"/proc/self/fd/{held}/{stdio_bridge.SOCKET_NAME}")
+    finally:
+        os.close(held)

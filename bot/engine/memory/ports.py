@@ -1,0 +1,73 @@
+"""Ports of memory: background model calls, and search for workers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, TypeAlias
+
+from pydantic import BaseModel
+
+from storage.db import Transaction
+from storage.records.people import ChatId, PersonId
+from storage.records.tasks import TaskId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecalledMemory:
+    """`id` identifies the memory for `get`; `title` names what it belongs to."""
+
+    id: str
+    title: str
+    text: str
+    at: datetime
+
+
+class MemorySource(Protocol):
+    """Memories visible to one reader. Implementations must never return what another reader of the
+    same conversation may not see."""
+
+    async def search(self, query: str, limit: int) -> Sequence[RecalledMemory]:
+        """Best matches first, with shortened texts."""
+        ...
+
+    async def get(self, memory_id: str) -> RecalledMemory | None:
+        """The full memory; None if it does not exist or is not visible."""
+        ...
+
+
+MemorySourceFactory: TypeAlias = Callable[
+    [PersonId | None, ChatId | None, TaskId | None], MemorySource
+]
+"""Creates the source for a worker of this person, chat and task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackgroundQuery:
+    """One bounded model call, identified by `key` and charged to `person` and `chat`."""
+
+    key: str
+    system: str
+    prompt: str
+    answer_type: type[BaseModel]
+    person: PersonId | None
+    chat: ChatId | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackgroundAnswer:
+    """`record_usage` charges the call in the caller's transaction."""
+
+    value: BaseModel | None
+    record_usage: Callable[[Transaction], Awaitable[None]]
+
+
+class BackgroundModel(Protocol):
+    async def ready(self) -> bool:
+        """Whether a real model is available; the offline rules do not count."""
+        ...
+
+    async def ask(self, query: BackgroundQuery) -> BackgroundAnswer:
+        """Raises BackendError, also if a spending cap is reached; must not request an extension."""
+        ...

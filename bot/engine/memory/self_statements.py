@@ -1,0 +1,410 @@
+"""Recognises plain statements of people about themselves, and prohibitions. Prefers missing a
+statement to inventing one: only whole first-person clauses count, and none in texts to translate,
+retell or act out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from bot.engine.memory.noise_filter import classify_fact_noise
+from storage.records.memory import MemoryCategory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplicitStatement:
+    """A recognised statement. A later one with the same `key` replaces it; without a key, all are
+    kept. `value` is machine-readable (`zh`, `brief`, a name). `is_request` means that the person
+    wants it saved even if it was forgotten before."""
+
+    text: str
+    category: MemoryCategory
+    key: str = ""
+    value: str = ""
+    confidence: float = 0.95
+    is_request: bool = True
+
+
+def split_clauses(text: str) -> Iterator[tuple[str, bool]]:
+    """Yields each clause and whether it is a question."""
+    for found in _CLAUSE.finditer(text):
+        clause = found.group(1).strip()
+        if clause:
+            asked = found.group(2).strip() in {"?", "？"} or clause.endswith(("吗", "嘛", "呢"))
+            yield clause, asked
+
+
+def split_sentences(text: str) -> Sequence[str]:
+    return [each for each in re.split(r"(?<=[。.!！?？\n])", text) if each.strip()]
+
+
+def contains_han(text: str) -> bool:
+    return re.search(r"[\u3400-\u9fff]", text) is not None
+
+
+_CLAUSE = re.compile(r"([^，,。.!！?？；;\n]{1,200})([，,。.!！?？；;\n]|$)")
+
+
+_MAX_CHARS_READ = 600
+"""Longer messages are probably pasted text."""
+_MAX_PROHIBITION = 200
+_MIN_PROHIBITION = 8
+_MIN_PROHIBITION_HAN = 6
+
+
+def find_self_statements(text: str) -> Iterator[ExplicitStatement]:
+    """At most one statement of each kind."""
+    if len(text) > _MAX_CHARS_READ or _QUOTED_OR_FICTIONAL.search(text):
+        return
+    known: set[str] = set()
+    for sentence in split_sentences(text):
+        if _UNCERTAIN.search(sentence):
+            continue
+        for clause, asked in split_clauses(sentence):
+            found = (
+                None
+                if asked
+                else _match_rule(clause, is_wish=_REMEMBER_REQUEST.search(sentence) is not None)
+            )
+            if found is not None and found.key not in known:
+                known.add(found.key)
+                yield found
+
+
+def find_introduced_name(text: str) -> ExplicitStatement | None:
+    """Name after "我叫…" and the like; other uses of 叫 (ordering, calling) do not count."""
+    if len(text) > _MAX_CHARS_READ or _QUOTED_OR_FICTIONAL.search(text):
+        return None
+    for clause, asked in split_clauses(text):
+        found = None if asked else _INTRODUCED.fullmatch(_OPENING_WORDS.sub("", clause))
+        if found is not None and _NOT_A_PERSON.search(found["name"]) is None:
+            name = found["name"].strip()
+            told, key = f"称呼：{name}", f"{MemoryCategory.PROFILE}:name"
+            return ExplicitStatement(
+                text=told, category=MemoryCategory.PROFILE, key=key, value=name
+            )
+    return None
+
+
+def find_prohibition(text: str) -> ExplicitStatement | None:
+    """A standing prohibition, as worded."""
+    if len(text) > _MAX_CHARS_READ or _QUOTED_OR_FICTIONAL.search(text):
+        return None
+    for sentence in split_sentences(text):
+        said = _OPENING_WORDS.sub("", " ".join(sentence.split()))[:_MAX_PROHIBITION].strip(
+            " ，,。.!！"
+        )
+        asked = sentence.rstrip().endswith(("?", "？", "吗", "吧"))
+        if asked or _UNCERTAIN.search(sentence) or not _is_prohibition(said):
+            continue
+        return ExplicitStatement(
+            text=said, category=MemoryCategory.LESSONS, confidence=0.9, is_request=False
+        )
+    return None
+
+
+def _is_prohibition(said: str) -> bool:
+    least = _MIN_PROHIBITION_HAN if contains_han(said) else _MIN_PROHIBITION
+    if (
+        len(said) < least
+        or classify_fact_noise(said) is not None
+        or _VAGUE_PROHIBITION.search(said)
+    ):
+        return False
+    return any(pattern.match(said) for pattern in _PROHIBITIONS)
+
+
+def _match_rule(clause: str, *, is_wish: bool) -> ExplicitStatement | None:
+    clause = _OPENING_WORDS.sub("", clause)
+    for rule in _SELF_STATEMENT_RULES:
+        found = rule.pattern.fullmatch(clause)
+        if found is None:
+            continue
+        what = found["what"].strip(" “”\"'")
+        if rule.accepts(what):
+            en, zh = rule.templates
+            told = (zh if contains_han(clause) else en).format(what=what)
+            key = f"{MemoryCategory.PROFILE}:{rule.key.format(what=what.casefold())}"
+            return ExplicitStatement(
+                text=told, category=MemoryCategory.PROFILE, key=key, is_request=is_wish
+            )
+    return None
+
+
+def _is_not_empty(what: str) -> bool:
+    return bool(what)
+
+
+def _is_food(what: str) -> bool:
+    return _NOT_FOOD.search(what) is None
+
+
+def _is_place(what: str) -> bool:
+    return len(what) > 1 and _NOT_A_PLACE.search(what) is None
+
+
+def _is_workplace(what: str) -> bool:
+    return _is_occupation(what) and _NOT_A_WORKPLACE.search(what) is None
+
+
+def _is_occupation(what: str) -> bool:
+    return len(what) > 1 and _NOT_AN_OCCUPATION.search(what) is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SelfStatementRule:
+    """`templates` are the stored texts, English and Chinese."""
+
+    pattern: re.Pattern[str]
+    key: str
+    templates: tuple[str, str]
+    accepts: Callable[[str], bool] = _is_not_empty
+
+
+def _build_rules(
+    key: str, en: str, zh: str, *patterns: str, fits: Callable[[str], bool] = _is_not_empty
+) -> Iterator[_SelfStatementRule]:
+    for each in patterns:
+        pattern = re.compile(each, re.IGNORECASE)
+        yield _SelfStatementRule(pattern=pattern, key=key, templates=(en, zh), accepts=fits)
+
+
+_I_AM = r"i(?:['’]m| am)"
+_SHORT_PHRASE = r"(?P<what>[a-z][a-z'’-]*(?:,? (?:and |or )?[a-z][a-z'’-]*){0,4}?)"
+_PROPER_NAME = (
+    r"(?P<what>(?-i:[A-Z])[\w.&'’-]*(?: (?:of|de|la|le|am|an|der|the|(?-i:[A-Z])[\w.&'’-]*)){0,3})"
+)
+_TRAILING_CLAUSE = (
+    r"(?: (?:by the way|btw|now|too|as well|actually|though|(?:with|and|but|so|because|since|which"
+    r"|where) .{1,80}))?"
+)
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
+)
+_DATE = (
+    rf"(?P<what>(?:the )?(?:{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?"
+    rf"|\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {_MONTH})(?: \d{{4}})?|\d{{1,2}}[/-]\d{{1,2}}"
+    r"(?:[/-]\d{4})?|\d{4}-\d{2}-\d{2})"
+)
+_NUMBER_ZH = r"[\d一二三四五六七八九十廿初正腊]{1,3}"
+_DATE_ZH = (
+    rf"(?P<what>(?:\d{{4}} ?年 ?)?(?:农历|阴历|阳历)?{_NUMBER_ZH} ?月 ?{_NUMBER_ZH} ?[日号]?)"
+)
+_PLACE_ZH = r"(?P<what>[\w· ]{2,14}?)"
+_WORKPLACE_ZH = (
+    r"(?P<what>[\w· ]{1,12}(?:公司|集团|大学|学院|医院|学校|中学|小学|银行|工厂|研究所|研究院"
+    r"|设计院|事务所|工作室|出版社|报社|电视台|法院|政府)|(?-i:[A-Z])[A-Za-z0-9.& ]{1,20}|腾讯"
+    r"|阿里|阿里巴巴|字节|字节跳动|百度|美团|京东|华为|小米|网易|滴滴|拼多多|快手|微软|谷歌|苹果"
+    r"|西门子|博世|宝马|奔驰|大众|亚马逊|英特尔|甲骨文|思科|高通|英伟达|特斯拉|三星|索尼|丰田|飞利浦|诺基亚"
+    r"|爱立信|波音|空客|辉瑞|拜耳|巴斯夫|强生|宝洁|联合利华|雀巢|可口可乐|麦当劳|星巴克|普华永道|德勤|安永|毕马威"
+    r"|麦肯锡|高盛|花旗|汇丰|联想|比亚迪|蔚来|小鹏|吉利|格力|海尔|海康威视|大疆|宁德时代|中兴|科大讯飞|商汤|携程"
+    r"|哔哩哔哩|知乎|新浪|搜狐|小红书|顺丰|中国移动|中国电信|中国联通|中石油|中石化|国家电网|万科)"
+)
+_FEARS_ZH = (
+    r"(?P<what>狗|猫|蛇|虫子?|蟑螂|老鼠|蜘蛛|鸟|鬼|黑|高|水|火|血|辣|冷|热|疼|痛|打针|打雷|坐飞机"
+    r"|密闭空间)"
+)
+_FEARS_EN = (
+    r"(?P<what>dogs|cats|snakes|spiders|mice|rats|bees|wasps|birds|heights|flying|the dark|needles"
+    r"|blood|thunder|deep water|enclosed spaces)"
+)
+_CITY_ZH = (
+    r"(?:北京|上海|广州|深圳|杭州|南京|苏州|无锡|常州|宁波|温州|绍兴|嘉兴|金华|合肥|福州|厦门|泉州|南昌|济南|青岛"
+    r"|烟台|郑州|洛阳|武汉|长沙|珠海|佛山|东莞|惠州|中山|汕头|南宁|桂林|海口|三亚|成都|重庆|绵阳|贵阳|昆明|大理"
+    r"|拉萨|西安|兰州|西宁|银川|乌鲁木齐|天津|石家庄|太原|呼和浩特|沈阳|大连|长春|哈尔滨|徐州|南通|扬州|台北|高雄"
+    r"|香港|澳门|东京|大阪|京都|首尔|新加坡|吉隆坡|曼谷|伦敦|巴黎|柏林|慕尼黑|汉堡|法兰克福|纽约|洛杉矶|旧金山|硅谷"
+    r"|西雅图|波士顿|芝加哥|多伦多|温哥华|悉尼|墨尔本|莫斯科|迪拜)"
+)
+_SURNAME = (
+    r"(?:欧阳|司马|上官|诸葛|司徒|东方|皇甫|尉迟|公孙|慕容|令狐|夏侯|[王李张刘陈杨黄赵吴周徐孙马朱胡郭何林罗郑梁"
+    r"谢宋唐许韩冯邓曹彭曾肖田董袁潘蒋蔡余杜叶程苏魏吕丁任沈姚卢姜崔钟谭陆汪范廖石贾韦夏付方邹熊孟秦邱江尹薛闫段雷"
+    r"侯龙陶黎贺顾郝龚邵钱覃武戴莫孔汤严俞耿倪骆冉])"
+)
+_INTRODUCED = re.compile(
+    rf"(?:我|本人|在下)(?:的名字)?(?:就|名)?叫(?:做)?"
+    rf"(?P<name>{_SURNAME}[\u4e00-\u9fff]{{1,2}}|[小阿]{_SURNAME}|(?-i: ?[A-Z][a-z]{{1,15}}))",
+    re.IGNORECASE,
+)
+_NOT_A_PERSON = re.compile(
+    r"[来去吧了吗呢的着过说做看听帮给也都先别不等到总哥姐叔姨爷工导师]$|[说做帮给别不]"
+    r"|^(?:黄牛|钱包|马上|方便|陆续|龙虾|汤[面圆]|石头$|高铁|江湖|任何|任务|许多|钟点|钟表|叶子|程序|顾客|顾问"
+    r"|武器|陶瓷|夏天|万一|余下|严格|贾|熊猫|熊孩|马车|马桶|毛|胡乱|梁子|孔雀|田地|范围|白|何|雷)"
+    r"|(?-i:^ ?(?:Uber|Grab|Lyft|Didi|Bolt|Taxi|Kuai))"
+)
+_OPENING_WORDS = re.compile(
+    r"^(?:(?:hi|hey|hello|btw|by the way|fyi|also|and|so|well|oh|ok|okay|yes|actually|please"
+    r"|just so you know|for the record|(?:please )?(?:note|remember|keep in mind)(?: that)?"
+    r"|don['’]t forget(?: that)?)\b[:, ]*)+"
+    r"|^(?:(?:请|麻烦|帮我|你要?|一定要?|务必)*(?:记住|记一下|记下来?|记得|别忘了)|对了|其实|另外"
+    r"|顺便(?:说|提)一?[下句]|跟你说(?:一下)?|告诉你|提醒(?:你)?一下|还有)[，,：: ]*",
+    re.IGNORECASE,
+)
+
+_REMEMBER_REQUEST = re.compile(
+    r"\b(?:remember|don['’]t forget|keep in mind)\b|记住|记一下|记下|记得|别忘了", re.IGNORECASE
+)
+
+_SELF_STATEMENT_RULES = (
+    *_build_rules(
+        "allergy {what}",
+        "Allergic to {what}",
+        "对{what}过敏",
+        rf"{_I_AM} (?:very |severely |highly |badly |really |seriously |deathly )?allergic to "
+        rf"{_SHORT_PHRASE}{_TRAILING_CLAUSE}",
+        rf"i have (?:a|an) (?:severe |bad |serious )?{_SHORT_PHRASE} allergy",
+        r"我(?:是)?对(?P<what>[^不没吗什谁哪么，]{1,12}?)(?:严重|特别|非常|很)?过敏(?:的)?",
+        fits=_is_food,
+    ),
+    *_build_rules(
+        "diet",
+        "Diet: {what}",
+        "饮食：{what}",
+        rf"{_I_AM} (?:a |an )?(?:strict )?(?P<what>vegetarian|vegan|pescatarian"
+        rf"|lactose[ -]intolerant|gluten[ -]intolerant|co?eliac|diabetic){_TRAILING_CLAUSE}",
+        r"i (?:only eat|eat only|keep) (?P<what>halal|kosher)(?: food)?",
+        r"我(?:是|一直|平时|只)*(?P<what>吃素|吃全素|吃清真|素食者|素食主义者|纯素食者)(?:的)?",
+        r"我(?:有|是)?(?P<what>乳糖不耐受?|糖尿病|麸质不耐受?)(?:患者|症|的)?",
+    ),
+    *_build_rules(
+        "not eaten {what}",
+        "Does not eat {what}",
+        "不吃{what}",
+        rf"i (?:don['’]t|do not|never|can['’]?t|cannot) eat (?:any )?{_SHORT_PHRASE}",
+        r"我(?:从来|从|一向|平时|一直)?(?:不吃|不能吃|吃不了)(?P<what>[^不没吗什么，]{1,8}?)(?:的)?",
+        fits=_is_food,
+    ),
+    *_build_rules(
+        "birthday",
+        "Birthday: {what}",
+        "生日：{what}",
+        rf"my birthday(?:['’]s| is)(?: on)? {_DATE}{_TRAILING_CLAUSE}",
+        rf"i was born on {_DATE}{_TRAILING_CLAUSE}",
+        rf"(?:我的?|本人)生日(?:就)?(?:是|在)?{_DATE_ZH}",
+        rf"我(?:是)?{_DATE_ZH}(?:出生|生|过生日|的?生日)(?:的)?",
+    ),
+    *_build_rules(
+        "home",
+        "Lives in {what}",
+        "住在{what}",
+        rf"i (?:now |currently )?live in {_PROPER_NAME}{_TRAILING_CLAUSE}",
+        rf"{_I_AM} based in {_PROPER_NAME}{_TRAILING_CLAUSE}",
+        rf"i(?:['’]ve| have)? (?:just )?moved to {_PROPER_NAME}{_TRAILING_CLAUSE}",
+        rf"我(?:现在|目前|一直|平时|人|家)?住(?P<what>{_CITY_ZH}[\w·]{{0,6}}?)(?:了|这边)?",
+        rf"我(?:现在|目前|一直|平时|人)?(?:住在|家在|定居在?|常驻|常住|搬到了?|搬去了?){_PLACE_ZH}"
+        r"(?:了|这边)?",
+        fits=_is_place,
+    ),
+    *_build_rules(
+        "work",
+        "Works at {what}",
+        "在{what}工作",
+        rf"i (?:now |currently )?work (?:at|for) {_PROPER_NAME}{_TRAILING_CLAUSE}",
+        r"我(?:现在|目前|一直)?在(?P<what>[\u4e00-\u9fff]{2,6}?)(?:上班|就职|任职|供职)(?:的)?",
+        rf"我(?:现在|目前|一直)?(?:在|就职于|任职于){_WORKPLACE_ZH}(?:工作|上班|任职|就职|当\w{{2,4}})?(?:的)?",
+        fits=_is_workplace,
+    ),
+    *_build_rules(
+        "surname",
+        "Surname: {what}",
+        "姓{what}",
+        rf"(?:我|本人|免贵)姓(?P<what>{_SURNAME})",
+    ),
+    *_build_rules(
+        "zodiac",
+        "Born in the year of the {what}",
+        "属{what}",
+        r"我(?:是)?属(?P<what>[鼠牛虎兔龙蛇马羊猴鸡狗猪])(?:的)?",
+    ),
+    *_build_rules(
+        "afraid of {what}",
+        "Afraid of {what}",
+        "怕{what}",
+        rf"{_I_AM} (?:very |really |so )?(?:afraid|scared|terrified) of "
+        rf"{_FEARS_EN}{_TRAILING_CLAUSE}",
+        rf"我(?:从小|一直|最|很|特别|非常|有点|就)*(?:怕|害怕){_FEARS_ZH}(?:的)?",
+    ),
+    *_build_rules(
+        "job",
+        "Works as {what}",
+        "职业：{what}",
+        r"i(?: now| currently)? work as (?P<what>(?:a|an) [a-z][a-z -]{2,40}?)"
+        r"(?: (?:at|for|in|by the way|btw|now|and|but) .{1,60})?",
+        r"我(?:的职业|的工作)是(?P<what>[^不没吗什么，]{2,10})",
+        r"我是一名(?P<what>[^不没吗什么，]{2,10})",
+        fits=_is_occupation,
+    ),
+)
+
+_PROHIBITIONS = (
+    re.compile(r"(?:please )?(?:don['’]?t|do not|never)(?: ever)? .{3,150} again\b", re.IGNORECASE),
+    re.compile(
+        r"(?:from now on|in (?:the )?future|going forward|next time)[, ]+(?:please )?"
+        r"(?:don['’]?t|do not|never|no more|stop|avoid)\b.{4,}",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        r"(?:please )?(?:stop|quit) (?:asking|adding|using|calling|apologi[sz]ing|repeating|ending"
+        r"|starting|beginning|saying|suggesting|guessing|including|putting|writing|answering"
+        r"|replying|translating|shortening|inventing|making)\b.{4,}",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        r"(?:以后|今后|往后|下次|从现在起|从今以后|永远)(?:你|都|请|可以|就|也|绝对|千万)*"
+        r"(?:不要(?!紧)|别(?![的人墅扭致处])|不许|不准|不得|禁止|不能|不用|不必)(?:再)?.{3,}"
+    ),
+    re.compile(r"(?:请|你|千万|拜托)*(?:不要|别|不许|不准)再.{3,}"),
+)
+_VAGUE_PROHIBITION = re.compile(
+    r"\b(?:do|say|try|happen|let|ask|mention|see|call|meet)(?: (?:that|this|it|so|me|him|her|them"
+    r"|to me))* again\b|\bhere we go again\b|\bmaking sense\b|\bworry\b|\bnever mind\b"
+    r"|\bagain and again\b"
+    r"|(?:不要|别)再?(?:这样|那样|这么|那么|担心|客气|说了|问了|联系|见面|提了|犯|闹|玩|吵|想|睡|犹豫|难过|伤心|哭|拖)|别忘"
+    r"|再也|再见|再说吧|再来",
+    re.IGNORECASE,
+)
+_QUOTED_OR_FICTIONAL = re.compile(
+    r"\b(?:translat\w+|rewrite|rephrase|proofread|summari[sz]e|paraphrase|draft|correct (?:this|my)"
+    r"|write (?:a|an|me|the|down)|story|poem|dialogue|novel|lyrics|role[ -]?play|pretend\w*"
+    r"|imagin\w+|for example|example|e\.g\.|quot\w+|e-?mail|letter|sentence|character|joke"
+    r"|suppose|says?|said|tell (?:him|her|them)|told|wrote|asked|grammar)\b"
+    r"|翻译|润色|改写|扮演|假装|假设|假如|例如|比如|例句|造句|故事|小说|台词|作文|歌词|诗|邮件|邮箱|写一"
+    r"|写个|写封|写段|总结|这句|那句|这段|句子|笑话|文案|他说|她说|他们说|有人说|人家说|据说|听说|告诉他"
+    r"|告诉她|转告|回复他|回复她|问我|角色|剧本|语法"
+    r"|[“”\"「」『』《》`]|(?:^|\s)>",
+    re.IGNORECASE | re.MULTILINE,
+)
+_UNCERTAIN = re.compile(
+    r"\b(?:if|unless|whether|maybe|perhaps|probably|possibly|might|would|could|wish|hope|guess"
+    r"|think|thought|used to|no longer|not sure|today|tonight|tomorrow|yesterday|this (?:week|month"
+    r"|year|time|morning|evening|afternoon)|for (?:now|the moment|a while|the time being)"
+    r"|temporarily|until|till|at the moment|once|last (?:week|month|year|time))\b"
+    r"|如果|要是|万一|可能|也许|或许|大概|好像|似乎|应该是|曾经|以前|之前|过去|小时候|不再|已经不|今天|今晚"
+    r"|今早|明天|昨天|后天|这周|本周|这次|本次|这个月|这几天|这两天|暂时|临时|最近|上次|是不是|会不会|有没有"
+    r"|难道|怎么|为什么|什么|谁|哪|幸好|差点",
+    re.IGNORECASE,
+)
+_NOT_FOOD = re.compile(
+    r"\b(?:it|this|that|these|those|them|anything|everything|much|breakfast|lunch|dinner|out|alone|yet"
+    r"|at|mornings?|mondays?|meetings?|work|working|people|bullshit|nonsense|change|java|php|code|phone|lol|bureaucracy|stupidity"
+    r"|you|him|her|my|your|his|their|here|there|some|something|well|enough|late|early|before|after"
+    r"|when|while|in|on|with)\b|^(?:and|or)\b|这|那|套|亏|醋|[早午晚]?[饭餐]|药|苦|^素|东西|了|太|完|饱|加班|开会|早起|上班|工作|废话|软|硬|你|他|她|我",
+    re.IGNORECASE,
+)
+_NOT_A_PLACE = re.compile(
+    r"\b(?:hell|heaven|money|midnight|studio|excel|vim|emacs|slack|zoom|hope|fear|peace|chaos)\b|这|那|哪|不|没|过|酒店|宾馆|旅馆|民宿|医院|朋友|宿舍|隔壁"
+    r"|楼|一起|附近|家里|公司|学校|单位|父母|室友|梦|老家|装|搬|办|等|开|做|看|修|吃|后面|前面|旁边|里面|外面|一个|房子|房间",
+    re.IGNORECASE,
+)
+_NOT_A_WORKPLACE = re.compile(
+    r"家|馆|店|室|楼|外|里$|里面|晚|早上|夜|白天|周|节|假|地铁|路上|边$|办公|远程|线上|线下|哪|附近|一起|努力|认真"
+    r"|准时|正常|打卡|开始|准备|坚持|轮流|单独|一个人|安心|着急|赶|等|想|要|看|做|写|说|催|忙|着|床|车|路|国$|村$"
+    r"|总部|班|网|地下|[上下]$|行业|^银行$|^工厂$|今天|明天|昨天|上午|下午|中午|现在|以前|平时|那|这|同一|工位|学校$|单位|市$|省$|区$|县$"
+    rf"|^{_CITY_ZH}"
+)
+_NOT_AN_OCCUPATION = re.compile(
+    r"\b(?:money|midnight|team|rule|joke|matter|whole|group|pair|unit|charm|i)\b|用户|新手|粉丝|成员|客户|顾客|读者|观众"
+    r"|不|没|过|这|那|你|他|她|好|吧|普通|合格|密",
+    re.IGNORECASE,
+)

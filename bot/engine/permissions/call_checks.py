@@ -1,0 +1,313 @@
+"""Checks commands, paths and URLs against the rules and reports the strictest finding."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from bot.engine.permissions.call_classifier import is_outside, relative_path
+from bot.engine.permissions.command_analysis import (
+    CommandPart,
+    ExpandedScript,
+    deletes_or_rewrites,
+    expand_commands,
+    is_destructive,
+    is_fork_bomb,
+    is_read_only,
+    leaves_workspace,
+    may_be_destructive,
+    program_name,
+    writes_system_path,
+)
+from bot.engine.permissions.rules import (
+    UNKNOWN_TEXT,
+    PermissionRule,
+    PermissionRules,
+    first_match,
+    first_possible_match,
+    normalize_text,
+)
+from bot.engine.permissions.shell_parser import ShellScript, SimpleCommand, parse_script
+from bot.engine.web.urls import WebUrl
+from cards.permission_reasons import PermissionReason, build_reason
+
+
+class FindingLevel(IntEnum):
+    """From mild to strict; NO_RULE means that no rule applies."""
+
+    ALLOW = 0
+    NO_RULE = 1
+    ASK = 2
+    DENY = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyFinding:
+    level: FindingLevel
+    reason: PermissionReason
+
+
+def allow(key: str, **facts: object) -> PolicyFinding:
+    """This and the next functions build a finding with the reason `key`."""
+    return PolicyFinding(level=FindingLevel.ALLOW, reason=build_reason(key, **facts))
+
+
+def no_rule(key: str, **facts: object) -> PolicyFinding:
+    return PolicyFinding(level=FindingLevel.NO_RULE, reason=build_reason(key, **facts))
+
+
+def ask(key: str, **facts: object) -> PolicyFinding:
+    return PolicyFinding(level=FindingLevel.ASK, reason=build_reason(key, **facts))
+
+
+def deny(key: str, **facts: object) -> PolicyFinding:
+    return PolicyFinding(level=FindingLevel.DENY, reason=build_reason(key, **facts))
+
+
+def strictest(findings: Iterable[PolicyFinding]) -> PolicyFinding:
+    """Return the first of the strictest findings; there must be at least one."""
+    return max(findings, key=lambda finding: finding.level)
+
+
+def find_restriction(
+    rules: PermissionRules, tool: str, texts: Sequence[str]
+) -> PolicyFinding | None:
+    """Return the restriction by a rule, if any; `texts` are all forms of the argument."""
+    if rule := first_match(rules.deny, tool, texts):
+        return deny("rule_denies", rule=rule)
+    if rule := first_match(rules.ask, tool, texts):
+        return ask("rule_asks", rule=rule)
+    if rule := first_possible_match(rules.deny + rules.ask, tool, texts):
+        return ask("rule_may_hit", rule=rule)
+    return None
+
+
+def find_allowance(rules: PermissionRules, tool: str, texts: Sequence[str]) -> PolicyFinding | None:
+    """Return the allowance by a rule, if any; `texts` are equivalent exact forms."""
+    for rule in rules.allow:
+        if rule.applies_to(tool) and any(map(rule.covers, texts)):
+            return allow("rule_allows", rule=rule)
+    return None
+
+
+# Programs and agents follow these files, so writing them can execute code later, outside a sandbox.
+TRUSTED_CONFIG_FILES = (
+    ".git/*", "*/.git/*", ".gitmodules", "*/.gitmodules", ".envrc", "*/.envrc", ".vscode/*",
+    "*/.vscode/*", ".idea/*", "*/.idea/*", ".husky/*", "*/.husky/*", ".claude/*", "*/.claude/*",
+    ".agents/*", "*/.agents/*", ".mcp.json", "*/.mcp.json", ".git", ".github/workflows/*",
+    "agents.md", "*/agents.md", "claude.md", "*/claude.md",
+)  # fmt: skip
+# Searching a file reads it.
+_READ_RULE_TOOLS = {"grep": ("grep", "read")}
+_HARMLESS_TARGETS = {"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"}
+
+
+def check_paths(rules: PermissionRules, tool: str, paths: Sequence[str]) -> PolicyFinding:
+    if not paths:
+        return no_rule("no_file")
+    return strictest(check_path(rules, tool, path) for path in paths)
+
+
+def check_path(rules: PermissionRules, tool: str, path: str) -> PolicyFinding:
+    """Check a path in the form of `call_classifier.relative_path`."""
+    changes = tool in {"write", "edit"}
+    names = ("write", "edit") if changes else _READ_RULE_TOOLS.get(tool, (tool,))
+    said = [one for name in names if (one := find_restriction(rules, name, (path, f"./{path}")))]
+    if changes and writes_system_path(path):
+        return deny("changes_system")
+    if said:
+        return strictest(said)
+    return find_allowance(rules, tool, (path,)) or _check_location(path, changes=changes)
+
+
+def _check_location(path: str, *, changes: bool) -> PolicyFinding:
+    if UNKNOWN_TEXT in path:
+        return ask("file_unknown") if changes else no_rule("file_unknown")
+    if is_outside(path):
+        return no_rule("outside")
+    if changes and any(
+        fnmatchcase(normalize_text(path), pattern) for pattern in TRUSTED_CONFIG_FILES
+    ):
+        return no_rule("obeyed")
+    return allow("in_workspace")
+
+
+def check_redirect(rules: PermissionRules, path: str, *, writes: bool) -> PolicyFinding:
+    if path in _HARMLESS_TARGETS:
+        return allow("goes_nowhere")
+    if not writes:
+        return check_path(rules, "read", path)
+    return strictest(check_path(rules, tool, path) for tool in ("write", "edit"))
+
+
+def check_url(rules: PermissionRules, url: WebUrl | None) -> PolicyFinding:
+    if url is None:
+        return deny("no_url")
+    place = f"{url.site}{url.path}"
+    full = f"{url.scheme}://{place}"
+    if said := find_restriction(rules, "web_fetch", (url.host, url.site, place, full)):
+        return said
+    for rule in rules.allow:
+        if rule.applies_to("web_fetch") and _rule_reaches(rule, url):
+            return allow("rule_allows", rule=rule)
+    return no_rule("no_rule", what=url.site)
+
+
+def _rule_reaches(rule: PermissionRule, url: WebUrl) -> bool:
+    """Match host and path separately, so that a wildcard in the host can't match a path."""
+    scheme, mark, rest = rule.pattern.rpartition("://")
+    if mark and scheme.lower() != url.scheme:
+        return False
+    host, slash, path = rest.partition("/")
+    names = (url.host, url.site)
+    if host and not any(
+        PermissionRule(tool="x", pattern=host.lower()).covers(name) for name in names
+    ):
+        return False
+    return not slash or PermissionRule(tool="x", pattern=f"/{path}").covers(url.path)
+
+
+_GIT_OPTION = re.compile(r"-[Cc]|--(?:git-dir|work-tree|namespace|exec-path|config-env)")
+
+
+def check_command(rules: PermissionRules, source: str, workspace: Path) -> PolicyFinding:
+    inside = expand_commands(parse_script(source))
+    return strictest(_command_findings(rules, source, inside, workspace))
+
+
+def is_read_only_command(source: str, workspace: Path) -> bool:
+    """Return True if no part of the command can change anything."""
+    inside = expand_commands(parse_script(source))
+    if inside.unclear_reason or any(script.written_files for script in inside.scripts):
+        return False
+    parts = (part for part in inside.parts if not part.is_wrapper)
+    return all(
+        part.is_certain and is_read_only(_relative_to_workspace(part.command, workspace))
+        for part in parts
+    )
+
+
+def _command_findings(
+    rules: PermissionRules, source: str, inside: ExpandedScript, workspace: Path
+) -> Iterator[PolicyFinding]:
+    if is_fork_bomb(source):
+        yield deny("fork_bomb")
+    if said := find_restriction(rules, "exec", (source,)):
+        yield said
+    if inside.unclear_reason:
+        yield PolicyFinding(level=FindingLevel.ASK, reason=inside.unclear_reason)
+    for part in inside.parts:
+        yield _check_part(rules, part, workspace)
+    commands = [_relative_to_workspace(part.command, workspace) for part in inside.parts]
+    if any(map(leaves_workspace, commands)) and any(map(deletes_or_rewrites, commands)):
+        yield ask("destroys_elsewhere")
+    for script in inside.scripts:
+        yield from _check_redirects(rules, script, workspace)
+    if not inside.parts:
+        yield allow("runs_nothing")
+
+
+def _check_part(rules: PermissionRules, part: CommandPart, workspace: Path) -> PolicyFinding:
+    command = _relative_to_workspace(part.command, workspace)
+    if said := _check_restrictions(rules, part.command, command):
+        return said
+    if part.is_wrapper or not part.is_certain:
+        return allow("inside_judged")
+    if said := find_allowance(
+        rules, "exec", (_quote_words((*part.command.assignments, *part.command.words)),)
+    ):
+        return said
+    if not is_read_only(command):
+        name = program_name(command.words)[:60].replace(UNKNOWN_TEXT, "?")
+        return no_rule("no_rule", what=name) if name else no_rule("no_rule_for_it")
+    return allow("only_looks")
+
+
+def _check_restrictions(
+    rules: PermissionRules, said: SimpleCommand, command: SimpleCommand
+) -> PolicyFinding | None:
+    if is_destructive(command):
+        return deny("destroys_outside")
+    found = [find_restriction(rules, "exec", _rule_forms(said)), *_check_reads(rules, command)]
+    if may_be_destructive(command):
+        found.append(ask("change_unknown"))
+    return strictest(one for one in found if one) if any(found) else None
+
+
+def _check_reads(rules: PermissionRules, command: SimpleCommand) -> Iterator[PolicyFinding | None]:
+    """Rules that protect files also apply to commands; rules for a whole tool do not."""
+    if not is_read_only(command):
+        return
+    kept = PermissionRules(
+        deny=tuple(rule for rule in rules.deny if rule.pattern),
+        ask=tuple(rule for rule in rules.ask if rule.pattern),
+    )
+    for word in command.words[1:]:
+        text = re.sub(r"[*?\[]", UNKNOWN_TEXT, word).removeprefix("./")
+        yield from (find_restriction(kept, tool, (text,)) for tool in ("read", "grep"))
+
+
+def _check_redirects(
+    rules: PermissionRules, script: ShellScript, workspace: Path
+) -> Iterator[PolicyFinding]:
+    for path in script.written_files:
+        yield check_redirect(rules, _redirect_path(path, workspace), writes=True)
+    for path in script.read_files:
+        yield check_redirect(rules, _redirect_path(path, workspace), writes=False)
+
+
+def _redirect_path(path: str, workspace: Path) -> str:
+    return (
+        path if UNKNOWN_TEXT in path or path.startswith("/dev/") else relative_path(workspace, path)
+    )
+
+
+def _relative_to_workspace(command: SimpleCommand, workspace: Path) -> SimpleCommand:
+    """Make paths within the workspace relative."""
+    root = workspace.as_posix()
+    words = [
+        relative_path(workspace, word) if word == root or word.startswith(f"{root}/") else word
+        for word in command.words
+    ]
+    return SimpleCommand(words=tuple(words), assignments=command.assignments)
+
+
+def _rule_forms(command: SimpleCommand) -> tuple[str, ...]:
+    """Return all forms that a rule may match."""
+    words = (program_name(command.words).casefold(), *command.words[1:])
+    forms = (
+        command.words,
+        words,
+        (*command.assignments, *command.words),
+        _without_git_options(words),
+    )
+    return tuple(
+        dict.fromkeys(said for form in forms for said in (" ".join(form), _quote_words(form)))
+    )
+
+
+def _without_git_options(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Remove the options before git's subcommand."""
+    rest = list(words[1:])
+    while words[0] == "git" and rest and rest[0].startswith("-"):
+        option = rest.pop(0)
+        if _GIT_OPTION.fullmatch(option) and rest:
+            rest.pop(0)
+    return (words[0], *rest)
+
+
+def _quote_words(words: tuple[str, ...]) -> str:
+    """Quote like a shell, so that blanks within words stay distinct; placeholders and globs stay
+    unquoted."""
+    return " ".join(word if _needs_no_quotes(word) else shlex.quote(word) for word in words)
+
+
+def _needs_no_quotes(word: str) -> bool:
+    return bool(word) and all(
+        one.isalnum() or one in "@%+=:,./-_*?[]{}~^" + UNKNOWN_TEXT for one in word
+    )

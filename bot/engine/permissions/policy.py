@@ -1,0 +1,248 @@
+"""Decides on tool calls by rules, worker mode, security levels and standing permissions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Protocol, assert_never
+
+from bot.engine.llm.backend import WorkerMode
+from bot.engine.llm.tool_calls import ToolCall
+from bot.engine.permissions.call_checks import (
+    FindingLevel,
+    PolicyFinding,
+    allow,
+    check_command,
+    check_paths,
+    check_url,
+    deny,
+    find_allowance,
+    find_restriction,
+    is_read_only_command,
+    no_rule,
+)
+from bot.engine.permissions.call_classifier import (
+    OWN_TOOLS,
+    READ_ONLY_KINDS,
+    CallEffect,
+    CallSubject,
+    classify_call,
+    is_outside,
+)
+from bot.engine.permissions.rules import PermissionRules
+from bot.engine.workers.personas import Persona
+from cards.permission_reasons import PermissionReason, build_reason
+from storage.records.tools import StandingPermission
+
+
+class PolicyVerdict(StrEnum):
+    """From mild to strict."""
+
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+class SecurityLevel(StrEnum):
+    """Which calls are possible. DENY: only reading within the workspace; ALLOWLIST: only calls that
+    a rule or a person allows; FULL: all calls that no rule denies."""
+
+    DENY = "deny"
+    ALLOWLIST = "allowlist"
+    FULL = "full"
+
+
+class AskMode(StrEnum):
+    """When a person is asked. OFF: never, the call is denied instead; ON_MISS: if no rule allows
+    the call; ALWAYS: for everything except reading within the workspace."""
+
+    OFF = "off"
+    ON_MISS = "on-miss"
+    ALWAYS = "always"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyLevels:
+    security: SecurityLevel = SecurityLevel.ALLOWLIST
+    ask_mode: AskMode = AskMode.ON_MISS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyDecision:
+    """A decision with its reason for the model, people and the audit.
+
+    `pattern` is what a permission for the task, chat or always would cover: the exact command, path
+    or host. If empty, only this one call can be allowed."""
+
+    verdict: PolicyVerdict
+    reason: PermissionReason
+    pattern: str = ""
+
+
+class PermissionPolicy(Protocol):
+    """Implementations must be pure: equal arguments give equal decisions, and nothing is read or
+    stored."""
+
+    def evaluate(
+        self,
+        call: ToolCall,
+        *,
+        workspace: Path,
+        grants: Sequence[StandingPermission] = (),
+        mode: WorkerMode = WorkerMode.EXECUTE,
+        is_sandboxed: bool = False,
+        persona: Persona | None = None,
+    ) -> PolicyDecision:
+        """Decide whether the call may run in `workspace`.
+
+        `grants` are the permissions that apply: the task's, the chat's and permanent ones; their
+        patterns are compared literally, not as globs.
+        `is_sandboxed` tells whether commands run in a sandbox."""
+        ...
+
+
+UNSANDBOXED_PREFIX = "[no sandbox] "
+"""Prefix of patterns without a sandbox, so that permissions given for sandboxed commands don't
+apply."""
+
+_ALWAYS_AVAILABLE = {"ask_user", "propose_task"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulePolicy:
+    """Satisfies `PermissionPolicy`."""
+
+    rules: PermissionRules
+    levels: PolicyLevels
+
+    def evaluate(
+        self,
+        call: ToolCall,
+        *,
+        workspace: Path,
+        grants: Sequence[StandingPermission] = (),
+        mode: WorkerMode = WorkerMode.EXECUTE,
+        is_sandboxed: bool = False,
+        persona: Persona | None = None,
+    ) -> PolicyDecision:
+        subject = classify_call(call, workspace)
+        finding = self._find(call, subject, workspace, persona)
+        pattern = subject.pattern
+        if subject.effect is CallEffect.RUN and not is_sandboxed:
+            finding = _require_sandbox(finding, self.levels)
+            pattern = UNSANDBOXED_PREFIX + pattern if pattern else ""
+        if finding.level is not FindingLevel.DENY and mode is not WorkerMode.EXECUTE:
+            finding = _restrict_to_mode(finding, subject, call, workspace, mode)
+        granted = any(
+            grant.tool == call.name and grant.pattern == pattern and pattern for grant in grants
+        )
+        return _decide(finding, subject, self.levels, pattern, granted=granted)
+
+    def _find(
+        self, call: ToolCall, subject: CallSubject, workspace: Path, persona: Persona | None
+    ) -> PolicyFinding:
+        if persona is not None and not _persona_allows(persona, subject.tool, call.name):
+            return deny("not_this_persona", persona=persona.name, tool=call.name[:60])
+        match subject.effect:
+            case CallEffect.RUN:
+                return check_command(self.rules, subject.command, workspace)
+            case CallEffect.FETCH:
+                return check_url(self.rules, subject.url)
+            case CallEffect.READ | CallEffect.CHANGE if subject.paths:
+                return self._check_call_paths(call, subject)
+            case CallEffect.READ | CallEffect.CHANGE | CallEffect.SPAWN | CallEffect.UNKNOWN:
+                return self._check_by_name(call, subject)
+            case _:
+                assert_never(subject.effect)
+
+    def _check_call_paths(self, call: ToolCall, subject: CallSubject) -> PolicyFinding:
+        if call.name in OWN_TOOLS and any(map(is_outside, subject.paths)):
+            return deny("outside")
+        return check_paths(self.rules, subject.tool, subject.paths)
+
+    def _check_by_name(self, call: ToolCall, subject: CallSubject) -> PolicyFinding:
+        for name in (subject.tool, call.name):
+            if said := find_restriction(self.rules, name, (subject.pattern,)):
+                return said
+        if said := find_allowance(self.rules, call.name, (subject.pattern,)):
+            return said
+        if (
+            subject.effect is CallEffect.CHANGE
+            or subject.tool not in OWN_TOOLS
+            or subject.tool == "read"
+        ):
+            return no_rule("no_rule", what=call.name[:60])
+        return allow("own_tool")
+
+
+def _require_sandbox(finding: PolicyFinding, levels: PolicyLevels) -> PolicyFinding:
+    """Ask for every command without a sandbox, unless security is FULL and asking is OFF."""
+    if finding.level is FindingLevel.DENY:
+        return finding
+    if levels == PolicyLevels(security=SecurityLevel.FULL, ask_mode=AskMode.OFF):
+        return finding
+    return PolicyFinding(level=FindingLevel.ASK, reason=build_reason("no_sandbox"))
+
+
+def _restrict_to_mode(
+    finding: PolicyFinding, subject: CallSubject, call: ToolCall, workspace: Path, mode: WorkerMode
+) -> PolicyFinding:
+    """Plan and review modes are read-only."""
+    match subject.effect:
+        case CallEffect.READ | CallEffect.FETCH:
+            return finding
+        case CallEffect.RUN if is_read_only_command(subject.command, workspace):
+            return finding
+        case CallEffect.UNKNOWN if call.kind in READ_ONLY_KINDS:
+            return finding
+        case _:
+            return deny(f"mode_{mode.value}")
+
+
+def _decide(  # noqa: PLR0911 - one per level
+    finding: PolicyFinding,
+    subject: CallSubject,
+    levels: PolicyLevels,
+    pattern: str,
+    *,
+    granted: bool,
+) -> PolicyDecision:
+    if finding.level is FindingLevel.DENY:
+        return PolicyDecision(verdict=PolicyVerdict.DENY, reason=finding.reason)
+    looks = subject.effect is CallEffect.READ
+    if levels.security is SecurityLevel.DENY and not (
+        looks and finding.level is FindingLevel.ALLOW
+    ):
+        return PolicyDecision(verdict=PolicyVerdict.DENY, reason=build_reason("tools_off"))
+    if levels.ask_mode is AskMode.ALWAYS and not looks:
+        return PolicyDecision(verdict=PolicyVerdict.ASK, reason=build_reason("always_asked"))
+    if granted:
+        return PolicyDecision(
+            verdict=PolicyVerdict.ALLOW, reason=build_reason("person_allowed"), pattern=pattern
+        )
+    if finding.level is FindingLevel.ALLOW or (
+        finding.level is FindingLevel.NO_RULE and levels.security is SecurityLevel.FULL
+    ):
+        why = (
+            finding.reason if finding.level is FindingLevel.ALLOW else build_reason("security_full")
+        )
+        return PolicyDecision(verdict=PolicyVerdict.ALLOW, reason=why, pattern=pattern)
+    if levels.ask_mode is AskMode.OFF:
+        return PolicyDecision(
+            verdict=PolicyVerdict.DENY, reason=replace(finding.reason, unasked=True)
+        )
+    return PolicyDecision(verdict=PolicyVerdict.ASK, reason=finding.reason, pattern=pattern)
+
+
+def _persona_allows(persona: Persona, *names: str) -> bool:
+    """Match the persona's globs against all names of the tool."""
+    if set(names) & _ALWAYS_AVAILABLE:
+        return True
+    if any(fnmatchcase(name, pattern) for pattern in persona.denied for name in names):
+        return False
+    return not persona.tools or any(
+        fnmatchcase(name, pattern) for pattern in persona.tools for name in names
+    )

@@ -1,0 +1,201 @@
+"""Parses and matches permission rules of the form `tool` or `tool(glob)`.
+
+Deny and ask rules match loosely, ignoring case and Unicode variants; allow rules match exactly, and
+only if the glob covers any value of unknown parts."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import translate
+from functools import lru_cache
+
+UNKNOWN_TEXT = "\ue000"
+"""Placeholder for text that is only known when the command runs."""
+
+_TOOL_NAME = re.compile(r"[\w.*?\-]+")
+_MAX_RULE_CHARS = 500
+_MAX_COMPARISONS = 100_000
+"""Beyond this many comparisons, globs count as overlapping."""
+
+
+class PermissionRuleError(ValueError):
+    """The text is not of the form `tool` or `tool(glob)`."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text[:80]!r} is not of the form tool or tool(pattern)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermissionRule:
+    """`tool` is a glob of tool names; an empty `pattern` matches every call."""
+
+    tool: str
+    pattern: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.tool}({self.pattern})" if self.pattern else self.tool
+
+    def applies_to(self, tool: str) -> bool:
+        return bool(_glob(normalize_text(self.tool)).fullmatch(normalize_text(tool)))
+
+    def covers(self, text: str) -> bool:
+        """Match exactly, for any value of unknown parts; for allow rules."""
+        return not self.pattern or bool(_strict_glob(self.pattern).fullmatch(text))
+
+    def matches(self, text: str) -> bool:
+        """Match loosely; for deny and ask rules."""
+        return not self.pattern or bool(
+            _glob(normalize_text(self.pattern)).fullmatch(normalize_text(text))
+        )
+
+    def may_match(self, text: str) -> bool:
+        """Return whether the pattern matches for some value of unknown parts."""
+        if UNKNOWN_TEXT not in text:
+            return self.matches(text)
+        return not self.pattern or _globs_overlap(
+            normalize_text(self.pattern), normalize_text(text).replace(UNKNOWN_TEXT, "*")
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermissionRules:
+    """Deny takes precedence over ask, and ask over allow."""
+
+    deny: tuple[PermissionRule, ...] = ()
+    ask: tuple[PermissionRule, ...] = ()
+    allow: tuple[PermissionRule, ...] = ()
+
+
+def parse_rules(text: str) -> tuple[PermissionRule, ...]:
+    """Parse rules separated by commas, semicolons or lines outside parentheses. Raises
+    PermissionRuleError."""
+    return tuple(_parse_rule(piece) for piece in _split_rules(text) if piece)
+
+
+@lru_cache(maxsize=2048)
+def normalize_text(text: str) -> str:
+    """Unify text that looks or works alike: case, width and invisible characters."""
+    plain = unicodedata.normalize("NFKC", text)
+    seen = "".join(one for one in plain if unicodedata.category(one) != "Cf")
+    return " ".join(unicodedata.normalize("NFKC", seen.casefold()).split())
+
+
+def first_match(
+    rules: Iterable[PermissionRule], tool: str, texts: Iterable[str]
+) -> PermissionRule | None:
+    heard = tuple(texts)
+    return next(
+        (r for r in rules if r.applies_to(tool) and (not r.pattern or any(map(r.matches, heard)))),
+        None,
+    )
+
+
+def first_possible_match(
+    rules: Iterable[PermissionRule], tool: str, texts: Iterable[str]
+) -> PermissionRule | None:
+    heard = tuple(texts)
+    return next((r for r in rules if r.applies_to(tool) and any(map(r.may_match, heard))), None)
+
+
+def _parse_rule(piece: str) -> PermissionRule:
+    name = _TOOL_NAME.match(piece)
+    if name is None or len(piece) > _MAX_RULE_CHARS:
+        raise PermissionRuleError(piece)
+    rest = piece[name.end() :].strip()
+    if not rest:
+        return PermissionRule(tool=name[0])
+    if not (rest.startswith("(") and rest.endswith(")")) or not rest[1:-1].strip():
+        raise PermissionRuleError(piece)
+    return PermissionRule(tool=name[0], pattern=rest[1:-1].strip())
+
+
+def _split_rules(text: str) -> list[str]:
+    pieces, depth = [""], 0
+    for one in text:
+        depth += (one == "(") - (one == ")" and depth > 0)
+        if depth == 0 and one in ",;\n":
+            pieces.append("")
+        else:
+            pieces[-1] += one
+    return [piece.strip() for piece in pieces]
+
+
+@lru_cache(maxsize=512)
+def _glob(pattern: str) -> re.Pattern[str]:
+    return re.compile(translate(pattern))
+
+
+@lru_cache(maxsize=512)
+def _strict_glob(pattern: str) -> re.Pattern[str]:
+    """Compile a glob in which only `*` matches an unknown part.
+
+    Atomic groups keep matching linear."""
+    first, *rest = (_literal_pattern(part) for part in re.split(r"\*+", pattern))
+    if not rest:
+        return re.compile(first, re.DOTALL)
+    between = "".join(f"(?>.*?{part})" for part in rest[:-1])
+    return re.compile(f"{first}{between}.*{rest[-1]}", re.DOTALL)
+
+
+def _literal_pattern(part: str) -> str:
+    return re.escape(part).replace(r"\?", f"[^{UNKNOWN_TEXT}]")
+
+
+def _globs_overlap(one: str, other: str) -> bool:
+    """Return whether some text matches both globs; a bracket expression counts as any character."""
+    left, right = _glob_units(one), _glob_units(other)
+    if len(left) * len(right) > _MAX_COMPARISONS:
+        return True
+    reach = {(0, 0)}
+    todo = [(0, 0)]
+    while todo:
+        at, to = todo.pop()
+        for step in _overlap_steps(left, right, at, to) - reach:
+            reach.add(step)
+            todo.append(step)
+    return (len(left), len(right)) in reach
+
+
+def _overlap_steps(left: list[str], right: list[str], at: int, to: int) -> set[tuple[int, int]]:
+    steps: set[tuple[int, int]] = set()
+    mine = left[at] if at < len(left) else ""
+    theirs = right[to] if to < len(right) else ""
+    if mine == "*":
+        steps |= {(at + 1, to)} | ({(at, to + 1)} if theirs else set())
+    if theirs == "*":
+        steps |= {(at, to + 1)} | ({(at + 1, to)} if mine else set())
+    if mine and theirs and "*" not in (mine, theirs) and (mine == theirs or "?" in (mine, theirs)):
+        steps.add((at + 1, to + 1))
+    return steps
+
+
+def _glob_units(glob: str) -> list[str]:
+    return re.findall(r".", re.sub(r"\[[^\]]*\]", "?", glob), re.DOTALL)
+
+
+_READING_TOOLS = ("read", "grep")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtectedFiles:
+    """Files whose contents tools must skip unless they are requested by name; their names stay
+    visible.
+
+    `patterns` come from deny and ask rules for reading."""
+
+    patterns: Sequence[str] = ()
+
+    def is_protected(self, path: str) -> bool:
+        """`path` is relative to the workspace."""
+        rules = (PermissionRule(tool="read", pattern=pattern) for pattern in self.patterns)
+        return any(rule.matches(path) or rule.matches(f"./{path}") for rule in rules)
+
+
+def protected_by(rules: PermissionRules) -> ProtectedFiles:
+    """Collect the patterns; rules without a pattern concern tools, not files."""
+    named = (rule for rule in rules.deny + rules.ask if rule.pattern)
+    found = (rule.pattern for rule in named if any(map(rule.applies_to, _READING_TOOLS)))
+    return ProtectedFiles(patterns=tuple(dict.fromkeys(found)))

@@ -1,0 +1,286 @@
+"""Authorizes tool calls by policy, stored permissions and people's approvals."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from bot.engine.llm.answer_schemas import PROPOSE_TASK
+from bot.engine.llm.tool_calls import (
+    CallAuthorizer,
+    CallDecision,
+    CallKind,
+    CallVerdict,
+    ToolCall,
+    call_fingerprint,
+)
+from bot.engine.permissions.policy import (
+    PermissionPolicy,
+    PolicyDecision,
+    PolicyVerdict,
+)
+from bot.engine.permissions.requests import (
+    ApprovalRequester,
+    DecisionSignal,
+    InterruptedTurnCalls,
+    answer_for_call,
+    replay_result,
+)
+from bot.engine.workers.personas import Persona
+from bot.engine.workers.spec import WorkerSpec
+from cards.permission_reasons import build_reason
+from storage.db import Database, Transaction, retry_until_stored
+from storage.records.approvals import Approval
+from storage.records.tasks import TaskId
+from storage.records.tools import NewToolCall, StandingPermission, ToolCallRecord, ToolCallState
+from storage.tasks import TaskRepo
+from storage.tools import PermissionGrantRepo, ToolCallRepo
+
+log = logging.getLogger(__name__)
+
+_UNCHECKED_TOOLS = {PROPOSE_TASK}
+"""These only ask the person."""
+_MAX_STORED_CHARS = 40_000
+_MAX_TITLE_CHARS = 300
+
+_PENDING = CallDecision(verdict=CallVerdict.PENDING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermissionService:
+    """Satisfies `agent.worker_context.AuthorizerFactory`.
+
+    `mask` removes secrets from stored and shown texts. `show_request` sends the approval card, and
+    `signal` notifies of decisions."""
+
+    db: Database
+    calls: ToolCallRepo
+    grants: PermissionGrantRepo
+    tasks: TaskRepo
+    requester: ApprovalRequester
+    policy: PermissionPolicy
+    mask: Callable[[str], str]
+    is_sandboxed: Callable[[], Awaitable[bool]]
+    signal: DecisionSignal
+    show_request: Callable[[Approval], Awaitable[None]]
+    now: Callable[[], datetime]
+    sleep: Callable[[float], Awaitable[None]]
+
+    def create_authorizer(self, spec: WorkerSpec, persona: Persona) -> CallAuthorizer:
+        return _WorkerAuthorizer(self, spec, persona)
+
+
+def restart_authorizer(permit: CallAuthorizer | None) -> CallAuthorizer | None:
+    """Return an authorizer for another attempt at the turn; calls of earlier attempts count as
+    made."""
+    return permit.restart() if isinstance(permit, _WorkerAuthorizer) else permit
+
+
+class _WorkerAuthorizer:
+    """Authorizes one worker's calls; satisfies `llm.tool_calls.CallAuthorizer`."""
+
+    def __init__(self, service: PermissionService, spec: WorkerSpec, persona: Persona) -> None:
+        self._service = service
+        self._spec = spec
+        self._persona = persona
+        self._call_rows: dict[str, int] = {}
+        self._interrupted_calls = InterruptedTurnCalls(service.calls, spec)
+
+    async def __call__(self, call: ToolCall, *, wait_seconds: float = 0.0) -> CallDecision:
+        if call.name in _UNCHECKED_TOOLS:
+            return CallDecision(verdict=CallVerdict.ALLOW)
+        # No call runs without a record.
+        record, permission = await retry_until_stored(
+            lambda: self._register(call), self._service.sleep, "a tool"
+        )
+        self._call_rows[call.call_id] = record.id
+        self._interrupted_calls.exclude(record)
+        if permission.verdict is not CallVerdict.PENDING or wait_seconds <= 0:
+            return permission
+        return await self._wait_for_decision(record.id, wait_seconds)
+
+    def restart(self) -> _WorkerAuthorizer:
+        return _WorkerAuthorizer(self._service, self._spec, self._persona)
+
+    async def record_outcome(
+        self, call_id: str, *, succeeded: bool, outcome: str, size: int = 0
+    ) -> None:
+        house = self._service
+        row = self._call_rows.get(call_id)
+        if row is None:
+            return
+        kept = house.mask(outcome)[:_MAX_STORED_CHARS]
+        size = size or len(outcome.encode("utf-8", "replace"))
+
+        async def note() -> None:
+            async with house.db.write() as tx:
+                await house.calls.mark_ended(
+                    tx, row, succeeded=succeeded, outcome=kept, size=size, now=house.now()
+                )
+
+        await retry_until_stored(note, self._service.sleep, "the result of a tool")
+
+    async def _register(self, call: ToolCall) -> tuple[ToolCallRecord, CallDecision]:
+        """Record the call and its decision in one transaction."""
+        house, session = self._service, self._spec.session.id
+        async with house.db.write() as tx:
+            known = await house.calls.find_suspended(session, call.call_id, tx=tx)
+            if known is not None:
+                return known, await self._answer_known(tx, known)
+            if (made := await self._interrupted_calls.find_match(tx, call)) is not None:
+                return await self._replay(tx, call, made)
+            ruling = await self._evaluate(tx, call)
+            if ruling.verdict is not PolicyVerdict.ASK:
+                good = ruling.verdict is PolicyVerdict.ALLOW
+                state = ToolCallState.RUNNING if good else ToolCallState.DENIED
+                record = await house.calls.add(
+                    tx, self._new_call(call, ruling, state), now=house.now()
+                )
+                leave = CallVerdict.ALLOW if good else CallVerdict.DENY
+                return record, CallDecision(
+                    verdict=leave, text="" if good else ruling.reason.describe_in_english()
+                )
+            return await self._request_approval(tx, call, ruling)
+
+    async def _replay(
+        self, tx: Transaction, call: ToolCall, made: ToolCallRecord
+    ) -> tuple[ToolCallRecord, CallDecision]:
+        """Answer a call that an interrupted turn has already made."""
+        house, now = self._service, self._service.now()
+        ruling = PolicyDecision(verdict=PolicyVerdict.ALLOW, reason=build_reason("made_before"))
+        record = await house.calls.add(
+            tx, self._new_call(call, ruling, ToolCallState.OPEN), now=now
+        )
+        if made.state is ToolCallState.RUNNING:
+            await house.calls.mark_cut_off(tx, made.id, now=now)
+        text = replay_result(made)
+        record = await house.calls.mark_answered(tx, record.id, text, now=now)
+        return record, CallDecision(verdict=CallVerdict.ANSWER, text=text)
+
+    async def _request_approval(
+        self, tx: Transaction, call: ToolCall, ruling: PolicyDecision
+    ) -> tuple[ToolCallRecord, CallDecision]:
+        """Take over a decision made on the same call while the worker was not running."""
+        house, now = self._service, self._service.now()
+        new = self._new_call(call, ruling, ToolCallState.OPEN)
+        before = await house.calls.find_undelivered(
+            tx,
+            task_id=new.task_id,
+            path=new.path,
+            session_id=new.session_id,
+            command_hash=new.command_hash,
+        )
+        record = await house.calls.add(tx, new, now=now)
+        if before is None:
+            return record, _PENDING
+        await house.calls.bind_approval(tx, record.id, before.approval_id)
+        if before.state is not ToolCallState.OPEN:
+            await house.calls.decide(tx, record, before.state, before.answer)
+        await house.calls.mark_cut_off(tx, before.id, now=now)
+        record = await house.calls.get(record.id, tx=tx)
+        return record, await self._answer_known(tx, record)
+
+    async def _answer_known(self, tx: Transaction, record: ToolCallRecord) -> CallDecision:
+        if record.state is ToolCallState.OPEN:
+            return _PENDING
+        if record.state is ToolCallState.ALLOWED:
+            await self._service.calls.mark_started(tx, record, now=self._service.now())
+        return answer_for_call(record)
+
+    async def _evaluate(self, tx: Transaction, call: ToolCall) -> PolicyDecision:
+        job = self._spec
+        if call.kind is CallKind.ASK:
+            return PolicyDecision(verdict=PolicyVerdict.ASK, reason=build_reason("person_asked"))
+        return self._service.policy.evaluate(
+            call,
+            workspace=job.workspace,
+            grants=await self._service.grants.list_applicable(
+                task=job.account.task, chat=job.account.chat, tx=tx
+            ),
+            mode=job.mode,
+            is_sandboxed=await self._service.is_sandboxed(),
+            persona=self._persona,
+        )
+
+    def _new_call(
+        self, call: ToolCall, ruling: PolicyDecision, state: ToolCallState
+    ) -> NewToolCall:
+        job, mask = self._spec, self._service.mask
+        return NewToolCall(
+            session_id=job.session.id,
+            call_id=call.call_id,
+            task_id=job.account.task,
+            path=job.step_path,
+            chat_id=job.account.chat,
+            person_id=job.account.person,
+            backend=job.session.backend,
+            tool=call.name,
+            kind=call.kind.value,
+            title=mask(call.title)[:_MAX_TITLE_CHARS],
+            detail=mask(call.detail),
+            arguments=_mask_deep(dict(call.arguments), mask),
+            command_hash=call_fingerprint(call.name, call.arguments),
+            verdict=ruling.verdict.value,
+            why=ruling.reason.to_json(),
+            pattern=ruling.pattern,
+            state=state,
+        )
+
+    async def _wait_for_decision(self, row: int, patience: float) -> CallDecision:
+        """Request an approval and wait up to `patience` seconds."""
+        house = self._service
+        task = self._spec.account.task
+        about = await house.tasks.get(task) if task is not None else None
+        async with house.db.write() as tx:
+            record = await house.calls.get(row, tx=tx)
+            if record.state is not ToolCallState.OPEN:
+                return await self._answer_known(tx, record)
+            approval = await house.requester.request(tx, record, about)
+        await house.show_request(approval)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await self._until_decided(row)
+        async with house.db.write() as tx:
+            return await self._answer_known(tx, await house.calls.get(row, tx=tx))
+
+    async def _until_decided(self, row: int) -> None:
+        while True:
+            rung = self._service.signal.next_event()
+            if (await self._service.calls.get(row)).state is not ToolCallState.OPEN:
+                return
+            await rung.wait()
+
+
+def _mask_deep(value: Any, mask: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, Mapping):
+        return {str(key): _mask_deep(each, mask) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mask_deep(each, mask) for each in value]
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingPermissionService:
+    """Implements `handlers.ports_workers.ToolPort`."""
+
+    grants: PermissionGrantRepo
+    calls: ToolCallRepo
+    mask: Callable[[str], str]
+    now: Callable[[], datetime]
+
+    async def list_grants(self) -> Sequence[StandingPermission]:
+        granted = await self.grants.list_all()
+        return tuple(replace(each, pattern=self.mask(each.pattern)) for each in granted)
+
+    async def revoke(self, number: int) -> bool:
+        return await self.grants.revoke(number, now=self.now())
+
+    async def list_calls(self, task_id: TaskId, limit: int) -> Sequence[ToolCallRecord]:
+        return await self.calls.list_by_task(task_id, limit)

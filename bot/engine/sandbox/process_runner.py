@@ -1,0 +1,197 @@
+"""Runs a command to its end and kills everything it started."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bot.engine.sandbox import supervisor
+from bot.engine.sandbox.spec import SandboxLaunch
+
+MAX_PROCESSES = 1_000
+MAX_OUTPUT_BYTES = 100_000_000
+KEPT_BYTES = 2_000_000
+"""Bytes kept of the beginning, and the same of the end."""
+
+_KILL_DELAY = 2.0
+_WATCH_INTERVAL = 0.25
+_CHUNK = 65_536
+
+
+class ExitCause(StrEnum):
+    """Why the command ended: normally or by exceeding a limit."""
+
+    EXITED = "exited"
+    TIMEOUT = "time"
+    OUTPUT_LIMIT = "printed"
+    PROCESS_LIMIT = "processes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessResult:
+    """The result of a command; `status` is the exit code, 128 plus the number for signals.
+
+    `head` and `tail` are the kept parts of stdout and stderr combined; `dropped` is the number of
+    bytes between them."""
+
+    cause: ExitCause
+    status: int
+    head: bytes
+    tail: bytes
+    dropped: int
+    seconds: float
+
+
+class ProcessStartError(Exception):
+    """The command could not be started."""
+
+
+class _OutputBuffer:
+    """Keeps the beginning and end of a stream."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._head = bytearray()
+        self._tail: deque[bytes] = deque()
+        self._tail_size = 0
+        self.dropped = 0
+
+    @property
+    def size(self) -> int:
+        return len(self._head) + self._tail_size + self.dropped
+
+    @property
+    def head(self) -> bytes:
+        return bytes(self._head)
+
+    @property
+    def tail(self) -> bytes:
+        return b"".join(self._tail)
+
+    def add(self, part: bytes) -> None:
+        room = self._limit - len(self._head)
+        self._head += part[:room]
+        if part[room:]:
+            self._tail.append(part[room:])
+            self._tail_size += len(part) - max(0, room)
+        while self._tail and self._tail_size - len(self._tail[0]) >= self._limit:
+            gone = len(self._tail.popleft())
+            self._tail_size -= gone
+            self.dropped += gone
+
+
+async def run_process(
+    launch: SandboxLaunch,
+    *,
+    seconds: float,
+    kept_bytes: int = KEPT_BYTES,
+    max_output: int = MAX_OUTPUT_BYTES,
+    max_processes: int = MAX_PROCESSES,
+) -> ProcessResult:
+    """Run the command without input. Raises ProcessStartError.
+
+    On cancellation it kills all processes first."""
+    began = time.monotonic()
+    printed = _OutputBuffer(kept_bytes)
+    async with _start(launch) as process:
+        ending = asyncio.create_task(_read_output(process, printed, max_output))
+        watching = asyncio.create_task(_watch_process_count(process.pid, max_processes))
+        both = (ending, watching)
+        try:
+            async with asyncio.timeout(seconds):
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            end = next(each.result() for each in both if each.done())
+        except TimeoutError:
+            end = ExitCause.TIMEOUT
+            await _terminate(process, ending)
+        finally:
+            for each in both:
+                each.cancel()
+            await asyncio.wait(both)
+    code = process.returncode or 0
+    return ProcessResult(
+        cause=end,
+        # Negative for signals.
+        status=code if code >= 0 else 128 - code,
+        head=printed.head,
+        tail=printed.tail,
+        dropped=printed.dropped,
+        seconds=time.monotonic() - began,
+    )
+
+
+@asynccontextmanager
+async def _start(launch: SandboxLaunch) -> AsyncGenerator[asyncio.subprocess.Process, None]:
+    """Start the process and clean up everything it started."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *launch.argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=launch.cwd,
+            env=launch.env,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        raise ProcessStartError(str(error)) from error
+    try:
+        yield process
+    finally:
+        await _shut_down(process)
+
+
+async def _read_output(
+    process: asyncio.subprocess.Process, printed: _OutputBuffer, most: int
+) -> ExitCause:
+    assert process.stdout is not None
+    while part := await process.stdout.read(_CHUNK):
+        printed.add(part)
+        if printed.size > most:
+            return ExitCause.OUTPUT_LIMIT
+    await process.wait()
+    return ExitCause.EXITED
+
+
+async def _watch_process_count(pid: int, most: int) -> ExitCause:
+    # There is no notification of new processes.
+    while True:
+        if len(await asyncio.to_thread(supervisor.descendants, pid, most + 1)) > most:
+            return ExitCause.PROCESS_LIMIT
+        await asyncio.sleep(_WATCH_INTERVAL)
+
+
+async def _terminate(process: asyncio.subprocess.Process, ending: asyncio.Task[ExitCause]) -> None:
+    """Send TERM to the descendants; the sandbox's own process exits after them."""
+    for pid in await asyncio.to_thread(supervisor.descendants, process.pid):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGTERM)
+    await asyncio.wait((ending,), timeout=_KILL_DELAY)
+
+
+async def _shut_down(process: asyncio.subprocess.Process) -> None:
+    assert process.stdout is not None
+    if process.returncode is None or not process.stdout.at_eof():
+        # A thread is not interrupted by a second cancellation.
+        await asyncio.shield(asyncio.to_thread(_kill, process.pid))
+    # Drain the pipe first; otherwise asyncio doesn't notice the end.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_KILL_DELAY):
+            while await process.stdout.read(_CHUNK):
+                pass
+            await process.wait()
+    # If an escaped process still holds the pipe, there is no public API to close it.
+    process._transport.close()  # type: ignore[attr-defined] # noqa: SLF001 - see above
+
+
+def _kill(pid: int) -> None:
+    supervisor.kill_descendants(pid)
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)

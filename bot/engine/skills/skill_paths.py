@@ -1,0 +1,259 @@
+"""Finds skills in their folders and checks their requirements; blocking."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+
+from bot.engine.skills.skill_bundle import (
+    SKILL_FILE_NAMES,
+    FolderSignature,
+    SkillContents,
+    folder_signature,
+    read_folder,
+)
+from bot.engine.skills.skill_parser import ParsedSkill, SkillRequirements, parse_skill
+from storage.records.skills import InvalidSkill, MissingRequirement, Skill, SkillNote, SkillSource
+
+_PLATFORM_ALIASES = {
+    **dict.fromkeys(("macos", "mac", "osx"), "darwin"),
+    **dict.fromkeys(("windows", "win"), "win32"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostEnvironment:
+    """The programs, variables and platform of this machine; nothing is ever installed."""
+
+    which: Callable[[str], str | None] = shutil.which
+    env: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    platform: str = sys.platform
+
+    def missing_requirements(
+        self, requirements: SkillRequirements
+    ) -> tuple[MissingRequirement, ...]:
+        systems = {
+            _PLATFORM_ALIASES.get(each.casefold(), each.casefold()) for each in requirements.os
+        }
+        missing = {
+            "os": requirements.os if systems and self.platform not in systems else (),
+            "bins": tuple(each for each in requirements.bins if not self._has(each)),
+            "any_bins": () if any(map(self._has, requirements.any_bins)) else requirements.any_bins,
+            "env": tuple(each for each in requirements.env if not self.env.get(each)),
+            # Settings of another program, which can't exist here.
+            "config": requirements.config,
+        }
+        return tuple(
+            MissingRequirement(key=key, names=names) for key, names in missing.items() if names
+        )
+
+    def _has(self, name: str) -> bool:
+        """Accept names only: a path could point anywhere."""
+        return "/" not in name and "\0" not in name and self.which(name) is not None
+
+
+log = logging.getLogger(__name__)
+
+BUILTIN_FOLDER = Path(__file__).parent / "builtin"
+PROJECT_FOLDERS = ("skills", ".agents/skills", ".claude/skills")
+MAX_SKILLS = 200
+_MAX_ENTRIES = 10 * MAX_SKILLS
+_MAX_CACHED = 2 * MAX_SKILLS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillRoot:
+    """A folder of skills; `confined_to` must contain its resolved contents, if set."""
+
+    path: Path
+    source: SkillSource
+    confined_to: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillScan:
+    """Skills of all folders by precedence; `left_out` counts those beyond the limit."""
+
+    skills: tuple[Skill, ...]
+    bad: tuple[InvalidSkill, ...]
+    left_out: int = 0
+
+
+class SkillPaths:
+    """Scans the folders on every call and reads only changed skills again."""
+
+    def __init__(
+        self,
+        *,
+        home: Path,
+        user_home: Path | None = None,
+        builtin: Path = BUILTIN_FOLDER,
+        host: HostEnvironment | None = None,
+    ) -> None:
+        """`home` is the data directory, `user_home` the person's home."""
+        self._home = home
+        self._user_home = user_home
+        self._builtin = builtin
+        self._host = host or HostEnvironment()
+        self._cache: OrderedDict[Path, tuple[FolderSignature, _CachedSkill]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def home(self) -> Path:
+        return self._home
+
+    @property
+    def user_folder(self) -> Path:
+        """The folder for skills created here."""
+        return self._home / "skills"
+
+    def scan(self, project: Path | None = None) -> SkillScan:
+        folders = [(root, each) for root in self._roots(project) for each in _skill_folders(root)]
+        # Built-in skills must not be crowded out.
+        kept = folders[:MAX_SKILLS] + [
+            each for each in folders[MAX_SKILLS:] if each[0].source is SkillSource.BUILTIN
+        ]
+        with self._lock:
+            found = [self._read(root, folder) for root, folder in kept]
+        return SkillScan(
+            skills=tuple(each for each in found if isinstance(each, Skill)),
+            bad=tuple(each for each in found if isinstance(each, InvalidSkill)),
+            left_out=len(folders) - len(kept),
+        )
+
+    def read_contents(self, folder: Path) -> SkillContents:
+        """Return the current files, without cache."""
+        return read_folder(folder.resolve())
+
+    def clear_cache(self) -> None:
+        with self._lock:
+            self._cache.clear()
+
+    def _roots(self, project: Path | None) -> Iterator[SkillRoot]:
+        if project is not None:
+            for name in PROJECT_FOLDERS:
+                within = project.resolve()
+                yield SkillRoot(
+                    path=project / name, source=SkillSource.WORKSPACE, confined_to=within
+                )
+        yield SkillRoot(path=self.user_folder, source=SkillSource.USER)
+        if self._user_home is not None:
+            yield SkillRoot(path=self._user_home / ".agents" / "skills", source=SkillSource.USER)
+        yield SkillRoot(path=self._builtin, source=SkillSource.BUILTIN)
+
+    def _read(self, root: SkillRoot, folder: Path) -> Skill | InvalidSkill:
+        place = folder.resolve()
+        if root.confined_to is not None and not place.is_relative_to(root.confined_to):
+            return _bad_skill(folder, root.source, SkillNote(key="link", detail=folder.name[:120]))
+        try:
+            seen = folder_signature(place)
+        except OSError:
+            seen = ()
+        known = self._cache.get(place)
+        is_current = known and seen and known[0] == seen and known[1].found.source is root.source
+        if known is None or not is_current:
+            self._cache[place] = known = (seen, _read_folder_as_skill(root, folder.name, place))
+            if isinstance(found := known[1].found, InvalidSkill):
+                errors = ", ".join(f"{each.key} {each.detail}".strip() for each in found.errors)
+                log.warning("skill %s is not used: %s", found.path, errors)
+        self._cache.move_to_end(place)
+        while len(self._cache) > _MAX_CACHED:
+            self._cache.popitem(last=False)
+        # Not cached: requirements may have been installed since.
+        return known[1].for_host(self._host)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CachedSkill:
+    """A folder's skill, independent of the machine."""
+
+    found: Skill | InvalidSkill
+    requires: SkillRequirements = field(default_factory=SkillRequirements)
+
+    def for_host(self, host: HostEnvironment) -> Skill | InvalidSkill:
+        if isinstance(self.found, InvalidSkill):
+            return self.found
+        return replace(self.found, missing_requirements=host.missing_requirements(self.requires))
+
+
+_UNREADABLE_KEYS = frozenset(("no_skill_md", "large_skill_md", "not_utf8"))
+
+
+def load_skill(folder: Path) -> Skill | InvalidSkill:
+    """Load a single folder, for authors of skills."""
+    root = SkillRoot(path=folder.parent, source=SkillSource.USER)
+    return _read_folder_as_skill(root, folder.name, folder).for_host(HostEnvironment())
+
+
+def _skill_folders(root: SkillRoot) -> list[Path]:
+    """Return the folders with a SKILL.md, by name; unreadable folders are skipped."""
+    if root.confined_to is not None and not root.path.resolve().is_relative_to(root.confined_to):
+        return []
+    try:
+        with os.scandir(root.path) as entries:
+            first = islice(entries, _MAX_ENTRIES)
+            names = sorted(each.name for each in first if _may_be_skill(each))
+    except OSError:
+        return []
+    return [root.path / name for name in names]
+
+
+def _may_be_skill(entry: os.DirEntry[str]) -> bool:
+    try:
+        entry.name.encode()
+        if entry.name.startswith("."):
+            return False
+        return entry.is_dir() and any(
+            os.path.lexists(f"{entry.path}/{name}") for name in SKILL_FILE_NAMES
+        )
+    except (OSError, UnicodeEncodeError):
+        return False
+
+
+def _bad_skill(place: Path, source: SkillSource, *faults: SkillNote) -> InvalidSkill:
+    return InvalidSkill(name=place.name, source=source, path=str(place), errors=faults)
+
+
+def _read_folder_as_skill(root: SkillRoot, name: str, place: Path) -> _CachedSkill:
+    contents = read_folder(place)
+    written = parse_skill(_skill_text(contents), name)
+    # Errors of an unread text are not meaningful.
+    unread = any(each.key in _UNREADABLE_KEYS for each in contents.faults)
+    faults = (*contents.faults, *(() if unread else written.faults))
+    if faults:
+        return _CachedSkill(found=_bad_skill(place, root.source, *faults))
+    return _CachedSkill(found=_skill(root, place, contents, written), requires=written.requires)
+
+
+def _skill(root: SkillRoot, place: Path, contents: SkillContents, written: ParsedSkill) -> Skill:
+    return Skill(
+        name=written.name,
+        description=written.description,
+        source=root.source,
+        path=str(place),
+        hash=contents.hash,
+        files=contents.files,
+        text=_skill_text(contents),
+        body=written.body,
+        triggers=written.triggers,
+        argument_hint=written.argument_hint,
+        emoji=written.emoji,
+        license=written.license,
+        compatibility=written.compatibility,
+        model_may_load=written.by_model,
+        person_may_load=written.by_person,
+        ignored=written.ignored,
+        notes=written.notes,
+    )
+
+
+def _skill_text(contents: SkillContents) -> str:
+    return contents.data.get(contents.skill_md, b"").decode("utf-8", "replace")

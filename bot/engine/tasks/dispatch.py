@@ -1,0 +1,313 @@
+"""The dispatcher of one process with one SQLite file."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+
+from bot.engine.tasks.preemption import TaskPreemption, plan_preemptions
+from bot.engine.tasks.queue import requeue
+from bot.engine.tasks.recovery import (
+    mark_failed,
+    mark_parked,
+    offer_stale_parked,
+    recover,
+    requeue_interrupted,
+)
+from bot.engine.workflow.task_store import LEASE_DURATION, TaskStore
+from cards.catalog import catalog_for
+from storage.db import STORE_RETRY_SECONDS, Transaction, retry_until_stored
+from storage.errors import LostLease, StoreUnavailable
+from storage.records.people import Language
+from storage.records.tasks import EventKind, Task, TaskControl, TaskId, TaskStatus
+
+log = logging.getLogger(__name__)
+
+_RENEW_INTERVAL = LEASE_DURATION.total_seconds() / 3
+_CANCEL_SECONDS = 5.0
+# Upper limit, so that a clock change is noticed by waiting tasks.
+_LONGEST_SLEEP = 300.0
+_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RunningTask:
+    task: Task
+    work: asyncio.Task[None]
+
+
+class LocalDispatcher:
+    """Dispatches tasks in this process. `run` runs a claimed task until it gives its slot back.
+    `owner` identifies it in leases. Interrupted work resumes
+    automatically within `offer_after`. `grace` is how long (s) a stop waits for steps. While
+    `exclusive_task` is set, only that task runs."""
+
+    name = "dispatcher"
+
+    def __init__(
+        self,
+        *,
+        store: TaskStore,
+        run: Callable[[Task], Awaitable[None]],
+        language_of: Callable[[Task], Awaitable[Language]],
+        slots: int,
+        owner: str,
+        now: Callable[[], datetime],
+        new_id: Callable[[], str],
+        on_change: Callable[[], None],
+        patience: timedelta,
+        offer_after: timedelta,
+        grace: float,
+        notify_command: Callable[[TaskId], None],
+    ) -> None:
+        self._store = store
+        self._run = run
+        self._language_of = language_of
+        self._slots = slots
+        self._owner = owner
+        self._now = now
+        self._new_id = new_id
+        self._on_change = on_change
+        self._patience = patience
+        self._offer_after = offer_after
+        self._grace = grace
+        self._notify_command = notify_command
+        self._changed = asyncio.Event()
+        self._running: dict[TaskId, _RunningTask] = {}
+        self._draining = False
+        self.exclusive_task: TaskId | None = None
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        now = self._now()
+        await recover(self._store, self._language_of, now, offer_after=self._offer_after)
+        await offer_stale_parked(self._store, self._language_of, now)
+        stack.push_async_callback(self._cancel_all)
+        self.wake()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._renew_leases(), name="lease renewal")
+            while True:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(await self._seconds_until_due()):
+                        await self._changed.wait()
+                self._changed.clear()
+                await self._fill_slots()
+
+    async def run_one(self) -> Task | None:
+        """Alternative to `run`: run the first queued task until it ends or gives its slot back.
+        Returns the task as claimed; None if none can start."""
+        async with asyncio.TaskGroup() as group:
+            renewing = group.create_task(self._renew_leases(), name="lease renewal")
+            await self._requeue_due()
+            await self._start_next()
+            running = tuple(self._running.values())
+            for each in running:
+                await asyncio.wait([each.work])
+            renewing.cancel()
+        return running[0].task if running else None
+
+    async def drain(self) -> None:
+        """Start no more tasks. Running ones park after their current step; after the grace period
+        they are cancelled and requeued."""
+        self._draining = True
+        parked: list[TaskId] = []
+        try:
+            await self._request_park_of_all()
+            parked = list(self._running)
+            await self._wait_for_grace()
+            async with self._store.db.write() as tx:
+                due = self._now() + self._offer_after
+                await mark_parked(self._store, tx, parked, due)
+        except StoreUnavailable as error:
+            # The next start recovers it like after a crash.
+            log.warning("running work cannot be recorded before the stop: %s", error)
+        self._on_change()
+
+    def wake(self) -> None:
+        self._changed.set()
+        self._on_change()
+
+    def notify_command(self, task_id: TaskId) -> None:
+        self._notify_command(task_id)
+
+    def abort(self, task_id: TaskId) -> None:
+        if running := self._running.get(task_id):
+            running.work.cancel()
+
+    async def _fill_slots(self) -> None:
+        """Start tasks while slots are free, then request preemptions."""
+        while not self._draining:
+            try:
+                await self._requeue_due()
+                while len(self._running) < self._slots and await self._start_next():
+                    pass
+                await self._preempt()
+            except StoreUnavailable as error:
+                log.error("no task can be started: %s", error)  # noqa: TRY400 - no traceback needed
+                await asyncio.sleep(STORE_RETRY_SECONDS)
+            else:
+                return
+
+    async def _start_next(self) -> bool:
+        """False if no queued task can start."""
+        async with self._store.db.write() as tx:
+            if self._draining:
+                return False
+            task = await self._store.queue.claim(
+                tx,
+                owner=self._owner,
+                now=self._now(),
+                lease=LEASE_DURATION,
+                aging_after=self._patience,
+                only_task=self.exclusive_task,
+            )
+        if task is None:
+            return False
+        work = asyncio.create_task(self._run_claimed(task), name=f"task {task.id}")
+        self._running[task.id] = _RunningTask(task=task, work=work)
+        return True
+
+    async def _seconds_until_due(self) -> float | None:
+        """Seconds until the next wake time; None if there is none."""
+        try:
+            due = await self._store.queue.next_wake_at()
+        except StoreUnavailable as error:
+            log.error("due work cannot be looked up: %s", error)  # noqa: TRY400 - no traceback needed
+            return STORE_RETRY_SECONDS
+        if due is None or self._draining:
+            return None
+        return min(_LONGEST_SLEEP, max(0.0, (due - self._now()).total_seconds()))
+
+    async def _requeue_due(self) -> None:
+        """Queue tasks whose wake time has come, before new work of their priority."""
+        due = await self._store.queue.next_wake_at()
+        if due is None or due > self._now():
+            return
+        async with self._store.db.write() as tx:
+            now = self._now()
+            for task in await self._store.queue.list_due(tx, now):
+                if task.status is TaskStatus.WAITING:
+                    await requeue(self._store, tx, task, now=now)
+
+    async def _preempt(self) -> None:
+        """Ask less important tasks to pause after their current step."""
+        async with self._store.db.write() as tx:
+            running = await self._store.queue.list_running(tx)
+            waiting: Sequence[Task] = ()
+            if running:
+                waiting = await self._store.queue.list_startable(tx, self._slots, running=running)
+            made = plan_preemptions(running, waiting, self._slots)
+            for each in made:
+                await self._request_yield(tx, each)
+        if made:
+            self._on_change()
+
+    async def _request_yield(self, tx: Transaction, preemption: TaskPreemption) -> None:
+        """Explain the reason on both cards. The victim returns to its own place, so that the
+        waiting task is next."""
+        victim, better = preemption.victim, preemption.preemptor
+        makes_room = catalog_for(await self._language_of(victim))(
+            "work.makes_room", title=better.title
+        )
+        cuts_in = catalog_for(await self._language_of(better))("work.cuts_in", title=victim.title)
+        await self._store.tasks.update(
+            tx,
+            victim,
+            control=TaskControl.YIELD,
+            status_reason=makes_room,
+            priority=victim.priority,
+        )
+        await self._store.tasks.update(tx, better, status_reason=cuts_in)
+        for task, told in ((victim, makes_room), (better, cuts_in)):
+            await self._store.events.append_event(
+                tx, task.id, EventKind.NOTE, now=self._now(), text=told
+            )
+
+    async def _run_claimed(self, task: Task) -> None:
+        try:
+            await self._run(task)
+        except StoreUnavailable as error:
+            log.warning("task %s waits for the store: %s", task.id, error)
+            await asyncio.sleep(STORE_RETRY_SECONDS)
+            await self._retry_until_stored(task, self._requeue_interrupted)
+        except Exception as error:
+            # Error boundary: one task must not stop the others.
+            incident = self._new_id()
+            log.exception("task %s failed unexpectedly, incident=%s", task.id, incident)
+            await self._retry_until_stored(task, partial(self._mark_failed, error, incident))
+        finally:
+            # A task stopped and restarted at once has a newer entry, which must stay.
+            held = self._running.get(task.id)
+            if held is not None and held.work is asyncio.current_task():
+                del self._running[task.id]
+            self.wake()
+
+    async def _retry_until_stored(
+        self, task: Task, write: Callable[[Task], Awaitable[None]]
+    ) -> None:
+        """Repeat until the store accepts the write: until then the task counts as running and is
+        locked."""
+        with suppress(LostLease):
+            await retry_until_stored(lambda: write(task), asyncio.sleep, f"task {task.id}")
+
+    async def _requeue_interrupted(self, task: Task) -> None:
+        await requeue_interrupted(self._store, task, await self._language_of(task), self._now())
+
+    async def _mark_failed(self, error: Exception, incident: str, task: Task) -> None:
+        words = catalog_for(await self._language_of(task))
+        reason = words("work.broke_off", incident=incident)
+        if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
+            reason = words("work.disk", why=error.strerror)
+        await mark_failed(self._store, task, reason, self._now())
+
+    async def _renew_leases(self) -> None:
+        while True:
+            await asyncio.sleep(_RENEW_INTERVAL)
+            if self._running:
+                with suppress(StoreUnavailable):
+                    async with self._store.db.write() as tx:
+                        await self._store.queue.renew_leases(
+                            tx, self._owner, until=self._now() + LEASE_DURATION
+                        )
+
+    async def _request_park_of_all(self) -> None:
+        """A claim in progress ends first, so that its task is asked too."""
+        async with self._store.db.write() as tx:
+            for held in await self._store.queue.list_running(tx):
+                if held.id not in self._running or held.control is TaskControl.PAUSE:
+                    continue
+                words = catalog_for(await self._language_of(held))
+                await self._store.tasks.update(
+                    tx, held, control=TaskControl.YIELD, status_reason=words("work.restarting")
+                )
+
+    async def _wait_for_grace(self) -> None:
+        running = tuple(self._running.values())
+        if not running:
+            return
+        _, late = await asyncio.wait([each.work for each in running], timeout=self._grace)
+        for work in late:
+            work.cancel()
+        if late:
+            await asyncio.wait(late, timeout=_CANCEL_SECONDS)
+        for each in running:
+            if each.work in late:
+                language = await self._language_of(each.task)
+                why = catalog_for(language)("work.restarting")
+                with suppress(LostLease):
+                    await requeue_interrupted(
+                        self._store, each.task, language, self._now(), reason=why
+                    )
+
+    async def _cancel_all(self) -> None:
+        running = [each.work for each in self._running.values()]
+        for work in running:
+            work.cancel()
+        await asyncio.gather(*running, return_exceptions=True)

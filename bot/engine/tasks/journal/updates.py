@@ -1,0 +1,303 @@
+"""Manual updates of tasks: phase, completion, blocking and corrections. Each locks the task and
+records its command once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from bot.engine.tasks import commands
+from bot.engine.tasks.access import TaskAccess
+from bot.engine.tasks.commands import CommandEffect, resolve_changes
+from bot.engine.tasks.journal.attachments import JournalAttachments
+from bot.engine.tasks.queue import TaskDispatcher, release_running
+from bot.engine.workflow.definition import Workflow
+from bot.engine.workflow.plan import linear_workflow, load_workflow
+from bot.engine.workflow.presentation.task_view import TaskViewLoader
+from bot.engine.workflow.task_store import TaskStore
+from handlers.ports_workers import EditableTaskField, InvalidFieldValue
+from storage.db import Transaction
+from storage.errors import WrongState
+from storage.records.people import Language, Person
+from storage.records.task_logs import LogKind, NewLog, StageChange, TaskCompletion
+from storage.records.tasks import (
+    EventKind,
+    Task,
+    TaskControl,
+    TaskPhase,
+    TaskPriority,
+    TaskStatus,
+)
+from storage.usage import UsageRecord, UsageRepo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedTask:
+    """A task locked by this transaction. Without `is_new`, the command was executed before and must
+    change nothing."""
+
+    tx: Transaction
+    task: Task
+    is_new: bool
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalOperations:
+    """`remove_worktree` deletes the worktree of a deleted task."""
+
+    store: TaskStore
+    usage: UsageRepo
+    views: TaskViewLoader
+    access: TaskAccess
+    dispatcher: TaskDispatcher
+    attachments: JournalAttachments
+    language_of: Callable[[Task], Awaitable[Language]]
+    remove_worktree: Callable[[Task], Awaitable[None]]
+    now: Callable[[], datetime]
+
+    @asynccontextmanager
+    async def _locked(
+        self, task: Task, kind: str, by: Person, source: str, *, message: str = ""
+    ) -> AsyncGenerator[LockedTask, None]:
+        await self.access.require_control(task, by)
+        async with self.store.db.write() as tx:
+            held = await self.store.tasks.lock(tx, task.id)
+            now = self.now()
+            payload = {"said": message} if message else None
+            fresh = await self.store.events.record_command(
+                tx, task.id, kind, source=source, by=by.id, now=now, payload=payload
+            )
+            yield LockedTask(tx=tx, task=held, is_new=fresh, now=now)
+        self.dispatcher.wake()
+
+    async def _get_plan(self, held: LockedTask) -> Workflow:
+        graph = await self.store.graphs.find_latest(held.task.id, tx=held.tx)
+        return load_workflow(graph.body) if graph else linear_workflow("", ())
+
+    async def _store_plan(
+        self, held: LockedTask, workflow: Workflow, reason: str, by: Person
+    ) -> Task:
+        return await commands.store_plan(
+            self.store, held.tx, held.task, workflow, reason=reason, author=by.id, now=held.now
+        )
+
+    async def _apply(self, held: LockedTask, effect: CommandEffect | None) -> Task:
+        if effect is None:
+            return held.task
+        task = held.task
+        if changes := resolve_changes(task, effect, held.now):
+            task = await self.store.tasks.update(held.tx, task, **changes)
+        await self._append_event(held, effect.event, effect.text)
+        return task
+
+    async def _release_running(self, held: LockedTask, reason: str) -> None:
+        """Mark running steps as interrupted."""
+        await release_running(self.store, held.tx, held.task.id, reason=reason, now=held.now)
+
+    async def _append_event(self, held: LockedTask, kind: EventKind, text: str = "") -> None:
+        await self.store.events.append_event(held.tx, held.task.id, kind, now=held.now, text=text)
+
+
+def is_run_by_worker(task: Task) -> bool:
+    """True while a Shiftboss worker runs the task."""
+    return task.status is TaskStatus.RUNNING and not task.outside
+
+
+def wrong_state(task: Task) -> WrongState:
+    return WrongState("task", task.id, task.status)
+
+
+_MAX_LINE = 200
+_MAX_TITLE = 80
+_EXTERNAL = "outside"
+_COMPETING = (TaskStatus.RUNNING, TaskStatus.PAUSED, TaskStatus.PENDING)
+
+
+class TaskUpdates(JournalOperations):
+    async def set_phase(self, task: Task, text: str, *, by: Person, source: str) -> StageChange:
+        async with self._locked(task, "stage", by, source) as held:
+            moved = held.task
+            if held.is_new:
+                moved = await self._set_stage(held, text)
+        return StageChange(task=moved, more_urgent=await self._more_urgent(moved, by))
+
+    async def finish(
+        self,
+        task: Task,
+        *,
+        by: Person,
+        source: str,
+        summary: str = "",
+        tokens_now: int | None = None,
+        force: bool = False,
+    ) -> TaskCompletion:
+        """`force` also ends unstarted steps and takes the task from its worker."""
+        async with self._locked(task, "done", by, source) as held:
+            before = held.task
+            tokens = _tokens_used(before, tokens_now)
+            logs = self.store.logs
+            has_plan = bool(before.graph_version) or bool(
+                await logs.count(before.id, LogKind.PLAN, tx=held.tx)
+            )
+            has_milestone = bool(await logs.count(before.id, LogKind.MILESTONE, tx=held.tx))
+            already = held.is_new and before.status is TaskStatus.COMPLETED
+            after = before
+            if held.is_new and not already:
+                after = await self._finish(held, summary, tokens, force=force)
+        if is_run_by_worker(before) and held.is_new:
+            self.dispatcher.abort(task.id)
+        return TaskCompletion(
+            task=after,
+            was_already_done=already,
+            has_plan=has_plan,
+            has_milestone=has_milestone,
+            tokens=None if already else tokens,
+        )
+
+    async def block_task(self, task: Task, reason: str, *, by: Person, source: str) -> Task:
+        async with self._locked(task, "block", by, source) as held:
+            if not held.is_new or held.task.status is TaskStatus.BLOCKED:
+                return held.task
+            if held.task.status.is_final or is_run_by_worker(held.task):
+                raise wrong_state(held.task)
+            await self._log(held, LogKind.BLOCKED, reason, by, source)
+            await self._append_event(held, EventKind.BLOCKED, reason)
+            return await self.store.tasks.update(
+                held.tx,
+                held.task,
+                status=TaskStatus.BLOCKED,
+                status_reason=reason,
+                resumed_first=0,
+                wake_at=None,
+            )
+
+    async def interrupt(self, task: Task, note: str, *, by: Person, source: str) -> Task:
+        async with self._locked(task, "interrupt", by, source) as held:
+            if not held.is_new:
+                return held.task
+            order = commands.pause(held.task, note)
+            await self._log(held, LogKind.CHECKPOINT, note, by, source)
+            return await self._apply(held, order)
+
+    async def record_token_count(self, task: Task, tokens: int, *, by: Person, source: str) -> Task:
+        async with self._locked(task, "tokens", by, source) as held:
+            if not held.is_new:
+                return held.task
+            return await self.store.tasks.update(held.tx, held.task, tokens_before=tokens)
+
+    async def update_field(
+        self, task: Task, field: EditableTaskField, value: str, *, by: Person, source: str
+    ) -> Task:
+        async with self._locked(task, "amend", by, source) as held:
+            return await self._amend(held, field, value.strip()) if held.is_new else held.task
+
+    async def delete(self, task: Task, *, by: Person, source: str) -> Task:
+        """Removes the worktree after the commit; after a crash the command is repeated."""
+        async with self._locked(task, "delete", by, source) as held:
+            gone = held.task
+            if held.is_new:
+                gone = await self._delete(held)
+        await self.remove_worktree(gone)
+        return gone
+
+    async def find_changed_by(self, source: str) -> Task | None:
+        return await self.store.tasks.find_by_command_source(source)
+
+    async def _delete(self, held: LockedTask) -> Task:
+        gone = held.task
+        if gone.status is TaskStatus.RUNNING:
+            raise wrong_state(gone)
+        if not gone.status.is_final:
+            gone = await self._apply(held, commands.stop(gone, held.now))
+        return await self.store.tasks.update(held.tx, gone, status=gone.status, deleted_at=held.now)
+
+    async def _set_stage(self, held: LockedTask, text: str) -> Task:
+        await self._append_event(held, EventKind.NOTE, text[:_MAX_LINE])
+        return await self.store.tasks.update(held.tx, held.task, stage=text[:_MAX_LINE])
+
+    async def _finish(
+        self, held: LockedTask, summary: str, tokens: int | None, *, force: bool
+    ) -> Task:
+        task = held.task
+        begun = task.status is not TaskStatus.PENDING and not is_run_by_worker(task)
+        if task.status.is_final or not (begun or force):
+            raise wrong_state(task)
+        await self._release_running(held, "done")
+        if tokens:
+            await self.usage.add(held.tx, _usage_record(held, tokens))
+        return await self._complete(held, summary)
+
+    async def _complete(self, held: LockedTask, summary: str) -> Task:
+        await self._append_event(held, EventKind.COMPLETED, summary[:_MAX_LINE])
+        return await self.store.tasks.update(
+            held.tx,
+            held.task,
+            status=TaskStatus.COMPLETED,
+            status_reason="",
+            phase=TaskPhase.ENDED,
+            control=TaskControl.RUN,
+            summary=summary or held.task.summary,
+            started_at=held.task.started_at or held.now,
+            ended_at=held.now,
+        )
+
+    async def _amend(self, held: LockedTask, field: EditableTaskField, value: str) -> Task:
+        tasks, task = self.store.tasks, held.task
+        if not value:
+            raise InvalidFieldValue(field)
+        match field:
+            case EditableTaskField.TITLE:
+                await self._append_event(held, EventKind.NOTE, value[:_MAX_TITLE])
+                return await tasks.update(held.tx, task, title=" ".join(value.split())[:_MAX_TITLE])
+            case EditableTaskField.STAGE:
+                return await self._set_stage(held, value)
+            case EditableTaskField.PRIORITY:
+                wanted = TaskPriority.parse(value)
+                if wanted is None:
+                    raise InvalidFieldValue(field)
+                return await self._apply(held, commands.set_priority(task, wanted))
+            case EditableTaskField.INSTRUCTION:
+                if task.status.is_final or is_run_by_worker(task):
+                    raise wrong_state(task)
+                return await tasks.update(held.tx, task, instruction=value)
+
+    async def _more_urgent(self, task: Task, by: Person) -> Task | None:
+        sight = await self.access.visibility_for(by, task.chat_id)
+        first = await self.store.logs.list_tasks_to_do(sight, _COMPETING, 1)
+        more = [each for each in first if each.priority.rank < task.priority.rank]
+        return more[0] if more else None
+
+    async def _log(
+        self, held: LockedTask, kind: LogKind, text: str, by: Person, source: str
+    ) -> None:
+        new = NewLog(task_id=held.task.id, source=source, kind=kind, text=text, person_id=by.id)
+        await self.store.logs.add(held.tx, new, now=held.now)
+
+
+def _tokens_used(task: Task, tokens_now: int | None) -> int | None:
+    """None if unknown: without an earlier count, or after a change of session."""
+    if tokens_now is None or task.tokens_before is None or tokens_now < task.tokens_before:
+        return None
+    return tokens_now - task.tokens_before
+
+
+def _usage_record(held: LockedTask, tokens: int) -> UsageRecord:
+    task = held.task
+    return UsageRecord(
+        at=held.now,
+        purpose=_EXTERNAL,
+        backend=_EXTERNAL,
+        model=_EXTERNAL,
+        person_id=task.created_by,
+        chat_id=task.chat_id,
+        task_id=task.id,
+        requests=1,
+        input_tokens=tokens,
+        output_tokens=0,
+        cache_read_tokens=0,
+        cache_write_tokens=0,
+        cost_micros=None,
+    )

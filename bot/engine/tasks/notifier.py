@@ -1,0 +1,285 @@
+"""Notifies chats of task events: live task cards, result messages, and queue positions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from bot.engine.workflow.live_progress import LiveProgress
+from bot.engine.workflow.presentation.task_view import TaskViewLoader
+from cards.catalog import catalog_for
+from cards.courier import Courier
+from cards.views.task_card import MAX_COUNTED_AHEAD, result_files, task_card, task_ended_card
+from storage.db import STORE_RETRY_SECONDS
+from storage.errors import StoreUnavailable
+from storage.key_value import KeyValueStore
+from storage.records.messages import DeliveryUrgency
+from storage.records.people import Language
+from storage.records.tasks import Task, TaskEvent, TaskId, TaskStatus, TaskView
+from storage.task_events import TaskEventRepo
+from storage.task_queue import TaskQueue
+
+_KEY = "queue.told"
+_MAX_PERSISTED = 4 * MAX_COUNTED_AHEAD
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _QueuePosition:
+    """Position on a waiting task's card: tasks ahead, and the task holding its directory."""
+
+    ahead: int
+    holder: TaskId | None
+
+
+_UNKNOWN_POSITION = _QueuePosition(ahead=-1, holder=None)
+
+
+class QueuePositionTracker:
+    """Tracks the queue positions shown on cards. Only the first tasks have a counted position; the
+    others share a text that stays true. Tasks with a counted position are persisted before their
+    cards are sent, so that outdated cards are found after a crash."""
+
+    def __init__(self, *, queue: TaskQueue, key_values: KeyValueStore) -> None:
+        self._queue = queue
+        self._key_values = key_values
+        self._shown: dict[TaskId, _QueuePosition] = {}
+        self._persisted: frozenset[TaskId] | None = None
+
+    async def load(self) -> None:
+        """Must be called first; after a start or error, all shown positions count as unknown."""
+        if self._persisted is None:
+            self._persisted = frozenset(map(TaskId, await self._key_values.get(_KEY) or ()))
+            self._shown = dict.fromkeys(self._persisted, _UNKNOWN_POSITION) | self._shown
+
+    def invalidate(self) -> None:
+        """Treat all shown positions as unknown."""
+        self._persisted = None
+        self._shown = dict.fromkeys(self._shown, _UNKNOWN_POSITION)
+
+    def mark_shown(self, view: TaskView) -> None:
+        task = view.task
+        self._shown.pop(task.id, None)
+        queued = task.status is TaskStatus.PENDING and not task.outside
+        if queued and view.tasks_ahead <= MAX_COUNTED_AHEAD:
+            holder = view.directory_holder.id if view.directory_holder else None
+            self._shown[task.id] = _QueuePosition(ahead=view.tasks_ahead, holder=holder)
+
+    async def list_outdated(self) -> Sequence[TaskId]:
+        """Tasks whose cards are outdated. They count as updated: call `invalidate` if the update
+        fails."""
+        now, told = await self._current_positions(), self._shown
+        moved = [each for each in {**told, **now} if told.get(each) != now.get(each)]
+        await self._persist({*told, *now})
+        self._shown = dict(now)
+        return moved
+
+    async def persist(self) -> None:
+        """Persist which cards show a position."""
+        await self._persist(set(self._shown))
+
+    async def _persist(self, tasks: set[TaskId]) -> None:
+        kept = self._persisted or frozenset()
+        if not tasks <= kept or len(kept) > max(_MAX_PERSISTED, len(tasks)):
+            await self._key_values.put(_KEY, sorted(tasks))
+            self._persisted = frozenset(tasks)
+
+    async def _current_positions(self) -> Mapping[TaskId, _QueuePosition]:
+        places = {}
+        for ahead, task in enumerate(await self._queue.list_first(MAX_COUNTED_AHEAD + 1)):
+            holder = await self._queue.find_directory_holder(task)
+            places[task.id] = _QueuePosition(ahead=ahead, holder=holder.id if holder else None)
+        return places
+
+
+log = logging.getLogger(__name__)
+
+_BATCH = 200
+_DRAIN_SECONDS = 3.0
+# The queue may change many times a second; its cards update at most this often.
+_POSITION_INTERVAL = 1.0
+
+
+class TaskNotifier:
+    """Sends cards for task events that were not notified yet, and passes the events to
+    `on_events`. `positions` finds cards that events of other tasks have made outdated.
+
+    Notifications may repeat after a crash; each card has its own key, so that a repeat changes
+    nothing.
+    """
+
+    name = "task notifier"
+
+    def __init__(
+        self,
+        *,
+        journal: TaskEventRepo,
+        views: TaskViewLoader,
+        courier: Courier,
+        language_of: Callable[[Task], Awaitable[Language]],
+        home: Path,
+        zone: ZoneInfo,
+        now: Callable[[], datetime],
+        positions: QueuePositionTracker,
+        on_events: Callable[[Task, Sequence[TaskEvent]], Awaitable[None]],
+    ) -> None:
+        self._journal = journal
+        self._views = views
+        self._courier = courier
+        self._language_of = language_of
+        self._home = home
+        self._zone = zone
+        self._now = now
+        self._positions = positions
+        self._on_events = on_events
+        self._changed = asyncio.Event()
+        self._positions_changed = asyncio.Event()
+        self._lock = asyncio.Lock()
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        self.wake()
+
+    def wake(self) -> None:
+        """Call it after a commit that wrote events."""
+        self._changed.set()
+        self._positions_changed.set()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._run_notifications(), name="news of tasks")
+            group.create_task(self._run_position_refresh(), name="places in the queue")
+
+    async def drain(self) -> None:
+        """Send pending notifications before shutdown."""
+        try:
+            async with asyncio.timeout(_DRAIN_SECONDS):
+                while await self.notify_batch():
+                    pass
+                await self.refresh_positions()
+        except (StoreUnavailable, TimeoutError) as error:
+            log.warning("not all notifications were sent before the stop: %s", error)
+
+    async def _run_notifications(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                while await self.notify_batch():
+                    pass
+            except StoreUnavailable as error:
+                log.warning("notifications cannot be sent now: %s", error)
+                await asyncio.sleep(STORE_RETRY_SECONDS)
+                self.wake()
+
+    async def _run_position_refresh(self) -> None:
+        while True:
+            await self._positions_changed.wait()
+            self._positions_changed.clear()
+            try:
+                await self.refresh_positions()
+            except StoreUnavailable as error:
+                log.warning("queue positions cannot be updated now: %s", error)
+                self._positions_changed.set()
+            await asyncio.sleep(_POSITION_INTERVAL)
+
+    async def notify_batch(self) -> bool:
+        """False if nothing was pending."""
+        async with self._lock:
+            return await self._notify_batch()
+
+    async def refresh_card(self, task_id: TaskId) -> None:
+        """Redraw the task's card without an event."""
+        async with self._lock:
+            await self._notify_of_task(task_id, ())
+
+    async def refresh_positions(self) -> None:
+        """Redraw cards that show an outdated queue position."""
+        async with self._lock:
+            await self._positions.load()
+            try:
+                for task_id in await self._positions.list_outdated():
+                    await self._notify_of_task(task_id, ())
+            except BaseException:
+                self._positions.invalidate()
+                raise
+
+    async def _notify_batch(self) -> bool:
+        await self._positions.load()
+        events = await self._journal.list_unnotified(_BATCH)
+        by_task: dict[TaskId, list[TaskEvent]] = {}
+        for event in events:
+            by_task.setdefault(event.task_id, []).append(event)
+        for task_id, of_task in by_task.items():
+            await self._notify_of_task(task_id, of_task)
+        if events:
+            await self._positions.persist()
+            await self._journal.mark_notified([event.id for event in events], now=self._now())
+        return bool(events)
+
+    async def _notify_of_task(self, task_id: TaskId, events: Sequence[TaskEvent]) -> None:
+        try:
+            await self._send_cards(await self._views.view(task_id), events)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            # Error boundary: a task whose cards fail is skipped rather than retried forever.
+            log.exception("task %s cannot be shown", task_id)
+
+    async def _send_cards(self, view: TaskView, events: Sequence[TaskEvent]) -> None:
+        task = view.task
+        words = catalog_for(await self._language_of(task))
+        now = self._now()
+        await self._courier.send(
+            task.chat_id,
+            task_card(view, words, now=now, zone=self._zone),
+            key=f"task:{task.id}",
+            urgency=DeliveryUrgency.PROGRESS,
+            reply_to=task.reply_to,
+        )
+        self._positions.mark_shown(view)
+        for event in events:
+            if event.kind.is_ending:
+                sizes = await asyncio.to_thread(self._file_sizes, result_files(view.steps))
+                await self._courier.send(
+                    task.chat_id,
+                    task_ended_card(view, words, now=event.at, zone=self._zone, sizes=sizes),
+                    key=f"task:{task.id}:end:{event.id}",
+                    urgency=DeliveryUrgency.ANSWER,
+                    reply_to=task.reply_to,
+                )
+        await self._on_events(task, events)
+
+    def _file_sizes(self, paths: Sequence[str]) -> Mapping[str, int]:
+        found = ((path, self._home / path) for path in paths)
+        return {path: file.stat().st_size for path, file in found if file.is_file()}
+
+
+_REFRESH_INTERVAL = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveCardUpdater:
+    """Redraws the cards of running tasks, at most once a second each."""
+
+    name = "live cards"
+
+    progress: LiveProgress
+    refresh_card: Callable[[TaskId], Awaitable[None]]
+    sleep: Callable[[float], Awaitable[None]]
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        pass
+
+    async def run(self) -> None:
+        while True:
+            for task in await self.progress.wait_for_changes():
+                try:
+                    await self.refresh_card(task)
+                except StoreUnavailable as error:
+                    log.warning("the progress of task %s cannot be shown now: %s", task, error)
+            await self.sleep(_REFRESH_INTERVAL)

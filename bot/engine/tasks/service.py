@@ -1,0 +1,242 @@
+"""Executes people's commands on tasks. Each command locks the task, is recorded once under its
+message, and checks the person's rights and the task's state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from bot.engine.tasks import commands
+from bot.engine.tasks.access import TaskAccess
+from bot.engine.tasks.commands import CommandEffect
+from bot.engine.tasks.queue import TaskDispatcher
+from bot.engine.workflow.definition import Workflow
+from bot.engine.workflow.error_policy import MAX_REPLANS
+from bot.engine.workflow.plan import insert_steps, load_workflow
+from bot.engine.workflow.presentation.task_view import TaskViewLoader
+from bot.engine.workflow.run_state import plan_log
+from bot.engine.workflow.task_store import TaskStore
+from bot.engine.workflow.validation import validate_workflow
+from storage.db import Transaction
+from storage.errors import WrongState
+from storage.records.people import ChatId, Person, PersonRole
+from storage.records.tasks import (
+    EventKind,
+    NewTask,
+    NodeStatus,
+    Task,
+    TaskEvent,
+    TaskId,
+    TaskPage,
+    TaskPhase,
+    TaskPriority,
+    TaskStatus,
+    TaskView,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskService:
+    """Implements `handlers.ports.TaskPort`."""
+
+    store: TaskStore
+    dispatcher: TaskDispatcher
+    views: TaskViewLoader
+    access: TaskAccess
+    now: Callable[[], datetime]
+    new_id: Callable[[], str]
+
+    async def create(self, new: NewTask) -> Task:
+        return await self._create(new, None)
+
+    async def run_workflow(self, new: NewTask, workflow: Mapping[str, Any]) -> Task:
+        return await self._create(new, validate_workflow(load_workflow(workflow)))
+
+    async def _create(self, new: NewTask, workflow: Workflow | None) -> Task:
+        async with self.store.db.write() as tx:
+            tried: set[TaskId] = set()
+            task = None
+            while task is None:
+                tried.add(task_id := TaskId(self.new_id()))
+                task = await self.store.tasks.create(tx, new, id=task_id, now=self.now())
+            if task.id in tried:
+                await self._append_event(tx, task, EventKind.CREATED)
+                if new.outside:
+                    task = await self._start_external(tx, task)
+                if workflow is not None:
+                    task = await self._adopt_workflow(tx, task, workflow)
+        self.dispatcher.wake()
+        return task
+
+    async def find(self, prefix: str, *, by: Person, chat: ChatId) -> Task:
+        return await self.store.tasks.find(prefix, await self.access.visibility_for(by, chat))
+
+    async def page(
+        self, *, by: Person, chat: ChatId, status: TaskStatus | None, page: int, size: int
+    ) -> TaskPage:
+        sight = await self.access.visibility_for(by, chat)
+        return await self.store.tasks.list_page(sight, status, page, size)
+
+    async def view(self, task_id: TaskId) -> TaskView:
+        return await self.views.view(task_id)
+
+    async def events(self, task_id: TaskId, limit: int) -> Sequence[TaskEvent]:
+        return await self.store.events.list_latest(task_id, limit)
+
+    async def pause(self, task: Task, *, by: Person, source: str, reason: str = "") -> Task:
+        return await self._execute(
+            task, "pause", by, source, lambda held: commands.pause(held, reason)
+        )
+
+    async def resume(self, task: Task, *, by: Person, source: str, answer: str = "") -> Task:
+        return await self._execute(task, "resume", by, source, commands.resume, message=answer)
+
+    async def stop(self, task: Task, *, by: Person, source: str) -> Task:
+        stopped = await self._execute(
+            task, "stop", by, source, lambda held: commands.stop(held, self.now())
+        )
+        # A repeated command may meet a task that was retried since.
+        if stopped.status.is_final:
+            self.dispatcher.abort(task.id)
+        return stopped
+
+    async def retry(self, task: Task, *, by: Person, source: str) -> Task:
+        return await self._execute(task, "retry", by, source, commands.retry)
+
+    async def set_priority(
+        self, task: Task, priority: TaskPriority, *, by: Person, source: str
+    ) -> Task:
+        return await self._execute(
+            task, "priority", by, source, lambda held: commands.set_priority(held, priority)
+        )
+
+    async def send_message(self, task: Task, text: str, *, by: Person, source: str) -> Task:
+        return await self._execute(
+            task,
+            "message",
+            by,
+            source,
+            lambda held: commands.send_message(held, text),
+            message=text,
+        )
+
+    async def start_anyway(self, task: Task, *, by: Person, source: str) -> Task:
+        return await self._execute(task, "let_in", by, source, commands.start_anyway)
+
+    async def replan(self, task: Task, reason: str, *, by: Person, source: str) -> Task:
+        return await self._execute(
+            task, "replan", by, source, lambda held: commands.replan(held, reason), message=reason
+        )
+
+    async def inject(self, task: Task, titles: Sequence[str], *, by: Person, source: str) -> Task:
+        await self.access.require_control(task, by)
+        async with self.store.db.write() as tx:
+            held = await self.store.tasks.lock(tx, task.id)
+            noted = await self.store.events.record_command(
+                tx, task.id, "inject", source=source, by=by.id, now=self.now()
+            )
+            if noted:
+                held = await self._insert_steps(tx, held, titles, by)
+        self.dispatcher.wake()
+        self.dispatcher.notify_command(task.id)
+        return held
+
+    async def repeats_in_loop(self, task: Task, titles: Sequence[str]) -> bool:
+        graph = await self.store.graphs.find_latest(task.id)
+        if graph is None:
+            return False
+        workflow = load_workflow(graph.body)
+        inner = {name for node in workflow.nodes for name in node.body}
+        return any(n.given and n.title in titles and n.id in inner for n in workflow.nodes)
+
+    async def _insert_steps(
+        self, tx: Transaction, task: Task, titles: Sequence[str], by: Person
+    ) -> Task:
+        """A new version of the plan with these steps next; the running step is unaffected."""
+        graph = await self.store.graphs.find_latest(task.id, tx=tx)
+        if task.status.is_final or graph is None:
+            raise WrongState("task", task.id, task.status)
+        workflow = load_workflow(graph.body)
+        runs = await self.store.graphs.list_runs(task.id, tx=tx)
+        changed = insert_steps(workflow, runs, titles)
+        await self._append_event(tx, task, EventKind.INJECTED, " → ".join(titles))
+        return await commands.store_plan(
+            self.store, tx, task, changed, reason="inject", author=by.id, now=self.now()
+        )
+
+    async def _execute(
+        self,
+        task: Task,
+        kind: str,
+        by: Person,
+        source: str,
+        decide: Callable[[Task], CommandEffect | None],
+        *,
+        message: str = "",
+    ) -> Task:
+        await self.access.require_control(task, by)
+        async with self.store.db.write() as tx:
+            held = await self.store.tasks.lock(tx, task.id)
+            now = self.now()
+            payload = {"said": message}
+            answers = kind == "resume" and message and held.status is TaskStatus.BLOCKED
+            if answers and by.role is PersonRole.OWNER:
+                payload["answers"] = await self._step_awaiting_answer(tx, held)
+            noted = await self.store.events.record_command(
+                tx, task.id, kind, source=source, by=by.id, now=now, payload=payload
+            )
+            if not noted:
+                return held
+            order = decide(held)
+            if order is None:
+                return held
+            if order.released_status is not None:
+                await self._release_runs(tx, task.id, order, kind, now)
+            if changes := commands.resolve_changes(held, order, now):
+                held = await self.store.tasks.update(tx, held, **changes)
+            await self._append_event(tx, held, order.event, order.text)
+        self.dispatcher.wake()
+        self.dispatcher.notify_command(task.id)
+        return held
+
+    async def _step_awaiting_answer(self, tx: Transaction, task: Task) -> str:
+        """ID of the step blocked on an answer; empty if none was tried."""
+        runs = (await self.store.graphs.list_runs(task.id, tx=tx)).values()
+        stuck = [run for run in runs if run.status is NodeStatus.PENDING and run.error]
+        last = max(stuck, key=lambda run: run.ended_at or task.created_at, default=None)
+        return last.path if last else ""
+
+    async def _adopt_workflow(self, tx: Transaction, task: Task, workflow: Workflow) -> Task:
+        """Start with this workflow, without planning."""
+        now, author = self.now(), task.created_by
+        task = await commands.store_plan(
+            self.store, tx, task, workflow, reason="workflow", author=author, now=now
+        )
+        line = plan_log(task, workflow, task.graph_version)
+        await self.store.logs.add_deferred(tx, line, now=now)
+        await self._append_event(tx, task, EventKind.PLANNED, workflow.plan)
+        # The planner must not replace the workflow unless a person asks.
+        return await self.store.tasks.update(tx, task, summary=workflow.answer, replans=MAX_REPLANS)
+
+    async def _start_external(self, tx: Transaction, task: Task) -> Task:
+        """A tracked task is in progress from the start."""
+        now = self.now()
+        await self._append_event(tx, task, EventKind.STARTED)
+        return await self.store.tasks.update(
+            tx, task, status=TaskStatus.RUNNING, phase=TaskPhase.DOING, started_at=now
+        )
+
+    async def _release_runs(
+        self, tx: Transaction, task_id: TaskId, effect: CommandEffect, kind: str, now: datetime
+    ) -> None:
+        """Close running attempts with the command's name: an empty error would count as done."""
+        for run in (await self.store.graphs.list_runs(task_id, tx=tx)).values():
+            if run.status is effect.released_status:
+                await self.store.graphs.release_attempt(tx, run, reason=run.error or kind, now=now)
+
+    async def _append_event(
+        self, tx: Transaction, task: Task, kind: EventKind, text: str = ""
+    ) -> None:
+        await self.store.events.append_event(tx, task.id, kind, now=self.now(), text=text)

@@ -1,0 +1,285 @@
+"""The vocabulary of a checkpoint: the events that happen to a task, the actions with which its
+runner goes on, and the calls to the store that lie between the two."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeAlias, TypeVar
+
+from bot.engine.agent.model_gateway import ModelReply
+from bot.engine.llm.answer_schemas import StepAnswer
+from bot.engine.llm.backend import ReachedCap
+from bot.engine.workflow.definition import Workflow, WorkflowNode
+from bot.engine.workflow.prompts import format_messages
+from bot.engine.workflow.report_delivery import (
+    DELIVERED_COUNT_KEY,
+    WITHHELD_REPORTS_KEY,
+    messages_for_step,
+)
+from bot.engine.workflow.step_approvals import SUSPENDED_KEY, ApprovalCall, command_hash
+from storage.records.tasks import NodeRun, Task, TaskStatus
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplanRequest:
+    """Why the rest of the task needs a new plan. `order_number` is the number of the order that
+    asks for it, 0 where the work itself does. `partial_runs` is what the finished rounds of loops
+    under way have brought."""
+
+    reason: str
+    order_number: int = 0
+    partial_runs: Sequence[NodeRun] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedStep:
+    """The step that has been marked running, with what its worker may see.
+
+    `node` is the step as it is done this time: its id is the path of this activation, and its
+    texts are filled in. `runs` has every run by its path, and by a node's id the one that counts
+    for this step. `messages` is what people told the worker since the task was made; the numbers
+    of the subagents' reports among these that other steps are told are `withheld_reports`.
+    `replan` asks for a new plan before the step is tried. `is_resumed` says that its session ends
+    with tool calls that somebody has decided about. `lane` is the session it shares with other
+    steps."""
+
+    task: Task
+    workflow: Workflow
+    runs: Mapping[str, NodeRun]
+    node: WorkflowNode
+    run: NodeRun
+    messages: Sequence[str]
+    replan: ReplanRequest | None = None
+    is_resumed: bool = False
+    lane: str = ""
+    withheld_reports: frozenset[int] = frozenset()
+
+    @property
+    def delivery_output(self) -> dict[str, object]:
+        """Output fields that record which messages and reports this step's worker received."""
+        output: dict[str, object] = {DELIVERED_COUNT_KEY: len(self.messages)}
+        if self.withheld_reports:
+            output[WITHHELD_REPORTS_KEY] = sorted(self.withheld_reports)
+        return output
+
+    @property
+    def suspended_output(self) -> dict[str, object]:
+        """The output of this step when it stops at tool calls: which step exactly, and what its
+        worker has received."""
+        return {SUSPENDED_KEY: command_hash(self.node), **self.delivery_output}
+
+    @property
+    def last_error(self) -> str:
+        """The error of the attempt before; empty for the first."""
+        run = self.runs.get(self.node.id)
+        return "" if run is None else run.error
+
+    @property
+    def prompt_messages(self) -> Sequence[str]:
+        """All that people said, and the reports that no other step is told or was told."""
+        return messages_for_step(self.messages, self.runs, self.withheld_reports)
+
+    @property
+    def new_messages(self) -> str:
+        """Messages of people since the step stopped, for its worker."""
+        run = self.runs.get(self.node.id)
+        received = int(run.output.get(DELIVERED_COUNT_KEY, 0)) if run is not None else 0
+        new = [
+            text
+            for n, text in enumerate(self.messages)
+            if n >= received and n not in self.withheld_reports
+        ]
+        return "\n\n".join(format_messages(new))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningStarted:
+    """The planning's run, and what people have told the worker so far."""
+
+    run: NodeRun
+    messages: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepsStarted:
+    """Steps that have been marked running. There are none where others still run, or where one
+    transaction was not enough for all that goes on by itself.
+
+    The runner has to commit a `Woken` at `wake_at`, or, with `wakes_on_signal`, when a person has
+    decided or ordered something."""
+
+    steps: tuple[StartedStep, ...] = ()
+    wake_at: datetime | None = None
+    wakes_on_signal: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergePending:
+    """All steps are done; the work has to be merged into its project."""
+
+    task: Task
+
+
+NextAction: TypeAlias = PlanningStarted | StepsStarted | MergePending | None
+"""The runner's action after a checkpoint; None if the slot was given back."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanningBegun:
+    """The task was claimed without a plan, or its planning is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAdopted:
+    """The planner has brought the first plan."""
+
+    run: NodeRun
+    reply: ModelReply
+    plan: Workflow
+
+
+@dataclass(frozen=True, slots=True)
+class RunStopped:
+    """The task's run ends with this status and reason, and so does the attempt under way: failed,
+    or, with `may_retry`, as if it had not been tried."""
+
+    run: NodeRun
+    status: TaskStatus
+    reason: str
+    may_retry: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlanReplaced:
+    """A new plan for what is not finished. `step` of the old one was started and not tried."""
+
+    step: StartedStep
+    reply: ModelReply
+    plan: Workflow
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The task was claimed and has a plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """Its time may have come, or a person may have decided something."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepEnded:
+    """A step was attempted: how that ended.
+
+    `notes` is what its worker wants remembered. `may_retry` lets the step run once more. `stop`
+    ends the task's run with that status and reason instead. `is_permanent` does so even where the
+    workflow tolerates failures of the step. With a `replan_reason` the rest wants a new plan, made
+    before the next step is tried and after those that still run."""
+
+    run: NodeRun
+    title: str
+    reply: ModelReply | None
+    notes: StepAnswer | None = None
+    may_retry: bool = False
+    stop: tuple[TaskStatus, str] | None = None
+    is_permanent: bool = False
+    replan_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepSuspended:
+    """A step has stopped at tool calls that people have to decide about."""
+
+    step: StartedStep
+    reply: ModelReply
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetReached:
+    """The next model call of this run would pass a cap."""
+
+    run: NodeRun
+    hit: ReachedCap
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonChanged:
+    """The card is to say why the task stands still, unless it says something else by now than
+    `replaces`."""
+
+    reason: str
+    text: str
+    replaces: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The work is in its project, or `note` says why not."""
+
+    note: str
+
+
+CheckpointEvent: TypeAlias = (
+    PlanningBegun
+    | PlanAdopted
+    | RunStopped
+    | PlanReplaced
+    | Started
+    | Woken
+    | StepEnded
+    | StepSuspended
+    | BudgetReached
+    | ReasonChanged
+    | Merged
+)
+
+
+def reply_of(event: CheckpointEvent) -> ModelReply | None:
+    """The model's reply that has to be stored with this event."""
+    match event:
+        case PlanAdopted() | PlanReplaced() | StepEnded() | StepSuspended():
+            return event.reply
+        case _:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestBudget:
+    """Asks people to extend a cap: Approval."""
+
+    hit: ReachedCap
+
+
+@dataclass(frozen=True, slots=True)
+class RequestToolCall:
+    """Asks people about the first undecided tool call at which the step has stopped: Approval |
+    None if there is none."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class HasSuspendedCalls:
+    """Asks whether the step's session ends with tool calls that wait: bool."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class CountSubagents:
+    """Asks how many of the task's subagents have not reported: int."""
+
+
+StoreCall: TypeAlias = (
+    ApprovalCall | RequestBudget | RequestToolCall | HasSuspendedCalls | CountSubagents
+)
+"""One thing that a transition wants of the store; each says which answer it is sent."""
+
+Deciding: TypeAlias = Generator[StoreCall, Any, _T]

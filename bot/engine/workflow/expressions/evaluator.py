@@ -1,0 +1,217 @@
+"""Evaluation of expressions in conditions and values, as documented in `docs/workflows.md`.
+
+Expressions are tokenized, parsed by our own grammar and evaluated by walking the tree. Nothing is
+passed to a Python interpreter, and attributes of values are not accessible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from bot.engine.workflow.expressions.operations import (
+    COMPARISONS,
+    FUNCTIONS,
+    OPERATORS,
+    BadExpression,
+    ExpressionError,
+    ExpressionFunction,
+    UnknownExpressionName,
+    as_index,
+    materialize,
+    require_bounded,
+    value_size,
+)
+from bot.engine.workflow.expressions.parser import (
+    ExpressionNode,
+    ExpressionOp,
+    parse_expression,
+    walk_nodes,
+)
+
+_MAX_WORK = 1_000_000
+
+NOW_NAME = "@now"
+"""Reserved name for the current time in milliseconds since 1970; no expression can contain it."""
+
+_CONSTANTS = {
+    "true": True,
+    "false": False,
+    "null": None,
+    "undefined": None,
+    "True": True,
+    "False": False,
+    "None": None,
+}
+
+
+def check_expression(text: str) -> frozenset[str]:
+    """Return the names that an expression uses. Raises BadExpression if it is invalid."""
+    names = {node.value for node in walk_nodes(_parse_cached(text)) if node.op is ExpressionOp.NAME}
+    return frozenset(names - _CONSTANTS.keys())
+
+
+def references(text: str) -> frozenset[tuple[str, str | None]]:
+    """Return each name that an expression uses, alone and with its literal first member, as in
+    `outputs.a` and `outputs['a']`. Raises BadExpression."""
+    found: set[tuple[str, str | None]] = {(name, None) for name in check_expression(text)}
+    for node in walk_nodes(_parse_cached(text)):
+        if node.op is ExpressionOp.MEMBER:
+            whole, key = node.operands
+            if whole.op is ExpressionOp.NAME and key.op is ExpressionOp.VALUE:
+                found.add((str(whole.value), str(key.value)))
+    return frozenset(found)
+
+
+def evaluate(text: str, names: Mapping[str, Any]) -> Any:
+    """Return the value. Raises UnknownExpressionName for unknown names and BadExpression
+    otherwise."""
+    node = _parse_cached(text)
+    try:
+        value = materialize(_evaluate_node(node, _Evaluation(names)))
+        builds = {ExpressionOp.LIST, ExpressionOp.ARITHMETIC}
+        is_new = any(each.op in builds for each in walk_nodes(node))
+        return require_bounded(value) if is_new else value
+    except ExpressionError:
+        raise
+    except ZeroDivisionError as error:
+        raise BadExpression("it divides by zero") from error
+    except RecursionError as error:
+        raise BadExpression("it is nested too deeply") from error
+    except ArithmeticError as error:
+        raise BadExpression("the number is too large") from error
+    except (TypeError, ValueError, LookupError) as error:
+        raise BadExpression("it cannot be evaluated with these values") from error
+
+
+def evaluate_condition(text: str, names: Mapping[str, Any], warn: Callable[[str], None]) -> bool:
+    """Whether the condition holds. An empty one does; one that cannot be evaluated does not, and
+    `warn` gets the reason."""
+    if not text.strip():
+        return True
+    try:
+        return bool(evaluate(text, names))
+    except ExpressionError as error:
+        warn(f"{text[:200]!r} is treated as false: {error}")
+        return False
+
+
+@lru_cache(maxsize=1_000)
+def _parse_cached(text: str) -> ExpressionNode:
+    return parse_expression(text)
+
+
+class _Evaluation:
+    """One evaluation with a work budget, so that no expression can block others for long."""
+
+    def __init__(self, names: Mapping[str, Any]) -> None:
+        self.names = names
+        self._remaining = _MAX_WORK
+
+    def charge(self, *values: Any) -> None:
+        for value in values:
+            self._remaining -= value_size(value, self._remaining)
+            if self._remaining < 0:
+                raise BadExpression("it takes too much work to evaluate")
+
+
+def _evaluate_node(node: ExpressionNode, evaluation: _Evaluation) -> Any:
+    return _EVALUATORS[node.op](node, evaluation)
+
+
+def _evaluate_name(node: ExpressionNode, evaluation: _Evaluation) -> Any:
+    try:
+        return evaluation.names[node.value]
+    except KeyError as error:
+        if node.value not in _CONSTANTS:
+            raise UnknownExpressionName(node.value) from error
+    return _CONSTANTS[node.value]
+
+
+def _evaluate_list(node: ExpressionNode, evaluation: _Evaluation) -> Any:
+    return [materialize(_evaluate_node(each, evaluation)) for each in node.operands]
+
+
+def _evaluate_member(node: ExpressionNode, evaluation: _Evaluation) -> Any:
+    whole, key = (_evaluate_node(each, evaluation) for each in node.operands)
+    if isinstance(whole, Mapping):
+        try:
+            return whole[key]
+        except (KeyError, TypeError) as error:
+            raise UnknownExpressionName(str(key)[:60]) from error
+    if key == "length" and isinstance(whole, str | list):
+        return len(whole)
+    at = as_index(key)
+    if isinstance(whole, str | list) and at is not None and -len(whole) <= at < len(whole):
+        return whole[at]
+    raise UnknownExpressionName(str(key)[:60])
+
+
+def _evaluate_call(node: ExpressionNode, evaluation: _Evaluation) -> Any:
+    function: ExpressionFunction = node.value
+    if function is FUNCTIONS["now"] and NOW_NAME in evaluation.names:
+        return evaluation.names[NOW_NAME]
+    values = [_evaluate_node(each, evaluation) for each in node.operands]
+    if not function.is_constant_time:
+        evaluation.charge(*values)
+    return function.call(*values)
+
+
+def _evaluate_unary(node: ExpressionNode, evaluation: _Evaluation) -> Any:
+    value = _evaluate_node(node.operands[0], evaluation)
+    return not value if node.value == "not" else OPERATORS[node.value](0, value)
+
+
+def _evaluate_arithmetic(node: ExpressionNode, evaluation: _Evaluation) -> Any:
+    value = _evaluate_node(node.operands[0], evaluation)
+    for sign, part in zip(node.value, node.operands[1:], strict=True):
+        other = _evaluate_node(part, evaluation)
+        evaluation.charge(value, other)
+        value = OPERATORS[sign](value, other)
+    return value
+
+
+def _evaluate_comparison(node: ExpressionNode, evaluation: _Evaluation) -> bool:
+    one = _evaluate_node(node.operands[0], evaluation)
+    for sign, part in zip(node.value, node.operands[1:], strict=True):
+        two = _evaluate_node(part, evaluation)
+        evaluation.charge(one, two)
+        if not COMPARISONS[sign](one, two):
+            return False
+        one = two
+    return True
+
+
+def _short_circuit(stop_at: bool) -> Callable[[ExpressionNode, _Evaluation], Any]:
+    """Evaluate operands up to the first that decides the result."""
+
+    def settled(node: ExpressionNode, evaluation: _Evaluation) -> Any:
+        value: Any = None
+        for each in node.operands:
+            value = _evaluate_node(each, evaluation)
+            if bool(value) is stop_at:
+                break
+        return value
+
+    return settled
+
+
+def _evaluate_conditional(node: ExpressionNode, evaluation: _Evaluation) -> Any:
+    test, yes, no = node.operands
+    return _evaluate_node(yes if _evaluate_node(test, evaluation) else no, evaluation)
+
+
+_EVALUATORS: Mapping[ExpressionOp, Callable[[ExpressionNode, _Evaluation], Any]] = {
+    ExpressionOp.VALUE: lambda node, _: node.value,
+    ExpressionOp.NAME: _evaluate_name,
+    ExpressionOp.LIST: _evaluate_list,
+    ExpressionOp.MEMBER: _evaluate_member,
+    ExpressionOp.CALL: _evaluate_call,
+    ExpressionOp.UNARY: _evaluate_unary,
+    ExpressionOp.ARITHMETIC: _evaluate_arithmetic,
+    ExpressionOp.COMPARE: _evaluate_comparison,
+    ExpressionOp.AND: _short_circuit(stop_at=False),
+    ExpressionOp.OR: _short_circuit(stop_at=True),
+    ExpressionOp.CONDITIONAL: _evaluate_conditional,
+}

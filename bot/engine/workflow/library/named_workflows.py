@@ -1,0 +1,310 @@
+"""The library of named workflows: files in the data directory that are read again when they
+change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import TypeAlias
+
+from pydantic import JsonValue
+
+from bot.engine.workflow.definition import InputDefinition, Workflow
+from bot.engine.workflow.issues import InvalidGraph, ValidationIssue
+from bot.engine.workflow.library import workflow_files as files
+from bot.engine.workflow.library.workflow_files import (
+    FileStamp,
+    UnreadableWorkflowFile,
+    WorkflowFile,
+)
+from bot.engine.workflow.plan import PLANNING_PATH, dump_workflow, load_workflow
+from bot.engine.workflow.validation import validate_workflow
+from cards.catalog import catalog_for
+from storage.records.people import Language
+from storage.records.tasks import Task
+from storage.records.workflows import (
+    InvalidWorkflowFile,
+    NamedWorkflow,
+    PreparedWorkflow,
+    WorkflowCatalog,
+    WorkflowDrawing,
+    WorkflowError,
+    WorkflowInput,
+    WorkflowInputValue,
+    WorkflowRefusalReason,
+    WorkflowRefused,
+    WorkflowStep,
+)
+from storage.task_graphs import TaskGraphRepo
+
+
+def describe_workflow(name: str, file: str, workflow: Workflow) -> NamedWorkflow:
+    return NamedWorkflow(
+        name=name,
+        file=file,
+        title=workflow.name,
+        description=workflow.plan,
+        inputs=tuple(
+            WorkflowInput(
+                name=each.name,
+                title=each.title,
+                kind=each.kind,
+                options=each.options,
+                default=input_default(each),
+                required=each.required,
+            )
+            for each in workflow.inputs
+        ),
+        steps=tuple(
+            WorkflowStep(id=node.id, title=node.title, type=str(node.type), persona=node.persona)
+            for node in workflow.nodes
+            if not node.role.is_terminal
+        ),
+        outputs=tuple(workflow.outputs),
+    )
+
+
+def to_workflow_faults(issues: Iterable[ValidationIssue]) -> tuple[WorkflowError, ...]:
+    return tuple(
+        WorkflowError(key=each.key, location=each.where, field=each.field, facts=each.facts)
+        for each in issues
+    )
+
+
+def input_default(definition: InputDefinition) -> WorkflowInputValue | None:
+    """The default for display; a list or mapping is shown as text."""
+    default = definition.default
+    return str(default) if isinstance(default, dict | list) else default
+
+
+TASK_INPUT = "task"
+"""Input of exported plans that holds the original task's instruction as its default."""
+
+_MAX_TITLE = 80
+_MAX_SHOWN_VALUE = 200
+
+
+def make_template(task: Task, workflow: Workflow) -> Workflow:
+    """Turn a task's plan into a reusable workflow, without input values and results."""
+    nodes = tuple(
+        replace(node, given=False)
+        for node in workflow.nodes
+        if not node.id.startswith(PLANNING_PATH)
+    )
+    asked = InputDefinition(name=TASK_INPUT, title="", default=task.instruction, required=False)
+    return replace(
+        workflow,
+        nodes=nodes,
+        name=workflow.name or task.title,
+        inputs=workflow.inputs or (asked,),
+        values={},
+        answer="",
+        served=0,
+    )
+
+
+def prepare_run(
+    name: str, workflow: Workflow, values: Mapping[str, WorkflowInputValue]
+) -> PreparedWorkflow:
+    """Inputs that are not given take their defaults, or stay empty."""
+    given: dict[str, JsonValue] = {
+        each.name: values.get(each.name, each.default) for each in workflow.inputs
+    }
+    title = workflow.name or name
+    texts = (" ".join(str(value).split()) for value in values.values())
+    shown = " · ".join(filter(None, texts))[:_MAX_SHOWN_VALUE]
+    return PreparedWorkflow(
+        title=(f"{title}: {shown}" if shown else title)[:_MAX_TITLE],
+        instruction=_run_instruction(title, workflow, given),
+        body=dump_workflow(replace(workflow, values=given)),
+    )
+
+
+def _run_instruction(title: str, workflow: Workflow, given: Mapping[str, JsonValue]) -> str:
+    task = given.get(TASK_INPUT)
+    rest = {name: value for name, value in given.items() if name != TASK_INPUT or not task}
+    lines = [f"- {name}: {value}" for name, value in rest.items() if value is not None]
+    head = str(task) if task else workflow.plan or title
+    return "\n\n".join(filter(None, (head, "\n".join(lines))))
+
+
+FOLDER = "workflows"
+
+
+_CachedWorkflow: TypeAlias = tuple[FileStamp, Workflow | tuple[WorkflowError, ...]]
+"""A file's workflow, or its errors."""
+
+
+class WorkflowLibrary:
+    """Satisfies `handlers.ports_workers.WorkflowPort`. Without `graphs`, plans of tasks cannot be
+    exported."""
+
+    def __init__(self, home: Path, graphs: TaskGraphRepo | None = None) -> None:
+        self._home = home
+        self._folder = home / FOLDER
+        self._graphs = graphs
+        self._cache: dict[str, _CachedWorkflow] = {}
+
+    async def list_workflows(self) -> WorkflowCatalog:
+        return await asyncio.to_thread(self.scan)
+
+    async def find(self, name: str) -> NamedWorkflow:
+        entry, workflow = await asyncio.to_thread(self.open_workflow, name)
+        return describe_workflow(entry.name, entry.file, workflow)
+
+    async def render_diagram(self, name: str, language: Language) -> WorkflowDrawing:
+        return await asyncio.to_thread(self.draw_workflow, name, language)
+
+    async def prepare_run(
+        self, name: str, values: Mapping[str, WorkflowInputValue]
+    ) -> PreparedWorkflow:
+        entry, workflow = await asyncio.to_thread(self.open_workflow, name)
+        return prepare_run(entry.name, workflow, values)
+
+    async def validate(self, text: str) -> NamedWorkflow | InvalidWorkflowFile:
+        read_ = await asyncio.to_thread(_parse_or_errors, lambda: text)
+        if isinstance(read_, Workflow):
+            return describe_workflow("", "", read_)
+        return InvalidWorkflowFile(name="", errors=read_)
+
+    async def read_file(self, file: str) -> str:
+        try:
+            return await asyncio.to_thread(files.read_file, self._home / file)
+        except UnreadableWorkflowFile as error:
+            name = Path(file).name
+            errors = (WorkflowError(key=error.key, facts=error.facts),)
+            raise WorkflowRefused(WorkflowRefusalReason.UNREADABLE, name, errors=errors) from error
+
+    async def export_task_plan(self, task: Task, name: str) -> str:
+        graph = await self._graphs.find_latest(task.id) if self._graphs else None
+        workflow = load_workflow(graph.body) if graph else None
+        if workflow is None or not workflow.nodes:
+            raise WorkflowRefused(WorkflowRefusalReason.NO_PLAN, name, task.id)
+        return await asyncio.to_thread(workflow_to_yaml, make_template(task, workflow))
+
+    async def save(self, name: str, text: str, *, replace: bool = False) -> NamedWorkflow:
+        _require_valid_name(name)
+        result = await self.validate(text)
+        if isinstance(result, InvalidWorkflowFile):
+            raise WorkflowRefused(WorkflowRefusalReason.BROKEN, name, errors=result.errors)
+        with _refusing_os_errors(name):
+            await asyncio.to_thread(files.write_file, self._folder, name, text, replace=replace)
+        return await self.find(name)
+
+    async def delete(self, name: str) -> None:
+        _require_valid_name(name)
+        with _refusing_os_errors(name):
+            gone = await asyncio.to_thread(files.delete_files, self._folder, name)
+        if not gone:
+            raise WorkflowRefused(WorkflowRefusalReason.UNKNOWN, name)
+
+    def scan(self) -> WorkflowCatalog:
+        """Blocking."""
+        try:
+            found, left_out = files.list_files(self._folder)
+        except OSError as error:
+            fault = WorkflowError(key="unreadable", facts={"why": error.strerror or "?"})
+            bad = (InvalidWorkflowFile(name=FOLDER, file=FOLDER, errors=(fault,)),)
+            return WorkflowCatalog(invalid=bad, folder=str(self._folder))
+        present = {each.file for each in found}
+        self._cache = {file: read for file, read in self._cache.copy().items() if file in present}
+        good: list[NamedWorkflow] = []
+        broken: list[InvalidWorkflowFile] = []
+        for name, same in groupby(found, key=lambda each: each.name):
+            entry, *others = same
+            read_ = self._read(entry)
+            if isinstance(read_, Workflow):
+                good.append(describe_workflow(name, entry.file, read_))
+            else:
+                broken.append(InvalidWorkflowFile(name=name, file=entry.file, errors=read_))
+            twice = WorkflowError(key="same_name", facts={"file": entry.file})
+            broken += (
+                InvalidWorkflowFile(name=name, file=each.file, errors=(twice,)) for each in others
+            )
+        return WorkflowCatalog(
+            workflows=tuple(good),
+            invalid=tuple(broken),
+            left_out=left_out,
+            folder=str(self._folder),
+        )
+
+    def draw_workflow(self, name: str, language: Language) -> WorkflowDrawing:
+        """Blocking. Raises WorkflowRefused."""
+        # Imported on first use.
+        from bot.engine.workflow.library.drawings import save_drawing
+
+        return save_drawing(self._home, self.open_workflow(name)[1], catalog_for(language))
+
+    def open_workflow(self, name: str) -> tuple[WorkflowFile, Workflow]:
+        """Find by name, ignoring case if needed. Blocking. Raises WorkflowRefused."""
+        try:
+            found, _ = files.list_files(self._folder)
+        except OSError:
+            found = []
+        named = [each for each in found if each.name == name]
+        named = named or [each for each in found if each.name.casefold() == name.casefold()]
+        if not named:
+            raise WorkflowRefused(WorkflowRefusalReason.UNKNOWN, name)
+        read_ = self._read(named[0])
+        if not isinstance(read_, Workflow):
+            raise WorkflowRefused(WorkflowRefusalReason.BROKEN, named[0].name, errors=read_)
+        return named[0], read_
+
+    def _read(self, entry: WorkflowFile) -> Workflow | tuple[WorkflowError, ...]:
+        stamp, read_ = self._cache.get(entry.file, (None, ()))
+        if stamp == entry.stamp:
+            return read_
+        if files.is_valid_name(entry.name):
+            read_ = _parse_or_errors(lambda: files.read_file(self._folder / entry.file))
+        else:
+            read_ = (WorkflowError(key="file_name"),)
+        self._cache[entry.file] = (entry.stamp, read_)
+        return read_
+
+
+def parse_workflow_text(text: str) -> Workflow:
+    """Blocking. Raises UnreadableWorkflowFile and InvalidGraph."""
+    # Imported on first use: most processes never need it.
+    from bot.engine.workflow.serialization.reader import read_workflow
+
+    if len(text) > files.MAX_BYTES:
+        raise UnreadableWorkflowFile("large_file", most=files.MAX_BYTES // 1_000)
+    return validate_workflow(read_workflow(text))
+
+
+def workflow_to_yaml(workflow: Workflow) -> str:
+    """Blocking."""
+    # Imported on first use.
+    from bot.engine.workflow.serialization.data_parser import dump_yaml
+    from bot.engine.workflow.serialization.writer import workflow_to_data
+
+    return dump_yaml(workflow_to_data(workflow))
+
+
+def _parse_or_errors(read: Callable[[], str]) -> Workflow | tuple[WorkflowError, ...]:
+    try:
+        return parse_workflow_text(read())
+    except UnreadableWorkflowFile as error:
+        return (WorkflowError(key=error.key, facts=error.facts),)
+    except InvalidGraph as error:
+        return to_workflow_faults(error.issues)
+
+
+@contextmanager
+def _refusing_os_errors(name: str) -> Iterator[None]:
+    try:
+        yield
+    except FileExistsError as error:
+        raise WorkflowRefused(WorkflowRefusalReason.EXISTS, name) from error
+    except OSError as error:
+        why = error.strerror or "?"
+        raise WorkflowRefused(WorkflowRefusalReason.UNWRITABLE, name, why) from error
+
+
+def _require_valid_name(name: str) -> None:
+    if not files.is_valid_name(name):
+        raise WorkflowRefused(WorkflowRefusalReason.BAD_NAME, name)

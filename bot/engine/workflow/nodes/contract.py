@@ -1,0 +1,367 @@
+"""The contract of a node type: settings, file format, validation, execution and display."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from zoneinfo import ZoneInfo
+
+from bot.engine.workflow.assignments import VariableAssignment
+from bot.engine.workflow.expressions.evaluator import evaluate, evaluate_condition
+from bot.engine.workflow.expressions.operations import ExpressionError
+from bot.engine.workflow.field_reader import FieldReader
+from bot.engine.workflow.issues import ValidationIssue, range_issues
+
+_MAX_ROUNDS = 10_000
+
+
+class NodeRole(StrEnum):
+    """The role of a node in a workflow, independent of its type."""
+
+    START = "start"
+    END = "end"
+    TASK = "task"
+    HUMAN = "human"
+    TIMER = "timer"
+    CHOICE = "choice"
+    FORK = "fork"
+    JOIN = "join"
+    LOOP = "loop"
+    VALUE = "value"
+
+    @property
+    def is_step(self) -> bool:
+        """Whether a worker or a person does it; the engine executes all other roles itself."""
+        return self in {NodeRole.TASK, NodeRole.HUMAN}
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether people see it as a step of the plan."""
+        return self.is_step or self is NodeRole.TIMER
+
+    @property
+    def is_terminal(self) -> bool:
+        return self in {NodeRole.START, NodeRole.END}
+
+    @property
+    def is_branching(self) -> bool:
+        """Whether branches split or meet there, so that edges must be written explicitly."""
+        return self in {NodeRole.CHOICE, NodeRole.FORK, NodeRole.JOIN}
+
+
+class EdgeRule(StrEnum):
+    """Which outgoing edges are taken: all whose condition holds, only the first of them, or those
+    to the node that the execution chose."""
+
+    ALL_HOLDING = "all holding"
+    FIRST_HOLDING = "first holding"
+    CHOSEN = "chosen"
+
+
+class NodeShape(StrEnum):
+    """The outline of a node in drawings."""
+
+    BOX = "box"
+    PILL = "pill"
+    DIAMOND = "diamond"
+    BAR = "bar"
+    SLANTED = "slanted"
+    ROUNDED = "rounded"
+    FRAME = "frame"
+
+
+class OnLimit(StrEnum):
+    """Reaction when a loop reaches its limit: fail, continue after the loop, or ask a person."""
+
+    FAIL = "fail"
+    CONTINUE = "continue"
+    ASK = "ask"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """The type-specific settings of a node. `kind` is the type's name and identifies it in stored
+    plans."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BodyConfig(NodeConfig):
+    """The settings of a loop type. `body` lists the nodes that run in each round."""
+
+    body: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationContext:
+    """The environment of a node's execution. `names` are available to expressions; `zone` is the
+    Boss's time zone; `warn` receives warnings about expressions."""
+
+    now: datetime
+    zone: ZoneInfo
+    names: Mapping[str, Any]
+    warn: Callable[[str], None]
+
+    def evaluate(self, expression: str) -> Any:
+        """Raises ExpressionError."""
+        return evaluate(expression, self.names)
+
+    def is_true(self, condition: str) -> bool:
+        """False if the condition cannot be evaluated."""
+        return evaluate_condition(condition, self.names, self.warn)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDone:
+    """The node is finished. `variables` are set for the whole workflow; `next_node` is the chosen
+    target of a node with the edge rule CHOSEN."""
+
+    output: Mapping[str, Any] = field(default_factory=dict)
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    next_node: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeWait:
+    """The node waits until `until`, or until its rounds are finished; `iteration` holds the values
+    that the rounds iterate over."""
+
+    until: datetime | None = None
+    output: Mapping[str, Any] = field(default_factory=dict)
+    iteration: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFailure:
+    """The node failed. `key` names a text of the catalogue, filled with `facts`."""
+
+    key: str
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeQuestion:
+    """The node continues once a person approves. `key` names a text of the catalogue."""
+
+    key: str
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+
+NodeEffect: TypeAlias = NodeDone | NodeWait | NodeFailure
+
+C = TypeVar("C", bound=NodeConfig | None)
+B = TypeVar("B", bound=BodyConfig)
+_Settings_co = TypeVar("_Settings_co", covariant=True)
+
+
+class NodeInput(Protocol[_Settings_co]):
+    """The part of a node that its execution needs. Node types do not import the workflow module."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def settings(self) -> _Settings_co: ...
+
+
+class NodeTypeSpec(Generic[C]):
+    """One node type. The docstring of each subclass is its documentation; its label is
+    `graph.type.<type>` in the catalogue. Types without settings have `config = None` and receive
+    None as `settings`; types with optional settings have a `default`."""
+
+    name: str
+    role: NodeRole
+    shape: NodeShape
+    example: str
+    """YAML of a workflow that uses the type."""
+
+    planner_hint = ""
+    """Explains the type to the planner; empty for types that it should not use."""
+
+    config: type[C] | None = None
+    default: C | None = None
+    edge_rule = EdgeRule.ALL_HOLDING
+
+    aliases: tuple[str, ...] = ()
+    """Alternative names of the type in files."""
+    markdown_names: tuple[str, ...] = ()
+    """Alternative names in Markdown only."""
+    markdown_timeout = ""
+    """Default timeout of such nodes in Markdown."""
+    shorthand = ""
+    """The field that a plain value in place of the block stands for."""
+    shorthand_takes_list = False
+    fields: tuple[str, ...] = ()
+    """Settings that may also stand directly in the node, and as lines in Markdown."""
+    node_fields: tuple[str, ...] = ()
+    """Those of `fields` that name one node."""
+    body_fields: tuple[str, ...] = ()
+    """Those of `fields` that name several nodes."""
+    inline_fields: tuple[str, ...] = ()
+    """Settings that may also stand directly in the node, but not in Markdown."""
+
+    def read(self, block: FieldReader) -> C:
+        """Read the settings; issues are added to the reader."""
+        raise NotImplementedError
+
+    def write(self, config: C) -> dict[str, Any]:
+        """The settings in the format that `read` accepts."""
+        raise NotImplementedError
+
+    def absorb_timeout(self, config: C | None, seconds: float) -> C | None:
+        """Return the settings with the node's timeout, or None if the timeout limits one attempt,
+        as for most types."""
+        return None
+
+    def check(self, config: C, node_ids: Collection[str]) -> Iterator[ValidationIssue]:
+        """Yield issues of the settings, each with its field."""
+        yield from ()
+
+    def check_incoming(self, config: C, incoming: int) -> Iterator[ValidationIssue]:
+        """Yield issues that depend on the number of incoming edges."""
+        yield from ()
+
+    def expressions(self, config: C) -> Iterable[tuple[str, str]]:
+        """The expressions in the settings that will be evaluated, each with its field."""
+        return ()
+
+    def assigned_variables(self, config: C) -> Iterable[str]:
+        """Names of the variables that the node sets."""
+        return ()
+
+    def round_variables(self, config: C) -> Iterable[str]:
+        """Names that are defined only inside the body."""
+        return ()
+
+    def targets(self, config: C) -> tuple[str, ...]:
+        """Ids of the nodes that the settings name as targets."""
+        return ()
+
+    def fallback_target(self, config: C) -> str:
+        """The target to use when the edge to the chosen one has reached its loop limit."""
+        return ""
+
+    def target_label(self, config: C, target: str) -> str:
+        """The label of the branch to `target`, if the settings give one."""
+        return ""
+
+    def rewrite(self, config: C, text: Callable[[str], str], node: Callable[[str], str]) -> C:
+        """Return the settings with `text` applied to every expression and `node` to every node
+        id."""
+        return config
+
+    def needed_inputs(self, settings: C) -> int | None:
+        """Incoming edges that must be taken before the node starts; None for all that still can
+        be."""
+        return None
+
+    def enter(self, node: NodeInput[C], context: EvaluationContext) -> NodeEffect:
+        """Execute the node. Steps for workers are executed elsewhere."""
+        return NodeDone()
+
+    def wake(self, node: NodeInput[C], context: EvaluationContext) -> NodeEffect:
+        """Continue when the wait is over."""
+        return self.enter(node, context)
+
+    def asks_people(self, settings: C) -> bool:
+        """Whether the workflow may have to wait for a person at this node."""
+        return False
+
+    def assignees(self, settings: C) -> tuple[str, ...]:
+        """Names of the people who are asked; empty for anyone who may decide."""
+        return ()
+
+    def answer_timeout(self, settings: C) -> float | None:
+        """Seconds that a person has to answer; None for no limit."""
+        return None
+
+    def expected_seconds(self, settings: C, by_history: float) -> float | None:
+        """Expected duration; None if unknown. `by_history` is the mean of similar earlier nodes."""
+        return by_history
+
+    def has_parallel_rounds(self, settings: C) -> bool:
+        """Whether several rounds of the body may run at once."""
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundProgress:
+    """The state of a running loop: the values it iterates over, the result of each finished round
+    by its number, the number of rounds opened, and whether a person ended it."""
+
+    iteration: Mapping[str, Any]
+    results: Mapping[int, Any]
+    opened_rounds: int
+    ended_by_person: bool = False
+
+    @property
+    def running(self) -> int:
+        return self.opened_rounds - len(self.results)
+
+
+class LoopTypeSpec(NodeTypeSpec[B]):
+    """A node type that runs its body in rounds, counted from 0."""
+
+    role = NodeRole.LOOP
+    shape = NodeShape.FRAME
+    body_fields = ("bodyNodes",)
+
+    def wake(self, node: NodeInput[B], context: EvaluationContext) -> NodeEffect:
+        return NodeWait()
+
+    def round_names(
+        self, node: NodeInput[B], iteration: Mapping[str, Any], index: int
+    ) -> Mapping[str, Any]:
+        """Names that the round defines for the nodes of the body. Raises LookupError if `iteration`
+        has no value for that round."""
+        raise NotImplementedError
+
+    def next_action(
+        self, node: NodeInput[B], rounds: RoundProgress, context: EvaluationContext
+    ) -> NodeEffect | NodeQuestion | None:
+        """Decide after each change. NodeWait opens one more round; None waits for the running
+        ones."""
+        raise NotImplementedError
+
+    def partial_output(
+        self, iteration: Mapping[str, Any], results: Mapping[int, Any]
+    ) -> Mapping[str, Any]:
+        """The output of a loop that was cut short after these rounds."""
+        raise NotImplementedError
+
+    def total_rounds(self, config: B, iteration: Mapping[str, Any]) -> int | None:
+        """The number of rounds, if it is known before the last one."""
+        return None
+
+    def shown_limit(self, config: B) -> int | None:
+        """The maximum number of rounds, if people should see it while `total_rounds` is unknown."""
+        return None
+
+
+def max_rounds_issues(rounds: int) -> Iterator[ValidationIssue]:
+    return range_issues(rounds, "maxIterations", 1, _MAX_ROUNDS)
+
+
+def assign_variables(
+    assignments: Iterable[VariableAssignment], context: EvaluationContext
+) -> NodeDone | NodeFailure:
+    """Set the variables in order; later expressions see earlier variables. The output contains them
+    too."""
+    values: dict[str, Any] = {}
+    for each in assignments:
+        try:
+            values[each.variable] = (
+                context.evaluate(str(each.value)) if each.is_expression else each.value
+            )
+        except ExpressionError as error:
+            return NodeFailure(
+                key="workflow.no_value", facts={"name": each.variable, "why": str(error)}
+            )
+        variables = {**context.names.get("variables", {}), **values}
+        context = replace(context, names={**context.names, "variables": variables})
+    return NodeDone(output=values, variables=values)

@@ -1,0 +1,61 @@
+"""All node types: add a new one here. Stored plans are parsed in this order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Self
+
+from bot.engine.workflow.nodes.assign import AssignNode
+from bot.engine.workflow.nodes.condition import ConditionNode
+from bot.engine.workflow.nodes.contract import NodeConfig, NodeTypeSpec
+from bot.engine.workflow.nodes.delay import DelayNode
+from bot.engine.workflow.nodes.end import EndNode
+from bot.engine.workflow.nodes.foreach import ForeachNode
+from bot.engine.workflow.nodes.human import HumanNode
+from bot.engine.workflow.nodes.join import JoinNode
+from bot.engine.workflow.nodes.loop import LoopNode
+from bot.engine.workflow.nodes.parallel import ParallelNode
+from bot.engine.workflow.nodes.schedule import ScheduleNode
+from bot.engine.workflow.nodes.script import ScriptNode
+from bot.engine.workflow.nodes.start import StartNode
+from bot.engine.workflow.nodes.switch import SwitchNode
+from bot.engine.workflow.nodes.task import TaskNode
+
+
+class NodeType(StrEnum):
+    """The name of each type, with its specification."""
+
+    spec: NodeTypeSpec[Any]
+
+    def __new__(cls, spec: NodeTypeSpec[Any]) -> Self:
+        member = str.__new__(cls, spec.name)
+        member._value_ = spec.name
+        member.spec = spec
+        return member
+
+    START = StartNode()
+    END = EndNode()
+    TASK = TaskNode()
+    CONDITION = ConditionNode()
+    PARALLEL = ParallelNode()
+    JOIN = JoinNode()
+    HUMAN = HumanNode()
+    DELAY = DelayNode()
+    SCHEDULE = ScheduleNode()
+    LOOP = LoopNode()
+    FOREACH = ForeachNode()
+    SWITCH = SwitchNode()
+    ASSIGN = AssignNode()
+    SCRIPT = ScriptNode()
+
+
+_SPECS: Mapping[str, NodeTypeSpec[Any]] = {kind.value: kind.spec for kind in NodeType}
+CONFIG_TYPES: tuple[type[NodeConfig], ...] = tuple(
+    spec.config for spec in _SPECS.values() if spec.config is not None
+)
+
+
+def spec_of(node_type: str) -> NodeTypeSpec[Any]:
+    """The specification of a type; the task type's if the name is unknown."""
+    return _SPECS.get(node_type, NodeType.TASK.spec)

@@ -1,0 +1,252 @@
+"""Planning: request a plan from the model, parse and repair it, and explain its issues."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+from pathlib import PurePosixPath
+from typing import Any
+
+from bot.engine.agent.model_gateway import ModelReply, ModelRequest
+from bot.engine.llm.answer_schemas import PlanAnswer
+from bot.engine.llm.backend import BackendDenied
+from bot.engine.llm.json_repair import find_string_end, repair_json
+from bot.engine.workflow import prompts
+from bot.engine.workflow.definition import FORMAT_VERSION, Workflow, WorkflowNode
+from bot.engine.workflow.expressions.templates import escape_placeholders
+from bot.engine.workflow.issues import InvalidGraph, ValidationIssue
+from bot.engine.workflow.nodes.contract import NodeRole
+from bot.engine.workflow.nodes.registry import NodeType
+from bot.engine.workflow.plan import linear_workflow
+from bot.engine.workflow.serialization.data_parser import MAX_BYTES, clean_data, parse_json
+from bot.engine.workflow.serialization.reader import complete_and_check, parse_text, read_draft
+from cards.catalog import TextCatalog, catalog_for
+from storage.records.people import Language
+
+_MAX_LINES = 40
+_MAX_FACT = 120
+
+
+def format_issues(
+    issues: Iterable[ValidationIssue], words: TextCatalog, *, limit: int = _MAX_LINES
+) -> str:
+    """One line per issue with its location; at most `limit` of them."""
+    all_of_them = iter(issues)
+    lines = [format_issue(fault, words) for fault in islice(all_of_them, limit)]
+    left = sum(1 for _ in all_of_them)
+    return "\n".join([*lines, *([words("workflow.fault_more", n=left)] if left else [])])
+
+
+def format_issue(fault: ValidationIssue, words: TextCatalog) -> str:
+    facts = {name: _shorten_fact(value) for name, value in fault.facts.items()}
+    text = words(f"workflow.fault.{fault.key}", **facts)
+    if words.language is Language.ENGLISH and facts.get("why"):
+        # The parsers' reasons exist in English only.
+        text = f"{text} ({facts['why']})"
+    place = ".".join(str(_shorten_fact(part)) for part in (fault.where, fault.field) if part)
+    return words("workflow.fault_at", place=place, text=text) if place else text
+
+
+def _shorten_fact(value: object) -> object:
+    return value if isinstance(value, int) else " ".join(str(value)[:500].split())[:_MAX_FACT]
+
+
+_FENCED_BLOCK = re.compile(
+    r"^[ \t]*```[ \t]*(\w*)[ \t]*\r?\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE
+)
+_MAX_CANDIDATES = 200
+
+
+def find_json(text: str) -> Any:
+    """Find the last JSON object in a text: fenced, the whole text, or inside it. None if there is
+    none. Raises InvalidGraph if it cannot be repaired."""
+    text = text[:MAX_BYTES]
+    fenced = [(mark[1].casefold(), mark[2].strip()) for mark in _FENCED_BLOCK.finditer(text)]
+    for word, inside in reversed(fenced):
+        if inside.startswith("{") and word in {"", "json", "json5", "jsonc"}:
+            return parse_repaired(inside)
+    whole = text.strip()
+    if whole.startswith("{") and whole.endswith("}"):
+        return parse_repaired(whole)
+    return _longest_json(whole)
+
+
+def parse_repaired(text: str) -> Any:
+    """Parse JSON, repairing common mistakes. Raises InvalidGraph."""
+    try:
+        return parse_json(text)
+    except InvalidGraph as bad:
+        if bad.issues[0].key not in {"bad_json", "bad_number"}:
+            raise
+        try:
+            return clean_data(json.loads(repair_json(text)))
+        except (ValueError, RecursionError) as error:
+            raise bad from error
+
+
+def _longest_json(text: str) -> Any:
+    """The longest object between words that can be parsed."""
+    places = sorted(_brace_spans(text), key=lambda place: place[0] - place[1])
+    for start, end in places[:_MAX_CANDIDATES]:
+        try:
+            value = parse_repaired(text[start:end])
+        except InvalidGraph:
+            continue
+        if value:
+            return value
+    return None
+
+
+def _brace_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Spans of outermost braces; braces inside strings do not count."""
+    depth = start = at = 0
+    while at < len(text):
+        char = text[at]
+        if char == '"' and depth:
+            at = find_string_end(text, at + 1, '"')
+        elif char == "{":
+            start = at if not depth else start
+            depth += 1
+        elif char == "}" and depth:
+            depth -= 1
+            if not depth:
+                yield start, at + 1
+        at += 1
+
+
+_NOT_IN_PATHS = ("*", "?", "{", "}", "<", ">", "://", "\\", "\n", "\0")
+DEFAULT_MAX_LOOPS = 5
+"""Loop limit for back edges for which the planner gave none."""
+
+
+def plan_from_answer(answer: PlanAnswer) -> Workflow:
+    """Build the plan from a structured answer: a workflow, a list of steps, or only text. Raises
+    InvalidGraph."""
+    if answer.workflow:
+        found = find_json(answer.workflow)
+        data = found if _looks_like_workflow(found) else parse_text(answer.workflow)
+        return _build_plan(data, answer.plan)
+    simple = plan_from_steps(answer)
+    return plan_from_text(answer.answer, answer.plan) if simple is None else simple
+
+
+def plan_from_text(text: str, plan: str = "") -> Workflow:
+    """Build the plan from a plain text: the workflow in it, or the text as the answer. Raises
+    InvalidGraph."""
+    try:
+        data = find_json(text)
+    except InvalidGraph:
+        if '"nodes"' in text:
+            raise
+        data = None
+    if _looks_like_workflow(data):
+        return _build_plan(data, plan)
+    return Workflow(plan=plan, answer=text)
+
+
+def plan_from_steps(answer: PlanAnswer) -> Workflow | None:
+    """The steps as a linear plan; None if there are none."""
+    if not answer.steps:
+        return None
+    return linear_workflow(
+        answer.plan,
+        (
+            WorkflowNode(
+                id=f"s{n}",
+                title=escape_placeholders(step.title),
+                detail=escape_placeholders(step.detail),
+                repeatable=step.repeatable,
+                type=NodeType.HUMAN if step.kind == "ask" else NodeType.TASK,
+                persona=step.persona,
+                deliverables=tuple(dict.fromkeys(filter(_is_workspace_file, step.deliverables))),
+            )
+            for n, step in enumerate(answer.steps, start=1)
+        ),
+    )
+
+
+def _is_workspace_file(path: str) -> bool:
+    """Whether it can be a relative path of a file in the workspace."""
+    parts = PurePosixPath(path).parts
+    whole = not path.startswith(("/", "~")) and not path.endswith("/")
+    return whole and ".." not in parts and not any(each in path for each in _NOT_IN_PATHS)
+
+
+def _looks_like_workflow(data: Any) -> bool:
+    inner = data.get("workflow", data) if isinstance(data, Mapping) else None
+    return isinstance(inner, Mapping) and isinstance(inner.get("nodes"), list | dict)
+
+
+def _build_plan(data: Any, plan: str) -> Workflow:
+    draft, faults = read_draft(data, require_name=False)
+    # A running task cannot ask for inputs, and the version is not the model's choice.
+    draft = replace(draft, plan=draft.plan or plan, inputs=(), version=FORMAT_VERSION)
+    workflow = complete_and_check(draft, faults, default_max_loops=DEFAULT_MAX_LOOPS)
+    return _simplify_to_chain(workflow)
+
+
+def _simplify_to_chain(workflow: Workflow) -> Workflow:
+    """Reduce a workflow that is only a sequence of steps to a linear plan without start and end."""
+    is_plain = all(node.role.is_step or node.role.is_terminal for node in workflow.nodes)
+    is_plain = is_plain and not any(edge.condition or edge.max_loops for edge in workflow.edges)
+    extra = workflow.outputs or workflow.variables or workflow.timeout is not None
+    if not workflow.nodes or not is_plain or extra:
+        return workflow
+    after = {edge.source: edge.target for edge in workflow.edges}
+    chain = [node.id for node in workflow.nodes if node.role is NodeRole.START]
+    while chain[-1] in after:
+        chain.append(after[chain[-1]])
+    if len(after) != len(workflow.edges) or len(chain) != len(workflow.nodes):
+        return workflow
+    known = workflow.nodes_by_id
+    steps = [known[name] for name in chain if known[name].role.is_step]
+    return replace(linear_workflow(workflow.plan, steps), name=workflow.name)
+
+
+log = logging.getLogger(__name__)
+
+_MAX_ISSUES_SHOWN = 10
+
+
+async def request_valid_plan(
+    ask: ModelRequest,
+    send: Callable[[ModelRequest], Awaitable[ModelReply]],
+    record_cost: Callable[[ModelReply], Awaitable[None]],
+    words: TextCatalog,
+) -> tuple[ModelReply, Workflow]:
+    """Request a plan and return it with the last reply, whose cost is not yet recorded.
+
+    An invalid workflow is sent back once with its issues. If the second one is invalid too, the
+    linear steps of either reply are used. `record_cost` records all other replies. Raises
+    BackendDenied, with a hint for the Boss, if there are no such steps.
+    """
+    reply = await send(ask)
+    answer = _plan_answer(reply)
+    try:
+        return reply, plan_from_answer(answer)
+    except InvalidGraph as bad:
+        log.info("the plan is invalid: %s", bad)
+        faults = format_issues(bad.issues, catalog_for(Language.ENGLISH))
+    await record_cost(reply)
+    again = await send(replace(ask, prompt=prompts.plan_retry_prompt(ask.prompt, faults)))
+    second = _plan_answer(again)
+    try:
+        return again, plan_from_answer(second)
+    except InvalidGraph as bad:
+        log.warning("the second plan is invalid, too: %s", bad)
+        simple = plan_from_steps(second) or plan_from_steps(answer)
+        if simple is not None:
+            return again, simple
+        faults = format_issues(bad.issues, words, limit=_MAX_ISSUES_SHOWN)
+    await record_cost(again)
+    raise BackendDenied("the plan is invalid", hint=words("workflow.plan_refused", faults=faults))
+
+
+def _plan_answer(reply: ModelReply) -> PlanAnswer:
+    answer = reply.result.value
+    assert isinstance(answer, PlanAnswer)
+    return answer

@@ -1,0 +1,169 @@
+"""Decides which step receives a subagent's report: one step, behind the one that started it."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from types import MappingProxyType
+
+from bot.engine.workflow.node_runs import (
+    ActivationPath,
+    enclosing_round,
+    parse_activation,
+)
+from bot.engine.workflow.nodes.contract import NodeRole
+from bot.engine.workflow.plan import PLANNING_PATH
+from bot.engine.workflow.scheduler import WorkflowScheduler
+from bot.engine.workflow.topology import ROOT_GRAPH, ScopeGraph, WorkflowTopology
+from storage.records.tasks import NodeRun, NodeStatus
+from storage.task_events import SubagentReport
+
+DELIVERED_COUNT_KEY = "heard"
+"""In the output of a step: the number of messages that its worker received."""
+
+WITHHELD_REPORTS_KEY = "deaf"
+"""In the output of a step: the numbers of the reports among these that it did not receive."""
+
+
+def is_report_delivered(n: int, runs: Mapping[str, NodeRun]) -> bool:
+    """Whether a finished step received the report with this number."""
+    return any(
+        run.status is NodeStatus.DONE
+        and int(run.output.get(DELIVERED_COUNT_KEY, 0)) > n
+        and n not in run.output.get(WITHHELD_REPORTS_KEY, ())
+        for path, run in runs.items()
+        if not path.startswith("@")
+    )
+
+
+def undelivered_messages(messages: Sequence[str], runs: Mapping[str, NodeRun]) -> Sequence[str]:
+    """Messages of people, and reports of subagents, that no finished step has received."""
+    counts = (
+        int(run.output[DELIVERED_COUNT_KEY])
+        for run in runs.values()
+        if DELIVERED_COUNT_KEY in run.output
+    )
+    heard = max(counts, default=0)
+    return [
+        text
+        for n, text in enumerate(messages)
+        if (not is_report_delivered(n, runs) if isinstance(text, SubagentReport) else n >= heard)
+    ]
+
+
+def reports_to_withhold(
+    scheduler: WorkflowScheduler,
+    activation: ActivationPath,
+    messages: Sequence[str],
+    runs: Mapping[str, NodeRun],
+    delivered: Mapping[str, Container[int]] = MappingProxyType({}),
+) -> frozenset[int]:
+    """Return the numbers of the reports that other steps receive rather than this one, which
+    starts: a running step received it (`delivered`, by its path), or a later step is still to come
+    behind the one that started the subagent, as this one is not."""
+    reports = report_numbers(messages)
+    if scheduler.workflow.parallel == 1 or not reports:
+        return frozenset()
+    others = [delivered.get(path, ()) for path in scheduler.running_paths - {activation.path}]
+    return frozenset(
+        n
+        for n, report in reports.items()
+        if any(n in told for told in others)
+        or _belongs_to_other_step(
+            activation, parse_activation(report.path), runs, scheduler.topology
+        )
+    )
+
+
+def report_numbers(messages: Sequence[str]) -> Mapping[int, SubagentReport]:
+    """The reports among the messages, by their numbers."""
+    return {n: text for n, text in enumerate(messages) if isinstance(text, SubagentReport)}
+
+
+def _belongs_to_other_step(
+    place: ActivationPath,
+    sender: ActivationPath | None,
+    runs: Mapping[str, NodeRun],
+    layout: WorkflowTopology,
+) -> bool:
+    if sender is None or sender.node not in layout.nodes or _comes_after(place, sender, layout):
+        return False
+    return any(_is_pending(each, runs) for each in _later_steps(sender, layout))
+
+
+def _comes_after(place: ActivationPath, sender: ActivationPath, layout: WorkflowTopology) -> bool:
+    """Whether `place` can only run after `sender`, or is a later activation of it."""
+    for here, there in zip_longest(_enclosing_path(place), _enclosing_path(sender)):
+        if here is None or there is None:
+            return True
+        (at, n), (other, m) = here, there
+        if at.node != other.node:
+            ring = layout.scope_graphs[layout.container_of.get(other.node, ROOT_GRAPH)]
+            again = at.round > other.round and other.node in _reachable_nodes(ring, at.node)
+            return again or at.node in _reachable_nodes(ring, other.node)
+        is_beside = layout.nodes[at.node].has_parallel_rounds
+        if at.round != other.round or (n != m and not is_beside):
+            return True
+        if n != m:
+            return False
+    return True
+
+
+def _enclosing_path(place: ActivationPath) -> Sequence[tuple[ActivationPath, int | None]]:
+    """The loops around it from the outside in, with the number of the round; then itself."""
+    way: list[tuple[ActivationPath, int | None]] = [(place, None)]
+    scope = place.scope
+    while (above := enclosing_round(scope)) is not None:
+        around = parse_activation(above[0])
+        assert around is not None
+        way.append((around, above[1]))
+        scope = around.scope
+    return way[::-1]
+
+
+def _later_steps(sender: ActivationPath, layout: WorkflowTopology) -> Iterator[ActivationPath]:
+    """Itself, which may be retried, and the steps after it, within its rounds and behind them."""
+    yield sender
+    for at, _ in reversed(_enclosing_path(sender)):
+        ring = layout.scope_graphs[layout.container_of.get(at.node, ROOT_GRAPH)]
+        for node in _reachable_nodes(ring, at.node):
+            if ring.nodes[node].role is NodeRole.TASK or ring.nodes[node].body:
+                yield ActivationPath(at.scope, node)
+
+
+def _is_pending(place: ActivationPath, runs: Mapping[str, NodeRun]) -> bool:
+    run = runs.get(place.path)
+    return run is None or run.status is NodeStatus.PENDING
+
+
+def _reachable_nodes(ring: ScopeGraph, node: str) -> Iterable[str]:
+    """All nodes that forward edges lead to from here."""
+    found = dict.fromkeys(edge.target for edge in ring.outgoing.get(node, ()))
+    left = list(found)
+    while left:
+        for edge in ring.outgoing.get(left.pop(), ()):
+            if edge.target not in found:
+                found[edge.target] = None
+                left.append(edge.target)
+    return found
+
+
+def messages_for_step(
+    messages: Sequence[str], runs: Mapping[str, NodeRun], withheld_reports: Container[int] = ()
+) -> Sequence[str]:
+    """All messages of people, and the reports that no finished step received and that are not
+    withheld."""
+    return [
+        text
+        for n, text in enumerate(messages)
+        if not isinstance(text, SubagentReport)
+        or not (n in withheld_reports or is_report_delivered(n, runs))
+    ]
+
+
+def delivered_message_count(runs: Mapping[str, NodeRun]) -> int:
+    """The number of messages that finished steps have received."""
+    done = (
+        run for path, run in runs.items() if path != PLANNING_PATH and run.status is NodeStatus.DONE
+    )
+    return max((int(run.output.get(DELIVERED_COUNT_KEY, 0)) for run in done), default=0)

@@ -1,0 +1,313 @@
+"""A task's run under a lease: its state from one checkpoint to the next, and the rows that a
+checkpoint changes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Unpack
+from zoneinfo import ZoneInfo
+
+from bot.engine.workflow.checkpoint_events import StepEnded
+from bot.engine.workflow.definition import Workflow
+from bot.engine.workflow.plan import dump_workflow, linear_workflow, load_workflow
+from bot.engine.workflow.scheduler import WorkflowScheduler
+from bot.engine.workflow.scheduler_state import TextLookup
+from cards import formats
+from cards.views.backends import strip_offline_note
+from storage.records.approvals import Approval
+from storage.records.task_logs import LogKind, NewLog
+from storage.records.tasks import (
+    EventKind,
+    NodeRun,
+    NodeStatus,
+    Task,
+    TaskControl,
+    TaskGraph,
+    TaskPhase,
+    TaskStatus,
+)
+from storage.task_events import WorkerInput
+from storage.tasks import TaskChanges
+
+log = logging.getLogger(__name__)
+
+_TASK_FIELDS = frozenset(each.name for each in fields(Task))
+_MAX_LINE = 300
+_MAX_NOTE = 100
+MAX_NOTES: Mapping[LogKind, int] = {
+    LogKind.FINDING: 5,
+    LogKind.DECISION: 3,
+    LogKind.RESOURCE: 5,
+}
+"""Notes of each kind that a task's worker may leave behind."""
+
+NO_ORDERS = WorkerInput(messages=(), replan_command_id=0, replan_reason="")
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetHold:
+    """A cap that was reached: the request to extend it, the time until which the task waits for
+    that, and the reason that people are shown."""
+
+    approval: Approval
+    until: datetime | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseMemory:
+    """Facts of one lease that no table holds; a rolled-back transaction leaves them unchanged.
+
+    `replan_reason` is set while the work itself wants a new plan. `planning_step` is the path of
+    the step before which a new plan is being made. `declined_order` is the number of the last
+    order for a new plan that has brought none. `announced` are the ids of the requests whose
+    WAITING event this lease has written beside running steps. `delivered_reports` are the numbers
+    of the subagents' reports that each running step was told, by its path."""
+
+    replan_reason: str = ""
+    planning_step: str = ""
+    declined_order: int = 0
+    budget_hold: BudgetHold | None = None
+    announced: frozenset[str] = frozenset()
+    delivered_reports: Mapping[str, frozenset[int]] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class TaskRunState:
+    """A task as the last fence gave it, with its orders, its plan and its runs.
+
+    Under the lease nobody else writes the runs, and a new plan has a new version: the state stays
+    true from one checkpoint to the next. A transition changes it in place, so it has to be
+    dropped where the transaction fails. `last_command_id` is None where the database cannot say
+    it together with the fence."""
+
+    task: Task
+    runs: dict[str, NodeRun]
+    zone: ZoneInfo
+    text: TextLookup
+    orders: WorkerInput = NO_ORDERS
+    last_command_id: int | None = 0
+    workflow: Workflow = field(default_factory=lambda: linear_workflow("", ()))
+    plan_version: int = 0
+    _scheduler: WorkflowScheduler | None = None
+
+    def adopt_plan(self, workflow: Workflow, version: int) -> None:
+        self.workflow, self.plan_version, self._scheduler = workflow, version, None
+
+    @property
+    def scheduler(self) -> WorkflowScheduler:
+        """Built from the plan and the runs when it is first asked for, and kept up afterwards."""
+        if self._scheduler is None:
+            self._scheduler = WorkflowScheduler(
+                self.task.id,
+                self.workflow,
+                self.runs,
+                zone=self.zone,
+                text=self.text,
+                warn=partial(log.warning, "task %s: %s", self.task.id),
+            )
+        return self._scheduler
+
+    def record_run(self, run: NodeRun) -> None:
+        self.runs[run.path] = run
+        if self._scheduler is not None:
+            self._scheduler.record_run(run)
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the workflow runs out of time; None if it has no limit, or has not begun."""
+        seconds = self.workflow.timeout
+        begun = None if seconds is None else self.scheduler.started_at(self.task.started_at)
+        return None if seconds is None or begun is None else begun + timedelta(seconds=seconds)
+
+    @property
+    def next_wake_at(self) -> datetime | None:
+        """When there is something to do though nobody says a word."""
+        return min(filter(None, (self.scheduler.next_wake_at, self.deadline)), default=None)
+
+    def with_chosen_edges(self, run: NodeRun) -> NodeRun:
+        """The run with the edges that are taken behind it, if it has ended."""
+        return run if run.ended_at is None else self.scheduler.complete_run(run, run.ended_at)
+
+
+class ChangeSet:
+    """Rows to write: each change counts in the state at once, and is kept here for the store.
+
+    Of each node only its last run is stored, and the task is updated once. `started` has runs
+    whose attempt begins, with the model session that it will pay for; `ended` those whose attempt
+    is over, with its error and the time. Every time is `now`."""
+
+    def __init__(self, state: TaskRunState, now: datetime) -> None:
+        self.plans: list[TaskGraph] = []
+        self.runs: dict[str, NodeRun] = {}
+        self.started: list[tuple[NodeRun, str]] = []
+        self.ended: list[NodeRun] = []
+        self.events: list[tuple[EventKind, str]] = []
+        self.logs: list[NewLog] = []
+        self.task = TaskChanges()
+        self._state = state
+        self._now = now
+
+    def put_run(self, run: NodeRun) -> None:
+        """Store how far a node is, without an attempt."""
+        self._state.record_run(run)
+        self.runs[run.path] = run
+
+    def put_advanced(self, runs: Sequence[NodeRun]) -> None:
+        """Store runs that the scheduler has made, and hence knows."""
+        for run in runs:
+            self._state.runs[run.path] = run
+            self.runs[run.path] = run
+
+    def start_attempt(self, path: str, session_id: str) -> NodeRun:
+        """Mark a node running under its next attempt."""
+        before = self._state.runs.get(path)
+        run = NodeRun(
+            task_id=self._state.task.id,
+            path=path,
+            status=NodeStatus.RUNNING,
+            attempt=1 + (before.attempt if before else 0),
+            output={},
+            error="",
+            started_at=self._now,
+            ended_at=None,
+        )
+        self.put_run(run)
+        self.started.append((run, session_id))
+        return run
+
+    def end_attempt(self, run: NodeRun, *, may_retry: bool = False) -> None:
+        """Store how an attempt ended; `may_retry` lets the step run once more, while the attempt
+        keeps its error."""
+        left = (
+            replace(run, status=NodeStatus.PENDING)
+            if may_retry
+            else self._state.with_chosen_edges(run)
+        )
+        self.put_run(left)
+        self.ended.append(left)
+
+    def release_run(self, run: NodeRun, reason: str) -> None:
+        """Close the attempt with its reason and let the step run again."""
+        self.end_attempt(replace(run, error=reason, ended_at=self._now), may_retry=True)
+
+    def discard_attempt(self, run: NodeRun, before: NodeRun | None, reason: str) -> None:
+        """Close an attempt that was never made: its step is as far as it was before."""
+        self.ended.append(replace(run, error=reason, ended_at=self._now))
+        not_begun = replace(run, started_at=None, ended_at=None)
+        self.put_run(replace(before or not_begun, attempt=run.attempt, status=NodeStatus.PENDING))
+
+    def add_plan(self, plan: Workflow, reason: str, author: str) -> None:
+        """Store the task's next plan, and go on with it as it would be read back."""
+        task = self._state.task
+        body, version = dump_workflow(plan), task.graph_version + 1
+        graph = TaskGraph(task_id=task.id, version=version, body=body, reason=reason, author=author)
+        self.plans.append(graph)
+        self.update_task(graph_version=version)
+        self._state.adopt_plan(load_workflow(body), version)
+
+    def update_task(self, **changed: Unpack[TaskChanges]) -> None:
+        self.task.update(changed)
+        known = {name: value for name, value in changed.items() if name in _TASK_FIELDS}
+        self._state.task = replace(self._state.task, **known)  # type: ignore[arg-type]  # by name
+
+    def count_failure(self, attempt: StepEnded) -> None:
+        """A model that could not be reached is no error of the worker's."""
+        task = self._state.task
+        if attempt.run.status is not NodeStatus.DONE:
+            self.update_task(
+                failures_in_row=task.failures_in_row + 1,
+                errors=task.errors + (attempt.reply is not None),
+            )
+        elif task.failures_in_row:
+            self.update_task(failures_in_row=0)
+
+    def add_event(self, kind: EventKind, text: str = "") -> None:
+        self.events.append((kind, text))
+
+    def add_logs(self, *logs: NewLog) -> None:
+        self.logs += logs
+
+    def wait(
+        self,
+        approvals: Sequence[Approval],
+        *,
+        wake_at: datetime | None = None,
+        reason: str = "",
+    ) -> None:
+        """Give the slot back until somebody has decided, the last subagent has reported, or the
+        time has come. A pause that was ordered comes first."""
+        if self._state.task.control is not TaskControl.RUN and not approvals:
+            self.give_back_slot()
+            return
+        self.update_task(
+            status=TaskStatus.WAITING,
+            status_reason=reason,
+            control=TaskControl.RUN,
+            wake_at=wake_at,
+        )
+        for request in [approval.id for approval in approvals] or [""]:
+            self.add_event(EventKind.WAITING, request)
+
+    def give_back_slot(self) -> None:
+        task = self._state.task
+        self.add_event(EventKind.PAUSED, task.status_reason)
+        text = task.status_reason or task.title
+        self.add_logs(task_log(task, f"park:{task.epoch}", LogKind.CHECKPOINT, text))
+        if task.control is TaskControl.YIELD:
+            self.update_task(status=TaskStatus.PENDING, resumed_first=0)
+        else:
+            self.update_task(status=TaskStatus.PAUSED, control=TaskControl.RUN, resumed_first=0)
+
+    def end_task(self, status: TaskStatus, reason: str, summary: str = "") -> None:
+        task, final = self._state.task, status.is_final
+        kind = LogKind.MILESTONE if status is TaskStatus.COMPLETED else LogKind.BLOCKED
+        self.add_event(EventKind(status.value), reason)
+        self.add_logs(task_log(task, f"end:{task.epoch}", kind, reason or summary))
+        self.update_task(
+            status=status,
+            status_reason=reason,
+            control=TaskControl.RUN,
+            phase=TaskPhase.ENDED if final else task.phase,
+            summary=summary or task.summary,
+            ended_at=self._now if final else None,
+        )
+
+
+def task_log(task: Task, source: str, kind: LogKind, text: str) -> NewLog:
+    """A line of the task's log. `source` names the attempt or version it comes from, so that
+    nothing is written twice."""
+    line = formats.truncate(strip_offline_note(text) or task.title, _MAX_LINE)
+    return NewLog(task_id=task.id, source=f"task:{task.id}:{source}", kind=kind, text=line)
+
+
+def plan_log(task: Task, plan: Workflow, version: int) -> NewLog:
+    steps = " → ".join(node.title for node in plan.nodes)
+    text = "\n".join(filter(None, (strip_offline_note(plan.plan), steps)))
+    return task_log(task, f"plan:{version}", LogKind.PLAN, text)
+
+
+def attempt_logs(task: Task, attempt: StepEnded) -> Iterator[NewLog]:
+    """How an attempt of a step went, and what its worker wants remembered."""
+    run = attempt.run
+    source = f"{run.path}:{run.attempt}"
+    if run.status is NodeStatus.DONE:
+        said = f"{attempt.title}: {run.output.get('summary', '')}"
+        yield task_log(task, source, LogKind.PROGRESS, said)
+    elif run.error:
+        yield task_log(task, source, LogKind.ERROR, run.error)
+    notes = attempt.notes
+    if notes is None:
+        return
+    for kind, texts in (
+        (LogKind.FINDING, notes.findings),
+        (LogKind.DECISION, notes.decisions),
+        (LogKind.RESOURCE, notes.resources),
+    ):
+        for n, text in enumerate(texts):
+            if text:
+                yield task_log(task, f"{source}:{kind}:{n}", kind, text[:_MAX_NOTE])

@@ -1,0 +1,494 @@
+"""Schedules one task's workflow: the moves that cost nothing, the edges taken behind a finished
+node, the steps that are ready, and the text of a step with its placeholders filled in.
+
+All of it follows from the graph and the stored runs. Whoever holds the task's lease stores each run
+that is returned here, in the same transaction."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, TypeAlias, assert_never
+
+from bot.engine.workflow.definition import (
+    OnError,
+    Workflow,
+    WorkflowEdge,
+    WorkflowNode,
+)
+from bot.engine.workflow.expressions.operations import ExpressionError
+from bot.engine.workflow.expressions.templates import fill_template, value_as_text
+from bot.engine.workflow.node_runs import (
+    EXHAUSTED_EDGE_KEY,
+    NO_STORED_RUNS,
+    TAKEN_EDGES_KEY,
+    VARIABLES_PATH,
+    ActivationPath,
+    back_edge_path,
+    enclosing_round,
+    is_done,
+    is_finished,
+    node_output,
+    parse_activation,
+    public_value,
+    scope_of,
+    unreached_output,
+)
+from bot.engine.workflow.nodes.contract import (
+    EdgeRule,
+    EvaluationContext,
+    NodeDone,
+    NodeEffect,
+    NodeFailure,
+    NodeQuestion,
+    NodeRole,
+    NodeWait,
+    OnLimit,
+)
+from bot.engine.workflow.nodes.registry import NodeType
+from bot.engine.workflow.scheduler_state import SchedulerState
+from bot.engine.workflow.scope import LoopState, ScopeState
+from bot.engine.workflow.session_lanes import SessionLanes
+from cards import formats
+from storage.records.tasks import NodeRun, NodeStatus, Task
+
+
+def choose_edges(
+    scope: ScopeState, node: str, context: EvaluationContext, *, next_node: str | None = None
+) -> Mapping[str, Any]:
+    """The output fields that record the choice; none where there was no choice. `next_node` is the
+    target that a switch has chosen.
+
+    Every edge whose condition holds is taken, behind a condition node only the first; where none
+    holds, those without a condition. A back edge that was taken as often as it may counts as one
+    that does not hold.
+    """
+    graph = scope.graph
+    if not graph.needs_choice_record(node):
+        return {}
+    edges = [*graph.outgoing_back_edges.get(node, ()), *graph.outgoing.get(node, ())]
+    if graph.chooses_target(node):
+        return _choose_target_edges(scope, node, edges, next_node)
+    in_order = sorted(edges, key=graph.edge_position)
+    used_up = [edge for edge in in_order if _is_exhausted(scope, edge)]
+    held = [
+        edge for edge in in_order if edge not in used_up and _condition_holds(scope, edge, context)
+    ]
+    if graph.nodes[node].spec.edge_rule is EdgeRule.FIRST_HOLDING:
+        held = held[:1]
+    if held:
+        return _choice_output(held, ())
+    others = [edge for edge in in_order if not edge.condition and edge not in used_up]
+    wanted = [edge for edge in used_up if _condition_holds(scope, edge, context)]
+    return _choice_output(others, wanted)
+
+
+def _choose_target_edges(
+    scope: ScopeState, node: str, edges: Sequence[WorkflowEdge], target: str | None
+) -> Mapping[str, Any]:
+    """Where the chosen edge leads back and is used up, the default is taken."""
+    chosen = [edge for edge in edges if edge.target == target]
+    open_edges = [edge for edge in edges if not _is_exhausted(scope, edge)]
+    taken = [edge for edge in chosen if edge in open_edges]
+    if taken or not chosen:
+        return _choice_output(taken, ())
+    switch = scope.graph.nodes[node]
+    default = switch.spec.fallback_target(switch.settings)
+    return _choice_output([edge for edge in open_edges if edge.target == default], chosen)
+
+
+def _choice_output(
+    taken: Sequence[WorkflowEdge], used_up: Iterable[WorkflowEdge]
+) -> Mapping[str, Any]:
+    """The first wanted edge that is used up is recorded too, unless that may pass in silence."""
+    output: dict[str, Any] = {TAKEN_EDGES_KEY: [edge.name for edge in taken]}
+    over = [edge.name for edge in used_up if edge.on_limit is not OnLimit.CONTINUE]
+    return {**output, EXHAUSTED_EDGE_KEY: over[0]} if over else output
+
+
+def _condition_holds(scope: ScopeState, edge: WorkflowEdge, context: EvaluationContext) -> bool:
+    """An edge on a cycle without a condition is wanted each time, for as often as it may be
+    taken."""
+    if not edge.condition:
+        return edge.name in scope.graph.back_edges or edge.name in scope.graph.bounded_edges
+    return context.is_true(edge.condition)
+
+
+def _is_exhausted(scope: ScopeState, edge: WorkflowEdge) -> bool:
+    if edge.max_loops is None:
+        return False
+    if edge.name in scope.graph.back_edges:
+        return scope.back_edge_counts.get(edge.name, 0) >= edge.max_loops
+    return edge.name in scope.graph.bounded_edges and scope.edge_counts[edge.name] >= edge.max_loops
+
+
+_Runs: TypeAlias = Sequence[NodeRun]
+
+
+class WorkflowScheduler(SchedulerState):
+    """Built from the graph and the stored runs. Kept current with `record_run`, it is the same as
+    one that is built anew after a crash."""
+
+    @cached_property
+    def session_lanes(self) -> SessionLanes:
+        """Which steps share a session."""
+        return SessionLanes(self.topology)
+
+    @property
+    def is_complete(self) -> bool:
+        """Nothing is running, and every reachable end was reached; or, without an end, every node
+        is settled."""
+        if self.running_paths:
+            return False
+        frame = self._scopes[""]
+        return self._has_reached_end if frame.graph.end_nodes else frame.is_complete
+
+    @property
+    def dead_end_run(self) -> NodeRun | None:
+        """A run behind which no edge could be taken, though there are some; or behind which
+        nothing leads to an end, where none can be reached."""
+        for _, frame in sorted(self._scopes.items()):
+            if (run := _find_halt(frame)) is not None:
+                return run
+        frame = self._scopes[""]
+        is_past = frame.graph.end_nodes and all(
+            is_finished(frame.runs.get(end)) for end in frame.graph.end_nodes
+        )
+        return frame.last_reached_run() if is_past and not self._has_reached_end else None
+
+    @property
+    def failed_run(self) -> NodeRun | None:
+        """A run that failed for good and that no loop around it tolerates."""
+        failed = (
+            next(iter(frame.failed_runs.values()))
+            for scope, frame in self._scopes.items()
+            if frame.failed_runs and not self._tolerates_failures_in(scope)
+        )
+        return next(failed, None)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a node waits for its time or a person, rather than for its rounds."""
+        return any(not self.node_at(path).body for each in self._waiting.values() for path in each)
+
+    @property
+    def next_wake_at(self) -> datetime | None:
+        """When the first of those that wait for their time goes on."""
+        all_waiting = (run for each in self._waiting.values() for run in each.values())
+        return min((run.wake_at for run in all_waiting if run.wake_at is not None), default=None)
+
+    @property
+    def has_pending_moves(self) -> bool:
+        """Whether there are more moves that need no step and no time."""
+        return bool(self._active_scopes) and not self._is_finished
+
+    def stuck_reason(self) -> str:
+        """Why nothing can go on, as a text for people."""
+        run = self.dead_end_run
+        return self._text("workflow.stuck") if run is None else self._halt_reason(run)
+
+    def _halt_reason(self, halt: NodeRun) -> str:
+        key = "workflow.edge_limit" if EXHAUSTED_EDGE_KEY in halt.output else "workflow.dead_end"
+        return self._text(key, name=self.node_at(halt.path).title)
+
+    def ready_steps(self) -> Iterator[tuple[ActivationPath, WorkflowNode]]:
+        """Steps that may start now, and those asked about, which may have been decided: in the
+        order of the plan and of the rounds. None once an end has been reached."""
+        if self._has_reached_end:
+            return
+        for scope, frame in tuple(self._scopes.items()):
+            yield from self._limit_question_steps(scope, frame)
+            for path in tuple(self._waiting[scope]):
+                if self.node_at(path).role is NodeRole.HUMAN and (place := parse_activation(path)):
+                    yield place, self.node_at(path)
+            for name in frame.ready_steps():
+                yield frame.activation(name), frame.graph.nodes[name]
+
+    def complete_run(self, run: NodeRun, now: datetime) -> NodeRun:
+        """The run as it is to be stored: with the edges taken behind it, and, if it failed for
+        good, with its node's `on_error` applied."""
+        place, frame = parse_activation(run.path), self._scopes.get(scope_of(run.path))
+        if place is None or frame is None or place.node not in frame.graph.nodes:
+            return run
+        run = _apply_on_error(run, frame.graph.nodes[place.node])
+        if not is_finished(run) or not frame.graph.needs_choice_record(place.node):
+            return run
+        noted = choose_edges(frame, place.node, self._context_after(run, now))
+        return replace(run, output={**run.output, **noted})
+
+    def advance(self, now: datetime, limit: int) -> _Runs:
+        """Make the moves that cost nothing, until about `limit` runs were made: each is recorded
+        here and has to be stored. With none left only steps and time can move it."""
+        rows: dict[str, NodeRun] = {}
+        self._active_scopes.update(dict.fromkeys(self._scopes))
+        while self._active_scopes and len(rows) < limit and not self._is_finished:
+            scope = next(iter(self._active_scopes))
+            made = self._advance_scope(scope, now)
+            if made is None:
+                self._active_scopes.pop(scope, None)
+            else:
+                rows.update({row.path: row for row in made})
+        return tuple(rows.values())
+
+    @property
+    def _is_finished(self) -> bool:
+        """An end was reached, or it failed: moves that cost nothing stop too, whatever the limit
+        of one transaction."""
+        return self._has_reached_end or self.failed_run is not None
+
+    @property
+    def _has_reached_end(self) -> bool:
+        frame = self._scopes[""]
+        ends = [frame.runs.get(end) for end in frame.graph.end_nodes]
+        return any(map(is_done, ends)) and all(map(is_finished, ends))
+
+    def _limit_question_steps(
+        self, scope: str, frame: ScopeState
+    ) -> Iterator[tuple[ActivationPath, WorkflowNode]]:
+        """Questions whether to go on behind loops that have used up their rounds."""
+        yield from self._limit_questions[scope].values()
+        for name, run in frame.exhausted_runs.items():
+            edge = frame.graph.bounded_edge(run.output[EXHAUSTED_EDGE_KEY])
+            if edge.on_limit is OnLimit.ASK:
+                title = frame.graph.nodes[name].title
+                facts = {"name": title, "n": edge.max_loops}
+                yield self._make_question(frame.activation(name), "workflow.ask_limit", facts)
+
+    def _make_question(
+        self, place: ActivationPath, key: str, facts: Mapping[str, object]
+    ) -> tuple[ActivationPath, WorkflowNode]:
+        asked = ActivationPath("", place.question_path)
+        return asked, WorkflowNode(
+            id=asked.node, title=self._text(key, **facts), type=NodeType.HUMAN
+        )
+
+    def _advance_scope(self, scope: str, now: datetime) -> _Runs | None:
+        frame = self._scopes.get(scope)
+        if frame is None:
+            return None
+        if (dead := frame.next_unreached_node()) is not None:
+            run = self._make_run(
+                frame.activation(dead), NodeStatus.SKIPPED, now, unreached_output()
+            )
+            return self._record_runs(run)
+        if self._waived_limits:
+            return self._record_runs(self._waived_limits.pop())
+        if (edge := frame.next_back_edge()) is not None:
+            frame.start_new_round(edge)
+            path = back_edge_path(scope, edge.name)
+            times = {"times": frame.back_edge_counts[edge.name]}
+            return self._record_runs(self._make_note_run(path, times, now))
+        if (name := frame.next_ready_node()) is not None:
+            node = frame.graph.nodes[name]
+            effect = node.spec.enter(node, self.context(scope, now))
+            return self._apply_effect(frame.activation(name), node, effect, now)
+        # A round that was opened makes no row, and is a move all the same.
+        moves = (
+            act(scope, now) for act in (self._wake_due_node, self._advance_loop, self._close_round)
+        )
+        return next((made for made in moves if made is not None), None)
+
+    def _wake_due_node(self, scope: str, now: datetime) -> _Runs | None:
+        """Go on with a node whose time has come."""
+        for path, run in self._waiting[scope].items():
+            if run.wake_at is not None and run.wake_at <= now and (place := parse_activation(path)):
+                node = self.node_at(path)
+                effect = node.spec.wake(node, self.context(scope, now))
+                return self._apply_effect(place, node, effect, now)
+        return None
+
+    def _advance_loop(self, scope: str, now: datetime) -> _Runs | None:
+        """Open a round of a body in this scope, or finish with it."""
+        for body in self._loops[scope].values():
+            seen = self.context(scope, now)
+            seen = replace(seen, names={**seen.names, "loopCount": body.opened_rounds})
+            effect = body.node.loop.next_action(body.node, body.progress, seen)
+            match effect:
+                case NodeWait():
+                    self._open_round(body, NO_STORED_RUNS)
+                    return ()
+                case NodeQuestion(key=key, facts=facts):
+                    question = self._make_question(body.activation, key, facts)
+                    self._limit_questions[scope][body.activation.path] = question
+                case NodeDone() | NodeFailure():
+                    self._limit_questions[scope].pop(body.activation.path, None)
+                    return self._apply_effect(body.activation, body.node, effect, now)
+                case None:
+                    pass
+                case never:
+                    assert_never(never)
+        return None
+
+    def _close_round(self, scope: str, now: datetime) -> _Runs | None:
+        """Close a round that is over, or has failed where that is tolerated."""
+        frame, above = self._scopes[scope], enclosing_round(scope)
+        if above is None:
+            return None
+        path, n = above
+        body = self._loops[scope_of(path)].get(path)
+        if body is None:
+            del self._scopes[scope]
+            return ()
+        lost = self._round_failure(frame)
+        if lost is not None and not body.tolerates_failure:
+            return self._fail_loop(body, lost, now)
+        if lost is None and not frame.is_complete:
+            return None
+        body.close_round(n, frame, lost)
+        del self._scopes[scope]
+        self._active_scopes[scope_of(path)] = None
+        return ()
+
+    def _round_failure(self, frame: ScopeState) -> str | None:
+        """Why a round can bring nothing any more."""
+        if frame.failed_runs:
+            return (
+                next(iter(frame.failed_runs.values())).error if frame.has_nothing_active else None
+            )
+        halt = _find_halt(frame) if frame.is_idle else None
+        if halt is None:
+            return None
+        edge = halt.output.get(EXHAUSTED_EDGE_KEY)
+        is_asked = edge is not None and frame.graph.bounded_edge(edge).on_limit is OnLimit.ASK
+        return None if is_asked else self._halt_reason(halt)
+
+    def _fail_loop(self, body: LoopState, why: str, now: datetime) -> _Runs | None:
+        """Fail a loop with its round where something further out tolerates that, once nothing
+        inside it is running any more."""
+        inside = [scope for scope in self._scopes if scope.startswith(f"{body.activation.path}[")]
+        still = all(self._scopes[scope].has_nothing_active for scope in inside)
+        if not (still and self._tolerates_failures_in(body.activation.scope)):
+            return None
+        for scope in inside:
+            del self._scopes[scope]
+        failed = self._make_run(body.activation, NodeStatus.FAILED, now, {})
+        return self._record_runs(self.complete_run(replace(failed, error=why), now))
+
+    def _apply_effect(
+        self, place: ActivationPath, node: WorkflowNode, effect: NodeEffect, now: datetime
+    ) -> _Runs:
+        match effect:
+            case NodeWait(until=until, output=output, iteration=of):
+                run = self._make_run(place, NodeStatus.WAITING, now, output)
+                if of is None:
+                    return self._record_runs(replace(run, wake_at=until))
+                return self._record_runs(self._make_note_run(place.iteration_path, of, now), run)
+            case NodeFailure(key=key, facts=facts):
+                failed = self._make_run(place, NodeStatus.FAILED, now, {})
+                return self._record_runs(
+                    self.complete_run(replace(failed, error=self._text(key, **facts)), now)
+                )
+            case NodeDone(output=output, variables=variables, next_node=to):
+                done = self._make_run(place, NodeStatus.DONE, now, output)
+                noted = choose_edges(
+                    self._scopes[place.scope],
+                    place.node,
+                    self._context_after(done, now),
+                    next_node=to,
+                )
+                done = replace(done, output={**output, **noted})
+                if not variables:
+                    return self._record_runs(done)
+                known = {**self._variables, **variables}
+                return self._record_runs(done, self._make_note_run(VARIABLES_PATH, known, now))
+
+    def _record_runs(self, *runs: NodeRun) -> _Runs:
+        for run in runs:
+            self.record_run(run)
+        return runs
+
+    def _context_after(self, run: NodeRun, now: datetime) -> EvaluationContext:
+        """The names that the edges behind a run may use: its own output, too."""
+        seen = self.context(scope_of(run.path), now)
+        name = self.node_at(run.path).id
+        alias = name.replace("-", "_")
+        known = {name, alias} if self._aliases.get(alias) == name else {name}
+        outputs = ChainMap(dict.fromkeys(known, node_output(run)), seen.names["outputs"])
+        states = ChainMap(dict.fromkeys(known, run.status.value), seen.names["nodeStates"])
+        return replace(seen, names={**seen.names, "outputs": outputs, "nodeStates": states})
+
+
+def _find_halt(frame: ScopeState) -> NodeRun | None:
+    """The first run, in the order of the plan, behind which nothing can go on."""
+    halts = {**frame.dead_end_runs, **frame.exhausted_runs}
+    return halts[min(halts, key=frame.graph.node_order.__getitem__)] if halts else None
+
+
+def _apply_on_error(run: NodeRun, node: WorkflowNode) -> NodeRun:
+    """Apply the node's `on_error` to a run that failed for good."""
+    if run.status is not NodeStatus.FAILED or node.on_error is OnError.FAIL:
+        return run
+    skips = node.on_error is OnError.SKIP
+    status = NodeStatus.SKIPPED if skips else NodeStatus.DONE
+    return replace(run, status=status, output={**run.output, "error": run.error})
+
+
+_PLACEHOLDER_MARKS = ("{{", "${")
+_MAX_TITLE = 500
+_MAX_DETAIL = 60_000
+
+
+def render_step(
+    scheduler: WorkflowScheduler, activation: ActivationPath, node: WorkflowNode, now: datetime
+) -> WorkflowNode:
+    """The step with the path of this activation as its id, and its placeholders filled in. Long
+    texts are truncated."""
+    if not any(hole in node.title or hole in node.detail for hole in _PLACEHOLDER_MARKS):
+        return replace(node, id=activation.path) if activation.path != node.id else node
+    seen = scheduler.context(activation.scope, now)
+    return replace(
+        node,
+        id=activation.path,
+        title=formats.truncate(fill_template(node.title, seen.names, seen.warn), _MAX_TITLE),
+        detail=_truncate_detail(fill_template(node.detail, seen.names, seen.warn)),
+    )
+
+
+def _truncate_detail(detail: str) -> str:
+    if len(detail) <= _MAX_DETAIL:
+        return detail
+    left = len(detail) - _MAX_DETAIL
+    return f"{detail[:_MAX_DETAIL]}…\n[{left} more characters of this text are left out.]"
+
+
+def runs_visible_from(
+    scheduler: WorkflowScheduler, activation: ActivationPath, runs: Mapping[str, NodeRun]
+) -> Mapping[str, NodeRun]:
+    """Every run by its path, and by a node's id the one that counts from here."""
+    return {**runs, **scheduler.visible_runs(activation.scope)}
+
+
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+
+
+def task_summary(task: Task, workflow: Workflow, runs: Mapping[str, NodeRun]) -> str:
+    """The plan's own answer, or the summary of the last finished step."""
+    if workflow.answer or not workflow.nodes:
+        return workflow.answer
+    steps = {node.id for node in workflow.nodes if node.role is NodeRole.TASK}
+    done = [
+        run
+        for path, run in runs.items()
+        if run.status is NodeStatus.DONE
+        and (place := parse_activation(path)) is not None
+        and place.node in steps
+    ]
+    last = max(done, key=lambda run: run.ended_at or _EARLIEST, default=None)
+    return str(last.output.get("summary", task.summary)) if last else task.summary
+
+
+def format_outputs(scheduler: WorkflowScheduler, now: datetime) -> str:
+    """The workflow's outputs, a line each."""
+    seen = scheduler.context("", now)
+    lines = []
+    for name, expression in scheduler.workflow.outputs.items():
+        try:
+            value = value_as_text(public_value(seen.evaluate(expression)))
+        except ExpressionError as error:
+            seen.warn(f"output {name!r} is left empty: {error}")
+            value = ""
+        lines.append(f"{name}: {value}")
+    return "\n".join(lines)

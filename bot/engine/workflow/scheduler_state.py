@@ -1,0 +1,338 @@
+"""The state of one task's workflow, built from its graph and runs, and the names that expressions
+see in each scope."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+from zoneinfo import ZoneInfo
+
+from bot.engine.workflow.definition import OnError, Workflow, WorkflowNode, may_ask_people
+from bot.engine.workflow.expressions.evaluator import NOW_NAME
+from bot.engine.workflow.node_runs import (
+    EXHAUSTED_EDGE_KEY,
+    TIMED_OUT_PATH,
+    UNFINISHED_ROUNDS_KEY,
+    VARIABLES_PATH,
+    ActivationPath,
+    StoredRuns,
+    enclosing_round,
+    is_done,
+    is_finished,
+    node_output,
+    parse_activation,
+    questioned_path,
+    scope_of,
+)
+from bot.engine.workflow.nodes.contract import EvaluationContext, NodeRole
+from bot.engine.workflow.scope import LoopState, OutputsView, ScopeState, StatesView
+from bot.engine.workflow.topology import ROOT_GRAPH, WorkflowTopology
+from storage.records.tasks import NodeRun, NodeStatus, TaskId
+
+TextLookup: TypeAlias = Callable[..., str]
+"""A text of the catalogue, by its key and facts."""
+
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+
+
+class SchedulerState:
+    """`text` gives the texts of failures; `warn` gets unknown names in expressions."""
+
+    def __init__(
+        self,
+        task_id: TaskId,
+        workflow: Workflow,
+        runs: Mapping[str, NodeRun],
+        *,
+        zone: ZoneInfo,
+        text: TextLookup,
+        warn: Callable[[str], None],
+    ) -> None:
+        self.task_id = task_id
+        self.workflow = workflow
+        self.topology = WorkflowTopology(workflow)
+        self.may_ask_people = may_ask_people(workflow)
+        self.running_paths: set[str] = set()
+        self.zone, self._text, self._warn = zone, text, warn
+        self._runs: dict[str, NodeRun] = dict(runs)
+        self._scopes: dict[str, ScopeState] = {}
+        self._loops: dict[str, dict[str, LoopState]] = defaultdict(dict)
+        self._waiting: dict[str, dict[str, NodeRun]] = defaultdict(dict)
+        self._latest_runs: dict[str, NodeRun] = {}
+        self._limit_questions: dict[str, dict[str, tuple[ActivationPath, WorkflowNode]]] = (
+            defaultdict(dict)
+        )
+        self._waived_limits: list[NodeRun] = []
+        self._active_scopes: dict[str, None] = {}
+        plain = {name.replace("-", "_"): name for name in self.topology.nodes}
+        self._aliases = {
+            alias: name for alias, name in plain.items() if alias not in self.topology.nodes
+        }
+        for run in sorted(runs.values(), key=lambda run: run.ended_at or _EARLIEST):
+            self._remember_latest(run)
+        self._open_scope(ROOT_GRAPH, "", StoredRuns(runs))
+        for run in runs.values():
+            self._apply_answer(run)
+
+    def node_at(self, path: str) -> WorkflowNode:
+        place = parse_activation(path)
+        assert place is not None
+        return self.topology.nodes[place.node]
+
+    def waiting_runs(self, scope: str) -> Mapping[str, NodeRun]:
+        return self._waiting[scope]
+
+    def may_wait_for_person(self, path: str) -> bool:
+        """Whether a step with this path can be waiting for a person."""
+        place, frame = parse_activation(path), self._scopes.get(scope_of(path))
+        if place is None:
+            return questioned_path(path) is not None
+        return frame is not None and not is_finished(frame.runs.get(place.node))
+
+    def tolerates_failure(self, path: str) -> bool:
+        """Whether the workflow goes on after this step has failed for good."""
+        place = parse_activation(path)
+        if place is None or place.node not in self.topology.nodes:
+            return False
+        own = self.topology.nodes[place.node].on_error is not OnError.FAIL
+        return own or self._tolerates_failures_in(place.scope)
+
+    def started_at(self, claimed_at: datetime | None) -> datetime | None:
+        """When its first node began since it last ran out of time. If it never did and no node has
+        begun: `claimed_at`."""
+        late = self._runs.get(TIMED_OUT_PATH)
+        since = _EARLIEST if late is None or late.ended_at is None else late.ended_at
+        times = (run.started_at for run in self._runs.values() if parse_activation(run.path))
+        begun = (time for time in times if time is not None and time > since)
+        return min(begun, default=claimed_at if late is None else None)
+
+    def timeout_run(self, now: datetime) -> NodeRun:
+        """The run that records that the workflow ran out of time."""
+        return self._make_note_run(TIMED_OUT_PATH, {}, now)
+
+    def is_settled_human_step(self, run: NodeRun) -> bool:
+        """Whether it is a person's step that waits for nobody any more."""
+        place = parse_activation(run.path)
+        node = None if place is None else self.topology.nodes.get(place.node)
+        over = is_finished(run) or run.status is NodeStatus.FAILED
+        return node is not None and node.role is NodeRole.HUMAN and over
+
+    def record_run(self, run: NodeRun) -> None:
+        before = self._runs.get(run.path)
+        self._runs[run.path] = run
+        self._remember_latest(run)
+        self._update_scope(run)
+        if before is not None and before.status is NodeStatus.PENDING:
+            self._resume_loop(run)
+        self._apply_answer(run)
+
+    def context(self, scope: str, now: datetime) -> EvaluationContext:
+        """The names that expressions and templates in that scope may use."""
+        frames, own = self._enclosing_scopes(scope)
+        names = {
+            "outputs": OutputsView(frames, self._latest_runs, self._aliases),
+            "variables": self._variables,
+            "inputs": {
+                **{each.name: each.default for each in self.workflow.inputs},
+                **self.workflow.values,
+            },
+            "nodeStates": StatesView(frames, self._aliases),
+            NOW_NAME: int(now.timestamp() * 1_000),
+            "loopCount": sum(frames[0].back_edge_counts.values()),
+            **own,
+        }
+        return EvaluationContext(now=now, zone=self.zone, names=names, warn=self._warn)
+
+    def partial_loop_runs(self, now: datetime) -> Sequence[NodeRun]:
+        """For each running loop of the outermost scope, a finished run with the results of its
+        finished rounds and the outputs of the others."""
+        outputs = [(body, self._loop_output(body)) for body in self._loops[ROOT_GRAPH].values()]
+        return [
+            self._make_run(ActivationPath("", body.node.id), NodeStatus.DONE, now, output)
+            for body, output in outputs
+            if body.results or UNFINISHED_ROUNDS_KEY in output
+        ]
+
+    def latest_round_runs(self) -> Sequence[NodeRun]:
+        """For each node of the outermost scope that ran in several rounds, or behind which an edge
+        was used up, its first run with its last output, for a plan without those edges."""
+        frame = self._scopes[ROOT_GRAPH]
+        made = []
+        for name in frame.graph.nodes:
+            first, last = self._runs.get(name), frame.last_finished_run(name)
+            if first is None or last is None:
+                continue
+            free = _without_exhausted_edge(last)
+            if last.path != first.path or free.output != last.output:
+                made.append(replace(free, path=name, attempt=first.attempt))
+        return made
+
+    def _loop_output(self, body: LoopState) -> Mapping[str, Any]:
+        unfinished = [
+            {"round": n + 1, "outputs": outputs}
+            for n in range(body.opened_rounds)
+            if n not in body.results
+            and (outputs := self._round_outputs(body.activation.round_scope(n)))
+        ]
+        if not unfinished:
+            return body.partial_output
+        return {**body.partial_output, UNFINISHED_ROUNDS_KEY: body.truncate(unfinished)}
+
+    def _round_outputs(self, scope: str) -> Mapping[str, Any]:
+        """The outputs of an unfinished round so far, by node."""
+        frame = self._scopes.get(scope)
+        if frame is None:
+            return {}
+        last = {name: frame.last_finished_run(name) for name in frame.graph.nodes}
+        outputs = {
+            name: dict(node_output(run)) for name, run in last.items() if run and is_done(run)
+        }
+        for body in self._loops[scope].values():
+            outputs[body.node.id] = dict(self._loop_output(body))
+        return {name: each for name, each in outputs.items() if each}
+
+    def visible_runs(self, scope: str) -> Mapping[str, NodeRun]:
+        """By node, the run that counts in that scope."""
+        frames, _ = self._enclosing_scopes(scope)
+        seen: dict[str, NodeRun] = {}
+        for frame in reversed(frames):
+            seen.update({**frame.previous_runs, **frame.runs})
+        return seen
+
+    def new_run(self, activation: ActivationPath, status: NodeStatus, now: datetime) -> NodeRun:
+        return self._make_run(activation, status, now, {})
+
+    def _update_scope(self, run: NodeRun) -> None:
+        scope, place = scope_of(run.path), parse_activation(run.path)
+        frame = self._scopes.get(scope)
+        if frame is None or place is None or place.node not in frame.graph.nodes:
+            return
+        if frame.activation(place.node) != place:
+            return
+        self.running_paths.discard(run.path)
+        self._waiting[scope].pop(run.path, None)
+        self._loops[scope].pop(run.path, None)
+        if run.status is NodeStatus.RUNNING:
+            self.running_paths.add(run.path)
+        elif run.status is NodeStatus.WAITING:
+            self._waiting[scope][run.path] = run
+            self._begin_loop(place, frame.graph.nodes[place.node])
+        frame.record_run(place.node, run)
+        self._active_scopes[scope] = None
+
+    def _apply_answer(self, run: NodeRun) -> None:
+        """Go on behind a loop that has used up its rounds if a person has allowed it."""
+        path = questioned_path(run.path)
+        if path is None or run.status is not NodeStatus.DONE:
+            return
+        scope, place = scope_of(path), parse_activation(path)
+        body = self._loops[scope].get(path)
+        if body is not None:
+            body.ended_by_person = True
+        frame = self._scopes.get(scope)
+        if frame is not None and place is not None:
+            halted = frame.exhausted_runs.get(place.node)
+            if halted is not None and halted.path == path:
+                self._waived_limits.append(_without_exhausted_edge(halted))
+        self._active_scopes[scope] = None
+
+    def _begin_loop(self, place: ActivationPath, node: WorkflowNode) -> None:
+        of = self._runs.get(place.iteration_path)
+        if node.body and of is not None:
+            body = LoopState(
+                node, place, of.output, ended_by_person=is_done(self._runs.get(place.question_path))
+            )
+            self._loops[place.scope][place.path] = body
+
+    def _resume_loop(self, run: NodeRun) -> None:
+        """A loop that is retried keeps its rounds."""
+        scope = scope_of(run.path)
+        body = self._loops[scope].get(run.path)
+        if body is not None and run.status is NodeStatus.WAITING and not body.opened_rounds:
+            stored = StoredRuns(self._runs)
+            for _ in range(stored.opened_rounds(run.path)):
+                self._open_round(body, stored)
+
+    def _open_scope(self, ring: str, scope: str, stored: StoredRuns) -> ScopeState:
+        """A scope as it is stored, with the rounds of the loops inside it."""
+        frame = ScopeState(self.topology.scope_graphs[ring], scope, stored.back_edge_counts(scope))
+        self._scopes[scope] = frame
+        for name in frame.graph.nodes:
+            frame.previous_runs.update(stored.previous_run(frame.activation(name)))
+            if frame.graph.bounded_edges:
+                for earlier in stored.earlier_runs(frame.activation(name)):
+                    frame.count_bounded_edges(earlier)
+            run = stored.runs.get(frame.activation(name).path)
+            if run is not None:
+                self._update_scope(run)
+        for body in tuple(self._loops[scope].values()):
+            for _ in range(stored.opened_rounds(body.activation.path)):
+                self._open_round(body, stored)
+        return frame
+
+    def _open_round(self, body: LoopState, stored: StoredRuns) -> None:
+        scope = body.activation.round_scope(body.opened_rounds)
+        body.opened_rounds += 1
+        self._open_scope(body.node.id, scope, stored)
+        self._active_scopes[scope] = None
+
+    def _enclosing_scopes(self, scope: str) -> tuple[Sequence[ScopeState], Mapping[str, Any]]:
+        """The scopes from the inside out, and the names that their rounds define."""
+        frames: list[ScopeState] = []
+        names: dict[str, Any] = {}
+        while (above := enclosing_round(scope)) is not None:
+            frames.append(self._scopes[scope])
+            path, n = above
+            body = self._loops[scope_of(path)][path]
+            own = body.node.loop.round_names(body.node, body.iteration, n)
+            names = {**own, **names}
+            scope = scope_of(path)
+        return [*frames, self._scopes[scope]], names
+
+    def _tolerates_failures_in(self, scope: str) -> bool:
+        """Whether a loop around this scope tolerates what fails in it."""
+        while (above := enclosing_round(scope)) is not None:
+            body = self._loops[scope_of(above[0])].get(above[0])
+            if body is not None and body.tolerates_failure:
+                return True
+            scope = scope_of(above[0])
+        return False
+
+    def _remember_latest(self, run: NodeRun) -> None:
+        place = parse_activation(run.path)
+        if place is not None and is_finished(run) and place.node in self.topology.nodes:
+            self._latest_runs.pop(place.node, None)
+            self._latest_runs[place.node] = run
+
+    @property
+    def _variables(self) -> Mapping[str, Any]:
+        kept = self._runs.get(VARIABLES_PATH)
+        return {**self.workflow.variables, **(kept.output if kept else {})}
+
+    def _make_note_run(self, path: str, output: Mapping[str, Any], now: datetime) -> NodeRun:
+        """A run that is stored beside the nodes' runs."""
+        place = ActivationPath("", path)
+        return replace(self._make_run(place, NodeStatus.DONE, now, output), path=path)
+
+    def _make_run(
+        self, place: ActivationPath, status: NodeStatus, now: datetime, output: Mapping[str, Any]
+    ) -> NodeRun:
+        before = self._runs.get(place.path)
+        return NodeRun(
+            task_id=self.task_id,
+            path=place.path,
+            status=status,
+            attempt=before.attempt if before else 1,
+            output=output,
+            error="",
+            started_at=(before.started_at if before else None) or now,
+            ended_at=None if status is NodeStatus.WAITING else now,
+        )
+
+
+def _without_exhausted_edge(run: NodeRun) -> NodeRun:
+    output = {key: value for key, value in run.output.items() if key != EXHAUSTED_EDGE_KEY}
+    return replace(run, output=output)

@@ -1,0 +1,306 @@
+"""Reading of user-written workflows in JSON, YAML or Markdown into valid workflows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+from pydantic import JsonValue
+
+from bot.engine.workflow.definition import (
+    FORMAT_VERSION,
+    InputDefinition,
+    OnError,
+    RetryPolicy,
+    Workflow,
+    WorkflowEdge,
+    WorkflowNode,
+)
+from bot.engine.workflow.field_reader import (
+    FieldReader,
+    fold_name,
+    scalar_text,
+    shorten_value,
+)
+from bot.engine.workflow.issues import InvalidGraph, ValidationIssue
+from bot.engine.workflow.nodes.contract import NodeConfig, NodeTypeSpec, OnLimit
+from bot.engine.workflow.nodes.registry import NodeType
+from bot.engine.workflow.serialization.completion import (
+    complete_workflow,
+    default_parallelism,
+    edges_in_order,
+    with_loop_bounds,
+)
+from bot.engine.workflow.serialization.data_parser import clean_data, parse_data, strip_fence
+from bot.engine.workflow.serialization.markdown_reader import is_markdown, parse_markdown
+from bot.engine.workflow.validation import (
+    find_authoring_mistakes,
+    find_issues,
+    find_unknown_references,
+)
+
+
+def read_config(node: FieldReader, spec: NodeTypeSpec[Any]) -> NodeConfig | None:
+    """Read the settings from the block named like the type, from `config`, or from the node
+    itself."""
+    _refuse_other_blocks(node, spec)
+    block = _config_block(node, spec) if spec.config is not None else None
+    if block is None:
+        return None
+    config: NodeConfig = spec.read(block)
+    block.check_unknown_names()
+    return config
+
+
+def _config_block(node: FieldReader, spec: NodeTypeSpec[Any]) -> FieldReader | None:
+    given = node.take(spec.name, "config", f"{spec.name}Config")
+    if given is None:
+        inside = [name for name in (*spec.fields, *spec.inline_fields) if node.has(name)]
+        return node.subset(inside, path=spec.name) if inside else None
+    is_short = spec.shorthand and (spec.shorthand_takes_list or not isinstance(given, list))
+    if is_short and not isinstance(given, Mapping):
+        given = {spec.shorthand: given}
+    if isinstance(given, Mapping):
+        return FieldReader(given, node.issues, where=node.where, path=spec.name)
+    node.add("not_a_group", spec.name)
+    return None
+
+
+def _refuse_other_blocks(node: FieldReader, spec: NodeTypeSpec[Any]) -> None:
+    """Report a block of another type, which would otherwise be ignored silently."""
+    for kind in NodeType:
+        other = kind.spec
+        if other.config is not None and other is not spec and node.has(other.name):
+            node.take(other.name)
+            node.add("wrong_config", other.name)
+
+
+_MAX_TITLE = 200
+_TYPE_NAMES = {name: kind for kind in NodeType for name in (kind.value, *kind.spec.aliases)}
+_INPUT_KINDS: Mapping[str, Literal["text", "number", "bool", "choice"]] = {
+    "text": "text", "string": "text", "number": "number", "integer": "number", "float": "number",
+    "bool": "bool", "boolean": "bool", "choice": "choice", "select": "choice", "enum": "choice",
+}  # fmt: skip
+_ELSE_WORDS = {"else", "default", "otherwise", "否则", "其他"}
+_DEFINING_FIELDS = {
+    "id", "nodes", "type", "assign", "script", "loop", "foreach", "variables", "inputs",
+}  # fmt: skip
+_NO_PERSONA = {"auto", "none", "default"}
+
+
+def read_workflow(text: str) -> Workflow:
+    """Read a complete, valid workflow. Blocks for some seconds if it is large. Raises InvalidGraph
+    with all issues."""
+    return workflow_from_data(parse_text(text))
+
+
+def parse_text(text: str) -> Any:
+    """Parse the text into data without reading it as a workflow. Raises InvalidGraph."""
+    inside = strip_fence(text)
+    return clean_data(parse_markdown(inside)) if is_markdown(inside) else parse_data(inside)
+
+
+def workflow_from_data(data: Any, *, require_name: bool = True) -> Workflow:
+    """Like `read_workflow`, for parsed data. `require_name` makes a missing name an issue. Raises
+    InvalidGraph."""
+    workflow, faults = read_draft(data, require_name=require_name)
+    return complete_and_check(workflow, faults)
+
+
+def complete_and_check(
+    draft: Workflow, issues: Iterable[ValidationIssue] = (), *, default_max_loops: int | None = None
+) -> Workflow:
+    """Complete and validate; `default_max_loops` bounds unbounded back edges. Raises InvalidGraph
+    with these issues and its own."""
+    workflow = complete_workflow(draft)
+    if default_max_loops is not None:
+        workflow = with_loop_bounds(workflow, default_max_loops)
+    # The author of an unnamed edge knows it by its two nodes.
+    written = {edge.id for edge in draft.edges}
+    ours = {
+        edge.id: f"{edge.source}→{edge.target}"[:100]
+        for edge in workflow.edges
+        if edge.id not in written
+    }
+    before = {(each.key, each.where, each.field): each for each in issues}
+    # If a definition could not be read, its name would falsely appear unknown.
+    unread = any(re.split(r"[.\[]", each.field)[0] in _DEFINING_FIELDS for each in before.values())
+    unknown = () if unread else find_unknown_references(workflow)
+    found = [
+        replace(each, where=ours.get(each.where, each.where))
+        for each in (*find_issues(workflow), *find_authoring_mistakes(workflow), *unknown)
+    ]
+    places = {(where, field) for _, where, field in before}
+    own = [each for each in found if (each.where, each.field) not in places]
+    if before or own:
+        raise InvalidGraph([*before.values(), *own])
+    return workflow
+
+
+def read_draft(data: Any, *, require_name: bool = True) -> tuple[Workflow, list[ValidationIssue]]:
+    """Return the readable parts and the issues of the others."""
+    issues: list[ValidationIssue] = []
+    if isinstance(data, Mapping) and "nodes" not in data and len(data) == 1:
+        data = data.get("workflow", data)
+    if not isinstance(data, Mapping):
+        raise InvalidGraph([ValidationIssue(key="no_workflow")])
+    top = FieldReader(data, issues)
+    nodes = tuple(_read_nodes(top))
+    edges = tuple(map(_read_edge, top.mappings("edges", key="id")))
+    if not top.has("edges"):
+        edges = edges_in_order(nodes)
+    settings = top.mapping("settings") or {}
+    among = FieldReader(settings, issues, path="settings")
+    workflow = Workflow(
+        plan=top.text("description", "plan", "background"),
+        name=top.word("name", "title", limit=_MAX_TITLE),
+        version=top.word("version", default=FORMAT_VERSION, limit=20),
+        nodes=nodes,
+        edges=edges,
+        answer=top.text("answer"),
+        variables=dict(top.mapping("variables") or {}),
+        inputs=tuple(map(_read_input, top.named_mappings("inputs", key="name", plain="default"))),
+        outputs=_read_outputs(top),
+        timeout=among.duration("timeout"),
+        parallel=among.integer("maxParallel", default=default_parallelism(nodes)),
+    )
+    if not nodes and not workflow.answer:
+        top.add("missing", "nodes")
+    if require_name and not workflow.name:
+        top.add("missing", "name")
+    top.check_unknown_names()
+    among.check_unknown_names()
+    return workflow, issues
+
+
+def _read_nodes(top: FieldReader) -> Iterator[WorkflowNode]:
+    for node in top.named_mappings("nodes", "steps", key="id"):
+        given = node.take("id")
+        if given is None or not str(given).strip():
+            node.add("missing", "id")
+        yield _read_node(node)
+
+
+def _read_node(node: FieldReader) -> WorkflowNode:
+    name = node.word("id", limit=200)
+    written = node.word("type", limit=60)
+    kind = _TYPE_NAMES.get(fold_name(written))
+    config = read_config(node, kind.spec) if kind is not None else None
+    timeout = node.duration("timeout")
+    if kind is not None and timeout is not None:
+        absorbed = kind.spec.absorb_timeout(config, timeout)
+        config, timeout = (config, timeout) if absorbed is None else (absorbed, None)
+    persona = node.word("persona", "agent", limit=64)
+    read_ = WorkflowNode(
+        id=name or node.where,
+        title=_one_line(node.word("name", "title", default=name, limit=2_000)),
+        detail=node.text("prompt", "detail", "description", "instruction"),
+        type=kind.value if kind is not None else written,
+        repeatable=node.boolean("repeatable", default=True),
+        persona="" if persona.casefold() in _NO_PERSONA else persona,
+        config=config,
+        timeout=timeout,
+        on_error=node.enum_value(OnError, "onError", default=OnError.FAIL),
+        retry=_read_retry(node),
+        auto_wait=node.boolean("autoWait", default=False),
+    )
+    if kind is not None:
+        node.check_unknown_names()
+    return read_
+
+
+def _read_retry(node: FieldReader) -> RetryPolicy | None:
+    given = node.take("retry", "retries")
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        given = {"maxAttempts": given}
+    retry = FieldReader(given, node.issues, where=node.where, path="retry")
+    policy = RetryPolicy(
+        max_attempts=retry.integer("maxAttempts", default=3),
+        backoff_ms=retry.integer("backoffMs", default=2_000),
+        multiplier=retry.number("backoffMultiplier", "multiplier", default=2.0),
+    )
+    retry.check_unknown_names()
+    return policy
+
+
+def _read_edge(edge: FieldReader) -> WorkflowEdge:
+    name = edge.word("id", limit=64)
+    source, target = edge.word("from", "source", limit=200), edge.word("to", "target", limit=200)
+    if not name and source and target:
+        edge.where = f"{source}→{target}"[:100]
+    for field, given in (("source", source), ("target", target)):
+        if not given:
+            edge.add("missing", field)
+    condition = edge.expression("condition", "when")
+    read_ = WorkflowEdge(
+        id=name,
+        source=source,
+        target=target,
+        condition="" if condition.casefold() in _ELSE_WORDS else condition,
+        max_loops=edge.integer("maxLoops", default=1) if edge.has("maxLoops") else None,
+        on_limit=edge.enum_value(OnLimit, "onLimit", default=OnLimit.CONTINUE),
+        label=_one_line(edge.word("label")),
+    )
+    edge.take("maxLoops")
+    edge.check_unknown_names()
+    return read_
+
+
+def _read_outputs(top: FieldReader) -> Mapping[str, str]:
+    given = top.mapping("outputs") or {}
+    return {
+        name: FieldReader({name: text}, top.issues, path="outputs").expression(name)
+        for name, text in given.items()
+    }
+
+
+def _read_input(each: FieldReader) -> InputDefinition:
+    name = each.word("name", "id", limit=100)
+    each.where, each.path = name or each.where, "inputs"
+    written = fold_name(each.word("type", "kind", default=_guess_input_kind(each)))
+    kind = _INPUT_KINDS.get(written)
+    if kind is None:
+        known = "text, number, bool, choice"
+        each.add("not_one_of", "type", given=shorten_value(written), known=known)
+    default = each.value("default")
+    read_ = InputDefinition(
+        name=name,
+        title=_one_line(each.word("title", "label", "description")),
+        kind=kind or "text",
+        options=each.word_list("options", "choices", "enum"),
+        default=default,
+        required=each.boolean("required", default=default is None),
+    )
+    each.check_unknown_names()
+    if default is not None and not _fits_input(read_, default):
+        each.add("bad_default", "default", given=shorten_value(default))
+    return read_
+
+
+def _guess_input_kind(each: FieldReader) -> str:
+    default = each.value("default")
+    if each.has("options", "choices", "enum"):
+        return "choice"
+    if isinstance(default, bool):
+        return "bool"
+    return "number" if isinstance(default, int | float) else "text"
+
+
+def _fits_input(definition: InputDefinition, value: JsonValue) -> bool:
+    match definition.kind:
+        case "number":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "bool":
+            return isinstance(value, bool)
+        case "choice":
+            return scalar_text(value) in definition.options
+        case "text":
+            return scalar_text(value) is not None
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:_MAX_TITLE]

@@ -1,0 +1,196 @@
+"""Executes one attempt of one step: the worker, its tools and prompt, the model call, the files."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TypeAlias
+from zoneinfo import ZoneInfo
+
+from bot.engine.agent.model_gateway import ModelGateway, ModelReply, ModelRequest
+from bot.engine.agent.worker_context import WorkerContext, WorkerContextBuilder
+from bot.engine.agent.worker_team import AssignedWorker, WorkerTeam
+from bot.engine.llm.answer_schemas import StepAnswer
+from bot.engine.llm.backend import BackendNotReady, RunLimitReached, RunPurpose, SelectedBackend
+from bot.engine.permissions.requests import ApprovalRequester
+from bot.engine.tracing.span_ids import node_span_id
+from bot.engine.workers.spec import CostAccount, WorkerSpec
+from bot.engine.workflow import prompts
+from bot.engine.workflow.checkpoint_events import StartedStep
+from bot.engine.workflow.live_progress import LiveProgress
+from bot.engine.workflow.step_approvals import RequestCapExtension, StepApprovalRequester
+from bot.engine.workflow.task_store import TaskStore
+from bot.engine.workspaces.artifacts import CollectedFiles, TaskArtifacts, workspace_names
+from storage.records.people import Chat, ChatId, Language
+from storage.records.tasks import Task
+
+AttachImages: TypeAlias = Callable[
+    [ModelRequest, SelectedBackend, Sequence[str]], Awaitable[ModelRequest]
+]
+"""Adds the pictures among these files to a request, in the form that the backend takes."""
+
+MAX_CONTEXT_TOKENS = 120_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerDeps:
+    """The dependencies of every task run.
+
+    `chat_of` finds the chat whose model does the work if the task names none; `step_approvals`
+    decides which steps people are asked about; `recall` finds results of earlier tasks that may
+    help; `on_change` is called after each commit that wrote events; `zone` is the time zone of
+    people's clocks; `progress` receives the events of running steps; `jitter`, from 0 to 1, spreads
+    retries. A session of more than `max_context_tokens` is replaced. Without `attach_images` models
+    see no pictures."""
+
+    store: TaskStore
+    gateway: ModelGateway
+    artifacts: TaskArtifacts
+    worker_context: WorkerContextBuilder
+    language_of: Callable[[Task], Awaitable[Language]]
+    chat_of: Callable[[ChatId], Awaitable[Chat]]
+    step_approvals: StepApprovalRequester
+    request_cap_extension: RequestCapExtension
+    recall: Callable[[Task], Awaitable[Sequence[str]]]
+    now: Callable[[], datetime]
+    sleep: Callable[[float], Awaitable[None]]
+    on_change: Callable[[], None]
+    zone: ZoneInfo
+    tool_approvals: ApprovalRequester
+    attach_images: AttachImages | None
+    progress: LiveProgress
+    jitter: Callable[[], float] = random.random
+    max_context_tokens: int = MAX_CONTEXT_TOKENS
+
+
+class StepExecutor:
+    """Executes the steps of one task run. Steps that share a session run one after the other."""
+
+    def __init__(
+        self, deps: RunnerDeps, team: WorkerTeam, account: CostAccount, language: Language
+    ) -> None:
+        self._deps = deps
+        self._team = team
+        self._account = account
+        self._language = language
+        self._delivered: dict[str, prompts.DeliveredContext] = {}
+        self._session_locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def attempt(self, step: StartedStep) -> tuple[ModelReply, CollectedFiles]:
+        """Raises BackendError; RunLimitReached if the step's own time is over."""
+        name, lane = step.node.persona, step.lane
+        worker = await self._team.get_worker(name, lane)
+        try:
+            return await self._attempt_in_time(worker, step)
+        except BackendNotReady:
+            instead = await self._team.get_replacement(worker, name, lane)
+            if instead is None:
+                raise
+        return await self._attempt_in_time(instead, step)
+
+    async def _attempt_in_time(
+        self, worker: AssignedWorker, step: StartedStep
+    ) -> tuple[ModelReply, CollectedFiles]:
+        async with self._session_locks[worker.session.id]:
+            limit = asyncio.timeout(step.node.timeout)
+            try:
+                async with limit:
+                    return await self._attempt_with(worker, step)
+            except TimeoutError as error:
+                if not limit.expired():
+                    raise
+                raise RunLimitReached(
+                    "the step's time is over", hint="workflow.step_late"
+                ) from error
+            finally:
+                self._deps.progress.step_ended(step.task.id, step.node.id)
+
+    def mark_delivered(self, step: StartedStep, reply: ModelReply) -> None:
+        """Record that the session contains the task and this step."""
+        session = reply.session.id
+        steps = self._delivered_to(session).steps | {step.node.id}
+        self._delivered[session] = prompts.DeliveredContext(task=True, steps=steps)
+
+    def mark_task_delivered(self, session: str) -> None:
+        self._delivered[session] = prompts.DeliveredContext(task=True)
+
+    async def with_images(
+        self, ask: ModelRequest, worker: AssignedWorker, files: tuple[str, ...]
+    ) -> ModelRequest:
+        """Add the task's pictures, unless the worker's session already has them: one with turns, of
+        an earlier run too, began with them."""
+        attach, session = self._deps.attach_images, worker.session
+        if attach is None or session.turns or self._delivered_to(session.id).task:
+            return ask
+        return await attach(ask, worker.chosen, workspace_names(files))
+
+    def _delivered_to(self, session: str) -> prompts.DeliveredContext:
+        return self._delivered.get(session, prompts.NOTHING_DELIVERED)
+
+    async def _attempt_with(
+        self, worker: AssignedWorker, step: StartedStep
+    ) -> tuple[ModelReply, CollectedFiles]:
+        workspace = await self._deps.artifacts.workspace(step.task)
+        context = await self._build_context(step, worker, workspace)
+        ask = ModelRequest(
+            purpose=RunPurpose.STEP,
+            prompt=context.prompt_prefix
+            + prompts.step_prompt(
+                step.task,
+                step.workflow,
+                step.runs,
+                step.node,
+                last_error=step.last_error,
+                messages=step.prompt_messages,
+                delivered=self._delivered_to(worker.session.id),
+            )
+            + _deliverables_note(step),
+            system_prompt="\n\n".join(
+                filter(None, (context.system_prompt, prompts.step_system(self._language)))
+            ),
+            language=self._language,
+            account=self._account,
+            facts=prompts.step_facts(step.task, step.workflow, step.runs, step.node),
+            workspace=workspace,
+            tools=context.tools,
+            permit=context.permit,
+            mcp_servers=context.mcp_servers,
+            result_type=StepAnswer,
+            mode=context.persona.default_mode,
+            resume_prompt=step.new_messages if step.is_resumed else None,
+            parent_span=node_span_id(step.task.id, step.node.id, step.run.attempt),
+        )
+        if not step.is_resumed:
+            ask = await self.with_images(ask, worker, step.task.files)
+        watch = self._deps.progress.watch(step.task.id, step.node.id)
+        reply = await self._deps.gateway.call_model(ask, worker.chosen, worker.session, watch)
+        answer = reply.result.value
+        claimed = tuple(answer.files) if isinstance(answer, StepAnswer) else ()
+        if isinstance(answer, StepAnswer) and answer.status == "done":
+            claimed += step.node.deliverables
+        return reply, await self._deps.artifacts.collect(step.task.id, workspace, claimed)
+
+    async def _build_context(
+        self, step: StartedStep, worker: AssignedWorker, workspace: Path
+    ) -> WorkerContext:
+        spec = WorkerSpec(
+            account=self._account,
+            session=worker.session,
+            language=self._language,
+            workspace=workspace,
+            persona=worker.persona.name,
+            mode=worker.persona.default_mode,
+            step_path=step.node.id,
+            request_text=f"{step.node.title}\n{step.node.detail}",
+        )
+        return await self._deps.worker_context.build(spec)
+
+
+def _deliverables_note(step: StartedStep) -> str:
+    names = ", ".join(step.node.deliverables)
+    return f"\n\nFiles that must be there when it is done: {names}" if names else ""

@@ -1,0 +1,44 @@
+"""The repositories a task moves through, handed around as one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Self
+
+from storage.db import Database
+from storage.subagents import SubagentRepo
+from storage.task_events import TaskEventRepo
+from storage.task_graphs import TaskGraphRepo
+from storage.task_logs import TaskLogRepo
+from storage.task_queue import TaskQueue
+from storage.tasks import TaskRepo
+
+LEASE_DURATION = timedelta(seconds=90)
+"""How long a claim lives without being renewed."""
+
+STARVATION_LIMIT = timedelta(hours=12)
+"""Who has waited for longer goes first, whatever its priority."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStore:
+    db: Database
+    tasks: TaskRepo
+    queue: TaskQueue
+    graphs: TaskGraphRepo
+    events: TaskEventRepo
+    logs: TaskLogRepo
+    subagents: SubagentRepo
+
+    @classmethod
+    def from_database(cls, db: Database) -> Self:
+        return cls(
+            db=db,
+            tasks=TaskRepo(db),
+            queue=TaskQueue(db),
+            graphs=TaskGraphRepo(db),
+            events=TaskEventRepo(db),
+            logs=TaskLogRepo(db),
+            subagents=SubagentRepo(db),
+        )

@@ -1,0 +1,337 @@
+"""Validation of workflows: whether one can run, whether references resolve, and authoring mistakes.
+All issues are found, not only the first.
+
+Authoring mistakes can run but are surely unintended; they are not checked in plans that change
+while they run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from itertools import islice
+
+from bot.engine.workflow.definition import Workflow, WorkflowEdge, WorkflowNode
+from bot.engine.workflow.expressions.evaluator import references
+from bot.engine.workflow.expressions.operations import ExpressionError
+from bot.engine.workflow.expressions.templates import find_placeholders, without_placeholders
+from bot.engine.workflow.issues import (
+    InvalidGraph,
+    ValidationIssue,
+    duration_issues,
+    expression_issues,
+    range_issues,
+    variable_name_issues,
+)
+from bot.engine.workflow.nodes.contract import BodyConfig, NodeRole
+from bot.engine.workflow.nodes.registry import NodeType
+from bot.engine.workflow.topology import (
+    ROOT_GRAPH,
+    ScopeGraph,
+    WorkflowTopology,
+    find_cycles,
+    reachable,
+)
+
+_GLOBAL_NAMES = frozenset({"outputs", "variables", "inputs", "nodeStates", "loopCount"})
+_MAX_SHOWN = 60
+_ESCAPE_HINT_KEYS = {"unknown_name": "unknown_hole", "bad_expression": "bad_hole"}
+
+
+def find_unknown_references(workflow: Workflow) -> Iterator[ValidationIssue]:
+    """Yield an issue for each name that is not defined in its scope, and for unclosed placeholders.
+    Dynamic references like `outputs[name]` and invalid expressions are skipped."""
+    checker = _ReferenceChecker(workflow)
+    for node in workflow.nodes:
+        if node.settings is not None:
+            for field, text in node.spec.expressions(node.settings):
+                yield from checker.issues(text, node.id, node.id, f"{node.type}.{field}")
+        template = f"{node.title}\n{node.detail}"
+        for expression in dict.fromkeys(find_placeholders(template)):
+            for fault in checker.issues(expression, node.id, node.id, "prompt"):
+                yield with_escape_hint(fault, expression, template)
+        if "{{" in without_placeholders(template):
+            yield ValidationIssue(key="open_hole", where=node.id, field="prompt")
+    for edge in workflow.edges:
+        yield from checker.issues(edge.condition, edge.source, edge.name, "condition")
+    for name, text in workflow.outputs.items():
+        yield from checker.issues(text, "", "", f"outputs.{name}")
+
+
+def with_escape_hint(issue: ValidationIssue, expression: str, template: str) -> ValidationIssue:
+    """A shell variable may be meant literally: then the issue explains how to escape it."""
+    key = _ESCAPE_HINT_KEYS.get(issue.key)
+    if key is None or f"${{{expression}}}" not in template:
+        return issue
+    return replace(
+        issue, key=key, facts={**issue.facts, "written": f"$${{{expression[:_MAX_SHOWN]}}}"}
+    )
+
+
+class _ReferenceChecker:
+    def __init__(self, workflow: Workflow) -> None:
+        ids = {node.id for node in workflow.nodes}
+        outputs = ids | {name.replace("-", "_") for name in ids}
+        assigned = {
+            name
+            for node in workflow.nodes
+            if node.settings is not None
+            for name in node.spec.assigned_variables(node.settings)
+        }
+        self._nodes = workflow.nodes_by_id
+        self._owner = _body_owners(workflow)
+        self._members: Mapping[str, tuple[str, AbstractSet[str]]] = {
+            "outputs": ("unknown_output", outputs),
+            "nodeStates": ("unknown_output", outputs),
+            "inputs": ("unknown_input", {e.name for e in workflow.inputs} | workflow.values.keys()),
+            "variables": ("unknown_variable", workflow.variables.keys() | assigned),
+        }
+
+    def issues(self, text: str, node: str, where: str, field: str) -> Iterator[ValidationIssue]:
+        """Check the expression in the scope of `node`."""
+        try:
+            found = sorted(references(text), key=str) if text.strip() else []
+        except ExpressionError:
+            return
+        names = self._names_in_scope(node) if found else frozenset()
+        for name, part in found:
+            key, members = self._members.get(name, ("", frozenset()))
+            if name not in names and part is None:
+                key = "unknown_name"
+            elif name not in names or part is None or not key or part in members:
+                continue
+            reference = name if part is None else f"{name}.{part}"
+            facts = {"reference": reference[:_MAX_SHOWN]}
+            yield ValidationIssue(key=key, where=where, field=field, facts=facts)
+
+    def _names_in_scope(self, node: str) -> AbstractSet[str]:
+        """Global names and those of every enclosing round."""
+        around = [self._nodes[name] for name in _containers(node, self._owner)]
+        return _GLOBAL_NAMES.union(
+            *(each.spec.round_variables(each.settings) for each in around if each.settings)
+        )
+
+
+_NODE_ID = re.compile(r"[^\W\d][\w-]{0,63}")
+MAX_NODES = 10_000
+MAX_EDGES = 50_000
+_MAX_BODY_DEPTH = 4
+_MAX_PARALLEL = 20
+_MAX_LOOPS = 1_000
+_MAX_ATTEMPTS, _MAX_BACKOFF_MS, _MAX_MULTIPLIER = 20, 3_600_000, 10
+
+
+def validate_workflow(workflow: Workflow) -> Workflow:
+    """Return the workflow. Raises InvalidGraph."""
+    if faults := tuple(find_issues(workflow)):
+        raise InvalidGraph(faults)
+    return workflow
+
+
+def find_issues(workflow: Workflow) -> Iterator[ValidationIssue]:
+    if len(workflow.nodes) > MAX_NODES or len(workflow.edges) > MAX_EDGES:
+        yield ValidationIssue(key="too_large", facts={"nodes": MAX_NODES, "edges": MAX_EDGES})
+        return
+    yield from _check_names(workflow)
+    known = workflow.nodes_by_id
+    for node in workflow.nodes:
+        yield from _check_node(node, known)
+    for edge in workflow.edges:
+        yield from _check_edge(edge, known)
+    owner = _body_owners(workflow)
+    circular = _circular_bodies(owner)
+    yield from _check_bodies(workflow, circular)
+    if not circular:
+        yield from _check_nesting(workflow, owner)
+    yield from _check_settings(workflow)
+    # With circular bodies there are no scopes to check.
+    if len(known) == len(workflow.nodes) and not circular:
+        for name, scope in WorkflowTopology(workflow).scope_graphs.items():
+            yield from _check_scope_graph(name, scope)
+
+
+def _check_names(workflow: Workflow) -> Iterator[ValidationIssue]:
+    ids = Counter(node.id for node in workflow.nodes)
+    for each, n in ids.items():
+        if n > 1:
+            yield ValidationIssue(key="twice", where=each, field="id")
+        if not _NODE_ID.fullmatch(each):
+            yield ValidationIssue(key="bad_id", where=each[:40], field="id")
+    for name, n in Counter(edge.name for edge in workflow.edges).items():
+        if n > 1:
+            yield ValidationIssue(key="twice", where=name, field="id")
+    for node in workflow.nodes:
+        if node.type not in set(NodeType):
+            facts = {"type": str(node.type)[:40], "known": ", ".join(sorted(NodeType))}
+            yield ValidationIssue(key="unknown_type", where=node.id, field="type", facts=facts)
+
+
+def _check_node(node: WorkflowNode, known: Mapping[str, WorkflowNode]) -> Iterator[ValidationIssue]:
+    yield from _check_common_fields(node)
+    spec = node.spec
+    if node.config is None:
+        if spec.config is not None and spec.default is None:
+            yield ValidationIssue(key="no_config", where=node.id, field=spec.name)
+    elif spec.config is None or not isinstance(node.config, spec.config):
+        yield ValidationIssue(key="wrong_config", where=node.id, field=node.config.kind)
+    else:
+        for fault in spec.check(node.config, known):
+            yield replace(fault, where=node.id, field=f"{spec.name}.{fault.field}")
+
+
+def _check_common_fields(node: WorkflowNode) -> Iterator[ValidationIssue]:
+    yield from duration_issues(node.timeout, "timeout", where=node.id)
+    if node.retry is not None and not (
+        1 <= node.retry.max_attempts <= _MAX_ATTEMPTS
+        and 0 <= node.retry.backoff_ms <= _MAX_BACKOFF_MS
+        and 1 <= node.retry.multiplier <= _MAX_MULTIPLIER
+    ):
+        yield ValidationIssue(key="bad_retry", where=node.id, field="retry")
+    template = f"{node.title}\n{node.detail}"
+    for expression in find_placeholders(template):
+        for fault in expression_issues(expression, "prompt"):
+            yield with_escape_hint(replace(fault, where=node.id), expression, template)
+
+
+def _check_edge(edge: WorkflowEdge, known: Mapping[str, WorkflowNode]) -> Iterator[ValidationIssue]:
+    for field in ("source", "target"):
+        name = getattr(edge, field)
+        if name not in known:
+            yield ValidationIssue(
+                key="unknown_node", where=edge.name, field=field, facts={"node": name[:60]}
+            )
+    if edge.condition.strip():
+        for fault in expression_issues(edge.condition, "condition"):
+            yield replace(fault, where=edge.name)
+    if edge.max_loops is not None:
+        yield from range_issues(edge.max_loops, "maxLoops", 1, _MAX_LOOPS, where=edge.name)
+
+
+def _check_bodies(workflow: Workflow, circular: AbstractSet[str]) -> Iterator[ValidationIssue]:
+    """Bodies consist of existing nodes, each in at most one body."""
+    known = workflow.nodes_by_id
+    seen: set[str] = set()
+    for node in workflow.nodes:
+        field = f"{node.type}.bodyNodes"
+        if isinstance(node.config, BodyConfig) and not node.body:
+            yield ValidationIssue(key="missing", where=node.id, field=field)
+        for inner in node.body:
+            facts = {"node": inner[:60]}
+            if inner not in known:
+                yield ValidationIssue(key="unknown_node", where=node.id, field=field, facts=facts)
+            elif inner in seen or inner in circular:
+                yield ValidationIssue(key="in_two_bodies", where=node.id, field=field, facts=facts)
+            elif known[inner].role.is_terminal:
+                yield ValidationIssue(key="not_in_body", where=node.id, field=field, facts=facts)
+            seen.add(inner)
+
+
+def _check_nesting(workflow: Workflow, owner: Mapping[str, str]) -> Iterator[ValidationIssue]:
+    for name in owner:
+        if next(islice(_containers(name, owner), _MAX_BODY_DEPTH, None), None) is not None:
+            yield ValidationIssue(key="too_deep", where=name, facts={"most": _MAX_BODY_DEPTH})
+    # Edges leave a body only through its loop.
+    for edge in workflow.edges:
+        one, two = owner.get(edge.source), owner.get(edge.target)
+        if one not in {two, edge.target} and two != edge.source:
+            yield ValidationIssue(key="crosses_body", where=edge.name)
+
+
+def _body_owners(workflow: Workflow) -> dict[str, str]:
+    """The first container of each node."""
+    owner: dict[str, str] = {}
+    for node in workflow.nodes:
+        for inner in node.body:
+            owner.setdefault(inner, node.id)
+    return owner
+
+
+def _circular_bodies(owner: Mapping[str, str]) -> AbstractSet[str]:
+    """Nodes that contain themselves through bodies."""
+    edges = [WorkflowEdge(source=inner, target=outer) for inner, outer in owner.items()]
+    return find_cycles(owner, edges).keys()
+
+
+def _containers(name: str, owner: Mapping[str, str]) -> Iterator[str]:
+    """The containers of a node from the innermost outwards, each once."""
+    seen: set[str] = set()
+    while name in owner and (name := owner[name]) not in seen:
+        seen.add(name)
+        yield name
+
+
+def _check_settings(workflow: Workflow) -> Iterator[ValidationIssue]:
+    yield from duration_issues(workflow.timeout, "settings.timeout")
+    yield from range_issues(workflow.parallel, "settings.maxParallel", 1, _MAX_PARALLEL)
+    for name in workflow.variables:
+        yield from variable_name_issues(name, "variables")
+    for name, text in workflow.outputs.items():
+        yield from expression_issues(text, f"outputs.{name}")
+    for name, n in Counter(each.name for each in workflow.inputs).items():
+        yield from variable_name_issues(name, "inputs")
+        if n > 1:
+            yield ValidationIssue(key="twice", where=name, field="inputs")
+    for each in workflow.inputs:
+        if each.kind == "choice" and not each.options:
+            yield ValidationIssue(key="missing", where=each.name, field="inputs.options")
+
+
+def _check_scope_graph(name: str, scope: ScopeGraph) -> Iterator[ValidationIssue]:
+    """Every cycle has a bound, and every node is reachable."""
+    targets = {node: [edge.target for edge in scope.edges_from(node)] for node in scope.nodes}
+    inside = [
+        edge
+        for node in scope.nodes
+        for edge in scope.outgoing.get(node, ())
+        if edge.target in scope.nodes
+    ]
+    cycles = find_cycles(scope.nodes, inside)
+    for n in sorted(set(cycles.values())):
+        names = [node for node in scope.nodes if cycles.get(node) == n]
+        facts = {"nodes": " → ".join(names[:10])}
+        yield ValidationIssue(key="unbounded", where=names[0], facts=facts)
+    if name == ROOT_GRAPH:
+        yield from _check_reachability(scope, targets)
+    # Every target in the settings needs an edge.
+    for node in scope.nodes.values():
+        for target in node.targets:
+            if target in scope.nodes and target not in targets[node.id]:
+                yield ValidationIssue(
+                    key="no_edge", where=node.id, field=node.type, facts={"node": target}
+                )
+
+
+def _check_reachability(
+    scope: ScopeGraph, targets: Mapping[str, Sequence[str]]
+) -> Iterator[ValidationIssue]:
+    starts = [node.id for node in scope.nodes.values() if node.role is NodeRole.START]
+    if len(starts) > 1:
+        yield ValidationIssue(key="several_starts", where=starts[1])
+    if not starts:
+        return
+    reached = reachable(starts, lambda node: targets.get(node, ()))
+    for node in scope.nodes:
+        if node not in reached:
+            yield ValidationIssue(key="unreachable", where=node)
+    if scope.end_nodes and reached.isdisjoint(scope.end_nodes):
+        yield ValidationIssue(key="no_way_to_end")
+
+
+_SUPPORTED_VERSIONS = ("1", "1.0", "2", "2.0")
+_UNSAFE_PERSONA = re.compile(r"[/\\\x00-\x1f]|^\.")
+
+
+def find_authoring_mistakes(workflow: Workflow) -> Iterator[ValidationIssue]:
+    if workflow.version not in _SUPPORTED_VERSIONS:
+        facts = {"given": workflow.version, "known": ", ".join(_SUPPORTED_VERSIONS)}
+        yield ValidationIssue(key="not_one_of", field="version", facts=facts)
+    coming = Counter(edge.target for edge in workflow.edges)
+    for node in workflow.nodes:
+        if node.settings is not None:
+            for fault in node.spec.check_incoming(node.settings, coming[node.id]):
+                yield replace(fault, where=node.id, field=f"{node.type}.{fault.field}")
+        if _UNSAFE_PERSONA.search(node.persona):
+            yield ValidationIssue(key="bad_persona", where=node.id, field="persona")

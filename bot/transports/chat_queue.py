@@ -1,0 +1,257 @@
+"""Handles messages in order within a chat and concurrently between chats. Shell commands have their
+own queue per chat."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any, TypeAlias, TypeVar
+
+from bot.transports.clock import Clock, wait_for_event
+from bot.transports.sanitize import truncate_text
+from storage.records.messages import InboxId, InboxRow, Incoming, IncomingMessage
+from storage.records.people import Channel, ChatId
+
+FILE_TEXT_WINDOW = timedelta(seconds=10)
+"""How long a file waits for accompanying text."""
+
+FRAGMENT_WINDOW = timedelta(seconds=1.5)
+"""How long a fragment of a long text waits for the next one."""
+
+MAX_FRAGMENTS = 100
+
+_MAX_CLIENT_TEXT: Mapping[Channel, int] = {Channel.TELEGRAM: 4096}
+"""Length in UTF-16 units at which the channel's clients split a text; other clients never split."""
+
+_FRAGMENT_SLACK = 96
+"""How much shorter a fragment may be: clients split between words, and the bot's name is removed.
+"""
+
+_COMMAND = re.compile(r"\s*[/／]\w+(?:@\w*)?(?:[:：\s]|$)")
+
+_QueueKey: TypeAlias = tuple[ChatId, bool]
+"""Chat, and whether it is the chat's shell queue."""
+
+RowsHandler: TypeAlias = Callable[[Sequence[InboxRow]], Awaitable[object]]
+"""Handles rows that form one message. Must not raise."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class _Queue:
+    rows: list[tuple[InboxId, InboxRow]] = field(default_factory=list)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class ChatQueues:
+    def __init__(self, handle: RowsHandler, clock: Clock) -> None:
+        self._handle = handle
+        self._clock = clock
+        self._queues: dict[_QueueKey, _Queue] = {}
+        self._pending: dict[InboxId, asyncio.Event] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._started = False
+        self._closed = False
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Start handling rows, those already queued first."""
+        stack.push_async_callback(self.close)
+        self._started = True
+        for name in self._queues:
+            self._start_worker(name)
+
+    def is_idle(self, chat_id: ChatId, incoming: Incoming) -> bool:
+        """True if the message would be handled at once when queued now."""
+        return self._started and (chat_id, is_quiet(incoming)) not in self._queues
+
+    def enqueue(self, row: InboxRow) -> None:
+        """Queue the row behind earlier ones of its chat; a row already queued is ignored."""
+        if row.id in self._pending:
+            return
+        self._pending[row.id] = asyncio.Event()
+        name = row.chat_id, is_quiet(row.incoming)
+        lane = self._queues.get(name)
+        if lane is None:
+            lane = self._queues[name] = _Queue()
+            if self._started:
+                self._start_worker(name)
+        heapq.heappush(lane.rows, (row.id, row))
+        lane.changed.set()
+
+    def run_now(self, row: InboxRow, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        """Run this work at once, outside the queue."""
+        self._pending[row.id] = asyncio.Event()
+        task = self.spawn(work, f"arrival {row.id}")
+        task.add_done_callback(lambda _: self._mark_handled([row]))
+        return task
+
+    def spawn(self, work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
+        """Start a task that is cancelled with the queues."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def wait_handled(self, inbox_id: InboxId) -> None:
+        """Wait until the row is handled; returns at once if it is not queued."""
+        event = self._pending.get(inbox_id)
+        if event is not None:
+            await event.wait()
+
+    def _start_worker(self, key: _QueueKey) -> None:
+        self.spawn(self._run(key), f"lane {key[0]}")
+
+    async def _run(self, key: _QueueKey) -> None:
+        lane = self._queues[key]
+        while lane.rows:
+            rows = await self._take_related(lane)
+            await self._handle(rows)
+            self._mark_handled(rows)
+        del self._queues[key]
+
+    async def _take_related(self, queue: _Queue) -> Sequence[InboxRow]:
+        """The next row with those that belong to it. Files wait a while for accompanying text, and
+        text fragments for the next one."""
+        rows = [heapq.heappop(queue.rows)[1]]
+        while len(rows) < MAX_FRAGMENTS and (
+            later := await self._find_continuation(queue, rows[-1])
+        ):
+            queue.rows.remove((later.id, later))
+            heapq.heapify(queue.rows)
+            rows.append(later)
+        return rows
+
+    async def _find_continuation(self, queue: _Queue, row: InboxRow) -> InboxRow | None:
+        """The row that continues this one, if it arrives in time."""
+        if _has_only_files(row):
+            left = row.received_at + FILE_TEXT_WINDOW - self._clock.now()
+            later = await self._wait_for_row(queue, left, lambda _: True)
+            return later if later and _is_text_for_files(later, row) else None
+        if isinstance(row.incoming, IncomingMessage) and is_fragment(row.incoming):
+            # Measured from now: after a restart the platform may still have to deliver the next
+            # one.
+            later = await self._wait_for_row(
+                queue, FRAGMENT_WINDOW, lambda each: _same_sender(each, row)
+            )
+            return later if later and _is_next_fragment(later, row) else None
+        return None
+
+    async def _wait_for_row(
+        self, queue: _Queue, remaining: timedelta, wanted: Callable[[InboxRow], bool]
+    ) -> InboxRow | None:
+        """The first matching row in the queue, waiting at most `remaining`."""
+        ends = self._clock.elapsed() + remaining.total_seconds()
+        # The clock was set back; waiting longer than the whole window is pointless.
+        patient = remaining <= FILE_TEXT_WINDOW
+        while True:
+            found = next((row for _, row in sorted(queue.rows) if wanted(row)), None)
+            seconds = ends - self._clock.elapsed()
+            if found or not patient or seconds <= 0:
+                return found
+            queue.changed.clear()
+            await wait_for_event(queue.changed, self._clock, seconds)
+
+    def _mark_handled(self, rows: Sequence[InboxRow]) -> None:
+        for row in rows:
+            event = self._pending.pop(row.id, None)
+            if event is not None:
+                event.set()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    async def close(self) -> None:
+        """Cancel running work and start no more; the rows stay in the inbox."""
+        self._closed, self._started = True, False
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def merge_rows(rows: Sequence[InboxRow]) -> InboxRow:
+    """Merge rows into one message. Merged fragments keep the ID of the first, so that a fragment
+    arriving after a crash is recognised."""
+    said = [(row, row.incoming) for row in rows if isinstance(row.incoming, IncomingMessage)]
+    pieces = [(row, message) for row, message in said if message.text.strip()]
+    if len(pieces) < 2:  # noqa: PLR2004 - a single fragment
+        return pieces[0][0] if pieces else rows[-1]
+    (first, message), *others = pieces
+    text, last = message.text, message
+    for _, each in others:
+        text, last = f"{text}{_fragment_joiner(last)}{each.text}", each
+    return replace(first, incoming=truncate_text(replace(message, text=text)))
+
+
+def is_quiet(incoming: Incoming) -> bool:
+    """True for shell commands, which are answered in the shell and not part of the conversation."""
+    return isinstance(incoming, IncomingMessage) and incoming.quiet
+
+
+def is_fragment(message: IncomingMessage) -> bool:
+    """Whether the client may have split this text, which is about as long as the limit."""
+    longest = _MAX_CLIENT_TEXT.get(message.place.channel)
+    return (
+        longest is not None
+        and not message.edited
+        and _utf16_length(message.text) >= longest - _FRAGMENT_SLACK
+    )
+
+
+def can_continue_fragment(message: IncomingMessage) -> bool:
+    """Whether this may be the next fragment: text, but not a command."""
+    return not message.edited and bool(message.text.strip()) and not _COMMAND.match(message.text)
+
+
+def _fragment_joiner(message: IncomingMessage) -> str:
+    """Platforms strip the newline or space at which the text was split."""
+    whole = (
+        _utf16_length(message.text) >= _MAX_CLIENT_TEXT[message.place.channel]
+        or message.text[-1:].isspace()
+    )
+    return "" if whole else "\n"
+
+
+def _utf16_length(text: str) -> int:
+    return len(text.encode("utf-16-le")) // 2
+
+
+def _has_only_files(row: InboxRow) -> bool:
+    said = row.incoming
+    return isinstance(said, IncomingMessage) and bool(said.attachments) and not said.text.strip()
+
+
+def _is_text_for_files(later: InboxRow, row: InboxRow) -> bool:
+    return (
+        isinstance(later.incoming, IncomingMessage)
+        and not later.incoming.edited
+        and not later.incoming.told
+        and _same_sender(later, row)
+        and later.received_at - row.received_at <= FILE_TEXT_WINDOW
+    )
+
+
+def _is_next_fragment(later: InboxRow, row: InboxRow) -> bool:
+    said, before = later.incoming, row.incoming
+    if not (
+        isinstance(said, IncomingMessage)
+        and isinstance(before, IncomingMessage)
+        and can_continue_fragment(said)
+    ):
+        return False
+    # Either time is sufficient: a message delayed by the platform arrives late but was sent at
+    # once.
+    soon = later.received_at - row.received_at <= FRAGMENT_WINDOW
+    at_once = abs(said.sent_at - before.sent_at) <= FRAGMENT_WINDOW
+    return _same_sender(later, row) and (soon or at_once)
+
+
+def _same_sender(later: InboxRow, row: InboxRow) -> bool:
+    return later.incoming.sender.external_id == row.incoming.sender.external_id

@@ -1,0 +1,275 @@
+"""The inbox service: stores everything that arrives and has it handled once, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeGuard
+
+from bot.transports.alerts import ChannelAlerts
+from bot.transports.attachments import AttachmentFetcher
+from bot.transports.chat_queue import (
+    FRAGMENT_WINDOW,
+    ChatQueues,
+    can_continue_fragment,
+    is_fragment,
+)
+from bot.transports.clock import Clock
+from bot.transports.inbox_worker import InboxWorker
+from bot.transports.outbox import OutboxCourier
+from bot.transports.outbox_sender import OutboxSender
+from bot.transports.ports import IncomingRouter, PressToast, Transport
+from bot.transports.sanitize import detect_language, sanitize_incoming
+from cards.catalog import catalog_for
+from handlers.request import Reply
+from storage.db import Database, Transaction
+from storage.errors import StoreUnavailable
+from storage.messages.card_actions import CardActionRepo
+from storage.messages.chats import ChatRepo
+from storage.messages.inbox import InboxRepo
+from storage.messages.outbox import OutboxRepo
+from storage.records.messages import (
+    InboxId,
+    InboxRow,
+    InboxState,
+    Incoming,
+    IncomingChatOpen,
+    IncomingMessage,
+    IncomingPress,
+)
+from storage.records.people import Channel, ChatId, ChatKind, Language
+
+log = logging.getLogger(__name__)
+
+MAX_MESSAGE_AGE = timedelta(hours=12)
+"""Messages delivered later than this are stored but not acted on."""
+
+_MAX_DEDUPE_LENGTH = 200
+_PRUNE_INTERVAL = 24 * 3600.0
+
+
+@dataclass(kw_only=True, eq=False)
+class InboxService:
+    """A service and the implementation of `bot.transports.ports.InboxPort`. `transports` may be
+    filled until the first message with a file. With `resume_unfinished`, messages left by an
+    earlier process are handled."""
+
+    name = "inbox"
+
+    db: Database
+    chats: ChatRepo
+    inbox: InboxRepo
+    outbox: OutboxRepo
+    actions: CardActionRepo
+    courier: OutboxCourier
+    outbox_sender: OutboxSender
+    router: IncomingRouter
+    transports: Mapping[Channel, Transport]
+    home: Path
+    clock: Clock
+    alerts: ChannelAlerts
+    resume_unfinished: bool = True
+    _fragment_senders: dict[tuple[str, ...], float] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._worker = InboxWorker(
+            db=self.db,
+            chats=self.chats,
+            inbox=self.inbox,
+            courier=self.courier,
+            outbox_sender=self.outbox_sender,
+            router=self.router,
+            attachments=AttachmentFetcher(
+                transports=self.transports, home=self.home, clock=self.clock
+            ),
+            clock=self.clock,
+        )
+        self._queues = ChatQueues(self._worker.handle, self.clock)
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Resume unfinished messages. Must be called before any transport starts."""
+        await self._queues.start(stack)
+        if self.resume_unfinished:
+            await self.recover()
+
+    async def run(self) -> None:
+        """Delete old rows once a day."""
+        while True:
+            try:
+                now = self.clock.now()
+                rows, buttons = await self.inbox.prune(now=now), await self.actions.prune(now=now)
+                if rows or buttons:
+                    log.info("Deleted %s old inbox rows and %s old buttons", rows, buttons)
+            except StoreUnavailable as error:
+                log.warning("Old rows cannot be deleted now: %s", error)
+            await self.clock.sleep(_PRUNE_INTERVAL)
+
+    async def drain(self) -> None:
+        """From now on only store messages; the next start handles them, and those in progress."""
+        await self._queues.close()
+
+    async def recover(self) -> None:
+        for row in await self.inbox.list_unfinished():
+            self._route(row)
+
+    async def accept(
+        self, incoming: IncomingMessage | IncomingChatOpen, *, dedupe: str
+    ) -> InboxId | None:
+        if not _is_addressed_to_bot(incoming):
+            if not self._continues_fragment(incoming):
+                return None
+            incoming = replace(incoming, addressed=True)
+        late = (
+            isinstance(incoming, IncomingMessage)
+            and self.clock.now() - incoming.sent_at > MAX_MESSAGE_AGE
+        )
+        state = InboxState.HANDLED if late else InboxState.NEW
+        row = await self._store(sanitize_incoming(incoming), dedupe, state)
+        if row is None:
+            return None
+        if late:
+            log.info("Inbox %s is too old to be handled", row.id)
+            return row.id
+        self._track_fragments(row.incoming)
+        if self._queues.is_closed:
+            return row.id
+        self.router.on_message_waiting(row)
+        self._route(row)
+        if (refusal := await self.router.waiting_reply(row)) is not None:
+            await self._worker.refuse(row, refusal)
+        return row.id
+
+    async def press(
+        self, incoming: IncomingPress, *, dedupe: str, wait_seconds: float
+    ) -> PressToast:
+        row = await self._store(sanitize_incoming(incoming), dedupe, InboxState.NEW)
+        if row is None:
+            known = catalog_for(detect_language(incoming) or Language.ENGLISH)
+            return PressToast(text=known("mail.press_known"))
+        words = await self._worker.load_words(row)
+        if self._queues.is_closed:
+            return PressToast(text=words("mail.restarting"))
+        task = self._queues.run_now(row, self._worker.handle([row]))
+        if not await self._finishes_within(task, wait_seconds):
+            self._queues.spawn(self._notify_late_result(task, row), f"late toast {row.id}")
+            return PressToast(text=words("mail.working"))
+        reply = task.result()
+        return PressToast(text=reply.toast or words("mail.done"), good=reply.good)
+
+    def enqueue(self, row: InboxRow) -> None:
+        """Queue a row that Shiftboss itself has stored."""
+        if not self._queues.is_closed:
+            self._route(row)
+
+    def alert(self, channel: Channel, key: str, **facts: object) -> None:
+        self.alerts.report(channel, key, facts)
+
+    async def wait_handled(self, inbox_id: InboxId) -> None:
+        """Wait until a message is handled; its reply, if any, is then in the outbox."""
+        await self._queues.wait_handled(inbox_id)
+
+    def _track_fragments(self, incoming: Incoming) -> None:
+        """In a group only the first fragment of a text mentions the bot; the next ones count as
+        addressed too."""
+        now, kept = self.clock.elapsed(), FRAGMENT_WINDOW.total_seconds()
+        self._fragment_senders = {
+            who: at for who, at in self._fragment_senders.items() if now - at <= kept
+        }
+        if isinstance(incoming, IncomingMessage) and is_fragment(incoming):
+            self._fragment_senders[_sender_key(incoming)] = now
+        else:
+            self._fragment_senders.pop(_sender_key(incoming), None)
+
+    def _continues_fragment(
+        self, incoming: IncomingMessage | IncomingChatOpen
+    ) -> TypeGuard[IncomingMessage]:
+        if not isinstance(incoming, IncomingMessage) or not can_continue_fragment(incoming):
+            return False
+        at = self._fragment_senders.get(_sender_key(incoming))
+        return at is not None and self.clock.elapsed() - at <= FRAGMENT_WINDOW.total_seconds()
+
+    def _route(self, row: InboxRow) -> None:
+        if self._bypasses_queue(row.incoming):
+            self._queues.run_now(row, self._worker.handle([row]))
+        else:
+            self._queues.enqueue(row)
+
+    def _bypasses_queue(self, incoming: Incoming) -> bool:
+        if isinstance(incoming, IncomingMessage):
+            return self.router.is_immediate(incoming)
+        return isinstance(incoming, IncomingPress)
+
+    async def _store(self, incoming: Incoming, dedupe: str, state: InboxState) -> InboxRow | None:
+        now = self.clock.now()
+        async with self.db.write() as tx:
+            chat_id = await self._resolve_chat(tx, incoming)
+            # Most messages are handled at once, so the first attempt is counted here without a
+            # second write.
+            at_once = (
+                state is InboxState.NEW
+                and not self._queues.is_closed
+                and (self._bypasses_queue(incoming) or self._queues.is_idle(chat_id, incoming))
+            )
+            row = await self.inbox.accept(
+                tx,
+                incoming,
+                dedupe=_shorten_dedupe_key(dedupe),
+                chat_id=chat_id,
+                now=now,
+                state=state,
+                attempts=int(at_once),
+            )
+        if row is not None and row.attempts:
+            self._worker.note_first_attempt(row)
+        return row
+
+    async def _resolve_chat(self, tx: Transaction, incoming: Incoming) -> ChatId:
+        place = incoming.place
+        if isinstance(incoming, IncomingPress):
+            # Some platforms do not name the thread of a pressed card; the store does.
+            card = await self.outbox.find_by_platform_message(
+                place.channel, place.chat, incoming.message_id, tx
+            )
+            if card is not None:
+                return card.chat_id
+        chat = await self.chats.get_or_create(tx, place, incoming.sender, self.clock.now())
+        return chat.id
+
+    async def _finishes_within(self, task: asyncio.Task[Reply], wait_seconds: float) -> bool:
+        timer = asyncio.create_task(self.clock.sleep(wait_seconds), name="patience")
+        try:
+            await asyncio.wait({task, timer}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+        return task.done() and not task.cancelled()
+
+    async def _notify_late_result(self, task: asyncio.Task[Reply], row: InboxRow) -> None:
+        """Send the result as a card, since the toast can no longer be shown."""
+        reply = await task
+        if reply.card is None and reply.toast:
+            await self._worker.notify(row, reply.toast, key=f"toast:{row.id}")
+
+
+def _is_addressed_to_bot(incoming: IncomingMessage | IncomingChatOpen) -> bool:
+    if incoming.sender.is_bot:
+        return False
+    if isinstance(incoming, IncomingChatOpen):
+        return True
+    return incoming.addressed or incoming.place.kind is not ChatKind.GROUP
+
+
+def _sender_key(incoming: Incoming) -> tuple[str, ...]:
+    place = incoming.place
+    return place.channel, place.chat, place.thread, incoming.sender.external_id
+
+
+def _shorten_dedupe_key(dedupe: str) -> str:
+    if len(dedupe) <= _MAX_DEDUPE_LENGTH:
+        return dedupe
+    return hashlib.sha256(dedupe.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,284 @@
+"""Stores cards in the outbox with their button tokens, and streams unfinished answers to chats."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+
+from bot.transports.clock import Clock
+from bot.transports.ports import DeliveryError, LanguageResolver, OutboundMessage, Transport
+from cards.actions import Action
+from cards.card_json import CardDecodeError, dump_action, dump_card, load_card
+from cards.courier import CardRef
+from cards.model import Block, ButtonsBlock, Card, FormBlock, SelectBlock, TextBlock
+from cards.render.text import render
+from storage.db import Database, Transaction
+from storage.messages.card_actions import ButtonRequest, CardActionRepo
+from storage.messages.chats import ChatRepo
+from storage.messages.outbox import OutboxRepo, OutgoingCard
+from storage.records.messages import DeliveryUrgency, OutboxId, OutboxRow
+from storage.records.people import Channel, Chat, ChatId, ChatKind, Language
+
+log = logging.getLogger(__name__)
+
+
+def supports_drafts(chat: Chat) -> bool:
+    """Whether the platform shows drafts, without a message being sent."""
+    return chat.channel is Channel.TELEGRAM and chat.kind is ChatKind.PRIVATE
+
+
+@dataclass(kw_only=True, eq=False)
+class AnswerStreams:
+    """Streams unfinished answers, latest text only, without storing them. `is_paused` says where
+    streaming must pause."""
+
+    outbox: OutboxRepo
+    transports: Mapping[Channel, Transport]
+    is_paused: Callable[[Chat], bool]
+    language_of: LanguageResolver
+    _newest: dict[OutboxId, str] = field(default_factory=dict, init=False)
+    _tasks: dict[OutboxId, asyncio.Task[None]] = field(default_factory=dict, init=False)
+    _resume_requested: set[OutboxId] = field(default_factory=set, init=False)
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        stack.push_async_callback(self._close)
+
+    def show(self, outbox_id: OutboxId, markdown: str) -> None:
+        """Show the latest text once the previous update is done."""
+        self._newest[outbox_id] = markdown
+        self.resume(outbox_id)
+
+    def resume(self, outbox_id: OutboxId) -> None:
+        """Continue a stream whose message has been placed."""
+        if outbox_id in self._tasks:
+            self._resume_requested.add(outbox_id)
+        elif outbox_id in self._newest:
+            task = asyncio.create_task(self._run(outbox_id), name=f"stream {outbox_id}")
+            self._tasks[outbox_id] = task
+
+    def end(self, outbox_id: OutboxId) -> None:
+        """End the stream, as the final answer is stored."""
+        self._newest.pop(outbox_id, None)
+
+    async def _run(self, outbox_id: OutboxId) -> None:
+        try:
+            while outbox_id in self._newest and await self._push(outbox_id):
+                self._resume_requested.discard(outbox_id)
+        except DeliveryError as error:
+            log.debug("A stream ends early (outbox %s): %s", outbox_id, error)
+            self._newest.pop(outbox_id, None)
+        # Error boundary: streaming is optional.
+        except Exception:
+            log.exception("A streaming answer could not be shown (outbox %s)", outbox_id)
+            self._newest.pop(outbox_id, None)
+        finally:
+            del self._tasks[outbox_id]
+            if outbox_id in self._resume_requested:
+                self._resume_requested.discard(outbox_id)
+                self.resume(outbox_id)
+
+    async def _push(self, outbox_id: OutboxId) -> bool:
+        """False if the message is not placed yet."""
+        found = await self.outbox.get(outbox_id)
+        if found is None:
+            self._newest.pop(outbox_id, None)
+            return False
+        row, chat = found
+        if row.placement is None and not supports_drafts(chat):
+            return False
+        markdown = self._newest.pop(outbox_id, None)
+        if markdown is None or self.is_paused(chat):
+            return True
+        # Guess the language from the answer itself, as there is no card yet.
+        shown = Card(fallback=markdown)
+        letter = _draft_message(row, chat, await self.language_of(chat, shown))
+        await self.transports[chat.channel].stream(letter, markdown)
+        return True
+
+    async def _close(self) -> None:
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _draft_message(row: OutboxRow, chat: Chat, language: Language) -> OutboundMessage:
+    return OutboundMessage(
+        outbox_id=row.id,
+        chat=chat,
+        card=_load_draft_card(row),
+        revision=row.revision,
+        urgency=DeliveryUrgency.PROGRESS,
+        idempotency_key="",
+        reply_to=row.reply_to,
+        placed=row.placement,
+        language=language,
+    )
+
+
+def _load_draft_card(row: OutboxRow) -> Card:
+    try:
+        return load_card(row.card) if row.revision else Card()
+    except CardDecodeError:
+        return Card()
+
+
+# Longer texts are rendered in a thread, so that they do not block the event loop.
+_THREADED_RENDER_LENGTH = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ExpectedAnswer:
+    to: ChatId
+    reply_to: str
+
+
+@dataclass(kw_only=True, eq=False)
+class OutboxCourier:
+    """Implements `cards.courier.Courier`. `wake` is called when a message is due."""
+
+    db: Database
+    chats: ChatRepo
+    outbox: OutboxRepo
+    actions: CardActionRepo
+    streams: AnswerStreams
+    wake: Callable[[], None]
+    clock: Clock
+    _expected: dict[str, _ExpectedAnswer] = field(default_factory=dict, init=False)
+
+    async def send(
+        self,
+        to: ChatId,
+        card: Card,
+        *,
+        key: str,
+        urgency: DeliveryUrgency,
+        reply_to: str = "",
+    ) -> CardRef:
+        whole = await self.prepare(card)
+        async with self.db.write() as tx:
+            ref = await self.post(tx, to, whole, key=key, urgency=urgency, reply_to=reply_to)
+        self.wake()
+        return ref
+
+    async def prepare(self, card: Card) -> Card:
+        """Add the plain-text fallback."""
+        if card.fallback:
+            return card
+        size = sum(len(block.markdown) for block in card.blocks if isinstance(block, TextBlock))
+        return (
+            await asyncio.to_thread(_with_fallback, card)
+            if size > _THREADED_RENDER_LENGTH
+            else _with_fallback(card)
+        )
+
+    async def post(
+        self,
+        tx: Transaction,
+        to: ChatId,
+        card: Card,
+        *,
+        key: str,
+        urgency: DeliveryUrgency,
+        reply_to: str = "",
+    ) -> CardRef:
+        """`send` within a larger transaction, for a prepared card. Call `wake` after the commit."""
+        now = self.clock.now()
+        new = OutgoingCard(
+            key=key, chat_id=to, card=dump_card(card), urgency=urgency, reply_to=reply_to
+        )
+        wanted = _pressable_actions(card)
+        # Most cards are new and have no buttons, so one statement is enough.
+        posted = None if wanted else await self.outbox.add(tx, new, now=now)
+        if posted is None:
+            tokens = await self.actions.issue_tokens(tx, wanted, card_key=key, chat_id=to, now=now)
+            sealed = replace(new, card=dump_card(_seal_card(card, tokens)))
+            posted = await self.outbox.put(tx, sealed, now=now)
+        self.streams.end(posted.id)
+        self._expected.pop(key, None)
+        return CardRef(key=key, revision=posted.revision)
+
+    async def exists(self, tx: Transaction, key: str) -> bool:
+        return await self.outbox.find_by_key(key, tx) is not None
+
+    def expect_answer(self, key: str, to: ChatId, *, reply_to: str = "") -> None:
+        """Announce an answer under `key`, so that it can be streamed before it is sent."""
+        self._expected[key] = _ExpectedAnswer(to=to, reply_to=reply_to)
+
+    def cancel_expected(self, key: str) -> None:
+        self._expected.pop(key, None)
+
+    async def stream(self, ref: CardRef, markdown: str) -> None:
+        row = await self.outbox.find_by_key(ref.key)
+        expected = self._expected.get(ref.key)
+        if row is None and expected is not None:
+            await self._start_stream(ref.key, expected, markdown)
+        elif row is not None and (expected is not None or ref.revision >= row.revision):
+            self.streams.show(row.id, markdown)
+
+    async def _start_stream(self, key: str, expected: _ExpectedAnswer, markdown: str) -> None:
+        """Reserve a place for the answer: a draft, or a message that the answer will replace even
+        after a crash."""
+        chat = await self.chats.get(expected.to)
+        if supports_drafts(chat):
+            new = OutgoingCard(
+                key=key,
+                chat_id=expected.to,
+                card={},
+                urgency=DeliveryUrgency.ANSWER,
+                reply_to=expected.reply_to,
+            )
+            async with self.db.write() as tx:
+                row = await self.outbox.reserve(tx, new, now=self.clock.now())
+            self.streams.show(row.id, markdown)
+            return
+        card = await self.prepare(Card(blocks=(TextBlock(markdown, id="answer"),)))
+        async with self.db.write() as tx:
+            await self.post(
+                tx,
+                expected.to,
+                card,
+                key=key,
+                urgency=DeliveryUrgency.PROGRESS,
+                reply_to=expected.reply_to,
+            )
+        self._expected[key] = expected
+        self.wake()
+
+
+def _with_fallback(card: Card) -> Card:
+    return replace(card, fallback=render(card).text)
+
+
+def _pressable_actions(card: Card) -> list[ButtonRequest]:
+    """Actions that need tokens, in card order."""
+    return [
+        ButtonRequest(action=dump_action(action), single_use=action.single_use)
+        for action in _iter_actions(card)
+    ]
+
+
+def _seal_card(card: Card, tokens: Sequence[str]) -> Card:
+    """Insert the tokens, in the order of `_pressable_actions`."""
+    rest = iter(tokens)
+    return replace(card, blocks=tuple(_seal_block(block, rest) for block in card.blocks))
+
+
+def _iter_actions(card: Card) -> Iterator[Action]:
+    for block in card.blocks:
+        if isinstance(block, ButtonsBlock):
+            yield from (button.action for button in block.items)
+        elif isinstance(block, SelectBlock | FormBlock):
+            yield block.action
+
+
+def _seal_block(block: Block, tokens: Iterator[str]) -> Block:
+    if isinstance(block, ButtonsBlock):
+        items = tuple(replace(button, token=next(tokens)) for button in block.items)
+        return replace(block, items=items)
+    if isinstance(block, SelectBlock | FormBlock):
+        return replace(block, token=next(tokens))
+    return block

@@ -1,0 +1,187 @@
+"""Rate limits of platforms: token buckets, pauses after refusals, and monthly quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from bot.transports.alerts import AlertSource, ChannelAlerts
+from storage.db import Transaction
+from storage.key_value import KeyValueStore
+from storage.records.messages import DeliveryUrgency
+from storage.records.people import Channel, ChatKind
+
+# Extra pause for streaming and typing indicators after a refusal, so that answers go first.
+_COSMETIC_PAUSE = 5.0
+_MAX_TRACKED_CHATS = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateLimit:
+    """`burst` at once, then `per_second`."""
+
+    per_second: float
+    burst: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelLimits:
+    """All limits of a scope apply together; none means unlimited."""
+
+    private: tuple[RateLimit, ...] = ()
+    group: tuple[RateLimit, ...] = ()
+    overall: tuple[RateLimit, ...] = ()
+
+    def for_chat_kind(self, kind: ChatKind) -> tuple[RateLimit, ...]:
+        return self.group if kind is ChatKind.GROUP else self.private
+
+
+CHANNEL_LIMITS: Mapping[Channel, ChannelLimits] = {
+    Channel.TELEGRAM: ChannelLimits(
+        private=(RateLimit(per_second=1, burst=3),),
+        # The limit is twenty in any minute: a few at once, the rest spread out.
+        group=(RateLimit(per_second=15 / 60, burst=5),),
+        overall=(RateLimit(per_second=25, burst=5),),
+    ),
+    Channel.FEISHU: ChannelLimits(
+        private=(RateLimit(per_second=4, burst=1),),
+        group=(RateLimit(per_second=4, burst=1),),
+        overall=(
+            RateLimit(per_second=40, burst=10),
+            # The platform's second limit is a thousand in any minute.
+            RateLimit(per_second=15, burst=100),
+        ),
+    ),
+    Channel.WEB: ChannelLimits(),
+}
+
+
+class ChannelRateLimiter:
+    """Rate limiter of one channel. `elapsed` is monotonic, in seconds."""
+
+    def __init__(self, limits: ChannelLimits, elapsed: Callable[[], float]) -> None:
+        self._limits = limits
+        self._elapsed = elapsed
+        self._overall = [_TokenBucket(limit, elapsed()) for limit in limits.overall]
+        self._chats: dict[str, list[_TokenBucket]] = {}
+        self._paused_until: dict[str, float] = {}
+        self._channel_paused_until = float("-inf")
+
+    def get_delay(self, chat: str, kind: ChatKind, urgency: DeliveryUrgency) -> float:
+        """Seconds until a message of this urgency may be sent; 0 means now."""
+        now = self._elapsed()
+        cosmetic = urgency is DeliveryUrgency.PROGRESS
+        rest = self._remaining_pause(chat, now, extra=_COSMETIC_PAUSE if cosmetic else 0.0)
+        buckets = [*self._overall, *self._buckets_for_chat(chat, kind)]
+        return max([rest, *(each.get_delay(now, reserve_one=cosmetic) for each in buckets)])
+
+    def consume(self, chat: str, kind: ChatKind, messages: int = 1) -> None:
+        """Count sent messages; the balance may become negative for a message of many parts."""
+        now = self._elapsed()
+        for each in (*self._overall, *self._buckets_for_chat(chat, kind)):
+            each.consume(now, messages)
+
+    def pause(self, seconds: float, *, chat: str | None = None) -> None:
+        """Pause one chat, or the whole channel."""
+        until = self._elapsed() + seconds
+        if chat is None:
+            self._channel_paused_until = max(self._channel_paused_until, until)
+        else:
+            self._paused_until[chat] = max(self._paused_until.get(chat, until), until)
+
+    def is_paused(self, chat: str) -> bool:
+        """True while streaming and typing indicators must pause."""
+        return self._remaining_pause(chat, self._elapsed(), extra=_COSMETIC_PAUSE) > 0
+
+    def _remaining_pause(self, chat: str, now: float, *, extra: float) -> float:
+        until = max(self._channel_paused_until, self._paused_until.get(chat, float("-inf"))) + extra
+        if chat in self._paused_until and self._paused_until[chat] + _COSMETIC_PAUSE <= now:
+            del self._paused_until[chat]
+        return max(0.0, until - now)
+
+    def _buckets_for_chat(self, chat: str, kind: ChatKind) -> list[_TokenBucket]:
+        if chat not in self._chats:
+            now = self._elapsed()
+            if len(self._chats) >= _MAX_TRACKED_CHATS:
+                self._drop_full_buckets(now)
+            self._chats[chat] = [
+                _TokenBucket(limit, now) for limit in self._limits.for_chat_kind(kind)
+            ]
+        return self._chats[chat]
+
+    def _drop_full_buckets(self, now: float) -> None:
+        """A full bucket equals a new one."""
+        self._chats = {
+            chat: buckets
+            for chat, buckets in self._chats.items()
+            if not all(each.is_full(now) for each in buckets)
+        }
+
+
+class _TokenBucket:
+    def __init__(self, limit: RateLimit, now: float) -> None:
+        self._limit = limit
+        self._tokens = limit.burst
+        self._refilled_at = now
+
+    def get_delay(self, now: float, *, reserve_one: bool) -> float:
+        """`reserve_one` keeps one token for more urgent messages if the bucket holds several."""
+        need = 2.0 if reserve_one and self._limit.burst > 1 else 1.0
+        return max(0.0, (need - self._refill(now)) / self._limit.per_second)
+
+    def consume(self, now: float, messages: int) -> None:
+        self._tokens = self._refill(now) - messages
+
+    def is_full(self, now: float) -> bool:
+        return self._refill(now) >= self._limit.burst
+
+    def _refill(self, now: float) -> float:
+        gained = (now - self._refilled_at) * self._limit.per_second
+        self._tokens = min(self._limit.burst, self._tokens + gained)
+        self._refilled_at = now
+        return self._tokens
+
+
+_ALERT_SHARE = 0.8
+
+
+@dataclass(eq=False)
+class MonthlyQuota:
+    """Counts calls of the current month. A `quota` of 0 means that no limit is known.
+
+    `count` is cheap; call `save` in a transaction that takes place anyway. A crash loses the calls
+    counted since.
+    """
+
+    channel: Channel
+    key_values: KeyValueStore
+    alerts: ChannelAlerts
+    now: Callable[[], datetime]
+    quota: int = 0
+    _unsaved: int = field(default=0, init=False)
+    _alerted_month: str = field(default="", init=False)
+
+    def count(self, calls: int = 1) -> None:
+        self._unsaved += calls
+
+    async def save(self, tx: Transaction) -> None:
+        if not self._unsaved:
+            return
+        name, month = f"{self.channel}.calls", f"{self.now():%Y-%m}"
+        known = await self.key_values.read(tx, name) or {}
+        before = known.get("calls", 0) if known.get("month") == month else 0
+        calls = before + self._unsaved
+        await self.key_values.write(tx, name, {"month": month, "calls": calls})
+        self._unsaved = 0
+        self._alert_when_near(month, calls)
+
+    def _alert_when_near(self, month: str, calls: int) -> None:
+        if self._alerted_month and self._alerted_month != month:
+            self._alerted_month = ""
+            self.alerts.report(self.channel, "", source=AlertSource.OUTBOX)
+        if self.quota and calls >= self.quota * _ALERT_SHARE and not self._alerted_month:
+            # Alert once a month, as the figure changes with every call.
+            self._alerted_month = month
+            facts = {"calls": calls, "quota": self.quota}
+            self.alerts.report(self.channel, "quota_near", facts, source=AlertSource.OUTBOX)

@@ -1,0 +1,354 @@
+"""Sends single Telegram messages with fallbacks to plainer forms, stores their placement, and
+transfers files."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+from telegram import (
+    Bot,
+    InlineKeyboardButton,
+    InlineKeyboardMarkup,
+    InputMediaPhoto,
+    Message,
+    MessageEntity,
+    ReplyParameters,
+)
+from telegram.error import BadRequest, ChatMigrated, TelegramError
+
+from bot.transports.files import MAX_DOWNLOAD_BYTES, write_new_file
+from bot.transports.ports import FileTooLarge
+from bot.transports.telegram.api import TelegramErrorKind, classify_bad_request, translate_error
+from cards.render.telegram import InlineKeyboard, TextPart
+from cards.telegram_text import TextMark
+from storage.records.messages import MessagePlacement, RemoteFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelegramShownMessage:
+    """One message on Telegram. `digest` is of its content, empty if unknown. IDs are per chat:
+    after migration to a supergroup, the same ID is another message."""
+
+    message_id: str
+    chat: int
+    digest: str = ""
+    kind: str = "text"
+
+    @property
+    def is_text(self) -> bool:
+        return self.kind == "text"
+
+
+def to_placed(shown: Sequence[TelegramShownMessage]) -> MessagePlacement:
+    return MessagePlacement(
+        message_ids=tuple(one.message_id for one in shown),
+        state={"shown": [[one.kind, one.digest, one.chat] for one in shown]},
+    )
+
+
+def parse_placed(placed: MessagePlacement | None, chat: int) -> tuple[TelegramShownMessage, ...]:
+    """Parse a stored placement; of an unknown format, at least the message IDs, assumed to be in
+    `chat`."""
+    if placed is None:
+        return ()
+    ids = [one for one in placed.message_ids if one.isdecimal()]
+    rows = placed.state.get("shown")
+    if not isinstance(rows, list) or len(rows) != len(ids) or not all(map(_is_row, rows)):
+        rows = [["text", "", chat]] * len(ids)
+    return tuple(
+        TelegramShownMessage(message_id=one, kind=str(kind), digest=str(digest), chat=int(where))
+        for one, (kind, digest, where) in zip(ids, rows, strict=True)
+    )
+
+
+def _is_row(row: object) -> bool:
+    return isinstance(row, list | tuple) and [type(cell) for cell in row] == [str, str, int]
+
+
+MAX_UPLOAD_BYTES = 50 * 1024 * 1024
+MAX_PHOTO_BYTES = 10 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelegramUpload:
+    name: str
+    content: bytes = field(repr=False)
+
+    @property
+    def fits_photo(self) -> bool:
+        return len(self.content) <= MAX_PHOTO_BYTES
+
+
+async def download_file(bot: Bot, file: RemoteFile, into: Path) -> Path:
+    """Download a received file. Raises DeliveryError only."""
+    if file.size > MAX_DOWNLOAD_BYTES:
+        raise FileTooLarge(f"{file.size} bytes")
+    try:
+        remote = await bot.get_file(file.reference["file_id"])
+        content = bytes(await remote.download_as_bytearray())
+    except TelegramError as error:
+        raise translate_error(error, repeatable=True) from error
+    if len(content) > MAX_DOWNLOAD_BYTES:
+        raise FileTooLarge(f"{len(content)} bytes")
+    return await asyncio.to_thread(write_new_file, into, file.name, content)
+
+
+_T = TypeVar("_T")
+
+_DEGRADATION_NOTES = {
+    TelegramErrorKind.REPLY_GONE: "reply: its target is gone",
+    TelegramErrorKind.THREAD_GONE: "thread: gone, sent to the chat itself",
+    TelegramErrorKind.MARKS: "entities: refused, sent as plain text",
+    TelegramErrorKind.KEYBOARD: "keyboard: refused",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelegramTarget:
+    """Destination of a message; `chat` is Telegram's ID."""
+
+    chat: int
+    thread: int | None = None
+    reply_to: int | None = None
+
+    @property
+    def reply(self) -> ReplyParameters | None:
+        if self.reply_to is None:
+            return None
+        return ReplyParameters(self.reply_to, allow_sending_without_reply=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelegramSendForm:
+    """One form of a message to try."""
+
+    target: TelegramTarget
+    part: TextPart
+
+
+class TelegramSender:
+    """Sends messages. Raises TelegramError only if no plainer form is left."""
+
+    def __init__(self, bot: Bot) -> None:
+        self._bot = bot
+        self._migrated_chats: dict[int, int] = {}
+
+    def current_chat(self, chat: int) -> int:
+        """The chat's current ID, after a migration."""
+        return self._migrated_chats.get(chat, chat)
+
+    async def send_text(self, target: TelegramTarget, part: TextPart, notes: list[str]) -> int:
+        """Send a text; returns the message ID."""
+
+        async def attempt(form: TelegramSendForm) -> Message:
+            return await self._bot.send_message(
+                form.target.chat,
+                form.part.text,
+                entities=_message_entities(form.part.marks),
+                reply_markup=_inline_keyboard(form.part.keyboard),
+                message_thread_id=form.target.thread,
+                reply_parameters=form.target.reply,
+            )
+
+        return (
+            await self._send_with_fallbacks(
+                TelegramSendForm(target=target, part=part), attempt, notes
+            )
+        ).message_id
+
+    async def edit_text(
+        self, target: TelegramTarget, message_id: int, part: TextPart, notes: list[str]
+    ) -> bool:
+        """Edit a message; False if it is gone."""
+
+        async def attempt(form: TelegramSendForm) -> Message | bool:
+            return await self._bot.edit_message_text(
+                form.part.text,
+                form.target.chat,
+                message_id,
+                entities=_message_entities(form.part.marks),
+                reply_markup=_inline_keyboard(form.part.keyboard),
+            )
+
+        try:
+            await self._send_with_fallbacks(
+                TelegramSendForm(target=target, part=part), attempt, notes, follow_migration=False
+            )
+        except ChatMigrated as error:
+            self._migrated_chats[target.chat] = error.new_chat_id
+            return False
+        except BadRequest as error:
+            kind = classify_bad_request(error)
+            if kind is TelegramErrorKind.EDIT_GONE:
+                return False
+            if kind is not TelegramErrorKind.NOT_MODIFIED:
+                raise
+        return True
+
+    async def send_photo(
+        self, target: TelegramTarget, upload: TelegramUpload, caption: str, notes: list[str]
+    ) -> int:
+        """Send a picture, as a file if Telegram rejects it as a picture."""
+        if not upload.fits_photo:
+            notes.append("image: too large, sent as a file")
+            return await self.send_document(target, upload, caption, notes)
+
+        async def attempt(form: TelegramSendForm) -> Message:
+            return await self._bot.send_photo(
+                form.target.chat,
+                upload.content,
+                filename=upload.name,
+                caption=form.part.text or None,
+                message_thread_id=form.target.thread,
+                reply_parameters=form.target.reply,
+            )
+
+        form = TelegramSendForm(target=target, part=TextPart(text=caption))
+        try:
+            return (await self._send_with_fallbacks(form, attempt, notes)).message_id
+        except BadRequest as error:
+            if classify_bad_request(error) is not TelegramErrorKind.PICTURE:
+                raise
+        notes.append("image: not a picture Telegram knows, sent as a file")
+        return await self.send_document(target, upload, caption, notes)
+
+    async def send_document(
+        self, target: TelegramTarget, upload: TelegramUpload, caption: str, notes: list[str]
+    ) -> int:
+        async def attempt(form: TelegramSendForm) -> Message:
+            return await self._bot.send_document(
+                form.target.chat,
+                upload.content,
+                filename=upload.name,
+                caption=form.part.text or None,
+                message_thread_id=form.target.thread,
+                reply_parameters=form.target.reply,
+                disable_content_type_detection=True,
+            )
+
+        form = TelegramSendForm(target=target, part=TextPart(text=caption))
+        return (await self._send_with_fallbacks(form, attempt, notes)).message_id
+
+    async def send_album(
+        self, target: TelegramTarget, photos: Sequence[tuple[TelegramUpload, str]], notes: list[str]
+    ) -> list[int]:
+        """Send 2 to 10 pictures as an album, all or none."""
+
+        async def attempt(form: TelegramSendForm) -> tuple[Message, ...]:
+            return await self._bot.send_media_group(
+                form.target.chat,
+                [InputMediaPhoto(up.content, caption or None) for up, caption in photos],
+                message_thread_id=form.target.thread,
+                reply_parameters=form.target.reply,
+            )
+
+        form = TelegramSendForm(target=target, part=TextPart(text=""))
+        return [sent.message_id for sent in await self._send_with_fallbacks(form, attempt, notes)]
+
+    async def delete_message(self, target: TelegramTarget, message_id: int) -> None:
+        """Delete a message unless it is gone or too old."""
+        try:
+            await self._bot.delete_message(self.current_chat(target.chat), message_id)
+        except (BadRequest, ChatMigrated):
+            return
+
+    async def send_action(self, target: TelegramTarget, action: str) -> None:
+        await self._bot.send_chat_action(
+            self.current_chat(target.chat), action, message_thread_id=target.thread
+        )
+
+    async def send_draft(self, target: TelegramTarget, draft_id: int, part: TextPart) -> None:
+        await self._bot.send_message_draft(
+            self.current_chat(target.chat),
+            draft_id,
+            part.text,
+            entities=_message_entities(part.marks),
+        )
+
+    async def _send_with_fallbacks(
+        self,
+        form: TelegramSendForm,
+        attempt: Callable[[TelegramSendForm], Awaitable[_T]],
+        notes: list[str],
+        *,
+        follow_migration: bool = True,
+    ) -> _T:
+        """Try without each refused feature in turn. With `follow_migration`, retry in the
+        supergroup that replaced the group."""
+        form = replace(form, target=replace(form.target, chat=self.current_chat(form.target.chat)))
+        while True:
+            try:
+                return await attempt(form)
+            except TelegramError as error:
+                milder = self._plainer_form(form, error, notes, follow_migration=follow_migration)
+                if milder is None:
+                    raise
+                form = milder
+
+    def _plainer_form(
+        self,
+        form: TelegramSendForm,
+        error: TelegramError,
+        notes: list[str],
+        *,
+        follow_migration: bool,
+    ) -> TelegramSendForm | None:
+        if isinstance(error, ChatMigrated) and follow_migration:
+            return self._follow_migration(form, error.new_chat_id)
+        if not isinstance(error, BadRequest):
+            return None
+        kind = classify_bad_request(error)
+        milder = _drop_refused_part(form, kind)
+        if milder == form:
+            return None
+        notes.append(_DEGRADATION_NOTES[kind])
+        return milder
+
+    def _follow_migration(self, form: TelegramSendForm, chat: int) -> TelegramSendForm | None:
+        """After migration to a supergroup, chat and message IDs are new."""
+        if form.target.chat == chat:
+            return None
+        self._migrated_chats[form.target.chat] = chat
+        return replace(form, target=TelegramTarget(chat=chat))
+
+
+def _drop_refused_part(form: TelegramSendForm, kind: TelegramErrorKind) -> TelegramSendForm:
+    match kind:
+        case TelegramErrorKind.REPLY_GONE:
+            return replace(form, target=replace(form.target, reply_to=None))
+        case TelegramErrorKind.THREAD_GONE:
+            return replace(form, target=TelegramTarget(chat=form.target.chat))
+        case TelegramErrorKind.MARKS:
+            return replace(form, part=replace(form.part, marks=()))
+        case TelegramErrorKind.KEYBOARD:
+            return replace(form, part=replace(form.part, keyboard=()))
+        case _:
+            return form
+
+
+def _message_entities(marks: Sequence[TextMark]) -> list[MessageEntity] | None:
+    return [
+        MessageEntity(
+            mark.kind,
+            mark.offset,
+            mark.length,
+            url=mark.url or None,
+            language=mark.language or None,
+        )
+        for mark in marks
+    ] or None
+
+
+def _inline_keyboard(keyboard: InlineKeyboard) -> InlineKeyboardMarkup | None:
+    if not keyboard:
+        return None
+    return InlineKeyboardMarkup(
+        [
+            [InlineKeyboardButton(key.label, callback_data=key.data) for key in row]
+            for row in keyboard
+        ]
+    )

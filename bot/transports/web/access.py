@@ -1,0 +1,182 @@
+"""Access control of the web chat: allowed hosts, same origin and token, checked before any page or
+socket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from urllib.parse import urlencode, urlsplit
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from bot.transports.web.access_token import derive_cookie_value, tokens_equal
+
+_LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_ANY_ADDRESS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - named to be recognised, not bound
+
+
+def is_loopback(host: str) -> bool:
+    address = _parse_address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
+
+
+class AllowedHosts:
+    """Host names that the web chat answers to; others are refused against DNS rebinding. When
+    listening on all addresses, IP addresses are allowed as well."""
+
+    def __init__(self, bound: str, extra: Iterable[str] = ()) -> None:
+        self._names = {*_LOCAL_NAMES, bound.lower(), *(name.lower() for name in extra)} - {""}
+        self._allow_any_address = bound in _ANY_ADDRESS
+
+    def allows(self, header: str) -> bool:
+        name = _host_name(header)
+        is_address = _parse_address(name) is not None
+        return name in self._names or (self._allow_any_address and is_address)
+
+
+def get_browser_address(host: str, port: int) -> str:
+    """URL for a browser on this machine."""
+    shown = "127.0.0.1" if host in _ANY_ADDRESS else host
+    return f"http://[{shown}]:{port}/" if ":" in shown else f"http://{shown}:{port}/"
+
+
+def same_origin(origin: str, host: str) -> bool:
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and parts.netloc.lower() == host.lower()
+
+
+def _host_name(header: str) -> str:
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _parse_address(name: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(name)
+    except ValueError:
+        return None
+
+
+_COOKIE_AGE = 180 * 24 * 3600
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_OPEN_PATHS = ("/healthz", "/static/")
+_SECURITY_HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    # Not `no-referrer`, with which browsers send `Origin: null` even to the same origin.
+    "referrer-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+}
+
+
+class AccessVerdict(StrEnum):
+    PASS = "pass"  # noqa: S105 - a verdict, not a password
+    EXCHANGE = "exchange"
+    WRONG_HOST = "wrong_host"
+    WRONG_ORIGIN = "wrong_origin"
+    NO_TOKEN = "no_token"  # noqa: S105 - a verdict, not a password
+    WRONG_TOKEN = "wrong_token"  # noqa: S105 - a verdict, not a password
+
+
+@dataclass(eq=False)
+class WebAccessControl:
+    """Middleware that checks access. Host must be allowed; Origin must match Host for sockets and
+    changes. The token is accepted as a bearer header, as a cookie, or once in the URL, where it is
+    exchanged for the cookie. `deny` renders the error page."""
+
+    app: ASGIApp
+    token: str = field(repr=False)
+    cookie: str
+    hosts: AllowedHosts
+    deny_response: Callable[[Request, AccessVerdict], Response]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            if self._evaluate(HTTPConnection(scope), safe=False) is AccessVerdict.PASS:
+                await self.app(scope, receive, send)
+            else:
+                await send({"type": "websocket.close", "code": 1008})
+        elif scope["type"] == "http":
+            await self._handle_http(Request(scope), receive, _with_security_headers(send))
+
+    async def _handle_http(self, request: Request, receive: Receive, send: Send) -> None:
+        verdict = self._evaluate(request, safe=request.method in _SAFE_METHODS)
+        match verdict:
+            case AccessVerdict.PASS:
+                await self.app(request.scope, receive, send)
+            case AccessVerdict.EXCHANGE:
+                await self._exchange_token(request)(request.scope, receive, send)
+            case _:
+                await self.deny_response(request, verdict)(request.scope, receive, send)
+
+    def _evaluate(self, connection: HTTPConnection, *, safe: bool) -> AccessVerdict:
+        host = connection.headers.get("host", "")
+        if not self.hosts.allows(host):
+            return AccessVerdict.WRONG_HOST
+        bearer = has_bearer_token(connection, self.token)
+        origin = connection.headers.get("origin")
+        if not safe and not (same_origin(origin, host) if origin is not None else bearer):
+            # Browsers send at least one of both headers: this is a program without a token.
+            is_program = origin is None and self.cookie not in connection.cookies
+            return AccessVerdict.NO_TOKEN if is_program else AccessVerdict.WRONG_ORIGIN
+        if bearer or connection.url.path.startswith(_OPEN_PATHS):
+            return AccessVerdict.PASS
+        given = connection.query_params.get("token")
+        if safe and given is not None:
+            return (
+                AccessVerdict.EXCHANGE
+                if tokens_equal(given, self.token)
+                else AccessVerdict.WRONG_TOKEN
+            )
+        known = tokens_equal(
+            connection.cookies.get(self.cookie, ""), derive_cookie_value(self.token)
+        )
+        return AccessVerdict.PASS if known else AccessVerdict.NO_TOKEN
+
+    def _exchange_token(self, request: Request) -> Response:
+        """Redirect to the URL without the token, so that no history or screenshot shows it."""
+        rest = [(key, value) for key, value in request.query_params.multi_items() if key != "token"]
+        path = "/" + request.url.path.lstrip("/")
+        response = RedirectResponse(f"{path}?{urlencode(rest)}" if rest else path, status_code=303)
+        response.set_cookie(
+            self.cookie,
+            derive_cookie_value(self.token),
+            max_age=_COOKIE_AGE,
+            httponly=True,
+            # `Strict` would omit the cookie on links from Telegram or Feishu.
+            samesite="lax",
+            secure=request.url.scheme == "https",
+        )
+        response.headers["cache-control"] = "no-store"
+        return response
+
+
+def has_bearer_token(connection: HTTPConnection, token: str) -> bool:
+    scheme, _, given = connection.headers.get("authorization", "").partition(" ")
+    return scheme.lower() == "bearer" and tokens_equal(given.strip(), token)
+
+
+def _with_security_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in _SECURITY_HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return sending

@@ -1,0 +1,44 @@
+"""The web chat's access token: configured, or generated once in the data directory."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+from pathlib import Path
+
+_FILE_NAME = "web-token"
+
+
+def load_or_create_token(home: Path) -> str:
+    """The data directory's token, created at the first call, readable by its owner only."""
+    path = home / _FILE_NAME
+    known = read_token(home)
+    if known:
+        return known
+    made = secrets.token_urlsafe(32)
+    draft = path.with_suffix(".new")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(made)
+    draft.replace(path)
+    return made
+
+
+def read_token(home: Path) -> str:
+    """The existing token, or empty; for commands that contact a running Shiftboss."""
+    try:
+        return (home / _FILE_NAME).read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return ""
+
+
+def tokens_equal(given: str, right: str) -> bool:
+    """Constant-time comparison."""
+    return hmac.compare_digest(given.encode("utf-8", "replace"), right.encode())
+
+
+def derive_cookie_value(token: str) -> str:
+    """Cookie value that proves knowledge of the token without containing it."""
+    return hmac.new(token.encode(), b"shiftboss web cookie", hashlib.sha256).hexdigest()

@@ -1,0 +1,99 @@
+"""History and request-response access to the conversation for the web chat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bot.transports.inbox import InboxService
+from bot.transports.ports import IncomingRouter
+from bot.transports.web.ports import HistoryItem, SayResult, ShownCard
+from cards.card_json import CardDecodeError, load_card
+from handlers.request import Reply
+from storage.db import Database
+from storage.messages.chats import ChatRepo
+from storage.messages.history import ChatTurn, ReceivedMessage, recent_turns
+from storage.records.messages import ChatAddress, InboxRow, IncomingMessage
+
+
+class WebChatHistory:
+    """Implements `bot.transports.web.ports.WebHistoryReader`."""
+
+    def __init__(self, db: Database, chats: ChatRepo) -> None:
+        self._db = db
+        self._chats = chats
+
+    async def recent(self, place: ChatAddress, limit: int) -> Sequence[HistoryItem]:
+        chat = await self._chats.find(place)
+        if chat is None:
+            return ()
+        turns = await recent_turns(self._db, chat.id, limit)
+        return [said for turn in turns if (said := _history_entry(turn)) is not None]
+
+
+class RouterTap:
+    """A router that records replies to messages with a waiting caller."""
+
+    def __init__(self, router: IncomingRouter) -> None:
+        self._router = router
+        self.replies: dict[str, Reply | None] = {}
+
+    def is_immediate(self, incoming: IncomingMessage) -> bool:
+        return self._router.is_immediate(incoming)
+
+    def on_message_waiting(self, row: InboxRow) -> None:
+        self._router.on_message_waiting(row)
+
+    async def waiting_reply(self, row: InboxRow) -> Reply | None:
+        refusal = await self._router.waiting_reply(row)
+        said = row.incoming
+        if refusal and isinstance(said, IncomingMessage) and said.message_id in self.replies:
+            self.replies[said.message_id] = refusal
+        return refusal
+
+    async def is_known_sender(self, incoming: IncomingMessage) -> bool:
+        return await self._router.is_known_sender(incoming)
+
+    async def handle(self, row: InboxRow, files: tuple[str, ...]) -> Reply:
+        reply = await self._router.handle(row, files)
+        if isinstance(row.incoming, IncomingMessage) and row.incoming.message_id in self.replies:
+            self.replies[row.incoming.message_id] = reply
+        return reply
+
+
+class WebChatSender:
+    """Implements `bot.transports.web.ports.WebSayHandler`."""
+
+    def __init__(self, inbox: InboxService, router: RouterTap) -> None:
+        self._inbox = inbox
+        self._replies = router.replies
+
+    async def say(self, incoming: IncomingMessage, *, dedupe: str) -> SayResult:
+        self._replies[incoming.message_id] = None
+        try:
+            inbox_id = await self._inbox.accept(incoming, dedupe=dedupe)
+            if inbox_id is None:
+                return SayResult()
+            await self._inbox.wait_handled(inbox_id)
+            reply = self._replies[incoming.message_id]
+            if reply is None:
+                return SayResult()
+            cards = () if reply.card is None else (reply.card,)
+            return SayResult(cards=cards, good=reply.good, data=reply.data)
+        finally:
+            del self._replies[incoming.message_id]
+
+
+def _history_entry(turn: ChatTurn) -> HistoryItem | None:
+    if isinstance(turn, ReceivedMessage):
+        return turn.row.incoming if isinstance(turn.row.incoming, IncomingMessage) else None
+    try:
+        card = load_card(turn.row.card)
+    except CardDecodeError:
+        return None
+    return ShownCard(
+        outbox_id=turn.row.id,
+        revision=turn.row.revision,
+        card=card,
+        at=turn.at,
+        reply_to=turn.row.reply_to,
+    )

@@ -1,0 +1,63 @@
+"""Stores the reason for a permission decision as a key and words it for each reader."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cards.catalog import TextCatalog, catalog_for
+from storage.records.people import Language
+
+_MAX_FACT_LENGTH = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermissionReason:
+    """The catalogue text `reason.<key>` with its facts. `unasked`: the call needed an approval, but
+    prompts are off here."""
+
+    key: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+    unasked: bool = False
+
+    def describe(self, words: TextCatalog) -> str:
+        text = words(f"reason.{self.key}", **self.facts)
+        return text + words("reason.unasked") if self.unasked else text
+
+    def describe_in_english(self) -> str:
+        """The English text for models and logs."""
+        return self.describe(catalog_for(Language.ENGLISH))
+
+    def to_json(self) -> str:
+        """The form stored in the database."""
+        kept = {"reason": self.key, "facts": dict(self.facts), "unasked": self.unasked}
+        return json.dumps(kept, ensure_ascii=False)
+
+
+def build_reason(key: str, **facts: object) -> PermissionReason:
+    return PermissionReason(
+        key=key, facts={name: str(fact)[:_MAX_FACT_LENGTH] for name, fact in facts.items()}
+    )
+
+
+def describe_reason(stored: str, words: TextCatalog) -> str:
+    """Word a stored reason. Plain text and unknown keys are returned as they are."""
+    reason = _parse_reason(stored)
+    if reason is None:
+        return stored
+    try:
+        return reason.describe(words)
+    except KeyError:
+        return " ".join((reason.key.replace("_", " "), *reason.facts.values()))
+
+
+def _parse_reason(kept: str) -> PermissionReason | None:
+    if not kept.startswith('{"reason"'):
+        return None
+    try:
+        read = json.loads(kept)
+        facts = {str(name): str(fact) for name, fact in read["facts"].items()}
+        return PermissionReason(key=str(read["reason"]), facts=facts, unasked=bool(read["unasked"]))
+    except (ValueError, LookupError, AttributeError, TypeError):
+        return None

@@ -1,0 +1,168 @@
+"""Provides the buttons, symbols and tones of tasks on all cards."""
+
+from __future__ import annotations
+
+from cards import actions
+from cards.catalog import TextCatalog
+from cards.model import ButtonStyle, CardButton, CardTone, ConfirmDialog, SelectBlock, SelectOption
+from storage.records.tasks import NodeStatus, Task, TaskControl, TaskPriority, TaskStatus, TaskView
+
+STATUS_ICONS = {
+    TaskStatus.PENDING: "🕐",
+    TaskStatus.RUNNING: "🔄",
+    TaskStatus.WAITING: "🔔",
+    TaskStatus.PAUSED: "⏸️",
+    TaskStatus.BLOCKED: "🔒",
+    TaskStatus.COMPLETED: "✅",
+    TaskStatus.FAILED: "❌",
+    TaskStatus.CANCELLED: "🛑",
+}
+
+STATUS_TONES = {
+    TaskStatus.PENDING: CardTone.NEUTRAL,
+    TaskStatus.RUNNING: CardTone.INFO,
+    TaskStatus.WAITING: CardTone.WARN,
+    TaskStatus.PAUSED: CardTone.WARN,
+    TaskStatus.BLOCKED: CardTone.BAD,
+    TaskStatus.COMPLETED: CardTone.GOOD,
+    TaskStatus.FAILED: CardTone.BAD,
+    TaskStatus.CANCELLED: CardTone.NEUTRAL,
+}
+
+PRIORITY_ICONS = {
+    TaskPriority.URGENT: "🔴",
+    TaskPriority.IMPORTANT: "🟡",
+    TaskPriority.NORMAL: "🟢",
+}
+
+NODE_ICONS = {
+    NodeStatus.PENDING: "○",
+    NodeStatus.RUNNING: "📍",
+    NodeStatus.WAITING: "⏳",
+    NodeStatus.DONE: "✅",
+    NodeStatus.FAILED: "❌",
+    NodeStatus.SKIPPED: "⏭️",
+}
+
+
+def status_label(value: TaskStatus, words: TextCatalog) -> str:
+    return f"{STATUS_ICONS[value]} {words(f'status.{value}')}"
+
+
+def priority_label(value: TaskPriority, words: TextCatalog) -> str:
+    return f"{PRIORITY_ICONS[value]} {words(f'priority.{value}')}"
+
+
+_MIN_STEPS_TO_SAVE = 2
+
+
+def task_card_buttons(
+    task: Task, words: TextCatalog, *, offer_start_anyway: bool = False
+) -> list[CardButton]:
+    """`offer_start_anyway` adds a button to start despite unfinished work of another task."""
+    details = details_button(task, words)
+    others = [message_button(task, words), stop_button(task, words), details]
+    match task.status:
+        case TaskStatus.PENDING if offer_start_anyway:
+            return [start_anyway_button(task, words), pause_button(task, words), *others]
+        case TaskStatus.RUNNING if task.control is TaskControl.PAUSE:
+            return [resume_button(task, words), *others]
+        case TaskStatus.PENDING | TaskStatus.RUNNING | TaskStatus.WAITING:
+            return [pause_button(task, words), *others]
+        case TaskStatus.PAUSED | TaskStatus.BLOCKED:
+            return [resume_button(task, words), *others]
+        case TaskStatus.FAILED | TaskStatus.CANCELLED:
+            return [retry_button(task, words), details]
+        case _:
+            return [details, logs_button(task, words)]
+
+
+def task_ended_buttons(view: TaskView, words: TextCatalog) -> list[CardButton]:
+    task = view.task
+    shown = [details_button(task, words), logs_button(task, words)]
+    if task.status is TaskStatus.BLOCKED:
+        return [resume_button(task, words), *shown]
+    if task.status in {TaskStatus.FAILED, TaskStatus.CANCELLED}:
+        return [retry_button(task, words), *shown]
+    if task.status is TaskStatus.COMPLETED and len(view.steps) >= _MIN_STEPS_TO_SAVE:
+        return [*shown, save_workflow_button(task, words)]
+    return shown
+
+
+def task_detail_buttons(task: Task, words: TextCatalog) -> list[CardButton]:
+    logs = logs_button(task, words)
+    if task.status in {TaskStatus.FAILED, TaskStatus.CANCELLED}:
+        return [logs, retry_button(task, words)]
+    if task.status in {TaskStatus.PAUSED, TaskStatus.BLOCKED}:
+        return [logs, resume_button(task, words), stop_button(task, words)]
+    if task.status.is_final:
+        return [logs]
+    return [logs, pause_button(task, words), stop_button(task, words)]
+
+
+def priority_select(task: Task, words: TextCatalog) -> SelectBlock:
+    return SelectBlock(
+        placeholder=words("task.priority", priority=words(f"priority.{task.priority}")),
+        action=actions.SetPriority(task_id=task.id, priority=task.priority),
+        options=priority_options(words),
+    )
+
+
+def priority_options(words: TextCatalog) -> tuple[SelectOption, ...]:
+    return tuple(SelectOption(priority_label(value, words), value) for value in TaskPriority)
+
+
+def retry_button(task: Task, words: TextCatalog, label: str = "") -> CardButton:
+    return CardButton(
+        label or words("button.retry"),
+        actions.RetryTask(task_id=task.id),
+        style=ButtonStyle.PRIMARY,
+    )
+
+
+def resume_button(task: Task, words: TextCatalog, label: str = "") -> CardButton:
+    return CardButton(
+        label or words("button.resume"),
+        actions.ResumeTask(task_id=task.id),
+        style=ButtonStyle.PRIMARY,
+    )
+
+
+def start_anyway_button(task: Task, words: TextCatalog) -> CardButton:
+    return CardButton(
+        words("folder.button"),
+        actions.StartTaskAnyway(task_id=task.id),
+        style=ButtonStyle.PRIMARY,
+        confirm=ConfirmDialog(words("folder.confirm_title"), words("folder.confirm_text")),
+    )
+
+
+def pause_button(task: Task, words: TextCatalog, label: str = "") -> CardButton:
+    return CardButton(label or words("button.pause"), actions.PauseTask(task_id=task.id))
+
+
+def stop_button(task: Task, words: TextCatalog, label: str = "") -> CardButton:
+    return CardButton(
+        label or words("button.stop"),
+        actions.StopTask(task_id=task.id),
+        style=ButtonStyle.DANGER,
+        confirm=ConfirmDialog(words("task.stop_title"), words("task.stop_text")),
+    )
+
+
+def save_workflow_button(task: Task, words: TextCatalog) -> CardButton:
+    return CardButton(
+        words("workflows.button.save_as"), actions.ShowWorkflowNameForm(task_id=task.id)
+    )
+
+
+def message_button(task: Task, words: TextCatalog) -> CardButton:
+    return CardButton(words("button.message"), actions.ShowMessageForm(task_id=task.id))
+
+
+def details_button(task: Task, words: TextCatalog, label: str = "") -> CardButton:
+    return CardButton(label or words("button.details"), actions.ShowTask(task_id=task.id))
+
+
+def logs_button(task: Task, words: TextCatalog, label: str = "") -> CardButton:
+    return CardButton(label or words("button.logs"), actions.ShowLogs(task_id=task.id))

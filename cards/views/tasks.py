@@ -1,0 +1,309 @@
+"""Renders the task list, one task in full, its history, and the form for a message to its
+worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from cards import formats, model
+from cards.actions import ListTasks, SubmitMessageForm, SubmitTaskForm
+from cards.catalog import TextCatalog
+from cards.views import task_controls
+from cards.views.backends import offline_note_blocks, strip_offline_note
+from cards.views.personas import persona_label
+from cards.views.task_outline import is_plain_list, outline_block, subagent_blocks
+from storage.records.tasks import (
+    EventKind,
+    NodeStatus,
+    Task,
+    TaskEvent,
+    TaskPage,
+    TaskPriority,
+    TaskStatus,
+    TaskStep,
+    TaskView,
+)
+
+PAGE_SIZE = 5
+MAX_LOG_LINES = 50
+
+_MAX_TITLE = 60
+_MAX_LOG = 3000
+_MAX_LOG_LINE = 300
+_MAX_INSTRUCTION = 1000
+_MAX_RESULT = 3000
+_MAX_STEPS = 30
+_MAX_ERROR = 200
+_PAUSABLE = {TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.WAITING}
+
+
+def task_list_card(
+    page: TaskPage, words: TextCatalog, *, now: datetime, status: TaskStatus | None = None
+) -> model.Card:
+    """One page of tasks, unfinished ones first, each with its buttons."""
+    blocks: list[model.Block] = []
+    first = (page.page - 1) * PAGE_SIZE + 1
+    numbered = list(enumerate(page.tasks, first))
+    for key, finished in (("list.running", False), ("list.finished", True)):
+        group = [(n, task) for n, task in numbered if task.status.is_final is finished]
+        if group:
+            blocks.append(model.TextBlock(words(key)))
+        for number, task in group:
+            blocks += _task_row(number, task, words, now)
+    if not page.tasks:
+        empty = words("list.empty_status", status=words(f"status.{status}")) if status else ""
+        blocks.append(model.TextBlock(empty or words("list.empty")))
+    blocks += _page_buttons(page, words, status)
+    return model.titled_card(words("list.title", n=page.total), *blocks)
+
+
+def task_detail_card(
+    view: TaskView, words: TextCatalog, *, now: datetime, zone: ZoneInfo
+) -> model.Card:
+    """Everything about one task."""
+    task = view.task
+    blocks: list[model.Block] = [model.FieldsBlock(_task_facts(view, words, now, zone))]
+    blocks.append(
+        model.CollapsibleBlock(
+            words("detail.instruction"),
+            (model.TextBlock(formats.truncate(task.instruction, _MAX_INSTRUCTION)),),
+        )
+    )
+    if view.plan:
+        blocks.append(
+            model.TextBlock(f"**{words('detail.plan')}**\n\n{strip_offline_note(view.plan)}")
+        )
+    if view.steps:
+        blocks.append(model.TextBlock(f"**{words('detail.steps')}**"))
+        blocks += _step_blocks(view, words, now, zone)
+    blocks += subagent_blocks(view.subagents, words)
+    if task.summary:
+        result = model.TextBlock(formats.truncate(strip_offline_note(task.summary), _MAX_RESULT))
+        blocks.append(model.CollapsibleBlock(words("detail.result"), (result,)))
+    told = (view.plan, task.summary, *(step.summary for step in view.steps))
+    blocks += offline_note_blocks(told, words)
+    blocks.append(model.ButtonsBlock(tuple(task_controls.task_detail_buttons(task, words))))
+    return model.titled_card(
+        words("detail.title", title=formats.single_line(task.title, _MAX_TITLE)), *blocks
+    )
+
+
+def task_history_card(
+    task: Task, events: Sequence[TaskEvent], words: TextCatalog, *, zone: ZoneInfo
+) -> model.Card:
+    """The newest lines of a task's history, oldest first."""
+    text = "\n".join(_event_line(event, words, zone) for event in events)
+    body = (
+        model.CodeBlock(formats.last_lines(text, _MAX_LOG))
+        if text
+        else model.TextBlock(words("logs.empty"))
+    )
+    buttons = model.ButtonsBlock((task_controls.details_button(task, words),))
+    return model.titled_card(words("logs.title", id=task.id), body, buttons)
+
+
+def new_task_form(words: TextCatalog) -> model.Card:
+    """The form for a new task."""
+    form = model.FormBlock(
+        fields=(
+            model.FormField(
+                name="text",
+                label=words("ask.text"),
+                field=model.FormFieldKind.PARAGRAPH,
+                placeholder=words("ask.placeholder"),
+            ),
+            model.FormField(
+                name="priority",
+                label=words("ask.priority"),
+                field=model.FormFieldKind.CHOICE,
+                required=False,
+                options=task_controls.priority_options(words),
+            ),
+        ),
+        submit=words("ask.submit"),
+        action=SubmitTaskForm(),
+    )
+    return model.titled_card(words("ask.title"), form)
+
+
+def task_changed_card(task: Task, text: str, words: TextCatalog) -> model.Card:
+    """The result of a command on a task."""
+    return model.Card(
+        blocks=(
+            model.TextBlock(f"{text}\n\n`{task.id}` {formats.single_line(task.title, _MAX_TITLE)}"),
+            model.ButtonsBlock((task_controls.details_button(task, words),)),
+        ),
+        summary=text,
+    )
+
+
+def _task_row(number: int, task: Task, words: TextCatalog, now: datetime) -> list[model.Block]:
+    row = words(
+        "list.row",
+        n=number,
+        mark=f"{task_controls.STATUS_ICONS[task.status]}{task_controls.PRIORITY_ICONS[task.priority]}",
+        id=task.id,
+        title=formats.single_line(task.title, _MAX_TITLE),
+        age=formats.time_ago(task.created_at, now, words),
+    )
+    items = [task_controls.details_button(task, words, words("list.details", n=number))]
+    if not task.status.is_final:
+        items.append(task_controls.logs_button(task, words, words("list.logs", n=number)))
+        if task.status in _PAUSABLE:
+            items.append(task_controls.pause_button(task, words, words("list.pause", n=number)))
+        else:
+            items.append(task_controls.resume_button(task, words, words("list.resume", n=number)))
+        items.append(task_controls.stop_button(task, words, words("list.stop", n=number)))
+    return [model.TextBlock(row), model.ButtonsBlock(tuple(items))]
+
+
+def _page_buttons(
+    page: TaskPage, words: TextCatalog, status: TaskStatus | None
+) -> list[model.Block]:
+    if page.pages <= 1:
+        return []
+    items: list[model.CardButton] = []
+    for key, to in (("previous", page.page - 1), ("next", page.page + 1)):
+        if 1 <= to <= page.pages:
+            action = ListTasks(page=to, status=status or "")
+            items.append(model.CardButton(words(f"button.{key}"), action))
+    note = words("list.page", page=page.page, pages=page.pages)
+    return [model.ButtonsBlock(tuple(items)), model.NoteBlock(note)]
+
+
+def _task_facts(
+    view: TaskView, words: TextCatalog, now: datetime, zone: ZoneInfo
+) -> tuple[tuple[str, str], ...]:
+    task = view.task
+    by = ":".join(part for part in (task.backend, task.model) if part)
+    facts = [
+        ("id", task.id),
+        ("status", task_controls.status_label(task.status, words)),
+        ("priority", task_controls.priority_label(task.priority, words)),
+        ("made", formats.date_time(task.created_at, zone)),
+        ("by", words("detail.by_self") if task.outside else by or words("detail.by_default")),
+    ]
+    if who := persona_label(task.persona, words):
+        facts.append(("persona", who))
+    if task.stage:
+        facts.append(("stage", formats.single_line(task.stage, _MAX_TITLE)))
+    if task.project_dir:
+        facts.append(("project", f"`{task.project_dir}`"))
+    if task.branch:
+        facts.append(("branch", f"`{task.branch}`"))
+    if task.started_at:
+        took = (task.ended_at or now) - task.started_at
+        facts.append(("elapsed", formats.duration(took, words)))
+    if view.spent.calls:
+        cost = (
+            f"{formats.spent_cost(view.spent, words)} · {formats.spent_tokens(view.spent, words)}"
+        )
+        facts.append(("spent", cost))
+    return tuple((words(f"detail.{key}"), value) for key, value in facts)
+
+
+def _step_blocks(
+    view: TaskView, words: TextCatalog, now: datetime, zone: ZoneInfo
+) -> list[model.Block]:
+    """Plain plans as steps with their results; others as on the live card with results below."""
+    if is_plain_list(view.steps):
+        return _timeline(view.steps, words, now)
+    over = view.task.status.is_final
+    told = [step for step in view.steps if step.summary or step.error]
+    blocks: list[model.Block] = [
+        outline_block(view, words, now=now, zone=zone, with_durations=over)
+    ]
+    if told:
+        results = tuple(model.TextBlock(each) for each in _step_texts(told, words, now))
+        blocks.append(model.CollapsibleBlock(words("detail.results"), results))
+    if len(told) > _MAX_STEPS:
+        blocks.append(model.NoteBlock(words("detail.more_steps", n=len(told) - _MAX_STEPS)))
+    return blocks
+
+
+def _step_texts(steps: Sequence[TaskStep], words: TextCatalog, now: datetime) -> list[str]:
+    """The latest steps with results, in the order they started."""
+    ordered = sorted(steps, key=lambda step: step.started_at or now)
+    return [_step_text(step, words, now) for step in ordered[-_MAX_STEPS:]]
+
+
+def _timeline(steps: Sequence[TaskStep], words: TextCatalog, now: datetime) -> list[model.Block]:
+    """Steps in the order they started; others stay at their place in the plan."""
+    started = sorted((s for s in steps if s.started_at), key=lambda s: s.started_at or now)
+    ordered = [*started, *(step for step in steps if not step.started_at)]
+    blocks: list[model.Block] = [
+        model.TextBlock(_step_text(step, words, now)) for step in ordered[:_MAX_STEPS]
+    ]
+    if len(ordered) > _MAX_STEPS:
+        blocks.append(model.NoteBlock(words("detail.more_steps", n=len(ordered) - _MAX_STEPS)))
+    return blocks
+
+
+def _step_text(step: TaskStep, words: TextCatalog, now: datetime) -> str:
+    elapsed = ""
+    if step.started_at:
+        elapsed = formats.duration((step.ended_at or now) - step.started_at, words)
+    title = formats.single_line(step.title, _MAX_TITLE)
+    # A failed step that may run again is pending; its error still deserves a symbol.
+    waits = step.error and step.status is NodeStatus.PENDING
+    mark = task_controls.NODE_ICONS[NodeStatus.FAILED if waits else step.status]
+    parts = [words("detail.step", mark=mark, title=title, elapsed=elapsed)]
+    if step.error:
+        parts.append(
+            words(
+                "detail.error",
+                error=formats.single_line(strip_offline_note(step.error), _MAX_ERROR),
+            )
+        )
+    elif step.summary:
+        parts.append(formats.first_lines(strip_offline_note(step.summary)))
+    return "\n".join(part.rstrip() for part in parts)
+
+
+def _event_line(event: TaskEvent, words: TextCatalog, zone: ZoneInfo) -> str:
+    kind = words(f"logs.kind.{event.kind}")
+    text = formats.single_line(strip_offline_note(event.text), _MAX_LOG_LINE)
+    if event.kind is EventKind.REORDERED and text in list(TaskPriority):
+        text = words(f"priority.{text}")
+    return f"{formats.time_of_day(event.at, zone)} {kind} {text}".rstrip()
+
+
+_MAX_FORM_TITLE = 60
+_MAX_SENT_TEXT = 500
+
+
+def task_message_form(task: Task, words: TextCatalog) -> model.Card:
+    form = model.FormBlock(
+        fields=(
+            model.FormField(
+                name="text",
+                label=words("steer.text"),
+                field=model.FormFieldKind.PARAGRAPH,
+                placeholder=words("steer.placeholder"),
+            ),
+            model.FormField(
+                name="as",
+                label=words("steer.as"),
+                field=model.FormFieldKind.CHOICE,
+                required=False,
+                options=(
+                    model.SelectOption(words("steer.as_message"), "message"),
+                    model.SelectOption(words("steer.as_step"), "step"),
+                ),
+            ),
+        ),
+        submit=words("steer.submit"),
+        action=SubmitMessageForm(task_id=task.id),
+    )
+    return model.titled_card(
+        words("steer.title", title=formats.single_line(task.title, _MAX_FORM_TITLE)), form
+    )
+
+
+def task_message_sent_card(task: Task, text: str, outcome: str) -> model.Card:
+    """Replaces the form once it was sent; `outcome` is its effect."""
+    note = model.NoteBlock(f"`{task.id}` {formats.escape_markdown(task.title, _MAX_FORM_TITLE)}")
+    said = model.TextBlock(f"{outcome}\n\n> {formats.escape_markdown(text, _MAX_SENT_TEXT)}")
+    return model.Card(blocks=(said, note), summary=outcome)

@@ -1,0 +1,380 @@
+"""Renders named workflows, their errors and input forms, and JSON for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cards import formats, model
+from cards.actions import (
+    DeleteWorkflow,
+    RunWorkflow,
+    SaveTaskAsWorkflow,
+    ShowWorkflow,
+    SubmitWorkflowInputs,
+)
+from cards.catalog import TextCatalog
+from cards.views.notices import notice_card
+from storage.records.tasks import Task
+from storage.records.workflows import (
+    InvalidWorkflowFile,
+    NamedWorkflow,
+    WorkflowCatalog,
+    WorkflowDrawing,
+    WorkflowError,
+    WorkflowInput,
+)
+
+MAX_FAULTS = 20
+_MAX_FAULT_LINE = 300
+
+
+def fault_lines(
+    faults: Sequence[WorkflowError], words: TextCatalog, *, most: int = MAX_FAULTS
+) -> list[str]:
+    """Each error with its location; the last line counts further ones."""
+    lines = [fault_line(fault, words) for fault in faults[:most]]
+    if len(faults) > most:
+        lines.append(words("workflows.more_faults", n=len(faults) - most))
+    return lines
+
+
+def fault_line(fault: WorkflowError, words: TextCatalog) -> str:
+    place = ".".join(filter(None, (fault.location, fault.field)))
+    text = formats.single_line(_fault_text(fault, words), _MAX_FAULT_LINE)
+    return f"`{formats.single_line(place, 120)}`: {text}" if place else text
+
+
+def _fault_text(fault: WorkflowError, words: TextCatalog) -> str:
+    for key in (f"workflows.fault.{fault.key}", f"workflow.fault.{fault.key}"):
+        if words.has(key):
+            return words(key, **fault.facts)
+    return " ".join((fault.key, *map(str, fault.facts.values())))
+
+
+def workflows_data(shelf: WorkflowCatalog, words: TextCatalog) -> dict[str, Any]:
+    return {
+        "workflows": [workflow_data(each) for each in shelf.workflows],
+        "broken": [invalid_workflow_data(each, words) for each in shelf.invalid],
+        "left_out": shelf.left_out,
+    }
+
+
+def workflow_data(workflow: NamedWorkflow) -> dict[str, Any]:
+    return {
+        "name": workflow.name,
+        "file": workflow.file,
+        "title": workflow.title,
+        "description": workflow.description,
+        "inputs": [
+            {
+                "name": each.name,
+                "title": each.title,
+                "type": each.kind,
+                "options": list(each.options),
+                "default": each.default,
+                "required": each.must_be_given,
+            }
+            for each in workflow.inputs
+        ],
+        "nodes": [
+            {"id": each.id, "title": each.title, "type": each.type} for each in workflow.steps
+        ],
+        "outputs": list(workflow.outputs),
+    }
+
+
+def invalid_workflow_data(bad: InvalidWorkflowFile, words: TextCatalog) -> dict[str, Any]:
+    return {
+        "name": bad.name,
+        "file": bad.file,
+        "good": False,
+        "faults": [fault_data(each, words) for each in bad.errors],
+    }
+
+
+def fault_data(fault: WorkflowError, words: TextCatalog) -> dict[str, Any]:
+    return {
+        "key": fault.key,
+        "where": fault.location,
+        "field": fault.field,
+        "text": fault_line(fault, words),
+    }
+
+
+_MAX_LISTED = 40
+_MAX_BUTTONS = 6
+_MAX_LINE = 160
+_MAX_SUMMARY = 1_000
+_MAX_STEPS = 60
+_MAX_MERMAID = 3_000
+_MAX_LISTED_FAULTS = 8
+
+
+def workflows_card(shelf: WorkflowCatalog, words: TextCatalog, *, folder: str) -> model.Card:
+    """`folder` is where the reader may put files."""
+    blocks: list[model.Block] = []
+    if shelf.workflows:
+        rows = [_workflow_row(each, words) for each in shelf.workflows[:_MAX_LISTED]]
+        blocks.append(model.TextBlock("\n".join(rows)))
+    if shelf.invalid:
+        rows = [row for each in shelf.invalid[:_MAX_LISTED] for row in _bad_rows(each, words)]
+        blocks.append(model.TextBlock("\n".join((words("workflows.broken"), "", *rows))))
+    if not blocks:
+        blocks.append(model.TextBlock(words("workflows.none", folder=folder)))
+    hidden = shelf.left_out + max(0, len(shelf.workflows) - _MAX_LISTED)
+    if hidden:
+        blocks.append(model.NoteBlock(words("workflows.left_out", n=hidden)))
+    if shelf.workflows:
+        items = tuple(_run_button(each.name) for each in shelf.workflows[:_MAX_BUTTONS])
+        blocks.append(model.ButtonsBlock(items))
+    blocks.append(model.NoteBlock(words("workflows.hint")))
+    tone = model.CardTone.WARN if shelf.invalid else model.CardTone.INFO
+    return model.titled_card(words("workflows.title"), *blocks, tone=tone)
+
+
+def workflow_card(
+    workflow: NamedWorkflow, diagram: WorkflowDrawing, words: TextCatalog, *, owner: bool
+) -> model.Card:
+    blocks: list[model.Block] = []
+    if about := _workflow_summary(workflow):
+        blocks.append(model.TextBlock(about))
+    blocks += inputs_blocks(workflow.inputs, words)
+    rows = [
+        f"{n}. {formats.single_line(title, _MAX_LINE)}"
+        for n, title in enumerate(_step_titles(workflow, words), 1)
+    ]
+    head = words("workflows.steps", n=len(workflow.steps))
+    blocks.append(model.TextBlock("\n".join((f"**{head}**", "", *rows))))
+    if workflow.outputs:
+        names = formats.single_line(", ".join(workflow.outputs), _MAX_LINE)
+        blocks.append(model.NoteBlock(words("workflows.outputs", names=names)))
+    blocks += _diagram_blocks(workflow, diagram, words)
+    items = [model.CardButton(words("workflows.button.run"), RunWorkflow(name=workflow.name))]
+    if owner:
+        items.append(delete_button(workflow.name, words))
+    blocks.append(model.ButtonsBlock(tuple(items)))
+    blocks.append(model.NoteBlock(words("workflows.run_hint", line=run_command(workflow, ()))))
+    title = words("workflows.looked_at", name=workflow.name)
+    return model.titled_card(title, *blocks)
+
+
+def validation_card(
+    workflow: NamedWorkflow | InvalidWorkflowFile, words: TextCatalog
+) -> model.Card:
+    """Whether a text is a valid workflow."""
+    if isinstance(workflow, InvalidWorkflowFile):
+        return invalid_workflow_card(
+            workflow.name or words("workflows.text"), workflow.errors, words
+        )
+    title = workflow.title or workflow.name or words("workflows.text")
+    text = words(
+        "workflows.good", name=formats.single_line(title, _MAX_LINE), n=len(workflow.steps)
+    )
+    return notice_card("", text, tone=model.CardTone.GOOD)
+
+
+def invalid_workflow_card(
+    name: str, faults: Sequence[WorkflowError], words: TextCatalog
+) -> model.Card:
+    title = words("workflows.bad", name=formats.single_line(name, _MAX_LINE), n=len(faults))
+    rows = "\n".join(f"- {line}" for line in fault_lines(faults, words))
+    blocks = (model.TextBlock(rows), model.NoteBlock(words("workflows.mend")))
+    return model.titled_card(f"⚠️ {title}", *blocks, tone=model.CardTone.WARN, summary=title)
+
+
+def workflow_saved_card(workflow: NamedWorkflow, words: TextCatalog) -> model.Card:
+    text = words("workflows.saved", name=workflow.name, file=workflow.file)
+    items = (
+        _run_button(workflow.name),
+        model.CardButton(words("workflows.button.show"), ShowWorkflow(name=workflow.name)),
+    )
+    return model.Card(
+        tone=model.CardTone.GOOD,
+        blocks=(model.TextBlock(text), model.ButtonsBlock(items)),
+        summary=words("workflows.saved_line", name=workflow.name),
+    )
+
+
+def confirm_workflow_delete_card(name: str, words: TextCatalog) -> model.Card:
+    """Asks for confirmation before a workflow is deleted."""
+    button = model.CardButton(
+        words("workflows.button.delete"), DeleteWorkflow(name=name), style=model.ButtonStyle.DANGER
+    )
+    text = words("workflows.delete_text", name=name)
+    blocks = (model.TextBlock(text), model.ButtonsBlock((button,)))
+    return model.titled_card(
+        words("workflows.delete_title", name=name), *blocks, tone=model.CardTone.WARN
+    )
+
+
+def workflow_deleted_card(name: str, words: TextCatalog) -> model.Card:
+    return notice_card("", words("workflows.deleted", name=name))
+
+
+def delete_button(name: str, words: TextCatalog) -> model.CardButton:
+    return model.CardButton(
+        words("workflows.button.delete"),
+        DeleteWorkflow(name=name),
+        style=model.ButtonStyle.DANGER,
+        confirm=model.ConfirmDialog(
+            words("workflows.delete_title", name=name), words("workflows.delete_text", name=name)
+        ),
+    )
+
+
+def inputs_blocks(inputs: Sequence[WorkflowInput], words: TextCatalog) -> list[model.Block]:
+    if not inputs:
+        return []
+    rows = [f"- {input_line(each, words)}" for each in inputs]
+    return [model.TextBlock("\n".join((f"**{words('workflows.inputs')}**", "", *rows)))]
+
+
+def input_line(each: WorkflowInput, words: TextCatalog) -> str:
+    """The input's name, purpose, accepted values and default."""
+    title = f" {formats.single_line(each.title, _MAX_LINE)}" if each.title else ""
+    parts = [input_kind_label(each, words)]
+    if each.default is not None:
+        shown = formats.single_line(str(input_value_label(each.default, words)), 80)
+        parts.append(words("workflows.default", value=shown))
+    elif not each.required:
+        parts.append(words("workflows.optional"))
+    return f"`{each.name}`{title} ({', '.join(parts)})"
+
+
+def input_kind_label(each: WorkflowInput, words: TextCatalog) -> str:
+    if each.kind == "choice":
+        return formats.single_line(" / ".join(each.options), _MAX_LINE)
+    return words(f"workflows.kind.{each.kind}")
+
+
+def input_value_label(value: object, words: TextCatalog) -> object:
+    if isinstance(value, bool):
+        return words("workflows.yes" if value else "workflows.no")
+    return value
+
+
+def run_command(workflow: NamedWorkflow, inputs: Sequence[WorkflowInput]) -> str:
+    """The command that runs the workflow, with its required inputs."""
+    asked = inputs or [each for each in workflow.inputs if each.must_be_given]
+    return " ".join((f"/workflow run {workflow.name}", *(f"{each.name}=…" for each in asked)))
+
+
+def _run_button(name: str) -> model.CardButton:
+    return model.CardButton(f"▶️ {name}", RunWorkflow(name=name))
+
+
+def _workflow_row(workflow: NamedWorkflow, words: TextCatalog) -> str:
+    about = workflow.title if workflow.title != workflow.name else ""
+    about = formats.single_line(about or workflow.description, _MAX_LINE)
+    wanted = [each.name for each in workflow.inputs if each.must_be_given]
+    asks = words("workflows.asks", names=", ".join(wanted)) if wanted else ""
+    text = " · ".join(filter(None, (about, words("workflows.steps", n=len(workflow.steps)), asks)))
+    return f"- **{workflow.name}**: {text}"
+
+
+def _bad_rows(bad: InvalidWorkflowFile, words: TextCatalog) -> list[str]:
+    faults = fault_lines(bad.errors, words, most=_MAX_LISTED_FAULTS)
+    return [f"- `{formats.single_line(bad.file, 80)}`", *(f"  - {line}" for line in faults)]
+
+
+def _workflow_summary(workflow: NamedWorkflow) -> str:
+    title = formats.single_line(workflow.title, _MAX_LINE)
+    head = f"**{title}**" if title and title != workflow.name else ""
+    return "\n\n".join(filter(None, (head, formats.truncate(workflow.description, _MAX_SUMMARY))))
+
+
+def _step_titles(workflow: NamedWorkflow, words: TextCatalog) -> list[str]:
+    titles = [
+        f"{each.title or each.id} · {words(f'graph.type.{each.type}')}"
+        if each.type != "task"
+        else each.title or each.id
+        for each in workflow.steps[:_MAX_STEPS]
+    ]
+    more = len(workflow.steps) - len(titles)
+    return [*titles, words("workflows.more_steps", n=more)] if more else titles
+
+
+def _diagram_blocks(
+    workflow: NamedWorkflow, drawn: WorkflowDrawing, words: TextCatalog
+) -> list[model.Block]:
+    text = formats.truncate(drawn.mermaid, _MAX_MERMAID)
+    blocks: list[model.Block] = []
+    if drawn.svg:
+        blocks.append(model.FileBlock(path=drawn.svg, name=f"{workflow.name}.svg", size=drawn.size))
+    code = model.CodeBlock(text, language="mermaid")
+    return [*blocks, model.CollapsibleBlock(words("workflows.drawing"), (code,))]
+
+
+NAME_FIELD = "name"
+_MAX_LABEL = 60
+_MAX_INPUTS = 12
+
+
+def workflow_input_form(
+    workflow: NamedWorkflow,
+    inputs: Sequence[WorkflowInput],
+    action: SubmitWorkflowInputs,
+    words: TextCatalog,
+    *,
+    problems: Sequence[str] = (),
+) -> model.Card:
+    """A form for these inputs; `problems` are errors in earlier values."""
+    blocks: list[model.Block] = []
+    if problems:
+        blocks.append(model.TextBlock("\n".join(f"- ⚠️ {each}" for each in problems)))
+    blocks.append(model.TextBlock(words("workflows.form_text", name=workflow.name)))
+    blocks.append(
+        model.FormBlock(
+            fields=tuple(_input_field(each, words) for each in inputs[:_MAX_INPUTS]),
+            submit=words("workflows.button.start"),
+            action=action,
+        )
+    )
+    wanted = [each for each in inputs if each.must_be_given]
+    blocks.append(model.NoteBlock(words("workflows.form_hint", line=run_command(workflow, wanted))))
+    title = words(
+        "workflows.form_title", title=formats.single_line(workflow.title or workflow.name, 80)
+    )
+    return model.titled_card(title, *blocks)
+
+
+def workflow_name_form(task: Task, words: TextCatalog, *, suggested: str) -> model.Card:
+    field = model.FormField(
+        name=NAME_FIELD, label=words("workflows.name_label"), required=False, placeholder=suggested
+    )
+    form = model.FormBlock(
+        fields=(field,),
+        submit=words("workflows.button.keep"),
+        action=SaveTaskAsWorkflow(task_id=task.id),
+    )
+    text = words("workflows.keep_text", title=formats.single_line(task.title, 80), name=suggested)
+    hint = model.NoteBlock(words("workflows.keep_hint", id=task.id))
+    return model.titled_card(words("workflows.keep_title"), model.TextBlock(text), form, hint)
+
+
+def _input_field(each: WorkflowInput, words: TextCatalog) -> model.FormField:
+    label = formats.single_line(each.label, _MAX_LABEL)
+    options: tuple[model.SelectOption, ...] = ()
+    if each.kind == "choice":
+        options = tuple(model.SelectOption(formats.single_line(o, 60), o) for o in each.options)
+    elif each.kind == "bool":
+        options = (
+            model.SelectOption(words("workflows.yes"), "yes"),
+            model.SelectOption(words("workflows.no"), "no"),
+        )
+    return model.FormField(
+        name=each.name,
+        label=label,
+        field=model.FormFieldKind.CHOICE if options else model.FormFieldKind.LINE,
+        required=each.must_be_given,
+        placeholder=_placeholder(each, words),
+        options=options,
+    )
+
+
+def _placeholder(each: WorkflowInput, words: TextCatalog) -> str:
+    if each.default is None:
+        # The options are listed already.
+        return "" if each.kind in {"choice", "bool"} else input_kind_label(each, words)
+    return formats.single_line(str(input_value_label(each.default, words)), 80)

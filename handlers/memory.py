@@ -1,0 +1,414 @@
+"""Handles /memory, /remember and /forget, and buttons on memory cards."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import zip_longest
+from typing import assert_never
+
+from cards import actions, formats
+from cards.model import CardTone, TextBlock
+from cards.views import memory as views
+from cards.views.notices import notice_card
+from handlers import memory_reports
+from handlers.errors import UsageError, UserError
+from handlers.flags import parse_flags
+from handlers.parsing import parse_number, split_first_word
+from handlers.ports_workers import MemoryRequestRejected
+from handlers.registry import CommandRegistry
+from handlers.request import Reply, Request
+from storage.records.memory import MemoryEntry
+from storage.records.memory_views import MemoryListFilter, MemoryMatch, MemoryPage
+
+_MAX_LINE = 200
+
+
+async def explain_rejection(answer: Awaitable[Reply]) -> Reply:
+    """Await the answer and explain a rejected request."""
+    try:
+        return await answer
+    except MemoryRequestRejected as error:
+        detail = formats.single_line(error.detail, _MAX_LINE)
+        raise UserError(f"memory_{error.reason}", detail=detail) from error
+
+
+def entry_reply(request: Request, key: str, entry: MemoryEntry, **facts: object) -> Reply:
+    """One line about an entry."""
+    text = request.words(
+        key, **{"id": entry.id, "text": views.entry_text(entry, request.words, _MAX_LINE), **facts}
+    )
+    return Reply(card=notice_card("", text, tone=CardTone.GOOD), data=views.entry_data(entry))
+
+
+_MAX_SHOWN_ID = 20
+
+
+async def add_command(request: Request, rest: str) -> Reply:
+    flags = parse_flags(rest, valued=("scope", "for"))
+    if not flags.text:
+        raise UserError("memory_empty")
+    entry = await request.services.memory.add(
+        request.person,
+        request.chat,
+        flags.text,
+        scope=flags.options.get("scope", flags.options.get("for", "")),
+        source=request.source,
+    )
+    return entry_reply(request, "memory.added", entry)
+
+
+async def edit_command(request: Request, rest: str) -> Reply:
+    entry_id, text = _split_entry_id(rest)
+    if not text:
+        raise UserError("memory_how_edit", id=entry_id)
+    return await edit_entry(request, entry_id, text)
+
+
+async def edit_entry(request: Request, entry_id: str, text: str, *, revision: int = 0) -> Reply:
+    entry = await request.services.memory.edit(
+        request.person, request.chat, entry_id, text, revision=revision
+    )
+    return entry_reply(request, "memory.edited", entry)
+
+
+async def forget_command(request: Request, rest: str) -> Reply:
+    return await forget_entry(request, _split_entry_id(rest)[0])
+
+
+async def forget_entry(request: Request, entry_id: str, *, revision: int = 0) -> Reply:
+    try:
+        entry = await request.services.memory.forget(
+            request.person, request.chat, entry_id, source=request.source, revision=revision
+        )
+    except MemoryRequestRejected as refusal:
+        if refusal.reason != "forgotten":
+            raise
+        # An earlier run of this request deleted it and died before replying.
+        text = request.words("memory.gone", id=formats.single_line(entry_id, _MAX_SHOWN_ID))
+        return Reply(card=notice_card("", text, tone=CardTone.GOOD))
+    # Without its text, because replies are stored.
+    return entry_reply(request, "memory.gone", entry)
+
+
+async def forget_entries(
+    request: Request, entry_ids: Sequence[str], revisions: Sequence[int] = ()
+) -> Reply:
+    """Forget entries as they were shown; missing ones are skipped. Raises MemoryRequestRejected if
+    one has changed, or if none is left."""
+    said_last: Reply | None = None
+    for each, revision in zip_longest(entry_ids, revisions, fillvalue=0):
+        try:
+            said_last = await forget_entry(request, str(each), revision=int(revision))
+        except MemoryRequestRejected as refusal:
+            if refusal.reason == "changed" or (said_last is None and each == entry_ids[-1]):
+                raise
+    if len(entry_ids) == 1 or said_last is None:
+        return said_last or Reply()
+    text = request.words("memory.forgotten_all", n=len(entry_ids))
+    return replace(said_last, card=notice_card("", text, tone=CardTone.GOOD))
+
+
+async def pin_command(request: Request, rest: str, *, pinned: bool) -> Reply:
+    return await set_pinned(request, _split_entry_id(rest)[0], pinned=pinned)
+
+
+async def set_pinned(request: Request, entry_id: str, *, pinned: bool) -> Reply:
+    entry = await request.services.memory.pin(request.person, request.chat, entry_id, pinned=pinned)
+    return entry_reply(request, "memory.pinned" if pinned else "memory.unpinned", entry)
+
+
+async def move_command(request: Request, rest: str) -> Reply:
+    entry_id, scope = _split_entry_id(rest)
+    if not scope:
+        raise UserError("memory_how_move", id=entry_id)
+    entry = await request.services.memory.move(request.person, request.chat, entry_id, scope)
+    return entry_reply(
+        request, "memory.moved", entry, scope=views.scope_name(entry.scope, request.words)
+    )
+
+
+async def decide_candidate(
+    request: Request, entry_id: str, *, keep: bool, wording: str = ""
+) -> Reply:
+    entry = await request.services.memory.decide(
+        request.person, request.chat, entry_id.strip(), keep=keep, wording=wording
+    )
+    return entry_reply(request, "memory.kept" if keep else "memory.dropped", entry)
+
+
+def _split_entry_id(rest: str) -> tuple[str, str]:
+    entry_id, more = split_first_word(rest)
+    if not entry_id:
+        raise UserError("memory_which")
+    return entry_id, more
+
+
+commands = CommandRegistry("memory")
+
+MAX_FOUND = 10
+
+_SUBCOMMAND_WORDS = {
+    **dict.fromkeys(("list", "ls", "列表"), "list"),
+    **dict.fromkeys(("add", "remember", "添加", "记住"), "add"),
+    **dict.fromkeys(("search", "find", "搜索", "查找", "搜"), "search"),
+    **dict.fromkeys(("show", "get", "查看", "显示"), "show"),
+    **dict.fromkeys(("edit", "change", "修改", "编辑"), "edit"),
+    **dict.fromkeys(("forget", "delete", "rm", "忘记", "删除"), "forget"),
+    **dict.fromkeys(("pin", "固定", "置顶"), "pin"),
+    **dict.fromkeys(("unpin", "取消固定", "取消置顶"), "unpin"),
+    **dict.fromkeys(("move", "移动"), "move"),
+    **dict.fromkeys(("why", "为什么", "依据"), "why"),
+    **dict.fromkeys(("helped", "有用"), "helped"),
+    **dict.fromkeys(("stats", "统计"), "stats"),
+    **dict.fromkeys(("clean", "清理"), "clean"),
+    **dict.fromkeys(("export", "导出"), "export"),
+    **dict.fromkeys(("import", "导入"), "import"),
+    **dict.fromkeys(("restore", "恢复"), "restore"),
+}
+_KIND_WORDS = {
+    **{each.value: each for each in MemoryListFilter},
+    "记得": MemoryListFilter.KNOWN,
+    "全部": MemoryListFilter.ALL,
+    "手册": MemoryListFilter.HANDBOOK,
+    **dict.fromkeys(("个人资料", "资料", "画像"), MemoryListFilter.PROFILE),
+    "长期": MemoryListFilter.LONGTERM,
+    "事实": MemoryListFilter.FACTS,
+    "原话": MemoryListFilter.CELLS,
+    **dict.fromkeys(("经历", "情景"), MemoryListFilter.EPISODES),
+    "候选": MemoryListFilter.CANDIDATES,
+    "归档": MemoryListFilter.ARCHIVED,
+    "过时": MemoryListFilter.SUPERSEDED,
+    "丢弃": MemoryListFilter.REJECTED,
+}
+_KEEP_WORDS, _DROP_WORDS = (
+    {"keep", "yes", "confirm", "保留", "确认"},
+    {"drop", "no", "reject", "丢弃", "拒绝"},
+)
+
+
+@commands("memory", aliases=("mem", "记忆"), verbatim=True)
+async def manage_memory(request: Request) -> Reply:
+    first, rest = split_first_word(request.args)
+    word = _SUBCOMMAND_WORDS.get(first.casefold(), "") if first else "list"
+    if not word and _KIND_WORDS.get(first.casefold()):
+        word, rest = "list", request.args
+    if word not in _SUBCOMMANDS:
+        raise UserError("memory_no_order", word=_code_safe(request.args))
+    return await explain_rejection(_SUBCOMMANDS[word](request, rest))
+
+
+@commands("remember", aliases=("记住",), verbatim=True)
+async def remember_text(request: Request) -> Reply:
+    return await explain_rejection(add_command(request, request.args))
+
+
+@commands("boss", aliases=("手册", "handbook"), verbatim=True)
+async def manage_handbook(request: Request) -> Reply:
+    return await explain_rejection(_handbook_reply(request))
+
+
+@commands("profile", aliases=("个人资料", "画像"))
+async def show_profile(request: Request) -> Reply:
+    page = await _fetch_page(request, MemoryListFilter.PROFILE)
+    data = {"profile": [views.entry_data(each) for each in page.entries]}
+    card = views.profile_card(
+        page.entries, request.words, zone=request.zone, shared=not request.in_private
+    )
+    return Reply(card=card, data=data)
+
+
+@commands("candidates", aliases=("候选",))
+async def manage_candidates(request: Request) -> Reply:
+    first, rest = split_first_word(request.args)
+    if not first:
+        page = await _fetch_page(request, MemoryListFilter.CANDIDATES)
+        data = {"candidates": [views.entry_data(each) for each in page.entries]}
+        card = views.candidates_card(page.entries, request.words, zone=request.zone)
+        return Reply(card=card, data=data)
+    word = first.casefold()
+    if word not in _KEEP_WORDS | _DROP_WORDS or not rest:
+        raise UsageError("candidates")
+    return await explain_rejection(decide_candidate(request, rest, keep=word in _KEEP_WORDS))
+
+
+async def handle_memory_press(
+    request: Request,
+    action: actions.MemoryAction,
+    card_key: str,
+    value: str,
+    form: Mapping[str, str],
+) -> Reply:
+    """Handle a button or form about memories; the caller has checked permission."""
+    return await explain_rejection(_perform_press(request, action, card_key, value, form))
+
+
+async def _perform_press(  # noqa: C901 - one line for each action of the closed union
+    request: Request,
+    action: actions.MemoryAction,
+    card_key: str,
+    value: str,
+    form: Mapping[str, str],
+) -> Reply:
+    match action:
+        case actions.ListMemories(wanted=wanted, scope=scope, page=page):
+            shown = await _list_reply(request, wanted, scope, page)
+        case actions.ShowMemory(entry_id=entry_id):
+            return await _show_entry(request, entry_id or value)
+        case actions.ForgetMemory(entry_id=entry_id, among=among, also=also, revisions=revisions):
+            shown = await forget_entries(request, (entry_id, *also), revisions)
+            if among:
+                shown = await choose_what_to_forget(request, among, forgotten=shown) or shown
+        case actions.PinMemory(entry_id=entry_id, pinned=pinned):
+            await set_pinned(request, entry_id, pinned=pinned)
+            shown = await _show_entry(request, entry_id)
+        case actions.SubmitMemoryEdit(entry_id=entry_id, revision=revision):
+            await edit_entry(request, entry_id, form.get(views.EDIT_FIELD, ""), revision=revision)
+            shown = await _show_entry(request, entry_id)
+        case actions.DecideMemoryCandidate(
+            entry_id=entry_id, keep=keep, listed=listed, wording=wording
+        ):
+            shown = await decide_candidate(request, entry_id, keep=keep, wording=wording)
+            if listed:
+                shown = await _remaining_candidates(request, shown) or shown
+        case actions.CleanMemory():
+            shown = await memory_reports.clean_up(request, "yes")
+        case actions.MarkMemoriesHelpful():
+            shown = await memory_reports.helped_pressed(request, action)
+        case _:
+            assert_never(action)
+    return replace(shown, key=card_key, in_place=True)
+
+
+async def _list_command(request: Request, rest: str) -> Reply:
+    flags = parse_flags(rest, valued=("scope", "page"))
+    word, more = split_first_word(flags.text)
+    flags_behind = parse_flags(more, valued=("scope", "page"))
+    options = {**flags.options, **flags_behind.options}
+    wanted = _KIND_WORDS.get(word.casefold()) if word else MemoryListFilter.KNOWN
+    if wanted is None:
+        raise UserError("memory_no_kind", word=_code_safe(word))
+    page = max(1, parse_number(options.get("page", "1")))
+    return await _list_reply(request, wanted, options.get("scope", ""), page)
+
+
+async def _list_reply(request: Request, wanted: MemoryListFilter, scope: str, page: int) -> Reply:
+    found = await request.services.memory.list(
+        request.person, request.chat, wanted, scope=scope, page=page
+    )
+    data = {"memories": [views.entry_data(each) for each in found.entries], "total": found.total}
+    card = views.memories_page_card(
+        found, wanted, request.words, zone=request.zone, scope=scope, shared=not request.in_private
+    )
+    return Reply(card=card, data=data)
+
+
+async def search_command(request: Request, rest: str) -> Reply:
+    if not rest:
+        raise UserError("memory_how_search")
+    found, told, near = await _search_entries(request, rest)
+    data = {"memories": [views.search_hit_data(each) for each in found]}
+    card = views.memory_search_card(
+        told or near, near if told else (), rest, request.words, zone=request.zone
+    )
+    return Reply(card=card, data=data)
+
+
+async def _remaining_candidates(request: Request, decided: Reply) -> Reply | None:
+    page = await _fetch_page(request, MemoryListFilter.CANDIDATES)
+    if not page.entries:
+        return None
+    card = views.candidates_card(
+        page.entries, request.words, zone=request.zone, decided_text=_card_text(decided)
+    )
+    return Reply(card=card, data=decided.data)
+
+
+async def list_known(request: Request) -> Reply:
+    """List everything derived from conversations."""
+    return await explain_rejection(_list_reply(request, MemoryListFilter.KNOWN, "", 1))
+
+
+async def choose_what_to_forget(
+    request: Request, query: str, *, forgotten: Reply | None = None
+) -> Reply | None:
+    """Matching entries to choose from; None if there are none. `forgotten` is the reply about what
+    was just forgotten."""
+    found, told, _ = await _search_entries(request, query)
+    if not told:
+        return None
+    card = views.forget_choice_card(
+        told, query, request.words, zone=request.zone, forgotten_text=_card_text(forgotten)
+    )
+    return Reply(card=card, data={"memories": [views.search_hit_data(each) for each in found]})
+
+
+async def _search_entries(
+    request: Request, query: str
+) -> tuple[Sequence[MemoryMatch], Sequence[MemoryEntry], Sequence[MemoryEntry]]:
+    """All matches, those that contain a word of the query, and the others."""
+    found = await request.services.memory.search(
+        request.person, request.chat, query, limit=MAX_FOUND
+    )
+    told = [hit.entry for hit in found if not hit.is_indirect]
+    return found, told, [hit.entry for hit in found if hit.is_indirect]
+
+
+def _card_text(reply: Reply | None) -> str:
+    blocks = () if reply is None or reply.card is None else reply.card.blocks
+    return "\n".join(each.markdown for each in blocks if isinstance(each, TextBlock))
+
+
+async def _show_entry(request: Request, rest: str) -> Reply:
+    entry_id, _ = _split_entry_id(rest)
+    shown = await request.services.memory.show(request.person, request.chat, entry_id)
+    card = views.entry_card(
+        shown.entry,
+        request.words,
+        zone=request.zone,
+        strength=shown.strength,
+        editable=shown.is_editable,
+    )
+    return Reply(card=card, data={**views.entry_data(shown.entry), "strength": shown.strength})
+
+
+async def _handbook_reply(request: Request) -> Reply:
+    first, text = split_first_word(request.args)
+    memory = request.services.memory
+    if text:
+        entry = await memory.write_chapter(request.person, request.chat, first, text)
+        return entry_reply(request, "memory.chapter_written", entry, chapter=entry.label)
+    chapters = await memory.get_handbook(request.person, request.chat)
+    wanted = [each for each in chapters if not first or views.matches_chapter(each, first)]
+    data = {"chapters": {each.label: each.text for each in wanted}}
+    return Reply(card=views.handbook_card(wanted, request.words), data=data)
+
+
+async def _fetch_page(request: Request, wanted: MemoryListFilter) -> MemoryPage:
+    return await request.services.memory.list(request.person, request.chat, wanted)
+
+
+def _code_safe(text: str) -> str:
+    """The text made safe between code marks."""
+    return formats.single_line(text, 60).replace("`", "'")
+
+
+_SUBCOMMANDS: Mapping[str, Callable[[Request, str], Awaitable[Reply]]] = {
+    "list": _list_command,
+    "add": add_command,
+    "search": search_command,
+    "show": _show_entry,
+    "edit": edit_command,
+    "forget": forget_command,
+    "pin": partial(pin_command, pinned=True),
+    "unpin": partial(pin_command, pinned=False),
+    "move": move_command,
+    "why": memory_reports.show_used_memories,
+    "helped": memory_reports.helped_command,
+    "stats": memory_reports.show_stats,
+    "clean": memory_reports.clean_up,
+    "export": memory_reports.export_memories,
+    "import": memory_reports.import_memories,
+    "restore": memory_reports.restore_backup,
+}

@@ -1,0 +1,138 @@
+"""Handles messages that arrive while an answer is being written, and their queue."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+from cards.catalog import TextCatalog
+from cards.courier import Courier
+from cards.views.notices import notice_card
+from handlers.chat import check_may_choose
+from handlers.errors import UserError
+from handlers.registry import CommandRegistry
+from handlers.request import Reply, Request
+from storage.errors import StoreUnavailable
+from storage.records.messages import DeliveryUrgency, InboxId, InboxRow, IncomingMessage
+from storage.records.people import ChatId, ChatKind
+
+log = logging.getLogger(__name__)
+
+MAX_WAITING = 20
+"""Maximum messages waiting in one chat; further ones are refused."""
+
+INTERRUPT_MODE = "cut"
+WAIT_MODE = "wait"
+_MODE_WORDS: Mapping[str, str] = {
+    **dict.fromkeys(("cut", "interrupt", "打断"), INTERRUPT_MODE),
+    **dict.fromkeys(("wait", "queue", "排队", "等待"), WAIT_MODE),
+    **dict.fromkeys(("auto", "default", "自动", "默认"), ""),
+}
+_SPLIT_MESSAGE_LENGTH = 3500
+"""A text this long may be the first part of a split message."""
+
+commands = CommandRegistry("talk")
+
+
+@commands("queue", aliases=("排队",), immediate=True)
+async def choose_queue_mode(request: Request) -> Reply:
+    chosen = request.args.strip().casefold()
+    request.services.conversations.set_queue_mode(request.chat.id, request.chat.settings.queue)
+    if not chosen:
+        return _mode_reply(request, "queue.now")
+    if chosen not in _MODE_WORDS:
+        raise UserError("queue_word", word=request.args[:40])
+    await check_may_choose(request)
+    settings = replace(request.chat.settings, queue=_MODE_WORDS[chosen])
+    await request.services.people.update_chat_settings(request.chat, settings)
+    request.services.conversations.set_queue_mode(request.chat.id, settings.queue)
+    return _mode_reply(request, "queue.changed")
+
+
+def _mode_reply(request: Request, key: str) -> Reply:
+    waits = request.services.conversations.queues_messages(request.chat.id)
+    how = request.words(f"queue.{WAIT_MODE if waits else INTERRUPT_MODE}")
+    card = notice_card(request.words("queue.title"), request.words(key, how=how))
+    return Reply(card=card, data={"queue": WAIT_MODE if waits else INTERRUPT_MODE})
+
+
+class WaitingMessages:
+    """Tracks, by chat, messages that wait for an answer to end. For display only: the inbox stores
+    them, and after a restart all but the refused ones are still answered in order."""
+
+    def __init__(self) -> None:
+        self._waiting_ids: dict[ChatId, list[InboxId]] = {}
+        self._shown: set[InboxId] = set()
+        self._refused: dict[ChatId, set[InboxId]] = {}
+        self._split_message_chats: set[ChatId] = set()
+
+    def add(self, row: InboxRow) -> None:
+        rows = self._waiting_ids.setdefault(row.chat_id, [])
+        if len(rows) < MAX_WAITING:
+            rows.append(row.id)
+        else:
+            self._refused.setdefault(row.chat_id, set()).add(row.id)
+
+    def start_turn(self, row: InboxRow) -> bool:
+        """Start this message's turn, and that of all before it; False if it was refused."""
+        rows = [each for each in self._waiting_ids.pop(row.chat_id, []) if each > row.id]
+        if rows:
+            self._waiting_ids[row.chat_id] = rows
+        else:
+            self._split_message_chats.discard(row.chat_id)
+        refused = self._refused.pop(row.chat_id, set())
+        if left := {each for each in refused if each > row.id}:
+            self._refused[row.chat_id] = left
+        return row.id not in refused
+
+    async def show_position(
+        self, row: InboxRow, courier: Courier, words: TextCatalog
+    ) -> Reply | None:
+        """Show the position in the place of the answer, or return the reply to a refused
+        message."""
+        rows = self._waiting_ids.get(row.chat_id, [])
+        if row.id in self._refused.get(row.chat_id, ()):
+            return Reply(card=notice_card("", words("queue.full", n=len(rows))))
+        if row.id in rows and not self._needs_no_answer(row):
+            self._shown.add(row.id)
+            await _send_notice(courier, row, words("queue.waits", n=rows.index(row.id) + 1))
+        return None
+
+    async def finish_turn(
+        self, row: InboxRow, reply: Reply, courier: Courier, words: TextCatalog
+    ) -> None:
+        """Update the position notice if the answer appears elsewhere."""
+        if row.id not in self._shown:
+            return
+        self._shown.discard(row.id)
+        if reply.card is None or reply.key:
+            await _send_notice(courier, row, words("queue.taken"))
+
+    def count_waiting(self, chat_id: ChatId) -> int:
+        return len(self._waiting_ids.get(chat_id, ()))
+
+    def _needs_no_answer(self, row: InboxRow) -> bool:
+        """Files without text and parts of a split message get no answer of their own."""
+        said = row.incoming
+        if not isinstance(said, IncomingMessage) or not said.text.strip():
+            return True
+        if len(said.text) >= _SPLIT_MESSAGE_LENGTH:
+            self._split_message_chats.add(row.chat_id)
+        return row.chat_id in self._split_message_chats
+
+
+async def _send_notice(courier: Courier, row: InboxRow, text: str) -> None:
+    said = row.incoming
+    in_group = isinstance(said, IncomingMessage) and said.place.kind is ChatKind.GROUP
+    try:
+        await courier.send(
+            row.chat_id,
+            notice_card("", text),
+            key=f"reply:{row.id}",
+            urgency=DeliveryUrgency.ANSWER,
+            reply_to=said.message_id if in_group and isinstance(said, IncomingMessage) else "",
+        )
+    except StoreUnavailable as error:
+        # The message waits nevertheless.
+        log.warning("The waiting status of a message cannot be shown: %s", error)

@@ -1,0 +1,435 @@
+"""Handles /workflow: listing, running, checking, saving and deleting workflows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from cards import formats
+from cards.actions import (
+    DeleteWorkflow,
+    RunWorkflow,
+    SaveTaskAsWorkflow,
+    ShowWorkflow,
+    ShowWorkflowNameForm,
+    SubmitWorkflowInputs,
+    WorkflowAction,
+)
+from cards.json_data import task_view_data
+from cards.views.notices import notice_card
+from cards.views.task_card import task_card
+from cards.views.workflows import (
+    NAME_FIELD,
+    confirm_workflow_delete_card,
+    fault_data,
+    fault_line,
+    input_line,
+    invalid_workflow_card,
+    invalid_workflow_data,
+    validation_card,
+    workflow_card,
+    workflow_data,
+    workflow_deleted_card,
+    workflow_input_form,
+    workflow_name_form,
+    workflow_saved_card,
+    workflows_card,
+    workflows_data,
+)
+from handlers.errors import UsageError, UserError
+from handlers.flags import parse_flags
+from handlers.parsing import find_task
+from handlers.personas import persona_for_task
+from handlers.projects import resolve_workspace
+from handlers.registry import CommandRegistry
+from handlers.request import Reply, Request
+from handlers.workflow_inputs import (
+    MAX_TEXT,
+    InvalidWorkflowInput,
+    WorkflowInputValues,
+    parse_inputs,
+    split_named_values,
+)
+from storage.records.messages import DeliveryUrgency
+from storage.records.tasks import NewTask, Task, TaskPriority, TaskStatus
+from storage.records.workflows import (
+    InvalidWorkflowFile,
+    NamedWorkflow,
+    WorkflowInput,
+    WorkflowRefusalReason,
+    WorkflowRefused,
+)
+
+_MAX_NAME = 64
+_MAX_DETAIL = 200
+
+
+async def explain_rejection(request: Request, answer: Awaitable[Reply]) -> Reply:
+    """Await the answer, or explain a rejected workflow: a broken one on a card, any other reason
+    as a UserError."""
+    try:
+        return await answer
+    except WorkflowRefused as refused:
+        error = refused
+    words, name = request.words, formats.single_line(error.name, _MAX_NAME)
+    if error.reason is not WorkflowRefusalReason.BROKEN:
+        lines = [fault_line(each, words) for each in error.errors] or [error.detail]
+        detail = formats.single_line(" · ".join(lines), _MAX_DETAIL)
+        raise UserError(f"workflow_{error.reason}", name=name, detail=detail) from error
+    faults = [fault_data(each, words) for each in error.errors]
+    card = invalid_workflow_card(name, error.errors, words)
+    data = {"error": card.summary, "name": name, "good": False, "faults": faults}
+    return Reply(card=card, good=False, data=data)
+
+
+_MAX_TITLE = 80
+_MAX_SHOWN = 60
+_RUN_FLAGS = ("p", "priority", "d", "dir")
+
+
+async def run_workflow(request: Request, name: str, rest: str) -> Reply:
+    """Start a workflow, or show the form for missing inputs."""
+    if not name:
+        raise UsageError("workflow")
+    workflow = await request.services.workflows.find(name)
+    flags = parse_flags(rest, valued=_RUN_FLAGS)
+    word = flags.options.get("p", flags.options.get("priority"))
+    priority = TaskPriority.IMPORTANT if word is None else TaskPriority.parse(word)
+    if priority is None:
+        raise UserError("unknown_priority", word=formats.single_line(word or "", 40))
+    free, texts = split_named_values(flags.text)
+    asked = SubmitWorkflowInputs(
+        name=workflow.name,
+        files=request.files,
+        model=request.model,
+        backend=request.backend,
+        priority=priority,
+        folder=flags.options.get("d", flags.options.get("dir", "")),
+    )
+    found = parse_inputs(workflow.inputs, texts, free)
+    return await _start_or_ask(request, workflow, asked, found, source=request.origin)
+
+
+async def run_by_button(request: Request, name: str) -> Reply:
+    """Run a workflow by button; each press runs it again."""
+    workflow = await request.services.workflows.find(name)
+    found, asked = parse_inputs(workflow.inputs, {}), SubmitWorkflowInputs(name=workflow.name)
+    return await _start_or_ask(request, workflow, asked, found, source=request.source)
+
+
+async def submit_inputs(
+    request: Request, action: SubmitWorkflowInputs, form: Mapping[str, str], card_key: str
+) -> Reply:
+    """Handle the input form: it stays until all inputs are valid and then creates one task."""
+    workflow = await request.services.workflows.find(action.name)
+    # Fields of a form from before the workflow was changed are ignored.
+    asked = {each.name for each in workflow.inputs}
+    sent = {name: text for name, text in form.items() if name in asked and text.strip()}
+    texts = {name: text for name, text in action.known if name in asked} | sent
+    found = parse_inputs(workflow.inputs, texts)
+    source = f"start:{card_key}"
+    reply = await _start_or_ask(request, workflow, action, found, source=source)
+    if not found.is_complete:
+        return Reply(card=reply.card, key=card_key, in_place=True, data=reply.data)
+    text = request.words("workflows.started", name=workflow.name)
+    await request.services.courier.send(
+        request.chat.id, notice_card("", text), key=card_key, urgency=DeliveryUrgency.ANSWER
+    )
+    return reply
+
+
+async def _start_or_ask(
+    request: Request,
+    workflow: NamedWorkflow,
+    asked: SubmitWorkflowInputs,
+    inputs: WorkflowInputValues,
+    *,
+    source: str,
+) -> Reply:
+    if not inputs.is_complete:
+        return _ask_for_inputs(request, workflow, asked, inputs)
+    ready = await request.services.workflows.prepare_run(workflow.name, inputs.values)
+    project_dir, in_git = await resolve_workspace(request, asked.folder)
+    new = NewTask(
+        title=formats.single_line(ready.title, _MAX_TITLE),
+        instruction=ready.instruction,
+        priority=asked.priority,
+        chat_id=request.chat.id,
+        created_by=request.person.id,
+        source=source,
+        reply_to=request.message_id,
+        project_dir=project_dir,
+        in_git=in_git,
+        model=asked.model,
+        backend=asked.backend,
+        persona=await persona_for_task(request, ""),
+        files=asked.files,
+    )
+    task = await request.services.tasks.run_workflow(new, ready.body)
+    if task.instruction != new.instruction:
+        # The message was edited after its task was created.
+        raise UserError("already_made", id=task.id)
+    view = await request.services.tasks.view(task.id)
+    card = task_card(view, request.words, now=request.now)
+    return Reply(card=card, key=f"task:{task.id}", data=task_view_data(view))
+
+
+def _ask_for_inputs(
+    request: Request,
+    workflow: NamedWorkflow,
+    asked: SubmitWorkflowInputs,
+    found: WorkflowInputValues,
+) -> Reply:
+    """A card with all problems and a form; if a form would not help, an error with the command to
+    type."""
+    problems = input_problems(request, workflow.inputs, found)
+    wanted = [each.input for each in found.invalid] + list(found.missing)
+    if not wanted or found.unknown:
+        lines = "\n".join(f"- {each}" for each in problems)
+        raise UserError("workflow_input", name=workflow.name, problems=lines)
+    # In the workflow's order, including optional inputs.
+    open_ = [each for each in workflow.inputs if each in wanted or each.name not in found.values]
+    action = replace(asked, name=workflow.name, known=tuple(found.texts.items()))
+    card = workflow_input_form(workflow, open_, action, request.words, problems=problems)
+    missing = [each.name for each in wanted]
+    data = {"error": card.title, "missing": missing, "problems": list(problems)}
+    return Reply(card=card, good=False, data=data)
+
+
+def input_problems(
+    request: Request, inputs: Sequence[WorkflowInput], parsed: WorkflowInputValues
+) -> list[str]:
+    words = request.words
+    names = ", ".join(input_line(each, words) for each in inputs) or words("workflows.no_inputs")
+    unknown = [
+        words("workflows.unknown_input", name=formats.single_line(name, _MAX_SHOWN), names=names)
+        for name in parsed.unknown
+    ]
+    return [*unknown, *(_problem_text(request, each) for each in parsed.invalid)]
+
+
+def _problem_text(request: Request, wrong: InvalidWorkflowInput) -> str:
+    return request.words(
+        f"workflows.wrong.{wrong.key}",
+        label=formats.single_line(wrong.input.label, _MAX_SHOWN),
+        text=formats.single_line(wrong.text, _MAX_SHOWN),
+        options=formats.single_line(" / ".join(wrong.input.options), 200),
+        most=MAX_TEXT,
+    )
+
+
+_NAME_PATTERN = re.compile(r"[\w-]{1,64}")
+_FENCED_TEXT = re.compile(r"\s*```[^\n]*\n(?P<text>.*?)\n?```\s*", re.DOTALL)
+_NON_WORD = re.compile(r"[^\w]+")
+_CONFIRM_WORDS = {"yes", "确定", "是"}
+_MAX_NAME_LENGTH = 40
+
+
+async def save_command(request: Request, rest: str) -> Reply:
+    """Save a workflow from text, from a file sent along, or from a finished task's plan."""
+    request.require_owner()
+    before = parse_flags(rest, bare=("replace",))
+    name, more = split_first_word(before.text)
+    after = parse_flags(more, bare=("replace",))
+    if not name:
+        raise UsageError("workflow")
+    text = await _workflow_text(request, name, more if not after.options else after.text)
+    overwrite = "replace" in {*before.options, *after.options}
+    return await _save_workflow(request, name, text, replace=overwrite)
+
+
+async def show_name_form(request: Request, task_id: str) -> Reply:
+    """Show the form for a workflow's name, from a finished task's card."""
+    task = _require_finished(await find_task(request, task_id), "NAME")
+    return Reply(card=workflow_name_form(task, request.words, suggested=suggest_name(task)))
+
+
+async def save_task_workflow(request: Request, task_id: str, name: str, card_key: str) -> Reply:
+    """Handle that form."""
+    task = _require_finished(await find_task(request, task_id), name or "NAME")
+    name = name or suggest_name(task)
+    text = await request.services.workflows.export_task_plan(task, name)
+    saved = await _save_workflow(request, name, text, replace=False)
+    return Reply(card=saved.card, key=card_key, in_place=True, data=saved.data)
+
+
+async def validate_command(request: Request, rest: str) -> Reply:
+    """Validate a workflow by name, text or file."""
+    words, workflows = request.words, request.services.workflows
+    if not rest and not request.files:
+        raise UsageError("workflow")
+    if request.files:
+        result = await workflows.validate(await workflows.read_file(request.files[0]))
+    elif _NAME_PATTERN.fullmatch(rest):
+        result = await _validate_by_name(request, rest)
+    else:
+        result = await workflows.validate(strip_fences(rest))
+    card = validation_card(result, words)
+    if isinstance(result, InvalidWorkflowFile):
+        return Reply(card=card, good=False, data=invalid_workflow_data(result, words))
+    return Reply(card=card, data={**workflow_data(result), "good": True, "faults": []})
+
+
+async def delete_command(request: Request, rest: str) -> Reply:
+    """Delete a workflow, after confirmation unless the command includes it."""
+    request.require_owner()
+    name, sure = split_first_word(rest)
+    if not name:
+        raise UsageError("workflow")
+    catalog = await request.services.workflows.list_workflows()
+    known = {each.name for each in catalog.workflows} | {each.name for each in catalog.invalid}
+    if name not in known:
+        raise WorkflowRefused(WorkflowRefusalReason.UNKNOWN, name)
+    if sure.strip().casefold() in _CONFIRM_WORDS:
+        return await delete_workflow(request, name)
+    return Reply(card=confirm_workflow_delete_card(name, request.words))
+
+
+async def delete_workflow(request: Request, name: str, card_key: str = "") -> Reply:
+    """Deleting a missing workflow succeeds, because the request may be repeated."""
+    try:
+        await request.services.workflows.delete(name)
+    except WorkflowRefused as error:
+        if error.reason is not WorkflowRefusalReason.UNKNOWN:
+            raise
+    card, data = workflow_deleted_card(name, request.words), {"name": name, "deleted": True}
+    return Reply(card=card, key=card_key, in_place=bool(card_key), data=data)
+
+
+def suggest_name(task: Task) -> str:
+    """A workflow name derived from the task's title."""
+    plain = _NON_WORD.sub("-", task.title.casefold().replace("_", "-")).strip("-")
+    return plain[:_MAX_NAME_LENGTH].strip("-") or task.id
+
+
+def split_first_word(text: str) -> tuple[str, str]:
+    """The first word, and the rest with its line breaks."""
+    first, *rest = text.strip().split(maxsplit=1) or [""]
+    after = text.strip()[len(first) :] if rest else ""
+    return first, after.strip(" \t").strip("\r\n")
+
+
+def strip_fences(text: str) -> str:
+    """The text without the code fences around it."""
+    found = _FENCED_TEXT.fullmatch(text)
+    return found["text"] if found else text
+
+
+async def _save_workflow(request: Request, name: str, text: str, *, replace: bool) -> Reply:
+    saved = await request.services.workflows.save(name, text, replace=replace)
+    return Reply(card=workflow_saved_card(saved, request.words), data=workflow_data(saved))
+
+
+async def _workflow_text(request: Request, name: str, more: str) -> str:
+    if request.files:
+        return await request.services.workflows.read_file(request.files[0])
+    if more and not _NAME_PATTERN.fullmatch(more):
+        return strip_fences(more)
+    if more:
+        task = _require_finished(await find_task(request, more), name)
+    else:
+        task = await _find_last_finished(request, name)
+    return await request.services.workflows.export_task_plan(task, name)
+
+
+def _require_finished(task: Task, name: str) -> Task:
+    if task.status is not TaskStatus.COMPLETED:
+        raise UserError("workflow_not_done", name=formats.single_line(name, 64), id=task.id)
+    return task
+
+
+async def _find_last_finished(request: Request, name: str) -> Task:
+    done = await request.services.tasks.page(
+        by=request.person, chat=request.chat.id, status=TaskStatus.COMPLETED, page=1, size=1
+    )
+    if not done.tasks:
+        raise UserError("workflow_none_done", name=formats.single_line(name, 64))
+    return done.tasks[0]
+
+
+async def _validate_by_name(request: Request, name: str) -> NamedWorkflow | InvalidWorkflowFile:
+    catalog = await request.services.workflows.list_workflows()
+    every: tuple[NamedWorkflow | InvalidWorkflowFile, ...] = (*catalog.invalid, *catalog.workflows)
+    named = next((each for each in every if each.name == name), None)
+    return named or await request.services.workflows.find(name)
+
+
+commands = CommandRegistry("tasks")
+
+_WORKFLOWS_FOLDER = "workflows"
+
+
+@commands("workflow", aliases=("workflows", "流程", "工作流"), verbatim=True)
+async def manage_workflows(request: Request) -> Reply:
+    return await explain_rejection(request, _dispatch_subcommand(request))
+
+
+async def handle_workflow_press(
+    request: Request, action: WorkflowAction, card_key: str, form: Mapping[str, str]
+) -> Reply:
+    """Handle a button or form about workflows; the caller has checked permission."""
+    return await explain_rejection(request, _perform_press(request, action, card_key, form))
+
+
+async def _perform_press(
+    request: Request, action: WorkflowAction, card_key: str, form: Mapping[str, str]
+) -> Reply:
+    match action:
+        case ShowWorkflow(name=name):
+            return await _show_workflow(request, name)
+        case RunWorkflow(name=name):
+            return await run_by_button(request, name)
+        case SubmitWorkflowInputs():
+            return await submit_inputs(request, action, form, card_key)
+        case ShowWorkflowNameForm(task_id=task_id):
+            return await show_name_form(request, task_id)
+        case SaveTaskAsWorkflow(task_id=task_id):
+            return await save_task_workflow(
+                request, task_id, form.get(NAME_FIELD, "").strip(), card_key
+            )
+        case DeleteWorkflow(name=name):
+            return await delete_workflow(request, name, card_key)
+        case _:
+            assert_never(action)
+
+
+async def _dispatch_subcommand(request: Request) -> Reply:
+    first, rest = split_first_word(request.args)
+    subcommand = _SUBCOMMANDS.get(first.casefold() or "list")
+    # A name alone means running it.
+    return await (subcommand(request, rest) if subcommand else run_workflow(request, first, rest))
+
+
+async def _list_workflows(request: Request, _rest: str) -> Reply:
+    catalog = await request.services.workflows.list_workflows()
+    private = request.in_private and request.by_owner
+    card = workflows_card(
+        catalog, request.words, folder=catalog.folder if private else _WORKFLOWS_FOLDER
+    )
+    return Reply(card=card, data=workflows_data(catalog, request.words))
+
+
+async def _run_subcommand(request: Request, rest: str) -> Reply:
+    return await run_workflow(request, *split_first_word(rest))
+
+
+async def _show_workflow(request: Request, rest: str) -> Reply:
+    name, _ = split_first_word(rest)
+    if not name:
+        raise UsageError("workflow")
+    found = await request.services.workflows.find(name)
+    drawn = await request.services.workflows.render_diagram(name, request.words.language)
+    card = workflow_card(found, drawn, request.words, owner=request.by_owner)
+    return Reply(card=card, data={**workflow_data(found), "mermaid": drawn.mermaid})
+
+
+_SUBCOMMANDS: Mapping[str, Callable[[Request, str], Awaitable[Reply]]] = {
+    **dict.fromkeys(("list", "ls", "列表"), _list_workflows),
+    **dict.fromkeys(("show", "get", "查看", "显示"), _show_workflow),
+    **dict.fromkeys(("run", "start", "运行", "执行", "启动"), _run_subcommand),
+    **dict.fromkeys(("save", "keep", "保存", "存为"), save_command),
+    **dict.fromkeys(("validate", "check", "检查", "校验"), validate_command),
+    **dict.fromkeys(("delete", "remove", "rm", "删除"), delete_command),
+}

@@ -1,0 +1,83 @@
+"""Defines the health and status of Shiftboss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from storage.records.people import Channel
+from storage.records.tasks import Task, TaskStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelHealth:
+    """`alert` is a catalogue key while something is wrong, else empty; `facts` fill it in."""
+
+    channel: Channel
+    alert: str = ""
+    facts: Mapping[str, object] | None = None
+
+
+AUTO_MODEL = "auto"
+"""Chooses a model for each message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelChoice:
+    """A selectable model. `problem` is a catalogue key, empty if the model is ready."""
+
+    backend: str
+    model: str
+    problem: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.backend}:{self.model}" if self.model else self.backend
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendHealth:
+    """`problem` is a catalogue key, empty if it can work; `facts` say how to fix it. `version` is
+    what it reported, if asked; `note` is a catalogue key for further advice. `is_cli` marks a
+    coding CLI; `fallback` replaces it while it is unavailable, empty for none."""
+
+    name: str
+    problem: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    version: str = ""
+    note: str = ""
+    is_cli: bool = False
+    fallback: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendReport:
+    """All backends, or only the one asked about, which was also test-started. `file_errors` are
+    errors in the coding CLI file; `fallback` replaces an unavailable CLI."""
+
+    backends: tuple[BackendHealth, ...]
+    default: str
+    fallback: str = ""
+    file_errors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemStatus:
+    """`memory_bytes` is the resident set; `waiting_approvals` counts all chats. `sandbox` is bwrap,
+    landlock or none. `unlisted_owner` names an owner who is no longer configured."""
+
+    version: str
+    pid: int
+    started_at: datetime
+    memory_bytes: int
+    model: ModelChoice
+    channels: tuple[ChannelHealth, ...]
+    slots: int
+    counts: Mapping[TaskStatus, int]
+    today: int
+    waiting_approvals: int
+    queued_messages: int
+    recent: tuple[Task, ...]
+    sandbox: str = "none"
+    unlisted_owner: str = ""

@@ -1,0 +1,144 @@
+"""Defines spending caps, costs and cost reports."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from storage.records.tasks import Task, UsageTotals
+
+_AMOUNT = re.compile(
+    r"(?:(?P<sign>\$)\s*)?(?P<number>\d+(?:\.\d+)?)\s*(?P<many>[kKmM])?\s*(?P<unit>usd|tokens?)?",
+    re.IGNORECASE,
+)
+_MULTIPLIERS = {"k": 1_000, "m": 1_000_000}
+_MICROS_PER_USD = 1_000_000
+
+
+class BudgetScope(StrEnum):
+    """The scope of a cap: one task for its whole life, the others per day."""
+
+    TASK = "task"
+    PERSON = "person"
+    CHAT = "chat"
+    DAY = "day"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpendingCap:
+    """`micros` are US dollars in millionths; 0 means unlimited."""
+
+    micros: int = 0
+    tokens: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.micros or self.tokens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapUsage:
+    """The usage of one cap. `allowed` includes `granted`, the amount added by approvals."""
+
+    scope: BudgetScope
+    allowed: SpendingCap
+    granted: SpendingCap
+    used: SpendingCap
+
+    @property
+    def remaining(self) -> SpendingCap:
+        """The unused amount, at least 0. An unlimited measure is 0 too."""
+        return SpendingCap(
+            micros=max(0, self.allowed.micros - self.used.micros),
+            tokens=max(0, self.allowed.tokens - self.used.tokens),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetGrant:
+    """An approved extension of a cap. `day` is empty for a task's."""
+
+    approval_id: str
+    scope: BudgetScope
+    subject: str
+    day: str
+    cap: SpendingCap
+
+
+def parse_cap(text: str) -> SpendingCap:
+    """Parse `5`, `5 USD`, `2M tokens`, or both with a comma; empty is unlimited.
+
+    Raises ValueError with the accepted forms.
+    """
+    micros = tokens = 0
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        found = _AMOUNT.fullmatch(part)
+        if found is None or (found["sign"] and (found["unit"] or "").lower().startswith("token")):
+            raise ValueError(f"{part!r} is not of the form 5 USD or 2M tokens")
+        amount = float(found["number"]) * _MULTIPLIERS.get((found["many"] or "").lower(), 1)
+        if (found["unit"] or "").lower().startswith("token"):
+            tokens = round(amount)
+        else:
+            micros = round(amount * _MICROS_PER_USD)
+    return SpendingCap(micros=micros, tokens=tokens)
+
+
+class CostPeriod(StrEnum):
+    """Start of the summed costs: today, this Monday, this month, ever, or some days ago."""
+
+    TODAY = "today"
+    WEEK = "week"
+    MONTH = "month"
+    ALL = "all"
+    DAYS = "days"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostQuery:
+    """Selects costs. `days` applies to that period only; `model` is a part of model names, empty
+    for all. `lists_chats_and_people` adds these breakdowns."""
+
+    period: CostPeriod = CostPeriod.MONTH
+    days: int = 0
+    model: str = ""
+    lists_chats_and_people: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostLine:
+    """The cost of one model, purpose, chat or person."""
+
+    name: str
+    spent: UsageTotals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostReport:
+    """Costs of today, this week and this month in the Boss's time zone, and of the requested
+    period, broken down with the highest cost first.
+
+    `caps` are today's caps that apply to the person asking. `unpriced_models` are used models
+    without a known price, which a cap on money cannot count.
+    """
+
+    query: CostQuery
+    total: UsageTotals
+    today: UsageTotals
+    week: UsageTotals
+    month: UsageTotals
+    models: tuple[CostLine, ...] = ()
+    purposes: tuple[CostLine, ...] = ()
+    chats: tuple[CostLine, ...] = ()
+    people: tuple[CostLine, ...] = ()
+    caps: tuple[CapUsage, ...] = ()
+    unpriced_models: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskCost:
+    task: Task
+    total: UsageTotals
+    models: tuple[CostLine, ...] = ()
+    purposes: tuple[CostLine, ...] = ()
+    caps: tuple[CapUsage, ...] = ()
+    unpriced_models: tuple[str, ...] = ()

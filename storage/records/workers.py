@@ -1,0 +1,112 @@
+"""Defines worker contexts, personas and sessions as people see them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+
+class ContextPartState(StrEnum):
+    """LOADED whole; CUT to its head and tail; MISSING; WITHHELD from this chat; NO_ROOM after the
+    parts before it; UNUSABLE: no readable text."""
+
+    LOADED = "loaded"
+    CUT = "cut"
+    MISSING = "missing"
+    WITHHELD = "kept_back"
+    NO_ROOM = "crowded"
+    UNUSABLE = "unusable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextPart:
+    """One file or block. `size` is in characters, or in bytes if it was not read whole;
+    `used_characters` reach the worker."""
+
+    name: str
+    state: ContextPartState
+    size: int = 0
+    used_characters: int = 0
+
+
+DEFAULT_PERSONA = "pragmatist"
+"""The persona if none is chosen, also for `auto` and unknown names."""
+
+NO_PERSONA = "none"
+"""A worker without a persona's instructions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonaInfo:
+    """`name` is what they type; `titles` and `descriptions` are by language. `mode` is empty if it
+    may do everything a worker may. `servers` are the names of its MCP servers; `source` is its
+    file, empty for built-in ones."""
+
+    name: str
+    titles: Mapping[str, str] = field(default_factory=dict)
+    descriptions: Mapping[str, str] = field(default_factory=dict)
+    prompt: str = ""
+    traits: Mapping[str, str] = field(default_factory=dict)
+    tools: tuple[str, ...] = ()
+    denied: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
+    backend: str = ""
+    model: str = ""
+    mode: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonaFileProblem:
+    """An unusable persona file. `reason_key` is a catalogue key under `persona.fault`; `detail` is
+    a key's name or the parser's message."""
+
+    file: str
+    reason_key: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonaList:
+    """All personas, built-in ones first, and unusable files."""
+
+    personas: tuple[PersonaInfo, ...]
+    errors: tuple[PersonaFileProblem, ...] = ()
+
+    def find(self, name: str) -> PersonaInfo | None:
+        """Find by name or by title in any language, or None."""
+        wanted = name.strip().casefold()
+        for each in self.personas:
+            if wanted == each.name or wanted in {t.casefold() for t in each.titles.values()}:
+                return each
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionInfo:
+    """`key` identifies the owner: `chat:…`, `task:…`, `helper:…`. `message_count` counts transcript
+    rows; `is_open` says it may still continue."""
+
+    id: str
+    key: str
+    backend: str
+    model: str
+    persona: str
+    turns: int
+    message_count: int
+    started_at: datetime
+    last_used_at: datetime
+    is_open: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranscriptRow:
+    """One row of a transcript in the backend's format."""
+
+    seq: int
+    at: datetime
+    content: Any

@@ -1,0 +1,134 @@
+"""Defines named workflows: files that can be run repeatedly."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Literal, TypeAlias
+
+WorkflowInputValue: TypeAlias = str | int | float | bool
+"""A value for a workflow input."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowError:
+    """An error in a workflow. `location` is a node, an edge or empty; `field` is a part of it.
+    `key` is a text under `workflow.fault` or `workflows.fault`, with its facts."""
+
+    key: str
+    location: str = ""
+    field: str = ""
+    facts: Mapping[str, object] = dataclasses.field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowInput:
+    """An input without `default` must be given if it is `required`."""
+
+    name: str
+    title: str = ""
+    kind: Literal["text", "number", "bool", "choice"] = "text"
+    options: tuple[str, ...] = ()
+    default: WorkflowInputValue | None = None
+    required: bool = True
+
+    @property
+    def label(self) -> str:
+        return self.title or self.name
+
+    @property
+    def must_be_given(self) -> bool:
+        """Whether the workflow cannot run without a value for it."""
+        return self.required and self.default is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowStep:
+    id: str
+    title: str
+    type: str
+    persona: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedWorkflow:
+    """A named workflow. `name` invokes it, `file` is the file's name; `title` and `description`
+    come from the file. `outputs` are the names of its results."""
+
+    name: str
+    file: str = ""
+    title: str = ""
+    description: str = ""
+    inputs: tuple[WorkflowInput, ...] = ()
+    steps: tuple[WorkflowStep, ...] = ()
+    outputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvalidWorkflowFile:
+    """A file or text that cannot be run, with all its errors."""
+
+    name: str
+    file: str = ""
+    errors: tuple[WorkflowError, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowCatalog:
+    """All workflows by name. `left_out` counts files beyond the reading limit; `folder` contains
+    them."""
+
+    workflows: tuple[NamedWorkflow, ...] = ()
+    invalid: tuple[InvalidWorkflowFile, ...] = ()
+    left_out: int = 0
+    folder: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowDrawing:
+    """The graph as Mermaid text and, if it could be drawn, as a picture: its path relative to the
+    data directory and its size in bytes."""
+
+    mermaid: str
+    svg: str = ""
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedWorkflow:
+    """A workflow ready to run: the task's title, its instruction for workers, and the checked plan
+    as stored."""
+
+    title: str
+    instruction: str
+    body: Mapping[str, Any]
+
+
+class WorkflowRefusalReason(StrEnum):
+    UNKNOWN = "unknown"
+    BAD_NAME = "bad_name"
+    BROKEN = "broken"
+    EXISTS = "exists"
+    TOO_LARGE = "too_large"
+    NO_PLAN = "no_plan"
+    UNWRITABLE = "unwritable"
+    UNREADABLE = "unreadable"
+
+
+class WorkflowRefused(Exception):
+    """`errors` is set for BROKEN."""
+
+    def __init__(
+        self,
+        reason: WorkflowRefusalReason,
+        name: str,
+        detail: str = "",
+        errors: tuple[WorkflowError, ...] = (),
+    ) -> None:
+        self.reason = reason
+        self.name = name
+        self.detail = detail
+        self.errors = errors
+        super().__init__(f"{name}: {reason}")

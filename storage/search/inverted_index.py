@@ -1,0 +1,383 @@
+"""Stores postings in blocks and runs BM25 searches over scopes."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from heapq import nlargest
+from typing import TypeAlias, TypeVar
+
+from sqlalchemy import delete, select, update
+
+from storage.db import Database, Transaction
+from storage.dialect import PreparedWrite, insert_or_ignore, upsert
+from storage.memory_schema import memories, memory_blocks, memory_postings, memory_scopes
+from storage.records.memory import MemoryKind, MemoryScope, MemoryState
+from storage.search.bm25 import (
+    PackedPostings,
+    ScopePostings,
+    adjust_posting,
+    block_position,
+    decode_length,
+    encode_length,
+    merge_postings,
+    pack_posting,
+    remove_postings,
+    top_scores,
+)
+from storage.search.terms import ASKS_ASSISTANT, ASKS_SELF, is_assistant, sender_terms, tokenize
+
+_P = memory_postings.c
+_L = memory_blocks.c
+_S = memory_scopes.c
+_T = TypeVar("_T")
+_BATCH_SIZE = 500
+_COLUMNS = ("scope_id", "block", "term", "data")
+
+
+@dataclass(frozen=True, slots=True)
+class BlockAdditions:
+    """Additions to one block: each word's postings in order, and the lengths by offset."""
+
+    words: defaultdict[str, array[int]] = field(default_factory=lambda: defaultdict(_no_postings))
+    lengths: dict[int, float] = field(default_factory=dict)
+
+
+def _no_postings() -> array[int]:
+    return array("H")
+
+
+BlockKey: TypeAlias = tuple[int, int]
+"""A scope's number and a block."""
+
+
+class PostingStore:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._put = PreparedWrite(
+            lambda dialect: upsert(dialect, memory_postings, _COLUMNS, _COLUMNS[:3]), *_COLUMNS
+        )
+
+    async def get_or_create_scope_id(self, tx: Transaction, scope: MemoryScope) -> int:
+        query = select(_S.id).where(_S.name == str(scope))
+        found = await tx.scalar(query)
+        if found is None:
+            new = insert_or_ignore(self._db.dialect, memory_scopes).values(name=str(scope))
+            await tx.execute(new)
+            found = await tx.scalar(query)
+        assert found is not None
+        return int(found)
+
+    async def get_lengths(self, tx: Transaction, key: BlockKey) -> bytes:
+        query = select(_L.lengths).where(_L.scope_id == key[0], _L.block == key[1])
+        return await tx.scalar(query) or b""
+
+    async def get_lengths_by_scope(self, tx: Transaction, block: int) -> Mapping[int, bytes]:
+        """The lengths of the block's entries, by scope."""
+        query = select(_L.scope_id, _L.lengths).where(_L.block == block)
+        return {row.scope_id: row.lengths for row in await tx.execute(query)}
+
+    async def add(self, tx: Transaction, key: BlockKey, new: BlockAdditions) -> None:
+        old = await self.get_lengths(tx, key)
+        held = await self._load_block(tx, key, list(new.words)) if old else {}
+        words = {
+            term: merge_postings(held.get(term, b""), some) for term, some in new.words.items()
+        }
+        await self._store(tx, key, words)
+        await self._update_lengths(tx, key, old, new.lengths)
+
+    async def adjust(
+        self, tx: Transaction, key: BlockKey, by: Mapping[int, Mapping[str, float]]
+    ) -> None:
+        """Change word counts by offset. Entries that are not indexed stay unchanged."""
+        old = await self.get_lengths(tx, key)
+        changes = {
+            offset: {term: times for term, times in words.items() if times}
+            for offset, words in by.items()
+            if has_entry(old, offset)
+        }
+        terms = list(dict.fromkeys(term for words in changes.values() for term in words))
+        if not terms:
+            return
+        held = await self._load_block(tx, key, terms)
+        new = {term: held.get(term, b"") for term in terms}
+        for offset, words in changes.items():
+            for term, times in words.items():
+                new[term] = adjust_posting(new[term], offset, times)
+        await self._store(tx, key, {t: data for t, data in new.items() if data or t in held})
+        lengths = {
+            offset: decode_length(old[offset]) + sum(words.values())
+            for offset, words in changes.items()
+            if words
+        }
+        await self._update_lengths(tx, key, old, lengths)
+
+    async def erase(self, tx: Transaction, key: BlockKey, offsets: frozenset[int]) -> None:
+        """Delete everything at these offsets."""
+        held = await self._load_block(tx, key, None)
+        left = await asyncio.to_thread(_without_offsets, held, offsets)
+        await self._store(tx, key, left)
+        old = await self.get_lengths(tx, key)
+        await self._update_lengths(tx, key, old, dict.fromkeys(offsets))
+
+    async def load_scopes(
+        self, view: Transaction, names: Sequence[str], words: Sequence[str]
+    ) -> Sequence[ScopePostings]:
+        """The data a search for these words needs, for the named scopes."""
+        known = _S.id == _L.scope_id
+        query = select(memory_scopes, _L.block, _L.lengths).where(known, _S.name.in_(names))
+        blocks: defaultdict[tuple[int, int, float], dict[int, bytes]] = defaultdict(dict)
+        for row in await view.execute(query):
+            blocks[row.id, row.entries, row.length][row.block] = row.lengths
+        return [
+            ScopePostings(
+                entries=entries,
+                length=length,
+                lengths=lengths,
+                postings=await self._load_scope_postings(view, scope_id, sorted(lengths), words),
+            )
+            for (scope_id, entries, length), lengths in blocks.items()
+        ]
+
+    async def _load_scope_postings(
+        self, view: Transaction, scope_id: int, blocks: Sequence[int], words: Sequence[str]
+    ) -> Mapping[str, PackedPostings]:
+        """Naming the blocks makes SQLite use the index instead of scanning the scope."""
+        found: defaultdict[str, list[tuple[int, bytes]]] = defaultdict(list)
+        query = select(_P.term, _P.block, _P.data).where(_P.scope_id == scope_id)
+        for some in in_chunks(blocks, _BATCH_SIZE):
+            here = query.where(_P.block.in_(some), _P.term.in_(words))
+            for term, block, data in await view.execute(here):
+                found[term].append((block, data))
+        return {term: sorted(packed) for term, packed in found.items()}
+
+    async def _load_block(
+        self, tx: Transaction, place: BlockKey, words: Sequence[str] | None
+    ) -> Mapping[str, bytes]:
+        query = select(_P.term, _P.data).where(_P.scope_id == place[0], _P.block == place[1])
+        if words is None:
+            return {row.term: row.data for row in await tx.execute(query)}
+        held: dict[str, bytes] = {}
+        for some in in_chunks(words, _BATCH_SIZE):
+            rows = await tx.execute(query.where(_P.term.in_(some)))
+            held.update({row.term: row.data for row in rows})
+        return held
+
+    async def _store(self, tx: Transaction, place: BlockKey, words: Mapping[str, bytes]) -> None:
+        """Store the packed postings and delete words without any."""
+        scope_id, block = place
+        put = [(scope_id, block, term, data) for term, data in words.items() if data]
+        if put:
+            await self._put.send_many(tx, put)
+        here = delete(memory_postings).where(_P.scope_id == scope_id, _P.block == block)
+        for some in in_chunks([term for term, data in words.items() if not data], _BATCH_SIZE):
+            await tx.execute(here.where(_P.term.in_(some)))
+
+    async def _update_lengths(
+        self, tx: Transaction, place: BlockKey, old: bytes, lengths: Mapping[int, float | None]
+    ) -> None:
+        """Update the lengths and the scope's totals."""
+        scope_id, block = place
+        codes = bytearray(old.ljust(max(lengths, default=-1) + 1, b"\0"))
+        for offset, length_there in lengths.items():
+            codes[offset] = 0 if length_there is None else encode_length(length_there)
+        new = bytes(codes)
+        columns = ("scope_id", "block", "lengths")
+        row = {"scope_id": scope_id, "block": block, "lengths": new}
+        await tx.execute(upsert(self._db.dialect, memory_blocks, columns, columns[:2]), row)
+        entries = len(new) - new.count(0) - (len(old) - old.count(0))
+        length = sum(map(decode_length, new)) - sum(map(decode_length, old))
+        await tx.execute(
+            update(memory_scopes)
+            .where(_S.id == scope_id)
+            .values(entries=_S.entries + entries, length=_S.length + length)
+        )
+
+
+def has_entry(lengths: bytes, offset: int) -> bool:
+    return offset < len(lengths) and lengths[offset] > 0
+
+
+def in_chunks(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
+    yield from (items[at : at + size] for at in range(0, len(items), size))
+
+
+def _without_offsets(words: Mapping[str, bytes], offsets: frozenset[int]) -> Mapping[str, bytes]:
+    """The changed words, without these offsets."""
+    left = ((term, data, remove_postings(data, offsets)) for term, data in words.items())
+    return {term: kept for term, data, kept in left if kept is not data}
+
+
+_M = memories.c
+_POOL = 100
+_SENDER_BOOST = 1.8
+"""Factor for entries of a requested sender (measured by `benchmarks memory`)."""
+_MAX_INLINE_BYTES = 10_000
+"""Bytes of postings scored inline; more are scored in a thread."""
+
+TermWeights: TypeAlias = Mapping[str, float]
+"""An entry's words, each weighted by count and position."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchHit:
+    """`number` identifies the entry; `score` is comparable within one search only."""
+
+    number: int
+    score: float
+
+
+class InvertedIndex:
+    """Write to it within the transaction that changes the entries."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._postings = PostingStore(db)
+
+    async def put(
+        self, tx: Transaction, rows: Iterable[tuple[int, MemoryScope, TermWeights]]
+    ) -> None:
+        """Index entries by all their words; larger batches are faster. An entry indexed with other
+        words must be removed first."""
+        places: defaultdict[tuple[MemoryScope, int], BlockAdditions] = defaultdict(BlockAdditions)
+        for number, scope, words in sorted(rows, key=lambda row: row[0]):
+            block, offset = block_position(number)
+            new = places[scope, block]
+            new.lengths[offset] = sum(words.values())
+            by_term = new.words
+            for term, times in words.items():
+                by_term[term].append(pack_posting(offset, times))
+        for (scope, block), new in places.items():
+            await self._postings.add(
+                tx, (await self._postings.get_or_create_scope_id(tx, scope), block), new
+            )
+
+    async def adjust(
+        self, tx: Transaction, number: int, scope: MemoryScope, by: TermWeights
+    ) -> None:
+        """Change word weights of an entry. Does nothing if it is not indexed."""
+        await self.adjust_all(tx, scope, {number: by})
+
+    async def adjust_all(
+        self, tx: Transaction, scope: MemoryScope, by: Mapping[int, TermWeights]
+    ) -> None:
+        """Like `adjust` for several entries of one scope: each block is read and written once."""
+        blocks: defaultdict[int, dict[int, TermWeights]] = defaultdict(dict)
+        for number, words in by.items():
+            block, offset = block_position(number)
+            blocks[block][offset] = words
+        scope_id = await self._postings.get_or_create_scope_id(tx, scope)
+        for block, words_of in blocks.items():
+            await self._postings.adjust(tx, (scope_id, block), words_of)
+
+    async def remove(self, tx: Transaction, numbers: Iterable[int]) -> None:
+        """Remove entries completely."""
+        blocks: defaultdict[int, set[int]] = defaultdict(set)
+        for number in numbers:
+            block, offset = block_position(number)
+            blocks[block].add(offset)
+        for block, offsets in blocks.items():
+            for scope_id, lengths in (await self._postings.get_lengths_by_scope(tx, block)).items():
+                if here := frozenset(each for each in offsets if has_entry(lengths, each)):
+                    await self._postings.erase(tx, (scope_id, block), here)
+
+    async def search(
+        self,
+        scopes: Sequence[MemoryScope],
+        words: Mapping[str, float],
+        limit: int,
+        *,
+        kinds: Sequence[MemoryKind] = tuple(MemoryKind),
+        tx: Transaction | None = None,
+    ) -> Sequence[SearchHit]:
+        """Active entries of these scopes with any of the weighted words, best first. If exactly one
+        sender is named, that sender's entries count more. Without scopes the result is empty."""
+        names = [str(scope) for scope in scopes]
+        if not names or not words or limit < 1:
+            return ()
+        most = max(_POOL, 2 * limit)
+        async with self._db.read(tx) as view:
+            shelves = await self._postings.load_scopes(view, names, list(words))
+            work = partial(_score_scopes, shelves, words, most)
+            is_quick = sum(map(_postings_size, shelves)) < _MAX_INLINE_BYTES
+            scores = work() if is_quick else await asyncio.to_thread(work)
+            senders = await self._select_active(view, scores, names, kinds, most)
+        asked_for = _requested_senders(set(senders.values()), words)
+        hits = [
+            SearchHit(
+                number=number,
+                score=scores[number] * (_SENDER_BOOST if sender in asked_for else 1.0),
+            )
+            for number, sender in senders.items()
+        ]
+        return nlargest(limit, hits, key=lambda hit: (hit.score, hit.number))
+
+    async def _select_active(
+        self,
+        view: Transaction,
+        scores: Mapping[int, float],
+        names: Sequence[str],
+        kinds: Sequence[MemoryKind],
+        most: int,
+    ) -> Mapping[int, str]:
+        """The best entries that may be shown, with their senders. The index contains others too."""
+        kept: dict[int, str] = {}
+        for some in _rank_batches(scores, most):
+            query = select(_M.number, _M.sender).where(
+                _M.number.in_(some),
+                _M.scope.in_(names),
+                _M.state == MemoryState.ACTIVE.value,
+                _M.kind.in_([kind.value for kind in kinds]),
+            )
+            kept.update({row.number: row.sender for row in await view.execute(query)})
+            if len(kept) >= most:
+                break
+        return kept
+
+
+def _score_scopes(
+    scopes: Sequence[ScopePostings], words: Mapping[str, float], most: int
+) -> Mapping[int, float]:
+    scores: dict[int, float] = {}
+    for shelf in scopes:
+        scores.update(top_scores(shelf, words, most))
+    return scores
+
+
+def _rank_batches(scores: Mapping[int, float], most: int) -> Iterator[Sequence[int]]:
+    """Batches in descending score, newest first among equals; lazy, so that few results need no
+    full sort."""
+    found = zip(scores.values(), scores, strict=True)
+    first = [number for _, number in nlargest(most, found)]
+    yield first
+    if len(first) < len(scores):
+        found = zip(scores.values(), scores, strict=True)
+        rest = [number for _, number in sorted(found, reverse=True)][most:]
+        yield from in_chunks(rest, most)
+
+
+def _postings_size(shelf: ScopePostings) -> int:
+    return sum(len(data) for packed in shelf.postings.values() for _, data in packed)
+
+
+def _requested_senders(senders: set[str], words: Mapping[str, float]) -> Collection[str]:
+    """The sender named by the query, if it is exactly one: by full name, else by a part of it. If
+    none is named and one sender is an assistant: that one for `you`, the others for `I`."""
+    whole = [each for each in senders if each and not set(tokenize(each)).difference(words)]
+    part = [each for each in senders if not words.keys().isdisjoint(sender_terms(each))]
+    if named := whole or part:
+        return named if len(named) == 1 else ()
+    assistants = set(filter(is_assistant, senders))
+    if not assistants:
+        return ()
+    return (
+        assistants
+        if ASKS_ASSISTANT in words
+        else senders - assistants
+        if ASKS_SELF in words
+        else ()
+    )

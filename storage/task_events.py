@@ -1,0 +1,132 @@
+"""Stores the commands people give for tasks and the events that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Self
+
+from sqlalchemy import insert, select, update
+
+from storage import schema
+from storage.db import Database, Transaction
+from storage.dialect import PreparedWrite, insert_or_ignore
+from storage.records.people import PersonId
+from storage.records.tasks import EventKind, TaskEvent, TaskId
+from storage.rows import records_from
+
+_C = schema.commands.c
+_E = schema.events.c
+
+_APPEND_EVENT = PreparedWrite(lambda _: insert(schema.events), "task_id", "kind", "text", "at")
+
+
+SUBAGENT_COMMAND = "helper"
+"""The command kind of a sub-agent's report."""
+
+
+class SubagentReport(str):
+    """A sub-agent's report among the messages to a worker, marked as not from a person. `label` is
+    the sub-agent's name; `path` is the step that started it, empty if unknown."""
+
+    __slots__ = ("label", "path")
+
+    label: str
+    path: str
+
+    def __new__(cls, text: str, label: str, path: str = "") -> Self:
+        made = super().__new__(cls, text)
+        made.label = label
+        made.path = path
+        return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerInput:
+    """Input for a task's worker.
+
+    `messages` are people's messages and each SubagentReport, oldest first; `replan_command_id` is
+    the last request for a new plan, 0 if none. `answered_steps` maps a message's index to the step
+    whose question it answers, if an approver sent it.
+    """
+
+    messages: Sequence[str]
+    replan_command_id: int
+    replan_reason: str
+    answered_steps: Mapping[int, str] = field(default_factory=dict)
+
+
+class TaskEventRepo:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def record_command(
+        self,
+        tx: Transaction,
+        task_id: TaskId,
+        kind: str,
+        *,
+        source: str,
+        by: PersonId | None,
+        now: datetime,
+        payload: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Record a command; False if this source gave it before and it must have no effect."""
+        noted = await tx.execute(
+            insert_or_ignore(self._db.dialect, schema.commands).values(
+                source=source,
+                task_id=task_id,
+                kind=kind,
+                payload=dict(payload or {}),
+                person_id=by,
+                at=now,
+            )
+        )
+        return noted.rowcount == 1
+
+    async def get_worker_input(self, tx: Transaction, task_id: TaskId) -> WorkerInput:
+        """All commands of the task that concern its worker."""
+        query = select(_C.id, _C.kind, _C.payload).where(_C.task_id == task_id).order_by(_C.id)
+        said: list[str] = []
+        answers: dict[int, str] = {}
+        replan, why = 0, ""
+        for row in await tx.execute(query):
+            text = str(row.payload.get("said", ""))
+            if row.kind == "replan":
+                replan, why = row.id, text
+            elif row.kind == SUBAGENT_COMMAND:
+                known = {name: str(row.payload.get(name, "")) for name in ("label", "path")}
+                said.append(SubagentReport(text, **known))
+            elif text:
+                if asked_by := row.payload.get("answers"):
+                    answers[len(said)] = asked_by
+                said.append(text)
+        return WorkerInput(
+            messages=tuple(said),
+            replan_command_id=replan,
+            replan_reason=why,
+            answered_steps=answers,
+        )
+
+    async def append_event(
+        self, tx: Transaction, task_id: TaskId, kind: EventKind, *, now: datetime, text: str = ""
+    ) -> None:
+        await _APPEND_EVENT.send(tx, {"task_id": task_id, "kind": kind, "text": text, "at": now})
+
+    async def list_latest(self, task_id: TaskId, limit: int) -> Sequence[TaskEvent]:
+        """The newest `limit` events, oldest first."""
+        query = (
+            select(schema.events).where(_E.task_id == task_id).order_by(_E.id.desc()).limit(limit)
+        )
+        return records_from(TaskEvent, reversed(await self._db.fetch_all(query)))
+
+    async def list_unnotified(self, limit: int) -> Sequence[TaskEvent]:
+        """The oldest events that no card shows yet."""
+        query = select(schema.events).where(_E.told_at.is_(None)).order_by(_E.id).limit(limit)
+        return records_from(TaskEvent, await self._db.fetch_all(query))
+
+    async def mark_notified(self, ids: Sequence[int], *, now: datetime) -> None:
+        """Mark these as sent to the Boss."""
+        async with self._db.write() as tx:
+            await tx.execute(update(schema.events).where(_E.id.in_(ids)).values(told_at=now))

@@ -1,0 +1,321 @@
+"""Stores tool calls, each before it is made, and standing permissions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, Update, insert, or_, select, update
+
+from storage.db import Database, Transaction
+from storage.errors import NotFound
+from storage.records.people import ChatId, PersonId
+from storage.records.tasks import TaskId
+from storage.records.tools import (
+    NewToolCall,
+    StandingPermission,
+    StandingPermissionScope,
+    ToolCallRecord,
+    ToolCallState,
+)
+from storage.rows import record_from, row_from
+from storage.schema import tool_calls, tool_grants
+from storage.sessions import ModelSession
+
+_C = tool_calls.c
+_REPEAT_SUFFIX = "#again-"
+"""Some services number calls per answer, so ids repeat within a session."""
+
+_UNDELIVERED_STATES = (
+    ToolCallState.OPEN,
+    ToolCallState.ALLOWED,
+    ToolCallState.DENIED,
+    ToolCallState.ANSWERED,
+)
+
+
+class ToolCallRepo:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def add(self, tx: Transaction, new: NewToolCall, *, now: datetime) -> ToolCallRecord:
+        """Add a call, already started if it is allowed. A call id reused in the session gets a
+        suffix."""
+        used = await tx.scalars(
+            select(_C.call_id).where(_C.session_id == new.session_id, _has_call_id(new.call_id))
+        )
+        times = len(used.all())
+        values = row_from(new) | {
+            "call_id": new.call_id if not times else f"{new.call_id}{_REPEAT_SUFFIX}{times}",
+            "asked_at": now,
+            "started_at": now if new.state is ToolCallState.RUNNING else None,
+            "ended_at": now if new.state is ToolCallState.DENIED else None,
+        }
+        row_id = await tx.scalar(insert(tool_calls).values(**values).returning(_C.id))
+        return await self.get(int(row_id or 0), tx=tx)
+
+    async def get(self, row_id: int, *, tx: Transaction | None = None) -> ToolCallRecord:
+        found = await self._select(_C.id == row_id, tx=tx)
+        if not found:
+            raise NotFound("call", str(row_id))
+        return found[0]
+
+    async def find_suspended(
+        self, session_id: str, call_id: str, *, tx: Transaction | None = None
+    ) -> ToolCallRecord | None:
+        """The suspended call with this id."""
+        found = await self._select(
+            _C.session_id == session_id, _has_call_id(call_id), _C.suspended, tx=tx
+        )
+        return found[-1] if found else None
+
+    async def find_undelivered(
+        self,
+        tx: Transaction,
+        *,
+        task_id: TaskId | None,
+        path: str,
+        session_id: str,
+        command_hash: str,
+    ) -> ToolCallRecord | None:
+        """An earlier identical request that a person was asked about, whose result reached no
+        worker because its process died."""
+        whose = _C.session_id == session_id
+        if task_id is not None:
+            whose = (_C.task_id == task_id) & (_C.path == path)
+        found = await self._select(
+            whose,
+            _C.command_hash == command_hash,
+            _C.state.in_([each.value for each in _UNDELIVERED_STATES]),
+            _C.approval_id.is_not(None),
+            _C.started_at.is_(None),
+            _C.ended_at.is_(None),
+            ~_C.suspended,
+            tx=tx,
+        )
+        return found[-1] if found else None
+
+    async def list_suspended(
+        self, session_id: str, *, tx: Transaction | None = None
+    ) -> Sequence[ToolCallRecord]:
+        """The calls at the end of the session's transcript, oldest first."""
+        return await self._select(_C.session_id == session_id, _C.suspended, tx=tx)
+
+    async def list_suspended_of_step(
+        self, task_id: TaskId, path: str, *, tx: Transaction | None = None
+    ) -> Sequence[ToolCallRecord]:
+        """Like `list_suspended`, for a task's step, in any session."""
+        return await self._select(_C.task_id == task_id, _C.path == path, _C.suspended, tx=tx)
+
+    async def list_suspended_of_chats(self) -> Sequence[ToolCallRecord]:
+        """Like `list_suspended`, for all sessions outside tasks."""
+        return await self._select(_C.suspended, _C.task_id.is_(None))
+
+    async def list_lost(
+        self, tx: Transaction | None, session: ModelSession
+    ) -> Sequence[ToolCallRecord]:
+        """Calls started since the session's transcript last grew, oldest first: their turn was cut
+        off."""
+        states = (
+            ToolCallState.RUNNING,
+            ToolCallState.DONE,
+            ToolCallState.FAILED,
+            ToolCallState.CUT,
+        )
+        return await self._select(
+            _C.session_id == session.id,
+            _C.asked_at > session.last_used_at,
+            _C.started_at.is_not(None),
+            _C.state.in_([each.value for each in states]),
+            ~_C.suspended,
+            tx=tx,
+        )
+
+    async def mark_answered(
+        self, tx: Transaction, row_id: int, answer: str, *, now: datetime
+    ) -> ToolCallRecord:
+        """Record an answer from known data in place of a call."""
+        values = {"state": ToolCallState.ANSWERED.value, "answer": answer, "ended_at": now}
+        await tx.execute(_update_call(row_id).values(**values))
+        return await self.get(row_id, tx=tx)
+
+    async def list_by_approval(self, tx: Transaction, approval_id: str) -> Sequence[ToolCallRecord]:
+        """The calls this approval decides."""
+        return await self._select(_C.approval_id == approval_id, tx=tx)
+
+    async def list_by_task(self, task_id: TaskId, limit: int) -> Sequence[ToolCallRecord]:
+        """The newest `limit` calls of the task, oldest first."""
+        query = select(tool_calls).where(_C.task_id == task_id).order_by(_C.id.desc()).limit(limit)
+        return tuple(map(_record, reversed(await self._db.fetch_all(query))))
+
+    async def suspend(self, tx: Transaction, session_id: str, call_ids: Sequence[str]) -> None:
+        """Mark these as the end of the session's transcript."""
+        for call_id in call_ids:
+            found = await self._select(
+                _C.session_id == session_id, _has_call_id(call_id), _C.ended_at.is_(None), tx=tx
+            )
+            if found:
+                await tx.execute(_update_call(found[-1].id).values(suspended=True))
+
+    async def mark_delivered(self, tx: Transaction, call: ToolCallRecord, *, now: datetime) -> None:
+        """Mark the call's result as delivered; a call neither decided nor made is cut off."""
+        state = call.state
+        if state in {ToolCallState.OPEN, ToolCallState.ALLOWED, ToolCallState.RUNNING}:
+            state = ToolCallState.CUT
+        await tx.execute(
+            _update_call(call.id).values(
+                suspended=False, state=state.value, ended_at=call.ended_at or now
+            )
+        )
+
+    async def bind_approval(self, tx: Transaction, call_id: int, approval_id: str) -> None:
+        """Link the call to its approval request."""
+        await tx.execute(_update_call(call_id).values(approval_id=approval_id))
+
+    async def decide(
+        self, tx: Transaction, call: ToolCallRecord, state: ToolCallState, answer: str = ""
+    ) -> None:
+        """Only an OPEN call is decided."""
+        await tx.execute(
+            _update_call(call.id)
+            .where(_C.state == ToolCallState.OPEN.value)
+            .values(state=state.value, answer=answer)
+        )
+
+    async def mark_started(self, tx: Transaction, call: ToolCallRecord, *, now: datetime) -> bool:
+        """Mark the call started, at most once. False if it already was."""
+        begun = await tx.execute(
+            _update_call(call.id)
+            .where(_C.state == ToolCallState.ALLOWED.value)
+            .values(state=ToolCallState.RUNNING.value, started_at=now)
+        )
+        return begun.rowcount == 1
+
+    async def mark_ended(
+        self,
+        tx: Transaction,
+        row_id: int,
+        *,
+        succeeded: bool,
+        outcome: str,
+        size: int,
+        now: datetime,
+    ) -> None:
+        state = ToolCallState.DONE if succeeded else ToolCallState.FAILED
+        await tx.execute(
+            _update_call(row_id)
+            .where(_C.state == ToolCallState.RUNNING.value)
+            .values(state=state.value, outcome=outcome, size=size, ended_at=now)
+        )
+
+    async def mark_cut_off(self, tx: Transaction, row_id: int, *, now: datetime) -> None:
+        await tx.execute(_update_call(row_id).values(state=ToolCallState.CUT.value, ended_at=now))
+
+    async def cut_off_chat_calls(self, tx: Transaction, *, now: datetime) -> None:
+        """Cut off running calls outside tasks, which never survive a process."""
+        await _cut_off_where(tx, _C.task_id.is_(None), now=now)
+
+    async def _select(
+        self, *conditions: ColumnElement[bool], tx: Transaction | None = None
+    ) -> Sequence[ToolCallRecord]:
+        query = select(tool_calls).where(*conditions).order_by(_C.id)
+        return tuple(map(_record, await self._db.fetch_all(query, tx=tx)))
+
+
+async def cut_off_task_calls(tx: Transaction, task_id: TaskId, *, now: datetime) -> None:
+    """Cut off the task's running calls: its worker died and their effect is unknown."""
+    await _cut_off_where(tx, _C.task_id == task_id, now=now)
+
+
+async def _cut_off_where(tx: Transaction, whose: ColumnElement[bool], *, now: datetime) -> None:
+    unasked = (_C.state == ToolCallState.OPEN.value) & _C.approval_id.is_(None) & ~_C.suspended
+    await tx.execute(
+        update(tool_calls)
+        .where(whose, (_C.state == ToolCallState.RUNNING.value) | unasked)
+        .values(state=ToolCallState.CUT.value, ended_at=now)
+    )
+
+
+def _update_call(row_id: int) -> Update:
+    return update(tool_calls).where(_C.id == row_id)
+
+
+def _has_call_id(call_id: str) -> ColumnElement[bool]:
+    return (_C.call_id == call_id) | _C.call_id.startswith(
+        f"{call_id}{_REPEAT_SUFFIX}", autoescape=True
+    )
+
+
+def model_call_id(call: ToolCallRecord) -> str:
+    """The call's id as its model knows it."""
+    return call.call_id.partition(_REPEAT_SUFFIX)[0]
+
+
+def _record(row: Row[Any]) -> ToolCallRecord:
+    return record_from(ToolCallRecord, row, approval_id=row.approval_id or "")
+
+
+_G = tool_grants.c
+
+
+class PermissionGrantRepo:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def add(
+        self,
+        tx: Transaction,
+        *,
+        scope: StandingPermissionScope,
+        subject: str,
+        tool: str,
+        pattern: str,
+        approval_id: str,
+        by: PersonId,
+        now: datetime,
+    ) -> None:
+        await tx.execute(
+            insert(tool_grants).values(
+                scope=scope.value,
+                subject=subject,
+                tool=tool,
+                pattern=pattern,
+                approval_id=approval_id,
+                granted_by=by,
+                at=now,
+            )
+        )
+
+    async def list_applicable(
+        self, *, task: TaskId | None, chat: ChatId | None, tx: Transaction | None = None
+    ) -> Sequence[StandingPermission]:
+        """Permissions that apply to this task, in this chat, and always."""
+        held = [_G.scope == StandingPermissionScope.ALWAYS.value]
+        if task is not None:
+            held.append((_G.scope == StandingPermissionScope.TASK.value) & (_G.subject == task))
+        if chat is not None:
+            held.append((_G.scope == StandingPermissionScope.CHAT.value) & (_G.subject == chat))
+        return await self._select(or_(*held), tx=tx)
+
+    async def list_all(self) -> Sequence[StandingPermission]:
+        return await self._select()
+
+    async def revoke(self, grant_id: int, *, now: datetime) -> bool:
+        """False if it was not in force."""
+        async with self._db.write() as tx:
+            ended = await tx.execute(
+                update(tool_grants)
+                .where(_G.id == grant_id, _G.revoked_at.is_(None))
+                .values(revoked_at=now)
+            )
+        return ended.rowcount == 1
+
+    async def _select(
+        self, *conditions: ColumnElement[bool], tx: Transaction | None = None
+    ) -> Sequence[StandingPermission]:
+        query = select(tool_grants).where(_G.revoked_at.is_(None), *conditions).order_by(_G.id)
+        return tuple(
+            record_from(StandingPermission, row, approval_id=row.approval_id or "")
+            for row in await self._db.fetch_all(query, tx=tx)
+        )

@@ -1,0 +1,62 @@
+"""A wish is told of with the answer that stops for an approval, and not again when it goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+from bot.engine.agent.conversation.resumption import CommitStep, PrepareCommit
+from bot.engine.agent.conversation.service import ConversationService
+from bot.engine.agent.memory_hooks.turn_recorder import RecordedConversation
+from handlers.ports import AnswerStream, ChatAnswer, ChatQuestion
+from storage.db import Database, Transaction
+from storage.records.memory import MemoryKind
+from tests.bot.engine.memory.writing_builders import build_writing, ignore_text, question
+
+
+class StoppingConversations:
+    """Talk that stops at a call before it says anything, and answers once that is decided."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def answer(
+        self, _question: ChatQuestion, _show: AnswerStream, keep: PrepareCommit
+    ) -> ChatAnswer:
+        return await self._kept(ChatAnswer(text="", model="m"), keep)
+
+    async def resume_answer(self, _question: ChatQuestion, keep: PrepareCommit) -> ChatAnswer:
+        return await self._kept(ChatAnswer(text="The door is open now. " * 20, model="m"), keep)
+
+    async def _kept(self, answered: ChatAnswer, keep: PrepareCommit) -> ChatAnswer:
+        kept = await keep(answered)
+        async with self._db.write() as tx:
+            await kept(tx)
+        return answered
+
+
+async def nothing(_answered: ChatAnswer) -> CommitStep:
+    async def kept(_tx: Transaction) -> None:
+        """It is shown elsewhere."""
+
+    return kept
+
+
+async def test_a_wish_is_told_of_before_the_approval_and_noted_once(tmp_path: Path) -> None:
+    async with build_writing(tmp_path) as memory:
+        db = memory.world.db
+        talk = RecordedConversation(
+            cast("ConversationService", StoppingConversations(db)),
+            db=db,
+            recorder=memory.recorder,
+            now=memory.world.clock,
+        )
+        wish = "Remember that my cat is called Findus, and open the door"
+
+        stopped = await talk.answer(question(wish), ignore_text)
+        went_on = await talk.resume_answer(question("", "talk:1", is_continuation=True), nothing)
+
+        assert "Findus" in stopped.notes[0]
+        assert went_on.notes == ()
+        assert len(await memory.texts(MemoryKind.CELL)) == 1
+        assert len(await memory.texts(MemoryKind.FACT)) == 1

@@ -1,0 +1,186 @@
+"""What a desk books, keeps and tells the caps, however a run ends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from bot.engine.agent.budget import SpendingBudget, SpendingCaps
+from bot.engine.agent.model_gateway import ModelRequest
+from bot.engine.agent.pricing import ModelPrice, PriceTable
+from bot.engine.llm.backend import (
+    MAX_ANSWER_TOKENS,
+    BackendUnavailable,
+    BudgetExceeded,
+    RunLimits,
+    RunPurpose,
+    RunRequest,
+    RunResult,
+    SelectedBackend,
+    TokenUsage,
+)
+from bot.engine.workers.spec import CostAccount
+from storage.records.people import Language
+from storage.records.usage import BudgetScope, SpendingCap
+from storage.sessions import SessionRepo
+from storage.usage import BudgetRepo, UsageFilter, UsageRepo
+from tests.agent_builders import make_gateway
+from tests.engine_harness import BOSS, CHAT, EngineHarness, FakeBackend, run_engine
+
+USED = TokenUsage(requests=1, input_tokens=1_000, output_tokens=100, cache_read_tokens=400)
+PRICE = ModelPrice(
+    input=Decimal(10), output=Decimal(100), cache_read=Decimal(1), cache_write=Decimal(10)
+)
+
+
+class Spender(FakeBackend):
+    """Asks before it works, as the model APIs do; then fails, if it is told to."""
+
+    fails: Exception | None = None
+    turns = 1
+    allowed: list[int]
+
+    async def respond(self, request: RunRequest) -> RunResult:
+        self.allowed = []
+        history: tuple[Any, ...] = ()
+        for turn in range(self.turns):
+            used = TokenUsage(requests=turn, input_tokens=1_000 * turn, output_tokens=100 * turn)
+            assert request.gate is not None
+            try:
+                self.allowed.append(await request.gate("fake-1", 1_000, used))
+            except BudgetExceeded as reached:
+                raise BudgetExceeded(reached.cap, usage=used, new_history=history) from None
+            history = (*history, {"turn": turn})
+        if self.fails:
+            raise self.fails
+        return RunResult(text="done", value=None, model="fake-1", usage=USED, new_history=history)
+
+
+class Money:
+    """A desk with caps over a backend that spends."""
+
+    def __init__(self, world: EngineHarness, worker: Spender, cap: SpendingCap) -> None:
+        class One:
+            def select_backend(self, model: str, backend: str) -> SelectedBackend:
+                return SelectedBackend(backend=worker, model="fake-1")
+
+        self.db = world.db
+        self.usage = UsageRepo(world.db)
+        self.sessions = SessionRepo(world.db)
+        self.worker = worker
+        self.desk = make_gateway(
+            world.db,
+            One(),
+            world.clock,
+            lambda: "s1",
+            budget=SpendingBudget(
+                caps=SpendingCaps(zone=ZoneInfo("UTC"), by_scope={BudgetScope.CHAT: cap}),
+                prices=PriceTable(custom_prices={"fake-*": PRICE}),
+                usage=self.usage,
+                grants=BudgetRepo(world.db),
+                now=world.clock,
+            ),
+        )
+
+    async def ask(self, *, book: bool = True, output_tokens: int = 32_000) -> None:
+        chosen = self.desk.select_backend("", "")
+        session = await self.desk.open_session("task:t", chosen)
+        ask = ModelRequest(
+            purpose=RunPurpose.STEP,
+            prompt="work",
+            system_prompt="",
+            language=Language.ENGLISH,
+            account=CostAccount(person=BOSS.id, chat=CHAT.id),
+            facts={},
+            limits=RunLimits(output_tokens=output_tokens),
+        )
+        reply = await self.desk.call_model(ask, chosen, session)
+        if book:
+            async with self.db.write() as tx:
+                await self.desk.record_reply(tx, reply)
+
+
+@asynccontextmanager
+async def money(home: Path, cap: SpendingCap, **how: Any) -> AsyncGenerator[Money, None]:
+    async with run_engine(home, start_dispatcher=False) as world:
+        worker = Spender()
+        for name, value in how.items():
+            setattr(worker, name, value)
+        yield Money(world, worker, cap)
+
+
+async def test_own_prices_are_what_is_booked(tmp_path: Path) -> None:
+    async with money(tmp_path, SpendingCap()) as one:
+        await one.ask()
+        spent = await one.usage.sum(UsageFilter())
+
+    assert spent.cost_micros == 600 * 10 + 400 * 1 + 100 * 100
+    assert (spent.cache_read_tokens, spent.unpriced) == (400, 0)
+
+
+async def test_no_answer_is_allowed_to_be_longer_than_the_run_may_write(tmp_path: Path) -> None:
+    async with money(tmp_path, SpendingCap()) as one:
+        await one.ask()
+        assert one.worker.allowed == [MAX_ANSWER_TOKENS]
+        await one.ask(output_tokens=50)
+        assert one.worker.allowed == [50]
+
+
+async def test_what_is_booked_counts_once(tmp_path: Path) -> None:
+    async with money(tmp_path, SpendingCap(tokens=5_000)) as one:
+        await one.ask()
+        await one.ask()
+
+    assert one.worker.allowed == [5_000 - 1_100 - 1_000]
+
+
+async def test_what_is_not_booked_yet_counts_too(tmp_path: Path) -> None:
+    async with money(tmp_path, SpendingCap(tokens=5_000)) as one:
+        await one.ask(book=False)
+        await one.ask()
+
+    assert one.worker.allowed == [5_000 - 1_100 - 1_000]
+
+
+async def test_what_failed_is_booked_and_holds_nothing_back(tmp_path: Path) -> None:
+    async with money(tmp_path, SpendingCap(tokens=6_000)) as one:
+        one.worker.fails = BackendUnavailable("gone", usage=USED)
+        with pytest.raises(BackendUnavailable):
+            await one.ask()
+        one.worker.fails = BackendUnavailable("gone before anything was said")
+        with pytest.raises(BackendUnavailable):
+            await one.ask()
+        one.worker.fails = None
+        await one.ask()
+
+    assert one.worker.allowed == [6_000 - 1_100 - 1_000]
+
+
+async def test_of_a_broken_run_what_it_says_it_has_used_is_all_that_counts(tmp_path: Path) -> None:
+    async with money(tmp_path, SpendingCap(tokens=5_000)) as one:
+        one.worker.fails = RuntimeError("a tool of ours is broken")
+        with pytest.raises(RuntimeError):
+            await one.ask()
+        one.worker.fails = None
+        await one.ask()
+
+    # Ten tokens is what that run tells.
+    assert one.worker.allowed == [5_000 - 10 - 1_000]
+
+
+async def test_what_a_stopped_run_has_done_is_kept_with_what_it_has_cost(tmp_path: Path) -> None:
+    async with money(tmp_path, SpendingCap(tokens=5_000), turns=4) as one:
+        with pytest.raises(BudgetExceeded) as reached:
+            await one.ask()
+        kept = await one.sessions.list_messages("s1")
+        spent = await one.usage.sum(UsageFilter())
+
+    assert reached.value.cap.scope == "chat"
+    assert reached.value.cap.spent_tokens == spent.input_tokens + spent.output_tokens == 3_300
+    assert kept == ({"turn": 0}, {"turn": 1}, {"turn": 2})

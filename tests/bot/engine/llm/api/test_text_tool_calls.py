@@ -1,0 +1,174 @@
+"""Models that cannot call tools write their calls, and nobody else can tell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from bot.engine.llm.answer_schemas import PlanAnswer, StepAnswer
+from bot.engine.llm.api.access import ApiAccess, ApiProvider
+from bot.engine.llm.api.backend import ApiBackend
+from bot.engine.llm.backend import InvalidAnswer, TextDelta, ToolFinished
+from bot.engine.llm.tool_calls import CallDecision, CallVerdict, ToolCall
+from tests.bot.engine.llm.builders import build_request, collect_run, joined_text, recording_tool
+from tests.emulators.models.emulator import ModelEmulator
+from tests.emulators.models.script import ScriptedCall, ScriptedReply
+
+STEP: dict[str, Any] = {"status": "done", "summary": "It is done.", "files": ["a.md"]}
+FILE = {"path": "a.md", "content": "x"}
+
+
+@pytest.fixture
+async def small(models: ModelEmulator) -> AsyncIterator[ApiBackend]:
+    access = ApiAccess(
+        provider=ApiProvider.OPENAI,
+        key=models.key,
+        base_url=models.openai_url,
+        text_tool_calls=True,
+    )
+    backend = ApiBackend(access, ())
+    yield backend
+    await backend.aclose()
+
+
+def written_reply(tool: str, **arguments: Any) -> ScriptedReply:
+    return ScriptedReply(text=json.dumps({"tool": tool, "arguments": arguments}))
+
+
+def keys_of(schema: Any) -> set[str]:
+    if isinstance(schema, Mapping):
+        return set(schema).union(*map(keys_of, schema.values()))
+    return set().union(*map(keys_of, schema)) if isinstance(schema, list) else set()
+
+
+@dataclass
+class PendingAuthorizer:
+    """Somebody has to be asked."""
+
+    wishes: list[ToolCall] = field(default_factory=list)
+
+    async def __call__(self, call: ToolCall) -> CallDecision:
+        self.wishes.append(call)
+        return CallDecision(verdict=CallVerdict.PENDING)
+
+    async def ended(self, call_id: str, *, good: bool, outcome: str) -> None:
+        raise AssertionError("nothing was run")
+
+
+async def test_a_written_call_is_made_and_a_written_form_is_the_result(
+    models: ModelEmulator, small: ApiBackend
+) -> None:
+    calls: list[Mapping[str, Any]] = []
+    models.replies(written_reply("write", **FILE), written_reply("final_result", **STEP))
+    request = build_request(
+        ApiProvider.OPENAI, tools=(recording_tool("Wrote a.md", calls),), result=StepAnswer
+    )
+
+    events, result = await collect_run(small, request)
+
+    assert calls == [FILE]
+    assert result.value == StepAnswer(**STEP)
+    assert [event.succeeded for event in events if isinstance(event, ToolFinished)] == [True]
+    assert not any(isinstance(event, TextDelta) for event in events)
+    assert models.requests[1].last_text == "write: Wrote a.md"
+    assert models.refused == []
+
+
+async def test_the_tools_are_told_in_words_and_the_answer_is_held_to_them(
+    models: ModelEmulator, small: ApiBackend
+) -> None:
+    models.replies(written_reply("final_result", plan="So.", answer="Yes."))
+
+    await collect_run(small, build_request(ApiProvider.OPENAI, result=PlanAnswer))
+
+    asked = models.requests[0]
+    assert asked.tools == {}
+    assert "steps?: [{title, detail?, kind?: work|ask" in str(asked.body["messages"])
+    assert asked.schema is not None
+    assert "PlanStep" in asked.schema["$defs"]
+    assert not keys_of(asked.schema) & {"maxLength", "maxItems"}, "grammars cannot count so far"
+
+
+async def test_words_are_an_answer_where_words_will_do(
+    models: ModelEmulator, small: ApiBackend
+) -> None:
+    models.replies(written_reply("say", text="Hello."))
+
+    events, result = await collect_run(
+        small, build_request(ApiProvider.OPENAI, tools=(recording_tool("", []),))
+    )
+
+    assert joined_text(events) == result.text == "Hello."
+
+
+async def test_without_tools_nothing_is_different(models: ModelEmulator, small: ApiBackend) -> None:
+    models.replies(ScriptedReply(text="First words come first."))
+
+    events, result = await collect_run(small, build_request(ApiProvider.OPENAI))
+
+    assert len(events) > 3
+    assert result.text == "First words come first."
+    assert models.requests[0].schema is None
+
+
+async def test_what_cannot_be_read_is_asked_for_once_more_and_then_given_up(
+    models: ModelEmulator, small: ApiBackend
+) -> None:
+    models.replies(ScriptedReply(text="I think"), ScriptedReply(text='{"tool": "final_res'))
+
+    with pytest.raises(InvalidAnswer):
+        await collect_run(small, build_request(ApiProvider.OPENAI, result=StepAnswer))
+
+    assert len(models.requests) == 2
+
+
+async def test_a_call_that_waits_for_leave_is_made_when_it_has_come(
+    models: ModelEmulator, small: ApiBackend
+) -> None:
+    calls: list[Mapping[str, Any]] = []
+    permit = PendingAuthorizer()
+    models.replies(written_reply("write", **FILE), written_reply("say", text="Written."))
+    tools = (recording_tool("Wrote a.md", calls),)
+    first = build_request(ApiProvider.OPENAI, tools=tools, permit=permit)
+
+    _, put_off = await collect_run(small, first)
+    answers = {
+        permit.wishes[0].call_id: CallDecision(verdict=CallVerdict.ANSWER, text="It is there.")
+    }
+    again = build_request(
+        ApiProvider.OPENAI,
+        "",
+        tools=tools,
+        permit=permit,
+        history=put_off.new_history,
+        answers=answers,
+    )
+    _, result = await collect_run(small, again)
+
+    assert put_off.suspended == tuple(permit.wishes)
+    assert models.requests[1].last_text.startswith("write: It is there.")
+    assert result.text == "Written."
+
+
+async def test_a_session_of_a_model_that_calls_tools_is_gone_on_with(
+    models: ModelEmulator, small: ApiBackend, gpt: ApiBackend
+) -> None:
+    models.replies(
+        ScriptedReply(calls=[ScriptedCall(name="write", arguments=FILE)]),
+        ScriptedReply(text="Ready."),
+        ScriptedReply(text="Yes."),
+    )
+    tools = (recording_tool("Wrote a.md", []),)
+    _, before = await collect_run(gpt, build_request(ApiProvider.OPENAI, tools=tools))
+
+    await collect_run(
+        small, build_request(ApiProvider.OPENAI, "Really?", history=before.new_history, tools=tools)
+    )
+
+    said = json.dumps(models.requests[2].body["messages"])
+    assert "tool_calls" not in said
+    assert "Wrote a.md" in said

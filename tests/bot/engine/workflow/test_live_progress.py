@@ -1,0 +1,99 @@
+"""What a running step does is shown as it is now, masked, and no longer than it runs."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bot.engine.llm.backend import (
+    PlanEntry,
+    PlanUpdated,
+    RunNotice,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    ToolUpdated,
+)
+from bot.engine.tasks.notifier import LiveCardUpdater
+from bot.engine.workflow.live_progress import LiveProgress
+from storage.records.tasks import LiveToolCall, TaskId
+
+TASK = TaskId("k3m9qa")
+
+
+def redacted(text: str) -> str:
+    return text.replace("hunter2", "***")
+
+
+async def test_a_step_is_shown_as_it_is_now() -> None:
+    progress = LiveProgress(redacted)
+    heard = progress.watch(TASK, "1")
+
+    await heard(PlanUpdated(entries=(PlanEntry(text="Old"),)))
+    await heard(PlanUpdated(entries=(PlanEntry(text="New hunter2", status="in_progress"),)))
+    await heard(ToolStarted(call_id="a", name="exec", title="curl -u hunter2"))
+    await heard(ToolUpdated(call_id="a", output="hunter2"))
+    await heard(ToolFinished(call_id="a", succeeded=False, summary=""))
+    await heard(RunNotice(key="backend.cli_queue", facts={}))
+
+    live = progress.live_step(TASK, "1")
+    assert live is not None
+    assert live.plan == (("New ***", "in_progress"),)
+    assert live.calls == (LiveToolCall(id="a", title="curl -u ***", succeeded=False, output="***"),)
+    assert live.notes == (("backend.cli_queue", {}),)
+
+
+async def test_only_the_newest_calls_are_kept_and_all_are_counted() -> None:
+    progress = LiveProgress()
+    heard = progress.watch(TASK, "1")
+
+    for n in range(50):
+        await heard(ToolStarted(call_id=str(n), name="exec", title=f"make {n}"))
+
+    live = progress.live_step(TASK, "1")
+    assert live is not None
+    assert live.call_count == 50
+    assert [call.id for call in live.calls][-1] == "49"
+    assert len(live.calls) < 10
+
+
+async def test_a_step_begins_with_nothing_and_what_has_ended_shows_nothing() -> None:
+    progress = LiveProgress()
+    heard = progress.watch(TASK, "1")
+    await heard(ToolStarted(call_id="a", name="exec", title="make"))
+
+    progress.watch(TASK, "2")
+    assert progress.live_step(TASK, "1") is not None
+    progress.step_ended(TASK, "1")
+    assert progress.live_step(TASK, "1") is None
+    live = progress.live_step(TASK, "2")
+    assert live is not None
+    assert live.calls == ()
+    progress.forget_task(TASK)
+    assert progress.live_step(TASK, "2") is None
+
+
+async def test_many_changes_are_one_card_and_words_are_none() -> None:
+    progress = LiveProgress()
+    drawn: list[TaskId] = []
+    rested = asyncio.Event()
+
+    async def redraw(task: TaskId) -> None:
+        drawn.append(task)
+
+    async def sleep(_seconds: float) -> None:
+        rested.set()
+        await asyncio.Event().wait()
+
+    heard = progress.watch(TASK, "1")
+    for n in range(20):
+        await heard(ToolStarted(call_id=str(n), name="exec", title=f"make {n}"))
+    other = progress.watch(TaskId("other1"), "1")
+    await other(TextDelta(text="words"))
+    cards = asyncio.create_task(
+        LiveCardUpdater(progress=progress, refresh_card=redraw, sleep=sleep).run()
+    )
+    await rested.wait()
+    cards.cancel()
+    await asyncio.gather(cards, return_exceptions=True)
+
+    assert drawn == [TASK]

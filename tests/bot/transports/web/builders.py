@@ -1,0 +1,258 @@
+"""The web chat on a real port, with an intake and a history that remember what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.typing import Origin
+
+from bot.transports.ports import OutboundMessage, PressToast
+from bot.transports.web.access_token import derive_cookie_value
+from bot.transports.web.ports import HistoryItem, SayResult, ShownCard
+from bot.transports.web.transport import WebTransport
+from cards.catalog import TextCatalog
+from cards.model import Card
+from storage.records.messages import (
+    ChatAddress,
+    DeliveryUrgency,
+    InboxId,
+    IncomingChatOpen,
+    IncomingMessage,
+    IncomingPress,
+    OutboxId,
+)
+from storage.records.people import Channel, Chat, ChatId, ChatKind, ChatSettings, Language, PersonId
+from tests.waiting import WAIT_SECONDS
+
+TOKEN = "a-token-for-tests"
+CHAT = Chat(
+    id=ChatId("c1"),
+    channel=Channel.WEB,
+    external_id="local",
+    thread="",
+    kind=ChatKind.PRIVATE,
+    title="",
+    settings=ChatSettings(),
+    person_id=PersonId("p1"),
+)
+
+
+async def _nothing(_incoming: IncomingMessage) -> None:
+    return
+
+
+@dataclass
+class FakeWebInbox:
+    """`answer` is called for each new message, `toast` decides what a press is told."""
+
+    accepted: list[IncomingMessage | IncomingChatOpen] = field(default_factory=list)
+    pressed: list[IncomingPress] = field(default_factory=list)
+    alerts: list[str] = field(default_factory=list)
+    answer: Callable[[IncomingMessage], Awaitable[None]] = _nothing
+    toast: Callable[[IncomingPress], PressToast] = lambda _press: PressToast(text="Done")
+    broken: bool = False
+    keys: set[str] = field(default_factory=set)
+    said: list[IncomingMessage] = field(default_factory=list)
+
+    async def accept(
+        self, incoming: IncomingMessage | IncomingChatOpen, *, dedupe: str
+    ) -> InboxId | None:
+        if self.broken:
+            raise OSError(28, "No space left on device")
+        if dedupe in self.keys:
+            return None
+        self.keys.add(dedupe)
+        self.accepted.append(incoming)
+        if isinstance(incoming, IncomingMessage):
+            self.said.append(incoming)
+            self.task = asyncio.create_task(self.handle(incoming))
+        return InboxId(len(self.accepted))
+
+    async def handle(self, incoming: IncomingMessage) -> None:
+        # Answers come after the message is stored, as in the program.
+        await asyncio.sleep(0)
+        await self.answer(incoming)
+
+    async def press(
+        self, incoming: IncomingPress, *, dedupe: str, wait_seconds: float
+    ) -> PressToast:
+        if self.broken:
+            raise OSError(28, "No space left on device")
+        self.pressed.append(incoming)
+        return self.toast(incoming)
+
+    def alert(self, channel: Channel, key: str, **facts: object) -> None:
+        self.alerts.append(f"{channel}.{key}")
+
+
+@dataclass
+class FakeWebHistory:
+    inbox: FakeWebInbox
+    cards: dict[OutboxId, ShownCard] = field(default_factory=dict)
+
+    async def recent(self, place: ChatAddress, limit: int) -> Sequence[HistoryItem]:
+        items: list[HistoryItem] = [*self.inbox.said, *self.cards.values()]
+        items.sort(key=lambda item: item.at if isinstance(item, ShownCard) else item.sent_at)
+        return items[-limit:]
+
+
+@dataclass
+class FakeSayHandler:
+    cards: tuple[Card, ...] = ()
+    received: list[IncomingMessage] = field(default_factory=list)
+    broken: bool = False
+    good: bool = True
+    data: dict[str, object] | None = None
+
+    async def say(self, incoming: IncomingMessage, *, dedupe: str) -> SayResult:
+        if self.broken:
+            raise OSError(28, "No space left on device")
+        self.received.append(incoming)
+        return SayResult(cards=self.cards, good=self.good, data=self.data)
+
+
+@dataclass
+class FakeWebAlerts:
+    current: list[str] = field(default_factory=list)
+
+    def describe(self, words: TextCatalog) -> Sequence[str]:
+        return [f"{words.language}: {line}" for line in self.current]
+
+
+def menu(language: Language) -> tuple[tuple[str, str], ...]:
+    if language is Language.CHINESE:
+        return (("run", "开始一个任务"), ("list", "列出任务"), ("help", "查看所有命令"))
+    return (
+        ("run", "Start a task"),
+        ("list", "List tasks"),
+        ("stop", "Stop a task"),
+        ("status", "How Shiftboss is doing"),
+        ("help", "All commands"),
+    )
+
+
+class WebHarness:
+    """Time moves by one second at every look at the clock, so that order is certain."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.inbox = FakeWebInbox()
+        self.history = FakeWebHistory(self.inbox)
+        self.say_handler = FakeSayHandler()
+        self.alerts = FakeWebAlerts()
+        self.port = 0
+        self.settings: dict[str, Any] = {}
+        self._clock = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
+        self.transport: WebTransport
+        self._stack: AsyncExitStack
+        self._running: asyncio.Task[None]
+
+    def now(self) -> datetime:
+        self._clock += timedelta(seconds=1)
+        return self._clock
+
+    async def start(self) -> None:
+        wanted = {"host": "127.0.0.1", "token": TOKEN, **self.settings}
+        self.transport = WebTransport(
+            port=self.port,
+            home=self.home,
+            inbox=self.inbox,
+            menu=menu,
+            history=self.history,
+            say_handler=self.say_handler,
+            alerts=self.alerts,
+            now=self.now,
+            **wanted,
+        )
+        self._stack = AsyncExitStack()
+        await self.transport.start(self._stack)
+        self._running = asyncio.create_task(self.transport.run())
+        self.port = httpx.URL(self.transport.address).port or 0
+
+    async def stop(self) -> None:
+        self._running.cancel()
+        await asyncio.wait([self._running])
+        await self._stack.aclose()
+
+    async def show(self, outbox_id: int, card: Card, revision: int = 1, reply_to: str = "") -> None:
+        """As the delivery loop does: the row is there first, then it is delivered."""
+        number = OutboxId(outbox_id)
+        known = self.history.cards.get(number)
+        if known is None or revision >= known.revision:
+            self.history.cards[number] = ShownCard(
+                outbox_id=number,
+                revision=revision,
+                card=card,
+                at=known.at if known else self.now(),
+                reply_to=reply_to,
+            )
+        await self.transport.deliver(letter(outbox_id, card, revision, reply_to))
+
+    @property
+    def url(self) -> str:
+        return self.transport.address.rstrip("/")
+
+    @property
+    def cookie(self) -> dict[str, str]:
+        return {f"shiftboss_{self.port}": derive_cookie_value(self.transport.token)}
+
+    def browser(self, **changes: Any) -> httpx.AsyncClient:
+        """Someone who has opened the page."""
+        headers = {"origin": self.url} | changes.pop("headers", {})
+        return httpx.AsyncClient(
+            base_url=self.url, cookies=self.cookie, headers=headers, trust_env=False, **changes
+        )
+
+    def stranger(self, **changes: Any) -> httpx.AsyncClient:
+        return httpx.AsyncClient(base_url=self.url, trust_env=False, **changes)
+
+    @asynccontextmanager
+    async def tab(self, language: str = "en", *, shown: str = "") -> AsyncIterator[TabUser]:
+        """A page that shows `shown`; `language` is its handshake's header."""
+        name, value = next(iter(self.cookie.items()))
+        headers = {"cookie": f"{name}={value}", "accept-language": language}
+        address = self.url.replace("http", "ws") + "/ws" + (f"?language={shown}" if shown else "")
+        origin = Origin(self.url)
+        async with connect(
+            address, origin=origin, additional_headers=headers, proxy=None
+        ) as socket:
+            yield TabUser(socket)
+
+
+class TabUser:
+    """One open page, by its socket."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+
+    async def send(self, **frame: Any) -> None:
+        await self.socket.send(json.dumps(frame))
+
+    async def next(self, kind: str) -> dict[str, Any]:
+        """The next frame of that type; others before it are passed over."""
+        async with asyncio.timeout(WAIT_SECONDS):
+            while True:
+                frame: dict[str, Any] = json.loads(await self.socket.recv())
+                if frame["type"] == kind:
+                    return frame
+
+
+def letter(outbox_id: int, card: Card, revision: int = 1, reply_to: str = "") -> OutboundMessage:
+    return OutboundMessage(
+        outbox_id=OutboxId(outbox_id),
+        chat=CHAT,
+        card=card,
+        revision=revision,
+        urgency=DeliveryUrgency.ANSWER,
+        idempotency_key=f"u{outbox_id}-{revision}",
+        reply_to=reply_to,
+    )

@@ -1,0 +1,544 @@
+"""Fakes of the handlers' ports: they keep the ports' promises and record what they were asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from cards.model import Card
+from handlers.ports import (
+    ActionForbidden,
+    AnswerStream,
+    ChatAnswer,
+    ChatQuestion,
+    ConversationState,
+    FolderRejected,
+    FolderRejection,
+    HandlerServices,
+)
+from handlers.ports_workers import HistoryLine, HistoryResult, TranscriptExport
+from storage.errors import AmbiguousId, NotFound, WrongState
+from storage.records.approvals import Approval, ApprovalKind, ApprovalState
+from storage.records.people import (
+    Channel,
+    Chat,
+    ChatId,
+    ChatKind,
+    ChatSettings,
+    Language,
+    Member,
+    PairingRequest,
+    PairingState,
+    Person,
+    PersonId,
+    PersonRole,
+)
+from storage.records.system import BackendHealth, BackendReport, ModelChoice, SystemStatus
+from storage.records.tasks import (
+    Task,
+    TaskId,
+)
+from storage.records.tools import StandingPermission, ToolCallRecord
+from storage.records.traces import Trace
+from storage.records.usage import CostQuery, CostReport, TaskCost
+from storage.records.workers import ContextPart, ContextPartState, PersonaList, SessionInfo
+from tests.builders import (
+    GPT,
+    HAIKU,
+    NOW,
+    OFFLINE,
+    OPUS,
+    make_approval,
+    make_chat,
+    make_cost_report,
+    make_person,
+    make_roster,
+    make_session,
+    make_system_status,
+    make_trace,
+)
+from tests.fakes.cards import FakeCardStore
+from tests.fakes.memory import FakeMemory
+from tests.fakes.skills import FakeSkills
+from tests.fakes.task_journal import FakeTaskJournal
+from tests.fakes.tasks import FakeTasks
+from tests.fakes.workflows import FakeWorkflows
+
+
+class FakeConversations:
+    """Answers with `answers` in turn, showing each word as it comes; `during` is called while
+    an answer is being made."""
+
+    def __init__(self, *answers: ChatAnswer | BaseException) -> None:
+        self.answers = list(answers)
+        self.questions: list[ChatQuestion] = []
+        self.interrupted: list[ChatId] = []
+        self.ended: list[ChatId] = []
+        self.busy = False
+        self.on_answer: Callable[[], None] = lambda: None
+        self.states: dict[ChatId, ConversationState] = {}
+        self.queues: dict[ChatId, str] = {}
+
+    async def answer(self, question: ChatQuestion, stream: AnswerStream) -> ChatAnswer:
+        self.questions.append(question)
+        self.on_answer()
+        answer = self.answers.pop(0) if self.answers else ChatAnswer(text="Fine.")
+        if isinstance(answer, BaseException):
+            raise answer
+        sofar = ""
+        for word in answer.text.split():
+            sofar = f"{sofar} {word}".strip()
+            await stream(sofar)
+        return answer
+
+    def interrupt(self, chat_id: ChatId) -> bool:
+        self.interrupted.append(chat_id)
+        return self.busy
+
+    def on_new_message(self, chat_id: ChatId) -> bool:
+        if self.queues_messages(chat_id):
+            return self.busy
+        self.interrupt(chat_id)
+        return False
+
+    def set_queue_mode(self, chat_id: ChatId, mode: str) -> None:
+        self.queues[chat_id] = mode
+
+    def queues_messages(self, chat_id: ChatId) -> bool:
+        return self.queues.get(chat_id) == "wait"
+
+    async def reset(self, chat_id: ChatId) -> bool:
+        self.ended.append(chat_id)
+        return self.states.pop(chat_id, None) is not None
+
+    async def state(self, chat_id: ChatId) -> ConversationState | None:
+        return self.states.get(chat_id)
+
+
+class FakeModels:
+    def __init__(self, *choices: ModelChoice) -> None:
+        self._choices = choices or (OFFLINE, OPUS, HAIKU, GPT)
+        self.facts: dict[str, str] = {}
+        self.clis: set[str] = set()
+        self.instead = ""
+
+    def list_choices(self) -> Sequence[ModelChoice]:
+        return self._choices
+
+    def resolve_choice(self, name: str) -> ModelChoice | None:
+        wanted = name.casefold()
+        names = {"opus": OPUS, "haiku": HAIKU}
+        for choice in self._choices:
+            if wanted in {choice.name, choice.model, choice.backend} - {""}:
+                return choice
+        return names.get(wanted) if names.get(wanted) in self._choices else None
+
+    async def get_health(self, name: str) -> BackendHealth | None:
+        choice = self.resolve_choice(name)
+        if choice is None:
+            return None
+        return BackendHealth(
+            name=choice.backend,
+            problem=choice.problem,
+            facts=self.facts,
+            is_cli=choice.backend in self.clis,
+            fallback=self.instead,
+        )
+
+    async def report(self, name: str = "") -> BackendReport | None:
+        choice = self.resolve_choice(name) if name else None
+        if name and choice is None:
+            return None
+        names = {each.backend: each.problem for each in ((choice,) if choice else self._choices)}
+        backends = tuple(BackendHealth(name=each, problem=names[each]) for each in names)
+        return BackendReport(backends=backends, default=self._choices[0].name)
+
+
+class FakePeople:
+    """`identities` maps (channel, external id) to people; `failure` is raised at the door."""
+
+    def __init__(self) -> None:
+        self.identities: dict[tuple[Channel, str], Person] = {}
+        self.chats: dict[ChatId, Chat] = {}
+        self.languages_set: list[tuple[PersonId, Language]] = []
+        self.failure: Exception | None = None
+
+    def add(self, person: Person, chat: Chat, *, external_id: str = "") -> None:
+        self.identities[chat.channel, external_id or f"x-{person.id}"] = person
+        self.chats.setdefault(chat.id, chat)
+
+    async def find_by_account(self, channel: Channel, external_id: str) -> Person | None:
+        if self.failure:
+            raise self.failure
+        return self.identities.get((channel, external_id))
+
+    async def get(self, person_id: PersonId) -> Person:
+        for person in self.identities.values():
+            if person.id == person_id:
+                return person
+        raise NotFound("person", person_id)
+
+    async def get_chat(self, chat_id: ChatId) -> Chat:
+        try:
+            return self.chats[chat_id]
+        except KeyError:
+            raise NotFound("chat", chat_id) from None
+
+    async def private_chats(self, role: PersonRole) -> Sequence[Chat]:
+        having = {person.id for person in self.identities.values() if person.role is role}
+        return [
+            chat
+            for chat in self.chats.values()
+            if chat.kind is ChatKind.PRIVATE and chat.person_id in having
+        ]
+
+    async def update_chat_settings(self, chat: Chat, settings: ChatSettings) -> Chat:
+        self.chats[chat.id] = replace(chat, settings=settings)
+        return self.chats[chat.id]
+
+    async def set_language(self, person: Person, language: Language) -> None:
+        self.languages_set.append((person.id, language))
+        for key, known in self.identities.items():
+            if known.id == person.id:
+                self.identities[key] = replace(known, language=language)
+
+    def promote(self, person_id: PersonId) -> None:
+        for key, known in self.identities.items():
+            if known.id == person_id:
+                self.identities[key] = replace(known, role=PersonRole.OWNER)
+
+    async def list_members(self) -> Sequence[Member]:
+        return [
+            Member(person=person, accounts=(key,), is_local_web_owner=key[0] is Channel.WEB)
+            for key, person in sorted(
+                self.identities.items(), key=lambda item: item[1].role is not PersonRole.OWNER
+            )
+        ]
+
+    async def demote(self, person_id: PersonId) -> bool:
+        if not self._dispensable(person_id):
+            return False
+        for key, known in self.identities.items():
+            if known.id == person_id:
+                self.identities[key] = replace(known, role=PersonRole.MEMBER)
+        return True
+
+    async def remove(self, person_id: PersonId) -> Sequence[ChatId] | None:
+        if not self._dispensable(person_id):
+            return None
+        self.identities = {
+            key: known for key, known in self.identities.items() if known.id != person_id
+        }
+        return [chat.id for chat in self.chats.values() if chat.person_id == person_id]
+
+    def _dispensable(self, person_id: PersonId) -> bool:
+        others = [each for each in self.identities.values() if each.id != person_id]
+        return any(each.role is PersonRole.OWNER for each in others)
+
+
+class FakeApprovals:
+    """`decisions` lists (id, approve, reason, by) as they were taken."""
+
+    def __init__(self, *approvals: Approval) -> None:
+        self.all = {approval.id: approval for approval in approvals}
+        self.decisions: list[tuple[str, bool, str, PersonId]] = []
+
+    async def list_waiting(self, *, by: Person, chat: ChatId | None) -> Sequence[Approval]:
+        return [
+            each
+            for each in self.all.values()
+            if each.state is ApprovalState.WAITING
+            and chat in {None, each.chat_id}
+            and self._may(by, each)
+        ]
+
+    async def find(self, prefix: str) -> Approval:
+        found = [each for each in self.all.values() if each.id.startswith(prefix.casefold())]
+        if not found or not prefix:
+            raise NotFound("approval", prefix)
+        if len(found) > 1:
+            raise AmbiguousId(prefix, tuple(each.id for each in found))
+        return found[0]
+
+    async def decide(
+        self,
+        approval: Approval,
+        *,
+        approve: bool,
+        by: Person,
+        source: str,
+        reason: str = "",
+        scope: str = "",
+    ) -> Approval:
+        current = self.all[approval.id]
+        if not self._may(by, current):
+            raise ActionForbidden
+        if current.state is not ApprovalState.WAITING:
+            raise WrongState("approval", current.id, current.state)
+        self.decisions.append((approval.id, approve, reason, by.id))
+        self.all[approval.id] = replace(
+            current,
+            state=ApprovalState.APPROVED if approve else ApprovalState.REJECTED,
+            decided_by=by.id,
+            decided_at=NOW,
+            reason=reason,
+            payload={**current.payload, "reach": scope} if scope else current.payload,
+        )
+        return self.all[approval.id]
+
+    def _may(self, by: Person, approval: Approval) -> bool:
+        return by.id in approval.approvers if approval.approvers else by.role is PersonRole.OWNER
+
+
+class FakeStandingPermissions:
+    def __init__(self) -> None:
+        self.held: list[StandingPermission] = []
+        self.made: list[ToolCallRecord] = []
+
+    async def list_grants(self) -> Sequence[StandingPermission]:
+        return self.held
+
+    async def revoke(self, number: int) -> bool:
+        before = len(self.held)
+        self.held = [each for each in self.held if each.id != number]
+        return len(self.held) < before
+
+    async def list_calls(self, task_id: TaskId, limit: int) -> Sequence[ToolCallRecord]:
+        return [each for each in self.made if each.task_id == task_id][-limit:]
+
+
+class FakePairings:
+    """Codes are `CODE1`, `CODE2`, … in the order of asking."""
+
+    def __init__(self, approvals: FakeApprovals) -> None:
+        self._approvals = approvals
+        self.all: dict[str, PairingRequest] = {}
+        self.request_count = 0
+
+    async def get_or_create(
+        self, channel: Channel, external_id: str, name: str, chat_id: ChatId, *, now: datetime
+    ) -> tuple[PairingRequest, bool]:
+        self.request_count += 1
+        for pairing in self.all.values():
+            if (pairing.channel, pairing.external_id) == (channel, external_id):
+                return pairing, False
+        pairing = PairingRequest(
+            code=f"CODE{len(self.all) + 1}",
+            channel=channel,
+            external_id=external_id,
+            name=name,
+            chat_id=chat_id,
+            state=PairingState.PENDING,
+            created_at=now,
+            expires_at=now + timedelta(hours=1),
+        )
+        self.all[pairing.code] = pairing
+        approval = replace(
+            make_approval(f"pair{len(self.all)}", ApprovalKind.PAIRING, subject=pairing.code),
+            chat_id=chat_id,
+            title=name,
+            detail="",
+        )
+        self._approvals.all[approval.id] = approval
+        return pairing, True
+
+    async def find(self, code: str, *, now: datetime) -> PairingRequest:
+        try:
+            return self.all[code.upper()]
+        except KeyError:
+            raise NotFound("pairing", code) from None
+
+    async def get_approval(self, pairing: PairingRequest) -> Approval:
+        return next(each for each in self._approvals.all.values() if each.subject == pairing.code)
+
+
+class FakeCosts:
+    """Knows of one model, `opus`; `asked` are the queries."""
+
+    def __init__(self) -> None:
+        self.queries: list[CostQuery] = []
+
+    async def report(
+        self, *, by: Person, chat: ChatId, query: CostQuery | None = None
+    ) -> CostReport:
+        query = query or CostQuery()
+        self.queries.append(query)
+        report = make_cost_report(query)
+        return report if query.model in "opus" else replace(report, models=())
+
+    async def report_task(self, task: Task) -> TaskCost:
+        report = make_cost_report()
+        return TaskCost(task=task, total=report.total, models=report.models)
+
+
+class FakeSystem:
+    def __init__(self) -> None:
+        self.unnamed_owner = ""
+
+    async def status(self, *, by: Person) -> SystemStatus:
+        return replace(make_system_status(), unlisted_owner=self.unnamed_owner)
+
+
+class FakeProjects:
+    """`folders` are those that may be worked in, with True for those in git."""
+
+    def __init__(self, folders: dict[str, bool] | None = None) -> None:
+        self.folders = folders or {}
+
+    async def resolve_folder(self, path: str) -> str:
+        if not path.startswith("/"):
+            raise FolderRejected(FolderRejection.RELATIVE, path)
+        if path not in self.folders:
+            raise FolderRejected(FolderRejection.MISSING, path)
+        return path
+
+    async def is_git_repository(self, folder: str) -> bool:
+        return self.folders[folder]
+
+
+class FakePersonas:
+    """`everybody` is who there is."""
+
+    def __init__(self) -> None:
+        self.all_personas = make_roster()
+
+    async def roster(self) -> PersonaList:
+        return self.all_personas
+
+
+class FakeContexts:
+    """A long file, one that is missing, and a project, unless `told` is changed."""
+
+    context_parts: tuple[ContextPart, ...] = (
+        ContextPart(
+            name="AGENTS.md", state=ContextPartState.CUT, size=30_000, used_characters=14_000
+        ),
+        ContextPart(name="TOOLS.md", state=ContextPartState.MISSING),
+        ContextPart(
+            name="project", state=ContextPartState.LOADED, size=1_200, used_characters=1_200
+        ),
+    )
+
+    async def list_parts(self, chat: Chat, person: Person) -> Sequence[ContextPart]:
+        return self.context_parts
+
+
+class FakeTranscripts:
+    """One session, `5e551011`, of one line."""
+
+    async def list_recent(self, limit: int) -> Sequence[SessionInfo]:
+        return (make_session(),)
+
+    async def export(self, prefix: str) -> TranscriptExport:
+        if not make_session().id.startswith(prefix):
+            raise NotFound("session", prefix)
+        return TranscriptExport(
+            session=make_session(),
+            path="exports/s.jsonl",
+            absolute_path="/home/s.jsonl",
+            size=10,
+            lines=1,
+        )
+
+
+class FakeHistories:
+    """Knows `said`, the newest first, and in which chats a conversation is under way."""
+
+    def __init__(self) -> None:
+        self.lines: list[HistoryLine] = []
+        self.cut = False
+        self.open_chats: set[ChatId] = set()
+
+    async def search(
+        self, person: Person, chat: Chat, words: Sequence[str], limit: int
+    ) -> HistoryResult:
+        found = [each for each in self.lines if all(word in each.text for word in words)]
+        return HistoryResult(lines=found[:limit], incomplete=self.cut)
+
+    async def list_recent(self, person: Person, chat: Chat, limit: int) -> Sequence[HistoryLine]:
+        return self.lines[:limit]
+
+    async def compact(self, chat: ChatId) -> bool:
+        return chat in self.open_chats
+
+
+class FakeTraces:
+    """Knows a trace for each task it was given one for; else one of the whole alone."""
+
+    def __init__(self) -> None:
+        self.traces: dict[TaskId, Trace] = {}
+        self.followed: list[tuple[ChatId, str]] = []
+        self.answers: dict[ChatId, Trace] = {}
+
+    async def get_chat_trace(self, chat_id: ChatId) -> Trace | None:
+        return self.answers.get(chat_id)
+
+    async def get_task_trace(self, task_id: TaskId) -> Trace:
+        return self.traces.get(task_id) or make_trace(task_id)
+
+    def follow(
+        self, chat: ChatId, key: str, task_id: TaskId, render: Callable[[Trace], Card]
+    ) -> None:
+        self.followed.append((chat, key))
+
+
+class FakeServices:
+    """All services at once: an owner Olga, a member Ann, each with a private chat, a group, and
+    a stranger's private chat."""
+
+    def __init__(self, *tasks: Task) -> None:
+        self.olga = make_person("olga", PersonRole.OWNER)
+        self.ann = make_person("ann")
+        self.system = FakeSystem()
+        self.people = FakePeople()
+        self.people.add(self.olga, make_chat("c0", person=self.olga))
+        self.people.add(self.ann, make_chat("c1", person=self.ann))
+        self.people.chats[ChatId("g1")] = make_chat("g1", ChatKind.GROUP)
+        self.people.chats[ChatId("s1")] = make_chat("s1")
+        self.tasks = FakeTasks(*tasks)
+        self.talk = FakeConversations()
+        self.models = FakeModels()
+        self.costs = FakeCosts()
+        self.approvals = FakeApprovals()
+        self.pairings = FakePairings(self.approvals)
+        self.post = FakeCardStore()
+        self.projects = FakeProjects()
+        self.personas = FakePersonas()
+        self.contexts = FakeContexts()
+        self.transcripts = FakeTranscripts()
+        self.histories = FakeHistories()
+        self.traces = FakeTraces()
+        self.notebook = FakeTaskJournal()
+        self.skills = FakeSkills()
+        self.workflows = FakeWorkflows()
+        self.toolbook = FakeStandingPermissions()
+        self.memory = FakeMemory()
+
+    @property
+    def services(self) -> HandlerServices:
+        return HandlerServices(
+            tasks=self.tasks,
+            conversations=self.talk,
+            models=self.models,
+            people=self.people,
+            pairings=self.pairings,
+            approvals=self.approvals,
+            costs=self.costs,
+            system=self.system,
+            buttons=self.post,
+            cards=self.post,
+            courier=self.post,
+            projects=self.projects,
+            personas=self.personas,
+            worker_context=self.contexts,
+            transcripts=self.transcripts,
+            history=self.histories,
+            traces=self.traces,
+            journal=self.notebook,
+            tools=self.toolbook,
+            skills=self.skills,
+            skill_writer=self.skills,
+            workflows=self.workflows,
+            memory=self.memory,
+        )

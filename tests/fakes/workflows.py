@@ -1,0 +1,108 @@
+"""Named workflows without a disk: what is listed is there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from storage.records.people import Language
+from storage.records.tasks import Task
+from storage.records.workflows import (
+    InvalidWorkflowFile,
+    NamedWorkflow,
+    PreparedWorkflow,
+    WorkflowCatalog,
+    WorkflowDrawing,
+    WorkflowError,
+    WorkflowInput,
+    WorkflowInputValue,
+    WorkflowRefusalReason,
+    WorkflowRefused,
+    WorkflowStep,
+)
+
+GOOD_TEXT = "nodes: [{id: look, type: task, name: Look}]"
+
+
+def make_workflow(name: str = "review", *inputs: WorkflowInput, **facts: Any) -> NamedWorkflow:
+    wanted: dict[str, Any] = {
+        "name": name,
+        "file": f"{name}.yaml",
+        "title": "Review a change",
+        "description": "Look at it twice.",
+        "inputs": inputs,
+        "steps": (
+            WorkflowStep(id="look", title="Look at it", type="task"),
+            WorkflowStep(id="ok", title="Is it good?", type="human"),
+        ),
+    }
+    return NamedWorkflow(**{**wanted, **facts})
+
+
+class FakeWorkflows:
+    """Keeps what it is given; `started` are the values workflows were made ready with, `saved` the
+    texts that were kept, by name. A text that says `broken` cannot be run."""
+
+    def __init__(self, *workflows: NamedWorkflow) -> None:
+        self.workflows = list(workflows) or [make_workflow()]
+        self.bad: list[InvalidWorkflowFile] = []
+        self.prepared: list[tuple[str, dict[str, WorkflowInputValue]]] = []
+        self.saved: dict[str, str] = {}
+        self.files: dict[str, str] = {}
+
+    async def list_workflows(self) -> WorkflowCatalog:
+        return WorkflowCatalog(
+            workflows=tuple(self.workflows), invalid=tuple(self.bad), folder="/home/boss/workflows"
+        )
+
+    async def find(self, name: str) -> NamedWorkflow:
+        for broken in self.bad:
+            if broken.name == name:
+                raise WorkflowRefused(WorkflowRefusalReason.BROKEN, name, errors=broken.errors)
+        found = next((each for each in self.workflows if each.name == name), None)
+        if found is None:
+            raise WorkflowRefused(WorkflowRefusalReason.UNKNOWN, name)
+        return found
+
+    async def render_diagram(self, name: str, language: Language) -> WorkflowDrawing:
+        return WorkflowDrawing(
+            mermaid="flowchart TD\n  n0 --> n1\n", svg="files/workflows/a.svg", size=12
+        )
+
+    async def prepare_run(
+        self, name: str, values: Mapping[str, WorkflowInputValue]
+    ) -> PreparedWorkflow:
+        found = await self.find(name)
+        self.prepared.append((name, dict(values)))
+        told = ", ".join(f"{key}={value}" for key, value in values.items())
+        return PreparedWorkflow(
+            title=found.title, instruction=f"{found.description} {told}".strip(), body={"plan": ""}
+        )
+
+    async def validate(self, text: str) -> NamedWorkflow | InvalidWorkflowFile:
+        if "broken" in text:
+            return InvalidWorkflowFile(name="", errors=(make_workflow_fault(),))
+        return make_workflow("")
+
+    async def read_file(self, file: str) -> str:
+        return self.files[file]
+
+    async def export_task_plan(self, task: Task, name: str) -> str:
+        return f"name: {task.title}"
+
+    async def save(self, name: str, text: str, *, replace: bool = False) -> NamedWorkflow:
+        if any(each.name == name for each in self.workflows) and not replace:
+            raise WorkflowRefused(WorkflowRefusalReason.EXISTS, name)
+        if isinstance(judged := await self.validate(text), InvalidWorkflowFile):
+            raise WorkflowRefused(WorkflowRefusalReason.BROKEN, name, errors=judged.errors)
+        self.saved[name] = text
+        self.workflows.append(make_workflow(name))
+        return self.workflows[-1]
+
+    async def delete(self, name: str) -> None:
+        await self.find(name)
+        self.workflows = [each for each in self.workflows if each.name != name]
+
+
+def make_workflow_fault() -> WorkflowError:
+    return WorkflowError(key="file_name", location="fix", field="loop.condition")

@@ -1,0 +1,133 @@
+"""Whether a newer message cuts an answer short or waits, and what those who wait are shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cards.model import Card
+from cards.render.text import render
+from handlers.message_queue import MAX_WAITING
+from handlers.ports import ChatAnswer
+from storage.records.messages import InboxRow
+from tests.handlers.router_harness import RouterHarness
+
+
+def text_of(card: Card) -> str:
+    return render(card).text
+
+
+def busy() -> RouterHarness:
+    desk = RouterHarness()
+    desk.world.talk.busy = True
+    desk.world.talk.set_queue_mode(desk.row(desk.message("x")).chat_id, "wait")
+    return desk
+
+
+async def arrives(desk: RouterHarness, text: str) -> InboxRow:
+    row = desk.row(desk.message(text))
+    desk.router.on_message_waiting(row)
+    await desk.router.waiting_reply(row)
+    return row
+
+
+def shown(desk: RouterHarness, row: InboxRow) -> str:
+    return text_of(desk.world.post.cards[f"reply:{row.id}"])
+
+
+async def test_where_messages_wait_nothing_is_cut_and_each_is_told_its_place() -> None:
+    desk = busy()
+
+    first, second = await arrives(desk, "and this"), await arrives(desk, "and that")
+
+    assert desk.world.talk.interrupted == []
+    assert "Queued until the current answer is done" in shown(desk, first)
+    assert "Number 2" in shown(desk, second)
+
+
+async def test_whose_turn_has_come_counts_no_more() -> None:
+    desk = busy()
+    first = await arrives(desk, "and this")
+
+    await desk.deliver(first)
+    later = await arrives(desk, "and that")
+
+    assert shown(desk, first) == "Fine."
+    assert "Queued until the current answer is done" in shown(desk, later)
+
+
+async def test_what_waited_and_has_no_answer_of_its_own_does_not_seem_to_wait_for_ever() -> None:
+    desk = busy()
+    row = await arrives(desk, "tell me")
+    desk.world.talk.answers = [ChatAnswer(text="", interrupted=True)]
+
+    await desk.deliver(row)
+
+    assert "No longer queued" in shown(desk, row)
+
+
+async def test_one_too_many_is_told_so_and_not_answered() -> None:
+    desk = busy()
+    for number in range(MAX_WAITING):
+        await arrives(desk, f"message {number}")
+
+    row = desk.row(desk.message("one more"))
+    desk.router.on_message_waiting(row)
+    refusal = await desk.router.waiting_reply(row)
+    reply = await desk.deliver(row)
+
+    assert refusal is not None
+    assert refusal.card is not None
+    assert "I won't answer this one" in text_of(refusal.card)
+    assert (reply.card, desk.world.talk.questions) == (None, [])
+
+
+async def test_a_stranger_is_not_told_about_the_line() -> None:
+    desk = busy()
+    row = desk.row(desk.message("hello", who="x-nobody"))
+    desk.router.on_message_waiting(row)
+
+    await desk.router.waiting_reply(row)
+
+    assert f"reply:{row.id}" not in desk.world.post.cards
+
+
+@pytest.mark.parametrize(("word", "told"), [("wait", "waits until"), ("打断", "interrupts that")])
+async def test_the_chat_chooses_by_a_word(word: str, told: str) -> None:
+    desk = RouterHarness()
+
+    reply = await desk.send_message(f"/queue {word}")
+
+    assert reply.card is not None
+    assert told in text_of(reply.card)
+
+
+async def test_an_unknown_word_is_answered_with_those_there_are() -> None:
+    desk = RouterHarness()
+
+    reply = await desk.send_message("/queue sometimes")
+
+    assert reply.card is not None
+    assert "/queue wait" in text_of(reply.card)
+
+
+async def test_an_answer_cut_short_before_any_of_it_was_shown_leaves_nothing_behind() -> None:
+    desk = RouterHarness()
+    desk.world.talk.answers = [ChatAnswer(text=" ", interrupted=True)]
+
+    assert (await desk.send_message("tell me")).card is None
+
+
+async def test_a_command_typed_in_a_shell_cuts_nothing_short_and_stands_in_no_line() -> None:
+    desk = busy()
+    waits = await arrives(desk, "and this")
+    desk.world.talk.set_queue_mode(waits.chat_id, "cut")
+
+    typed = desk.row(replace(desk.message("/run count the chairs"), quiet=True))
+    desk.router.on_message_waiting(typed)
+    await desk.deliver(typed)
+
+    assert desk.world.talk.interrupted == []
+    desk.world.talk.set_queue_mode(waits.chat_id, "wait")
+    assert "Number 2" in shown(desk, await arrives(desk, "and that"))

@@ -1,0 +1,188 @@
+"""Programs begun as forks of a process that has loaded the modules and done nothing else.
+
+Loading them is most of what a start costs, and the gate has hundreds of starts. Everything that
+the program does is done by each fork for itself, from its command line on. What loading itself
+may get wrong is seen by all who begin a program anew: SHIFTBOSS_THOROUGH=1, the benchmarks, the
+tests of commands, and whoever gives it an environment that only a new interpreter reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import gc
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+_MAX_REQUEST_BYTES = 100_000
+"""Bytes of an order: a command line, an environment."""
+_PRELOADED = (
+    "bot.__main__",
+    "bot.app.program",
+    "bot.app.channels",
+    "bot.transports.web.transport",
+    "bot.transports.telegram.transport",
+)
+_HARMLESS_VARIABLES = {"PYTHONPATH", "PYTHONUNBUFFERED"}
+
+
+def can_fork(environment: Mapping[str, str]) -> bool:
+    """Whether nothing in it is read by an interpreter when it begins."""
+    return not any(
+        name.startswith("PYTHON") and name not in _HARMLESS_VARIABLES for name in environment
+    )
+
+
+class ForkedProcess:
+    """What `asyncio.subprocess.Process` is of a process that somebody else waits for."""
+
+    def __init__(self, pid: int, stdout: asyncio.StreamReader, end: asyncio.StreamReader) -> None:
+        self.pid = pid
+        self.stdout = stdout
+        self._end = asyncio.create_task(_read_exit_status(end))
+
+    @property
+    def returncode(self) -> int | None:
+        return self._end.result() if self._end.done() else None
+
+    async def wait(self) -> int:
+        return await asyncio.shield(self._end)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+
+async def spawn_fork(
+    command: Sequence[str], environment: Mapping[str, str], folder: Path
+) -> ForkedProcess:
+    """Begin the program: `command` is a script of this environment, or this Python and a file."""
+    out, out_of_it = os.pipe()
+    end, end_of_it = os.pipe()
+    order = {"command": command, "environment": dict(environment), "folder": str(folder)}
+    door = _fork_server()
+    try:
+        socket.send_fds(door, [json.dumps(order).encode()], [out_of_it, end_of_it])
+    finally:
+        os.close(out_of_it)
+        os.close(end_of_it)
+    pid = int(door.recv(32))
+    return ForkedProcess(pid, await _reader(out), await _reader(end))
+
+
+async def _reader(descriptor: int) -> asyncio.StreamReader:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    await loop.connect_read_pipe(lambda: protocol, os.fdopen(descriptor, "rb", 0))
+    return reader
+
+
+async def _read_exit_status(end: asyncio.StreamReader) -> int:
+    return os.waitstatus_to_exitcode(int(await end.read()))
+
+
+@cache
+def _fork_server() -> socket.socket:
+    """One for all tests of this process."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    nurse = subprocess.Popen(
+        [sys.executable, "-m", __name__, str(theirs.fileno())],
+        pass_fds=[theirs.fileno()],
+        stdin=subprocess.DEVNULL,
+        cwd=Path(__file__).parents[2],
+    )
+    theirs.close()
+
+    def close() -> None:
+        ours.close()
+        nurse.wait()
+
+    atexit.register(close)
+    return ours
+
+
+def _serve(door: socket.socket) -> dict[str, object] | None:
+    """Returns an order in each child, None when nobody will order any more."""
+    waking, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wakes)
+    alive: dict[int, int] = {}
+    while True:
+        ready, _, _ = select.select([door.fileno(), waking], [], [])
+        if waking in ready:
+            os.read(waking, 4096)
+            _reap(alive)
+        if door.fileno() in ready:
+            told, given, _, _ = socket.recv_fds(door, _MAX_REQUEST_BYTES, 2)
+            if not told:
+                return None
+            out, end = given
+            pid = os.fork()
+            if not pid:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for descriptor in (waking, wakes, end, *alive.values()):
+                    os.close(descriptor)
+                door.close()
+                for stream in (1, 2):
+                    os.dup2(out, stream)
+                os.close(out)
+                order: dict[str, object] = json.loads(told)
+                return order
+            os.close(out)
+            alive[pid] = end
+            door.send(str(pid).encode())
+
+
+def _reap(alive: dict[int, int]) -> None:
+    while alive:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            return
+        end = alive.pop(pid)
+        with suppress(BrokenPipeError):
+            os.write(end, str(status).encode())
+        os.close(end)
+
+
+def _become(command: Sequence[str], environment: Mapping[str, str], folder: str) -> None:
+    """Be that program: returns, or raises, as it does."""
+    os.environ.clear()
+    os.environ.update(environment)
+    time.tzset()
+    os.chdir(folder)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True, write_through=True)  # type: ignore[union-attr]  # they are texts
+    sys.argv = [*command[command[0] == sys.executable :]]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+def _preload() -> None:
+    gc.disable()
+    for name in _PRELOADED:
+        __import__(name)
+    gc.freeze()
+    gc.enable()
+
+
+if __name__ == "__main__":
+    _preload()
+    ordered = _serve(socket.socket(fileno=int(sys.argv[1])))
+    if ordered is not None:
+        _become(**ordered)  # type: ignore[arg-type]  # as `born` has written it

@@ -1,0 +1,74 @@
+"""A coding CLI that Shiftboss starts looks things up by itself: what its chat may know, no more."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncGenerator
+from contextlib import closing
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.emulators.models.script import ScriptedReply
+from tests.journeys.coding_cli_scenarios import agent_entry, write_agents_file
+from tests.journeys.model_world import ModelWorld, model_world, wait_for_message
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SECRET = "The lighthouse gate opens with 4711-9923"
+LOOKED_UP = {"tool": "memory_search", "arguments": {"query": "lighthouse gate"}}
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[ModelWorld, None]:
+    agents: dict[str, Any] = {
+        "looker": agent_entry([{"use": LOOKED_UP}, {"say": "\n\nThat is all."}]),
+    }
+    home = write_agents_file(tmp_path_factory.mktemp("home"), **agents)
+    settings = {"SHIFTBOSS_LANGUAGE": "en", "SHIFTBOSS_FALLBACK": "offline"}
+    async with model_world(home, "anthropic", **settings) as made:
+        yield made
+        assert "Traceback" not in made.program.printed
+
+
+async def until_kept(world: ModelWorld, text: str) -> None:
+    def is_kept() -> bool:
+        with closing(sqlite3.connect(world.program.home / "shiftboss.db")) as store:
+            found = store.execute("select 1 from memories where instr(text, ?)", (text,))
+            return found.fetchone() is not None
+
+    await wait_until(lambda: asyncio.to_thread(is_kept))
+
+
+async def test_a_cli_finds_private_memories_in_a_private_chat_and_none_in_a_group(
+    world: ModelWorld,
+) -> None:
+    boss, chat = world.new_owner()
+    team = world.telegram.group("Keepers")
+    world.script.script(SECRET, "talk", ScriptedReply(text="I keep that between us."))
+    await boss.says(chat, SECRET)
+    await wait_for_message(chat, "I keep that between us.")
+    await until_kept(world, SECRET)
+
+    await boss.says(chat, "@looker what do you know?")
+    await wait_for_message(chat, "4711-9923")
+    await boss.says(team, "@looker what do you know?", mention=True)
+    answer = await wait_for_message(team, "That is all.")
+
+    assert "Nothing that you may see is remembered about this." in answer.text
+    assert "4711-9923" not in answer.text
+    assert "4711-9923" not in "".join(message.text for message in team.messages)
+
+
+async def test_no_lent_file_remains_after_the_run(world: ModelWorld) -> None:
+    boss, chat = world.new_owner()
+    await boss.says(chat, "@looker and now?")
+    await wait_for_message(chat, "That is all.")
+
+    lent = world.program.home / "lent"
+    await world.wait_until(lambda: not any(lent.iterdir()))
+    words = "".join(path.read_text() for path in world.program.home.glob("agents/*/*.log"))
+    assert "SHIFTBOSS_MCP_TOKEN" not in words

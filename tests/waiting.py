@@ -1,0 +1,54 @@
+"""Waiting in tests: patient, because the machine that runs them may be busy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+from typing import Any, TypeVar
+
+WAIT_SECONDS = 120.0
+"""The limit for everything that is certain to happen: no passing test waits this long."""
+
+T = TypeVar("T")
+
+
+async def wait_until(
+    condition: Callable[[], Any | Awaitable[Any]], timeout: float = WAIT_SECONDS
+) -> None:
+    """Poll a condition, awaited if it is asynchronous, until it holds. For what gives no signal."""
+    async with asyncio.timeout(timeout):
+        while True:
+            holds = condition()
+            if await holds if isawaitable(holds) else holds:
+                return
+            await asyncio.sleep(0.005)
+
+
+class ChangeSignal:
+    """Wakes everyone who waits, after each change."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def notify(self) -> None:
+        self._event.set()
+        self._event = asyncio.Event()
+
+    async def next(self) -> None:
+        await self._event.wait()
+
+    async def until(
+        self, look: Callable[[], T | None], timeout: float = WAIT_SECONDS, what: str = ""
+    ) -> T:
+        """The first thing `look` finds; TimeoutError naming `what` if there is none in time."""
+        try:
+            async with asyncio.timeout(timeout):
+                while (found := look()) is None:
+                    await self._event.wait()
+                return found
+        except TimeoutError:
+            raise TimeoutError(f"nothing like that within {timeout} s: {what}") from None
+
+    async def until_true(self, condition: Callable[[], Any], timeout: float = WAIT_SECONDS) -> None:
+        await self.until(lambda: True if condition() else None, timeout)
