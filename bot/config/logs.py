@@ -9,7 +9,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-_NOISY_LOGGERS = (
+NOISY_LOGGERS = (
     "alembic",
     "httpx",
     "httpx2",
@@ -56,5 +56,5 @@ def configure_logging(level: str, redact: Callable[[str], str], folder: Path) ->
     for handler in (logging.StreamHandler(sys.stderr), to_file):
         handler.setFormatter(formatter)
         root.addHandler(handler)
-    for name in _NOISY_LOGGERS:
+    for name in NOISY_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)

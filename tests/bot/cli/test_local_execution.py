@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot.cli.local_execution import answer_hook, answer_message
+from bot.config.logs import NOISY_LOGGERS
 from bot.config.settings import Settings
 
 WHERE = ("project:/work/harbour", "global")
@@ -20,16 +21,19 @@ def call(tool: str, **arguments: object) -> dict[str, object]:
 
 
 @pytest.fixture(autouse=True)
-def logs() -> Iterator[None]:
-    """A command sets up the logs of its process, which here is that of all tests."""
+def restored_logging() -> Iterator[None]:
+    """A command sets up logging for its process, which here is the process of all tests."""
     root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    handlers = root.handlers[:]
+    loggers = [root, *map(logging.getLogger, NOISY_LOGGERS)]
+    levels = [logger.level for logger in loggers]
     yield
     for each in root.handlers:
         if each not in handlers:
             each.close()
     root.handlers[:] = handlers
-    root.setLevel(level)
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
 
 
 def test_it_is_kept_and_told_without_a_program(tmp_path: Path) -> None:

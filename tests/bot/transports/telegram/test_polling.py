@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from telegram import Bot
 
+from bot.config.logs import NOISY_LOGGERS
 from bot.transports.telegram.polling import TelegramPollPace
 from bot.transports.telegram.transport import TelegramTransport
 from tests.bot.transports.telegram.builders import (
@@ -325,6 +326,8 @@ async def test_the_token_reaches_no_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
+    for name in NOISY_LOGGERS:
+        caplog.set_level(logging.DEBUG, logger=name)
     tg.inject_fault("getUpdates", ServerErrorFault(code=502))
     tg.inject_fault("getUpdates", DropBeforeFault())
     ada = tg.user(7, "Ada")
