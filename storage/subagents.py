@@ -13,9 +13,9 @@ from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
 from storage.errors import NotFound
 from storage.records.people import ChatId
-from storage.records.subagents import NewSubagent, Subagent
 from storage.records.tasks import SubagentLine, SubagentStatus, TaskId
 from storage.records.tools import ToolCallState
+from storage.records.workers import NewSubagent, Subagent
 from storage.rows import records_from, row_from
 from storage.schema import helpers, tool_calls
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from bot.engine.llm import stored_messages
 from handlers.ports_workers import TranscriptExport
-from storage.export_file import ExportFile
+from storage.data_directory import ExportFile
 from storage.records.workers import SessionInfo, TranscriptRow
 from storage.sessions import TranscriptRepo
 

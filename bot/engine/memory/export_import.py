@@ -17,8 +17,8 @@ from bot.engine.memory.noise_filter import to_storable_text
 from bot.engine.memory.writer import ManualMemory, MemoryWriter
 from cards.views.memory import entry_export_data
 from handlers.ports_workers import MemoryRequestRejected, ProgressCallback
+from storage.data_directory import ExportFile
 from storage.db import Transaction
-from storage.export_file import ExportFile
 from storage.memory.bulk_import import BackupRestorer
 from storage.memory.entries import MemoryEntryRepo
 from storage.records.memory import (

@@ -18,7 +18,6 @@ from storage.messages.inbox import InboxRepo
 from storage.people import PeopleRepo
 from storage.records.messages import ChatAddress, InboxRow, IncomingMessage, MessageSender
 from storage.records.people import Chat, Language
-from storage.records.subagents import Subagent
 from storage.records.tasks import (
     SUBAGENTS_RUNNING_REASON,
     EventKind,
@@ -27,6 +26,7 @@ from storage.records.tasks import (
     TaskId,
     TaskStatus,
 )
+from storage.records.workers import Subagent
 from storage.task_events import SUBAGENT_COMMAND
 
 log = logging.getLogger(__name__)

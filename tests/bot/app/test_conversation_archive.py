@@ -19,8 +19,8 @@ from bot.engine.workers.spec import CostAccount
 from bot.transports.clock import SystemClock
 from storage.memory.jobs import CompactionJobRepo
 from storage.records.people import Chat, Person
-from storage.records.subagents import NewSubagent
 from storage.records.tasks import NewTask, TaskId, TaskPriority
+from storage.records.workers import NewSubagent
 from storage.subagents import SubagentRepo
 from tests.bot.engine.memory.conversation_archive.archive_builders import (
     assistant_message,

@@ -20,7 +20,7 @@ _BY_FOLDER = ("link", "rename", "unlink")
 def arm_files(fate: CrashSchedule) -> None:
     """Everything that changes a folder by its handle, as the files of memories do, and what is
     written out for people."""
-    from storage.export_file import ExportFile
+    from storage.data_directory import ExportFile
     from storage.memory.markdown import folder
 
     def deadly(owner: Any, name: str, label: str, *, only: Callable[..., bool]) -> None:

@@ -31,8 +31,8 @@ from cards.catalog import catalog_for
 from storage.approvals import withdraw_approval
 from storage.db import Database, retry_until_stored
 from storage.records.people import Language
-from storage.records.subagents import Subagent
 from storage.records.tasks import SubagentStatus
+from storage.records.workers import Subagent
 from storage.subagents import SubagentRepo
 from storage.tools import ToolCallRepo
 

@@ -12,8 +12,8 @@ from bot.engine.agent.subagents.run import SubagentDeps, SubagentRun
 from cards.catalog import catalog_for
 from storage.db import STORE_RETRY_SECONDS, retry_until_stored
 from storage.errors import StoreUnavailable
-from storage.records.subagents import Subagent
 from storage.records.tasks import SubagentStatus
+from storage.records.workers import Subagent
 
 log = logging.getLogger(__name__)
 

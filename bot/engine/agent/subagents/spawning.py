@@ -20,8 +20,8 @@ from bot.engine.permissions.call_classifier import SESSIONS_SPAWN
 from bot.engine.workers.spec import BackendPreference, WorkerSpec
 from storage.db import Database, Transaction
 from storage.records.people import Language
-from storage.records.subagents import NewSubagent, Subagent
 from storage.records.tasks import SubagentStatus
+from storage.records.workers import NewSubagent, Subagent
 from storage.subagents import SubagentRepo
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from bot.engine.memory import export_import, maintenance, restore
 from bot.engine.memory.service import MemoryService
-from storage.export_file import ExportFile
+from storage.data_directory import ExportFile
 from storage.records.memory import MemoryEntry, MemoryKind
 from storage.records.memory_views import MemoryCleanReport, MemoryExport, MemoryImportReport
 from tests.bot.engine.crash import CrashAfterCommit

@@ -28,8 +28,8 @@ from storage.messages.inbox import InboxRepo
 from storage.people import PeopleRepo
 from storage.records.messages import InboxRow
 from storage.records.people import Language
-from storage.records.subagents import Subagent
 from storage.records.tasks import SubagentStatus, Task
+from storage.records.workers import Subagent
 from storage.tools import ToolCallRepo
 from tests.agent_builders import make_context_builder
 from tests.engine_harness import (

@@ -15,9 +15,9 @@ from bot.engine.llm.backend import BackendDenied, BackendUnavailable, RunRequest
 from bot.engine.tasks.subagent_reports import SubagentReportDelivery
 from storage import schema
 from storage.db import Database, Transaction
-from storage.records.subagents import Subagent
 from storage.records.tasks import SubagentStatus, TaskStatus
 from storage.records.tools import NewToolCall, ToolCallState
+from storage.records.workers import Subagent
 from storage.subagents import SubagentRepo
 from storage.tools import ToolCallRepo
 from tests.bot.engine.agent.subagents.builders import (

@@ -22,8 +22,8 @@ from bot.engine.workers.personas import PRAGMATIST_PERSONA
 from bot.engine.workers.spec import CostAccount, WorkerSpec
 from storage.approvals import ApprovalRepo
 from storage.records.approvals import Approval, ApprovalState
-from storage.records.subagents import Subagent
 from storage.records.tasks import SubagentStatus
+from storage.records.workers import Subagent
 from storage.sessions import SessionRepo
 from storage.tools import ToolCallRepo
 from tests.bot.engine.agent.subagents.builders import (
