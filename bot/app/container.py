@@ -25,11 +25,10 @@ from bot.engine.workspaces.projects import ProjectFolderService
 from bot.engine.workspaces.worktrees import TaskWorktrees
 from bot.transports.alerts import ChannelAlerts
 from bot.transports.clock import Clock, SystemClock
-from bot.transports.outbox import OutboxCourier
+from bot.transports.outbox import ButtonClaimService, OutboxCourier, SentCardService
 from bot.transports.outbox_sender import OutboxSender
 from bot.transports.ports import Transport
 from bot.transports.rate_limits import MonthlyQuota
-from bot.transports.sent_cards import ButtonClaimService, SentCardService
 from bot.transports.undeliverable_notifier import UndeliverableNotifier
 from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
 from cards.catalog import catalog_for

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TypeGuard
 
 from bot.transports.alerts import ChannelAlerts
-from bot.transports.attachments import AttachmentFetcher
 from bot.transports.chat_queue import (
     FRAGMENT_WINDOW,
     ChatQueues,
@@ -21,6 +20,7 @@ from bot.transports.chat_queue import (
     is_fragment,
 )
 from bot.transports.clock import Clock
+from bot.transports.files import AttachmentFetcher
 from bot.transports.inbox_worker import InboxWorker
 from bot.transports.outbox import OutboxCourier
 from bot.transports.outbox_sender import OutboxSender

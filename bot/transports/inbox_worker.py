@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import TypeVar
 
-from bot.transports.attachments import AttachmentFetcher, FetchedFiles, MissingFile
 from bot.transports.chat_queue import is_quiet, merge_rows
 from bot.transports.clock import Clock
+from bot.transports.files import AttachmentFetcher, FetchedFiles, MissingFile
 from bot.transports.outbox import OutboxCourier
 from bot.transports.outbox_sender import OutboxSender
 from bot.transports.ports import IncomingRouter

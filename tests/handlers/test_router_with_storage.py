@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bot.transports.sent_cards import ButtonClaimService, SentCardService
+from bot.transports.outbox import ButtonClaimService, SentCardService
 from cards.actions import Action, AnswerWithoutTask, DecideApproval, StartTask, SubmitTaskForm
 from cards.card_json import load_card
 from cards.model import ButtonsBlock, Card, FormBlock

@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from bot.transports.outbox import SentCardService
 from bot.transports.ports import ChatUnreachable
-from bot.transports.sent_cards import SentCardService
 from bot.transports.undeliverable_notifier import UndeliverableNotifier
 from cards.catalog import catalog_for
 from cards.render.text import render

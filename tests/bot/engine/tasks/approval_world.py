@@ -15,8 +15,7 @@ from bot.engine.agent.budget import grant_cap_extension
 from bot.engine.tasks.approvals import ApprovalCardPublisher, ApprovalExpirer, TaskApprovalEffects
 from bot.engine.tasks.notifier import QueuePositionTracker, TaskNotifier
 from bot.transports.clock import SystemClock
-from bot.transports.outbox import AnswerStreams, OutboxCourier
-from bot.transports.sent_cards import SentCardService
+from bot.transports.outbox import AnswerStreams, OutboxCourier, SentCardService
 from cards.card_json import load_card
 from cards.model import Card
 from cards.render.text import render
