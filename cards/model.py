@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import Literal, TypeAlias
 
+from cards import formats
 from cards.actions import Action
 
 
@@ -244,11 +245,32 @@ class Card:
     fallback: str = ""
 
 
+_MAX_SUMMARY = 80
+
+
 def titled_card(
     title: str, *blocks: Block, tone: CardTone = CardTone.INFO, summary: str = ""
 ) -> Card:
     """A card whose summary is its title unless given."""
     return Card(title=title, tone=tone, blocks=blocks, summary=summary or title)
+
+
+def error_card(title: str, hint: str, *, tone: CardTone = CardTone.BAD) -> Card:
+    """`title` is plain text, `hint` Markdown."""
+    return titled_card(
+        f"⚠️ {formats.single_line(title, _MAX_SUMMARY)}",
+        TextBlock(hint),
+        tone=tone,
+        summary=formats.single_line(title, _MAX_SUMMARY),
+    )
+
+
+def notice_card(title: str, text: str, *, tone: CardTone = CardTone.INFO) -> Card:
+    """A short notice. `text` is Markdown."""
+    blocks = (TextBlock(text),) if text else ()
+    return titled_card(
+        title, *blocks, tone=tone, summary=formats.single_line(title or text, _MAX_SUMMARY)
+    )
 
 
 _STATE_SYMBOLS = {
@@ -260,7 +282,6 @@ _STATE_SYMBOLS = {
     ChecklistState.FAILED: "❌",
     ChecklistState.SKIPPED: "⏭️",
 }
-
 
 _IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".gif", ".webp"}
 

@@ -1,4 +1,4 @@
-"""Handles approval decisions by button, command or reply."""
+"""Handles approval decisions by button, command or reply, standing permissions and tool calls."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from zoneinfo import ZoneInfo
 
 from cards import formats
 from cards.json_data import approval_data, approvals_data
-from cards.model import Card, CardTone
+from cards.model import Card, CardTone, notice_card
 from cards.views.approvals import approval_card, question_options, waiting_approvals_card
-from cards.views.notices import notice_card
 from cards.views.people import paired_card, pairing_refused_card
+from cards.views.tools import calls_card, calls_data, grants_card, grants_data
 from handlers.approval_cards import ApprovalCards, card_key_prefix
-from handlers.errors import UserError
+from handlers.errors import UsageError, UserError
 from handlers.middleware import MAX_TOAST
-from handlers.parsing import ApprovalReply
+from handlers.parsing import ApprovalReply, find_task, parse_number
 from handlers.ports import ActionForbidden, BackendFailure, HandlerServices
 from handlers.registry import CommandRegistry
 from handlers.request import Reply, Request
@@ -24,6 +24,7 @@ from storage.errors import AmbiguousId, NotFound, WrongState
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import Language, PersonRole
+from storage.records.tools import StandingPermission, StandingPermissionScope
 
 commands = CommandRegistry("approvals")
 
@@ -332,3 +333,54 @@ def _approval_cards(services: HandlerServices, zone: ZoneInfo) -> ApprovalCards:
     return ApprovalCards(
         people=services.people, cards=services.cards, courier=services.courier, zone=zone
     )
+
+
+_REVOKE_WORDS = {"revoke", "收回", "撤销"}
+_LOG_WORDS = {"log", "记录"}
+_MAX_CALLS_LISTED = 40
+_MAX_TYPED = 12
+
+
+@commands("tools", aliases=("工具", "权限"), immediate=True)
+async def manage_tools(request: Request) -> Reply:
+    word, rest = [*request.args.split(maxsplit=1), "", ""][:2]
+    if word.casefold() in _REVOKE_WORDS:
+        if not rest:
+            raise UsageError("tools")
+        return await _revoke_grant(request, parse_number(rest), rest)
+    if word.casefold() in _LOG_WORDS:
+        return await _show_calls(request, rest)
+    if word:
+        raise UsageError("tools")
+    held = await _visible_grants(request)
+    people = request.services.people
+    names = {each.granted_by: (await people.get(each.granted_by)).name for each in held}
+    card = grants_card(held, names, request.words, zone=request.zone)
+    return Reply(card=card, data=grants_data(held))
+
+
+async def _revoke_grant(request: Request, number: int, typed: str) -> Reply:
+    request.require_owner()
+    seen = {each.id for each in await _visible_grants(request)}
+    if number not in seen or not await request.services.tools.revoke(number):
+        raise UserError("unknown_leave", n=formats.single_line(typed, _MAX_TYPED))
+    text = request.words("tools.list.revoked")
+    return Reply(card=notice_card("", text), data={"revoked": number})
+
+
+async def _show_calls(request: Request, prefix: str) -> Reply:
+    if not prefix:
+        raise UsageError("tools")
+    task = await find_task(request, prefix)
+    calls = await request.services.tools.list_calls(task.id, _MAX_CALLS_LISTED)
+    card = calls_card(task.id, calls, request.words, zone=request.zone)
+    return Reply(card=card, data=calls_data(task.id, calls, request.words))
+
+
+async def _visible_grants(request: Request) -> Sequence[StandingPermission]:
+    """An owner sees all in private; elsewhere only those granted in that chat."""
+    held = await request.services.tools.list_grants()
+    if request.by_owner and request.in_private:
+        return held
+    here = (StandingPermissionScope.CHAT, str(request.chat.id))
+    return [each for each in held if (each.scope, each.subject) == here]

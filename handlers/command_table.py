@@ -7,8 +7,6 @@ from cards.views.system import HelpLine, help_card
 from handlers import (
     approvals,
     chat,
-    costs,
-    history,
     journal,
     memory,
     message_queue,
@@ -18,8 +16,6 @@ from handlers import (
     skills,
     system,
     tasks,
-    tools,
-    traces,
     workflows,
 )
 from handlers.chat import backend_commands, context_commands
@@ -58,16 +54,13 @@ COMMANDS = CommandRegistry.merge(
     backend_commands,
     personas.commands,
     context_commands,
-    history.transcript_commands,
-    history.commands,
+    chat.transcript_commands,
+    chat.history_commands,
     memory.commands,
     approvals.commands,
-    tools.commands,
     people.commands,
     member_commands,
     system.commands,
-    costs.commands,
-    traces.commands,
     _skill_commands,
     _help_commands,
 )

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cards.catalog import TextCatalog
-from cards.model import Card, CardTone
-from cards.views.notices import error_card
+from cards.model import Card, CardTone, error_card
 from handlers.ports import ActionForbidden, BackendFailure
 from storage import errors
 

@@ -9,8 +9,8 @@ from typing import TypeVar
 from cards import formats
 from cards.catalog import TextCatalog
 from cards.json_data import log_entry_data, task_data, task_view_data
+from cards.model import notice_card
 from cards.views import journal as views
-from cards.views.notices import notice_card
 from cards.views.tasks import task_changed_card
 from handlers.errors import UsageError, UserError
 from handlers.flags import parse_flags

@@ -9,9 +9,8 @@ from itertools import zip_longest
 from typing import assert_never
 
 from cards import actions, formats
-from cards.model import CardTone, TextBlock
+from cards.model import CardTone, TextBlock, notice_card
 from cards.views import memory as views
-from cards.views.notices import notice_card
 from handlers import memory_reports
 from handlers.errors import UsageError, UserError
 from handlers.flags import parse_flags

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from cards.actions import MarkMemoriesHelpful
-from cards.model import CardTone
+from cards.model import CardTone, notice_card
 from cards.views import memory_reports as views
 from cards.views.memory import entry_data, used_entry_data
-from cards.views.notices import notice_card
 from handlers.errors import UserError
 from handlers.flags import parse_flags
 from handlers.parsing import find_task, parse_number

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from cards.catalog import TextCatalog
 from cards.courier import Courier
-from cards.views.notices import notice_card
+from cards.model import notice_card
 from handlers.chat import check_may_choose
 from handlers.errors import UserError
 from handlers.registry import CommandRegistry

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from cards import formats
 from cards.catalog import TextCatalog, catalog_for
-from cards.views.notices import notice_card
+from cards.model import notice_card
 from handlers.errors import explain_error, explanation_card
 from handlers.language import guess_language, language_from_hint
 from handlers.ports import PeoplePort

@@ -9,9 +9,8 @@ from zoneinfo import ZoneInfo
 
 from cards.actions import ApplyPersonChange, ConfirmPersonChange
 from cards.catalog import catalog_for
-from cards.model import Card
+from cards.model import Card, notice_card
 from cards.views import people as views
-from cards.views.notices import notice_card
 from handlers.approvals import ask_owners, notify_owners_of_more, settle_approval
 from handlers.errors import UsageError, UserError
 from handlers.middleware import InboundEvent, refusal_reply

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cards import formats
-from cards.views.projects import project_card
+from cards.views.chat import project_card
 from handlers.errors import UserError
 from handlers.ports import FolderRejected
 from handlers.registry import CommandRegistry

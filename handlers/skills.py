@@ -10,9 +10,8 @@ from typing import assert_never
 
 from cards import formats
 from cards.actions import EnableSkill, SaveSkill, ShowSkill, SkillAction, UseSkill
-from cards.model import Card, CardTone
+from cards.model import Card, CardTone, notice_card
 from cards.views import skills as views
-from cards.views.notices import notice_card
 from handlers import chat
 from handlers.errors import UsageError, UserError
 from handlers.flags import parse_flags, quote_value

@@ -1,13 +1,22 @@
-"""Handles /status."""
+"""Handles /status, /cost and /trace: what Shiftboss does, what it spends and where time goes."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
-from cards.json_data import status_data
+from cards.json_data import cost_report_data, status_data, task_cost_data
+from cards.model import Card, notice_card
+from cards.views.costs import cost_card, task_cost_card
 from cards.views.system import status_card
+from cards.views.traces import TraceMode, trace_card, trace_data
+from handlers.errors import UsageError
+from handlers.parsing import find_task
 from handlers.registry import CommandRegistry
 from handlers.request import Reply, Request
+from storage.records.tasks import Task
+from storage.records.traces import Trace
+from storage.records.usage import CostPeriod, CostQuery
 
 commands = CommandRegistry("system")
 
@@ -21,3 +30,107 @@ async def show_status(request: Request) -> Reply:
         facts = replace(facts, recent=(), pid=0, memory_bytes=0, unlisted_owner="")
     card = status_card(facts, request.words, now=request.now, zone=request.zone)
     return Reply(card=card, data=status_data(facts))
+
+
+_MAX_DAYS = 3650
+_DAYS_WORD = re.compile(r"([0-9]{1,4})\s*(?:d|days?|天|日)")
+_PERIOD_WORDS = {
+    **dict.fromkeys(("today", "day", "今天", "今日"), CostPeriod.TODAY),
+    **dict.fromkeys(("week", "本周", "这周"), CostPeriod.WEEK),
+    **dict.fromkeys(("month", "本月", "这个月"), CostPeriod.MONTH),
+    **dict.fromkeys(("all", "全部", "所有"), CostPeriod.ALL),
+}
+
+
+@commands("cost", aliases=("费用", "花费"), immediate=True)
+async def show_costs(request: Request) -> Reply:
+    # Others read along in a group; spending by person is for owners in private.
+    named = request.in_private
+    first, _, rest = request.args.partition(" ")
+    query = _parse_period(first, named=named)
+    if query is None:
+        return await _model_or_task_report(request, request.args, named=named)
+    return await _period_report(request, replace(query, model=rest.strip()))
+
+
+def _parse_period(word: str, *, named: bool) -> CostQuery | None:
+    if not word:
+        return CostQuery(lists_chats_and_people=named)
+    if period := _PERIOD_WORDS.get(word.casefold()):
+        return CostQuery(period=period, lists_chats_and_people=named)
+    if found := _DAYS_WORD.fullmatch(word.casefold()):
+        days = min(_MAX_DAYS, max(1, int(found[1])))
+        return CostQuery(period=CostPeriod.DAYS, days=days, lists_chats_and_people=named)
+    return None
+
+
+async def _model_or_task_report(request: Request, word: str, *, named: bool) -> Reply:
+    """A model with costs this month, else a task."""
+    by, chat = request.person, request.chat.id
+    query = CostQuery(model=word, lists_chats_and_people=named)
+    report = await request.services.costs.report(by=by, chat=chat, query=query)
+    if report.models:
+        return Reply(card=cost_card(report, request.words), data=cost_report_data(report))
+    task = await find_task(request, word)
+    spent = await request.services.costs.report_task(task)
+    return Reply(card=task_cost_card(spent, request.words), data=task_cost_data(spent))
+
+
+async def _period_report(request: Request, query: CostQuery) -> Reply:
+    report = await request.services.costs.report(
+        by=request.person, chat=request.chat.id, query=query
+    )
+    return Reply(card=cost_card(report, request.words), data=cost_report_data(report))
+
+
+_MODE_WORDS = {
+    **dict.fromkeys(("tree", "树"), TraceMode.TREE),
+    **dict.fromkeys(("slow", "慢", "耗时"), TraceMode.SLOW),
+    **dict.fromkeys(("errors", "error", "错误", "出错"), TraceMode.ERRORS),
+    **dict.fromkeys(("cost", "费用", "花费"), TraceMode.COST),
+}
+_CHAT_WORDS = {"talk", "chat", "answer", "聊天", "对话", "回答"}
+_MAX_WORDS = 2
+
+
+@commands("trace", aliases=("追踪", "轨迹"), immediate=True)
+async def show_trace(request: Request) -> Reply:
+    said = request.args.split()
+    modes = [_MODE_WORDS[word.casefold()] for word in said if word.casefold() in _MODE_WORDS]
+    names = [word for word in said if word.casefold() not in _MODE_WORDS]
+    if len(said) > _MAX_WORDS or len(modes) > 1 or len(names) > 1:
+        raise UsageError("trace")
+    mode = modes[0] if modes else TraceMode.TREE
+    of_talk = any(name.casefold() in _CHAT_WORDS for name in names)
+    task = None
+    if not of_talk:
+        task = await find_task(request, names[0]) if names else await _newest_task(request)
+    if task is None:
+        return await _chat_trace(request, mode)
+    found = await request.services.traces.get_task_trace(task.id)
+    key = f"trace:{request.source}"
+
+    def drawn(trace: Trace) -> Card:
+        return trace_card(trace, mode, request.words, zone=request.zone, title=task.title)
+
+    if found.root.state.is_open:
+        request.services.traces.follow(request.chat.id, key, task.id, drawn)
+    return Reply(card=drawn(found), key=key, data=trace_data(found))
+
+
+async def _chat_trace(request: Request, mode: TraceMode) -> Reply:
+    """The chat's last answer, or a note that there is none."""
+    found = await request.services.traces.get_chat_trace(request.chat.id)
+    if found is None:
+        title = request.words("trace.none")
+        return Reply(card=notice_card("", title), data={"spans": []})
+    card = trace_card(found, mode, request.words, zone=request.zone)
+    return Reply(card=card, key=f"trace:{request.source}", data=trace_data(found))
+
+
+async def _newest_task(request: Request) -> Task | None:
+    """The running task, else the newest."""
+    page = await request.services.tasks.page(
+        by=request.person, chat=request.chat.id, status=None, page=1, size=1
+    )
+    return page.tasks[0] if page.tasks else None

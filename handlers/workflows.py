@@ -18,7 +18,7 @@ from cards.actions import (
     WorkflowAction,
 )
 from cards.json_data import task_view_data
-from cards.views.notices import notice_card
+from cards.model import notice_card
 from cards.views.task_card import task_card
 from cards.views.workflows import (
     NAME_FIELD,

@@ -1,9 +1,12 @@
-"""Renders answers, task proposals, the choice of models, and the worker context."""
+"""Renders answers, task proposals, the chat's model and folder, the worker context and
+the history."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import TypeAlias
+from zoneinfo import ZoneInfo
 
 from cards import formats, model
 from cards.actions import AnswerWithoutTask, ChooseModel, StartTask
@@ -11,7 +14,7 @@ from cards.catalog import TextCatalog
 from cards.views import task_controls
 from cards.views.backends import offline_note_blocks, strip_offline_note
 from storage.records.system import AUTO_MODEL, ModelChoice
-from storage.records.workers import ContextPart, ContextPartState
+from storage.records.workers import ContextPart, ContextPartState, SessionInfo
 
 _MAX_SUMMARY = 80
 _MAX_FILES = 5
@@ -143,6 +146,16 @@ def _choice_line(choice: ModelChoice, words: TextCatalog) -> str:
     return f"- `{choice.name}` ⚠️ {words.get_or_literal(choice.problem)}"
 
 
+def project_card(folder: str, words: TextCatalog, *, in_git: bool) -> model.Card:
+    """The chat's folder; empty for none."""
+    lines = [words("project.none")]
+    if folder:
+        kind = words("project.in_git" if in_git else "project.plain")
+        lines = [words("project.here", folder=folder), kind, words("project.change")]
+    text = model.TextBlock("\n\n".join(lines))
+    return model.titled_card(words("project.title"), text)
+
+
 _PROJECT_BRIEF = "project"
 _CHARACTERS_PER_TOKEN = 4
 _MAX_PART_NAME = 80
@@ -183,3 +196,82 @@ def _part_name(name: str, words: TextCatalog) -> str:
         if name == _PROJECT_BRIEF
         else formats.single_line(name, _MAX_PART_NAME)
     )
+
+
+HistoryRow: TypeAlias = tuple[datetime, bool, str, str, bool]
+"""Time, whether the bot said it, text, task id, and whether it was in another chat."""
+
+_MAX_HISTORY_TEXT = 240
+_MAX_QUERY = 60
+
+
+def history_card(
+    lines: Sequence[HistoryRow],
+    query: str,
+    words: TextCatalog,
+    *,
+    zone: ZoneInfo,
+    partial: bool = False,
+    incomplete: bool = False,
+) -> model.Card:
+    """Lines in the given order; without `query` they are the latest. `partial`: no line has all
+    words. `incomplete`: the search ran out of time."""
+    wanted = formats.single_line(query, _MAX_QUERY)
+    title = words("history.found", words=wanted) if query else words("history.title")
+    nothing = words("history.nothing") if query else words("history.none")
+    blocks: list[model.Block] = [model.TextBlock(nothing)]
+    if lines:
+        columns = tuple(words(f"history.{name}") for name in ("at", "by", "said"))
+        rows = tuple(_history_row(each, words, zone) for each in lines)
+        told = [model.TextBlock(words("history.near"))] if partial else []
+        blocks = [*told, model.TableBlock(columns, rows)]
+    if incomplete:
+        blocks.append(model.TextBlock(words("history.cut")))
+    blocks.append(model.NoteBlock(words("history.note")))
+    return model.titled_card(title, *blocks)
+
+
+def _history_row(said: HistoryRow, words: TextCatalog, zone: ZoneInfo) -> tuple[str, str, str]:
+    at, by_bot, text, task, elsewhere = said
+    who = words("history.bot" if by_bot else "history.person")
+    where = words("history.task", id=task) if task else ""
+    if elsewhere and not task:
+        where = words("history.elsewhere")
+    by = f"{who} · {where}" if where else who
+    return formats.date_time(at, zone), by, formats.single_line(text, _MAX_HISTORY_TEXT)
+
+
+MAX_ATTACHED_BYTES = 20_000_000
+_MAX_KEY = 40
+
+
+def sessions_card(
+    sessions: Sequence[SessionInfo], words: TextCatalog, *, zone: ZoneInfo
+) -> model.Card:
+    blocks: list[model.Block] = [model.TextBlock(words("transcript.none"))]
+    if sessions:
+        columns = tuple(words(f"transcript.{each}") for each in ("id", "of", "by", "size", "used"))
+        rows = tuple(
+            (
+                each.id,
+                formats.single_line(each.key, _MAX_KEY),
+                formats.single_line(":".join(filter(None, (each.backend, each.model))), _MAX_KEY),
+                str(each.message_count),
+                formats.date_time(each.last_used_at, zone),
+            )
+            for each in sessions
+        )
+        blocks = [model.TableBlock(columns, rows), model.NoteBlock(words("transcript.note"))]
+    return model.titled_card(words("transcript.title"), *blocks)
+
+
+def transcript_card(
+    session: SessionInfo, path: str, *, size: int, lines: int, words: TextCatalog
+) -> model.Card:
+    text = words("transcript.lines", n=lines, key=formats.single_line(session.key, _MAX_KEY))
+    blocks: list[model.Block] = [model.TextBlock(text)]
+    if size <= MAX_ATTACHED_BYTES:
+        blocks.append(model.file_block(path, size))
+    else:
+        blocks.append(model.NoteBlock(words("transcript.too_large", path=path)))
+    return model.titled_card(words("transcript.one", id=session.id), *blocks)

@@ -10,7 +10,7 @@ from cards import formats, model
 from cards.actions import AnswerWithoutTask, EnableSkill, SaveSkill, ShowSkill, UseSkill
 from cards.catalog import TextCatalog
 from cards.formats import strip_bidi_overrides, strip_controls
-from cards.views.notices import notice_card
+from cards.model import notice_card
 from storage.records.skills import (
     InvalidSkill,
     MissingRequirement,

@@ -14,7 +14,7 @@ from cards.actions import (
     SubmitWorkflowInputs,
 )
 from cards.catalog import TextCatalog
-from cards.views.notices import notice_card
+from cards.model import notice_card
 from storage.records.tasks import Task
 from storage.records.workflows import (
     InvalidWorkflowFile,

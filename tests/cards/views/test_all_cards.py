@@ -13,7 +13,16 @@ import pytest
 from cards.actions import AnswerWithoutTask, ListTasks, PauseTask, ResumeTask, StartTask
 from cards.card_json import dump_card, load_card
 from cards.catalog import TextCatalog, catalog_for
-from cards.model import ButtonsBlock, Card, CardTone, CodeBlock, NoteBlock, TextBlock
+from cards.model import (
+    ButtonsBlock,
+    Card,
+    CardTone,
+    CodeBlock,
+    NoteBlock,
+    TextBlock,
+    error_card,
+    notice_card,
+)
 from cards.render.text import render
 from cards.telegram_text import markdown_to_rich
 from cards.views.approvals import approval_card, waiting_approvals_card
@@ -26,7 +35,6 @@ from cards.views.chat import (
     task_started_card,
 )
 from cards.views.costs import cost_card
-from cards.views.notices import error_card, notice_card
 from cards.views.people import (
     access_granted_card,
     paired_card,

@@ -10,7 +10,7 @@ from cards.actions import StartTaskAnyway
 from cards.catalog import catalog_for
 from cards.model import ButtonsBlock, Card, CardButton
 from cards.render.text import render
-from cards.views.projects import project_card
+from cards.views.chat import project_card
 from cards.views.task_card import task_card
 from cards.views.tasks import task_detail_card
 from storage.records.people import ChatId, Language

@@ -13,9 +13,8 @@ from typing import Protocol, TypeAlias
 
 from bot.engine.permissions.requests import ApprovalRequester, describe_lost_calls
 from cards.catalog import catalog_for
-from cards.model import Card
+from cards.model import Card, notice_card
 from cards.views.chat import answer_card
-from cards.views.notices import notice_card
 from handlers.ports import BackendFailure, ChatAnswer, ChatQuestion, PeoplePort
 from storage.db import STORE_RETRY_SECONDS, Database, Transaction
 from storage.errors import StoreUnavailable
