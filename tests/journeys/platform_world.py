@@ -139,6 +139,47 @@ async def ask_on_feishu_as(
     return shown(answer)
 
 
+STILL_WORKING = "On it…"
+ALREADY_PRESSED = "already pressed this"
+
+
+async def press_outcomes(
+    presses: Sequence[telegram_people.ButtonPress], *expected: str
+) -> list[str]:
+    """What people are told of their presses in one chat, each a text with one of these in it.
+
+    They read it on the button or, where the program needs longer than a button can wait, in a
+    message of its own: then it comes after the others.
+    """
+    chat, seen = presses[0].chat, presses[0].seen
+    answers = [(await press.answer()).text for press in presses]
+    told = [text for text in answers if text != STILL_WORKING]
+
+    def late() -> list[str]:
+        new = (m for m in chat.from_bot if m.id not in seen and not m.buttons)
+        return [m.text for m in new if any(part in m.text for part in expected)]
+
+    missing = len(answers) - len(told)
+    await chat.wait_until(lambda: len(late()) >= missing)
+    return [*told, *late()[:missing]]
+
+
+async def press_outcome(press: telegram_people.ButtonPress, *expected: str) -> str:
+    return (await press_outcomes([press], *expected))[0]
+
+
+async def feishu_press_outcome(
+    who: feishu_people.FeishuUser, card: feishu_world.FeishuMessage, button: str, expected: str
+) -> str:
+    """The same for a press on Feishu."""
+    known = {message.message_id for message in card.chat.from_bot}
+    answer = await who.presses(card, button)
+    if answer.toast != STILL_WORKING:
+        return answer.toast
+    note = await card.chat.wait_for(lambda m: m.message_id not in known and expected in m.text)
+    return note.text
+
+
 def labels(
     message: telegram_chats.TelegramMessage | feishu_world.FeishuMessage, word: str
 ) -> list[str]:

@@ -9,11 +9,14 @@ from typing import Any
 from tests.emulators.feishu.callbacks import button_action, callback_value, select_action
 from tests.emulators.feishu.tenant import components
 from tests.journeys.platform_world import (
+    ALREADY_PRESSED,
     PlatformWorld,
     code_in,
     label,
     labels,
     platform_world,
+    press_outcome,
+    press_outcomes,
     token,
 )
 from tests.thoroughness import thorough_only
@@ -28,7 +31,7 @@ async def test_a_press_acts_once_across_a_kill(tmp_path: Path) -> None:
 
         # Five at the same instant: one acts, the others are told.
         presses = [here.telegram_owner.press(live, "", pause) for _ in range(5)]
-        answers = [(await press.answer()).text for press in presses]
+        answers = await press_outcomes(presses, "Pausing", ALREADY_PRESSED)
         assert sum("Pausing" in text for text in answers) == 1
         assert sum("You already pressed this" in text for text in answers) == 4
         await here.telegram_chat.wait_until(lambda: bool(labels(live, "Resume")))
@@ -39,9 +42,9 @@ async def test_a_press_acts_once_across_a_kill(tmp_path: Path) -> None:
         resume = [here.telegram_owner.press(live, "", token(live, "Resume")) for _ in range(2)]
         late = here.telegram_owner.press(live, "", pause)
         await here.program.start()
-        told = [(await press.answer()).text for press in (*resume, late)]
-        assert sum("Resumed" in text or "▶️" in text for text in told[:2]) == 1, told
-        assert "already pressed this" in told[2]
+        told = await press_outcomes((*resume, late), "Resumed", "▶️", ALREADY_PRESSED)
+        assert sum("Resumed" in text or "▶️" in text for text in told) == 1, told
+        assert sum(ALREADY_PRESSED in text for text in told) == 2, told
         await here.telegram_chat.wait_until(lambda: bool(labels(live, "Pause")))
         shown = len(here.telegram_chat.from_bot)
         here.telegram.redeliver()
@@ -51,14 +54,14 @@ async def test_a_press_acts_once_across_a_kill(tmp_path: Path) -> None:
 
         # Stop asks first, then acts; what is finished is not stopped again.
         stop = token(live, "Stop")
-        asked = await here.telegram_owner.presses(live, label(live, "Stop"))
-        assert "again to confirm" in asked.text
+        asked = here.telegram_owner.press(live, label(live, "Stop"))
+        assert "again to confirm" in await press_outcome(asked, "again to confirm")
         await here.telegram_chat.wait_until(lambda: bool(labels(live, "Sure?")))
         assert labels(live, "Pause"), "one press stops nothing"
         await here.telegram_owner.presses(live, label(live, "Sure?"))
         await here.telegram_chat.wait_until(lambda: bool(labels(live, "Retry")))
-        again = await here.telegram_owner.presses(live, "", data=stop.rstrip("?"))
-        assert "already pressed this" in again.text
+        again = here.telegram_owner.press(live, "", stop.rstrip("?"))
+        assert ALREADY_PRESSED in await press_outcome(again, ALREADY_PRESSED)
 
 
 @thorough_only
@@ -92,8 +95,9 @@ async def test_a_select_keeps_working_after_every_choice(tmp_path: Path) -> None
     async with platform_world(tmp_path) as here:
         live = await here.start_task()
         for pick in ("Important", "Important", "Urgent"):
-            answer = await here.telegram_owner.presses(live, label(live, pick))
-            assert f"Priority is now {pick}" in answer.text
+            press = here.telegram_owner.press(live, label(live, pick))
+            now = f"Priority is now {pick}"
+            assert now in await press_outcome(press, now)
 
         await here.feishu_owner.says(here.feishu_chat, "/model")
         models = await here.feishu_chat.wait_for(lambda m: "Model" in m.header)
@@ -141,10 +145,10 @@ async def test_two_simultaneous_presses_act_once(tmp_path: Path) -> None:
 
         pause = token(live, "Pause")
         both = [who.press(live, "", pause) for who in (here.telegram_owner, eve)]
-        answers = [(await press.answer()).text for press in both]
+        answers = await press_outcomes(both, "Pausing", ALREADY_PRESSED)
 
         assert sum("Pausing" in text for text in answers) == 1
-        assert sum("already pressed this" in text for text in answers) == 1
+        assert sum(ALREADY_PRESSED in text for text in answers) == 1
 
 
 async def _list_in(here: PlatformWorld, team: Any) -> Any:

@@ -18,6 +18,7 @@ from tests.journeys.model_world import (
     script_task,
     wait_for_message,
 )
+from tests.journeys.platform_world import press_outcome
 from tests.thoroughness import thorough_only
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -79,7 +80,7 @@ async def test_an_approved_command_runs_once_across_a_crash_and_its_output_reach
     press = boss.press(asked, label_with(asked.buttons, "Once"))
     await world.program.start()
 
-    assert "Approved" in (await press.answer()).text
+    assert "Approved" in await press_outcome(press, "Approved")
     ended = await wait_for_message(chat, "Task finished", "It is done: deadly.")
     assert appended_lines(world, "deadly") == ["ran"]
     assert outcomes(world, "deadly") == ["42-out-of-deadly"]

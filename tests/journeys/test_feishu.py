@@ -14,6 +14,7 @@ from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.feishu.tenant import FeishuChat, FeishuMessage
 from tests.emulators.feishu.users import FeishuUser
 from tests.journeys.model_world import held_reply, plan_reply, scripted_model, step_reply
+from tests.journeys.platform_world import feishu_press_outcome
 from tests.journeys.program import ShiftbossProcess, running_program
 from tests.thoroughness import thorough_only
 
@@ -83,8 +84,8 @@ async def test_buttons_pause_resume_and_stop_with_an_answer_in_time(
         await feishu.wait_for_connections()
         await boss.says(chat, "/run slow-cue")
         card = await chat.wait_for(lambda m: "📍 hold on" in m.text)
-        answer = await boss.presses(card, button(card, "Pause"))
-        assert "Pausing" in answer.toast
+        outcome = await feishu_press_outcome(boss, card, button(card, "Pause"), "Pausing")
+        assert "Pausing" in outcome
         go.set()
         await feishu.wait_until(lambda: "Paused. Finished steps are kept" in card.text)
         await boss.presses(card, button(card, "Resume"))

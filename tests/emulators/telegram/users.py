@@ -31,6 +31,9 @@ class ButtonPress:
 
     query: CallbackQuery
     world: TelegramState
+    chat: TelegramChat
+    seen: frozenset[int]
+    """The ids of the bot's messages when the button was pressed."""
 
     async def answer(self, timeout: float = WAIT_SECONDS) -> QueryAnswer:
         return await self.world.changes.until(
@@ -151,8 +154,9 @@ class TelegramUser:
             "message": message.as_json(),
             "data": message.button(label)["callback_data"] if data is None else data,
         }
+        seen = frozenset(each.id for each in message.chat.from_bot)
         self.world.updates.put("callback_query", content)
-        return ButtonPress(query=query, world=self.world)
+        return ButtonPress(query=query, world=self.world, chat=message.chat, seen=seen)
 
     async def presses(
         self,
