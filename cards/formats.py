@@ -106,17 +106,17 @@ def progress_bar(percent: int) -> str:
     return f"{'▓' * full}{'░' * (_BAR_CELLS - full)} {percent} %"
 
 
-def spent_cost(spent: UsageTotals, words: TextCatalog) -> str:
+def spent_cost(usage: UsageTotals, words: TextCatalog) -> str:
     """The cost, with a note if part of it is unknown."""
-    if not spent.unpriced:
-        return money(spent.cost_micros)
-    if not spent.cost_micros:
+    if not usage.unpriced:
+        return money(usage.cost_micros)
+    if not usage.cost_micros:
         return words("format.unpriced")
-    return words("format.at_least", money=money(spent.cost_micros))
+    return words("format.at_least", money=money(usage.cost_micros))
 
 
-def spent_tokens(spent: UsageTotals, words: TextCatalog) -> str:
-    return words("format.tokens", count=compact_number(spent.tokens))
+def spent_tokens(usage: UsageTotals, words: TextCatalog) -> str:
+    return words("format.tokens", count=compact_number(usage.tokens))
 
 
 def truncate(text: str, limit: int) -> str:
@@ -143,17 +143,17 @@ def escape_markdown_lines(text: str, limit: int) -> str:
 
 def first_lines(text: str, *, lines: int = 3, limit: int = 200) -> str:
     """The first nonblank lines."""
-    kept = [row.rstrip() for row in text[: limit * 4].splitlines() if row.strip()]
-    return truncate("\n".join(kept[:lines]), limit)
+    rows = [row.rstrip() for row in text[: limit * 4].splitlines() if row.strip()]
+    return truncate("\n".join(rows[:lines]), limit)
 
 
 def last_lines(text: str, limit: int) -> str:
     """The last whole lines that fit into `limit` characters."""
     if len(text) <= limit:
         return text
-    kept = text[-(limit - 2) :]
-    _, newline, whole = kept.partition("\n")
-    return "…\n" + (whole if newline and whole else kept)
+    tail = text[-(limit - 2) :]
+    _, newline, whole = tail.partition("\n")
+    return "…\n" + (whole if newline and whole else tail)
 
 
 # Letters and symbols by Unicode category, but drawn as nothing.

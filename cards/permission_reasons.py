@@ -31,8 +31,8 @@ class PermissionReason:
 
     def to_json(self) -> str:
         """The form stored in the database."""
-        kept = {"reason": self.key, "facts": dict(self.facts), "unasked": self.unasked}
-        return json.dumps(kept, ensure_ascii=False)
+        fields = {"reason": self.key, "facts": dict(self.facts), "unasked": self.unasked}
+        return json.dumps(fields, ensure_ascii=False)
 
 
 def build_reason(key: str, **facts: object) -> PermissionReason:
@@ -52,11 +52,11 @@ def describe_reason(stored: str, words: TextCatalog) -> str:
         return " ".join((reason.key.replace("_", " "), *reason.facts.values()))
 
 
-def _parse_reason(kept: str) -> PermissionReason | None:
-    if not kept.startswith('{"reason"'):
+def _parse_reason(text: str) -> PermissionReason | None:
+    if not text.startswith('{"reason"'):
         return None
     try:
-        read = json.loads(kept)
+        read = json.loads(text)
         facts = {str(name): str(fact) for name, fact in read["facts"].items()}
         return PermissionReason(key=str(read["reason"]), facts=facts, unasked=bool(read["unasked"]))
     except (ValueError, LookupError, AttributeError, TypeError):

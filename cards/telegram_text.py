@@ -95,7 +95,7 @@ def join_rich(pieces: Iterable[RichText], separator: str = "") -> RichText:
 
 def normalize_marks(marks: Iterable[TextMark]) -> tuple[TextMark, ...]:
     """Marks in order, without invalid combinations: crossing marks, styled code, nested quotes."""
-    kept: list[TextMark] = []
+    result: list[TextMark] = []
     around: list[TextMark] = []
     for mark in sorted(set(marks), key=lambda m: (m.offset, -m.length, m.kind)):
         while around and around[-1].end <= mark.offset:
@@ -103,8 +103,8 @@ def normalize_marks(marks: Iterable[TextMark]) -> tuple[TextMark, ...]:
         if mark.length <= 0 or (around and not _can_nest(mark, around)):
             continue
         around.append(mark)
-        kept.append(mark)
-    return tuple(kept)
+        result.append(mark)
+    return tuple(result)
 
 
 def split_rich(rich: RichText, limit: int, max_marks: int) -> tuple[RichText, ...]:
@@ -283,10 +283,10 @@ def _convert(source: str) -> tuple[str, list[TextMark]]:
 
 def _trim_end(text: str, marks: Sequence[TextMark]) -> tuple[str, list[TextMark]]:
     """Drop the empty line that ends lists; the card decides on spacing."""
-    kept = text.rstrip("\n")
-    end = utf16_length(kept)
-    cut = (replace(each, length=min(each.length, end - each.offset)) for each in marks)
-    return kept, [each for each in cut if each.length > 0]
+    body = text.rstrip("\n")
+    end = utf16_length(body)
+    new_marks = (replace(each, length=min(each.length, end - each.offset)) for each in marks)
+    return body, [each for each in new_marks if each.length > 0]
 
 
 @cache
@@ -310,16 +310,16 @@ def _valid_language(name: str) -> str:
 
 def _show_invalid_links(text: str, marks: Sequence[TextMark]) -> RichText:
     """Drop invalid links, but show their addresses after the text."""
-    kept: list[TextMark] = []
+    result: list[TextMark] = []
     notes: list[tuple[int, str]] = []
     for mark in normalize_marks(marks):
         if not mark.url or (len(mark.url) <= _MAX_LINK_LENGTH and _VALID_LINK.fullmatch(mark.url)):
-            kept.append(mark)
+            result.append(mark)
         elif not mark.url.startswith("#"):
             notes.append((mark.end, f" ({strip_unsupported(mark.url)[:_MAX_LINK_LENGTH]})"))
     for at, note in sorted(notes, reverse=True):
-        text, kept = _insert_text(text, kept, at, note)
-    return RichText(text=text, marks=tuple(kept))
+        text, result = _insert_text(text, result, at, note)
+    return RichText(text=text, marks=tuple(result))
 
 
 def _insert_text(
@@ -327,16 +327,16 @@ def _insert_text(
 ) -> tuple[str, list[TextMark]]:
     raw = text.encode("utf-16-le")
     size = utf16_length(note)
-    moved = []
+    result = []
     for mark in marks:
         if mark.offset >= at:
-            moved.append(replace(mark, offset=mark.offset + size))
+            result.append(replace(mark, offset=mark.offset + size))
         elif mark.end > at:
-            moved.append(replace(mark, length=mark.length + size))
+            result.append(replace(mark, length=mark.length + size))
         else:
-            moved.append(mark)
+            result.append(mark)
     both = raw[: at * 2] + note.encode("utf-16-le") + raw[at * 2 :]
-    return both.decode("utf-16-le"), moved
+    return both.decode("utf-16-le"), result
 
 
 def _escape(source: str) -> str | None:

@@ -56,10 +56,10 @@ class ApprovalCards:
                 else await self.cards.get_card(key)
             )
             if card is not None:
-                listed = mark_settled_in_list(
+                card_copy = mark_settled_in_list(
                     card, approval, await self.catalog_for_chat(chat, fallback)
                 )
-                await self.courier.send(chat, listed, key=key, urgency=DeliveryUrgency.NOTICE)
+                await self.courier.send(chat, card_copy, key=key, urgency=DeliveryUrgency.NOTICE)
 
     async def is_shown_in(self, approval: Approval, chat: ChatId) -> bool:
         """Whether this chat has a copy."""
@@ -75,10 +75,10 @@ class ApprovalCards:
         return replace(approval, title=words("approval.kinds.budget"), task_id=None)
 
     async def catalog_for_chat(self, chat: ChatId, fallback: Language) -> TextCatalog:
-        spoken = self.language or await language_of_chat(
+        language = self.language or await language_of_chat(
             self.people, await self.people.get_chat(chat)
         )
-        return catalog_for(spoken or fallback)
+        return catalog_for(language or fallback)
 
     async def decider_name(self, approval: Approval) -> str:
         if approval.decided_by is None:
@@ -100,27 +100,31 @@ class ApprovalCards:
             chat, card, key=key, urgency=DeliveryUrgency.APPROVAL, reply_to=reply_to
         )
 
-    async def _decider_chats(self, approval: Approval, asked: Chat) -> Sequence[Chat]:
-        named = approval.payload.get("assignees", [])
-        here = asked.kind is ChatKind.PRIVATE and await self._may_decide(asked, approval)
-        if here and {*named} <= {asked.person_id}:
+    async def _decider_chats(self, approval: Approval, origin: Chat) -> Sequence[Chat]:
+        assignees = approval.payload.get("assignees", [])
+        origin_decides = origin.kind is ChatKind.PRIVATE and await self._may_decide(
+            origin, approval
+        )
+        if origin_decides and {*assignees} <= {origin.person_id}:
             return ()
         rooms = [chat for role in PersonRole for chat in await self.people.private_chats(role)]
         return [
             chat
             for chat in rooms
-            if (chat.channel, chat.external_id) != (asked.channel, asked.external_id)
+            if (chat.channel, chat.external_id) != (origin.channel, origin.external_id)
             and await self._may_decide(chat, approval)
-            and (not here or chat.person_id in named)
+            and (not origin_decides or chat.person_id in assignees)
         ]
 
     async def _may_see_title(self, chat: ChatId, approval: Approval) -> bool:
-        here, asked = [await self.people.get_chat(each) for each in (chat, approval.chat_id)]
-        if (here.channel, here.external_id) == (asked.channel, asked.external_id):
+        reader_chat, origin = [
+            await self.people.get_chat(each) for each in (chat, approval.chat_id)
+        ]
+        if (reader_chat.channel, reader_chat.external_id) == (origin.channel, origin.external_id):
             return True
-        if here.kind is not ChatKind.PRIVATE or here.person_id is None:
+        if reader_chat.kind is not ChatKind.PRIVATE or reader_chat.person_id is None:
             return False
-        return (await self.people.get(here.person_id)).role is PersonRole.OWNER
+        return (await self.people.get(reader_chat.person_id)).role is PersonRole.OWNER
 
     async def _may_decide(self, chat: Chat, approval: Approval) -> bool:
         if chat.person_id is None:

@@ -53,10 +53,10 @@ async def approve(request: Request) -> Reply:
 @commands("reject", aliases=("拒绝", "否决"), immediate=True)
 async def reject(request: Request) -> Reply:
     first, *rest = request.args.split(maxsplit=1) or [""]
-    if named := await _find_named(request, first):
-        return await _settled_reply(request, named, approve=False, reason=" ".join(rest))
-    approval = await _only_waiting(request)
-    return await _settled_reply(request, approval, approve=False, reason=request.args)
+    if target := await _find_named(request, first):
+        return await _settled_reply(request, target, approve=False, reason=" ".join(rest))
+    target = await _only_waiting(request)
+    return await _settled_reply(request, target, approve=False, reason=request.args)
 
 
 @commands("approvals", aliases=("审批", "待审批"), immediate=True)
@@ -71,20 +71,20 @@ async def decide_by_message(request: Request, verdict: ApprovalReply) -> Reply |
     Pairing requires a button or a command: a stranger must not benefit from an `ok` meant for
     something else.
     """
-    here = await _waiting_here(request)
-    wanted = [each for each in here if each.id.startswith(verdict.target.casefold())]
-    if not wanted:
+    requests = await _waiting_here(request)
+    matches = [each for each in requests if each.id.startswith(verdict.target.casefold())]
+    if not matches:
         return None
-    if len(wanted) > 1:
+    if len(matches) > 1:
         copies = _request_cards(request)
-        told = [
-            await copies.redact_for_chat(each, request.chat.id, request.words) for each in wanted
+        redactions = [
+            await copies.redact_for_chat(each, request.chat.id, request.words) for each in matches
         ]
-        return Reply(card=waiting_approvals_card(told, request.words, zone=request.zone))
-    if wanted[0].kind is ApprovalKind.QUESTION:
+        return Reply(card=waiting_approvals_card(redactions, request.words, zone=request.zone))
+    if matches[0].kind is ApprovalKind.QUESTION:
         # "ok" and "no" are literal answers to a question.
-        return await _settled_reply(request, wanted[0], approve=True, reason=request.args)
-    return await _settled_reply(request, wanted[0], approve=verdict.approve, reason=verdict.reason)
+        return await _settled_reply(request, matches[0], approve=True, reason=request.args)
+    return await _settled_reply(request, matches[0], approve=verdict.approve, reason=verdict.reason)
 
 
 async def check_may_decide(request: Request, approval_id: str, scope: str = "") -> None:
@@ -109,12 +109,12 @@ async def decide_by_button(
     approval = await request.services.approvals.find(approval_id)
     answer = _resolve_answer(approval, answer)
     try:
-        decided = await settle_approval(
+        outcome = await settle_approval(
             request, approval, approve=approve, reason=answer, scope=scope
         )
     except WrongState:
         return await already_settled_reply(request, approval.id)
-    toast = request.words(f"approval.decided.{decided.state}")
+    toast = request.words(f"approval.decided.{outcome.state}")
     if card_key.startswith(card_key_prefix(approval)):
         return Reply(toast=toast)
     card = _waiting_card(request, await _visible_waiting(request))
@@ -123,12 +123,12 @@ async def decide_by_button(
 
 async def already_settled_reply(request: Request, approval_id: str) -> Reply:
     """Reply that the request was already decided or expired, and update its card."""
-    settled = await request.services.approvals.find(approval_id)
+    approval = await request.services.approvals.find(approval_id)
     words = request.words
-    text = words(f"approval.decided.{settled.state}")
-    if settled.decided_by is not None and settled.decided_at is not None:
-        name = await _request_cards(request).decider_name(settled)
-        at = formats.date_time(settled.decided_at, request.zone)
+    text = words(f"approval.decided.{approval.state}")
+    if approval.decided_by is not None and approval.decided_at is not None:
+        name = await _request_cards(request).decider_name(approval)
+        at = formats.date_time(approval.decided_at, request.zone)
         text = words("approval.settled_by", name=name, state=text, at=at)
     return Reply(toast=formats.single_line(text, MAX_TOAST), good=False)
 
@@ -140,11 +140,11 @@ async def request_again(request: Request, approval_id: str) -> Reply:
         return Reply(toast=request.words("approval.expired_pairing"), good=False)
     if approval.state is not ApprovalState.EXPIRED:
         return await already_settled_reply(request, approval.id)
-    concerned = approval.payload.get("tasks") or ([approval.task_id] if approval.task_id else [])
-    if not concerned:
+    task_ids = approval.payload.get("tasks") or ([approval.task_id] if approval.task_id else [])
+    if not task_ids:
         raise NotFound("approval", approval_id)
-    for task_id in concerned:
-        await _resume_task(request, str(task_id), alone=len(concerned) == 1)
+    for task_id in task_ids:
+        await _resume_task(request, str(task_id), alone=len(task_ids) == 1)
     return Reply(toast=request.words("moved.resumed"))
 
 
@@ -154,17 +154,17 @@ async def settle_approval(
     """Record the decision, update every copy of the card, and notify those concerned."""
     copies, fallback = _request_cards(request), request.words.language
     try:
-        decided = await request.services.approvals.decide(
+        outcome = await request.services.approvals.decide(
             approval, approve=approve, **request.author, reason=reason, scope=scope
         )
     except WrongState:
         current = await request.services.approvals.find(approval.id)
         await copies.update_all(current, fallback=fallback)
         raise
-    await copies.update_all(decided, fallback=fallback)
-    if decided.kind is ApprovalKind.PAIRING:
-        await _notify_stranger(request, decided)
-    return decided
+    await copies.update_all(outcome, fallback=fallback)
+    if outcome.kind is ApprovalKind.PAIRING:
+        await _notify_stranger(request, outcome)
+    return outcome
 
 
 @asynccontextmanager
@@ -173,10 +173,10 @@ async def requesting_budget(request: Request) -> AsyncGenerator[None, None]:
     try:
         yield
     except BackendFailure as error:
-        if isinstance(asked := error.facts.get("approval"), Approval):
+        if isinstance(approval := error.facts.get("approval"), Approval):
             fallback = request.words.language
             await _request_cards(request).request_decision(
-                asked, request.chat.id, fallback=fallback
+                approval, request.chat.id, fallback=fallback
             )
         raise
 
@@ -208,12 +208,12 @@ async def _settled_reply(
     request: Request, approval: Approval, *, approve: bool, reason: str = "", scope: str = ""
 ) -> Reply:
     await _check_belongs_here(request, approval)
-    decided = await settle_approval(request, approval, approve=approve, reason=reason, scope=scope)
+    outcome = await settle_approval(request, approval, approve=approve, reason=reason, scope=scope)
     copies = _request_cards(request)
-    decider = await copies.decider_name(decided)
-    told = await copies.redact_for_chat(decided, request.chat.id, request.words)
-    card = approval_card(told, request.words, zone=request.zone, decider=decider)
-    return Reply(card=card, data=approval_data(told))
+    decider = await copies.decider_name(outcome)
+    redaction = await copies.redact_for_chat(outcome, request.chat.id, request.words)
+    card = approval_card(redaction, request.words, zone=request.zone, decider=decider)
+    return Reply(card=card, data=approval_data(redaction))
 
 
 def _parse_scope(approval: Approval, word: str) -> str:
@@ -241,9 +241,9 @@ async def _check_belongs_here(request: Request, approval: Approval) -> None:
     there."""
     if request.in_private:
         return
-    asked = await request.services.people.get_chat(approval.chat_id)
-    here = (request.chat.channel, request.chat.external_id)
-    if (asked.channel, asked.external_id) == here:
+    origin = await request.services.people.get_chat(approval.chat_id)
+    address = (request.chat.channel, request.chat.external_id)
+    if (origin.channel, origin.external_id) == address:
         return
     if not await _request_cards(request).is_shown_in(approval, request.chat.id):
         raise NotFound("approval", approval.id)
@@ -265,22 +265,22 @@ async def _find_named(request: Request, word: str) -> Approval | None:
     """The request named by a rejection's first word: a prefix of a waiting id or a complete settled
     one. Any other word belongs to the reason."""
     waiting = await request.services.approvals.list_waiting(by=request.person, chat=None)
-    named = [each for each in waiting if word and each.id.startswith(word.casefold())]
-    if len(named) == 1:
-        return named[0]
+    matches = [each for each in waiting if word and each.id.startswith(word.casefold())]
+    if len(matches) == 1:
+        return matches[0]
     try:
-        found = await request.services.approvals.find(word)
+        approval = await request.services.approvals.find(word)
     except (NotFound, AmbiguousId):
         return None
-    return found if found.id == word.casefold() else None
+    return approval if approval.id == word.casefold() else None
 
 
 async def _only_waiting(request: Request) -> Approval:
-    here = await _waiting_here(request)
-    if len(here) == 1:
-        return here[0]
-    everywhere = await request.services.approvals.list_waiting(by=request.person, chat=None)
-    raise UserError("which_approval" if here or everywhere else "no_approval")
+    requests = await _waiting_here(request)
+    if len(requests) == 1:
+        return requests[0]
+    all_requests = await request.services.approvals.list_waiting(by=request.person, chat=None)
+    raise UserError("which_approval" if requests or all_requests else "no_approval")
 
 
 async def _waiting_here(request: Request) -> Sequence[Approval]:
@@ -310,15 +310,15 @@ async def _visible_waiting(request: Request) -> Sequence[Approval]:
 
 async def _notify_stranger(request: Request, approval: Approval) -> None:
     words = await _request_cards(request).catalog_for_chat(approval.chat_id, request.words.language)
-    admitted = approval.state is ApprovalState.APPROVED
+    has_access = approval.state is ApprovalState.APPROVED
     await request.services.courier.send(
         approval.chat_id,
-        paired_card(words) if admitted else pairing_refused_card(words),
+        paired_card(words) if has_access else pairing_refused_card(words),
         key=f"paired:{approval.id}",
         urgency=DeliveryUrgency.ANSWER,
     )
     chat = await request.services.people.get_chat(approval.chat_id)
-    if admitted and chat.settings.language:
+    if has_access and chat.settings.language:
         # The chat's language replaced the person's, which their messages show from now on.
         await request.services.people.update_chat_settings(
             chat, replace(chat.settings, language=None)
@@ -352,18 +352,18 @@ async def manage_tools(request: Request) -> Reply:
         return await _show_calls(request, rest)
     if word:
         raise UsageError("tools")
-    held = await _visible_grants(request)
+    grants = await _visible_grants(request)
     people = request.services.people
-    names = {each.granted_by: (await people.get(each.granted_by)).name for each in held}
-    card = grants_card(held, names, request.words, zone=request.zone)
-    return Reply(card=card, data=grants_data(held))
+    names = {each.granted_by: (await people.get(each.granted_by)).name for each in grants}
+    card = grants_card(grants, names, request.words, zone=request.zone)
+    return Reply(card=card, data=grants_data(grants))
 
 
-async def _revoke_grant(request: Request, number: int, typed: str) -> Reply:
+async def _revoke_grant(request: Request, number: int, word: str) -> Reply:
     request.require_owner()
-    seen = {each.id for each in await _visible_grants(request)}
-    if number not in seen or not await request.services.tools.revoke(number):
-        raise UserError("unknown_leave", n=formats.single_line(typed, _MAX_TYPED))
+    numbers = {each.id for each in await _visible_grants(request)}
+    if number not in numbers or not await request.services.tools.revoke(number):
+        raise UserError("unknown_leave", n=formats.single_line(word, _MAX_TYPED))
     text = request.words("tools.list.revoked")
     return Reply(card=notice_card("", text), data={"revoked": number})
 
@@ -379,8 +379,8 @@ async def _show_calls(request: Request, prefix: str) -> Reply:
 
 async def _visible_grants(request: Request) -> Sequence[StandingPermission]:
     """An owner sees all in private; elsewhere only those granted in that chat."""
-    held = await request.services.tools.list_grants()
+    grants = await request.services.tools.list_grants()
     if request.by_owner and request.in_private:
-        return held
-    here = (StandingPermissionScope.CHAT, str(request.chat.id))
-    return [each for each in held if (each.scope, each.subject) == here]
+        return grants
+    subject = (StandingPermissionScope.CHAT, str(request.chat.id))
+    return [each for each in grants if (each.scope, each.subject) == subject]

@@ -50,9 +50,9 @@ async def check_may_choose(request: Request) -> None:
 async def check_backend_ready(request: Request, name: str) -> None:
     """For a lasting choice. Raises UserError with a fix for a coding CLI that cannot work: the
     fallback is for later failures."""
-    found = await request.services.models.get_health(name)
-    if found is not None and found.is_cli and found.problem:
-        raise backend_not_ready(request, found)
+    health = await request.services.models.get_health(name)
+    if health is not None and health.is_cli and health.problem:
+        raise backend_not_ready(request, health)
 
 
 def backend_not_ready(request: Request, health: BackendHealth) -> UserError:
@@ -63,10 +63,10 @@ def backend_not_ready(request: Request, health: BackendHealth) -> UserError:
 async def check_backend_usable(request: Request, backend: str) -> None:
     """For the choice of one message, which the fallback may answer. Raises UserError if there is
     none."""
-    found = await request.services.models.get_health(backend) if backend else None
-    if found is not None and found.is_cli and found.problem and not found.fallback:
-        text = setup_hint(found, request.words)
-        raise UserError("backend_not_able", name=found.name, how=text)
+    health = await request.services.models.get_health(backend) if backend else None
+    if health is not None and health.is_cli and health.problem and not health.fallback:
+        text = setup_hint(health, request.words)
+        raise UserError("backend_not_able", name=health.name, how=text)
 
 
 commands = CommandRegistry("talk")
@@ -86,8 +86,8 @@ async def answer_message(
     """Answer a message, or propose a skill or task for it. `brief` is an instruction for the
     worker, from the `skill` of that name."""
     await check_backend_usable(request, request.backend)
-    if not no_proposal and (proposed := await _propose_skill(request)):
-        return proposed
+    if not no_proposal and (proposal := await _propose_skill(request)):
+        return proposal
     question = ChatQuestion(
         person=request.person,
         chat=request.chat,
@@ -105,11 +105,11 @@ async def answer_message(
     async def show(text: str) -> None:
         await request.services.courier.stream(request.answer_ref, text)
 
-    answered = await request.services.conversations.answer(question, show)
-    if answered.interrupted and not (answered.text.strip() or answered.notes):
+    answer = await request.services.conversations.answer(question, show)
+    if answer.interrupted and not (answer.text.strip() or answer.notes):
         # Nothing was shown; the interrupting message is answered instead.
         return Reply()
-    return Reply(card=_answer_card(request, answered))
+    return Reply(card=_answer_card(request, answer))
 
 
 async def decline_proposal(request: Request, action: AnswerWithoutTask, card_key: str) -> Reply:
@@ -120,10 +120,10 @@ async def decline_proposal(request: Request, action: AnswerWithoutTask, card_key
         key=card_key,
         urgency=DeliveryUrgency.ANSWER,
     )
-    talked = replace(
+    chat_request = replace(
         request, args=action.text, files=action.files, model=action.model, backend=action.backend
     )
-    return await answer_message(talked, no_proposal=True)
+    return await answer_message(chat_request, no_proposal=True)
 
 
 @commands("new", aliases=("reset", "新对话", "重置"), immediate=True)
@@ -187,18 +187,16 @@ async def _propose_skill(request: Request) -> Reply | None:
     return Reply(card=suggestion_card(skill, use, talk, request.words))
 
 
-def _answer_card(request: Request, answered: ChatAnswer) -> Card:
+def _answer_card(request: Request, answer: ChatAnswer) -> Card:
     words = request.words
-    proposal = answered.proposal
+    proposal = answer.proposal
     if proposal is None:
-        cut = (words("talk.interrupted"),) if answered.interrupted else ()
-        notes = (*answered.notes, *cut, _model_note(request, answered))
-        text = answered.text
-        if not (text.strip() or answered.files or answered.notes or cut):
+        interruption = (words("talk.interrupted"),) if answer.interrupted else ()
+        notes = (*answer.notes, *interruption, _model_note(request, answer))
+        text = answer.text
+        if not (text.strip() or answer.files or answer.notes or interruption):
             text = words("talk.no_answer")
-        return views.answer_card(
-            text, words, notes=notes, files=answered.files, sizes=answered.sizes
-        )
+        return views.answer_card(text, words, notes=notes, files=answer.files, sizes=answer.sizes)
     start = StartTask(
         text=proposal.text,
         priority=proposal.priority,
@@ -208,37 +206,35 @@ def _answer_card(request: Request, answered: ChatAnswer) -> Card:
         files=request.files,
         message_id=request.message_id,
     )
-    declined = AnswerWithoutTask(
+    decline = AnswerWithoutTask(
         text=request.args, model=request.model, backend=request.backend, files=request.files
     )
     return views.proposal_card(
         start,
-        declined,
+        decline,
         words,
-        answer_text=answered.text,
+        answer_text=answer.text,
         requested_time=proposal.requested_time,
-        notes=answered.notes,
+        notes=answer.notes,
     )
 
 
-def _model_note(request: Request, answered: ChatAnswer) -> str:
+def _model_note(request: Request, answer: ChatAnswer) -> str:
     """The model and the time taken; without a model the answer itself says so."""
-    if not answered.model or answered.model == _OFFLINE:
+    if not answer.model or answer.model == _OFFLINE:
         return ""
     seconds = (
-        f"{answered.seconds:.1f}"
-        if answered.seconds < _WHOLE_SECONDS_FROM
-        else f"{answered.seconds:.0f}"
+        f"{answer.seconds:.1f}" if answer.seconds < _WHOLE_SECONDS_FROM else f"{answer.seconds:.0f}"
     )
-    return request.words("talk.by", model=answered.model, seconds=seconds)
+    return request.words("talk.by", model=answer.model, seconds=seconds)
 
 
 async def _save_model_choice(request: Request, name: str) -> ChatSettings:
     await check_may_choose(request)
-    chosen = _resolve_model(request, name)
-    if chosen.backend:
+    directives = _resolve_model(request, name)
+    if directives.backend:
         await check_backend_ready(request, name.removeprefix("@"))
-    settings = replace(request.chat.settings, model=chosen.model, backend=chosen.backend)
+    settings = replace(request.chat.settings, model=directives.model, backend=directives.backend)
     return (await request.services.people.update_chat_settings(request.chat, settings)).settings
 
 
@@ -251,17 +247,17 @@ def _resolve_model(request: Request, name: str) -> MessageDirectives:
     choice = request.services.models.resolve_choice(name)
     if choice is None:
         names = ["auto", *(each.name for each in request.services.models.list_choices())]
-        listed = " · ".join(f"`{each}`" for each in names)
-        raise UserError("unknown_model", name=name[:60], names=listed)
+        name_list = " · ".join(f"`{each}`" for each in names)
+        raise UserError("unknown_model", name=name[:60], names=name_list)
     return choice_directives(name, choice)
 
 
 def _models_card(request: Request, settings: ChatSettings, *, changed: bool = False) -> Card:
     model = "" if settings.model == AUTO_MODEL else settings.model
-    chosen = ModelChoice(backend=settings.backend, model=model).name
+    choice_name = ModelChoice(backend=settings.backend, model=model).name
     return views.models_card(
         request.services.models.list_choices(),
-        chosen=chosen if settings.backend or model else "",
+        chosen=choice_name if settings.backend or model else "",
         words=request.words,
         auto=settings.model == AUTO_MODEL,
         changed=changed,
@@ -314,11 +310,11 @@ async def _choose_backend(request: Request) -> Reply:
     name = request.args.strip()
     if name.casefold() in AUTO_WORDS | DEFAULT_WORDS:
         return await choose_model(request)
-    found = await request.services.models.get_health(name)
-    if found is None:
+    health = await request.services.models.get_health(name)
+    if health is None:
         return await _unknown_backend(request, name)
-    if found.problem:
-        raise backend_not_ready(request, found)
+    if health.problem:
+        raise backend_not_ready(request, health)
     return await choose_model(request)
 
 
@@ -326,22 +322,22 @@ async def _backend_report(request: Request, name: str) -> Reply:
     report = await request.services.models.report(name)
     if report is None:
         return await _unknown_backend(request, name)
-    told = {each.name: setup_hint(each, request.words) for each in report.backends}
-    data = backends_data(report, told)
-    wrong = [each.name for each in report.backends if each.problem] if name else []
-    if wrong:
-        data["error"] = told[wrong[0]]
-    return Reply(card=backends_card(report, request.words), good=not wrong, data=data)
+    hints = {each.name: setup_hint(each, request.words) for each in report.backends}
+    data = backends_data(report, hints)
+    problems = [each.name for each in report.backends if each.problem] if name else []
+    if problems:
+        data["error"] = hints[problems[0]]
+    return Reply(card=backends_card(report, request.words), good=not problems, data=data)
 
 
 async def _unknown_backend(request: Request, name: str) -> Reply:
     """Reply with the list of backends."""
     report = await request.services.models.report()
     assert report is not None
-    told = {each.name: setup_hint(each, request.words) for each in report.backends}
-    wrong = request.words("backends.unknown", name=name[:_MAX_BACKEND_NAME])
-    data = {**backends_data(report, told), "error": wrong}
-    return Reply(card=backends_card(report, request.words, error=wrong), good=False, data=data)
+    hints = {each.name: setup_hint(each, request.words) for each in report.backends}
+    error = request.words("backends.unknown", name=name[:_MAX_BACKEND_NAME])
+    data = {**backends_data(report, hints), "error": error}
+    return Reply(card=backends_card(report, request.words, error=error), good=False, data=data)
 
 
 history_commands = CommandRegistry("talk")
@@ -355,33 +351,33 @@ _QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|(\S+)')
 @history_commands("history", aliases=("历史", "聊天记录"), immediate=True, verbatim=True)
 async def search_history(request: Request) -> Reply:
     first, _, rest = request.args.strip().partition(" ")
-    searched = rest.strip() if first.casefold() in _SEARCH_WORDS else request.args.strip()
-    if first.casefold() in _SEARCH_WORDS and not searched:
+    query = rest.strip() if first.casefold() in _SEARCH_WORDS else request.args.strip()
+    if first.casefold() in _SEARCH_WORDS and not query:
         raise UsageError("history")
     history = request.services.history
-    cut = False
-    if searched:
-        past = await history.search(
-            request.person, request.chat, _search_terms(searched), _MAX_FOUND
+    incomplete = False
+    if query:
+        result = await history.search(
+            request.person, request.chat, _search_terms(query), _MAX_FOUND
         )
-        found, cut = past.lines, past.incomplete
+        lines, incomplete = result.lines, result.incomplete
     else:
-        found = await history.list_recent(request.person, request.chat, _MAX_RECENT)
+        lines = await history.list_recent(request.person, request.chat, _MAX_RECENT)
     card = views.history_card(
-        [(each.at, each.by_bot, each.text, each.task, each.elsewhere) for each in found],
-        searched,
+        [(each.at, each.by_bot, each.text, each.task, each.elsewhere) for each in lines],
+        query,
         request.words,
         zone=request.zone,
-        partial=any(each.partial_match for each in found),
-        incomplete=cut,
+        partial=any(each.partial_match for each in lines),
+        incomplete=incomplete,
     )
-    return Reply(card=card, data={"lines": _history_data(found)})
+    return Reply(card=card, data={"lines": _history_data(lines)})
 
 
 @history_commands("compact", aliases=("压缩", "整理对话"), immediate=True)
 async def compact_conversation(request: Request) -> Reply:
-    begun = await request.services.history.compact(request.chat.id)
-    text = request.words("history.compacting" if begun else "talk.none")
+    has_begun = await request.services.history.compact(request.chat.id)
+    text = request.words("history.compacting" if has_begun else "talk.none")
     return Reply(card=notice_card("", text))
 
 
@@ -390,7 +386,7 @@ def _search_terms(text: str) -> Sequence[str]:
     return [word.strip() for word in found if word.strip()]
 
 
-def _history_data(found: Sequence[HistoryLine]) -> list[dict[str, Any]]:
+def _history_data(lines: Sequence[HistoryLine]) -> list[dict[str, Any]]:
     return [
         {
             "at": each.at.isoformat(),
@@ -399,7 +395,7 @@ def _history_data(found: Sequence[HistoryLine]) -> list[dict[str, Any]]:
             "ref": each.ref,
             "task": each.task,
         }
-        for each in found
+        for each in lines
     ]
 
 
@@ -413,16 +409,20 @@ async def export_transcript(request: Request) -> Reply:
     request.require_owner()
     if not request.in_private:
         raise UserError("only_in_private", command="transcript")
-    wanted = request.args.strip()
-    if not wanted:
-        found = await request.services.transcripts.list_recent(_MAX_SESSIONS)
-        card = views.sessions_card(found, request.words, zone=request.zone)
-        return Reply(card=card, data={"sessions": [_session_data(each) for each in found]})
-    done = await request.services.transcripts.export(wanted)
+    session_id = request.args.strip()
+    if not session_id:
+        sessions = await request.services.transcripts.list_recent(_MAX_SESSIONS)
+        card = views.sessions_card(sessions, request.words, zone=request.zone)
+        return Reply(card=card, data={"sessions": [_session_data(each) for each in sessions]})
+    export = await request.services.transcripts.export(session_id)
     card = views.transcript_card(
-        done.session, done.path, size=done.size, lines=done.lines, words=request.words
+        export.session, export.path, size=export.size, lines=export.lines, words=request.words
     )
-    data = {"session": _session_data(done.session), "file": done.absolute_path, "lines": done.lines}
+    data = {
+        "session": _session_data(export.session),
+        "file": export.absolute_path,
+        "lines": export.lines,
+    }
     return Reply(card=card, data=data)
 
 

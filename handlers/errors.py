@@ -73,10 +73,8 @@ def _explain_storage(  # noqa: C901, PLR0911 - one answer for each kind of stora
         case errors.NotFound(noun=noun, key=key):
             return _catalog_explanation(words, _known_key(words, "not_found", noun), {"key": key})
         case errors.AmbiguousId(prefix=prefix, candidates=candidates):
-            listed = " · ".join(f"`{each}`" for each in candidates)
-            return _catalog_explanation(
-                words, "ambiguous", {"prefix": prefix, "candidates": listed}
-            )
+            names = " · ".join(f"`{each}`" for each in candidates)
+            return _catalog_explanation(words, "ambiguous", {"prefix": prefix, "candidates": names})
         case errors.WrongState(noun=noun, key=key, state=state):
             facts = {"key": key, "state": _state_label(words, noun, state)}
             return _catalog_explanation(words, _known_key(words, "wrong_state", noun), facts)
@@ -98,18 +96,18 @@ def _explain_storage(  # noqa: C901, PLR0911 - one answer for each kind of stora
 
 
 def _explain_backend(error: BackendFailure, words: TextCatalog, incident: str) -> ErrorExplanation:
-    known = words.has(error.hint)
+    has_hint = words.has(error.hint)
     # Errors with a hint are no bugs, so their traceback helps nobody.
-    trace = None if known else error
+    trace = None if has_hint else error
     log.warning("model failed, incident=%s, hint=%s", incident, error.hint, exc_info=trace)
-    told = _catalog_explanation(words, "backend", {"incident": incident})
-    if not known:
-        return told
+    explanation = _catalog_explanation(words, "backend", {"incident": incident})
+    if not has_hint:
+        return explanation
     try:
-        return ErrorExplanation(title=told.title, hint=words(error.hint, **error.facts))
+        return ErrorExplanation(title=explanation.title, hint=words(error.hint, **error.facts))
     except KeyError:
         # The hint needs a fact that the error does not carry.
-        return told
+        return explanation
 
 
 def _explain_unexpected(error: Exception, words: TextCatalog, incident: str) -> ErrorExplanation:

@@ -59,8 +59,8 @@ async def manage_logs(request: Request) -> Reply:
         raise UserError("unknown_log_kind", word=formats.single_line(word, _MAX_WORD))
     after = parse_flags(text, valued=_LOG_FLAGS)
     options = {**before.options, **after.options}
-    brought = bool(request.files or options.get("file"))
-    if kind is None or not (after.text or brought):
+    has_file = bool(request.files or options.get("file"))
+    if kind is None or not (after.text or has_file):
         many = min(
             parse_number(options.get("last", str(DEFAULT_LISTED))) or DEFAULT_LISTED, MAX_LISTED
         )
@@ -82,45 +82,45 @@ async def manage_logs(request: Request) -> Reply:
         attachments=request.files,
     )
     try:
-        noted = await request.services.journal.add_log(task, jotting, **request.author)
+        result = await request.services.journal.add_log(task, jotting, **request.author)
     except JournalFileMissing as missing:
         raise UserError("no_such_file", path=formats.single_line(missing.path, 200)) from missing
-    return log_saved_reply(request, noted)
+    return log_saved_reply(request, result)
 
 
-def log_saved_reply(request: Request, noted: task_logs.LogResult, hint: str = "") -> Reply:
-    card = views.log_saved_card(noted, request.words, hint=hint)
-    return Reply(card=card, data=log_saved_data(noted, request.words))
+def log_saved_reply(request: Request, result: task_logs.LogResult, hint: str = "") -> Reply:
+    card = views.log_saved_card(result, request.words, hint=hint)
+    return Reply(card=card, data=log_saved_data(result, request.words))
 
 
-def log_saved_data(noted: task_logs.LogResult, words: TextCatalog) -> dict[str, object]:
-    task = noted.task
+def log_saved_data(result: task_logs.LogResult, words: TextCatalog) -> dict[str, object]:
+    task = result.task
     return {
-        **log_entry_data(noted.entry),
-        "number": noted.log_count,
+        **log_entry_data(result.entry),
+        "number": result.log_count,
         "errors": task.errors,
         "most_errors": task_logs.MAX_ERRORS,
-        "blocked": noted.blocked,
-        "cut": noted.is_truncated,
-        "planless": noted.has_no_plan,
-        "warnings": views.log_warnings(noted, words),
-        "goal": task.instruction if noted.is_reminder_due else None,
+        "blocked": result.blocked,
+        "cut": result.is_truncated,
+        "planless": result.has_no_plan,
+        "warnings": views.log_warnings(result, words),
+        "goal": task.instruction if result.is_reminder_due else None,
     }
 
 
-async def _search_logs(request: Request, wanted: str) -> Reply:
-    if not wanted:
+async def _search_logs(request: Request, query: str) -> Reply:
+    if not query:
         raise UsageError("log")
     hits = await request.services.journal.search_logs(
-        wanted.split(), by=request.person, chat=request.chat.id, limit=MAX_FOUND
+        query.split(), by=request.person, chat=request.chat.id, limit=MAX_FOUND
     )
     found = [found_log_data(hit) for hit in hits]
-    card = views.log_search_card(hits, wanted, request.words, now=request.now)
+    card = views.log_search_card(hits, query, request.words, now=request.now)
     return Reply(card=card, data={"logs": found})
 
 
-def _file_names(sent: tuple[str, ...], named: str) -> str:
-    paths = [*sent, *([named] if named else [])]
+def _file_names(sent: tuple[str, ...], path: str) -> str:
+    paths = [*sent, *([path] if path else [])]
     return ", ".join(path.rsplit("/", 1)[-1] for path in paths)
 
 
@@ -148,18 +148,18 @@ async def show_or_write_plan(request: Request) -> Reply:
     if not text:
         view = await request.services.tasks.view(task.id)
         return Reply(card=views.plan_card(view, request.words), data=task_view_data(view))
-    noted = await request.services.journal.write_plan(task, text, **request.author)
-    return log_saved_reply(request, noted, _plan_hint(request, task))
+    result = await request.services.journal.write_plan(task, text, **request.author)
+    return log_saved_reply(request, result, _plan_hint(request, task))
 
 
 @plan_commands("subtask", aliases=("sub", "子任务"), verbatim=True)
 async def manage_subtasks(request: Request) -> Reply:
     what, rest = split_id(request, "subtask")
-    first, said = split_first_word(rest)
+    first, text = split_first_word(rest)
     order = _SUBTASK_ORDERS.get(what.casefold())
-    if not said or order is None:
+    if not text or order is None:
         raise UsageError("subtask")
-    return await order(request, await find_task(request, first), said)
+    return await order(request, await find_task(request, first), text)
 
 
 async def recap_reply(request: Request) -> Reply:
@@ -202,46 +202,46 @@ def found_log_data(hit: task_logs.LogMatch) -> dict[str, object]:
     return {**log_entry_data(hit.entry), "title": hit.task.title}
 
 
-async def _add_subtasks(request: Request, task: Task, said: str) -> Reply:
-    titles = split_steps(said, _MAX_SUBTASKS)
+async def _add_subtasks(request: Request, task: Task, text: str) -> Reply:
+    titles = split_steps(text, _MAX_SUBTASKS)
     if not titles:
         raise UsageError("subtask")
     if any(title.casefold().removeprefix("task-") == task.id for title in titles):
         raise UserError("own_parent")
-    changed = await request.services.journal.add_subtasks(task, titles, **request.author)
+    parent = await request.services.journal.add_subtasks(task, titles, **request.author)
     text = request.words("agenda.added", n=len(titles))
-    view = await request.services.tasks.view(changed.id)
-    return Reply(card=task_changed_card(changed, text, request.words), data=task_view_data(view))
+    view = await request.services.tasks.view(parent.id)
+    return Reply(card=task_changed_card(parent, text, request.words), data=task_view_data(view))
 
 
-async def _finish_subtask(request: Request, task: Task, said: str) -> Reply:
-    name, summary = _split_summary(said)
-    marked = await _naming_known_subtasks(
+async def _finish_subtask(request: Request, task: Task, text: str) -> Reply:
+    name, summary = _split_summary(text)
+    progress = await _naming_known_subtasks(
         request,
         task,
         request.services.journal.finish_subtask(task, name, summary, **request.author),
     )
-    key = "agenda.subtask_already" if marked.was_already_done else "agenda.subtask_done"
-    return _subtask_reply(request, marked, request.words(key, name=marked.title))
+    key = "agenda.subtask_already" if progress.was_already_done else "agenda.subtask_done"
+    return _subtask_reply(request, progress, request.words(key, name=progress.title))
 
 
-async def _set_subtask_phase(request: Request, task: Task, said: str) -> Reply:
+async def _set_subtask_phase(request: Request, task: Task, text: str) -> Reply:
     name = ""
-    if said.startswith('"'):
-        given = parse_flags(f"-n {said}", valued=("n",))
-        name, said = given.options["n"], given.text
-    marked = await _naming_known_subtasks(
+    if text.startswith('"'):
+        flags = parse_flags(f"-n {text}", valued=("n",))
+        name, text = flags.options["n"], flags.text
+    progress = await _naming_known_subtasks(
         request,
         task,
-        request.services.journal.set_subtask_phase(task, said, **request.author, name=name),
+        request.services.journal.set_subtask_phase(task, text, **request.author, name=name),
     )
-    if marked.was_already_done:
+    if progress.was_already_done:
         return _subtask_reply(
-            request, marked, request.words("agenda.subtask_already", name=marked.title)
+            request, progress, request.words("agenda.subtask_already", name=progress.title)
         )
-    text = request.words("agenda.subtask_staged", name=marked.task.stage)
-    locked = "" if task.outside else request.words("agenda.subtask_locked")
-    return _subtask_reply(request, marked, "\n\n".join(filter(None, (text, locked))))
+    text = request.words("agenda.subtask_staged", name=progress.task.stage)
+    note = "" if task.outside else request.words("agenda.subtask_locked")
+    return _subtask_reply(request, progress, "\n\n".join(filter(None, (text, note))))
 
 
 async def _naming_known_subtasks(request: Request, task: Task, marking: Awaitable[_T]) -> _T:
@@ -260,31 +260,31 @@ async def _naming_known_subtasks(request: Request, task: Task, marking: Awaitabl
         raise UserError("no_such_subtask", name=missing.key, names=" · ".join(titles)) from missing
 
 
-def _subtask_reply(request: Request, marked: task_logs.SubtaskProgress, text: str) -> Reply:
-    words, task = request.words, marked.task
-    if task.status is TaskStatus.COMPLETED and not marked.was_already_done:
+def _subtask_reply(request: Request, progress: task_logs.SubtaskProgress, text: str) -> Reply:
+    words, task = request.words, progress.task
+    if task.status is TaskStatus.COMPLETED and not progress.was_already_done:
         text = f"{text}\n\n{words('agenda.subtask_last')}"
-    elif marked.remaining:
-        text = f"{text}\n\n{words('agenda.left', n=marked.remaining)}"
+    elif progress.remaining:
+        text = f"{text}\n\n{words('agenda.left', n=progress.remaining)}"
     data = {
         **task_data(task),
-        "subtask": marked.title,
-        "left": marked.remaining,
-        "already": marked.was_already_done,
+        "subtask": progress.title,
+        "left": progress.remaining,
+        "already": progress.was_already_done,
     }
     return Reply(card=task_changed_card(task, text, words), data=data)
 
 
-def _split_summary(said: str) -> tuple[str, str]:
-    if said.startswith('"'):
-        given = parse_flags(f"-n {said}", valued=("n", "s", "summary"))
-        summary = given.options.get("s", given.options.get("summary", ""))
-        return given.options["n"], f"{summary} {given.text}".strip()
-    found = _SUMMARY_FLAG.search(said)
-    if found is None:
-        return said, ""
-    given = parse_flags(f"-s {said[found.end() :]}", valued=("s",))
-    return said[: found.start()].strip(), f"{given.options['s']} {given.text}".strip()
+def _split_summary(text: str) -> tuple[str, str]:
+    if text.startswith('"'):
+        flags = parse_flags(f"-n {text}", valued=("n", "s", "summary"))
+        summary = flags.options.get("s", flags.options.get("summary", ""))
+        return flags.options["n"], f"{summary} {flags.text}".strip()
+    flag = _SUMMARY_FLAG.search(text)
+    if flag is None:
+        return text, ""
+    flags = parse_flags(f"-s {text[flag.end() :]}", valued=("s",))
+    return text[: flag.start()].strip(), f"{flags.options['s']} {flags.text}".strip()
 
 
 _SUBTASK_ORDERS = {
@@ -323,7 +323,7 @@ async def finish_task(request: Request) -> Reply:
     task, rest = await split_task(request, "done")
     summary, tokens, force = _parse_done_args(rest)
     try:
-        closed = await request.services.journal.finish(
+        completion = await request.services.journal.finish(
             task, **request.author, summary=summary, tokens_now=tokens, force=force
         )
     except WrongState as wrong:
@@ -332,52 +332,52 @@ async def finish_task(request: Request) -> Reply:
         state = request.words(f"status.{wrong.state}")
         raise UserError("done_needs_force", id=task.id, state=state) from wrong
     data = {
-        **task_data(closed.task),
-        "already": closed.was_already_done,
-        "has_plan": closed.has_plan,
-        "has_milestone": closed.has_milestone,
-        "tokens": closed.tokens,
+        **task_data(completion.task),
+        "already": completion.was_already_done,
+        "has_plan": completion.has_plan,
+        "has_milestone": completion.has_milestone,
+        "tokens": completion.tokens,
     }
-    text = _closing_text(request, closed, counted=tokens is not None)
-    return Reply(card=task_changed_card(closed.task, text, request.words), data=data)
+    text = _closing_text(request, completion, counted=tokens is not None)
+    return Reply(card=task_changed_card(completion.task, text, request.words), data=data)
 
 
 @update_commands("phase", aliases=("阶段",), verbatim=True)
 async def set_task_phase(request: Request) -> Reply:
     task, text = await _find_task_and_text(request, "phase")
-    staged = await request.services.journal.set_phase(task, text, **request.author)
-    words, urgent = request.words, staged.more_urgent
-    stage = formats.escape_markdown(staged.task.stage, _MAX_LINE)
+    progress = await request.services.journal.set_phase(task, text, **request.author)
+    words, urgent = request.words, progress.more_urgent
+    stage = formats.escape_markdown(progress.task.stage, _MAX_LINE)
     lines = [words("agenda.staged", id=task.id, stage=stage)]
     if urgent is None:
         lines.append(words("agenda.go_on"))
     else:
         lines.append(words("agenda.more_urgent", task=views.task_line(urgent, words), id=task.id))
-    data = {**task_data(staged.task), "urgent": task_data(urgent) if urgent else None}
-    return Reply(card=task_changed_card(staged.task, "\n\n".join(lines), words), data=data)
+    data = {**task_data(progress.task), "urgent": task_data(urgent) if urgent else None}
+    return Reply(card=task_changed_card(progress.task, "\n\n".join(lines), words), data=data)
 
 
 @update_commands("block", aliases=("阻塞",), verbatim=True)
 async def block_task(request: Request) -> Reply:
     task, reason = await _find_task_and_text(request, "block")
     try:
-        moved = await request.services.journal.block_task(task, reason, **request.author)
+        updated_task = await request.services.journal.block_task(task, reason, **request.author)
     except WrongState as wrong:
         if wrong.state != TaskStatus.RUNNING:
             raise
         raise UserError("block_running", id=task.id) from wrong
     return _changed_reply(
-        request, moved, "agenda.blocked", reason=formats.escape_markdown(reason, _MAX_LINE)
+        request, updated_task, "agenda.blocked", reason=formats.escape_markdown(reason, _MAX_LINE)
     )
 
 
 @update_commands("interrupt", aliases=("中断", "放下"), verbatim=True)
 async def interrupt_task(request: Request) -> Reply:
     task, note = await _find_task_and_text(request, "interrupt")
-    moved = await request.services.journal.interrupt(task, note, **request.author)
-    key = "interrupting" if moved.status is TaskStatus.RUNNING else "interrupted"
+    updated_task = await request.services.journal.interrupt(task, note, **request.author)
+    key = "interrupting" if updated_task.status is TaskStatus.RUNNING else "interrupted"
     return _changed_reply(
-        request, moved, f"agenda.{key}", note=formats.escape_markdown(note, _MAX_LINE)
+        request, updated_task, f"agenda.{key}", note=formats.escape_markdown(note, _MAX_LINE)
     )
 
 
@@ -385,8 +385,8 @@ async def interrupt_task(request: Request) -> Reply:
 async def record_token_count(request: Request) -> Reply:
     task, word = await _find_task_and_text(request, "token")
     tokens = parse_number(word)
-    moved = await request.services.journal.record_token_count(task, tokens, **request.author)
-    return _changed_reply(request, moved, "agenda.tokens", n=tokens)
+    updated_task = await request.services.journal.record_token_count(task, tokens, **request.author)
+    return _changed_reply(request, updated_task, "agenda.tokens", n=tokens)
 
 
 @update_commands("update", aliases=("更新", "修改"), verbatim=True)
@@ -398,11 +398,13 @@ async def update_task(request: Request) -> Reply:
         raise UserError("unknown_field", word=formats.single_line(word, 40))
     name = request.words(f"agenda.field.{field}")
     try:
-        moved = await request.services.journal.update_field(task, field, value, **request.author)
+        updated_task = await request.services.journal.update_field(
+            task, field, value, **request.author
+        )
     except InvalidFieldValue as bad:
-        wrong = formats.single_line(value, 40) or "–"
-        raise UserError("bad_value", field=name, value=wrong) from bad
-    return _changed_reply(request, moved, "agenda.amended", field=name)
+        excerpt = formats.single_line(value, 40) or "–"
+        raise UserError("bad_value", field=name, value=excerpt) from bad
+    return _changed_reply(request, updated_task, "agenda.amended", field=name)
 
 
 @update_commands("delete", aliases=("remove", "删除"))
@@ -431,10 +433,10 @@ async def search_tasks(request: Request) -> Reply:
 
 def _parse_done_args(rest: str) -> tuple[str, int | None, bool]:
     """Summary, tokens and force; flags may stand anywhere, the rest is the summary."""
-    given = parse_flags(rest, valued=("s", "summary", "t", "tokens-now"), bare=("force",))
-    options, text = given.options, given.text
+    flags = parse_flags(rest, valued=("s", "summary", "t", "tokens-now"), bare=("force",))
+    options, text = flags.options, flags.text
     force, tokens = "force" in options, options.get("tokens-now", options.get("t"))
-    while not given.terminated and text:
+    while not flags.terminated and text:
         if found := _FORCE_FLAG.search(text):
             force = True
         elif found := _TOKENS_FLAG.search(text):
@@ -446,18 +448,18 @@ def _parse_done_args(rest: str) -> tuple[str, int | None, bool]:
     return f"{summary} {text}".strip(), None if tokens is None else parse_number(tokens), force
 
 
-def _closing_text(request: Request, closed: task_logs.TaskCompletion, *, counted: bool) -> str:
-    words, task = request.words, closed.task
-    if closed.was_already_done:
+def _closing_text(request: Request, completion: task_logs.TaskCompletion, *, counted: bool) -> str:
+    words, task = request.words, completion.task
+    if completion.was_already_done:
         return words("agenda.done_already")
     lines = [words("agenda.done")]
-    if closed.tokens is not None:
-        lines.append(words("agenda.done_tokens", count=formats.compact_number(closed.tokens)))
+    if completion.tokens is not None:
+        lines.append(words("agenda.done_tokens", count=formats.compact_number(completion.tokens)))
     elif counted:
         lines.append(words("agenda.done_unknown", id=task.id))
-    if not closed.has_plan:
+    if not completion.has_plan:
         lines.append(words("agenda.done_no_plan", id=task.id))
-    if not closed.has_milestone:
+    if not completion.has_milestone:
         lines.append(words("agenda.done_no_milestone", id=task.id))
     return "\n\n".join(lines)
 

@@ -59,11 +59,11 @@ class CardLanguageResolver:
         if self._fixed is not None:
             return self._fixed
         try:
-            spoken = await language_of_chat(self._people, chat)
+            language = await language_of_chat(self._people, chat)
         except StorageError as error:
             log.warning("Cannot look up the readers of chat %s: %s", chat.id, error)
-            spoken = chat.settings.language
-        return spoken or _language_of_card(card) or Language.ENGLISH
+            language = chat.settings.language
+        return language or _language_of_card(card) or Language.ENGLISH
 
 
 class TaskLanguageResolver:

@@ -96,17 +96,17 @@ async def forget_entries(
 ) -> Reply:
     """Forget entries as they were shown; missing ones are skipped. Raises MemoryRequestRejected if
     one has changed, or if none is left."""
-    said_last: Reply | None = None
+    last_reply: Reply | None = None
     for each, revision in zip_longest(entry_ids, revisions, fillvalue=0):
         try:
-            said_last = await forget_entry(request, str(each), revision=int(revision))
+            last_reply = await forget_entry(request, str(each), revision=int(revision))
         except MemoryRequestRejected as refusal:
-            if refusal.reason == "changed" or (said_last is None and each == entry_ids[-1]):
+            if refusal.reason == "changed" or (last_reply is None and each == entry_ids[-1]):
                 raise
-    if len(entry_ids) == 1 or said_last is None:
-        return said_last or Reply()
+    if len(entry_ids) == 1 or last_reply is None:
+        return last_reply or Reply()
     text = request.words("memory.forgotten_all", n=len(entry_ids))
-    return replace(said_last, card=notice_card("", text, tone=CardTone.GOOD))
+    return replace(last_reply, card=notice_card("", text, tone=CardTone.GOOD))
 
 
 async def pin_command(request: Request, rest: str, *, pinned: bool) -> Reply:
@@ -251,33 +251,33 @@ async def _perform_press(  # noqa: C901 - one line for each action of the closed
     form: Mapping[str, str],
 ) -> Reply:
     match action:
-        case actions.ListMemories(wanted=wanted, scope=scope, page=page):
-            shown = await _list_reply(request, wanted, scope, page)
+        case actions.ListMemories(wanted=kind, scope=scope, page=page):
+            reply = await _list_reply(request, kind, scope, page)
         case actions.ShowMemory(entry_id=entry_id):
             return await _show_entry(request, entry_id or value)
         case actions.ForgetMemory(entry_id=entry_id, among=among, also=also, revisions=revisions):
-            shown = await forget_entries(request, (entry_id, *also), revisions)
+            reply = await forget_entries(request, (entry_id, *also), revisions)
             if among:
-                shown = await choose_what_to_forget(request, among, forgotten=shown) or shown
+                reply = await choose_what_to_forget(request, among, forgotten=reply) or reply
         case actions.PinMemory(entry_id=entry_id, pinned=pinned):
             await set_pinned(request, entry_id, pinned=pinned)
-            shown = await _show_entry(request, entry_id)
+            reply = await _show_entry(request, entry_id)
         case actions.SubmitMemoryEdit(entry_id=entry_id, revision=revision):
             await edit_entry(request, entry_id, form.get(views.EDIT_FIELD, ""), revision=revision)
-            shown = await _show_entry(request, entry_id)
+            reply = await _show_entry(request, entry_id)
         case actions.DecideMemoryCandidate(
-            entry_id=entry_id, keep=keep, listed=listed, wording=wording
+            entry_id=entry_id, keep=keep, listed=in_list, wording=wording
         ):
-            shown = await decide_candidate(request, entry_id, keep=keep, wording=wording)
-            if listed:
-                shown = await _remaining_candidates(request, shown) or shown
+            reply = await decide_candidate(request, entry_id, keep=keep, wording=wording)
+            if in_list:
+                reply = await _remaining_candidates(request, reply) or reply
         case actions.CleanMemory():
-            shown = await memory_reports.clean_up(request, "yes")
+            reply = await memory_reports.clean_up(request, "yes")
         case actions.MarkMemoriesHelpful():
-            shown = await memory_reports.helped_pressed(request, action)
+            reply = await memory_reports.helped_pressed(request, action)
         case _:
             assert_never(action)
-    return replace(shown, key=card_key, in_place=True)
+    return replace(reply, key=card_key, in_place=True)
 
 
 async def _list_command(request: Request, rest: str) -> Reply:
@@ -285,20 +285,23 @@ async def _list_command(request: Request, rest: str) -> Reply:
     word, more = split_first_word(flags.text)
     flags_behind = parse_flags(more, valued=("scope", "page"))
     options = {**flags.options, **flags_behind.options}
-    wanted = _KIND_WORDS.get(word.casefold()) if word else MemoryListFilter.KNOWN
-    if wanted is None:
+    kind = _KIND_WORDS.get(word.casefold()) if word else MemoryListFilter.KNOWN
+    if kind is None:
         raise UserError("memory_no_kind", word=_code_safe(word))
     page = max(1, parse_number(options.get("page", "1")))
-    return await _list_reply(request, wanted, options.get("scope", ""), page)
+    return await _list_reply(request, kind, options.get("scope", ""), page)
 
 
-async def _list_reply(request: Request, wanted: MemoryListFilter, scope: str, page: int) -> Reply:
-    found = await request.services.memory.list(
-        request.person, request.chat, wanted, scope=scope, page=page
+async def _list_reply(request: Request, kind: MemoryListFilter, scope: str, page: int) -> Reply:
+    listing = await request.services.memory.list(
+        request.person, request.chat, kind, scope=scope, page=page
     )
-    data = {"memories": [views.entry_data(each) for each in found.entries], "total": found.total}
+    data = {
+        "memories": [views.entry_data(each) for each in listing.entries],
+        "total": listing.total,
+    }
     card = views.memories_page_card(
-        found, wanted, request.words, zone=request.zone, scope=scope, shared=not request.in_private
+        listing, kind, request.words, zone=request.zone, scope=scope, shared=not request.in_private
     )
     return Reply(card=card, data=data)
 
@@ -306,22 +309,22 @@ async def _list_reply(request: Request, wanted: MemoryListFilter, scope: str, pa
 async def search_command(request: Request, rest: str) -> Reply:
     if not rest:
         raise UserError("memory_how_search")
-    found, told, near = await _search_entries(request, rest)
-    data = {"memories": [views.search_hit_data(each) for each in found]}
+    matches, direct, indirect = await _search_entries(request, rest)
+    data = {"memories": [views.search_hit_data(each) for each in matches]}
     card = views.memory_search_card(
-        told or near, near if told else (), rest, request.words, zone=request.zone
+        direct or indirect, indirect if direct else (), rest, request.words, zone=request.zone
     )
     return Reply(card=card, data=data)
 
 
-async def _remaining_candidates(request: Request, decided: Reply) -> Reply | None:
+async def _remaining_candidates(request: Request, decision: Reply) -> Reply | None:
     page = await _fetch_page(request, MemoryListFilter.CANDIDATES)
     if not page.entries:
         return None
     card = views.candidates_card(
-        page.entries, request.words, zone=request.zone, decided_text=_card_text(decided)
+        page.entries, request.words, zone=request.zone, decided_text=_card_text(decision)
     )
-    return Reply(card=card, data=decided.data)
+    return Reply(card=card, data=decision.data)
 
 
 async def list_known(request: Request) -> Reply:
@@ -334,24 +337,24 @@ async def choose_what_to_forget(
 ) -> Reply | None:
     """Matching entries to choose from; None if there are none. `forgotten` is the reply about what
     was just forgotten."""
-    found, told, _ = await _search_entries(request, query)
-    if not told:
+    matches, entries, _ = await _search_entries(request, query)
+    if not entries:
         return None
     card = views.forget_choice_card(
-        told, query, request.words, zone=request.zone, forgotten_text=_card_text(forgotten)
+        entries, query, request.words, zone=request.zone, forgotten_text=_card_text(forgotten)
     )
-    return Reply(card=card, data={"memories": [views.search_hit_data(each) for each in found]})
+    return Reply(card=card, data={"memories": [views.search_hit_data(each) for each in matches]})
 
 
 async def _search_entries(
     request: Request, query: str
 ) -> tuple[Sequence[MemoryMatch], Sequence[MemoryEntry], Sequence[MemoryEntry]]:
     """All matches, those that contain a word of the query, and the others."""
-    found = await request.services.memory.search(
+    matches = await request.services.memory.search(
         request.person, request.chat, query, limit=MAX_FOUND
     )
-    told = [hit.entry for hit in found if not hit.is_indirect]
-    return found, told, [hit.entry for hit in found if hit.is_indirect]
+    direct = [hit.entry for hit in matches if not hit.is_indirect]
+    return matches, direct, [hit.entry for hit in matches if hit.is_indirect]
 
 
 def _card_text(reply: Reply | None) -> str:
@@ -361,15 +364,15 @@ def _card_text(reply: Reply | None) -> str:
 
 async def _show_entry(request: Request, rest: str) -> Reply:
     entry_id, _ = _split_entry_id(rest)
-    shown = await request.services.memory.show(request.person, request.chat, entry_id)
+    details = await request.services.memory.show(request.person, request.chat, entry_id)
     card = views.entry_card(
-        shown.entry,
+        details.entry,
         request.words,
         zone=request.zone,
-        strength=shown.strength,
-        editable=shown.is_editable,
+        strength=details.strength,
+        editable=details.is_editable,
     )
-    return Reply(card=card, data={**views.entry_data(shown.entry), "strength": shown.strength})
+    return Reply(card=card, data={**views.entry_data(details.entry), "strength": details.strength})
 
 
 async def _handbook_reply(request: Request) -> Reply:
@@ -379,13 +382,13 @@ async def _handbook_reply(request: Request) -> Reply:
         entry = await memory.write_chapter(request.person, request.chat, first, text)
         return entry_reply(request, "memory.chapter_written", entry, chapter=entry.label)
     chapters = await memory.get_handbook(request.person, request.chat)
-    wanted = [each for each in chapters if not first or views.matches_chapter(each, first)]
-    data = {"chapters": {each.label: each.text for each in wanted}}
-    return Reply(card=views.handbook_card(wanted, request.words), data=data)
+    selection = [each for each in chapters if not first or views.matches_chapter(each, first)]
+    data = {"chapters": {each.label: each.text for each in selection}}
+    return Reply(card=views.handbook_card(selection, request.words), data=data)
 
 
-async def _fetch_page(request: Request, wanted: MemoryListFilter) -> MemoryPage:
-    return await request.services.memory.list(request.person, request.chat, wanted)
+async def _fetch_page(request: Request, kind: MemoryListFilter) -> MemoryPage:
+    return await request.services.memory.list(request.person, request.chat, kind)
 
 
 def _code_safe(text: str) -> str:

@@ -19,9 +19,9 @@ async def show_used_memories(request: Request, rest: str = "") -> Reply:
     """Show the memories used in the last answer here, or in the named task."""
     if rest:
         return await _task_usage(request, rest.split(maxsplit=1)[0])
-    behind = await request.services.memory.explain_answer(request.person, request.chat)
-    card = views.answer_memories_card(behind, request.words, zone=request.zone)
-    return Reply(card=card, data=_usage_data(behind))
+    memories = await request.services.memory.explain_answer(request.person, request.chat)
+    card = views.answer_memories_card(memories, request.words, zone=request.zone)
+    return Reply(card=card, data=_usage_data(memories))
 
 
 async def helped_command(request: Request, rest: str = "") -> Reply:
@@ -37,33 +37,33 @@ async def helped_pressed(request: Request, action: MarkMemoriesHelpful) -> Reply
 
 
 async def mark_helpful(request: Request, session: str, turn: int) -> Reply:
-    behind = await request.services.memory.mark_helpful(
+    memories = await request.services.memory.mark_helpful(
         request.person, request.chat, session=session, turn=turn
     )
-    thanked = any(each.confirmed for each in behind.used)
+    any_confirmed = any(each.confirmed for each in memories.used)
     card = views.answer_memories_card(
-        behind, request.words, zone=request.zone, marked_helpful=thanked
+        memories, request.words, zone=request.zone, marked_helpful=any_confirmed
     )
-    return Reply(card=card, data=_usage_data(behind))
+    return Reply(card=card, data=_usage_data(memories))
 
 
 async def _task_usage(request: Request, prefix: str) -> Reply:
     task = await find_task(request, prefix)
-    behind = await request.services.memory.explain_task(request.person, request.chat, task)
+    memories = await request.services.memory.explain_task(request.person, request.chat, task)
     card = views.task_memories_card(
-        behind, f"{task.id} · {task.title}", request.words, zone=request.zone
+        memories, f"{task.id} · {task.title}", request.words, zone=request.zone
     )
-    return Reply(card=card, data={**_usage_data(behind), "task": task.id})
+    return Reply(card=card, data={**_usage_data(memories), "task": task.id})
 
 
-def _usage_data(behind: AnswerMemories) -> dict[str, Any]:
+def _usage_data(memories: AnswerMemories) -> dict[str, Any]:
     return {
-        "used": [used_entry_data(each) for each in behind.used],
-        "hidden": behind.hidden_count,
-        "session": behind.session,
-        "turn": behind.turn,
-        "at": behind.at.isoformat() if behind.at else None,
-        "backend": behind.backend,
+        "used": [used_entry_data(each) for each in memories.used],
+        "hidden": memories.hidden_count,
+        "session": memories.session,
+        "turn": memories.turn,
+        "at": memories.at.isoformat() if memories.at else None,
+        "backend": memories.backend,
     }
 
 
@@ -71,23 +71,23 @@ _CONFIRM_WORDS = {"yes", "确定", "是"}
 
 
 async def show_stats(request: Request, _rest: str = "") -> Reply:
-    told = await request.services.memory.stats(request.person, request.chat)
-    refused = await request.services.memory.list(
+    stats = await request.services.memory.stats(request.person, request.chat)
+    rejections = await request.services.memory.list(
         request.person, request.chat, MemoryListFilter.REJECTED
     )
-    judged = [each for each in refused.entries if each.extra.get("admission")]
+    refusals = [each for each in rejections.entries if each.extra.get("admission")]
     data = {
-        "kinds": dict(told.by_kind),
-        "states": dict(told.by_state),
-        "scopes": dict(told.by_scope),
-        "jobs_waiting": told.jobs_waiting,
-        "jobs_failed": told.jobs_failed,
-        "vectors": told.vectors,
-        "embedding_model": told.embedding_model,
-        "quality": dict(told.quality),
-        "refused": [entry_data(each) for each in judged],
+        "kinds": dict(stats.by_kind),
+        "states": dict(stats.by_state),
+        "scopes": dict(stats.by_scope),
+        "jobs_waiting": stats.jobs_waiting,
+        "jobs_failed": stats.jobs_failed,
+        "vectors": stats.vectors,
+        "embedding_model": stats.embedding_model,
+        "quality": dict(stats.quality),
+        "refused": [entry_data(each) for each in refusals],
     }
-    return Reply(card=views.memory_stats_card(told, request.words), data=data)
+    return Reply(card=views.memory_stats_card(stats, request.words), data=data)
 
 
 async def clean_up(request: Request, rest: str) -> Reply:
@@ -110,9 +110,9 @@ async def clean_up(request: Request, rest: str) -> Reply:
 
 
 async def export_memories(request: Request, _rest: str = "") -> Reply:
-    made = await request.services.memory.export(request.person, request.chat)
-    card = views.memory_export_card(made.path, made.size, made.entries, request.words)
-    return Reply(card=card, data={"path": made.path, "entries": made.entries})
+    export = await request.services.memory.export(request.person, request.chat)
+    card = views.memory_export_card(export.path, export.size, export.entries, request.words)
+    return Reply(card=card, data={"path": export.path, "entries": export.entries})
 
 
 async def import_memories(request: Request, rest: str) -> Reply:
@@ -126,7 +126,7 @@ async def import_memories(request: Request, rest: str) -> Reply:
         await request.services.courier.stream(request.answer_ref, progress)
 
     scope = flags.options.get("scope", "")
-    brought = await request.services.memory.import_entries(
+    report = await request.services.memory.import_entries(
         request.person,
         request.chat,
         request.files[0],
@@ -135,12 +135,12 @@ async def import_memories(request: Request, rest: str) -> Reply:
         source=request.source,
     )
     data = {
-        "added": brought.added,
-        "known": brought.already_known,
-        "left": brought.left_out,
-        "bad": dict(brought.line_errors),
+        "added": report.added,
+        "known": report.already_known,
+        "left": report.left_out,
+        "bad": dict(report.line_errors),
     }
-    return Reply(card=views.memory_import_card(brought, request.words), data=data)
+    return Reply(card=views.memory_import_card(report, request.words), data=data)
 
 
 async def restore_backup(request: Request, rest: str) -> Reply:
@@ -148,12 +148,12 @@ async def restore_backup(request: Request, rest: str) -> Reply:
     path = rest.strip() or next(iter(request.files), "")
     if not path:
         raise UserError("memory_how_restore")
-    brought = await request.services.memory.restore(
+    report = await request.services.memory.restore(
         request.person, request.chat, path, source=request.source
     )
     data = {
-        "added": brought.added,
-        "known": brought.already_known,
-        "bad": dict(brought.line_errors),
+        "added": report.added,
+        "known": report.already_known,
+        "bad": dict(report.line_errors),
     }
-    return Reply(card=views.memory_import_card(brought, request.words), data=data)
+    return Reply(card=views.memory_import_card(report, request.words), data=data)

@@ -37,14 +37,14 @@ commands = CommandRegistry("talk")
 
 @commands("queue", aliases=("排队",), immediate=True)
 async def choose_queue_mode(request: Request) -> Reply:
-    chosen = request.args.strip().casefold()
+    word = request.args.strip().casefold()
     request.services.conversations.set_queue_mode(request.chat.id, request.chat.settings.queue)
-    if not chosen:
+    if not word:
         return _mode_reply(request, "queue.now")
-    if chosen not in _MODE_WORDS:
+    if word not in _MODE_WORDS:
         raise UserError("queue_word", word=request.args[:40])
     await check_may_choose(request)
-    settings = replace(request.chat.settings, queue=_MODE_WORDS[chosen])
+    settings = replace(request.chat.settings, queue=_MODE_WORDS[word])
     await request.services.people.update_chat_settings(request.chat, settings)
     request.services.conversations.set_queue_mode(request.chat.id, settings.queue)
     return _mode_reply(request, "queue.changed")
@@ -81,10 +81,10 @@ class WaitingMessages:
             self._waiting_ids[row.chat_id] = rows
         else:
             self._split_message_chats.discard(row.chat_id)
-        refused = self._refused.pop(row.chat_id, set())
-        if left := {each for each in refused if each > row.id}:
-            self._refused[row.chat_id] = left
-        return row.id not in refused
+        refused_ids = self._refused.pop(row.chat_id, set())
+        if later_ids := {each for each in refused_ids if each > row.id}:
+            self._refused[row.chat_id] = later_ids
+        return row.id not in refused_ids
 
     async def show_position(
         self, row: InboxRow, courier: Courier, words: TextCatalog
@@ -114,24 +114,26 @@ class WaitingMessages:
 
     def _needs_no_answer(self, row: InboxRow) -> bool:
         """Files without text and parts of a split message get no answer of their own."""
-        said = row.incoming
-        if not isinstance(said, IncomingMessage) or not said.text.strip():
+        message = row.incoming
+        if not isinstance(message, IncomingMessage) or not message.text.strip():
             return True
-        if len(said.text) >= _SPLIT_MESSAGE_LENGTH:
+        if len(message.text) >= _SPLIT_MESSAGE_LENGTH:
             self._split_message_chats.add(row.chat_id)
         return row.chat_id in self._split_message_chats
 
 
 async def _send_notice(courier: Courier, row: InboxRow, text: str) -> None:
-    said = row.incoming
-    in_group = isinstance(said, IncomingMessage) and said.place.kind is ChatKind.GROUP
+    message = row.incoming
+    in_group = isinstance(message, IncomingMessage) and message.place.kind is ChatKind.GROUP
     try:
         await courier.send(
             row.chat_id,
             notice_card("", text),
             key=f"reply:{row.id}",
             urgency=DeliveryUrgency.ANSWER,
-            reply_to=said.message_id if in_group and isinstance(said, IncomingMessage) else "",
+            reply_to=message.message_id
+            if in_group and isinstance(message, IncomingMessage)
+            else "",
         )
     except StoreUnavailable as error:
         # The message waits nevertheless.

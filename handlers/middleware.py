@@ -78,11 +78,11 @@ def error_boundary(new_incident: Callable[[], str]) -> Middleware:
         try:
             return await call_next(arrival)
         except Exception as error:  # noqa: BLE001 - one message's failure must end with an answer to that message
-            told = explain_error(error, arrival.words, new_incident())
+            explanation = explain_error(error, arrival.words, new_incident())
             if arrival.is_press:
-                return refusal_reply(arrival, told.title, told.hint)
-            data = {"error": told.title, "hint": told.hint}
-            return Reply(card=explanation_card(error, told), good=False, data=data)
+                return refusal_reply(arrival, explanation.title, explanation.hint)
+            data = {"error": explanation.title, "hint": explanation.hint}
+            return Reply(card=explanation_card(error, explanation), good=False, data=data)
 
     return boundary
 
@@ -96,14 +96,14 @@ def identify_sender(
     async def recogniser(arrival: InboundEvent, call_next: NextHandler) -> Reply:
         incoming = arrival.row.incoming
         person = await people.find_by_account(incoming.place.channel, incoming.sender.external_id)
-        written = guess_language(arrival.text)
-        if person and person.language is None and written and fixed is None:
-            await people.set_language(person, written)
-            person = replace(person, language=written)
+        guess = guess_language(arrival.text)
+        if person and person.language is None and guess and fixed is None:
+            await people.set_language(person, guess)
+            person = replace(person, language=guess)
         language = (
             fixed
             or (person.language if person else None)
-            or written
+            or guess
             or language_from_hint(incoming.sender.language)
             or fallback
         )

@@ -86,8 +86,8 @@ def parse_message(
     if found is None or command is None:
         return PlainMessage(text=rest or cleaned, directives=directives)
     args = rest[found.end() :].strip()
-    kept = strip_mentions(args) if mentions and not command.verbatim else args
-    return CommandMessage(command=command, args=kept, directives=directives)
+    plain_args = strip_mentions(args) if mentions and not command.verbatim else args
+    return CommandMessage(command=command, args=plain_args, directives=directives)
 
 
 def split_directives(
@@ -95,7 +95,7 @@ def split_directives(
 ) -> tuple[str, MessageDirectives]:
     """The text without its leading directives, and these. The last one wins. `allow_bare` accepts a
     model's short name without @."""
-    chosen = MessageDirectives()
+    directives = MessageDirectives()
     for _ in range(_MAX_DIRECTIVES):
         found = _DIRECTIVE.match(text) or (_BARE_MODEL.match(text) if allow_bare else None)
         if found is None:
@@ -105,9 +105,9 @@ def split_directives(
         alone = found.end() == len(text)
         if choice is None or (alone and _is_backend(name, choice)):
             break
-        chosen = choice_directives(name, choice)
+        directives = choice_directives(name, choice)
         text = text[found.end() :].lstrip()
-    return text, chosen
+    return text, directives
 
 
 def choice_directives(name: str, choice: ModelChoice) -> MessageDirectives:
@@ -118,8 +118,8 @@ def choice_directives(name: str, choice: ModelChoice) -> MessageDirectives:
 
 def parse_approval_reply(text: str) -> ApprovalReply | None:
     """Recognize approval words. Only whole messages count: `ok let us start` does not."""
-    said = strip_mentions(text)
-    word, rest = [*said.split(maxsplit=1), "", ""][:2]
+    reply = strip_mentions(text)
+    word, rest = [*reply.split(maxsplit=1), "", ""][:2]
     match (word.casefold(), rest.strip()):
         case (yes, "") if yes in _APPROVE_WORDS:
             return ApprovalReply(approve=True)
@@ -142,8 +142,8 @@ def find_priority(words: str) -> tuple[TaskPriority | None, str]:
     """The first word that names a priority, and the other words."""
     rest = words.split()
     for index in reversed(range(len(rest))):
-        if named := TaskPriority.parse(rest[index]):
-            return named, " ".join(rest[:index] + rest[index + 1 :])
+        if priority := TaskPriority.parse(rest[index]):
+            return priority, " ".join(rest[:index] + rest[index + 1 :])
     return None, words.strip()
 
 

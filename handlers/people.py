@@ -67,11 +67,11 @@ async def approve_pairing(request: Request) -> Reply:
 
 @commands("language", aliases=("lang", "语言"), immediate=True)
 async def choose_language(request: Request) -> Reply:
-    chosen = _LANGUAGE_WORDS.get(request.args.casefold())
-    if chosen is None:
+    language = _LANGUAGE_WORDS.get(request.args.casefold())
+    if language is None:
         raise UsageError("language")
-    await request.services.people.set_language(request.person, chosen)
-    words = catalog_for(chosen)
+    await request.services.people.set_language(request.person, language)
+    words = catalog_for(language)
     return Reply(card=notice_card("", f"{words('talk.language')}\n\n{words('talk.language_note')}"))
 
 
@@ -175,15 +175,15 @@ _CONFIRM_WORDS = {"yes", "确定", "是"}
 @member_commands("people", aliases=("成员", "人员"), immediate=True)
 async def manage_people(request: Request) -> Reply:
     _check_owner_in_private(request)
-    word, wanted, sure, *_ = [*request.args.split(), "", "", ""]
+    word, name, sure, *_ = [*request.args.split(), "", "", ""]
     if not word:
         members = await request.services.people.list_members()
         card = views.members_card(members, request.words, viewer=request.person.id)
         return Reply(card=card, data=views.members_data(members))
     remove = word.casefold() in _REMOVE_WORDS
-    if not wanted or not (remove or word.casefold() in _DEMOTE_WORDS):
+    if not name or not (remove or word.casefold() in _DEMOTE_WORDS):
         raise UsageError("people")
-    member = await _find_member(request, wanted)
+    member = await _find_member(request, name)
     if sure.casefold() in _CONFIRM_WORDS:
         return await _change_person(request, member, remove=remove)
     return _confirm_reply(request, member, remove=remove)
@@ -201,8 +201,8 @@ async def apply_person_change(request: Request, action: ApplyPersonChange, card_
     """Apply the confirmed change."""
     _check_owner_in_private(request)
     member = await _find_member(request, action.person_id)
-    moved = await _change_person(request, member, remove=action.remove)
-    return Reply(card=moved.card, key=card_key, in_place=True)
+    reply = await _change_person(request, member, remove=action.remove)
+    return Reply(card=reply.card, key=card_key, in_place=True)
 
 
 def _check_owner_in_private(request: Request) -> None:
@@ -211,18 +211,18 @@ def _check_owner_in_private(request: Request) -> None:
         raise UserError("only_in_private", command="people")
 
 
-async def _find_member(request: Request, wanted: str) -> Member:
+async def _find_member(request: Request, name: str) -> Member:
     """Find by id, by account, or by a unique name."""
     members = await request.services.people.list_members()
-    sought = wanted.casefold()
+    sought = name.casefold()
     for each in members:
         accounts = {external_id.casefold() for _, external_id in each.accounts}
         if sought in {each.person.id.casefold(), *accounts}:
             return each
-    named = [each for each in members if each.person.name.casefold() == sought]
-    if len(named) != 1:
-        raise NotFound("person", wanted[:60])
-    return named[0]
+    matches = [each for each in members if each.person.name.casefold() == sought]
+    if len(matches) != 1:
+        raise NotFound("person", name[:60])
+    return matches[0]
 
 
 def _confirm_reply(request: Request, member: Member, *, remove: bool) -> Reply:

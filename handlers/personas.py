@@ -52,8 +52,8 @@ async def manage_persona(request: Request) -> Reply:
     if word.casefold() in _SHOW_WORDS:
         if not rest.strip():
             raise UsageError("persona")
-        shown = find_persona(roster, rest)
-        return Reply(card=persona_card(shown, request.words), data=_persona_data(shown))
+        persona = find_persona(roster, rest)
+        return Reply(card=persona_card(persona, request.words), data=_persona_data(persona))
     if not word:
         return _personas_reply(request, roster, request.chat.settings)
     return _personas_reply(
@@ -83,10 +83,10 @@ def _personas_reply(
     return Reply(card=personas_card(roster, current, request.words, changed=changed), data=data)
 
 
-async def _save_persona(request: Request, roster: PersonaList, wanted: str) -> ChatSettings:
+async def _save_persona(request: Request, roster: PersonaList, word: str) -> ChatSettings:
     await check_may_choose(request)
-    auto = is_auto_word(wanted)
-    name = "" if auto else find_persona(roster, wanted).name
+    auto = is_auto_word(word)
+    name = "" if auto else find_persona(roster, word).name
     settings = replace(request.chat.settings, persona=name)
     return (await request.services.people.update_chat_settings(request.chat, settings)).settings
 

@@ -65,11 +65,11 @@ def parse_form_reply(form: FormBlock, text: str) -> dict[str, str]:
     rest: list[str] = []
     for row in text.splitlines():
         found = _LABELLED_LINE.fullmatch(row)
-        named = fields.get(found[1].strip().casefold()) if found else None
-        if found is None or named is None or named.name in values:
+        field = fields.get(found[1].strip().casefold()) if found else None
+        if found is None or field is None or field.name in values:
             rest.append(row)
         else:
-            values[named.name] = _option_value(named, found[2].strip())
+            values[field.name] = _option_value(field, found[2].strip())
     free = [each.name for each in form.fields if each.field is not FormFieldKind.CHOICE]
     unfilled = [name for name in free if name not in values]
     if unfilled and rest:
@@ -159,8 +159,8 @@ async def _move_task(request: Request, action: actions.TaskAction, value: str) -
         case actions.RetryTask():
             return await tasks.retry_task(request, task)
         case actions.SetPriority(priority=priority):
-            wanted = TaskPriority.parse(value) or priority
-            return await tasks.set_task_priority(request, task, wanted)
+            target = TaskPriority.parse(value) or priority
+            return await tasks.set_task_priority(request, task, target)
         case actions.StartTaskAnyway():
             return await tasks.start_task_anyway(request, task)
         case _:
@@ -171,8 +171,12 @@ async def _refusal_toast(
     request: Request, refusal: PressRefusal, row: CardActionRow | None
 ) -> Reply:
     words = request.words
-    if refusal is PressRefusal.RETIRED and row is not None and (asked := _approval_id_of(row)):
-        return await approvals.already_settled_reply(request, asked)
+    if (
+        refusal is PressRefusal.RETIRED
+        and row is not None
+        and (approval_id := _approval_id_of(row))
+    ):
+        return await approvals.already_settled_reply(request, approval_id)
     if refusal is PressRefusal.USED and row is not None:
         # Read again, because it may have been used since the first read.
         used = await request.services.buttons.get_action(row.token) or row
@@ -185,10 +189,10 @@ async def _refusal_toast(
 def _approval_id_of(row: CardActionRow) -> str:
     """The approval request this button belongs to."""
     match row.action:
-        case {"kind": "decide", "approval_id": str(asked)}:
-            return asked
-        case {"kind": "answer", "question_id": str(asked)}:
-            return asked
+        case {"kind": "decide", "approval_id": str(found_id)}:
+            return found_id
+        case {"kind": "answer", "question_id": str(found_id)}:
+            return found_id
         case _:
             return ""
 
@@ -213,19 +217,19 @@ async def _used_text(request: Request, row: CardActionRow) -> str:
 
 async def _picked_value(request: Request, row: CardActionRow, value: str) -> str:
     """The chosen option's value; LookupError if the card no longer has it."""
-    picked = _OPTION_INDEX.fullmatch(value)
-    if picked is None:
+    option_match = _OPTION_INDEX.fullmatch(value)
+    if option_match is None:
         return value
     card = await request.services.cards.get_card(row.card_key)
     for block in card.blocks if card else ():
         if isinstance(block, SelectBlock) and block.token == row.token:
-            return block.options[int(picked[1])].value
+            return block.options[int(option_match[1])].value
     raise LookupError(row.token)
 
 
-def _option_value(named: FormField, text: str) -> str:
-    wanted = text.casefold()
-    for option in named.options:
-        if wanted in {option.value.casefold(), option.label.casefold()}:
+def _option_value(field: FormField, text: str) -> str:
+    choice = text.casefold()
+    for option in field.options:
+        if choice in {option.value.casefold(), option.label.casefold()}:
             return option.value
     return text

@@ -20,8 +20,8 @@ _MAX_PATH = 100
 @commands("project", aliases=("项目", "目录"), verbatim=True, immediate=True)
 async def manage_project(request: Request) -> Reply:
     folder = request.chat.settings.project
-    if wanted := request.args.strip().strip('"'):
-        folder = "" if wanted.casefold() in _NO_FOLDER_WORDS else wanted
+    if word := request.args.strip().strip('"'):
+        folder = "" if word.casefold() in _NO_FOLDER_WORDS else word
         folder = await _choose_folder(request, folder)
         settings = replace(request.chat.settings, project=folder)
         await request.services.people.update_chat_settings(request.chat, settings)
@@ -53,5 +53,5 @@ async def _check_folder(request: Request, path: str) -> str:
     try:
         return await request.services.projects.resolve_folder(path)
     except FolderRejected as error:
-        shown = formats.single_line(path, _MAX_PATH)
-        raise UserError(f"project_{error.reason}", path=shown) from error
+        short_path = formats.single_line(path, _MAX_PATH)
+        raise UserError(f"project_{error.reason}", path=short_path) from error

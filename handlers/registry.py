@@ -77,8 +77,8 @@ class CommandRegistry:
 
     def _add(self, command: CommandSpec) -> None:
         words = [word.casefold() for word in (command.name, *command.aliases)]
-        taken = [word for word in words if word in self._by_word]
-        if taken or len(set(words)) < len(words):
-            raise DuplicateCommand(f"/{command.name}: {', '.join(taken or words)}")
+        duplicates = [word for word in words if word in self._by_word]
+        if duplicates or len(set(words)) < len(words):
+            raise DuplicateCommand(f"/{command.name}: {', '.join(duplicates or words)}")
         self._by_word |= dict.fromkeys(words, command)
         self._all.append(command)

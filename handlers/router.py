@@ -84,8 +84,8 @@ class Router:
             return
         if self.is_immediate(incoming) or parse_approval_reply(incoming.text):
             return
-        asked = self._answering_for.get(row.chat_id) == incoming.sender.external_id
-        if asked or incoming.place.kind is ChatKind.PRIVATE:
+        is_asker = self._answering_for.get(row.chat_id) == incoming.sender.external_id
+        if is_asker or incoming.place.kind is ChatKind.PRIVATE:
             waits = self._services.conversations.on_new_message(row.chat_id)
             if waits or self._waiting_messages.count_waiting(row.chat_id):
                 self._waiting_messages.add(row)
@@ -159,23 +159,23 @@ class Router:
             incoming.text, COMMANDS, self._services.models.resolve_choice, mentions=mentions
         )
         if isinstance(meaning, CommandMessage):
-            ordered = _with_directives(request, meaning.args, meaning.directives)
-            return await meaning.command.handler(ordered)
-        said = _with_directives(request, meaning.text, meaning.directives)
-        async with approvals.requesting_budget(said):
-            if by_name := await skills.use_by_slash(said, tasks.run_task):
+            command_request = _with_directives(request, meaning.args, meaning.directives)
+            return await meaning.command.handler(command_request)
+        message_request = _with_directives(request, meaning.text, meaning.directives)
+        async with approvals.requesting_budget(message_request):
+            if by_name := await skills.use_by_slash(message_request, tasks.run_task):
                 return by_name
         verdict = parse_approval_reply(incoming.text)
-        if verdict and (decided := await approvals.decide_by_message(said, verdict)):
-            return decided
+        if verdict and (reply := await approvals.decide_by_message(message_request, verdict)):
+            return reply
         if incoming.reply_to:
             form = await self._services.cards.get_form(request.chat.id, incoming.reply_to)
             if form is not None:
-                return await presses.submit_form_reply(said, form, arrival.row.id)
-        if is_blank(said.args) and not said.files:
+                return await presses.submit_form_reply(message_request, form, arrival.row.id)
+        if is_blank(message_request.args) and not message_request.files:
             return Reply(card=chat.text_card(request.words("talk.listening")))
-        by_words = await memory_phrases.answer_memory_request(said)
-        return by_words or await self._answer_message(said, incoming.sender.external_id)
+        by_words = await memory_phrases.answer_memory_request(message_request)
+        return by_words or await self._answer_message(message_request, incoming.sender.external_id)
 
     async def _answer_message(
         self, request: Request, talker: str, *, settle: bool = False

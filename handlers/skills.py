@@ -74,17 +74,17 @@ async def handle_skill_press(request: Request, action: SkillAction, card_key: st
             case ShowSkill(name=name):
                 return await show_skill(request, name)
             case EnableSkill():
-                decided = await _apply_decision(request, action)
-                return replace(decided, key=card_key, in_place=True)
+                reply = await _apply_decision(request, action)
+                return replace(reply, key=card_key, in_place=True)
             case UseSkill(name=name):
                 return await _use_proposed(request, action, name, card_key)
             case SaveSkill(save=False, name=name):
                 card = _skill_notice(request, "skill.discarded", name=name)
             case SaveSkill(name=name, text=text):
                 draft = SkillDraft(name=name, text=text)
-                saved = await request.services.skills.save(draft, by=request.person.id)
-                seen = saved if _sees_paths(request) else _without_paths(saved)
-                path = f"{seen.skill.path}/SKILL.md"
+                listing = await request.services.skills.save(draft, by=request.person.id)
+                visible_listing = listing if _sees_paths(request) else _without_paths(listing)
+                path = f"{visible_listing.skill.path}/SKILL.md"
                 card = _skill_notice(
                     request, "skill.saved", tone=CardTone.GOOD, name=name, path=path
                 )
@@ -97,10 +97,10 @@ async def show_skill(request: Request, name: str) -> Reply:
     """Show a skill, with a button to enable it for owners."""
     if not name:
         raise UsageError("skill")
-    listed = await _find_for_review(request, name)
-    if listed is None:
+    listing = await _find_for_review(request, name)
+    if listing is None:
         raise UserError("skill_unknown", name=formats.single_line(name, _MAX_NAME), detail="")
-    return await _skill_reply(request, listed)
+    return await _skill_reply(request, listing)
 
 
 async def _show(request: Request, rest: str) -> Reply:
@@ -132,21 +132,21 @@ async def _use(request: Request, args: str, run: CommandHandler) -> Reply:
     after = parse_flags(rest, bare=("task",))
     if not name:
         raise UsageError("skill")
-    listed = await _find_skill(request, name)
-    if listed is not None and _may_enable(request, listed):
-        return await _skill_reply(request, listed)
+    listing = await _find_skill(request, name)
+    if listing is not None and _may_enable(request, listing):
+        return await _skill_reply(request, listing)
     with _explain_rejection():
-        loaded = await request.services.skills.load(
+        instructions = await request.services.skills.load(
             name, project=_project(request), arguments=after.text
         )
     if "task" in {*before.options, *after.options}:
-        if listed is not None and not listed.skill.model_may_load:
+        if listing is not None and not listing.skill.model_may_load:
             # The task's worker would have to load the skill, which the model may not.
-            raise UserError("skill_person_only", name=loaded.name, detail="")
-        return await run(_as_task_request(request, loaded.name, after.text))
-    if after.text and _creates_draft(request, listed):
+            raise UserError("skill_person_only", name=instructions.name, detail="")
+        return await run(_as_task_request(request, instructions.name, after.text))
+    if after.text and _creates_draft(request, listing):
         return await _draft_skill(request, after.text)
-    return await _answer_with_skill(request, loaded.text, after.text, skill=loaded.name)
+    return await _answer_with_skill(request, instructions.text, after.text, skill=instructions.name)
 
 
 def _as_task_request(request: Request, name: str, text: str) -> Request:
@@ -157,23 +157,27 @@ def _as_task_request(request: Request, name: str, text: str) -> Request:
     return replace(request, args=f"--title {quote_value(title)} -- {instruction}")
 
 
-async def _answer_with_skill(request: Request, loaded: str, text: str, *, skill: str) -> Reply:
-    said = replace(request, args=text or request.words("skill.begin"))
-    return await chat.answer_message(said, no_proposal=True, brief=loaded, skill=skill)
+async def _answer_with_skill(request: Request, brief: str, text: str, *, skill: str) -> Reply:
+    skill_request = replace(request, args=text or request.words("skill.begin"))
+    return await chat.answer_message(skill_request, no_proposal=True, brief=brief, skill=skill)
 
 
 async def _use_proposed(request: Request, action: UseSkill, name: str, card_key: str) -> Reply:
-    loaded = await request.services.skills.load(
+    instructions = await request.services.skills.load(
         name, project=_project(request), arguments=action.text
     )
     card = _skill_notice(request, "skill.using", name=name)
     await request.services.courier.send(
         request.chat.id, card, key=card_key, urgency=DeliveryUrgency.ANSWER
     )
-    said = replace(request, model=action.model, backend=action.backend, files=action.files)
+    proposal_request = replace(
+        request, model=action.model, backend=action.backend, files=action.files
+    )
     if _creates_draft(request, await _find_skill(request, name)):
-        return await _draft_skill(said, action.text)
-    return await _answer_with_skill(said, loaded.text, action.text, skill=loaded.name)
+        return await _draft_skill(proposal_request, action.text)
+    return await _answer_with_skill(
+        proposal_request, instructions.text, action.text, skill=instructions.name
+    )
 
 
 async def _enable(request: Request, rest: str) -> Reply:
@@ -191,10 +195,12 @@ async def _enable(request: Request, rest: str) -> Reply:
 async def _apply_decision(request: Request, action: EnableSkill) -> Reply:
     skills, words = request.services.skills, request.words
     decide = skills.enable if action.enable else skills.postpone
-    listed = await decide(action.name, action.hash, by=request.person.id, project=_project(request))
+    listing = await decide(
+        action.name, action.hash, by=request.person.id, project=_project(request)
+    )
     put_off = notice_card("", words("skill.put_off", name=action.name))
-    card = views.enabled_card(listed, words) if action.enable else put_off
-    return Reply(card=card, data=views.skill_data(listed, words))
+    card = views.enabled_card(listing, words) if action.enable else put_off
+    return Reply(card=card, data=views.skill_data(listing, words))
 
 
 async def _disable(request: Request, rest: str) -> Reply:
@@ -203,12 +209,12 @@ async def _disable(request: Request, rest: str) -> Reply:
     if not name:
         raise UsageError("skill")
     with _explain_rejection():
-        listed = await request.services.skills.disable(
+        listing = await request.services.skills.disable(
             name, by=request.person.id, project=_project(request)
         )
     return Reply(
-        card=_skill_notice(request, "skill.disabled", name=listed.skill.name),
-        data=views.skill_data(listed, request.words),
+        card=_skill_notice(request, "skill.disabled", name=listing.skill.name),
+        data=views.skill_data(listing, request.words),
     )
 
 
@@ -228,12 +234,12 @@ async def _draft_skill(request: Request, text: str) -> Reply:
     return Reply(card=views.draft_card(draft, request.words))
 
 
-def _creates_draft(request: Request, listed: SkillListing | None) -> bool:
+def _creates_draft(request: Request, listing: SkillListing | None) -> bool:
     """Whether an owner uses the built-in skill for creating skills: they need a draft to review and
     save, not a file in the chat's folder."""
-    if listed is None or listed.skill.source is not SkillSource.BUILTIN:
+    if listing is None or listing.skill.source is not SkillSource.BUILTIN:
         return False
-    return listed.skill.name == _CREATOR_SKILL and request.by_owner
+    return listing.skill.name == _CREATOR_SKILL and request.by_owner
 
 
 async def _find_skill(request: Request, name: str) -> SkillListing | None:
@@ -248,15 +254,15 @@ async def _find_for_review(request: Request, name: str) -> SkillListing | None:
     return next(waiting, next(iter(same), None))
 
 
-async def _skill_reply(request: Request, listed: SkillListing) -> Reply:
+async def _skill_reply(request: Request, listing: SkillListing) -> Reply:
     owner = request.by_owner
-    attach = views.exceeds_card(listed.skill) and _may_enable(request, listed)
-    whole = await request.services.skills.bundle_files(listed.skill) if attach else None
+    attach = views.exceeds_card(listing.skill) and _may_enable(request, listing)
+    whole = await request.services.skills.bundle_files(listing.skill) if attach else None
     if not _sees_paths(request):
-        listed = _without_paths(listed)
+        listing = _without_paths(listing)
     return Reply(
-        card=views.skill_card(listed, request.words, owner=owner, full_text=whole),
-        data=views.skill_data(listed, request.words),
+        card=views.skill_card(listing, request.words, owner=owner, full_text=whole),
+        data=views.skill_data(listing, request.words),
     )
 
 
@@ -265,10 +271,12 @@ def _sees_paths(request: Request) -> bool:
     return request.by_owner and request.in_private
 
 
-def _without_paths(listed: SkillListing) -> SkillListing:
-    skill = replace(listed.skill, path=_last_path_part(listed.skill.path))
+def _without_paths(listing: SkillListing) -> SkillListing:
+    skill = replace(listing.skill, path=_last_path_part(listing.skill.path))
     return replace(
-        listed, skill=skill, shadowed_by=listed.shadowed_by and _last_path_part(listed.shadowed_by)
+        listing,
+        skill=skill,
+        shadowed_by=listing.shadowed_by and _last_path_part(listing.shadowed_by),
     )
 
 
@@ -276,8 +284,8 @@ def _last_path_part(path: str) -> str:
     return f"…/{path.rstrip('/').rpartition('/')[2]}"
 
 
-def _may_enable(request: Request, listed: SkillListing) -> bool:
-    return listed.state is not SkillState.ENABLED and request.by_owner
+def _may_enable(request: Request, listing: SkillListing) -> bool:
+    return listing.state is not SkillState.ENABLED and request.by_owner
 
 
 @contextmanager

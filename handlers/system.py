@@ -45,35 +45,35 @@ _PERIOD_WORDS = {
 @commands("cost", aliases=("费用", "花费"), immediate=True)
 async def show_costs(request: Request) -> Reply:
     # Others read along in a group; spending by person is for owners in private.
-    named = request.in_private
+    with_names = request.in_private
     first, _, rest = request.args.partition(" ")
-    query = _parse_period(first, named=named)
+    query = _parse_period(first, with_names=with_names)
     if query is None:
-        return await _model_or_task_report(request, request.args, named=named)
+        return await _model_or_task_report(request, request.args, with_names=with_names)
     return await _period_report(request, replace(query, model=rest.strip()))
 
 
-def _parse_period(word: str, *, named: bool) -> CostQuery | None:
+def _parse_period(word: str, *, with_names: bool) -> CostQuery | None:
     if not word:
-        return CostQuery(lists_chats_and_people=named)
+        return CostQuery(lists_chats_and_people=with_names)
     if period := _PERIOD_WORDS.get(word.casefold()):
-        return CostQuery(period=period, lists_chats_and_people=named)
-    if found := _DAYS_WORD.fullmatch(word.casefold()):
-        days = min(_MAX_DAYS, max(1, int(found[1])))
-        return CostQuery(period=CostPeriod.DAYS, days=days, lists_chats_and_people=named)
+        return CostQuery(period=period, lists_chats_and_people=with_names)
+    if days_match := _DAYS_WORD.fullmatch(word.casefold()):
+        days = min(_MAX_DAYS, max(1, int(days_match[1])))
+        return CostQuery(period=CostPeriod.DAYS, days=days, lists_chats_and_people=with_names)
     return None
 
 
-async def _model_or_task_report(request: Request, word: str, *, named: bool) -> Reply:
+async def _model_or_task_report(request: Request, word: str, *, with_names: bool) -> Reply:
     """A model with costs this month, else a task."""
     by, chat = request.person, request.chat.id
-    query = CostQuery(model=word, lists_chats_and_people=named)
+    query = CostQuery(model=word, lists_chats_and_people=with_names)
     report = await request.services.costs.report(by=by, chat=chat, query=query)
     if report.models:
         return Reply(card=cost_card(report, request.words), data=cost_report_data(report))
     task = await find_task(request, word)
-    spent = await request.services.costs.report_task(task)
-    return Reply(card=task_cost_card(spent, request.words), data=task_cost_data(spent))
+    costs = await request.services.costs.report_task(task)
+    return Reply(card=task_cost_card(costs, request.words), data=task_cost_data(costs))
 
 
 async def _period_report(request: Request, query: CostQuery) -> Reply:
@@ -95,10 +95,10 @@ _MAX_WORDS = 2
 
 @commands("trace", aliases=("追踪", "轨迹"), immediate=True)
 async def show_trace(request: Request) -> Reply:
-    said = request.args.split()
-    modes = [_MODE_WORDS[word.casefold()] for word in said if word.casefold() in _MODE_WORDS]
-    names = [word for word in said if word.casefold() not in _MODE_WORDS]
-    if len(said) > _MAX_WORDS or len(modes) > 1 or len(names) > 1:
+    args_words = request.args.split()
+    modes = [_MODE_WORDS[word.casefold()] for word in args_words if word.casefold() in _MODE_WORDS]
+    names = [word for word in args_words if word.casefold() not in _MODE_WORDS]
+    if len(args_words) > _MAX_WORDS or len(modes) > 1 or len(names) > 1:
         raise UsageError("trace")
     mode = modes[0] if modes else TraceMode.TREE
     of_talk = any(name.casefold() in _CHAT_WORDS for name in names)
@@ -107,25 +107,25 @@ async def show_trace(request: Request) -> Reply:
         task = await find_task(request, names[0]) if names else await _newest_task(request)
     if task is None:
         return await _chat_trace(request, mode)
-    found = await request.services.traces.get_task_trace(task.id)
+    trace = await request.services.traces.get_task_trace(task.id)
     key = f"trace:{request.source}"
 
     def drawn(trace: Trace) -> Card:
         return trace_card(trace, mode, request.words, zone=request.zone, title=task.title)
 
-    if found.root.state.is_open:
+    if trace.root.state.is_open:
         request.services.traces.follow(request.chat.id, key, task.id, drawn)
-    return Reply(card=drawn(found), key=key, data=trace_data(found))
+    return Reply(card=drawn(trace), key=key, data=trace_data(trace))
 
 
 async def _chat_trace(request: Request, mode: TraceMode) -> Reply:
     """The chat's last answer, or a note that there is none."""
-    found = await request.services.traces.get_chat_trace(request.chat.id)
-    if found is None:
+    trace = await request.services.traces.get_chat_trace(request.chat.id)
+    if trace is None:
         title = request.words("trace.none")
         return Reply(card=notice_card("", title), data={"spans": []})
-    card = trace_card(found, mode, request.words, zone=request.zone)
-    return Reply(card=card, key=f"trace:{request.source}", data=trace_data(found))
+    card = trace_card(trace, mode, request.words, zone=request.zone)
+    return Reply(card=card, key=f"trace:{request.source}", data=trace_data(trace))
 
 
 async def _newest_task(request: Request) -> Task | None:

@@ -64,13 +64,13 @@ class _RunOptions:
 
 @creation_commands("run", aliases=("task", "新任务", "任务", "执行", "运行"), verbatim=True)
 async def run_task(request: Request) -> Reply:
-    ordered = _parse_run_args(request)
-    if not ordered.text and ordered.persona:
-        who = await persona_for_task(request, ordered.persona)
+    options = _parse_run_args(request)
+    if not options.text and options.persona:
+        who = await persona_for_task(request, options.persona)
         raise UserError("persona_only", name=who or DEFAULT_PERSONA)
-    if not ordered.text:
+    if not options.text:
         return Reply(card=views.new_task_form(request.words))
-    return await _create_task(request, ordered)
+    return await _create_task(request, options)
 
 
 async def start_proposed_task(
@@ -91,9 +91,9 @@ async def start_proposed_task(
 
 async def submit_task_form(request: Request, text: str, priority: str, card_key: str) -> Reply:
     """Handle the form for a new task."""
-    wanted = TaskPriority.parse(priority) or TaskPriority.IMPORTANT
+    task_priority = TaskPriority.parse(priority) or TaskPriority.IMPORTANT
     source = f"start:{card_key}"
-    new = await _new_task(request, text, wanted, MessageDirectives(), source=source)
+    new = await _new_task(request, text, task_priority, MessageDirectives(), source=source)
     return await _start_task(request, new, card_key)
 
 
@@ -101,39 +101,39 @@ def _parse_run_args(request: Request) -> _RunOptions:
     """Parse /run: `@model` may stand before or after the flags; nothing after `--` is parsed."""
     pick = request.services.models.resolve_choice
     text, before = split_directives(request.args, pick, allow_bare=False)
-    given = parse_flags(text, valued=_RUN_FLAGS, bare=(_SELF_FLAG,))
-    text, after = given.text, MessageDirectives()
-    if not given.terminated:
+    flags = parse_flags(text, valued=_RUN_FLAGS, bare=(_SELF_FLAG,))
+    text, after = flags.text, MessageDirectives()
+    if not flags.terminated:
         text, after = split_directives(text, pick, allow_bare=False)
     outside = MessageDirectives(model=request.model, backend=request.backend)
-    word = given.options.get("p", given.options.get("priority"))
-    wanted = TaskPriority.IMPORTANT if word is None else TaskPriority.parse(word)
-    if wanted is None:
+    word = flags.options.get("p", flags.options.get("priority"))
+    priority = TaskPriority.IMPORTANT if word is None else TaskPriority.parse(word)
+    if priority is None:
         raise UserError("unknown_priority", word=formats.single_line(word or "", 40))
     return _RunOptions(
         text=text,
-        title=given.options.get("title", ""),
-        folder=given.options.get("d", given.options.get("dir", "")),
-        priority=wanted,
+        title=flags.options.get("title", ""),
+        folder=flags.options.get("d", flags.options.get("dir", "")),
+        priority=priority,
         chosen=next((each for each in (after, before) if each != MessageDirectives()), outside),
-        outside=_SELF_FLAG in given.options,
-        persona=given.options.get("persona", ""),
+        outside=_SELF_FLAG in flags.options,
+        persona=flags.options.get("persona", ""),
     )
 
 
-async def _create_task(request: Request, ordered: _RunOptions) -> Reply:
-    await check_backend_usable(request, ordered.chosen.backend)
+async def _create_task(request: Request, options: _RunOptions) -> Reply:
+    await check_backend_usable(request, options.chosen.backend)
     new = await _new_task(
         request,
-        ordered.text,
-        ordered.priority,
-        ordered.chosen,
+        options.text,
+        options.priority,
+        options.chosen,
         source=request.origin,
-        title=ordered.title,
-        folder=ordered.folder,
-        persona=ordered.persona,
+        title=options.title,
+        folder=options.folder,
+        persona=options.persona,
     )
-    if ordered.outside:
+    if options.outside:
         # A tracked task has no worker here and holds no folder.
         new = replace(new, outside=True, project_dir="", in_git=False)
     task = await request.services.tasks.create(new)
@@ -151,8 +151,8 @@ async def _tracked_task_reply(request: Request, view: TaskView) -> Reply:
     """Tell the person how to work on a tracked task and what is known; its live card follows."""
     hits = await request.services.journal.recall(view.task)
     card = tracked_task_card(view.task, hits, request.words, now=request.now)
-    recalled = [journal.found_log_data(hit) for hit in hits]
-    return Reply(card=card, data={**task_view_data(view), "recalled": recalled})
+    entries = [journal.found_log_data(hit) for hit in hits]
+    return Reply(card=card, data={**task_view_data(view), "recalled": entries})
 
 
 async def _start_task(request: Request, new: NewTask, card_key: str) -> Reply:
@@ -175,7 +175,7 @@ async def _new_task(
     request: Request,
     text: str,
     priority: TaskPriority,
-    chosen: MessageDirectives,
+    directives: MessageDirectives,
     *,
     source: str,
     title: str = "",
@@ -192,8 +192,8 @@ async def _new_task(
         created_by=request.person.id,
         source=source,
         reply_to=request.message_id,
-        model=chosen.model,
-        backend=chosen.backend,
+        model=directives.model,
+        backend=directives.backend,
         files=request.files,
         project_dir=project_dir,
         in_git=in_git,
@@ -209,14 +209,14 @@ _MAX_LISTED = 100
 
 @commands("list", aliases=("tasks", "ls", "列表", "任务列表"), immediate=True)
 async def list_tasks(request: Request) -> Reply:
-    wanted = TaskStatus.parse(request.args) if request.args else None
+    status = TaskStatus.parse(request.args) if request.args else None
     many = await request.services.tasks.page(
-        by=request.person, chat=request.chat.id, status=wanted, page=1, size=_MAX_LISTED
+        by=request.person, chat=request.chat.id, status=status, page=1, size=_MAX_LISTED
     )
-    shown = replace(
+    visible_page = replace(
         many, tasks=many.tasks[: views.PAGE_SIZE], pages=max(1, -(-many.total // views.PAGE_SIZE))
     )
-    card = views.task_list_card(shown, request.words, now=request.now, status=wanted)
+    card = views.task_list_card(visible_page, request.words, now=request.now, status=status)
     return Reply(card=card, data=task_page_data(many))
 
 
@@ -243,8 +243,8 @@ async def pause_command(request: Request) -> Reply:
 async def resume_command(request: Request) -> Reply:
     if not request.args:
         return await journal.recap_reply(request)
-    task, said = await split_task(request, "resume")
-    return await task_changed_reply(request, task, await resume_task(request, task, said))
+    task, message = await split_task(request, "resume")
+    return await task_changed_reply(request, task, await resume_task(request, task, message))
 
 
 @commands("retry", aliases=("重试",), immediate=True)
@@ -255,16 +255,16 @@ async def retry_command(request: Request) -> Reply:
 
 @commands("priority", aliases=("prio", "优先级"), immediate=True)
 async def priority_command(request: Request) -> Reply:
-    wanted, rest = find_priority(request.args)
+    priority, rest = find_priority(request.args)
     if not rest:
         raise UsageError("priority")
     first, *others = rest.split()
-    if wanted is None and not others:
+    if priority is None and not others:
         raise UsageError("priority")
     task = await find_task(request, first)
-    if wanted is None:
+    if priority is None:
         raise UserError("unknown_priority", word=formats.single_line(" ".join(others), 40))
-    return await task_changed_reply(request, task, await set_task_priority(request, task, wanted))
+    return await task_changed_reply(request, task, await set_task_priority(request, task, priority))
 
 
 @commands("stop", aliases=("cancel", "停止", "取消"), immediate=True)
@@ -277,11 +277,11 @@ async def stop_command(request: Request) -> Reply:
 
 async def task_list_page(request: Request, status: str, page: int) -> Card:
     """A page of the tasks this person may see here. An unknown status is ignored."""
-    wanted = TaskStatus.parse(status) if status else None
-    found = await request.services.tasks.page(
-        by=request.person, chat=request.chat.id, status=wanted, page=page, size=views.PAGE_SIZE
+    task_status = TaskStatus.parse(status) if status else None
+    tasks = await request.services.tasks.page(
+        by=request.person, chat=request.chat.id, status=task_status, page=page, size=views.PAGE_SIZE
     )
-    return views.task_list_card(found, request.words, now=request.now, status=wanted)
+    return views.task_list_card(tasks, request.words, now=request.now, status=task_status)
 
 
 async def show_task(request: Request, prefix: str) -> Reply:
@@ -324,12 +324,12 @@ async def retry_task(request: Request, task: Task) -> str:
     return request.words("moved.retried")
 
 
-async def set_task_priority(request: Request, task: Task, wanted: TaskPriority) -> str:
-    await request.services.tasks.set_priority(task, wanted, **request.author)
+async def set_task_priority(request: Request, task: Task, priority: TaskPriority) -> str:
+    await request.services.tasks.set_priority(task, priority, **request.author)
     return request.words(
         "moved.prioritised",
-        mark=task_controls.PRIORITY_ICONS[wanted],
-        priority=request.words(f"priority.{wanted}"),
+        mark=task_controls.PRIORITY_ICONS[priority],
+        priority=request.words(f"priority.{priority}"),
     )
 
 
@@ -399,11 +399,11 @@ async def submit_message_form(
     """Send the form's text as a message or as steps; the form becomes a record of it."""
     task = await find_task(request, task_id)
     if delivery == "step" and (titles := split_steps(text)):
-        told = await _inject_steps(request, task, titles)
+        outcome = await _inject_steps(request, task, titles)
     else:
-        told = await _send_message(request, task, text)
-    card = views.task_message_sent_card(task, text, told)
+        outcome = await _send_message(request, task, text)
+    card = views.task_message_sent_card(task, text, outcome)
     await request.services.courier.send(
         request.chat.id, card, key=card_key, urgency=DeliveryUrgency.ANSWER
     )
-    return told
+    return outcome

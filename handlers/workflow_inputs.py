@@ -48,16 +48,16 @@ class WorkflowInputValues:
 def split_named_values(text: str) -> tuple[str, dict[str, str]]:
     """Split `topic=two words lang="en"` into values by name and the text before the first. A value
     extends to the next name unless quoted."""
-    found = list(_find_pairs(text))
-    if not found:
+    matches = list(_find_pairs(text))
+    if not matches:
         return text.strip(), {}
     pairs: dict[str, str] = {}
-    for here, after in zip(found, [*found[1:], None], strict=True):
-        rest = text[here.end() : after.start() if after else len(text)].strip()
-        quoted = here["quoted"]
+    for pair, next_pair in zip(matches, [*matches[1:], None], strict=True):
+        rest = text[pair.end() : next_pair.start() if next_pair else len(text)].strip()
+        quoted = pair["quoted"]
         plain = _ESCAPED.sub(r"\1", quoted[1:-1]) if quoted else ""
-        pairs[here["name"]] = " ".join(filter(None, (plain, rest)))
-    return text[: found[0].start()].strip(), pairs
+        pairs[pair["name"]] = " ".join(filter(None, (plain, rest)))
+    return text[: matches[0].start()].strip(), pairs
 
 
 def parse_inputs(
@@ -67,35 +67,39 @@ def parse_inputs(
     input still missing."""
     names = {each.title.casefold(): each.name for each in inputs if each.title}
     names |= {each.name.casefold(): each.name for each in inputs}
-    said = {names[key.casefold()]: text for key, text in texts.items() if key.casefold() in names}
+    texts_by_name = {
+        names[key.casefold()]: text for key, text in texts.items() if key.casefold() in names
+    }
     unknown = [key for key in texts if key.casefold() not in names]
     if free:
-        taker = next((each for each in _free_text_inputs(inputs) if each.name not in said), None)
+        taker = next(
+            (each for each in _free_text_inputs(inputs) if each.name not in texts_by_name), None
+        )
         if taker is None:
             unknown.append(free[:60])
         else:
-            said[taker.name] = free
+            texts_by_name[taker.name] = free
     values: dict[str, WorkflowInputValue] = {}
-    wrong: list[InvalidWorkflowInput] = []
+    invalid: list[InvalidWorkflowInput] = []
     for each in inputs:
-        if not (text := said.get(each.name, "").strip()):
+        if not (text := texts_by_name.get(each.name, "").strip()):
             continue
         value = parse_value(each, text)
         if isinstance(value, InvalidWorkflowInput):
-            wrong.append(value)
+            invalid.append(value)
         else:
             values[each.name] = value
-    refused = {each.input.name for each in wrong}
+    invalid_names = {each.input.name for each in invalid}
     missing = (
         each
         for each in inputs
-        if each.must_be_given and each.name not in values and each.name not in refused
+        if each.must_be_given and each.name not in values and each.name not in invalid_names
     )
     return WorkflowInputValues(
         values=values,
-        texts={name: said[name] for name in values},
+        texts={name: texts_by_name[name] for name in values},
         missing=tuple(missing),
-        invalid=tuple(wrong),
+        invalid=tuple(invalid),
         unknown=tuple(unknown),
     )
 

@@ -100,7 +100,7 @@ async def run_workflow(request: Request, name: str, rest: str) -> Reply:
     if priority is None:
         raise UserError("unknown_priority", word=formats.single_line(word or "", 40))
     free, texts = split_named_values(flags.text)
-    asked = SubmitWorkflowInputs(
+    submission = SubmitWorkflowInputs(
         name=workflow.name,
         files=request.files,
         model=request.model,
@@ -108,15 +108,15 @@ async def run_workflow(request: Request, name: str, rest: str) -> Reply:
         priority=priority,
         folder=flags.options.get("d", flags.options.get("dir", "")),
     )
-    found = parse_inputs(workflow.inputs, texts, free)
-    return await _start_or_ask(request, workflow, asked, found, source=request.origin)
+    inputs = parse_inputs(workflow.inputs, texts, free)
+    return await _start_or_ask(request, workflow, submission, inputs, source=request.origin)
 
 
 async def run_by_button(request: Request, name: str) -> Reply:
     """Run a workflow by button; each press runs it again."""
     workflow = await request.services.workflows.find(name)
-    found, asked = parse_inputs(workflow.inputs, {}), SubmitWorkflowInputs(name=workflow.name)
-    return await _start_or_ask(request, workflow, asked, found, source=request.source)
+    inputs, submission = parse_inputs(workflow.inputs, {}), SubmitWorkflowInputs(name=workflow.name)
+    return await _start_or_ask(request, workflow, submission, inputs, source=request.source)
 
 
 async def submit_inputs(
@@ -125,13 +125,13 @@ async def submit_inputs(
     """Handle the input form: it stays until all inputs are valid and then creates one task."""
     workflow = await request.services.workflows.find(action.name)
     # Fields of a form from before the workflow was changed are ignored.
-    asked = {each.name for each in workflow.inputs}
-    sent = {name: text for name, text in form.items() if name in asked and text.strip()}
-    texts = {name: text for name, text in action.known if name in asked} | sent
-    found = parse_inputs(workflow.inputs, texts)
+    known_names = {each.name for each in workflow.inputs}
+    sent = {name: text for name, text in form.items() if name in known_names and text.strip()}
+    texts = {name: text for name, text in action.known if name in known_names} | sent
+    inputs = parse_inputs(workflow.inputs, texts)
     source = f"start:{card_key}"
-    reply = await _start_or_ask(request, workflow, action, found, source=source)
-    if not found.is_complete:
+    reply = await _start_or_ask(request, workflow, action, inputs, source=source)
+    if not inputs.is_complete:
         return Reply(card=reply.card, key=card_key, in_place=True, data=reply.data)
     text = request.words("workflows.started", name=workflow.name)
     await request.services.courier.send(
@@ -143,29 +143,29 @@ async def submit_inputs(
 async def _start_or_ask(
     request: Request,
     workflow: NamedWorkflow,
-    asked: SubmitWorkflowInputs,
+    submission: SubmitWorkflowInputs,
     inputs: WorkflowInputValues,
     *,
     source: str,
 ) -> Reply:
     if not inputs.is_complete:
-        return _ask_for_inputs(request, workflow, asked, inputs)
+        return _ask_for_inputs(request, workflow, submission, inputs)
     ready = await request.services.workflows.prepare_run(workflow.name, inputs.values)
-    project_dir, in_git = await resolve_workspace(request, asked.folder)
+    project_dir, in_git = await resolve_workspace(request, submission.folder)
     new = NewTask(
         title=formats.single_line(ready.title, _MAX_TITLE),
         instruction=ready.instruction,
-        priority=asked.priority,
+        priority=submission.priority,
         chat_id=request.chat.id,
         created_by=request.person.id,
         source=source,
         reply_to=request.message_id,
         project_dir=project_dir,
         in_git=in_git,
-        model=asked.model,
-        backend=asked.backend,
+        model=submission.model,
+        backend=submission.backend,
         persona=await persona_for_task(request, ""),
-        files=asked.files,
+        files=submission.files,
     )
     task = await request.services.tasks.run_workflow(new, ready.body)
     if task.instruction != new.instruction:
@@ -179,21 +179,23 @@ async def _start_or_ask(
 def _ask_for_inputs(
     request: Request,
     workflow: NamedWorkflow,
-    asked: SubmitWorkflowInputs,
-    found: WorkflowInputValues,
+    submission: SubmitWorkflowInputs,
+    parsed: WorkflowInputValues,
 ) -> Reply:
     """A card with all problems and a form; if a form would not help, an error with the command to
     type."""
-    problems = input_problems(request, workflow.inputs, found)
-    wanted = [each.input for each in found.invalid] + list(found.missing)
-    if not wanted or found.unknown:
+    problems = input_problems(request, workflow.inputs, parsed)
+    problem_inputs = [each.input for each in parsed.invalid] + list(parsed.missing)
+    if not problem_inputs or parsed.unknown:
         lines = "\n".join(f"- {each}" for each in problems)
         raise UserError("workflow_input", name=workflow.name, problems=lines)
     # In the workflow's order, including optional inputs.
-    open_ = [each for each in workflow.inputs if each in wanted or each.name not in found.values]
-    action = replace(asked, name=workflow.name, known=tuple(found.texts.items()))
+    open_ = [
+        each for each in workflow.inputs if each in problem_inputs or each.name not in parsed.values
+    ]
+    action = replace(submission, name=workflow.name, known=tuple(parsed.texts.items()))
     card = workflow_input_form(workflow, open_, action, request.words, problems=problems)
-    missing = [each.name for each in wanted]
+    missing = [each.name for each in problem_inputs]
     data = {"error": card.title, "missing": missing, "problems": list(problems)}
     return Reply(card=card, good=False, data=data)
 
@@ -210,12 +212,12 @@ def input_problems(
     return [*unknown, *(_problem_text(request, each) for each in parsed.invalid)]
 
 
-def _problem_text(request: Request, wrong: InvalidWorkflowInput) -> str:
+def _problem_text(request: Request, invalid: InvalidWorkflowInput) -> str:
     return request.words(
-        f"workflows.wrong.{wrong.key}",
-        label=formats.single_line(wrong.input.label, _MAX_SHOWN),
-        text=formats.single_line(wrong.text, _MAX_SHOWN),
-        options=formats.single_line(" / ".join(wrong.input.options), 200),
+        f"workflows.wrong.{invalid.key}",
+        label=formats.single_line(invalid.input.label, _MAX_SHOWN),
+        text=formats.single_line(invalid.text, _MAX_SHOWN),
+        options=formats.single_line(" / ".join(invalid.input.options), 200),
         most=MAX_TEXT,
     )
 
@@ -251,8 +253,8 @@ async def save_task_workflow(request: Request, task_id: str, name: str, card_key
     task = _require_finished(await find_task(request, task_id), name or "NAME")
     name = name or suggest_name(task)
     text = await request.services.workflows.export_task_plan(task, name)
-    saved = await _save_workflow(request, name, text, replace=False)
-    return Reply(card=saved.card, key=card_key, in_place=True, data=saved.data)
+    reply = await _save_workflow(request, name, text, replace=False)
+    return Reply(card=reply.card, key=card_key, in_place=True, data=reply.data)
 
 
 async def validate_command(request: Request, rest: str) -> Reply:
@@ -279,8 +281,8 @@ async def delete_command(request: Request, rest: str) -> Reply:
     if not name:
         raise UsageError("workflow")
     catalog = await request.services.workflows.list_workflows()
-    known = {each.name for each in catalog.workflows} | {each.name for each in catalog.invalid}
-    if name not in known:
+    names = {each.name for each in catalog.workflows} | {each.name for each in catalog.invalid}
+    if name not in names:
         raise WorkflowRefused(WorkflowRefusalReason.UNKNOWN, name)
     if sure.strip().casefold() in _CONFIRM_WORDS:
         return await delete_workflow(request, name)
@@ -318,8 +320,8 @@ def strip_fences(text: str) -> str:
 
 
 async def _save_workflow(request: Request, name: str, text: str, *, replace: bool) -> Reply:
-    saved = await request.services.workflows.save(name, text, replace=replace)
-    return Reply(card=workflow_saved_card(saved, request.words), data=workflow_data(saved))
+    workflow = await request.services.workflows.save(name, text, replace=replace)
+    return Reply(card=workflow_saved_card(workflow, request.words), data=workflow_data(workflow))
 
 
 async def _workflow_text(request: Request, name: str, more: str) -> str:
@@ -341,19 +343,19 @@ def _require_finished(task: Task, name: str) -> Task:
 
 
 async def _find_last_finished(request: Request, name: str) -> Task:
-    done = await request.services.tasks.page(
+    page = await request.services.tasks.page(
         by=request.person, chat=request.chat.id, status=TaskStatus.COMPLETED, page=1, size=1
     )
-    if not done.tasks:
+    if not page.tasks:
         raise UserError("workflow_none_done", name=formats.single_line(name, 64))
-    return done.tasks[0]
+    return page.tasks[0]
 
 
 async def _validate_by_name(request: Request, name: str) -> NamedWorkflow | InvalidWorkflowFile:
     catalog = await request.services.workflows.list_workflows()
     every: tuple[NamedWorkflow | InvalidWorkflowFile, ...] = (*catalog.invalid, *catalog.workflows)
-    named = next((each for each in every if each.name == name), None)
-    return named or await request.services.workflows.find(name)
+    workflow = next((each for each in every if each.name == name), None)
+    return workflow or await request.services.workflows.find(name)
 
 
 commands = CommandRegistry("tasks")
@@ -419,10 +421,10 @@ async def _show_workflow(request: Request, rest: str) -> Reply:
     name, _ = split_first_word(rest)
     if not name:
         raise UsageError("workflow")
-    found = await request.services.workflows.find(name)
-    drawn = await request.services.workflows.render_diagram(name, request.words.language)
-    card = workflow_card(found, drawn, request.words, owner=request.by_owner)
-    return Reply(card=card, data={**workflow_data(found), "mermaid": drawn.mermaid})
+    workflow = await request.services.workflows.find(name)
+    diagram = await request.services.workflows.render_diagram(name, request.words.language)
+    card = workflow_card(workflow, diagram, request.words, owner=request.by_owner)
+    return Reply(card=card, data={**workflow_data(workflow), "mermaid": diagram.mermaid})
 
 
 _SUBCOMMANDS: Mapping[str, Callable[[Request, str], Awaitable[Reply]]] = {

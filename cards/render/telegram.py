@@ -289,8 +289,8 @@ def _checklist_text(item: model.ChecklistItem) -> RichText:
 
 
 def _code_text(text: str, language: str) -> RichText:
-    known = language if language.isascii() and language.isprintable() else ""
-    return styled_text(text.strip("\n"), "pre", language=known.strip()[:32])
+    name = language if language.isascii() and language.isprintable() else ""
+    return styled_text(text.strip("\n"), "pre", language=name.strip()[:32])
 
 
 def _table_row(columns: list[str], row: list[str]) -> RichText:
@@ -302,8 +302,8 @@ def _inline_key(label: str, token: str, suffix: str) -> InlineKey | None:
     data = f"{token}{suffix}"
     if not token or len(data.encode("utf-8", "replace")) > MAX_DATA:
         return None
-    shown = _short_label(label, _LABEL)
-    return InlineKey(label=shown or "•", data=data)
+    caption = _short_label(label, _LABEL)
+    return InlineKey(label=caption or "•", data=data)
 
 
 def _pack_rows(keys: Iterable[InlineKey]) -> Iterator[tuple[InlineKey, ...]]:

@@ -40,8 +40,8 @@ def render(card: model.Card, *, include_controls: bool = True) -> TextMessage:
 
 def _is_control(block: model.Block) -> bool:
     """Whether the block is a control with a typed alternative."""
-    typed = isinstance(block, model.FormBlock) and bool(block.action.command)
-    return typed or isinstance(block, model.ButtonsBlock | model.SelectBlock)
+    has_command = isinstance(block, model.FormBlock) and bool(block.action.command)
+    return has_command or isinstance(block, model.ButtonsBlock | model.SelectBlock)
 
 
 def markdown_to_text(markdown: str) -> str:
@@ -98,8 +98,8 @@ def _control_lines(
             return [clean_line(how), *_option_lines(options)]
         case model.FormBlock(fields=fields, submit=submit, action=action):
             degraded.append("form: fields listed")
-            typed = [f"{clean_line(submit)}: {action.command}"] if action.command else []
-            return [*(line for item in fields for line in _form_field_lines(item)), *typed]
+            command_lines = [f"{clean_line(submit)}: {action.command}"] if action.command else []
+            return [*(line for item in fields for line in _form_field_lines(item)), *command_lines]
         case _:
             assert_never(block)
 

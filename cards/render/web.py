@@ -96,15 +96,15 @@ def _render_controls(
         return Markup("")
     match block:
         case model.ButtonsBlock(items=items):
-            sealed = [_button(item) for item in items if item.token]
-            if len(sealed) < len(items):
+            buttons = [_button(item) for item in items if item.token]
+            if len(buttons) < len(items):
                 degraded.append("button without a token left out")
-            return _render_macro("buttons", sealed) if sealed else Markup("")
+            return _render_macro("buttons", buttons) if buttons else Markup("")
         case model.SelectBlock(token=token, placeholder=placeholder, options=options):
-            cleaned = _options(options)
-            if len(cleaned) <= _MAX_PILLS:
-                return _render_macro("pills", token, clean_line(placeholder), cleaned)
-            return _render_macro("select", token, clean_line(placeholder), cleaned, words)
+            choices = _options(options)
+            if len(choices) <= _MAX_PILLS:
+                return _render_macro("pills", token, clean_line(placeholder), choices)
+            return _render_macro("select", token, clean_line(placeholder), choices, words)
         case model.FormBlock(token=token, fields=fields, submit=submit):
             return _render_macro(
                 "form", token, [_field(field) for field in fields], clean_line(submit), words

@@ -156,35 +156,35 @@ def mark_settled_in_list(card: model.Card, approval: Approval, words: TextCatalo
     """A list card after one request was decided elsewhere: its outcome replaces its first control,
     and its other controls are removed."""
     blocks: list[model.Block] = []
-    told = False
+    has_outcome = False
     for block in card.blocks:
-        left = _remove_decision(block, approval.id)
-        if left is not block and not told:
+        remainder = _remove_decision(block, approval.id)
+        if remainder is not block and not has_outcome:
             blocks.append(model.NoteBlock(words(f"approval.decided.{approval.state}")))
-            told = True
-        if left is not None:
-            blocks.append(left)
+            has_outcome = True
+        if remainder is not None:
+            blocks.append(remainder)
     return replace(card, blocks=tuple(blocks), fallback="")
 
 
 def _remove_decision(block: model.Block, approval_id: str) -> model.Block | None:
     """The block without controls for this request; unchanged if it has none."""
     match block:
-        case model.FormBlock(action=AnswerQuestion(question_id=asked)) if asked == approval_id:
+        case model.FormBlock(action=AnswerQuestion(question_id=key)) if key == approval_id:
             return None
         case model.ButtonsBlock(items=items):
-            left = tuple(each for each in items if _approval_id_of(each.action) != approval_id)
-            if len(left) == len(items):
+            remainder = tuple(each for each in items if _approval_id_of(each.action) != approval_id)
+            if len(remainder) == len(items):
                 return block
-            return replace(block, items=left) if left else None
+            return replace(block, items=remainder) if remainder else None
         case _:
             return block
 
 
 def _approval_id_of(action: Action) -> str:
     match action:
-        case DecideApproval(approval_id=asked) | AnswerQuestion(question_id=asked):
-            return asked
+        case DecideApproval(approval_id=found_id) | AnswerQuestion(question_id=found_id):
+            return found_id
         case _:
             return ""
 
@@ -350,11 +350,11 @@ def _control_blocks(
     approval: Approval, words: TextCatalog, *, details: bool = False
 ) -> list[model.Block]:
     if approval.kind is ApprovalKind.QUESTION:
-        shown = question_controls(approval, words)
+        controls = question_controls(approval, words)
+        if details:
+            return controls
         # A list has no room for forms.
-        return (
-            shown if details else [each for each in shown if isinstance(each, model.ButtonsBlock)]
-        )
+        return [each for each in controls if isinstance(each, model.ButtonsBlock)]
     return [_decision_buttons(approval, words, details=details)]
 
 
@@ -376,6 +376,6 @@ def _decision_buttons(
         items = tool_request_buttons(approval, words)
     items.append(no)
     if details and approval.task_id:
-        shown = model.CardButton(words("button.details"), ShowTask(task_id=approval.task_id))
-        items.append(shown)
+        button = model.CardButton(words("button.details"), ShowTask(task_id=approval.task_id))
+        items.append(button)
     return model.ButtonsBlock(tuple(items))

@@ -29,10 +29,10 @@ def answer_card(
     sizes: Mapping[str, int] | None = None,
 ) -> model.Card:
     """A plain answer. Files are attached if their size is known."""
-    known = sizes or {}
+    sizes = sizes or {}
     answer = strip_offline_note(text)
     blocks: list[model.Block] = [model.TextBlock(answer)] if answer else []
-    blocks += [model.file_block(path, known[path]) for path in files if path in known][:_MAX_FILES]
+    blocks += [model.file_block(path, sizes[path]) for path in files if path in sizes][:_MAX_FILES]
     blocks += [model.NoteBlock(note) for note in notes if note]
     return model.Card(
         blocks=(*blocks, *offline_note_blocks((text,), words)),
@@ -164,7 +164,7 @@ _MAX_PART_NAME = 80
 def context_card(parts: Sequence[ContextPart], words: TextCatalog) -> model.Card:
     """The loaded parts as a table; the missing ones in one line."""
     title = words("context.title")
-    there = [each for each in parts if each.state is not ContextPartState.MISSING]
+    present_parts = [each for each in parts if each.state is not ContextPartState.MISSING]
     missing = [each.name for each in parts if each.state is ContextPartState.MISSING]
     used = sum(each.used_characters for each in parts)
     total = words("context.nothing")
@@ -172,9 +172,9 @@ def context_card(parts: Sequence[ContextPart], words: TextCatalog) -> model.Card
         tokens = formats.compact_number(-(-used // _CHARACTERS_PER_TOKEN))
         total = words("context.total", used=formats.compact_number(used), tokens=tokens)
     blocks: list[model.Block] = [model.TextBlock(total)]
-    if there:
+    if present_parts:
         columns = tuple(words(f"context.{each}") for each in ("part", "size", "state"))
-        rows = tuple(_part_row(each, words) for each in there)
+        rows = tuple(_part_row(each, words) for each in present_parts)
         blocks.append(model.TableBlock(columns, rows))
     if missing:
         names = ", ".join(_part_name(name, words) for name in missing)
@@ -216,23 +216,23 @@ def history_card(
 ) -> model.Card:
     """Lines in the given order; without `query` they are the latest. `partial`: no line has all
     words. `incomplete`: the search ran out of time."""
-    wanted = formats.single_line(query, _MAX_QUERY)
-    title = words("history.found", words=wanted) if query else words("history.title")
+    topic = formats.single_line(query, _MAX_QUERY)
+    title = words("history.found", words=topic) if query else words("history.title")
     nothing = words("history.nothing") if query else words("history.none")
     blocks: list[model.Block] = [model.TextBlock(nothing)]
     if lines:
         columns = tuple(words(f"history.{name}") for name in ("at", "by", "said"))
         rows = tuple(_history_row(each, words, zone) for each in lines)
-        told = [model.TextBlock(words("history.near"))] if partial else []
-        blocks = [*told, model.TableBlock(columns, rows)]
+        hint = [model.TextBlock(words("history.near"))] if partial else []
+        blocks = [*hint, model.TableBlock(columns, rows)]
     if incomplete:
         blocks.append(model.TextBlock(words("history.cut")))
     blocks.append(model.NoteBlock(words("history.note")))
     return model.titled_card(title, *blocks)
 
 
-def _history_row(said: HistoryRow, words: TextCatalog, zone: ZoneInfo) -> tuple[str, str, str]:
-    at, by_bot, text, task, elsewhere = said
+def _history_row(row: HistoryRow, words: TextCatalog, zone: ZoneInfo) -> tuple[str, str, str]:
+    at, by_bot, text, task, elsewhere = row
     who = words("history.bot" if by_bot else "history.person")
     where = words("history.task", id=task) if task else ""
     if elsewhere and not task:

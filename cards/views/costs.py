@@ -129,11 +129,11 @@ def _name(key: str, line: CostLine, words: TextCatalog) -> str:
     return formats.single_line(line.name, _MAX_NAME) or "-"
 
 
-def _cache_notes(spent: UsageTotals, words: TextCatalog) -> list[model.Block]:
-    read, written = spent.cache_read_tokens, spent.cache_write_tokens
+def _cache_notes(usage: UsageTotals, words: TextCatalog) -> list[model.Block]:
+    read, written = usage.cache_read_tokens, usage.cache_write_tokens
     if not (read or written):
         return []
-    share = _PERCENT * read // max(1, spent.input_tokens)
+    share = _PERCENT * read // max(1, usage.input_tokens)
     facts = {
         "read": formats.compact_number(read),
         "written": formats.compact_number(written),
@@ -167,8 +167,8 @@ def _unpriced_notes(
     if whole.unpriced:
         blocks.append(model.NoteBlock(words("cost.unpriced", n=whole.unpriced)))
     if unseen:
-        listed = " · ".join(f"`{name or '-'}`" for name in unseen[:_MAX_LISTED])
-        blocks.append(model.NoteBlock(words("cost.unseen", models=listed)))
+        names = " · ".join(f"`{name or '-'}`" for name in unseen[:_MAX_LISTED])
+        blocks.append(model.NoteBlock(words("cost.unseen", models=names)))
     return blocks
 
 
@@ -186,12 +186,12 @@ def _used_amount(used: SpendingCap, limits: SpendingCap, words: TextCatalog) -> 
     return " · ".join(parts)
 
 
-def _amounts(spent: UsageTotals, words: TextCatalog) -> tuple[str, str, str]:
-    tokens = formats.compact_number(spent.tokens)
-    return formats.spent_cost(spent, words), str(spent.calls), tokens
+def _amounts(usage: UsageTotals, words: TextCatalog) -> tuple[str, str, str]:
+    tokens = formats.compact_number(usage.tokens)
+    return formats.spent_cost(usage, words), str(usage.calls), tokens
 
 
-def _share(spent: UsageTotals, whole: UsageTotals) -> str:
+def _share(usage: UsageTotals, whole: UsageTotals) -> str:
     if not whole.cost_micros:
         return "-"
-    return f"{_PERCENT * spent.cost_micros // whole.cost_micros}%"
+    return f"{_PERCENT * usage.cost_micros // whole.cost_micros}%"

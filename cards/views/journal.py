@@ -23,20 +23,22 @@ _MAX_QUERY = 60
 _MAX_FILES = 5
 
 
-def log_saved_card(noted: task_logs.LogResult, words: TextCatalog, *, hint: str = "") -> model.Card:
+def log_saved_card(
+    result: task_logs.LogResult, words: TextCatalog, *, hint: str = ""
+) -> model.Card:
     """A saved log, with warnings and an optional hint."""
-    task = noted.task
-    kind = log_kind_name(noted.entry.kind, words)
-    texts = [words("logbook.noted", kind=kind, n=noted.log_count, id=task.id), hint]
-    if noted.entry.file:
-        texts.append(f"📎 {formats.escape_markdown(PurePath(noted.entry.file).name, _MAX_QUERY)}")
-    texts += log_warnings(noted, words)
+    task = result.task
+    kind = log_kind_name(result.entry.kind, words)
+    texts = [words("logbook.noted", kind=kind, n=result.log_count, id=task.id), hint]
+    if result.entry.file:
+        texts.append(f"📎 {formats.escape_markdown(PurePath(result.entry.file).name, _MAX_QUERY)}")
+    texts += log_warnings(result, words)
     blocks: list[model.Block] = [model.TextBlock("\n\n".join(filter(None, texts)))]
-    if noted.is_reminder_due:
-        blocks.append(model.TextBlock(words("logbook.remind", n=noted.log_count)))
+    if result.is_reminder_due:
+        blocks.append(model.TextBlock(words("logbook.remind", n=result.log_count)))
         blocks.append(model.NoteBlock(formats.escape_markdown(task.instruction, _MAX_GOAL)))
     blocks.append(model.ButtonsBlock((task_controls.details_button(task, words),)))
-    warned = noted.has_no_plan or noted.blocked or noted.entry.kind is task_logs.LogKind.ERROR
+    warned = result.has_no_plan or result.blocked or result.entry.kind is task_logs.LogKind.ERROR
     return model.Card(
         tone=model.CardTone.WARN if warned else model.CardTone.NEUTRAL,
         blocks=tuple(blocks),
@@ -44,20 +46,20 @@ def log_saved_card(noted: task_logs.LogResult, words: TextCatalog, *, hint: str 
     )
 
 
-def log_warnings(noted: task_logs.LogResult, words: TextCatalog) -> list[str]:
+def log_warnings(result: task_logs.LogResult, words: TextCatalog) -> list[str]:
     """One sentence for each problem."""
-    task, told = noted.task, []
-    if noted.is_truncated:
-        told.append(words("logbook.cut"))
-    if noted.has_no_plan and noted.entry.kind is not task_logs.LogKind.PLAN:
-        told.append(words("logbook.planless", id=task.id))
-    if noted.entry.kind is task_logs.LogKind.ERROR:
-        told.append(words("logbook.errors", n=task.errors, most=task_logs.MAX_ERRORS))
-        if noted.blocked:
-            told.append(words("logbook.blocked", id=task.id))
+    task, warnings = result.task, []
+    if result.is_truncated:
+        warnings.append(words("logbook.cut"))
+    if result.has_no_plan and result.entry.kind is not task_logs.LogKind.PLAN:
+        warnings.append(words("logbook.planless", id=task.id))
+    if result.entry.kind is task_logs.LogKind.ERROR:
+        warnings.append(words("logbook.errors", n=task.errors, most=task_logs.MAX_ERRORS))
+        if result.blocked:
+            warnings.append(words("logbook.blocked", id=task.id))
         elif task.errors >= task_logs.CHANGE_APPROACH_AT:
-            told.append(words("logbook.change", n=task.errors, id=task.id))
-    return told
+            warnings.append(words("logbook.change", n=task.errors, id=task.id))
+    return warnings
 
 
 def logs_page_card(
@@ -77,8 +79,8 @@ def logs_page_card(
     else:
         blocks.append(model.TextBlock(words("logbook.empty", id=task.id)))
     files = dict.fromkeys(entry.file for entry in reversed(page.entries))
-    kept = [path for path in files if path in page.sizes][:_MAX_FILES]
-    blocks += [model.file_block(path, page.sizes[path]) for path in kept]
+    paths = [path for path in files if path in page.sizes][:_MAX_FILES]
+    blocks += [model.file_block(path, page.sizes[path]) for path in paths]
     blocks.append(model.ButtonsBlock((task_controls.details_button(task, words),)))
     return model.titled_card(title, *blocks)
 
@@ -144,8 +146,8 @@ def next_card(agenda: task_logs.TaskAgenda, words: TextCatalog) -> model.Card:
         ]
         blocks.append(model.TextBlock("\n\n".join([words("agenda.queue"), *rows])))
     if agenda.needs_person:
-        held = [task_line(task, words) for task in agenda.needs_person]
-        blocks.append(model.TextBlock("\n\n".join([words("agenda.held"), *held])))
+        lines = [task_line(task, words) for task in agenda.needs_person]
+        blocks.append(model.TextBlock("\n\n".join([words("agenda.held"), *lines])))
     if first:
         blocks.append(model.ButtonsBlock(_resume_buttons(first, words)))
     return model.titled_card(words("agenda.title"), *blocks)

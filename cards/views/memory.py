@@ -323,11 +323,13 @@ def candidate_buttons(
     entry: MemoryEntry, words: TextCatalog, number: int = 0
 ) -> tuple[model.CardButton, ...]:
     """`number` is its position in a list, 0 if it stands alone."""
-    mark, listed = f" {number}" if number else "", bool(number)
-    shown = candidate_digest(entry)
-    keep = actions.DecideMemoryCandidate(entry_id=entry.id, keep=True, listed=listed, wording=shown)
+    mark, in_list = f" {number}" if number else "", bool(number)
+    digest = candidate_digest(entry)
+    keep = actions.DecideMemoryCandidate(
+        entry_id=entry.id, keep=True, listed=in_list, wording=digest
+    )
     drop = actions.DecideMemoryCandidate(
-        entry_id=entry.id, keep=False, listed=listed, wording=shown
+        entry_id=entry.id, keep=False, listed=in_list, wording=digest
     )
     return (
         model.CardButton(words("memory.button.keep") + mark, keep, style=model.ButtonStyle.PRIMARY),
@@ -350,13 +352,13 @@ def profile_card(
 
 
 def handbook_card(chapters: Sequence[MemoryEntry], words: TextCatalog) -> model.Card:
-    told = [localized_chapter(each, words) for each in chapters]
+    sections = [localized_chapter(each, words) for each in chapters]
     blocks: list[model.Block] = [
         model.TextBlock(
             f"**{formats.escape_markdown(title, 80)}**\n\n"
             + formats.truncate(text, _MAX_CHAPTER_TEXT)
         )
-        for title, text in told
+        for title, text in sections
     ]
     if not blocks:
         blocks = [model.TextBlock(words("memory.handbook_none"))]
@@ -366,8 +368,8 @@ def handbook_card(chapters: Sequence[MemoryEntry], words: TextCatalog) -> model.
 
 def matches_chapter(entry: MemoryEntry, name: str) -> bool:
     """Whether `name` is the chapter's title, or its built-in name in any language."""
-    wanted = name.strip().casefold()
-    return wanted in {entry.label.casefold(), entry.key.partition(":")[2]}
+    title = name.strip().casefold()
+    return title in {entry.label.casefold(), entry.key.partition(":")[2]}
 
 
 def _numbered(
@@ -382,8 +384,8 @@ def _numbered(
 def folded_rows(title: str, rows: Sequence[str]) -> Iterator[model.CollapsibleBlock]:
     """A folded list; nothing without rows."""
     if rows:
-        listed = "\n".join(f"- {row}" for row in rows)
-        yield model.CollapsibleBlock(title, (model.TextBlock(listed),))
+        text = "\n".join(f"- {row}" for row in rows)
+        yield model.CollapsibleBlock(title, (model.TextBlock(text),))
 
 
 def _open_select(
@@ -401,12 +403,12 @@ def _open_select(
 
 def _page_buttons(
     page: memory_views.MemoryPage,
-    wanted: memory_views.MemoryListFilter,
+    kind: memory_views.MemoryListFilter,
     words: TextCatalog,
     scope: str,
 ) -> Iterator[model.CardButton]:
     def to(number: int) -> actions.ListMemories:
-        return actions.ListMemories(wanted=wanted, scope=scope, page=number)
+        return actions.ListMemories(wanted=kind, scope=scope, page=number)
 
     if page.page > 1:
         yield model.CardButton(words("memory.button.previous"), to(page.page - 1))
@@ -416,12 +418,12 @@ def _page_buttons(
 
 def _kind_buttons(
     page: memory_views.MemoryPage,
-    wanted: memory_views.MemoryListFilter,
+    current: memory_views.MemoryListFilter,
     words: TextCatalog,
     scope: str,
 ) -> Iterator[model.CardButton]:
     for kind, count in page.other_counts.items():
-        if count and kind is not wanted:
+        if count and kind is not current:
             label = f"{words(f'memory.wanted.{kind}')} {count}"
             yield model.CardButton(label, actions.ListMemories(wanted=kind, scope=scope))
 
@@ -448,12 +450,10 @@ def entry_card(
         for name, text in _facts(entry, words, zone, strength)
         if text
     )
-    told = entry.overview
-    detail = (
-        (model.TextBlock(formats.escape_markdown_lines(told, _MAX_ENTRY_TEXT)),) if told else ()
-    )
-    known = (*detail, model.FieldsBlock(pairs))
-    blocks.append(model.CollapsibleBlock(words("memory.details"), known))
+    text = formats.escape_markdown_lines(entry.overview, _MAX_ENTRY_TEXT)
+    overview = (model.TextBlock(text),) if entry.overview else ()
+    details = (*overview, model.FieldsBlock(pairs))
+    blocks.append(model.CollapsibleBlock(words("memory.details"), details))
     return model.titled_card(words("memory.one", kind=words(f"memory.kind.{entry.kind}")), *blocks)
 
 
@@ -484,11 +484,11 @@ def _facts(
 
 def _admission_text(entry: MemoryEntry, words: TextCatalog) -> str:
     """How the entry was assessed, if an assessment was needed."""
-    told = entry.extra.get("admission")
-    if not isinstance(told, dict):
+    admission = entry.extra.get("admission")
+    if not isinstance(admission, dict):
         return ""
-    key = f"memory.admission.{told.get('why') or 'admitted'}"
-    return words(key, score=f"{told.get('score', 0):.2f}") if words.has(key) else ""
+    key = f"memory.admission.{admission.get('why') or 'admitted'}"
+    return words(key, score=f"{admission.get('score', 0):.2f}") if words.has(key) else ""
 
 
 def _edit_blocks(entry: MemoryEntry, words: TextCatalog) -> Iterator[model.Block]:

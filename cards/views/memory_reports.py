@@ -52,36 +52,36 @@ def task_memories_card(
     return model.titled_card(title, *blocks)
 
 
-def _unavailable_reason(behind: memory_views.AnswerMemories) -> str:
-    if behind.at is None:
+def _unavailable_reason(memories: memory_views.AnswerMemories) -> str:
+    if memories.at is None:
         return "memory.why_no_answer"
-    if behind.backend == _OFFLINE:
+    if memories.backend == _OFFLINE:
         return "memory.why_offline"
-    return "" if behind.used or behind.hidden_count else "memory.why_none"
+    return "" if memories.used or memories.hidden_count else "memory.why_none"
 
 
-def _helpful_action(behind: memory_views.AnswerMemories) -> MarkMemoriesHelpful | None:
+def _helpful_action(memories: memory_views.AnswerMemories) -> MarkMemoriesHelpful | None:
     """None if nothing was found by search or all of it is already confirmed."""
     open_ones = (
         each
-        for each in behind.used
+        for each in memories.used
         if each.entry is not None and each.block == _SEARCHED and not each.confirmed
     )
     if not any(open_ones):
         return None
-    return MarkMemoriesHelpful(session=behind.session, turn=behind.turn)
+    return MarkMemoriesHelpful(session=memories.session, turn=memories.turn)
 
 
 def _used_blocks(
-    behind: memory_views.AnswerMemories, words: TextCatalog, *, helped: MarkMemoriesHelpful | None
+    memories: memory_views.AnswerMemories, words: TextCatalog, *, helped: MarkMemoriesHelpful | None
 ) -> Iterator[model.Block]:
     """Search results first, those used before others. The handbook is part of every answer, so it
     is folded."""
-    others = [each for each in behind.used if each.block != _HANDBOOK]
+    others = [each for each in memories.used if each.block != _HANDBOOK]
     others.sort(key=_used_order)
-    handbook = [each for each in behind.used if each.block == _HANDBOOK]
+    handbook = [each for each in memories.used if each.block == _HANDBOOK]
     first, rest = others[:_MAX_USED], others[_MAX_USED:]
-    if first or not behind.hidden_count:
+    if first or not memories.hidden_count:
         rows = (f"{n}. {_used_line(each, words)}" for n, each in enumerate(first, 1))
         yield model.TextBlock("\n".join(rows) or words("memory.why_book"))
     yield from folded_rows(
@@ -92,8 +92,8 @@ def _used_blocks(
     yield from _correction_select(first, words)
     title = f"{words('memory.wanted.handbook')} · {len(handbook)}"
     yield from folded_rows(title, [_used_line(each, words) for each in handbook])
-    if behind.hidden_count:
-        yield model.NoteBlock(words("memory.why_hidden", n=behind.hidden_count))
+    if memories.hidden_count:
+        yield model.NoteBlock(words("memory.why_hidden", n=memories.hidden_count))
 
 
 def _used_order(used: memory_views.UsedMemory) -> tuple[int, bool]:
@@ -219,8 +219,8 @@ def _bad_line_texts(
     """Line numbers, grouped by error."""
     for why in dict.fromkeys(bad.values()):
         lines = [str(number) for number, each in bad.items() if each is why]
-        shown = ", ".join(lines[:_MAX_LISTED]) + (" …" if len(lines) > _MAX_LISTED else "")
-        yield words(f"memory.bad_line.{why}", lines=shown)
+        numbers = ", ".join(lines[:_MAX_LISTED]) + (" …" if len(lines) > _MAX_LISTED else "")
+        yield words(f"memory.bad_line.{why}", lines=numbers)
 
 
 def _counts_text(counts: Iterator[tuple[str, int]]) -> str:

@@ -62,8 +62,8 @@ def pairings_card(waiting: Sequence[tuple[str, str]], words: TextCatalog) -> mod
         (formats.single_line(name, _MAX_NAME), code) for name, code in waiting[:_MAX_PAIRINGS]
     )
     table = model.TableBlock((words("pairing.name"), words("pairing.code")), rows)
-    left = len(waiting) - len(rows)
-    more = (model.NoteBlock(words("pairing.more", n=left)),) if left else ()
+    hidden_count = len(waiting) - len(rows)
+    more = (model.NoteBlock(words("pairing.more", n=hidden_count)),) if hidden_count else ()
     return model.titled_card(
         title, table, *more, model.NoteBlock(words("pairing.list_note")), tone=model.CardTone.WARN
     )

@@ -44,7 +44,7 @@ def personas_card(
 
 def persona_card(persona: PersonaInfo, words: TextCatalog) -> model.Card:
     """One persona in full, with a button to choose it."""
-    told = model.TextBlock(
+    prompt = model.TextBlock(
         formats.truncate(persona.prompt, _MAX_PROMPT) or words("persona.no_prompt")
     )
     blocks: list[model.Block] = []
@@ -52,7 +52,7 @@ def persona_card(persona: PersonaInfo, words: TextCatalog) -> model.Card:
         blocks.append(model.TextBlock(about))
     blocks += [
         model.FieldsBlock(tuple(_persona_facts(persona, words))),
-        model.CollapsibleBlock(words("persona.prompt"), (told,)),
+        model.CollapsibleBlock(words("persona.prompt"), (prompt,)),
         model.ButtonsBlock(
             (
                 model.CardButton(

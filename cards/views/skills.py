@@ -72,7 +72,7 @@ def exceeds_card(skill: Skill) -> bool:
 
 
 def skill_card(
-    listed: SkillListing,
+    listing: SkillListing,
     words: TextCatalog,
     *,
     owner: bool,
@@ -81,11 +81,11 @@ def skill_card(
 ) -> model.Card:
     """Everything to review before the skill is enabled. `full_text` has the text of all its files;
     `note` says why the card is shown."""
-    skill = listed.skill
+    skill = listing.skill
     blocks: list[model.Block] = [
         *([model.TextBlock(note)] if note else []),
         model.TextBlock(_skill_summary(skill, words, 1024)),
-        model.FieldsBlock(_facts(listed, words)),
+        model.FieldsBlock(_facts(listing, words)),
     ]
     remarks = [
         *_missing_lines(skill.missing_requirements, words),
@@ -94,15 +94,15 @@ def skill_card(
     ]
     if remarks:
         blocks.append(model.TextBlock("\n".join(f"- {each}" for each in remarks)))
-    if listed.state is SkillState.CHANGED:
-        blocks += _change_blocks(listed.change, words)
+    if listing.state is SkillState.CHANGED:
+        blocks += _change_blocks(listing.change, words)
     blocks.append(_text_preview(skill.text, words))
-    if listed.state is not SkillState.ENABLED:
-        blocks += _enable_blocks(listed, words, owner=owner)
+    if listing.state is not SkillState.ENABLED:
+        blocks += _enable_blocks(listing, words, owner=owner)
     if full_text is not None:
         blocks += [model.NoteBlock(words("skill.whole")), full_text]
     emoji = skill.emoji or _DEFAULT_EMOJI
-    tone = model.CardTone.INFO if listed.state is SkillState.ENABLED else model.CardTone.WARN
+    tone = model.CardTone.INFO if listing.state is SkillState.ENABLED else model.CardTone.WARN
     return model.titled_card(
         words("skill.looked_at", emoji=emoji, name=formats.single_line(skill.name, _MAX_LINE)),
         *blocks,
@@ -110,8 +110,8 @@ def skill_card(
     )
 
 
-def enabled_card(listed: SkillListing, words: TextCatalog) -> model.Card:
-    name, lacks = listed.skill.name, listed.skill.missing_requirements
+def enabled_card(listing: SkillListing, words: TextCatalog) -> model.Card:
+    name, lacks = listing.skill.name, listing.skill.missing_requirements
     if lacks:
         text = " · ".join(_missing_lines(lacks, words))
         return notice_card(
@@ -160,18 +160,18 @@ def _skill_summary(skill: Skill, words: TextCatalog, limit: int) -> str:
     return formats.escape_markdown(skill.description, limit)
 
 
-def _awaits_review(listed: SkillListing) -> bool:
-    return listed.state in {SkillState.NEW, SkillState.CHANGED}
+def _awaits_review(listing: SkillListing) -> bool:
+    return listing.state in {SkillState.NEW, SkillState.CHANGED}
 
 
-def _row(listed: SkillListing, words: TextCatalog) -> str:
-    skill = listed.skill
+def _row(listing: SkillListing, words: TextCatalog) -> str:
+    skill = listing.skill
     parts = [words(f"skill.source.{skill.source}")]
-    if listed.state is not SkillState.ENABLED:
-        parts.append(words(f"skill.state.{listed.state}"))
-    if listed.shadowed_by:
-        parts.append(words("skill.shadowed", path=_code_safe_path(listed.shadowed_by)))
-    elif listed.state is SkillState.ENABLED:
+    if listing.state is not SkillState.ENABLED:
+        parts.append(words(f"skill.state.{listing.state}"))
+    if listing.shadowed_by:
+        parts.append(words("skill.shadowed", path=_code_safe_path(listing.shadowed_by)))
+    elif listing.state is SkillState.ENABLED:
         parts += _missing_lines(skill.missing_requirements, words)
     about = _skill_summary(skill, words, _MAX_LINE)
     return f"- {skill.emoji or _DEFAULT_EMOJI} `{skill.name}` ({' · '.join(parts)}): {about}"
@@ -184,15 +184,15 @@ def _bad_rows(bad: InvalidSkill, words: TextCatalog) -> list[str]:
     ]
 
 
-def _facts(listed: SkillListing, words: TextCatalog) -> tuple[tuple[str, str], ...]:
-    skill = listed.skill
+def _facts(listing: SkillListing, words: TextCatalog) -> tuple[tuple[str, str], ...]:
+    skill = listing.skill
     scripts = ", ".join(each.name for each in skill.scripts[:_MAX_NAMES])
     files = [f"{each.name} ({formats.file_size(each.size)})" for each in skill.files[:_MAX_NAMES]]
     if len(skill.files) > _MAX_NAMES:
         files.append(f"… {len(skill.files)}")
-    state = words(f"skill.state.{listed.state}")
-    if listed.shadowed_by:
-        state = f"{state} · {words('skill.shadowed', path=_code_safe_path(listed.shadowed_by))}"
+    state = words(f"skill.state.{listing.state}")
+    if listing.shadowed_by:
+        state = f"{state} · {words('skill.shadowed', path=_code_safe_path(listing.shadowed_by))}"
     facts = (
         ("status", state),
         ("source_path", f"{words(f'skill.source.{skill.source}')} · {_code_safe_path(skill.path)}"),
@@ -242,31 +242,31 @@ def _change_blocks(change: SkillChanges | None, words: TextCatalog) -> list[mode
 
 
 def _text_preview(text: str, words: TextCatalog) -> model.CollapsibleBlock:
-    shown = _safe_text(text)[:MAX_SHOWN_CHARACTERS]
+    preview = _safe_text(text)[:MAX_SHOWN_CHARACTERS]
     title = words("skill.text")
     if len(text) > MAX_SHOWN_CHARACTERS:
         title = words("skill.text_part", shown=f"{MAX_SHOWN_CHARACTERS:,}", all=f"{len(text):,}")
-    return model.CollapsibleBlock(title, (model.CodeBlock(shown, language="markdown"),))
+    return model.CollapsibleBlock(title, (model.CodeBlock(preview, language="markdown"),))
 
 
-def _enable_blocks(listed: SkillListing, words: TextCatalog, *, owner: bool) -> list[model.Block]:
+def _enable_blocks(listing: SkillListing, words: TextCatalog, *, owner: bool) -> list[model.Block]:
     if not owner:
         return [model.NoteBlock(words("skill.only_owner"))]
-    changed = listed.state is SkillState.CHANGED
-    name, key = listed.skill.name, listed.skill.decision_hash
+    changed = listing.state is SkillState.CHANGED
+    name, key = listing.skill.name, listing.skill.decision_hash
     enable, leave = (EnableSkill(name=name, hash=key, enable=each) for each in (True, False))
     buttons = (
         model.CardButton(words("skill.button.enable"), enable, style=model.ButtonStyle.PRIMARY),
         model.CardButton(words("skill.button.not_now"), leave),
     )
-    asked = words("skill.ask")
+    question = words("skill.ask")
     if changed:
-        asked = f"{words('skill.ask_changed')}\n\n{asked}"
-    return [model.TextBlock(asked), model.ButtonsBlock(buttons)]
+        question = f"{words('skill.ask_changed')}\n\n{question}"
+    return [model.TextBlock(question), model.ButtonsBlock(buttons)]
 
 
-def _review_button(listed: SkillListing, words: TextCatalog) -> model.CardButton:
-    name = listed.skill.name
+def _review_button(listing: SkillListing, words: TextCatalog) -> model.CardButton:
+    name = listing.skill.name
     return model.CardButton(words("skill.button.look", name=name), ShowSkill(name=name))
 
 
@@ -316,17 +316,17 @@ def skills_data(catalog: SkillCatalog, words: TextCatalog) -> Mapping[str, Any]:
     }
 
 
-def skill_data(listed: SkillListing, words: TextCatalog) -> Mapping[str, Any]:
-    skill = listed.skill
+def skill_data(listing: SkillListing, words: TextCatalog) -> Mapping[str, Any]:
+    skill = listing.skill
     return {
         "name": skill.name,
         "description": skill.description,
         "source": skill.source.value,
         "path": skill.path,
         "hash": skill.hash,
-        "state": listed.state.value,
-        "usable": listed.usable,
-        "shadowed": listed.shadowed_by,
+        "state": listing.state.value,
+        "usable": listing.usable,
+        "shadowed": listing.shadowed_by,
         "lacks": {each.key: list(each.names) for each in skill.missing_requirements},
         "size": skill.size,
         "files": [each.name for each in skill.files],

@@ -83,7 +83,7 @@ def _program_facts(
 def _task_facts(status: SystemStatus, words: TextCatalog) -> tuple[tuple[str, str], ...]:
     counts = status.counts
     running = counts.get(TaskStatus.RUNNING, 0)
-    listed = [
+    status_counts = [
         f"{task_controls.STATUS_ICONS[each]} {words(f'status.{each}')} {counts[each]}"
         for each in TaskStatus
         if counts.get(each)
@@ -92,7 +92,7 @@ def _task_facts(status: SystemStatus, words: TextCatalog) -> tuple[tuple[str, st
     good = counts.get(TaskStatus.COMPLETED, 0)
     facts = (
         ("slots", f"{running}/{status.slots}"),
-        ("tasks", " · ".join(listed) or words("system.no_tasks")),
+        ("tasks", " · ".join(status_counts) or words("system.no_tasks")),
         ("today", str(status.today)),
         ("success", f"{_PERCENT * good // ended} %" if ended else "-"),
         ("approvals", str(status.waiting_approvals)),

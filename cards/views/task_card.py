@@ -93,23 +93,23 @@ def _live_plan_items(live: LiveStep) -> tuple[model.ChecklistItem, ...]:
     """A long plan is cut to start near the current item."""
     at = next((n for n, (_, state) in enumerate(live.plan) if state != "completed"), 0)
     first = max(0, min(at - 2, len(live.plan) - _MAX_PLAN_ENTRIES))
-    shown = live.plan[first : first + _MAX_PLAN_ENTRIES]
+    entries = live.plan[first : first + _MAX_PLAN_ENTRIES]
     return tuple(
         model.ChecklistItem(
             label=formats.single_line(text, _MAX_LIVE_LINE), state=_PLAN_STATES[state]
         )
-        for text, state in shown
+        for text, state in entries
     )
 
 
 def _call_blocks(live: LiveStep) -> list[model.ContentBlock]:
-    told: list[model.ContentBlock] = [model.ChecklistBlock(tuple(map(_call_item, live.calls)))]
+    blocks: list[model.ContentBlock] = [model.ChecklistBlock(tuple(map(_call_item, live.calls)))]
     last = next((each for each in reversed(live.calls) if each.diff or each.output), None)
     if last is not None and last.diff:
-        told.append(model.CodeBlock(formats.truncate(last.diff, _MAX_DIFF), language="diff"))
+        blocks.append(model.CodeBlock(formats.truncate(last.diff, _MAX_DIFF), language="diff"))
     elif last is not None:
-        told.append(model.CodeBlock(formats.truncate(last.output, _MAX_OUTPUT)))
-    return told
+        blocks.append(model.CodeBlock(formats.truncate(last.output, _MAX_OUTPUT)))
+    return blocks
 
 
 def _call_item(call: LiveToolCall, room: int = _MAX_LIVE_LINE) -> model.ChecklistItem:
@@ -124,8 +124,8 @@ def _call_state(call: LiveToolCall) -> model.ChecklistState:
 
 def _note_text(key: str, facts: object, words: TextCatalog) -> str:
     """A fact may itself be a catalogue key."""
-    named = facts if isinstance(facts, dict) else {}
-    return words(key, **{name: words.get_or_literal(str(fact)) for name, fact in named.items()})
+    texts = facts if isinstance(facts, dict) else {}
+    return words(key, **{name: words.get_or_literal(str(fact)) for name, fact in texts.items()})
 
 
 MAX_COUNTED_AHEAD = 10
@@ -318,11 +318,11 @@ def _file_blocks(view: TaskView, words: TextCatalog, sizes: Mapping[str, int]) -
     if view.task.status is not TaskStatus.COMPLETED:
         return []
     paths = result_files(view.steps)
-    shown = [path for path in paths if path in sizes][:_MAX_FILES]
-    others = [PurePath(path).name for path in paths if path not in shown]
-    blocks: list[model.Block] = [model.file_block(path, sizes[path]) for path in shown]
+    attachments = [path for path in paths if path in sizes][:_MAX_FILES]
+    others = [PurePath(path).name for path in paths if path not in attachments]
+    blocks: list[model.Block] = [model.file_block(path, sizes[path]) for path in attachments]
     if others:
-        key = "task.more_files" if shown else "task.file_names"
+        key = "task.more_files" if attachments else "task.file_names"
         names = formats.truncate(", ".join(others), 300)
         blocks.append(model.NoteBlock(words(key, n=len(others), names=names)))
     if left_out := list(dict.fromkeys(name for step in view.steps for name in step.files_left_out)):

@@ -79,14 +79,14 @@ def task_card_buttons(
 
 def task_ended_buttons(view: TaskView, words: TextCatalog) -> list[CardButton]:
     task = view.task
-    shown = [details_button(task, words), logs_button(task, words)]
+    buttons = [details_button(task, words), logs_button(task, words)]
     if task.status is TaskStatus.BLOCKED:
-        return [resume_button(task, words), *shown]
+        return [resume_button(task, words), *buttons]
     if task.status in {TaskStatus.FAILED, TaskStatus.CANCELLED}:
-        return [retry_button(task, words), *shown]
+        return [retry_button(task, words), *buttons]
     if task.status is TaskStatus.COMPLETED and len(view.steps) >= _MIN_STEPS_TO_SAVE:
-        return [*shown, save_workflow_button(task, words)]
-    return shown
+        return [*buttons, save_workflow_button(task, words)]
+    return buttons
 
 
 def task_detail_buttons(task: Task, words: TextCatalog) -> list[CardButton]:

@@ -36,10 +36,10 @@ def subagent_blocks(subagents: Sequence[SubagentLine], words: TextCatalog) -> li
     """The newest sub-agents and their status; empty if there are none."""
     if not subagents:
         return []
-    shown = subagents[-_MAX_SUBAGENTS:]
+    newest = subagents[-_MAX_SUBAGENTS:]
     blocks: list[Block] = [
         TextBlock(words("helpers.title")),
-        ChecklistBlock(tuple(_subagent_item(each, words) for each in shown)),
+        ChecklistBlock(tuple(_subagent_item(each, words) for each in newest)),
     ]
     if len(subagents) > _MAX_SUBAGENTS:
         blocks.append(NoteBlock(words("helpers.more", n=len(subagents) - _MAX_SUBAGENTS)))
@@ -78,14 +78,14 @@ def outline_block(
     with_durations: bool = False,
 ) -> ChecklistBlock:
     """`with_durations` adds each step's duration; without `zone` no clock times are shown."""
-    before, behind = view.lines_left_out
+    lines_before, lines_after = view.lines_left_out
     long = len(view.visible_steps) > _LONG_PLAN
-    wrong = _failed_containers(view)
+    failures = _failed_containers(view)
     checks = [
         ChecklistItem(
             label=_step_label(step, words, _MAX_LINE if long else _MAX_DETAIL)
             + (_duration_suffix(step, words, now) if with_durations else ""),
-            state=ChecklistState.FAILED if step.path in wrong else step_state(step, view.task),
+            state=ChecklistState.FAILED if step.path in failures else step_state(step, view.task),
             detail=""
             if with_durations
             else formats.truncate(
@@ -95,23 +95,23 @@ def outline_block(
         )
         for step in view.visible_steps
     ]
-    if before:
+    if lines_before:
         checks.insert(
-            0, ChecklistItem(label=words("graph.before", n=before), state=ChecklistState.DONE)
+            0, ChecklistItem(label=words("graph.before", n=lines_before), state=ChecklistState.DONE)
         )
-    if behind:
-        checks.append(ChecklistItem(label=words("graph.more", n=behind)))
+    if lines_after:
+        checks.append(ChecklistItem(label=words("graph.more", n=lines_after)))
     return ChecklistBlock(tuple(_fit_labels(checks, _MAX_CHARACTERS)))
 
 
 def _fit_labels(checks: Sequence[ChecklistItem], most: int) -> Sequence[ChecklistItem]:
     """All lines, the longest cut if together they exceed one message."""
     lengths = sorted(len(check.label) for check in checks)
-    left = most - sum(len(check.detail) + 2 * check.depth for check in checks)
-    if sum(lengths) <= left:
+    available = most - sum(len(check.detail) + 2 * check.depth for check in checks)
+    if sum(lengths) <= available:
         return checks
     # Short labels leave room for long ones.
-    room, n = left, len(lengths)
+    room, n = available, len(lengths)
     for length in lengths:
         if length * n > room:
             break
@@ -206,15 +206,15 @@ def _step_label(step: TaskStep, words: TextCatalog, room: int) -> str:
         parts.append("→ " + formats.truncate(", ".join(step.chosen_branches), _MAX_BRANCH))
     if step.folded_steps:
         parts.append(words("graph.folded", n=step.folded_steps))
-    behind = " ".join(["", *parts])
-    before = "🔁 " if step.rounds is not None else ""
+    suffix = " ".join(["", *parts])
+    prefix = "🔁 " if step.rounds is not None else ""
     if step.rounds is not None:
-        behind += _rounds_text(step, step.rounds, words)
+        suffix += _rounds_text(step, step.rounds, words)
     if step.branch is not None:
         name = formats.single_line(step.branch, _MAX_BRANCH)
-        before = f"↳ {name}: {before}" if name else f"↳ {before}"
-    title = formats.single_line(step.title, max(_MIN_LABEL, room - len(before) - len(behind)))
-    return f"{before}{title}{behind}"
+        prefix = f"↳ {name}: {prefix}" if name else f"↳ {prefix}"
+    title = formats.single_line(step.title, max(_MIN_LABEL, room - len(prefix) - len(suffix)))
+    return f"{prefix}{title}{suffix}"
 
 
 def _rounds_text(step: TaskStep, rounds: LoopProgress, words: TextCatalog) -> str:

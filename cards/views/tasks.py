@@ -82,8 +82,8 @@ def task_detail_card(
     if task.summary:
         result = model.TextBlock(formats.truncate(strip_offline_note(task.summary), _MAX_RESULT))
         blocks.append(model.CollapsibleBlock(words("detail.result"), (result,)))
-    told = (view.plan, task.summary, *(step.summary for step in view.steps))
-    blocks += offline_note_blocks(told, words)
+    texts = (view.plan, task.summary, *(step.summary for step in view.steps))
+    blocks += offline_note_blocks(texts, words)
     blocks.append(model.ButtonsBlock(tuple(task_controls.task_detail_buttons(task, words))))
     return model.titled_card(
         words("detail.title", title=formats.single_line(task.title, _MAX_TITLE)), *blocks
@@ -211,15 +211,15 @@ def _step_blocks(
     if is_plain_list(view.steps):
         return _timeline(view.steps, words, now)
     over = view.task.status.is_final
-    told = [step for step in view.steps if step.summary or step.error]
+    steps = [step for step in view.steps if step.summary or step.error]
     blocks: list[model.Block] = [
         outline_block(view, words, now=now, zone=zone, with_durations=over)
     ]
-    if told:
-        results = tuple(model.TextBlock(each) for each in _step_texts(told, words, now))
+    if steps:
+        results = tuple(model.TextBlock(each) for each in _step_texts(steps, words, now))
         blocks.append(model.CollapsibleBlock(words("detail.results"), results))
-    if len(told) > _MAX_STEPS:
-        blocks.append(model.NoteBlock(words("detail.more_steps", n=len(told) - _MAX_STEPS)))
+    if len(steps) > _MAX_STEPS:
+        blocks.append(model.NoteBlock(words("detail.more_steps", n=len(steps) - _MAX_STEPS)))
     return blocks
 
 
@@ -305,5 +305,5 @@ def task_message_form(task: Task, words: TextCatalog) -> model.Card:
 def task_message_sent_card(task: Task, text: str, outcome: str) -> model.Card:
     """Replaces the form once it was sent; `outcome` is its effect."""
     note = model.NoteBlock(f"`{task.id}` {formats.escape_markdown(task.title, _MAX_FORM_TITLE)}")
-    said = model.TextBlock(f"{outcome}\n\n> {formats.escape_markdown(text, _MAX_SENT_TEXT)}")
-    return model.Card(blocks=(said, note), summary=outcome)
+    quote = model.TextBlock(f"{outcome}\n\n> {formats.escape_markdown(text, _MAX_SENT_TEXT)}")
+    return model.Card(blocks=(quote, note), summary=outcome)

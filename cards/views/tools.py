@@ -73,9 +73,9 @@ def calls_card(
         for each in calls
     ]
     blocks: list[model.Block] = [model.TextBlock("\n\n".join(rows))]
-    asked = [each for each in calls if each.approval_id and each.detail]
-    if asked:
-        last = asked[-1]
+    requests = [each for each in calls if each.approval_id and each.detail]
+    if requests:
+        last = requests[-1]
         code = model.CodeBlock(formats.truncate(last.detail, _MAX_DETAIL))
         blocks.append(model.CollapsibleBlock(formats.single_line(last.title, _MAX_TITLE), (code,)))
     return model.titled_card(title, *blocks)

@@ -68,9 +68,9 @@ def trace_card(
 
 def tree_lines(trace: Trace, words: TextCatalog, *, most: int | None = None) -> tuple[str, ...]:
     """The tree as plain text, one line per span: all, or the `most` informative."""
-    chosen = _select_spans(trace, len(trace.spans) if most is None else most)
+    span_ids = _select_spans(trace, len(trace.spans) if most is None else most)
     return tuple(
-        _span_line(span, trace.taken_at, words) for span in trace.spans if span.id in chosen
+        _span_line(span, trace.taken_at, words) for span in trace.spans if span.id in span_ids
     )
 
 
@@ -90,8 +90,8 @@ def _trace_heading(title: str, trace: Trace, words: TextCatalog) -> str:
 def _tree_blocks(trace: Trace, words: TextCatalog) -> Iterator[model.Block]:
     lines = tree_lines(trace, words, most=_MAX_TREE_LINES)
     yield model.CodeBlock("\n".join(lines))
-    if left := len(trace.spans) - len(lines):
-        yield model.NoteBlock(words("trace.more", n=left, id=trace.task_id or _CHAT_NAME))
+    if hidden_count := len(trace.spans) - len(lines):
+        yield model.NoteBlock(words("trace.more", n=hidden_count, id=trace.task_id or _CHAT_NAME))
     yield model.NoteBlock(words("trace.how", id=trace.task_id or _CHAT_NAME))
 
 
@@ -106,12 +106,12 @@ def _select_spans(trace: Trace, most: int) -> set[str]:
         urgent = span.state.is_open or span.state.is_failure
         return (1 if urgent else _KIND_WEIGHTS.get(span.kind, 0)), -span.started_at.timestamp()
 
-    chosen: set[str] = set()
+    span_ids: set[str] = set()
     for span in sorted(trace.spans, key=weight):
-        needed = set(_ancestors(span.id, parents)) - chosen
-        if len(chosen) + len(needed) <= most:
-            chosen |= needed
-    return chosen
+        needed = set(_ancestors(span.id, parents)) - span_ids
+        if len(span_ids) + len(needed) <= most:
+            span_ids |= needed
+    return span_ids
 
 
 def _ancestors(span_id: str, parents: Mapping[str, str]) -> Iterator[str]:
@@ -175,8 +175,8 @@ def _slow_blocks(trace: Trace, words: TextCatalog) -> Iterator[model.Block]:
 
 
 def _error_blocks(trace: Trace, words: TextCatalog) -> Iterator[model.Block]:
-    wrong = [span for span in trace.spans if span.state.is_failure]
-    if not wrong:
+    failures = [span for span in trace.spans if span.state.is_failure]
+    if not failures:
         yield model.TextBlock(words("trace.no_errors"))
         return
     names = {span.id: _span_name(span, words) for span in trace.spans}
@@ -188,11 +188,11 @@ def _error_blocks(trace: Trace, words: TextCatalog) -> Iterator[model.Block]:
             _duration_text(span.seconds(trace.taken_at), words),
             formats.single_line(span.error, _MAX_ERROR) or words(f"trace.state.{span.state}"),
         )
-        for span in wrong[-_MAX_ROWS:]
+        for span in failures[-_MAX_ROWS:]
     )
     yield model.TableBlock(columns, rows)
-    if len(wrong) > _MAX_ROWS:
-        yield model.NoteBlock(words("trace.older_errors", n=len(wrong) - _MAX_ROWS))
+    if len(failures) > _MAX_ROWS:
+        yield model.NoteBlock(words("trace.older_errors", n=len(failures) - _MAX_ROWS))
 
 
 def _cost_blocks(trace: Trace, words: TextCatalog) -> Iterator[model.Block]:
@@ -222,18 +222,18 @@ def _cost_blocks(trace: Trace, words: TextCatalog) -> Iterator[model.Block]:
 
 
 def _cost_row(
-    name: str, spent: UsageTotals, whole: UsageTotals, words: TextCatalog
+    name: str, usage: UsageTotals, whole: UsageTotals, words: TextCatalog
 ) -> tuple[str, ...]:
-    share = f"{_PERCENT * spent.cost_micros // whole.cost_micros}%" if whole.cost_micros else "–"
-    tokens = formats.compact_number(spent.tokens)
-    cached = formats.compact_number(spent.cache_read_tokens)
-    return name, str(spent.calls), tokens, cached, formats.spent_cost(spent, words), share
+    share = f"{_PERCENT * usage.cost_micros // whole.cost_micros}%" if whole.cost_micros else "–"
+    tokens = formats.compact_number(usage.tokens)
+    cached = formats.compact_number(usage.cache_read_tokens)
+    return name, str(usage.calls), tokens, cached, formats.spent_cost(usage, words), share
 
 
-def _spent_text(spent: UsageTotals, words: TextCatalog) -> str:
-    if not (spent.calls or spent.tokens):
+def _spent_text(usage: UsageTotals, words: TextCatalog) -> str:
+    if not (usage.calls or usage.tokens):
         return ""
-    return f"{formats.spent_tokens(spent, words)}  {formats.spent_cost(spent, words)}"
+    return f"{formats.spent_tokens(usage, words)}  {formats.spent_cost(usage, words)}"
 
 
 def _duration_text(seconds: float, words: TextCatalog) -> str:

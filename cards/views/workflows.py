@@ -235,8 +235,8 @@ def input_line(each: WorkflowInput, words: TextCatalog) -> str:
     title = f" {formats.single_line(each.title, _MAX_LINE)}" if each.title else ""
     parts = [input_kind_label(each, words)]
     if each.default is not None:
-        shown = formats.single_line(str(input_value_label(each.default, words)), 80)
-        parts.append(words("workflows.default", value=shown))
+        default = formats.single_line(str(input_value_label(each.default, words)), 80)
+        parts.append(words("workflows.default", value=default))
     elif not each.required:
         parts.append(words("workflows.optional"))
     return f"`{each.name}`{title} ({', '.join(parts)})"
@@ -256,8 +256,8 @@ def input_value_label(value: object, words: TextCatalog) -> object:
 
 def run_command(workflow: NamedWorkflow, inputs: Sequence[WorkflowInput]) -> str:
     """The command that runs the workflow, with its required inputs."""
-    asked = inputs or [each for each in workflow.inputs if each.must_be_given]
-    return " ".join((f"/workflow run {workflow.name}", *(f"{each.name}=…" for each in asked)))
+    required = inputs or [each for each in workflow.inputs if each.must_be_given]
+    return " ".join((f"/workflow run {workflow.name}", *(f"{each.name}=…" for each in required)))
 
 
 def _run_button(name: str) -> model.CardButton:
@@ -267,8 +267,8 @@ def _run_button(name: str) -> model.CardButton:
 def _workflow_row(workflow: NamedWorkflow, words: TextCatalog) -> str:
     about = workflow.title if workflow.title != workflow.name else ""
     about = formats.single_line(about or workflow.description, _MAX_LINE)
-    wanted = [each.name for each in workflow.inputs if each.must_be_given]
-    asks = words("workflows.asks", names=", ".join(wanted)) if wanted else ""
+    required = [each.name for each in workflow.inputs if each.must_be_given]
+    asks = words("workflows.asks", names=", ".join(required)) if required else ""
     text = " · ".join(filter(None, (about, words("workflows.steps", n=len(workflow.steps)), asks)))
     return f"- **{workflow.name}**: {text}"
 
@@ -296,12 +296,14 @@ def _step_titles(workflow: NamedWorkflow, words: TextCatalog) -> list[str]:
 
 
 def _diagram_blocks(
-    workflow: NamedWorkflow, drawn: WorkflowDrawing, words: TextCatalog
+    workflow: NamedWorkflow, drawing: WorkflowDrawing, words: TextCatalog
 ) -> list[model.Block]:
-    text = formats.truncate(drawn.mermaid, _MAX_MERMAID)
+    text = formats.truncate(drawing.mermaid, _MAX_MERMAID)
     blocks: list[model.Block] = []
-    if drawn.svg:
-        blocks.append(model.FileBlock(path=drawn.svg, name=f"{workflow.name}.svg", size=drawn.size))
+    if drawing.svg:
+        blocks.append(
+            model.FileBlock(path=drawing.svg, name=f"{workflow.name}.svg", size=drawing.size)
+        )
     code = model.CodeBlock(text, language="mermaid")
     return [*blocks, model.CollapsibleBlock(words("workflows.drawing"), (code,))]
 
@@ -331,8 +333,10 @@ def workflow_input_form(
             action=action,
         )
     )
-    wanted = [each for each in inputs if each.must_be_given]
-    blocks.append(model.NoteBlock(words("workflows.form_hint", line=run_command(workflow, wanted))))
+    required = [each for each in inputs if each.must_be_given]
+    blocks.append(
+        model.NoteBlock(words("workflows.form_hint", line=run_command(workflow, required)))
+    )
     title = words(
         "workflows.form_title", title=formats.single_line(workflow.title or workflow.name, 80)
     )

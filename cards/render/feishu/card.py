@@ -73,13 +73,13 @@ def render(
     answer = _answer_index(card, streaming=streaming)
     units: list[CardElement] = []
     for number, block in enumerate(card.blocks):
-        made = _block_elements(block, canvas)
-        if number == answer and not made:
-            made = [{"tag": "markdown", "content": "…"}]
-        if made:
+        elements = _block_elements(block, canvas)
+        if number == answer and not elements:
+            elements = [{"tag": "markdown", "content": "…"}]
+        if elements:
             name = ANSWER_ELEMENT_ID if number == answer else _element_id(number, block)
-            made[0] = {**made[0], "element_id": name}
-        units.extend(made)
+            elements[0] = {**elements[0], "element_id": name}
+        units.extend(elements)
     if streaming and answer < 0:
         units.append({"tag": "markdown", "content": "…", "element_id": ANSWER_ELEMENT_ID})
     parts = _split_parts(units or [_placeholder_element(card)], canvas)
@@ -127,9 +127,9 @@ def _answer_index(card: model.Card, *, streaming: bool) -> int:
     texts = [
         (n, block) for n, block in enumerate(card.blocks) if isinstance(block, model.TextBlock)
     ]
-    named = [number for number, block in texts if block.id]
-    if named:
-        return named[0]
+    numbers = [number for number, block in texts if block.id]
+    if numbers:
+        return numbers[0]
     return texts[0][0] if texts and streaming else -1
 
 
@@ -180,11 +180,11 @@ def _build_card(
         "streaming_mode": streaming,
         "summary": {"content": card_summary(card, words, streaming=streaming)},
     }
-    made: dict[str, Any] = {"schema": "2.0", "config": config}
+    payload: dict[str, Any] = {"schema": "2.0", "config": config}
     if card.title.strip() and first:
-        made["header"] = _header(card, words)
-    made["body"] = {"elements": elements}
-    return made
+        payload["header"] = _header(card, words)
+    payload["body"] = {"elements": elements}
+    return payload
 
 
 def card_summary(card: model.Card, words: TextCatalog, *, streaming: bool = False) -> str:
@@ -200,7 +200,7 @@ def card_summary(card: model.Card, words: TextCatalog, *, streaming: bool = Fals
 
 
 def _header(card: model.Card, words: TextCatalog) -> dict[str, Any]:
-    made: dict[str, Any] = {
+    header: dict[str, Any] = {
         "title": plain_text(truncate_line(card.title, _MAX_TITLE)),
         "template": _TEMPLATES[card.tone],
     }
@@ -208,5 +208,5 @@ def _header(card: model.Card, words: TextCatalog) -> dict[str, Any]:
         # Some clients do not redraw the header color after an update, so a tag shows the tone too.
         key, colour = _TONE_TAGS[card.tone]
         text = plain_text(words(f"render.feishu.{key}"))
-        made["text_tag_list"] = [{"tag": "text_tag", "text": text, "color": colour}]
-    return made
+        header["text_tag_list"] = [{"tag": "text_tag", "text": text, "color": colour}]
+    return header

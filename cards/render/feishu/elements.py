@@ -91,14 +91,14 @@ class FeishuRenderContext:
             self.degrade("text: cut in the middle, it is too long")
             gap = f"\n\n{self.words('render.feishu.cut')}\n\n"
             markdown = markdown[: _MAX_MARKDOWN - _KEPT_TAIL] + gap + markdown[-_KEPT_TAIL:]
-        made = normalize_markdown(
+        normalized = normalize_markdown(
             strip_unfit(markdown), tables=min(self.markdown_tables_left, self.tables_left)
         )
-        self.markdown_tables_left -= made.tables
-        self.tables_left -= made.tables
-        for note in made.notes:
+        self.markdown_tables_left -= normalized.tables
+        self.tables_left -= normalized.tables
+        for note in normalized.notes:
             self.degrade(note)
-        return made
+        return normalized
 
     def render_markdown(self, markdown: str, **more: Any) -> list[CardElement]:
         """Any CommonMark as Markdown elements within the length limit."""
@@ -179,12 +179,12 @@ def collapsible_elements(
         for element in content_elements(part, canvas, allow_table=False)
     ]
     while inner:
-        taken = 1
-        while taken < len(inner) and _fits_panel(inner[: taken + 1]):
-            taken += 1
+        count = 1
+        while count < len(inner) and _fits_panel(inner[: count + 1]):
+            count += 1
         number = f" ({len(panels) + 1})" if panels else ""
-        panels.append(_collapsible_panel(truncate_line(block.title, 100) + number, inner[:taken]))
-        inner = inner[taken:]
+        panels.append(_collapsible_panel(truncate_line(block.title, 100) + number, inner[:count]))
+        inner = inner[count:]
     return panels
 
 
@@ -331,9 +331,9 @@ def form_elements(block: model.FormBlock, canvas: FeishuRenderContext) -> list[C
     canvas.form_count += 1
     if len(block.fields) > _MAX_FIELDS:
         canvas.degrade("form: only the first fields are shown")
-    shown = block.fields[:_MAX_FIELDS]
-    room = max(2, _FORM_COMPONENTS // len(shown) - 4)
-    members = [element for item in shown for element in _form_field_elements(item, room, canvas)]
+    fields = block.fields[:_MAX_FIELDS]
+    room = max(2, _FORM_COMPONENTS // len(fields) - 4)
+    members = [element for item in fields for element in _form_field_elements(item, room, canvas)]
     submit = {
         "tag": "button",
         "type": _STYLES[model.ButtonStyle.PRIMARY],
@@ -357,7 +357,7 @@ def _button_row(items: list[CardElement]) -> CardElement:
 
 
 def _button_element(item: model.CardButton, canvas: FeishuRenderContext) -> CardElement:
-    made: CardElement = {
+    element: CardElement = {
         "tag": "button",
         "type": _STYLES[item.style],
         "text": plain_text(truncate_line(item.label, _MAX_LABEL) or "…"),
@@ -365,8 +365,8 @@ def _button_element(item: model.CardButton, canvas: FeishuRenderContext) -> Card
     }
     if item.confirm is not None:
         title, text = truncate_line(item.confirm.title, 100), truncate_line(item.confirm.text, 300)
-        made["confirm"] = {"title": plain_text(title or "?"), "text": plain_text(text)}
-    return made
+        element["confirm"] = {"title": plain_text(title or "?"), "text": plain_text(text)}
+    return element
 
 
 def _command_hint(label: str, command: str, canvas: FeishuRenderContext) -> list[CardElement]:

@@ -69,16 +69,16 @@ def split_markdown(markdown: str, limit: int = MAX_MARKDOWN_ELEMENT) -> list[str
     pieces: list[str] = []
     current: list[str] = []
     size = 0
-    opened = ""
+    fence = ""
     for line in _short_lines(markdown, limit // 2):
         if current and size + len(line) > limit:
-            pieces.append("\n".join([*current, "```"] if opened else current))
-            current, size = ([opened], len(opened)) if opened else ([], 0)
+            pieces.append("\n".join([*current, "```"] if fence else current))
+            current, size = ([fence], len(fence)) if fence else ([], 0)
         current.append(line)
         size += len(line) + 1
         if line.startswith("```"):
-            opened = "" if opened else line
-    pieces.append("\n".join([*current, "```"] if opened else current))
+            fence = "" if fence else line
+    pieces.append("\n".join([*current, "```"] if fence else current))
     return [piece for piece in pieces if piece.strip()]
 
 
@@ -94,8 +94,8 @@ class _MarkdownNormalizer:
     def run(self) -> None:
         while self._position < len(self._lines):
             line = self._lines[self._position]
-            if opened := _FENCE.match(line):
-                self._fence(opened)
+            if opening := _FENCE.match(line):
+                self._fence(opening)
             elif self._starts_table():
                 self._table()
             elif heading := _HEADING.match(line):
@@ -114,8 +114,8 @@ class _MarkdownNormalizer:
     def _heading(self, level: int, title: str) -> None:
         self.out.append(f"{'####' if level == 1 else '#####'} {self._inline(title)}")
 
-    def _fence(self, opened: re.Match[str]) -> None:
-        mark, language = opened.group(1), opened.group(2)
+    def _fence(self, opening: re.Match[str]) -> None:
+        mark, language = opening.group(1), opening.group(2)
         body: list[str] = []
         self._position += 1
         while self._position < len(self._lines):
@@ -148,13 +148,13 @@ class _MarkdownNormalizer:
         self.out.append("")
 
     def _inline(self, line: str) -> str:
-        done: list[str] = []
+        parts: list[str] = []
         at = 0
         for span in _CODE_SPAN.finditer(line):
-            done.extend((self._prose(line[at : span.start()]), _code_span(span.group(2))))
+            parts.extend((self._prose(line[at : span.start()]), _code_span(span.group(2))))
             at = span.end()
-        done.append(self._prose(line[at:]))
-        return "".join(done)
+        parts.append(self._prose(line[at:]))
+        return "".join(parts)
 
     def _prose(self, text: str) -> str:
         if "![" in text:
