@@ -119,6 +119,13 @@ class Database:
         async with self.read(tx) as view:
             return await view.scalar(query, values)
 
+    async def fetch_column(
+        self, query: Executable, values: _Values = None, *, tx: Transaction | None = None
+    ) -> Sequence[Any]:
+        """The first column of all rows of a query."""
+        async with self.read(tx) as view:
+            return (await view.scalars(query, values)).all()
+
 
 async def retry_until_stored(
     write: Callable[[], Awaitable[_T]],

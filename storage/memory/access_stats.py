@@ -37,8 +37,7 @@ class MemoryCounts:
     async def list_scopes(self) -> Sequence[MemoryScope]:
         """All scopes that have or had entries."""
         query = select(memory_scopes.c.name).order_by(memory_scopes.c.name)
-        async with self._db.read() as view:
-            return [MemoryScope.parse(name) for name in (await view.execute(query)).scalars()]
+        return [MemoryScope.parse(name) for name in await self._db.fetch_column(query)]
 
     async def count_by_kind(
         self, scopes: Sequence[MemoryScope], *, state: MemoryState | None = None
@@ -53,8 +52,7 @@ class MemoryCounts:
 
     async def count_jobs(self, state: str) -> int:
         query = select(func.count()).where(memory_jobs.c.state == state)
-        async with self._db.read() as view:
-            return await view.scalar(query) or 0
+        return await self._db.fetch_value(query) or 0
 
     async def _count_by(
         self,
@@ -70,8 +68,7 @@ class MemoryCounts:
         )
         if state is not None:
             query = query.where(_M.state == state.value)
-        async with self._db.read() as view:
-            return {row[0]: row[1] for row in await view.execute(query)}
+        return {row[0]: row[1] for row in await self._db.fetch_all(query)}
 
 
 _U = memory_uses.c
@@ -123,8 +120,7 @@ class MemoryUseRepo:
     async def blocks_shown_since(self, session: str, since: int) -> Mapping[EntryId, str]:
         """The block of each entry shown in this session from turn `since` on."""
         query = select(_U.entry, _U.block).where(_U.session_id == session, _U.turn >= since)
-        async with self._db.read() as view:
-            return {EntryId(row.entry): row.block for row in (await view.execute(query)).all()}
+        return {EntryId(row.entry): row.block for row in await self._db.fetch_all(query)}
 
     async def find_last_answer(self, chat: ChatId) -> AnswerTurn | None:
         """The latest answer in this chat outside tasks, whether it was shown entries or not."""
@@ -134,8 +130,7 @@ class MemoryUseRepo:
             .order_by(_S.last_used_at.desc(), _S.started_at.desc(), _S.id.desc())
             .limit(1)
         )
-        async with self._db.read() as view:
-            row = (await view.execute(newest)).one_or_none()
+        row = await self._db.fetch_one(newest)
         if row is None:
             return None
         return AnswerTurn(
@@ -319,8 +314,7 @@ class DecayRepo:
             .order_by(_M.number)
             .limit(limit)
         )
-        async with self._db.read() as view:
-            return [entry_from_row(row) for row in (await view.execute(query)).all()]
+        return [entry_from_row(row) for row in await self._db.fetch_all(query)]
 
     async def set_tier(self, tx: Transaction, numbers: Collection[int], tier: MemoryTier) -> None:
         await tx.execute(

@@ -82,8 +82,7 @@ class CellRepo:
     ) -> Sequence[MemoryEntry]:
         """The cells that still exist, in the order they were said."""
         query = select(memories).where(_M.id.in_(list(ids))).order_by(_M.number)
-        async with self._db.read(tx) as view:
-            return [entry_from_row(row) for row in (await view.execute(query)).all()]
+        return [entry_from_row(row) for row in await self._db.fetch_all(query, tx=tx)]
 
     async def find(self, entry_id: EntryId, *, tx: Transaction | None = None) -> MemoryEntry | None:
         return next(iter(await self.list_by_ids([entry_id], tx=tx)), None)
@@ -150,8 +149,7 @@ class CellRepo:
         while True:
             after = found[-1].number if found else 0
             query = select(memories).where(scopes, *where, _M.number > after)
-            async with self._db.read(tx) as view:
-                rows = (await view.execute(query.order_by(_M.number).limit(_PAGE_SIZE))).all()
+            rows = await self._db.fetch_all(query.order_by(_M.number).limit(_PAGE_SIZE), tx=tx)
             found += map(entry_from_row, rows)
             if len(rows) < _PAGE_SIZE:
                 return found
@@ -190,8 +188,7 @@ class ChatCellRepo:
             .where(_M.number > number, _is_chat_cell(), _M.chat_id.is_not(None))
             .group_by(_M.scope, _M.thread, _M.chat_id)
         )
-        async with self._db.read() as view:
-            rows = (await view.execute(query)).all()
+        rows = await self._db.fetch_all(query)
         return [
             ChatCells(
                 scope=MemoryScope.parse(row.scope),
@@ -217,8 +214,7 @@ class ChatCellRepo:
             .order_by(_M.number)
             .limit(limit)
         )
-        async with self._db.read() as view:
-            return [entry_from_row(row) for row in (await view.execute(query)).all()]
+        return [entry_from_row(row) for row in await self._db.fetch_all(query)]
 
     async def list_topic_breaks(self, chat: ChatId, since: datetime) -> Sequence[datetime]:
         """Times at which a new conversation, another backend or a task started in the chat."""
@@ -229,8 +225,7 @@ class ChatCellRepo:
             select(sessions.closed_at).where(mine, sessions.closed_at > since),
             select(tasks.created_at).where(tasks.chat_id == chat, tasks.created_at > since),
         )
-        async with self._db.read() as view:
-            return sorted((await view.execute(query)).scalars())
+        return sorted(await self._db.fetch_column(query))
 
 
 def _is_chat_cell() -> ColumnElement[bool]:

@@ -160,8 +160,7 @@ class ArchiveRepo:
         query = select(_S.id).where(_LAST_MESSAGE > _LAST_INDEXED)
         if access is not None:
             query = query.where(access.where_clause)
-        async with self._db.read() as view:
-            return list((await view.scalars(query.order_by(_S.last_used_at.desc()))).all())
+        return list(await self._db.fetch_column(query.order_by(_S.last_used_at.desc())))
 
     async def list_unindexed_messages(self, session_id: str, limit: int) -> Sequence[RawMessage]:
         """The session's first unindexed messages, in order."""
@@ -172,16 +171,14 @@ class ArchiveRepo:
             .order_by(_M.seq)
             .limit(limit)
         )
-        async with self._db.read() as view:
-            rows = (await view.execute(query)).all()
+        rows = await self._db.fetch_all(query)
         return [RawMessage(message=row.seq, content=row.content, at=row.at) for row in rows]
 
     async def find_message(self, session_id: str, number: int) -> RawMessage | None:
         """The message as stored, or None."""
         query = select(_M.seq, _M.content, _M.at)
         query = query.where(_M.session_id == session_id, _M.seq == number)
-        async with self._db.read() as view:
-            row = (await view.execute(query)).one_or_none()
+        row = await self._db.fetch_one(query)
         return None if row is None else RawMessage(message=row.seq, content=row.content, at=row.at)
 
     async def save_parts(
@@ -228,8 +225,7 @@ class ArchiveRepo:
             .where(_T.session_id == session_id, _T.message.between(first, last))
             .order_by(_T.message, _T.ordinal)
         )
-        async with self._db.read() as view:
-            return [_part(row) for row in await view.execute(query)]
+        return [_part(row) for row in await self._db.fetch_all(query)]
 
     async def list_last_parts(
         self, session_id: str, roles: Sequence[TranscriptRole], limit: int
@@ -241,8 +237,7 @@ class ArchiveRepo:
             .order_by(_T.message.desc(), _T.ordinal.desc())
             .limit(limit)
         )
-        async with self._db.read() as view:
-            rows = (await view.execute(query)).all()
+        rows = await self._db.fetch_all(query)
         return [_part(row) for row in reversed(rows)]
 
     async def search_all_words(
@@ -260,8 +255,7 @@ class ArchiveRepo:
             .where(*contains_words(_T.text, words))
             .limit(limit)
         )
-        async with self._db.read() as view:
-            return [_match(row) for row in await view.execute(query)]
+        return [_match(row) for row in await self._db.fetch_all(query)]
 
     async def search_any_word(
         self,
@@ -280,8 +274,7 @@ class ArchiveRepo:
         newest = (_T.at.desc(), _T.session_id, _T.message.desc())
         # Ordered by the column's name, so that it is not computed twice.
         query = query.where(count >= min_hits).order_by(None).order_by(desc("hits"), *newest)
-        async with self._db.read() as view:
-            rows = (await view.execute(query.limit(limit))).all()
+        rows = await self._db.fetch_all(query.limit(limit))
         return [(row.hits, _match(row)) for row in rows]
 
     async def split_time(
@@ -289,14 +282,12 @@ class ArchiveRepo:
     ) -> Sequence[TimeRange]:
         """Split a time range into ranges of about `size` parts, newest first. Cutting by time keeps
         them stable while messages arrive."""
-        async with self._db.read() as view:
-            cuts = (await view.scalars(time_cuts_query(_T.at, access, time_range, size))).all()
+        cuts = await self._db.fetch_column(time_cuts_query(_T.at, access, time_range, size))
         return split_time_range(time_range, cuts)
 
     async def can_read(self, access: ArchiveAccess, session_id: str) -> bool:
         query = select(_S.id).where(_S.id == session_id, access.where_clause)
-        async with self._db.read() as view:
-            return await view.scalar(query) is not None
+        return await self._db.fetch_value(query) is not None
 
     async def previous_session_id(self, session_id: str) -> str:
         """The key's previous session; empty if there is none."""
@@ -308,13 +299,11 @@ class ArchiveRepo:
             .order_by(_S.started_at.desc(), _S.id.desc())
             .limit(1)
         )
-        async with self._db.read() as view:
-            return await view.scalar(query) or ""
+        return await self._db.fetch_value(query) or ""
 
     async def get_forgotten_turns(self, session_id: str) -> ForgottenTurns:
         """Forgotten turns of the session's chat or task."""
-        async with self._db.read() as view:
-            key = await view.scalar(select(_S.key).where(_S.id == session_id)) or ""
+        key = await self._db.fetch_value(select(_S.key).where(_S.id == session_id)) or ""
         kind, _, name = key.partition(":")
         return await self._tombstones.get_forgotten_turns(f"{kind}:{_KEY_SEPARATOR.split(name)[0]}")
 
@@ -379,8 +368,7 @@ class SummaryRepo:
             .where(_CONTEXT.session_id == session_id)
             .order_by(_CONTEXT.ordinal)
         )
-        async with self._db.read(tx) as view:
-            rows = (await view.execute(query)).all()
+        rows = await self._db.fetch_all(query, tx=tx)
         return [
             ContextSummary(ordinal=row.ordinal, summary=_summary(row), through=row.through)
             for row in rows
@@ -409,10 +397,7 @@ class SummaryRepo:
     async def find(self, summary_id: str, access: ArchiveAccess) -> ConversationSummary | None:
         """None if it does not exist or `access` does not cover it."""
         query = select(summaries).join(schema.sessions, schema.sessions.c.id == _SUMMARY.session_id)
-        async with self._db.read() as view:
-            row = (
-                await view.execute(query.where(_SUMMARY.id == summary_id, access.where_clause))
-            ).one_or_none()
+        row = await self._db.fetch_one(query.where(_SUMMARY.id == summary_id, access.where_clause))
         return None if row is None else _summary(row)
 
     async def list_parts(self, summary_id: str) -> Sequence[ConversationSummary]:
@@ -435,17 +420,15 @@ class SummaryRepo:
         query = select(_SOURCE.message).where(
             _SOURCE.summary_id == summary_id, _SOURCE.message.is_not(None)
         )
-        async with self._db.read() as view:
-            return list((await view.scalars(query.order_by(_SOURCE.ordinal))).all())
+        return list(await self._db.fetch_column(query.order_by(_SOURCE.ordinal)))
 
     async def split_time(
         self, access: ArchiveAccess, time_range: TimeRange, size: int
     ) -> Sequence[TimeRange]:
         """Split a time range into ranges of about `size` summaries, newest first."""
-        async with self._db.read() as view:
-            cuts = (
-                await view.scalars(time_cuts_query(_SUMMARY.latest_at, access, time_range, size))
-            ).all()
+        cuts = await self._db.fetch_column(
+            time_cuts_query(_SUMMARY.latest_at, access, time_range, size)
+        )
         return split_time_range(time_range, cuts)
 
     async def search_all_words(
@@ -488,8 +471,7 @@ class SummaryRepo:
             .order_by(desc("hits"), _SUMMARY.latest_at.desc(), _SUMMARY.id)
             .limit(limit)
         )
-        async with self._db.read() as view:
-            return [(row.hits, _summary(row)) for row in await view.execute(query)]
+        return [(row.hits, _summary(row)) for row in await self._db.fetch_all(query)]
 
     async def _add(
         self, tx: Transaction, summary: ConversationSummary, sources: list[dict[str, Any]]
@@ -516,8 +498,7 @@ class SummaryRepo:
         await tx.execute(insert(context_items).values(values))
 
     async def _fetch(self, query: Any) -> list[ConversationSummary]:
-        async with self._db.read() as view:
-            return [_summary(row) for row in await view.execute(query)]
+        return [_summary(row) for row in await self._db.fetch_all(query)]
 
 
 def _summary(row: Row[Any]) -> ConversationSummary:

@@ -229,8 +229,7 @@ class MemoryEntryRepo:
         placed = select(_M.number, first).where(there).subquery()
         wanted = select(placed.c.number).where(placed.c.place <= limit_per_group)
         query = select(memories).where(_M.number.in_(wanted))
-        async with self._db.read() as view:
-            return [entry_from_row(row) for row in (await view.execute(query)).all()]
+        return [entry_from_row(row) for row in await self._db.fetch_all(query)]
 
     async def list(
         self,
@@ -253,8 +252,7 @@ class MemoryEntryRepo:
             .limit(limit)
             .offset(offset)
         )
-        async with self._db.read(tx) as view:
-            return [entry_from_row(row) for row in (await view.execute(query)).all()]
+        return [entry_from_row(row) for row in await self._db.fetch_all(query, tx=tx)]
 
     async def list_page(
         self, scopes: Iterable[MemoryScope] | None, *, after: int = 0, limit: int = 500
@@ -262,8 +260,7 @@ class MemoryEntryRepo:
         """Entries in every state with numbers above `after`, by number. Concurrent changes move no
         entry to another page."""
         query = select(memories).where(_in_scopes(scopes), _M.number > after)
-        async with self._db.read() as view:
-            rows = (await view.execute(query.order_by(_M.number).limit(limit))).all()
+        rows = await self._db.fetch_all(query.order_by(_M.number).limit(limit))
         return [entry_from_row(row) for row in rows]
 
     async def count(
@@ -277,8 +274,7 @@ class MemoryEntryRepo:
         where = [_in_scopes(scopes), _M.state.in_([state.value for state in states])]
         if kinds:
             where.append(_M.kind.in_([kind.value for kind in kinds]))
-        async with self._db.read() as view:
-            return await view.scalar(select(func.count()).where(*where)) or 0
+        return await self._db.fetch_value(select(func.count()).where(*where)) or 0
 
     async def find(self, prefix: str, scopes: Iterable[MemoryScope] | None) -> MemoryEntry:
         """Find by id or prefix. Raises NotFound and AmbiguousId."""
@@ -289,8 +285,7 @@ class MemoryEntryRepo:
             .order_by(_M.id)
             .limit(_MAX_CANDIDATES + 1)
         )
-        async with self._db.read() as view:
-            found = [entry_from_row(row) for row in (await view.execute(query)).all()]
+        found = [entry_from_row(row) for row in await self._db.fetch_all(query)]
         exact = [entry for entry in found if entry.id == prefix]
         if not found:
             raise NotFound("memory", prefix)
@@ -449,8 +444,7 @@ class MemoryEntryRepo:
         self, *conditions: ColumnElement[bool], tx: Transaction | None = None
     ) -> Sequence[MemoryEntry]:
         query = select(memories).where(and_(*conditions)).order_by(_M.number.desc())
-        async with self._db.read(tx) as view:
-            return [entry_from_row(row) for row in (await view.execute(query)).all()]
+        return [entry_from_row(row) for row in await self._db.fetch_all(query, tx=tx)]
 
 
 def _indexed_fields(entry: MemoryEntry) -> tuple[object, ...]:

@@ -95,8 +95,7 @@ class ExtractionJobRepo:
             .order_by(_J.due_at, _J.id)
             .limit(1)
         )
-        async with self._db.read() as view:
-            row = (await view.execute(query)).one_or_none()
+        row = await self._db.fetch_one(query)
         return None if row is None else _extraction_job(row)
 
     async def start_attempt(
@@ -148,8 +147,7 @@ class ExtractionJobRepo:
 
     async def count(self, *states: ExtractionJobState) -> int:
         query = select(func.count()).where(_J.state.in_([each.value for each in states]))
-        async with self._db.read() as view:
-            return int(await view.scalar(query) or 0)
+        return int(await self._db.fetch_value(query) or 0)
 
     async def _set(self, tx: Transaction, job: ExtractionJob, values: dict[str, Any]) -> None:
         await tx.execute(update(memory_jobs).where(_J.id == job.id).values(values))
@@ -216,8 +214,7 @@ class CompactionJobRepo:
             .order_by(_J.due_at, _J.id)
             .limit(limit)
         )
-        async with self._db.read() as view:
-            rows = (await view.execute(query)).all()
+        rows = await self._db.fetch_all(query)
         return [
             CompactionJob(
                 id=row.id,
@@ -230,8 +227,7 @@ class CompactionJobRepo:
 
     async def next_due(self) -> datetime | None:
         query = select(func.min(_J.due_at)).where(_J.kind == COMPACTION_KIND, _J.state == _OPEN)
-        async with self._db.read() as view:
-            found: datetime | None = await view.scalar(query)
+        found: datetime | None = await self._db.fetch_value(query)
         return found
 
     async def postpone(
@@ -253,8 +249,7 @@ class CompactionJobRepo:
     async def list_long_sessions(self, max_tokens: int) -> Sequence[str]:
         """Open sessions whose context exceeded `max_tokens` at their last turn."""
         query = select(_S.id).where(_S.closed_at.is_(None), _S.tokens > max_tokens)
-        async with self._db.read() as view:
-            return list((await view.scalars(query.order_by(_S.last_used_at.desc()))).all())
+        return list(await self._db.fetch_column(query.order_by(_S.last_used_at.desc())))
 
 
 def _compaction_source(session_id: str) -> str:
@@ -304,8 +299,7 @@ class FinishedTaskRepo:
             .order_by(_E.id)
             .limit(_MAX_FINISHED)
         )
-        async with self._db.read() as view:
-            rows = (await view.execute(query)).all()
+        rows = await self._db.fetch_all(query)
         return tuple(
             FinishedTask(event_id=row.id, task=TaskId(row.task_id), at=row.at) for row in rows
         )
@@ -323,8 +317,7 @@ class FinishedTaskRepo:
             .order_by(_C.id)
             .limit(_MAX_LOADED_SKILLS)
         )
-        async with self._db.read() as view:
-            loaded = (await view.execute(query)).scalars().all()
+        loaded = await self._db.fetch_column(query)
         names = (each.get("name") for each in loaded if isinstance(each, dict))
         return tuple(dict.fromkeys(str(each).strip().casefold() for each in names if each))
 

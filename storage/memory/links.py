@@ -50,8 +50,7 @@ class MemoryLinkRepo:
         """All links from or to one of these entries."""
         wanted = list(numbers)
         query = select(memory_links).where(or_(_L.one.in_(wanted), _L.other.in_(wanted)))
-        async with self._db.read() as view:
-            rows = (await view.execute(query)).all()
+        rows = await self._db.fetch_all(query)
         return [MemoryLink(one=r.one, other=r.other, kind=r.kind, weight=r.weight) for r in rows]
 
     async def list_linkable_after(self, after: int, limit: int) -> Sequence[MemoryEntry]:
@@ -82,5 +81,4 @@ class MemoryLinkRepo:
             .order_by(_M.number.desc() if latest else _M.number)
             .limit(limit)
         )
-        async with self._db.read() as view:
-            return [entry_from_row(row) for row in (await view.execute(query)).all()]
+        return [entry_from_row(row) for row in await self._db.fetch_all(query)]

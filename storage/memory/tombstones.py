@@ -69,13 +69,11 @@ class TombstoneRepo:
         """The ids among these whose entries were forgotten."""
         hashes = {_id_hash(each): each for each in ids}
         query = select(_T.hash).where(_T.scope == _ID_SCOPE, _T.hash.in_(list(hashes)))
-        async with self._db.read(tx) as view:
-            return {hashes[each] for each in (await view.execute(query)).scalars()}
+        return {hashes[each] for each in await self._db.fetch_column(query, tx=tx)}
 
     async def get_forgotten_turns(self, thread: str) -> ForgottenTurns:
         query = select(_T.hash, _T.at).where(_T.scope == _TURN_SCOPE_PREFIX + thread)
-        async with self._db.read() as view:
-            rows = (await view.execute(query)).all()
+        rows = await self._db.fetch_all(query)
         # A hash has no colon; a timestamp has.
         return ForgottenTurns(
             moments=[datetime.fromisoformat(row.hash) for row in rows if ":" in row.hash],

@@ -156,8 +156,7 @@ class VectorSamples:
             .order_by(_M.number.desc())
             .limit(most)
         )
-        async with self._db.read() as view:
-            vectors = (await view.execute(query)).scalars().all()
+        vectors = await self._db.fetch_column(query)
         return await asyncio.to_thread(_pairwise_cosines, vectors)
 
 
@@ -219,13 +218,11 @@ class VectorRepo:
             .order_by(_M.number.desc())
             .limit(limit)
         )
-        async with self._db.read() as view:
-            return [entry_from_row(row) for row in (await view.execute(query)).all()]
+        return [entry_from_row(row) for row in await self._db.fetch_all(query)]
 
     async def count(self, model: str) -> int:
         query = select(func.count()).select_from(memory_vectors).where(_V.model == model)
-        async with self._db.read() as view:
-            return await view.scalar(query) or 0
+        return await self._db.fetch_value(query) or 0
 
     async def near(
         self,

@@ -78,8 +78,7 @@ class SyncedEntryRepo:
         """The last active entries, oldest first."""
         where = _shown_conditions(scope, kinds, since, before, only)
         query = select(memories).where(*where).order_by(_M.number.desc()).limit(MAX_FILE_ENTRIES)
-        async with self._db.read() as view:
-            rows = (await view.execute(query)).all()
+        rows = await self._db.fetch_all(query)
         return [entry_from_row(row) for row in reversed(rows)]
 
     async def count_left_out(
@@ -93,8 +92,7 @@ class SyncedEntryRepo:
         """How many older entries `list_shown` has no room for."""
         where = _shown_conditions(scope, kinds, since, before, None)
         query = select(func.count()).select_from(memories).where(*where)
-        async with self._db.read() as view:
-            return max(0, int(await view.scalar(query) or 0) - MAX_FILE_ENTRIES)
+        return max(0, int(await self._db.fetch_value(query) or 0) - MAX_FILE_ENTRIES)
 
     async def find_by_sources(
         self, sources: Mapping[str, EntryId]
@@ -135,8 +133,7 @@ class SyncedEntryRepo:
         # A restored entry is new although its timestamps are old.
         where += [] if since is None else [(_M.updated_at >= since) | (_M.number > known_up_to)]
         query = select(*columns).where(*where).order_by(_M.number).limit(_PAGE_SIZE)
-        async with self._db.read() as view:
-            rows = (await view.execute(query)).all()
+        rows = await self._db.fetch_all(query)
         return [
             EntryOutline(
                 number=row.number,
@@ -161,18 +158,15 @@ class SyncedEntryRepo:
         """A value for each scope that changes when any of its entries does."""
         facts = func.count(), func.max(_M.number), func.max(_M.updated_at), func.sum(_M.revision)
         query = select(_M.scope, *facts).group_by(_M.scope)
-        async with self._db.read() as view:
-            return {
-                MemoryScope.parse(row[0]): tuple(row[1:])
-                for row in (await view.execute(query)).all()
-            }
+        return {
+            MemoryScope.parse(row[0]): tuple(row[1:]) for row in await self._db.fetch_all(query)
+        }
 
     async def is_forgotten(self, scope: MemoryScope, text: str) -> bool:
         """Whether this text was forgotten in this scope."""
         tomb = memory_tombstones.c
         query = select(tomb.at).where(tomb.scope == str(scope), tomb.hash == text_hash(text))
-        async with self._db.read() as view:
-            return await view.scalar(query) is not None
+        return await self._db.fetch_value(query) is not None
 
     async def add_conflict(self, one: MemoryEntry, other: MemoryEntry) -> None:
         """Mark two entries as versions of the same line until one is deleted."""
@@ -187,8 +181,7 @@ class SyncedEntryRepo:
             .join(memories, and_(_M.number == _L.other, _M.scope == str(scope)))
             .where(_L.kind == CONFLICT_LINK)
         )
-        async with self._db.read() as view:
-            return {row.other: row.one for row in (await view.execute(query)).all()}
+        return {row.other: row.one for row in await self._db.fetch_all(query)}
 
 
 def _shown_conditions(
@@ -239,8 +232,7 @@ class FileSnapshotRepo:
 
     async def find_latest(self, path: str, *, tx: Transaction | None = None) -> FileSnapshot | None:
         query = select(memory_files).where(_belongs_to_file(path)).order_by(_F.path.desc()).limit(1)
-        async with self._db.read(tx) as view:
-            row = (await view.execute(query)).one_or_none()
+        row = await self._db.fetch_one(query, tx=tx)
         return None if row is None else _snapshot(row)
 
     async def find_page_digest(self, path: str, number: int) -> PageDigest | None:
@@ -253,8 +245,7 @@ class FileSnapshotRepo:
     async def is_known(self, path: str, body: str) -> bool:
         """Whether this is exactly a text Shiftboss wrote."""
         query = select(_F.path).where(_belongs_to_file(path), _F.hash == body_hash(body)).limit(1)
-        async with self._db.read() as view:
-            return await view.scalar(query) is not None
+        return await self._db.fetch_value(query) is not None
 
     async def put(self, snapshot: FileSnapshot) -> None:
         """Save it before the file is written, so that every written file has a snapshot."""
@@ -287,8 +278,7 @@ class FileSnapshotRepo:
         """The latest snapshot of each known file."""
         last = select(func.max(_F.path)).group_by(func.substr(_F.path, 1, _name_length()))
         query = select(memory_files).where(_F.path.in_(last)).order_by(_F.path)
-        async with self._db.read() as view:
-            found = [_snapshot(row) for row in (await view.execute(query)).all()]
+        found = [_snapshot(row) for row in await self._db.fetch_all(query)]
         return {each.path: each for each in found}
 
 
