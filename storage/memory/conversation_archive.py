@@ -11,7 +11,6 @@ from typing import Any
 from sqlalchemy import (
     Column,
     ColumnElement,
-    Row,
     Select,
     and_,
     case,
@@ -39,6 +38,7 @@ from storage.records.conversation_archive import (
     TranscriptRole,
 )
 from storage.records.people import ChatId, ChatKind, PersonId
+from storage.rows import record_from, records_from
 from storage.schema import helpers
 from storage.tasks import TaskVisibility
 
@@ -225,7 +225,7 @@ class ArchiveRepo:
             .where(_T.session_id == session_id, _T.message.between(first, last))
             .order_by(_T.message, _T.ordinal)
         )
-        return [_part(row) for row in await self._db.fetch_all(query)]
+        return records_from(MessagePart, await self._db.fetch_all(query))
 
     async def list_last_parts(
         self, session_id: str, roles: Sequence[TranscriptRole], limit: int
@@ -238,7 +238,7 @@ class ArchiveRepo:
             .limit(limit)
         )
         rows = await self._db.fetch_all(query)
-        return [_part(row) for row in reversed(rows)]
+        return records_from(MessagePart, reversed(rows))
 
     async def search_all_words(
         self,
@@ -255,7 +255,7 @@ class ArchiveRepo:
             .where(*contains_words(_T.text, words))
             .limit(limit)
         )
-        return [_match(row) for row in await self._db.fetch_all(query)]
+        return records_from(TranscriptMatch, await self._db.fetch_all(query))
 
     async def search_any_word(
         self,
@@ -275,7 +275,7 @@ class ArchiveRepo:
         # Ordered by the column's name, so that it is not computed twice.
         query = query.where(count >= min_hits).order_by(None).order_by(desc("hits"), *newest)
         rows = await self._db.fetch_all(query.limit(limit))
-        return [(row.hits, _match(row)) for row in rows]
+        return [(row.hits, record_from(TranscriptMatch, row)) for row in rows]
 
     async def split_time(
         self, access: ArchiveAccess, time_range: TimeRange, size: int
@@ -325,28 +325,6 @@ def _has_role(roles: Sequence[TranscriptRole]) -> ColumnElement[bool]:
     return _T.role.in_([role.value for role in roles])
 
 
-def _part(row: Row[Any]) -> MessagePart:
-    return MessagePart(
-        message=row.message,
-        ordinal=row.ordinal,
-        role=TranscriptRole(row.role),
-        text=row.text,
-        tokens=row.tokens,
-        at=row.at,
-    )
-
-
-def _match(row: Row[Any]) -> TranscriptMatch:
-    return TranscriptMatch(
-        session_id=row.session_id,
-        key=row.key,
-        message=row.message,
-        role=TranscriptRole(row.role),
-        text=row.text,
-        at=row.at,
-    )
-
-
 _CONTEXT = context_items.c
 _SUMMARY = summaries.c
 _SOURCE = summary_sources.c
@@ -370,7 +348,7 @@ class SummaryRepo:
         )
         rows = await self._db.fetch_all(query, tx=tx)
         return [
-            ContextSummary(ordinal=row.ordinal, summary=_summary(row), through=row.through)
+            record_from(ContextSummary, row, summary=record_from(ConversationSummary, row))
             for row in rows
         ]
 
@@ -398,7 +376,7 @@ class SummaryRepo:
         """None if it does not exist or `access` does not cover it."""
         query = select(summaries).join(schema.sessions, schema.sessions.c.id == _SUMMARY.session_id)
         row = await self._db.fetch_one(query.where(_SUMMARY.id == summary_id, access.where_clause))
-        return None if row is None else _summary(row)
+        return record_from(ConversationSummary, row)
 
     async def list_parts(self, summary_id: str) -> Sequence[ConversationSummary]:
         """The summaries it condenses, oldest first."""
@@ -471,7 +449,10 @@ class SummaryRepo:
             .order_by(desc("hits"), _SUMMARY.latest_at.desc(), _SUMMARY.id)
             .limit(limit)
         )
-        return [(row.hits, _summary(row)) for row in await self._db.fetch_all(query)]
+        return [
+            (row.hits, record_from(ConversationSummary, row))
+            for row in await self._db.fetch_all(query)
+        ]
 
     async def _add(
         self, tx: Transaction, summary: ConversationSummary, sources: list[dict[str, Any]]
@@ -497,22 +478,5 @@ class SummaryRepo:
         }
         await tx.execute(insert(context_items).values(values))
 
-    async def _fetch(self, query: Any) -> list[ConversationSummary]:
-        return [_summary(row) for row in await self._db.fetch_all(query)]
-
-
-def _summary(row: Row[Any]) -> ConversationSummary:
-    return ConversationSummary(
-        id=row.id,
-        session_id=row.session_id,
-        depth=row.depth,
-        content=row.content,
-        tokens=row.tokens,
-        earliest_at=row.earliest_at,
-        latest_at=row.latest_at,
-        descendants=row.descendants,
-        descendant_tokens=row.descendant_tokens,
-        source_tokens=row.source_tokens,
-        model=row.model,
-        created_at=row.created_at,
-    )
+    async def _fetch(self, query: Any) -> Sequence[ConversationSummary]:
+        return records_from(ConversationSummary, await self._db.fetch_all(query))

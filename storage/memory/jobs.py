@@ -227,8 +227,8 @@ class CompactionJobRepo:
 
     async def next_due(self) -> datetime | None:
         query = select(func.min(_J.due_at)).where(_J.kind == COMPACTION_KIND, _J.state == _OPEN)
-        found: datetime | None = await self._db.fetch_value(query)
-        return found
+        due: datetime | None = await self._db.fetch_value(query)
+        return due
 
     async def postpone(
         self, tx: Transaction, job: CompactionJob, *, until: datetime, reason: str, failed: bool

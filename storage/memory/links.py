@@ -11,6 +11,7 @@ from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
 from storage.memory_schema import entry_from_row, memories, memory_links
 from storage.records.memory import MemoryEntry, MemoryKind, MemoryScope, MemoryState
+from storage.rows import records_from
 
 _M = memories.c
 _L = memory_links.c
@@ -50,8 +51,7 @@ class MemoryLinkRepo:
         """All links from or to one of these entries."""
         wanted = list(numbers)
         query = select(memory_links).where(or_(_L.one.in_(wanted), _L.other.in_(wanted)))
-        rows = await self._db.fetch_all(query)
-        return [MemoryLink(one=r.one, other=r.other, kind=r.kind, weight=r.weight) for r in rows]
+        return records_from(MemoryLink, await self._db.fetch_all(query))
 
     async def list_linkable_after(self, after: int, limit: int) -> Sequence[MemoryEntry]:
         """Linkable entries with numbers above `after`, oldest first."""

@@ -29,6 +29,7 @@ from storage.records.memory import (
     MemoryState,
     text_hash,
 )
+from storage.rows import record_from
 from storage.search.inverted_index import in_chunks
 
 CONFLICT_LINK = "rival"
@@ -135,14 +136,7 @@ class SyncedEntryRepo:
         query = select(*columns).where(*where).order_by(_M.number).limit(_PAGE_SIZE)
         rows = await self._db.fetch_all(query)
         return [
-            EntryOutline(
-                number=row.number,
-                id=EntryId(row.id),
-                kind=MemoryKind(row.kind),
-                said_at=row.said_at,
-                updated_at=row.updated_at,
-                is_shown=row.state == MemoryState.ACTIVE.value,
-            )
+            record_from(EntryOutline, row, is_shown=row.state == MemoryState.ACTIVE.value)
             for row in rows
         ]
 
