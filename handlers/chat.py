@@ -257,7 +257,7 @@ def _models_card(request: Request, settings: ChatSettings, *, changed: bool = Fa
     choice_name = ModelChoice(backend=settings.backend, model=model).name
     return views.models_card(
         request.services.models.list_choices(),
-        chosen=choice_name if settings.backend or model else "",
+        chosen_name=choice_name if settings.backend or model else "",
         words=request.words,
         auto=settings.model == AUTO_MODEL,
         changed=changed,
@@ -382,8 +382,8 @@ async def compact_conversation(request: Request) -> Reply:
 
 
 def _search_terms(text: str) -> Sequence[str]:
-    found = [next(filter(None, each.groups())) for each in _QUOTED.finditer(text[:_MAX_QUERY])]
-    return [word.strip() for word in found if word.strip()]
+    terms = [next(filter(None, each.groups())) for each in _QUOTED.finditer(text[:_MAX_QUERY])]
+    return [word.strip() for word in terms if word.strip()]
 
 
 def _history_data(lines: Sequence[HistoryLine]) -> list[dict[str, Any]]:

@@ -34,14 +34,14 @@ def parse_flags(
     while True:
         if end := _END.match(text):
             return ParsedFlags(text=text[end.end() :].strip(), options=options, terminated=True)
-        found = _NAME.match(text)
-        name = found["name"].lower() if found else ""
-        if found is None or (name not in valued and name not in bare):
+        flag = _NAME.match(text)
+        name = flag["name"].lower() if flag else ""
+        if flag is None or (name not in valued and name not in bare):
             return ParsedFlags(text=text.strip(), options=options)
         if name in bare:
-            options[name], text = "", text[found.end() :]
+            options[name], text = "", text[flag.end() :]
             continue
-        value = _VALUE.match(text, found.end())
+        value = _VALUE.match(text, flag.end())
         if value is None:
             return ParsedFlags(text="", options={**options, name: ""})
         options[name], text = _flag_value(value), text[value.end() :]

@@ -114,9 +114,9 @@ async def _search_logs(request: Request, query: str) -> Reply:
     hits = await request.services.journal.search_logs(
         query.split(), by=request.person, chat=request.chat.id, limit=MAX_FOUND
     )
-    found = [found_log_data(hit) for hit in hits]
+    entries = [found_log_data(hit) for hit in hits]
     card = views.log_search_card(hits, query, request.words, now=request.now)
-    return Reply(card=card, data={"logs": found})
+    return Reply(card=card, data={"logs": entries})
 
 
 def _file_names(sent: tuple[str, ...], path: str) -> str:
@@ -164,11 +164,11 @@ async def manage_subtasks(request: Request) -> Reply:
 
 async def recap_reply(request: Request) -> Reply:
     """Recap the task to resume."""
-    found = await request.services.journal.recap(by=request.person, chat=request.chat.id)
-    if found is None:
+    recap = await request.services.journal.recap(by=request.person, chat=request.chat.id)
+    if recap is None:
         raise UserError("nothing_to_take_up")
     return Reply(
-        card=views.recap_card(found, request.words, now=request.now), data=recap_data(found)
+        card=views.recap_card(recap, request.words, now=request.now), data=recap_data(recap)
     )
 
 
@@ -183,18 +183,18 @@ def agenda_data(agenda: task_logs.TaskAgenda) -> dict[str, object]:
     }
 
 
-def recap_data(found: task_logs.TaskRecap) -> dict[str, object]:
+def recap_data(recap: task_logs.TaskRecap) -> dict[str, object]:
     return {
-        "task": task_view_data(found.view),
-        "where": {"status": found.task.status.value, "stage": found.task.stage},
-        "going": {"plan": found.plan, "left": [step.title for step in found.steps_left]},
-        "goal": found.task.instruction,
-        "learned": [log_entry_data(entry) for entry in found.learned],
+        "task": task_view_data(recap.view),
+        "where": {"status": recap.task.status.value, "stage": recap.task.stage},
+        "going": {"plan": recap.plan, "left": [step.title for step in recap.steps_left]},
+        "goal": recap.task.instruction,
+        "learned": [log_entry_data(entry) for entry in recap.learned],
         "done": {
-            "steps": [step.title for step in found.steps_done],
-            "logs": [log_entry_data(entry) for entry in found.done],
+            "steps": [step.title for step in recap.steps_done],
+            "logs": [log_entry_data(entry) for entry in recap.done],
         },
-        "recalled": [found_log_data(hit) for hit in found.recalled],
+        "recalled": [found_log_data(hit) for hit in recap.recalled],
     }
 
 
@@ -437,13 +437,13 @@ def _parse_done_args(rest: str) -> tuple[str, int | None, bool]:
     options, text = flags.options, flags.text
     force, tokens = "force" in options, options.get("tokens-now", options.get("t"))
     while not flags.terminated and text:
-        if found := _FORCE_FLAG.search(text):
+        if flag := _FORCE_FLAG.search(text):
             force = True
-        elif found := _TOKENS_FLAG.search(text):
-            tokens = found[1]
+        elif flag := _TOKENS_FLAG.search(text):
+            tokens = flag[1]
         else:
             break
-        text = text[: found.start()].strip()
+        text = text[: flag.start()].strip()
     summary = options.get("s", options.get("summary", ""))
     return f"{summary} {text}".strip(), None if tokens is None else parse_number(tokens), force
 

@@ -90,4 +90,4 @@ def _language_of_card(card: Card) -> Language | None:
         each for block in card.blocks if isinstance(block, ButtonsBlock) for each in block.items
     ]
     texts = (" ".join(each.label for each in buttons), card.title, card.fallback)
-    return next((found for text in texts if (found := guess_language(text))), None)
+    return next((language for text in texts if (language := guess_language(text))), None)

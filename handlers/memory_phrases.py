@@ -32,10 +32,10 @@ def asks_what_is_known(text: str) -> bool:
 
 def topic_to_forget(text: str) -> str:
     """The topic of “forget what I said about my cat”; empty for anything else."""
-    found = next((hit for each in _ASKS_TO_FORGET if (hit := each.fullmatch(text.strip()))), None)
-    if found is None or _QUESTION.search(text):
+    phrase = next((hit for each in _ASKS_TO_FORGET if (hit := each.fullmatch(text.strip()))), None)
+    if phrase is None or _QUESTION.search(text):
         return ""
-    topic = found["what"].strip(" \t“”\"'‘’「」")
+    topic = phrase["what"].strip(" \t“”\"'‘’「」")
     if topic.casefold() in _NO_TOPIC or len(topic.split()) > _MAX_TOPIC_WORDS:
         return ""
     return topic

@@ -121,7 +121,7 @@ async def import_memories(request: Request, rest: str) -> Reply:
         text = request.words("memory.import_how")
         return Reply(card=notice_card("", text, tone=CardTone.WARN), good=False)
 
-    async def tell(done: int, of: int) -> None:
+    async def show_progress(done: int, of: int) -> None:
         progress = request.words("memory.importing", done=done, of=of)
         await request.services.courier.stream(request.answer_ref, progress)
 
@@ -131,7 +131,7 @@ async def import_memories(request: Request, rest: str) -> Reply:
         request.chat,
         request.files[0],
         scope=scope,
-        progress=tell,
+        progress=show_progress,
         source=request.source,
     )
     data = {

@@ -81,11 +81,11 @@ def parse_message(
     mentions, so an @ belongs to the text."""
     cleaned = (_PLACEHOLDER.sub("", text) if mentions else text).strip()
     rest, directives = split_directives(cleaned, resolve_model)
-    found = _SLASH.match(rest)
-    command = commands.find(found.group(1)) if found else None
-    if found is None or command is None:
+    slash = _SLASH.match(rest)
+    command = commands.find(slash.group(1)) if slash else None
+    if slash is None or command is None:
         return PlainMessage(text=rest or cleaned, directives=directives)
-    args = rest[found.end() :].strip()
+    args = rest[slash.end() :].strip()
     plain_args = strip_mentions(args) if mentions and not command.verbatim else args
     return CommandMessage(command=command, args=plain_args, directives=directives)
 
@@ -97,16 +97,16 @@ def split_directives(
     model's short name without @."""
     directives = MessageDirectives()
     for _ in range(_MAX_DIRECTIVES):
-        found = _DIRECTIVE.match(text) or (_BARE_MODEL.match(text) if allow_bare else None)
-        if found is None:
+        directive = _DIRECTIVE.match(text) or (_BARE_MODEL.match(text) if allow_bare else None)
+        if directive is None:
             break
-        name = next(part for part in found.groupdict().values() if part)
+        name = next(part for part in directive.groupdict().values() if part)
         choice = resolve_model(name)
-        alone = found.end() == len(text)
+        alone = directive.end() == len(text)
         if choice is None or (alone and _is_backend(name, choice)):
             break
         directives = choice_directives(name, choice)
-        text = text[found.end() :].lstrip()
+        text = text[directive.end() :].lstrip()
     return text, directives
 
 
@@ -134,8 +134,8 @@ def parse_approval_reply(text: str) -> ApprovalReply | None:
 
 def split_priority_flag(args: str) -> tuple[str, str]:
     """The word after a leading `-p`, or empty, and the remaining text."""
-    found = _PRIORITY.match(args)
-    return (found["word"], args[found.end() :].strip()) if found else ("", args)
+    flag = _PRIORITY.match(args)
+    return (flag["word"], args[flag.end() :].strip()) if flag else ("", args)
 
 
 def find_priority(words: str) -> tuple[TaskPriority | None, str]:

@@ -24,11 +24,11 @@ def is_auto_word(word: str) -> bool:
 
 
 def find_persona(roster: PersonaList, name: str) -> PersonaInfo:
-    found = roster.find(name)
-    if found is None:
+    persona = roster.find(name)
+    if persona is None:
         names = " · ".join(f"`{each.name}`" for each in roster.personas)
         raise UserError("unknown_persona", name=formats.single_line(name, _MAX_NAME), names=names)
-    return found
+    return persona
 
 
 async def persona_for_task(request: Request, name: str) -> str:

@@ -64,12 +64,12 @@ def parse_form_reply(form: FormBlock, text: str) -> dict[str, str]:
     values: dict[str, str] = {"priority": word} if word and "priority" in fields else {}
     rest: list[str] = []
     for row in text.splitlines():
-        found = _LABELLED_LINE.fullmatch(row)
-        field = fields.get(found[1].strip().casefold()) if found else None
-        if found is None or field is None or field.name in values:
+        labelled_line = _LABELLED_LINE.fullmatch(row)
+        field = fields.get(labelled_line[1].strip().casefold()) if labelled_line else None
+        if labelled_line is None or field is None or field.name in values:
             rest.append(row)
         else:
-            values[field.name] = _option_value(field, found[2].strip())
+            values[field.name] = _option_value(field, labelled_line[2].strip())
     free = [each.name for each in form.fields if each.field is not FormFieldKind.CHOICE]
     unfilled = [name for name in free if name not in values]
     if unfilled and rest:

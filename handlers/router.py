@@ -144,9 +144,9 @@ class Router:
                 return people.welcome_reply(request)
             case IncomingPress(token=token, value=value, form=form):
                 return await presses.handle_press(request, token, arrival.row.id, form, value=value)
-            case IncomingMessage(told=told) if told:
+            case IncomingMessage(told=note) if note:
                 # A note from Shiftboss to the chat's worker: it is answered without proposals.
-                request = replace(request, args=told)
+                request = replace(request, args=note)
                 return await self._answer_message(request, incoming.sender.external_id, settle=True)
             case IncomingMessage():
                 return await self._handle_message(request, incoming, arrival)

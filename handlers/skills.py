@@ -61,10 +61,10 @@ async def skill_command(request: Request, run: CommandHandler) -> Reply:
 
 async def use_by_slash(request: Request, run: CommandHandler) -> Reply | None:
     """Handle `/name text` for a skill where no command has the name; None otherwise."""
-    found = _SLASH.match(request.args)
-    if found is None or await _find_skill(request, found["name"]) is None:
+    slash = _SLASH.match(request.args)
+    if slash is None or await _find_skill(request, slash["name"]) is None:
         return None
-    return await _use(request, f"{found['name']} {request.args[found.end() :]}", run)
+    return await _use(request, f"{slash['name']} {request.args[slash.end() :]}", run)
 
 
 async def handle_skill_press(request: Request, action: SkillAction, card_key: str) -> Reply:

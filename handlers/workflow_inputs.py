@@ -142,9 +142,9 @@ def _free_text_inputs(inputs: Sequence[WorkflowInput]) -> list[WorkflowInput]:
 
 def _find_pairs(text: str) -> list[re.Match[str]]:
     """Pairs outside the quotes of another value."""
-    found: list[re.Match[str]] = []
+    pairs: list[re.Match[str]] = []
     at = 0
     while (pair := _PAIR.search(text, at)) is not None:
-        found.append(pair)
+        pairs.append(pair)
         at = pair.end()
-    return found
+    return pairs

@@ -315,8 +315,8 @@ def split_first_word(text: str) -> tuple[str, str]:
 
 def strip_fences(text: str) -> str:
     """The text without the code fences around it."""
-    found = _FENCED_TEXT.fullmatch(text)
-    return found["text"] if found else text
+    fenced_text = _FENCED_TEXT.fullmatch(text)
+    return fenced_text["text"] if fenced_text else text
 
 
 async def _save_workflow(request: Request, name: str, text: str, *, replace: bool) -> Reply:

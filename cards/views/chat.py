@@ -113,15 +113,15 @@ def session_card(
 def models_card(
     choices: Sequence[ModelChoice],
     *,
-    chosen: str,
+    chosen_name: str,
     words: TextCatalog,
     auto: bool = False,
     changed: bool = False,
 ) -> model.Card:
-    """The available models. `chosen` is the chat's own choice, empty if none; `auto`: it has chosen
-    automatic selection for each message."""
+    """The available models. `chosen_name` is the chat's own choice, empty if none; `auto`: it has
+    chosen automatic selection for each message."""
     default = words("model.default", name=choices[0].name if choices else "-")
-    current = chosen or (words("model.auto") if auto else default)
+    current = chosen_name or (words("model.auto") if auto else default)
     lines = [_choice_line(choice, words) for choice in choices]
     options = [model.SelectOption(words("model.auto_option"), AUTO_MODEL)]
     options += [model.SelectOption(choice.name, choice.name) for choice in choices]

@@ -165,8 +165,8 @@ def _support_data(support: FactSupport) -> dict[str, Any]:
     }
 
 
-def search_hit_data(found: memory_views.MemoryMatch) -> dict[str, Any]:
-    return {**entry_data(found.entry), "score": found.score, "parts": dict(found.parts)}
+def search_hit_data(hit: memory_views.MemoryMatch) -> dict[str, Any]:
+    return {**entry_data(hit.entry), "score": hit.score, "parts": dict(hit.parts)}
 
 
 def used_entry_data(used: memory_views.UsedMemory) -> dict[str, Any]:

@@ -117,10 +117,10 @@ CARDS: dict[str, Callable[[TextCatalog], Card]] = {
     "session": lambda words: session_card(
         turns=2, choice=GPT, last_used_at=NOW, now=NOW, words=words
     ),
-    "models": lambda words: models_card((OFFLINE, GPT), chosen="", words=words),
-    "no models": lambda words: models_card((), chosen="", words=words),
+    "models": lambda words: models_card((OFFLINE, GPT), chosen_name="", words=words),
+    "no models": lambda words: models_card((), chosen_name="", words=words),
     "ill model": lambda words: models_card(
-        (replace(GPT, problem="backend.denied"),), chosen=GPT.name, words=words, changed=True
+        (replace(GPT, problem="backend.denied"),), chosen_name=GPT.name, words=words, changed=True
     ),
     "error": lambda words: error_card(HUGE, "hint"),
     "notice": lambda words: notice_card("", "text"),
