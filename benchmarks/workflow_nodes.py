@@ -12,9 +12,9 @@ from pydantic import JsonValue
 
 from benchmarks.engine_runs import InstantBackend, RealClock
 from benchmarks.figures import Figure, Measurement, Scale, at_most
-from bot.engine.workflow.assignments import VariableAssignment
 from bot.engine.workflow.definition import Workflow, WorkflowEdge, WorkflowNode
 from bot.engine.workflow.nodes.assign import AssignConfig
+from bot.engine.workflow.nodes.contract import VariableAssignment
 from bot.engine.workflow.nodes.foreach import ForeachConfig
 from bot.engine.workflow.validation import validate_workflow
 from storage.records.tasks import TaskStatus

@@ -1,4 +1,4 @@
-"""Prepares the data directory and explains start failures."""
+"""Holds and prepares the data directory, and explains start failures."""
 
 from __future__ import annotations
 
@@ -11,9 +11,23 @@ from bot.config.settings import Settings
 from bot.engine.redaction import SecretMasker
 from bot.transports.web.ports import WebStartError
 from cards.catalog import catalog_for
+from storage.data_directory import DataDirectoryLock
 from storage.errors import DataDirectoryInUse, DataDirectoryUnusable, StoreTooNew, StoreUnavailable
 from storage.migrate import migrate
 from storage.records.people import Language
+
+
+@contextmanager
+def hold_home(settings: Settings) -> Iterator[None]:
+    """Hold the data directory. DataDirectoryInUse is for the caller to handle."""
+    try:
+        home = DataDirectoryLock(settings.home)
+    except DataDirectoryUnusable as error:
+        raise home_unusable(error) from error
+    with home, explain_start_failures(settings):
+        # Blocking, since nothing else may run before this is done.
+        prepare_home(settings, settings.log_level)
+        yield
 
 
 def prepare_home(settings: Settings, level: str) -> None:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from importlib.metadata import version
 
 from bot.app.container import Container, open_container
 from bot.app.engine import build_step_approvals
-from bot.app.lifecycle import ServiceGroup, home_unusable, stop_on_signals
-from bot.app.preflight import explain_start_failures, prepare_home, report_unwritable_home
+from bot.app.lifecycle import ServiceGroup, stop_on_signals
+from bot.app.preflight import explain_start_failures, hold_home, report_unwritable_home
 from bot.app.running_program import save_address
 from bot.config.settings import Settings
 from bot.engine.agent.worker_team import persona_purposes
 from bot.engine.tasks.next_prompt import preview_next_prompt
 from bot.engine.workflow.presentation.call_preview import CallPreview
-from storage.data_directory import DataDirectoryLock
-from storage.errors import DataDirectoryInUse, DataDirectoryUnusable
+from storage.errors import DataDirectoryInUse
 from storage.people import PeopleRepo
 from storage.records.tasks import Task, TaskView
 
@@ -118,16 +117,3 @@ async def _preview(settings: Settings, *, alone: bool) -> CallPreview | None:
             step_approvals=build_step_approvals(settings, core.repositories, core.clock),
             team=persona_purposes(await workers.personas.get_all()),
         )
-
-
-@contextmanager
-def hold_home(settings: Settings) -> Iterator[None]:
-    """Hold the data directory. DataDirectoryInUse is for the caller to handle."""
-    try:
-        home = DataDirectoryLock(settings.home)
-    except DataDirectoryUnusable as error:
-        raise home_unusable(error) from error
-    with home, explain_start_failures(settings):
-        # Blocking, since nothing else may run before this is done.
-        prepare_home(settings, settings.log_level)
-        yield

@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 from urllib.parse import urlencode
 from uuid import uuid4
 
@@ -24,6 +24,11 @@ from bot.config.settings import Settings
 from bot.engine.mcp.server import protocol
 from storage.data_directory import DataDirectoryLock
 from storage.errors import DataDirectoryInUse, DataDirectoryUnusable
+
+if TYPE_CHECKING:
+    from bot.app.container import Container
+    from handlers.request import Reply
+    from storage.records.messages import InboxRow
 
 _STARTUP_SECONDS = 5.0
 _COMMAND_SECONDS = 60.0
@@ -42,9 +47,6 @@ def execute_command(settings: Settings, text: str) -> CommandAnswer:
         return send_command(running, text, id=message_id, buttons=False, quiet=True)
 
     def here() -> CommandAnswer:
-        # Imported only if no running Shiftboss can execute the command.
-        from bot.cli.offline_execution import answer_command
-
         return _run_here(settings, lambda: answer_command(settings, text))
 
     return run_remote_or_local(settings, there, here)
@@ -112,6 +114,58 @@ def _run_here(settings: Settings, work: Callable[[], Coroutine[Any, Any, _T]]) -
         return asyncio.run(work())
 
 
+async def answer_command(settings: Settings, text: str) -> CommandAnswer:
+    """Handle one message of the local owner, without channels and dispatcher. Its effects are
+    stored for the next `shiftboss run`. The caller must hold the data directory and have called
+    `prepare_home`."""
+    # Imported only if no running Shiftboss can execute the command.
+    from bot.app.container import open_container
+    from cards.render import text as plain
+
+    async with open_container(settings) as core:
+        reply = await _handle(core, text)
+    shown = "" if reply.card is None else plain.render(reply.card, include_controls=False).text
+    return CommandAnswer(text=shown, good=reply.good, data=reply.data, running=False)
+
+
+async def _handle(core: Container, text: str) -> Reply:
+    from handlers.request import Reply
+
+    row = await _store_message(core, text)
+    return Reply() if row is None else await core.router.handle(row, ())
+
+
+async def _store_message(core: Container, text: str) -> InboxRow | None:
+    """Stored as handled: the person sees the result and can repeat the command."""
+    from bot.transports.sanitize import sanitize_incoming
+    from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
+    from storage.records.messages import InboxState, IncomingMessage
+
+    now = core.clock.now()
+    incoming = sanitize_incoming(
+        IncomingMessage(
+            place=LOCAL_PLACE,
+            sender=LOCAL_SENDER,
+            message_id=uuid4().hex,
+            text=text,
+            addressed=True,
+            sent_at=now,
+            quiet=True,
+        )
+    )
+    async with core.repositories.db.write() as tx:
+        chat = await core.repositories.chats.get_or_create(tx, incoming.place, incoming.sender, now)
+        return await core.repositories.inbox.accept(
+            tx,
+            incoming,
+            dedupe=uuid4().hex,
+            chat_id=chat.id,
+            now=now,
+            state=InboxState.HANDLED,
+            attempts=1,
+        )
+
+
 MCP_PATH = "/mcp"
 _PREPARED_HOMES: set[Path] = set()
 
@@ -128,15 +182,24 @@ def answer_message(settings: Settings, message: Any, scopes: Sequence[str]) -> A
         return post_json(running, path, body)
 
     def here() -> Any:
-        # Imported only if no running Shiftboss can execute the command.
-        from bot.cli.offline_execution import answer_mcp_message
-
         return _run_here(settings, lambda: answer_mcp_message(settings, message, scopes))
 
     try:
         return run_remote_or_local(settings, there, here)
     except (StartFailure, ProgramUnreachable, CommandRefused) as failed:
         return protocol.error_message(message["id"], protocol.INTERNAL_ERROR, str(failed))
+
+
+async def answer_mcp_message(settings: Settings, message: Any, scopes: Sequence[str]) -> Any:
+    """The caller must hold the data directory and have called `prepare_home`."""
+    from bot.app.container import open_container
+    from bot.engine.mcp.server.memory_server import ForbiddenScope
+
+    async with open_container(settings) as core:
+        try:
+            return await core.memory_server.answer(message, scopes)
+        except ForbiddenScope as wrong:
+            return protocol.error_message(message["id"], protocol.INVALID_PARAMS, str(wrong))
 
 
 def answer_hook(settings: Settings, hook: str, text: str, scopes: Sequence[str]) -> str:

@@ -16,16 +16,7 @@ from bot.cli.chat_commands import (
     help_text,
     report_start_failures,
 )
-from bot.cli.parameters import (
-    JsonOption,
-    OptionalText,
-    TextCommand,
-    WordArgument,
-    optional,
-    required,
-)
-from bot.cli.task import next_task
-from bot.cli.task import resume as resume_task
+from bot.cli.parameters import JsonOption, OptionalText, WordArgument, optional, required
 from storage.invisible_characters import escape_invisible
 
 
@@ -139,8 +130,6 @@ def persona(
 
 
 def add_commands(cli: typer.Typer) -> None:
-    cli.command("next", help=help_text("next"))(next_task)
-    cli.command("resume", cls=TextCommand, help=help_text("resume"))(resume_task)
     add_chat_command(cli, "status", "status", needs_worker=True)
     add_chat_command(cli, "cost", "cost", optional("what", _PERIOD), optional("model", _MODEL))
     cli.command("trace", help=help_text("trace"))(trace)

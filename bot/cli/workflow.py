@@ -54,7 +54,7 @@ def fail_invalid(name: str, faults: Sequence[Any], *, as_json: bool) -> None:
 def open_workflow(source: str, *, as_json: bool) -> tuple[str, Any]:
     """A workflow's name and content. Exits with status 1 if it is invalid, 2 if the file is
     missing."""
-    from bot.engine.workflow.issues import InvalidGraph
+    from bot.engine.workflow.field_reader import InvalidGraph
     from bot.engine.workflow.library.named_workflows import (
         WorkflowLibrary,
         parse_workflow_text,

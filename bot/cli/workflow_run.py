@@ -13,15 +13,14 @@ from uuid import uuid4
 
 from bot.app.container import Container, open_container
 from bot.app.lifecycle import ServiceGroup, stop_on_signals
-from bot.app.program import hold_home
+from bot.app.preflight import hold_home
 from bot.config.settings import Settings
-from bot.engine.workflow.definition import Workflow
+from bot.engine.workflow.definition import Workflow, WorkflowTopology
 from bot.engine.workflow.expressions.operations import ExpressionError
 from bot.engine.workflow.node_runs import is_internal_key, parse_activation, public_value
 from bot.engine.workflow.plan import load_workflow
 from bot.engine.workflow.presentation.node_display import NodeTitles
 from bot.engine.workflow.scheduler import WorkflowScheduler
-from bot.engine.workflow.topology import WorkflowTopology
 from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
 from cards.catalog import catalog_for
 from storage.records.approvals import Approval, ApprovalKind

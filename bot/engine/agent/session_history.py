@@ -15,7 +15,7 @@ from bot.engine.llm import stored_messages
 from bot.engine.llm.backend import ContextTooLong
 from bot.engine.llm.stored_messages import MessagePart, MessageRow
 from bot.engine.llm.tool_calls import AgentTool
-from bot.engine.memory.conversation_archive.session_context import ArchivePrefix
+from bot.engine.memory.ports import ArchivePrefix
 from bot.engine.memory.token_budget import estimate_tokens
 from storage.sessions import ModelSession, SessionRepo
 

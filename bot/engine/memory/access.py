@@ -1,12 +1,20 @@
-"""Access rules for memories: which scopes a reader sees and who may change or decide about them."""
+"""Access rules for memories: which scopes a reader sees, who may change or decide about them, and
+what a person writes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 
-from storage.records.memory import GLOBAL_SCOPE, MemoryScope, MemoryScopeKind
+from storage.records.memory import (
+    GLOBAL_SCOPE,
+    MemoryCategory,
+    MemoryKind,
+    MemoryScope,
+    MemoryScopeKind,
+)
 from storage.records.people import Chat, ChatKind, Person, PersonId, PersonRole
 
 
@@ -125,3 +133,26 @@ def scopes_in_chat(chat: Chat, name: str) -> Sequence[MemoryScope]:
         return reader.scopes
     kind = MemoryScopeKind.CHAT if name == CHAT_SCOPE else MemoryScopeKind.PERSON
     return [scope for scope in reader.scopes if scope.kind is kind]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManualMemory:
+    """A memory written by a person. The default scope is the person's, or the group's. An earlier
+    entry with the same `key` is superseded."""
+
+    text: str
+    scope: MemoryScope | None = None
+    kind: MemoryKind = MemoryKind.LONGTERM
+    category: MemoryCategory = MemoryCategory.OTHER
+    label: str = ""
+    key: str = ""
+    keywords: tuple[str, ...] = ()
+    importance: float = 0.8
+    pinned: bool = False
+    source: str | None = None
+    said_at: datetime | None = None
+
+
+def copy_source(entry_id: str) -> str:
+    """Source of a line that was copied with another entry's marker."""
+    return f"copy:{entry_id}"

@@ -17,13 +17,7 @@ from bot.engine.memory.similarity import term_jaccard
 from storage.db import Transaction
 from storage.memory.cells import DERIVED_FROM, CellRepo
 from storage.memory.entries import MemoryEntryRepo
-from storage.records.memory import (
-    MemoryCategory,
-    MemoryEntry,
-    MemoryKind,
-    MemoryState,
-    MemoryTier,
-)
+from storage.records.memory import MemoryCategory, MemoryEntry, MemoryKind, MemoryState, MemoryTier
 
 _TOKEN = re.compile(r"[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+")
 _SENTENCE = re.compile(r"[。！？!?]|(?<=\.)\s")

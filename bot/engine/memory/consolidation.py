@@ -21,7 +21,7 @@ from bot.engine.memory.fact_matching import (
     merge_count,
     restrict_verdict,
 )
-from bot.engine.memory.promotion import FactPromoter, propose_sharing
+from bot.engine.memory.promotion import FactPromoter, propose_sharing, retract_proposals, supersede
 from bot.engine.memory.similarity import merge_lines, term_jaccard
 from storage.db import Transaction
 from storage.memory.cells import CellRepo
@@ -37,8 +37,6 @@ from storage.records.memory import (
     MemoryScope,
     MemoryState,
     NewMemoryEntry,
-    candidate_source,
-    offer_source,
     support_from_extra,
     text_hash,
 )
@@ -324,35 +322,6 @@ class MemoryConsolidator:
         if not held.is_protected:
             doubted = replace(held, extra=_with_observation(held, context, holds=False, now=now))
             await self.entries.update(tx, doubted, now=now)
-
-
-async def supersede(
-    entries: MemoryEntryRepo,
-    tx: Transaction,
-    old: MemoryEntry,
-    successor: MemoryEntry,
-    *,
-    now: datetime,
-) -> MemoryEntry:
-    """Mark `old` as superseded by an existing entry."""
-    gone = replace(
-        old,
-        state=MemoryState.SUPERSEDED,
-        invalidated_at=now,
-        superseded_by=successor.id,
-        pinned=False,
-    )
-    await entries.update(tx, gone, now=now)
-    await retract_proposals(entries, tx, old)
-    return await entries.update(tx, replace(successor, supersedes=old.id), now=now)
-
-
-async def retract_proposals(entries: MemoryEntryRepo, tx: Transaction, entry: MemoryEntry) -> None:
-    """Withdraw proposals based on this entry, which has changed; it may be proposed again."""
-    for source in (candidate_source(entry), offer_source(entry)):
-        proposed = await entries.find_by_source(source, tx=tx)
-        if proposed is not None and proposed.state is MemoryState.CANDIDATE:
-            await entries.delete(tx, proposed)
 
 
 def as_manual(entry: MemoryEntry, **changes: Any) -> MemoryEntry:

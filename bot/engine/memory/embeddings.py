@@ -11,12 +11,12 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from datetime import datetime
 from math import isfinite, sqrt
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from bot.engine.memory.change_feed import MemoryChangeFeed
+from bot.engine.memory.ports import EmbeddingFailed, embedding_text
 from bot.engine.memory.retriever import min_max_normalise
 from storage.db import Database
 from storage.errors import StoreUnavailable
@@ -34,15 +34,6 @@ _MODEL_NAME_SEPARATOR = re.compile(r"[^a-z0-9]+")
 _REFUSAL_STATUSES = (400, 413, 422)
 _MAX_RESPONSE_BYTES = 16_000_000
 """Response limit in bytes: 64 vectors of up to 8,000 numbers."""
-
-
-class EmbeddingFailed(Exception):
-    """The service is unreachable, refuses or returns no vectors. The message never contains the
-    request. `refused` means that this particular request was rejected."""
-
-    def __init__(self, reason: str, *, refused: bool = False) -> None:
-        self.refused = refused
-        super().__init__(reason)
 
 
 class InferenceEndpoint:
@@ -324,9 +315,3 @@ class EmbeddingIndex:
         while len(self._query_cache) > _QUERY_CACHE_SIZE:
             self._query_cache.popitem(last=False)
         return vector
-
-
-def embedding_text(said_at: datetime, sender: str, text: str) -> str:
-    """Text with day and sender, since queries mention both."""
-    head = " ".join(filter(None, (f"[{said_at:%Y-%m-%d}]", sender)))
-    return f"{head}: {text}"

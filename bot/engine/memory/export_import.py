@@ -11,10 +11,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from bot.engine.memory.access import MemoryEditor
+from bot.engine.memory.access import ManualMemory, MemoryEditor
 from bot.engine.memory.command_progress import CommandProgressLog
 from bot.engine.memory.noise_filter import to_storable_text
-from bot.engine.memory.writer import ManualMemory, MemoryWriter
+from bot.engine.memory.writer import MemoryWriter
 from cards.views.memory import entry_export_data
 from handlers.ports_workers import MemoryRequestRejected, ProgressCallback
 from storage.data_directory import ExportFile

@@ -19,10 +19,7 @@ from bot.engine.memory.admission import (
     judge_admission,
 )
 from bot.engine.memory.change_feed import MemoryChangeFeed
-from bot.engine.memory.consolidation import (
-    ConsolidationResult,
-    MemoryConsolidator,
-)
+from bot.engine.memory.consolidation import ConsolidationResult, MemoryConsolidator
 from bot.engine.memory.extraction import (
     EXTRACTION_PROMPT,
     ExtractionTally,

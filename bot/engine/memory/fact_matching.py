@@ -15,9 +15,9 @@ from typing import Annotated, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
-from bot.engine.memory.embeddings import EmbeddingFailed, embedding_text
 from bot.engine.memory.extraction import KEYED_CATEGORIES, MemoryFact
 from bot.engine.memory.noise_filter import classify_fact_noise, to_storable_text
+from bot.engine.memory.ports import EmbeddingFailed, embedding_text
 from bot.engine.memory.similarity import (
     details_agree,
     is_grounded_in,

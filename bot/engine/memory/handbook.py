@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.engine.memory.writer import ManualMemory
+from bot.engine.memory.access import ManualMemory
 from cards.catalog import TextCatalog, catalog_for
 from storage.records.memory import GLOBAL_SCOPE, MemoryKind
 from storage.records.people import Language

@@ -1,4 +1,5 @@
-"""Ports of memory: background model calls, and search for workers."""
+"""Ports of memory: background model calls, embeddings, search for workers, and the summaries at the
+beginning of a history."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Protocol, TypeAlias
 
 from pydantic import BaseModel
 
+from bot.engine.memory.token_budget import estimate_tokens
 from storage.db import Transaction
 from storage.records.people import ChatId, PersonId
 from storage.records.tasks import TaskId
@@ -71,3 +73,32 @@ class BackgroundModel(Protocol):
     async def ask(self, query: BackgroundQuery) -> BackgroundAnswer:
         """Raises BackendError, also if a spending cap is reached; must not request an extension."""
         ...
+
+
+class EmbeddingFailed(Exception):
+    """The service is unreachable, refuses or returns no vectors. The message never contains the
+    request. `refused` means that this particular request was rejected."""
+
+    def __init__(self, reason: str, *, refused: bool = False) -> None:
+        self.refused = refused
+        super().__init__(reason)
+
+
+def embedding_text(said_at: datetime, sender: str, text: str) -> str:
+    """Text with day and sender, since queries mention both."""
+    head = " ".join(filter(None, (f"[{said_at:%Y-%m-%d}]", sender)))
+    return f"{head}: {text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivePrefix:
+    """Texts that replace the first `through` messages. `at` is the time of the last of these, as
+    ISO 8601."""
+
+    texts: Sequence[str] = ()
+    through_message: int = 0
+    last_at: str = ""
+
+    @property
+    def tokens(self) -> int:
+        return sum(map(estimate_tokens, self.texts))

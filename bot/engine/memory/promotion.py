@@ -1,5 +1,6 @@
 """Promotion of extracted facts (L0) and profile entries (L1) to long-term memory (L2), at once or
-by a candidate for review, and offers of lessons to other scopes."""
+by a candidate for review, and offers of lessons to other scopes; what a successor and a change do
+to these proposals."""
 
 from __future__ import annotations
 
@@ -225,3 +226,32 @@ class FactPromoter:
 def _promoted_at(entry: MemoryEntry) -> datetime:
     at = entry.extra.get(_PROMOTED_AT)
     return datetime.fromisoformat(at) if isinstance(at, str) else entry.updated_at
+
+
+async def supersede(
+    entries: MemoryEntryRepo,
+    tx: Transaction,
+    old: MemoryEntry,
+    successor: MemoryEntry,
+    *,
+    now: datetime,
+) -> MemoryEntry:
+    """Mark `old` as superseded by an existing entry."""
+    gone = replace(
+        old,
+        state=MemoryState.SUPERSEDED,
+        invalidated_at=now,
+        superseded_by=successor.id,
+        pinned=False,
+    )
+    await entries.update(tx, gone, now=now)
+    await retract_proposals(entries, tx, old)
+    return await entries.update(tx, replace(successor, supersedes=old.id), now=now)
+
+
+async def retract_proposals(entries: MemoryEntryRepo, tx: Transaction, entry: MemoryEntry) -> None:
+    """Withdraw proposals based on this entry, which has changed; it may be proposed again."""
+    for source in (candidate_source(entry), offer_source(entry)):
+        proposed = await entries.find_by_source(source, tx=tx)
+        if proposed is not None and proposed.state is MemoryState.CANDIDATE:
+            await entries.delete(tx, proposed)

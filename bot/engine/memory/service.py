@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from functools import partial
 
-from bot.engine.memory.access import MemoryEditor, MemoryReader
+from bot.engine.memory.access import ManualMemory, MemoryEditor, MemoryReader
 from bot.engine.memory.command_progress import ForgetCommandLog
 from bot.engine.memory.decay import current_strength
 from bot.engine.memory.export_import import MemoryTransfer, ignore_progress
@@ -23,7 +23,7 @@ from bot.engine.memory.maintenance import MemoryCleanup
 from bot.engine.memory.restore import MemoryRestorer
 from bot.engine.memory.retriever import MemoryRetriever
 from bot.engine.memory.usage_tracking import UsageTracker
-from bot.engine.memory.writer import ManualMemory, MemoryWriter
+from bot.engine.memory.writer import MemoryWriter
 from cards.catalog import TextCatalog, catalog_for
 from cards.views.memory import matches_chapter, spoken_text
 from handlers.ports_workers import MemoryRequestRejected, ProgressCallback

@@ -10,7 +10,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self, TypeAlias, TypeVar
 
-from bot.engine.memory.access import MemoryEditor
+from bot.engine.memory.access import ManualMemory, MemoryEditor, copy_source
 from bot.engine.memory.candidate_review import CandidateReview, candidate_decider
 from bot.engine.memory.change_feed import MemoryChangeFeed
 from bot.engine.memory.consolidation import MANUAL_CONFIDENCE, MemoryConsolidator, as_manual
@@ -40,8 +40,6 @@ from storage.records.memory import (
     offer_source,
 )
 
-_MANUAL_IMPORTANCE = 0.8
-
 _TEXT_BOUND_KEYS = frozenset(
     {"said", "value", "merges", "admission", "support", "support_all", "context"}
 )
@@ -54,24 +52,6 @@ TransactionHook: TypeAlias = Callable[[Transaction], Awaitable[None]]
 BatchTransactionHook: TypeAlias = Callable[
     [Transaction, Sequence[MemoryEntry | MemoryNotSaved | None]], Awaitable[None]
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManualMemory:
-    """A memory written by a person. The default scope is the person's, or the group's. An earlier
-    entry with the same `key` is superseded."""
-
-    text: str
-    scope: MemoryScope | None = None
-    kind: MemoryKind = MemoryKind.LONGTERM
-    category: MemoryCategory = MemoryCategory.OTHER
-    label: str = ""
-    key: str = ""
-    keywords: tuple[str, ...] = ()
-    importance: float = _MANUAL_IMPORTANCE
-    pinned: bool = False
-    source: str | None = None
-    said_at: datetime | None = None
 
 
 @dataclass(kw_only=True)
@@ -318,11 +298,6 @@ def _visible_state(entry: MemoryEntry) -> tuple[object, ...]:
 
 _UNMOVABLE_KINDS = frozenset((MemoryKind.CELL, MemoryKind.EPISODE, MemoryKind.HANDBOOK))
 """Kinds that are bound to their place."""
-
-
-def copy_source(entry_id: str) -> str:
-    """Source of a line that was copied with another entry's marker."""
-    return f"copy:{entry_id}"
 
 
 class MemoryWriteBatch(MemoryWriter):

@@ -19,11 +19,7 @@ from bot.engine.llm.tool_calls import (
     ToolCall,
     call_fingerprint,
 )
-from bot.engine.permissions.policy import (
-    PermissionPolicy,
-    PolicyDecision,
-    PolicyVerdict,
-)
+from bot.engine.permissions.policy import PermissionPolicy, PolicyDecision, PolicyVerdict
 from bot.engine.permissions.requests import (
     ApprovalRequester,
     DecisionSignal,

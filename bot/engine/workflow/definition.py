@@ -1,19 +1,25 @@
-"""The workflow data model: nodes, edges, inputs and outputs."""
+"""The workflow data model: nodes, edges, inputs and outputs; and its static structure: scopes,
+adjacency, back edges and cycles.
+
+A scope is the top level, or the body of one loop: nodes that run together.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import reduce
+from functools import cached_property, reduce
 from operator import or_
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import GetCoreSchemaHandler, JsonValue
 from pydantic_core import CoreSchema
 
 from bot.engine.workflow.nodes.contract import (
     BodyConfig,
+    EdgeRule,
     LoopTypeSpec,
     NodeConfig,
     NodeRole,
@@ -190,3 +196,248 @@ def may_ask_people(workflow: Workflow) -> bool:
     return any(node.spec.asks_people(node.settings) for node in workflow.nodes) or any(
         edge.on_limit is OnLimit.ASK for edge in workflow.edges
     )
+
+
+ROOT_GRAPH = ""
+_MAX_WORK = 2_000_000
+
+EdgesByNode: TypeAlias = Mapping[str, tuple[WorkflowEdge, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeGraph:
+    """One scope. `incoming` and `outgoing` hold forward edges only. `back_edges` maps names to
+    edges that lead back; `back_regions` holds the nodes that each of them restarts. `bounded_edges`
+    lead forward and carry the bound of a cycle."""
+
+    nodes: Mapping[str, WorkflowNode]
+    node_order: Mapping[str, int]
+    incoming: EdgesByNode
+    outgoing: EdgesByNode
+    back_edges: Mapping[str, WorkflowEdge]
+    outgoing_back_edges: EdgesByNode
+    back_regions: Mapping[str, frozenset[str]]
+    end_nodes: tuple[str, ...]
+    edge_positions: Mapping[str, int]
+    bounded_edges: Mapping[str, WorkflowEdge]
+
+    def bounded_edge(self, name: str) -> WorkflowEdge:
+        """The edge of that name that has a loop limit."""
+        return self.back_edges.get(name) or self.bounded_edges[name]
+
+    def edge_position(self, edge: WorkflowEdge) -> int:
+        """Its position in written order."""
+        return self.edge_positions[edge.name]
+
+    def edges_from(self, node: str) -> tuple[WorkflowEdge, ...]:
+        """All edges behind a node, those that lead back first."""
+        return (*self.outgoing_back_edges.get(node, ()), *self.outgoing.get(node, ()))
+
+    def needs_choice_record(self, node: str) -> bool:
+        """Whether the run must record which of its outgoing edges were taken."""
+        if self.chooses_target(node) or node in self.outgoing_back_edges:
+            return True
+        out = self.outgoing.get(node, ())
+        return any(edge.condition or edge.name in self.bounded_edges for edge in out)
+
+    def chooses_target(self, node: str) -> bool:
+        """Whether the node's execution chooses the edge."""
+        return self.nodes[node].spec.edge_rule is EdgeRule.CHOSEN
+
+    @property
+    def leaf_nodes(self) -> tuple[str, ...]:
+        return tuple(each for each in self.nodes if not self.outgoing.get(each))
+
+
+class WorkflowTopology:
+    def __init__(self, workflow: Workflow) -> None:
+        self.workflow = workflow
+        self.nodes = workflow.nodes_by_id
+        self.container_of = {
+            inner: node.id for node in workflow.nodes for inner in node.body if inner in self.nodes
+        }
+
+    @cached_property
+    def scope_graphs(self) -> Mapping[str, ScopeGraph]:
+        """By the id of the loop, or ROOT_GRAPH for the top level."""
+        members: dict[str, list[WorkflowNode]] = defaultdict(list)
+        for node in self.workflow.nodes:
+            members[self.container_of.get(node.id, ROOT_GRAPH)].append(node)
+        edges: dict[str, list[WorkflowEdge]] = defaultdict(list)
+        for edge in self.workflow.edges:
+            scope = self.container_of.get(edge.source, ROOT_GRAPH)
+            # Edges between a loop and its own body are redundant.
+            if scope == self.container_of.get(edge.target, ROOT_GRAPH):
+                edges[scope].append(edge)
+        return {
+            name: _build_scope_graph(members[name], edges[name]) for name in {ROOT_GRAPH, *members}
+        }
+
+
+def _build_scope_graph(nodes: list[WorkflowNode], edges: list[WorkflowEdge]) -> ScopeGraph:
+    returning = find_back_edges([node.id for node in nodes], edges)
+    names = {edge.name for edge in returning}
+    cycles = find_cycles([node.id for node in nodes], edges)
+    forward = [edge for edge in edges if edge.name not in names]
+    out = _edges_by_source(forward)
+    bounded = [
+        edge for edge in forward if edge.max_loops is not None and _is_within_cycle(edge, cycles)
+    ]
+    returning = tuple(_with_bound(edge, bounded, cycles) for edge in returning)
+    return ScopeGraph(
+        nodes={node.id: node for node in nodes},
+        node_order={node.id: n for n, node in enumerate(nodes)},
+        incoming=_group_edges((edge.target, edge) for edge in forward),
+        outgoing=out,
+        back_edges={edge.name: edge for edge in returning},
+        outgoing_back_edges=_edges_by_source(returning),
+        back_regions={edge.name: _reachable_from([edge.target], out) for edge in returning},
+        end_nodes=tuple(node.id for node in nodes if node.role is NodeRole.END),
+        edge_positions={edge.name: n for n, edge in enumerate(edges)},
+        bounded_edges={edge.name: edge for edge in bounded},
+    )
+
+
+def _with_bound(
+    edge: WorkflowEdge, bounded: Iterable[WorkflowEdge], cycles: Mapping[str, int]
+) -> WorkflowEdge:
+    """A back edge without its own bound gets the sum of the bounds on its cycle's forward edges,
+    although other paths may lead to its source."""
+    if edge.max_loops is not None:
+        return edge
+    here = cycles[edge.source]
+    total = sum(each.max_loops or 0 for each in bounded if cycles[each.source] == here)
+    return replace(edge, max_loops=total)
+
+
+def find_back_edges(
+    nodes: Iterable[str], edges: Iterable[WorkflowEdge]
+) -> tuple[WorkflowEdge, ...]:
+    """The bounded edges on cycles. If removing them would make a node unreachable, or one of them
+    does not lead back to a predecessor, the bound is on a forward edge; then the back edges are
+    those that a depth-first walk from the cycle's entry finds."""
+    order, known = tuple(nodes), tuple(edges)
+    cycles = find_cycles(order, known)
+    groups: dict[int, list[str]] = defaultdict(list)
+    for node in order:
+        if node in cycles:
+            groups[cycles[node]].append(node)
+    inside: dict[int, list[WorkflowEdge]] = defaultdict(list)
+    entered: dict[int, set[str]] = defaultdict(set)
+    for edge in known:
+        if _is_within_cycle(edge, cycles):
+            inside[cycles[edge.source]].append(edge)
+        elif edge.target in cycles:
+            entered[cycles[edge.target]].add(edge.target)
+    back: set[str] = set()
+    for n, group in groups.items():
+        entries = [node for node in group if node in entered[n]] or group[:1]
+        back |= {edge.name for edge in _back_edges_in_cycle(group, inside[n], entries)}
+    return tuple(edge for edge in known if edge.name in back)
+
+
+def _is_within_cycle(edge: WorkflowEdge, cycles: Mapping[str, int]) -> bool:
+    return edge.source in cycles and cycles[edge.source] == cycles.get(edge.target)
+
+
+def _back_edges_in_cycle(
+    group: Sequence[str], edges: Sequence[WorkflowEdge], entries: Sequence[str]
+) -> Iterable[WorkflowEdge]:
+    bounded = [edge for edge in edges if edge.max_loops is not None]
+    free = [edge for edge in edges if edge.max_loops is None]
+    # Validation refuses cycles without any bound.
+    if find_cycles(group, free):
+        return bounded
+    out = _edges_by_source(free)
+    is_small = len(bounded) * len(edges) <= _MAX_WORK
+    leads_back = is_small and all(
+        edge.source in _reachable_from([edge.target], out) for edge in bounded
+    )
+    if leads_back and _reachable_from(entries, out) == set(group):
+        return bounded
+    return find_retreating_edges(entries[:1], (*free, *bounded))
+
+
+def find_retreating_edges(
+    roots: Iterable[str], edges: Sequence[WorkflowEdge]
+) -> list[WorkflowEdge]:
+    """Edges that lead to a node on their own path in a depth-first walk from the roots."""
+    entered, left = _depth_first(roots, edges)
+    return [
+        edge
+        for edge in edges
+        if edge.source in left
+        and entered[edge.target] <= entered[edge.source]
+        and left[edge.source] <= left[edge.target]
+    ]
+
+
+def find_cycles(nodes: Iterable[str], edges: Iterable[WorkflowEdge]) -> Mapping[str, int]:
+    """A number for each node on a cycle, equal for nodes that can reach each other: Kosaraju's
+    strongly connected components."""
+    known = tuple(edges)
+    _, left = _depth_first(nodes, known)
+    before: dict[str, list[str]] = defaultdict(list)
+    for edge in known:
+        if edge.source in left:
+            before[edge.target].append(edge.source)
+    component: dict[str, int] = {}
+    for root in reversed(left):
+        if root not in component:
+            members = reachable(
+                [root], lambda node: (each for each in before[node] if each not in component)
+            )
+            component.update(dict.fromkeys(members, left[root]))
+    sizes = Counter(component.values())
+    loops = {edge.source for edge in known if edge.source == edge.target}
+    return {node: n for node, n in component.items() if sizes[n] > 1 or node in loops}
+
+
+def _depth_first(
+    roots: Iterable[str], edges: Iterable[WorkflowEdge]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """The order in which a depth-first walk enters and leaves the nodes."""
+    after = _edges_by_source(edges)
+    entered: dict[str, int] = {}
+    left: dict[str, int] = {}
+    for root in roots:
+        if root in entered:
+            continue
+        entered[root] = len(entered)
+        path = [(root, iter(after.get(root, ())))]
+        while path:
+            node, others = path[-1]
+            target = next((edge.target for edge in others if edge.target not in entered), None)
+            if target is None:
+                left[node] = len(left)
+                path.pop()
+            else:
+                entered[target] = len(entered)
+                path.append((target, iter(after.get(target, ()))))
+    return entered, left
+
+
+def reachable(starts: Iterable[str], neighbours: Callable[[str], Iterable[str]]) -> frozenset[str]:
+    """The starts and every node that can be reached from them."""
+    open_ = list(starts)
+    seen = set(open_)
+    while open_:
+        new = set(neighbours(open_.pop())) - seen
+        seen |= new
+        open_ += new
+    return frozenset(seen)
+
+
+def _reachable_from(starts: Iterable[str], out: EdgesByNode) -> frozenset[str]:
+    return reachable(starts, lambda node: (edge.target for edge in out.get(node, ())))
+
+
+def _edges_by_source(edges: Iterable[WorkflowEdge]) -> EdgesByNode:
+    return _group_edges((edge.source, edge) for edge in edges)
+
+
+def _group_edges(pairs: Iterable[tuple[str, WorkflowEdge]]) -> EdgesByNode:
+    groups: dict[str, list[WorkflowEdge]] = defaultdict(list)
+    for key, edge in pairs:
+        groups[key].append(edge)
+    return {key: tuple(edges) for key, edges in groups.items()}

@@ -12,13 +12,15 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from bot.engine.workflow.definition import (
+    ROOT_GRAPH,
     Workflow,
     WorkflowEdge,
     WorkflowNode,
+    WorkflowTopology,
 )
 from bot.engine.workflow.expressions.evaluator import references
 from bot.engine.workflow.expressions.templates import escape_placeholders
-from bot.engine.workflow.issues import InvalidGraph, ValidationIssue
+from bot.engine.workflow.field_reader import InvalidGraph, ValidationIssue
 from bot.engine.workflow.node_runs import (
     ActivationPath,
     enclosing_round,
@@ -28,7 +30,6 @@ from bot.engine.workflow.node_runs import (
 )
 from bot.engine.workflow.nodes.contract import BodyConfig, NodeRole
 from bot.engine.workflow.nodes.registry import NodeType
-from bot.engine.workflow.topology import ROOT_GRAPH, WorkflowTopology
 from bot.engine.workflow.validation import validate_workflow
 from storage.records.tasks import NodeRun, NodeStatus
 

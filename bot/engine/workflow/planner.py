@@ -18,7 +18,7 @@ from bot.engine.llm.json_repair import find_string_end, repair_json
 from bot.engine.workflow import prompts
 from bot.engine.workflow.definition import FORMAT_VERSION, Workflow, WorkflowNode
 from bot.engine.workflow.expressions.templates import escape_placeholders
-from bot.engine.workflow.issues import InvalidGraph, ValidationIssue
+from bot.engine.workflow.field_reader import InvalidGraph, ValidationIssue
 from bot.engine.workflow.nodes.contract import NodeRole
 from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.plan import linear_workflow

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import zip_longest
 from types import MappingProxyType
 
-from bot.engine.workflow.node_runs import (
-    ActivationPath,
-    enclosing_round,
-    parse_activation,
-)
+from bot.engine.workflow.definition import ROOT_GRAPH, ScopeGraph, WorkflowTopology
+from bot.engine.workflow.node_runs import ActivationPath, enclosing_round, parse_activation
 from bot.engine.workflow.nodes.contract import NodeRole
 from bot.engine.workflow.plan import PLANNING_PATH
-from bot.engine.workflow.scheduler import WorkflowScheduler
-from bot.engine.workflow.topology import ROOT_GRAPH, ScopeGraph, WorkflowTopology
 from storage.records.tasks import NodeRun, NodeStatus
 from storage.task_events import SubagentReport
 
@@ -43,35 +39,37 @@ def undelivered_messages(messages: Sequence[str], runs: Mapping[str, NodeRun]) -
         for run in runs.values()
         if DELIVERED_COUNT_KEY in run.output
     )
-    heard = max(counts, default=0)
+    delivered = max(counts, default=0)
     return [
         text
         for n, text in enumerate(messages)
-        if (not is_report_delivered(n, runs) if isinstance(text, SubagentReport) else n >= heard)
+        if (
+            not is_report_delivered(n, runs) if isinstance(text, SubagentReport) else n >= delivered
+        )
     ]
 
 
 def reports_to_withhold(
-    scheduler: WorkflowScheduler,
+    topology: WorkflowTopology,
     activation: ActivationPath,
     messages: Sequence[str],
     runs: Mapping[str, NodeRun],
+    *,
+    running_paths: AbstractSet[str],
     delivered: Mapping[str, Container[int]] = MappingProxyType({}),
 ) -> frozenset[int]:
     """Return the numbers of the reports that other steps receive rather than this one, which
-    starts: a running step received it (`delivered`, by its path), or a later step is still to come
-    behind the one that started the subagent, as this one is not."""
+    starts: another running step received it (`delivered`, by its path), or a later step is still to
+    come behind the one that started the subagent, as this one is not."""
     reports = report_numbers(messages)
-    if scheduler.workflow.parallel == 1 or not reports:
+    if topology.workflow.parallel == 1 or not reports:
         return frozenset()
-    others = [delivered.get(path, ()) for path in scheduler.running_paths - {activation.path}]
+    others = [delivered.get(path, ()) for path in running_paths - {activation.path}]
     return frozenset(
         n
         for n, report in reports.items()
         if any(n in told for told in others)
-        or _belongs_to_other_step(
-            activation, parse_activation(report.path), runs, scheduler.topology
-        )
+        or _belongs_to_other_step(activation, parse_activation(report.path), runs, topology)
     )
 
 
@@ -84,24 +82,24 @@ def _belongs_to_other_step(
     place: ActivationPath,
     sender: ActivationPath | None,
     runs: Mapping[str, NodeRun],
-    layout: WorkflowTopology,
+    topology: WorkflowTopology,
 ) -> bool:
-    if sender is None or sender.node not in layout.nodes or _comes_after(place, sender, layout):
+    if sender is None or sender.node not in topology.nodes or _comes_after(place, sender, topology):
         return False
-    return any(_is_pending(each, runs) for each in _later_steps(sender, layout))
+    return any(_is_pending(each, runs) for each in _later_steps(sender, topology))
 
 
-def _comes_after(place: ActivationPath, sender: ActivationPath, layout: WorkflowTopology) -> bool:
+def _comes_after(place: ActivationPath, sender: ActivationPath, topology: WorkflowTopology) -> bool:
     """Whether `place` can only run after `sender`, or is a later activation of it."""
     for here, there in zip_longest(_enclosing_path(place), _enclosing_path(sender)):
         if here is None or there is None:
             return True
         (at, n), (other, m) = here, there
         if at.node != other.node:
-            ring = layout.scope_graphs[layout.container_of.get(other.node, ROOT_GRAPH)]
-            again = at.round > other.round and other.node in _reachable_nodes(ring, at.node)
-            return again or at.node in _reachable_nodes(ring, other.node)
-        is_beside = layout.nodes[at.node].has_parallel_rounds
+            scope_graph = topology.scope_graphs[topology.container_of.get(other.node, ROOT_GRAPH)]
+            again = at.round > other.round and other.node in _reachable_nodes(scope_graph, at.node)
+            return again or at.node in _reachable_nodes(scope_graph, other.node)
+        is_beside = topology.nodes[at.node].has_parallel_rounds
         if at.round != other.round or (n != m and not is_beside):
             return True
         if n != m:
@@ -111,23 +109,23 @@ def _comes_after(place: ActivationPath, sender: ActivationPath, layout: Workflow
 
 def _enclosing_path(place: ActivationPath) -> Sequence[tuple[ActivationPath, int | None]]:
     """The loops around it from the outside in, with the number of the round; then itself."""
-    way: list[tuple[ActivationPath, int | None]] = [(place, None)]
+    path: list[tuple[ActivationPath, int | None]] = [(place, None)]
     scope = place.scope
     while (above := enclosing_round(scope)) is not None:
         around = parse_activation(above[0])
         assert around is not None
-        way.append((around, above[1]))
+        path.append((around, above[1]))
         scope = around.scope
-    return way[::-1]
+    return path[::-1]
 
 
-def _later_steps(sender: ActivationPath, layout: WorkflowTopology) -> Iterator[ActivationPath]:
+def _later_steps(sender: ActivationPath, topology: WorkflowTopology) -> Iterator[ActivationPath]:
     """Itself, which may be retried, and the steps after it, within its rounds and behind them."""
     yield sender
     for at, _ in reversed(_enclosing_path(sender)):
-        ring = layout.scope_graphs[layout.container_of.get(at.node, ROOT_GRAPH)]
-        for node in _reachable_nodes(ring, at.node):
-            if ring.nodes[node].role is NodeRole.TASK or ring.nodes[node].body:
+        scope_graph = topology.scope_graphs[topology.container_of.get(at.node, ROOT_GRAPH)]
+        for node in _reachable_nodes(scope_graph, at.node):
+            if scope_graph.nodes[node].role is NodeRole.TASK or scope_graph.nodes[node].body:
                 yield ActivationPath(at.scope, node)
 
 
@@ -136,12 +134,12 @@ def _is_pending(place: ActivationPath, runs: Mapping[str, NodeRun]) -> bool:
     return run is None or run.status is NodeStatus.PENDING
 
 
-def _reachable_nodes(ring: ScopeGraph, node: str) -> Iterable[str]:
+def _reachable_nodes(scope_graph: ScopeGraph, node: str) -> Iterable[str]:
     """All nodes that forward edges lead to from here."""
-    found = dict.fromkeys(edge.target for edge in ring.outgoing.get(node, ()))
+    found = dict.fromkeys(edge.target for edge in scope_graph.outgoing.get(node, ()))
     left = list(found)
     while left:
-        for edge in ring.outgoing.get(left.pop(), ()):
+        for edge in scope_graph.outgoing.get(left.pop(), ()):
             if edge.target not in found:
                 found[edge.target] = None
                 left.append(edge.target)

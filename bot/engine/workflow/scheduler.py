@@ -13,12 +13,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, TypeAlias, assert_never
 
-from bot.engine.workflow.definition import (
-    OnError,
-    Workflow,
-    WorkflowEdge,
-    WorkflowNode,
-)
+from bot.engine.workflow.definition import OnError, Workflow, WorkflowEdge, WorkflowNode
 from bot.engine.workflow.expressions.operations import ExpressionError
 from bot.engine.workflow.expressions.templates import fill_template, value_as_text
 from bot.engine.workflow.node_runs import (

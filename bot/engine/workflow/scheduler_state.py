@@ -10,7 +10,14 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
-from bot.engine.workflow.definition import OnError, Workflow, WorkflowNode, may_ask_people
+from bot.engine.workflow.definition import (
+    ROOT_GRAPH,
+    OnError,
+    Workflow,
+    WorkflowNode,
+    WorkflowTopology,
+    may_ask_people,
+)
 from bot.engine.workflow.expressions.evaluator import NOW_NAME
 from bot.engine.workflow.node_runs import (
     EXHAUSTED_EDGE_KEY,
@@ -29,7 +36,6 @@ from bot.engine.workflow.node_runs import (
 )
 from bot.engine.workflow.nodes.contract import EvaluationContext, NodeRole
 from bot.engine.workflow.scope import LoopState, OutputsView, ScopeState, StatesView
-from bot.engine.workflow.topology import ROOT_GRAPH, WorkflowTopology
 from storage.records.tasks import NodeRun, NodeStatus, TaskId
 
 TextLookup: TypeAlias = Callable[..., str]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bot.engine.workflow.definition import OnError, WorkflowEdge, WorkflowNode
+from bot.engine.workflow.definition import OnError, ScopeGraph, WorkflowEdge, WorkflowNode
 from bot.engine.workflow.node_runs import (
     EXHAUSTED_EDGE_KEY,
     ActivationPath,
@@ -20,7 +20,6 @@ from bot.engine.workflow.node_runs import (
     taken_edges,
 )
 from bot.engine.workflow.nodes.contract import RoundProgress
-from bot.engine.workflow.topology import ScopeGraph
 from storage.records.tasks import NodeRun, NodeStatus
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, reduce
 
+from bot.engine.workflow.definition import ROOT_GRAPH, ScopeGraph, WorkflowTopology
 from bot.engine.workflow.node_runs import ActivationPath, enclosing_round, parse_activation
 from bot.engine.workflow.nodes.contract import EdgeRule, NodeRole
-from bot.engine.workflow.topology import ROOT_GRAPH, ScopeGraph, WorkflowTopology
 
 VIRTUAL_ROOT = ""
 """The parent of every node without a source; no node of the graph."""

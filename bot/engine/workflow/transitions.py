@@ -450,7 +450,14 @@ class _Transition:
         if replan is None:
             # Else it only holds the place of what the new plan begins with.
             self.changes.add_event(EventKind.STEP_STARTED, step.title)
-        withheld = report_delivery.reports_to_withhold(flow, place, messages, state.runs, delivered)
+        withheld = report_delivery.reports_to_withhold(
+            flow.topology,
+            place,
+            messages,
+            state.runs,
+            running_paths=flow.running_paths,
+            delivered=delivered,
+        )
         if reports := frozenset(report_delivery.report_numbers(messages)):
             delivered = {**delivered, place.path: reports - withheld}
         self._remember(

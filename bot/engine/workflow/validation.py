@@ -14,27 +14,28 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import islice
 
-from bot.engine.workflow.definition import Workflow, WorkflowEdge, WorkflowNode
-from bot.engine.workflow.expressions.evaluator import references
-from bot.engine.workflow.expressions.operations import ExpressionError
-from bot.engine.workflow.expressions.templates import find_placeholders, without_placeholders
-from bot.engine.workflow.issues import (
-    InvalidGraph,
-    ValidationIssue,
-    duration_issues,
-    expression_issues,
-    range_issues,
-    variable_name_issues,
-)
-from bot.engine.workflow.nodes.contract import BodyConfig, NodeRole
-from bot.engine.workflow.nodes.registry import NodeType
-from bot.engine.workflow.topology import (
+from bot.engine.workflow.definition import (
     ROOT_GRAPH,
     ScopeGraph,
+    Workflow,
+    WorkflowEdge,
+    WorkflowNode,
     WorkflowTopology,
     find_cycles,
     reachable,
 )
+from bot.engine.workflow.expressions.evaluator import references
+from bot.engine.workflow.expressions.operations import ExpressionError
+from bot.engine.workflow.expressions.templates import find_placeholders, without_placeholders
+from bot.engine.workflow.field_reader import (
+    InvalidGraph,
+    ValidationIssue,
+    duration_issues,
+    range_issues,
+    variable_name_issues,
+)
+from bot.engine.workflow.nodes.contract import BodyConfig, NodeRole, expression_issues
+from bot.engine.workflow.nodes.registry import NodeType
 
 _GLOBAL_NAMES = frozenset({"outputs", "variables", "inputs", "nodeStates", "loopCount"})
 _MAX_SHOWN = 60

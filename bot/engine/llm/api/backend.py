@@ -9,12 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from bot.engine.llm.api.access import ApiAccess
-from bot.engine.llm.backend import (
-    BackendDenied,
-    BackendReadiness,
-    BackendRun,
-    RunRequest,
-)
+from bot.engine.llm.backend import BackendDenied, BackendReadiness, BackendRun, RunRequest
 
 if TYPE_CHECKING:
     from bot.engine.llm.api.agent_loop import ModelApiClient

@@ -10,7 +10,8 @@ from zoneinfo import ZoneInfo
 
 from bot.engine.memory.conversation_archive.message_text import ArchiveIndexer, strip_injected
 from bot.engine.memory.conversation_archive.search import SPOKEN_ROLES
-from bot.engine.memory.token_budget import estimate_tokens, truncate_to_tokens
+from bot.engine.memory.ports import ArchivePrefix
+from bot.engine.memory.token_budget import truncate_to_tokens
 from storage.invisible_characters import strip_invisible
 from storage.memory.conversation_archive import ArchiveRepo, SummaryRepo
 from storage.memory.tombstones import ForgottenTurns
@@ -31,20 +32,6 @@ _SUMMARY_XML = (
     "<content>{content}</content></summary>"
 )
 _SUMMARY_CACHE_SIZE = 512
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchivePrefix:
-    """Texts that replace the first `through` messages. `at` is the time of the last of these, as
-    ISO 8601."""
-
-    texts: Sequence[str] = ()
-    through_message: int = 0
-    last_at: str = ""
-
-    @property
-    def tokens(self) -> int:
-        return sum(map(estimate_tokens, self.texts))
 
 
 class ArchiveContext:

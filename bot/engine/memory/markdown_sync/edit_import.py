@@ -11,11 +11,11 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import TypeVar
 
-from bot.engine.memory.access import LOCAL_EDITOR
+from bot.engine.memory.access import LOCAL_EDITOR, ManualMemory, copy_source
 from bot.engine.memory.markdown_sync.layout import MemoryFile, MemoryPageMapper
 from bot.engine.memory.markdown_sync.line_tracking import EditorSessionTracker, MissingLineTracker
 from bot.engine.memory.markdown_sync.owner_notices import OwnerNotifier
-from bot.engine.memory.writer import ManualMemory, MemoryWriteBatch, MemoryWriter, copy_source
+from bot.engine.memory.writer import MemoryWriteBatch, MemoryWriter
 from storage.errors import ConcurrentUpdate, NotFound
 from storage.memory.bulk_import import EntryBatchWriter
 from storage.memory.markdown.merge import (

@@ -12,8 +12,8 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from enum import StrEnum
 from functools import lru_cache
 
+from bot.engine.memory.access import ManualMemory
 from bot.engine.memory.handbook import CHAPTERS, build_chapter, chapter_name
-from bot.engine.memory.writer import ManualMemory
 from cards.catalog import TextCatalog, catalog_for
 from storage.memory.markdown.page_format import (
     EntryLine,

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from bot.engine.memory.access import copy_source
 from bot.engine.memory.markdown_sync.layout import MemoryFile
-from bot.engine.memory.writer import copy_source
 from storage.memory.markdown.merge import AddedLine, LineEdit, MergeResult
 from storage.memory.markdown.page_format import MarkdownPage
 from storage.memory.markdown.sync_store import SyncedEntryRepo

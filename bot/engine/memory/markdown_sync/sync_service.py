@@ -13,7 +13,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from bot.engine.memory.access import LOCAL_EDITOR
+from bot.engine.memory.access import LOCAL_EDITOR, ManualMemory
 from bot.engine.memory.change_feed import ForeignWriteDetector, MemoryChangeFeed
 from bot.engine.memory.handbook import default_chapters
 from bot.engine.memory.markdown_sync.layout import MemoryFile, MemoryPageMapper, has_files
@@ -23,7 +23,7 @@ from bot.engine.memory.markdown_sync.reconciler import (
     PendingFile,
     PendingFileFinder,
 )
-from bot.engine.memory.writer import ManualMemory, MemoryWriter
+from bot.engine.memory.writer import MemoryWriter
 from cards.catalog import catalog_for
 from storage.errors import NotFound, StoreUnavailable
 from storage.key_value import KeyValueStore

@@ -22,14 +22,7 @@ from storage.db import Transaction
 from storage.errors import WrongState
 from storage.records.people import Language, Person
 from storage.records.task_logs import LogKind, NewLog, StageChange, TaskCompletion
-from storage.records.tasks import (
-    EventKind,
-    Task,
-    TaskControl,
-    TaskPhase,
-    TaskPriority,
-    TaskStatus,
-)
+from storage.records.tasks import EventKind, Task, TaskControl, TaskPhase, TaskPriority, TaskStatus
 from storage.usage import UsageRecord, UsageRepo
 
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from pydantic import JsonValue
 
 from bot.engine.workflow.definition import InputDefinition, Workflow
-from bot.engine.workflow.issues import InvalidGraph, ValidationIssue
+from bot.engine.workflow.field_reader import InvalidGraph, ValidationIssue
 from bot.engine.workflow.library import workflow_files as files
 from bot.engine.workflow.library.workflow_files import (
     FileStamp,

@@ -6,10 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from bot.engine.workflow import assignments
-from bot.engine.workflow.assignments import VariableAssignment
-from bot.engine.workflow.field_reader import FieldReader
-from bot.engine.workflow.issues import ValidationIssue
+from bot.engine.workflow.field_reader import FieldReader, ValidationIssue
 from bot.engine.workflow.nodes.contract import (
     EvaluationContext,
     NodeConfig,
@@ -18,7 +15,13 @@ from bot.engine.workflow.nodes.contract import (
     NodeRole,
     NodeShape,
     NodeTypeSpec,
+    VariableAssignment,
     assign_variables,
+    assignment_expressions,
+    assignment_issues,
+    assignments_to_data,
+    read_assignments,
+    rewrite_assignments,
 )
 
 
@@ -44,18 +47,18 @@ variables: {n: 0}
 """  # noqa: E501 - one node, one line
 
     def read(self, block: FieldReader) -> AssignConfig:
-        return AssignConfig(assignments=tuple(assignments.read(block)))
+        return AssignConfig(assignments=tuple(read_assignments(block)))
 
     def write(self, config: AssignConfig) -> dict[str, Any]:
-        return {"assignments": assignments.to_data(config.assignments)}
+        return {"assignments": assignments_to_data(config.assignments)}
 
     def check(self, config: AssignConfig, node_ids: Collection[str]) -> Iterator[ValidationIssue]:
         if not config.assignments:
             yield ValidationIssue(key="missing", field="assignments")
-        yield from assignments.issues(config.assignments)
+        yield from assignment_issues(config.assignments)
 
     def expressions(self, config: AssignConfig) -> Iterable[tuple[str, str]]:
-        return assignments.expressions(config.assignments)
+        return assignment_expressions(config.assignments)
 
     def assigned_variables(self, config: AssignConfig) -> Iterable[str]:
         return (each.variable for each in config.assignments)
@@ -63,7 +66,7 @@ variables: {n: 0}
     def rewrite(
         self, config: AssignConfig, text: Callable[[str], str], node: Callable[[str], str]
     ) -> AssignConfig:
-        return replace(config, assignments=assignments.rewrite(config.assignments, text))
+        return replace(config, assignments=rewrite_assignments(config.assignments, text))
 
     def enter(self, node: NodeInput[AssignConfig], context: EvaluationContext) -> NodeEffect:
         return assign_variables(node.settings.assignments, context)

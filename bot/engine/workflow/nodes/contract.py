@@ -9,13 +9,29 @@ from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from zoneinfo import ZoneInfo
 
-from bot.engine.workflow.assignments import VariableAssignment
-from bot.engine.workflow.expressions.evaluator import evaluate, evaluate_condition
+from pydantic import JsonValue
+
+from bot.engine.workflow.expressions.evaluator import check_expression, evaluate, evaluate_condition
 from bot.engine.workflow.expressions.operations import ExpressionError
-from bot.engine.workflow.field_reader import FieldReader
-from bot.engine.workflow.issues import ValidationIssue, range_issues
+from bot.engine.workflow.field_reader import (
+    FieldReader,
+    ValidationIssue,
+    range_issues,
+    scalar_text,
+    strip_placeholder,
+    variable_name_issues,
+)
 
 _MAX_ROUNDS = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariableAssignment:
+    """A variable and its value: a literal, or the text of an expression."""
+
+    variable: str
+    value: JsonValue
+    is_expression: bool = False
 
 
 class NodeRole(StrEnum):
@@ -365,3 +381,60 @@ def assign_variables(
         variables = {**context.names.get("variables", {}), **values}
         context = replace(context, names={**context.names, "variables": variables})
     return NodeDone(output=values, variables=values)
+
+
+def expression_issues(text: str, field: str) -> Iterator[ValidationIssue]:
+    """Check that an expression is present and valid."""
+    if not text.strip():
+        yield ValidationIssue(key="missing", field=field)
+        return
+    try:
+        check_expression(text)
+    except ExpressionError as error:
+        facts = {"text": text[:80], "why": str(error)}
+        yield ValidationIssue(key="bad_expression", field=field, facts=facts)
+
+
+def read_assignments(block: FieldReader) -> Iterator[VariableAssignment]:
+    """Read the field `assignments`: a list of mappings, or one mapping from names to values."""
+    for each in block.pairs("assignments", "variable", "value"):
+        is_expression = each.boolean("isExpression", default=False)
+        value = each.value("value")
+        if is_expression:
+            value = strip_placeholder((scalar_text(value) or "").strip())
+        variable = each.word("variable", "name")
+        each.check_unknown_names()
+        yield VariableAssignment(variable=variable, value=value, is_expression=is_expression)
+
+
+def assignments_to_data(assignments: Iterable[VariableAssignment]) -> list[dict[str, Any]]:
+    """The assignments in file format."""
+    return [
+        {"variable": each.variable, "value": each.value}
+        | ({"isExpression": True} if each.is_expression else {})
+        for each in assignments
+    ]
+
+
+def assignment_issues(assignments: Iterable[VariableAssignment]) -> Iterator[ValidationIssue]:
+    for each in assignments:
+        yield from variable_name_issues(each.variable, "variable")
+        if each.is_expression:
+            yield from expression_issues(str(each.value), "value")
+
+
+def assignment_expressions(
+    assignments: Iterable[VariableAssignment],
+) -> Iterator[tuple[str, str]]:
+    """The values that are expressions, each with its field name."""
+    return (("value", str(each.value)) for each in assignments if each.is_expression)
+
+
+def rewrite_assignments(
+    assignments: Iterable[VariableAssignment], text: Callable[[str], str]
+) -> tuple[VariableAssignment, ...]:
+    """Return the assignments with `text` applied to every expression."""
+    return tuple(
+        replace(each, value=text(str(each.value))) if each.is_expression else each
+        for each in assignments
+    )

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
 
-from bot.engine.workflow.field_reader import FieldReader, parse_duration
-from bot.engine.workflow.issues import ValidationIssue, duration_issues
+from bot.engine.workflow.field_reader import (
+    FieldReader,
+    ValidationIssue,
+    duration_issues,
+    parse_duration,
+)
 from bot.engine.workflow.nodes.contract import (
     EvaluationContext,
     NodeConfig,

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from bot.engine.workflow.expressions.operations import ExpressionError
-from bot.engine.workflow.field_reader import FieldReader
-from bot.engine.workflow.issues import (
+from bot.engine.workflow.field_reader import (
+    FieldReader,
     ValidationIssue,
-    expression_issues,
     range_issues,
     variable_name_issues,
 )
@@ -24,6 +23,7 @@ from bot.engine.workflow.nodes.contract import (
     NodeInput,
     NodeWait,
     RoundProgress,
+    expression_issues,
     max_rounds_issues,
 )
 

@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator
 
-from bot.engine.workflow.field_reader import FieldReader
-from bot.engine.workflow.issues import ValidationIssue, duration_issues
+from bot.engine.workflow.field_reader import FieldReader, ValidationIssue, duration_issues
 from bot.engine.workflow.nodes.contract import (
     EvaluationContext,
     NodeConfig,

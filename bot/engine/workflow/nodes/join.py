@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bot.engine.workflow.field_reader import FieldReader
-from bot.engine.workflow.issues import ValidationIssue
+from bot.engine.workflow.field_reader import FieldReader, ValidationIssue
 from bot.engine.workflow.nodes.contract import NodeConfig, NodeRole, NodeShape, NodeTypeSpec
 
 _MODES: tuple[Literal["all", "any", "n"], ...] = ("all", "any", "n")

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from bot.engine.workflow.expressions.operations import ExpressionError
-from bot.engine.workflow.field_reader import FieldReader
-from bot.engine.workflow.issues import ValidationIssue, expression_issues, variable_name_issues
+from bot.engine.workflow.field_reader import FieldReader, ValidationIssue, variable_name_issues
 from bot.engine.workflow.nodes.contract import (
     BodyConfig,
     EvaluationContext,
@@ -22,6 +21,7 @@ from bot.engine.workflow.nodes.contract import (
     NodeWait,
     OnLimit,
     RoundProgress,
+    expression_issues,
     max_rounds_issues,
 )
 

@@ -6,11 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from bot.engine.workflow import assignments
-from bot.engine.workflow.assignments import VariableAssignment
 from bot.engine.workflow.expressions.operations import ExpressionError
-from bot.engine.workflow.field_reader import FieldReader
-from bot.engine.workflow.issues import ValidationIssue, expression_issues, variable_name_issues
+from bot.engine.workflow.field_reader import FieldReader, ValidationIssue, variable_name_issues
 from bot.engine.workflow.nodes.contract import (
     EvaluationContext,
     NodeConfig,
@@ -21,7 +18,14 @@ from bot.engine.workflow.nodes.contract import (
     NodeRole,
     NodeShape,
     NodeTypeSpec,
+    VariableAssignment,
     assign_variables,
+    assignment_expressions,
+    assignment_issues,
+    assignments_to_data,
+    expression_issues,
+    read_assignments,
+    rewrite_assignments,
 )
 
 
@@ -57,12 +61,12 @@ variables: {n: 3}
         return ScriptConfig(
             expression=block.expression("expression"),
             output=block.word("outputVar", "output"),
-            assignments=tuple(assignments.read(block)),
+            assignments=tuple(read_assignments(block)),
         )
 
     def write(self, config: ScriptConfig) -> dict[str, Any]:
         data: dict[str, Any] = {"expression": config.expression, "outputVar": config.output}
-        data["assignments"] = assignments.to_data(config.assignments)
+        data["assignments"] = assignments_to_data(config.assignments)
         return {name: value for name, value in data.items() if value}
 
     def check(self, config: ScriptConfig, node_ids: Collection[str]) -> Iterator[ValidationIssue]:
@@ -72,12 +76,12 @@ variables: {n: 3}
             yield ValidationIssue(key="missing", field="expression")
         if config.output:
             yield from variable_name_issues(config.output, "outputVar")
-        yield from assignments.issues(config.assignments)
+        yield from assignment_issues(config.assignments)
 
     def expressions(self, config: ScriptConfig) -> Iterable[tuple[str, str]]:
         if config.expression:
             return (("expression", config.expression),)
-        return assignments.expressions(config.assignments)
+        return assignment_expressions(config.assignments)
 
     def assigned_variables(self, config: ScriptConfig) -> Iterable[str]:
         return (*(each.variable for each in config.assignments), config.output)
@@ -85,7 +89,7 @@ variables: {n: 3}
     def rewrite(
         self, config: ScriptConfig, text: Callable[[str], str], node: Callable[[str], str]
     ) -> ScriptConfig:
-        values = assignments.rewrite(config.assignments, text)
+        values = rewrite_assignments(config.assignments, text)
         return replace(config, expression=text(config.expression), assignments=values)
 
     def enter(self, node: NodeInput[ScriptConfig], context: EvaluationContext) -> NodeEffect:

@@ -9,8 +9,7 @@ from typing import Any, Literal
 from pydantic import JsonValue
 
 from bot.engine.workflow.expressions.operations import ExpressionError, strictly_equal, to_text
-from bot.engine.workflow.field_reader import FieldReader
-from bot.engine.workflow.issues import ValidationIssue, expression_issues
+from bot.engine.workflow.field_reader import FieldReader, ValidationIssue
 from bot.engine.workflow.nodes.contract import (
     EdgeRule,
     EvaluationContext,
@@ -22,6 +21,7 @@ from bot.engine.workflow.nodes.contract import (
     NodeRole,
     NodeShape,
     NodeTypeSpec,
+    expression_issues,
 )
 
 

@@ -8,7 +8,14 @@ from html import escape
 from itertools import accumulate, chain, pairwise, takewhile
 from unicodedata import east_asian_width
 
-from bot.engine.workflow.definition import Workflow, WorkflowEdge, WorkflowNode
+from bot.engine.workflow.definition import (
+    ROOT_GRAPH,
+    ScopeGraph,
+    Workflow,
+    WorkflowEdge,
+    WorkflowNode,
+    WorkflowTopology,
+)
 from bot.engine.workflow.nodes.contract import NodeRole, NodeShape
 from bot.engine.workflow.presentation.layered_layout import (
     BoxPosition,
@@ -16,7 +23,6 @@ from bot.engine.workflow.presentation.layered_layout import (
     LayeredLayout,
     arrange_layers,
 )
-from bot.engine.workflow.topology import ROOT_GRAPH, ScopeGraph, WorkflowTopology
 from cards import formats
 from cards.catalog import TextCatalog
 from cards.formats import clean_line

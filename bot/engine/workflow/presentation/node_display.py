@@ -10,9 +10,15 @@ from functools import cached_property
 from typing import Any
 
 from bot.engine.tracing.span_builder import NodeName
-from bot.engine.workflow.definition import Workflow, WorkflowNode
+from bot.engine.workflow.definition import (
+    ROOT_GRAPH,
+    ScopeGraph,
+    Workflow,
+    WorkflowNode,
+    WorkflowTopology,
+)
 from bot.engine.workflow.expressions.templates import fill_template, replace_placeholders
-from bot.engine.workflow.issues import InvalidGraph
+from bot.engine.workflow.field_reader import InvalidGraph
 from bot.engine.workflow.node_runs import (
     VARIABLES_PATH,
     ActivationPath,
@@ -24,7 +30,6 @@ from bot.engine.workflow.node_runs import (
     parse_activation,
 )
 from bot.engine.workflow.plan import PLANNING_PATH, load_workflow
-from bot.engine.workflow.topology import ROOT_GRAPH, ScopeGraph, WorkflowTopology
 from storage.records.tasks import NodeRun, NodeStatus
 
 

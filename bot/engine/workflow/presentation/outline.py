@@ -9,7 +9,16 @@ from functools import cached_property
 from itertools import takewhile
 from typing import TypeAlias
 
-from bot.engine.workflow.definition import OnError, Workflow, WorkflowEdge, WorkflowNode
+from bot.engine.workflow.definition import (
+    ROOT_GRAPH,
+    OnError,
+    ScopeGraph,
+    Workflow,
+    WorkflowEdge,
+    WorkflowNode,
+    WorkflowTopology,
+    reachable,
+)
 from bot.engine.workflow.node_runs import (
     ActivationPath,
     is_finished,
@@ -19,7 +28,6 @@ from bot.engine.workflow.node_runs import (
 )
 from bot.engine.workflow.nodes.contract import NodeRole
 from bot.engine.workflow.presentation.node_display import CurrentRuns, NodeTitles, display_status
-from bot.engine.workflow.topology import ROOT_GRAPH, ScopeGraph, WorkflowTopology, reachable
 from cards.formats import clean_line
 from storage.records.tasks import LoopProgress, NodeRun, NodeStatus, TaskStep
 

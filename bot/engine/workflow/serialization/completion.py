@@ -10,10 +10,12 @@ from bot.engine.workflow.definition import (
     Workflow,
     WorkflowEdge,
     WorkflowNode,
+    find_back_edges,
+    find_cycles,
+    find_retreating_edges,
 )
 from bot.engine.workflow.nodes.contract import NodeRole
 from bot.engine.workflow.nodes.registry import NodeType
-from bot.engine.workflow.topology import find_back_edges, find_cycles, find_retreating_edges
 
 _DEFAULT_PARALLEL = 3
 

@@ -10,7 +10,7 @@ from typing import Any, Never
 
 import yaml
 
-from bot.engine.workflow.issues import InvalidGraph, ValidationIssue
+from bot.engine.workflow.field_reader import InvalidGraph, ValidationIssue
 
 _YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _YAML_INTEGER = re.compile(r"[-+]?\d{1,18}")

@@ -20,11 +20,12 @@ from bot.engine.workflow.definition import (
 )
 from bot.engine.workflow.field_reader import (
     FieldReader,
+    InvalidGraph,
+    ValidationIssue,
     fold_name,
     scalar_text,
     shorten_value,
 )
-from bot.engine.workflow.issues import InvalidGraph, ValidationIssue
 from bot.engine.workflow.nodes.contract import NodeConfig, NodeTypeSpec, OnLimit
 from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.serialization.completion import (

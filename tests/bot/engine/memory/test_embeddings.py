@@ -17,12 +17,12 @@ from bot.engine.memory.embeddings import (
     EMBEDDED_KINDS,
     CrossEncoderReranker,
     EmbeddingClient,
-    EmbeddingFailed,
     EmbeddingIndex,
     EmbeddingPrefixes,
     InferenceEndpoint,
     resolve_prefixes,
 )
+from bot.engine.memory.ports import EmbeddingFailed
 from bot.engine.memory.retriever import FusionSettings, MemoryRetriever, make_term_extractor
 from storage.records.memory import MemoryState
 from storage.search.inverted_index import InvertedIndex

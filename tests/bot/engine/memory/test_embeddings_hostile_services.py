@@ -8,13 +8,9 @@ from typing import Any
 
 import pytest
 
-from bot.engine.memory.embeddings import (
-    CrossEncoderReranker,
-    EmbeddingClient,
-    EmbeddingFailed,
-    InferenceEndpoint,
-)
+from bot.engine.memory.embeddings import CrossEncoderReranker, EmbeddingClient, InferenceEndpoint
 from bot.engine.memory.noise_filter import strip_memory_blocks
+from bot.engine.memory.ports import EmbeddingFailed
 
 ONE = {"index": 0, "embedding": [1.0, 2.0]}
 HUGE = 10**400

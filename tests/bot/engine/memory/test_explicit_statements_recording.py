@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.memory.writer import ManualMemory
+from bot.engine.memory.access import ManualMemory
 from storage.records.memory import MemoryCategory, MemoryKind, MemoryState
 from tests.bot.engine.memory.writing_builders import (
     BY_BOSS,

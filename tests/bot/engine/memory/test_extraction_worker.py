@@ -17,11 +17,11 @@ from bot.engine.llm.backend import (
     InvalidAnswer,
     ReachedCap,
 )
+from bot.engine.memory.access import ManualMemory
 from bot.engine.memory.extraction import MAX_CONVERSATION_CHARS, FactExtraction
 from bot.engine.memory.fact_matching import ModelVerdict, ModelVerdicts
 from bot.engine.memory.ingestion import TURNS_PER_EXTRACTION, ConversationTurn, FinishedTaskRecord
 from bot.engine.memory.ports import BackgroundQuery
-from bot.engine.memory.writer import ManualMemory
 from storage.records.memory import (
     ExtractionJobState,
     MemoryCategory,

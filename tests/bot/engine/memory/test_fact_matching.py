@@ -14,7 +14,6 @@ from zlib import crc32
 import pytest
 
 from bot.engine.memory.admission import PRESET_RULES, AdmissionPreset, compute_features
-from bot.engine.memory.embeddings import EmbeddingFailed, embedding_text
 from bot.engine.memory.extraction import validate_facts
 from bot.engine.memory.fact_matching import (
     CosineCalibration,
@@ -23,6 +22,7 @@ from bot.engine.memory.fact_matching import (
     calibrate,
 )
 from bot.engine.memory.ingestion import TURNS_PER_EXTRACTION
+from bot.engine.memory.ports import EmbeddingFailed, embedding_text
 from storage.db import Transaction
 from storage.records.memory import MemoryEntry, MemoryKind, NewMemoryEntry
 from tests.bot.engine.memory.writing_builders import (

@@ -10,12 +10,8 @@ from pathlib import Path
 import pytest
 
 from bot.engine.llm.backend import RunRequest, RunResult
-from bot.engine.memory.ingestion import (
-    MAX_ASSISTANT_TEXT,
-    MAX_USER_TEXT,
-    FinishedTaskRecord,
-)
-from bot.engine.memory.writer import ManualMemory
+from bot.engine.memory.access import ManualMemory
+from bot.engine.memory.ingestion import MAX_ASSISTANT_TEXT, MAX_USER_TEXT, FinishedTaskRecord
 from cards.catalog import catalog_for
 from storage.records.memory import MemoryKind, MemoryOrigin, MemoryTier
 from storage.records.people import Language

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.memory.access import LOCAL_EDITOR, MemoryEditor, MemoryReader
-from bot.engine.memory.writer import ManualMemory
+from bot.engine.memory.access import LOCAL_EDITOR, ManualMemory, MemoryEditor, MemoryReader
 from storage.errors import ConcurrentUpdate, NotAllowed, NotFound, WrongState
 from storage.records.memory import (
     GLOBAL_SCOPE,

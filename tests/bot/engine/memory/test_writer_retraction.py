@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from bot.engine.memory.access import ManualMemory
 from bot.engine.memory.fact_matching import ModelVerdict, ModelVerdicts
 from bot.engine.memory.ingestion import TURNS_PER_EXTRACTION, FinishedTaskRecord
 from bot.engine.memory.ports import BackgroundQuery
 from bot.engine.memory.quality_metrics import AUTO_PROMOTED_KEY
-from bot.engine.memory.writer import ManualMemory
 from storage.records.memory import (
     MemoryEntry,
     MemoryKind,

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from bot.engine.workflow.definition import Workflow, WorkflowEdge, WorkflowNode
-from bot.engine.workflow.issues import InvalidGraph, ValidationIssue
+from bot.engine.workflow.field_reader import InvalidGraph, ValidationIssue
 from bot.engine.workflow.nodes.contract import NodeConfig
 from bot.engine.workflow.planner import format_issues
 from bot.engine.workflow.serialization.reader import read_workflow

@@ -9,10 +9,9 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
-from bot.engine.workflow.assignments import VariableAssignment
 from bot.engine.workflow.definition import OnError, Workflow, WorkflowEdge, WorkflowNode
 from bot.engine.workflow.nodes.assign import AssignConfig
-from bot.engine.workflow.nodes.contract import NodeConfig, OnLimit
+from bot.engine.workflow.nodes.contract import NodeConfig, OnLimit, VariableAssignment
 from bot.engine.workflow.nodes.delay import DelayConfig
 from bot.engine.workflow.nodes.foreach import ForeachConfig
 from bot.engine.workflow.nodes.human import HumanConfig

@@ -12,8 +12,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bot.engine.workflow.definition import Workflow, WorkflowEdge, WorkflowNode
-from bot.engine.workflow.issues import InvalidGraph
+from bot.engine.workflow.definition import (
+    ROOT_GRAPH,
+    Workflow,
+    WorkflowEdge,
+    WorkflowNode,
+    WorkflowTopology,
+)
+from bot.engine.workflow.field_reader import InvalidGraph
 from bot.engine.workflow.nodes.contract import NodeConfig
 from bot.engine.workflow.nodes.foreach import ForeachConfig
 from bot.engine.workflow.nodes.human import HumanConfig
@@ -31,7 +37,6 @@ from bot.engine.workflow.plan import (
 )
 from bot.engine.workflow.scheduler import WorkflowScheduler
 from bot.engine.workflow.serialization.reader import read_workflow
-from bot.engine.workflow.topology import ROOT_GRAPH, WorkflowTopology
 from bot.engine.workflow.validation import find_issues, validate_workflow
 from storage.records.tasks import NodeRun, NodeStatus, TaskId
 from tests.bot.engine.workflow.random_workflows import workflows

@@ -49,7 +49,11 @@ def is_delivered(workflow: Workflow, sender: str, path: str) -> bool:
     assert place is not None
     runs = {each: sim._run(each, NodeStatus.DONE) for each in (sender,)}
     return not reports_to_withhold(
-        sim.scheduler, place, [SubagentReport("found", "look", sender)], runs
+        sim.scheduler.topology,
+        place,
+        [SubagentReport("found", "look", sender)],
+        runs,
+        running_paths=sim.scheduler.running_paths,
     )
 
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from bot.engine.workflow.assignments import VariableAssignment
 from bot.engine.workflow.definition import OnError, Workflow, WorkflowNode
 from bot.engine.workflow.nodes.assign import AssignConfig
-from bot.engine.workflow.nodes.contract import OnLimit
+from bot.engine.workflow.nodes.contract import OnLimit, VariableAssignment
 from bot.engine.workflow.nodes.foreach import ForeachConfig
 from bot.engine.workflow.nodes.loop import LoopConfig
 from bot.engine.workflow.scheduler import render_step

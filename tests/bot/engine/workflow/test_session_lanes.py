@@ -12,7 +12,7 @@ import pytest
 from hypothesis import Phase, assume, given, note, settings
 from hypothesis import strategies as st
 
-from bot.engine.workflow.definition import Workflow, WorkflowEdge, WorkflowNode
+from bot.engine.workflow.definition import Workflow, WorkflowEdge, WorkflowNode, WorkflowTopology
 from bot.engine.workflow.node_runs import parse_activation
 from bot.engine.workflow.nodes.foreach import ForeachConfig
 from bot.engine.workflow.nodes.join import JoinConfig
@@ -20,7 +20,6 @@ from bot.engine.workflow.nodes.loop import LoopConfig
 from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.nodes.switch import SwitchCase, SwitchConfig
 from bot.engine.workflow.session_lanes import SessionLanes
-from bot.engine.workflow.topology import WorkflowTopology
 from bot.engine.workflow.validation import find_issues
 from tests.bot.engine.workflow.integration.workflow_world import make_graph, make_node, task_node
 from tests.bot.engine.workflow.random_workflows import Draw, by_path, dump_text, workflows

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from bot.engine.workflow.issues import InvalidGraph
+from bot.engine.workflow.field_reader import InvalidGraph
 from bot.engine.workflow.planner import format_issues
 from bot.engine.workflow.serialization.reader import read_workflow
 from cards.catalog import catalog_for

@@ -22,10 +22,9 @@ from bot.engine.mcp.server.memory_tools import (
     hook_context,
     memory_tools,
 )
-from bot.engine.memory.access import MemoryEditor, MemoryReader
+from bot.engine.memory.access import ManualMemory, MemoryEditor, MemoryReader
 from bot.engine.memory.context_builder import MemoryContextBuilder
 from bot.engine.memory.retriever import MemoryRetriever
-from bot.engine.memory.writer import ManualMemory
 from storage.memory.jobs import ExtractionJobRepo
 from storage.records.memory import (
     GLOBAL_SCOPE,

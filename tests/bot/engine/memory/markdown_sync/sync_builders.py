@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from bot.engine.memory.access import LOCAL_EDITOR
+from bot.engine.memory.access import LOCAL_EDITOR, ManualMemory
 from bot.engine.memory.candidate_review import CandidateReview
 from bot.engine.memory.change_feed import ForeignWriteDetector, MemoryChangeFeed
 from bot.engine.memory.consolidation import MemoryConsolidator
@@ -20,7 +20,7 @@ from bot.engine.memory.markdown_sync.reconciler import PARTIAL_SAVE_GRACE, FileR
 from bot.engine.memory.markdown_sync.sync_service import InitialFileImport, MarkdownSyncService
 from bot.engine.memory.promotion import FactPromoter
 from bot.engine.memory.quality_metrics import QualityMetrics
-from bot.engine.memory.writer import ManualMemory, MemoryWriter
+from bot.engine.memory.writer import MemoryWriter
 from cards.catalog import catalog_for
 from storage.db import Database
 from storage.ids import IdGenerator

@@ -7,9 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from bot.engine.memory.access import LOCAL_EDITOR
+from bot.engine.memory.access import LOCAL_EDITOR, ManualMemory
 from bot.engine.memory.change_feed import MemoryChangeFeed
-from bot.engine.memory.writer import ManualMemory
 from storage.ids import IdGenerator
 from storage.memory.entries import MemoryEntryRepo
 from storage.records.memory import GLOBAL_SCOPE, MemoryCategory, MemoryKind

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.workflow.assignments import VariableAssignment
 from bot.engine.workflow.nodes.assign import AssignConfig
+from bot.engine.workflow.nodes.contract import VariableAssignment
 from bot.engine.workflow.nodes.delay import DelayConfig
 from bot.engine.workflow.nodes.foreach import ForeachConfig
 from bot.engine.workflow.nodes.registry import NodeType

@@ -9,7 +9,7 @@ import pytest
 from bot.engine.llm.answer_schemas import StepAnswer
 from bot.engine.llm.backend import RunPurpose
 from bot.engine.workflow.definition import Workflow, WorkflowEdge, WorkflowNode
-from bot.engine.workflow.issues import InvalidGraph
+from bot.engine.workflow.field_reader import InvalidGraph
 from bot.engine.workflow.nodes.delay import DelayConfig
 from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.plan import linear_workflow, load_workflow

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot.engine.workflow.assignments import VariableAssignment
 from bot.engine.workflow.nodes.assign import AssignConfig
+from bot.engine.workflow.nodes.contract import VariableAssignment
 from tests.bot.engine.workflow.builders import (
     IssuePlace,
     assert_refused,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bot.engine.workflow.issues import InvalidGraph
+from bot.engine.workflow.field_reader import InvalidGraph
 from bot.engine.workflow.nodes.human import HumanConfig
 from tests.bot.engine.workflow.builders import read_node
 

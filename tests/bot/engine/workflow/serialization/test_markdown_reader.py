@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.engine.workflow.definition import Workflow, WorkflowEdge
-from bot.engine.workflow.issues import InvalidGraph
+from bot.engine.workflow.field_reader import InvalidGraph
 from bot.engine.workflow.nodes.delay import DelayConfig
 from bot.engine.workflow.nodes.human import HumanConfig
 from bot.engine.workflow.serialization.reader import read_workflow

@@ -12,12 +12,11 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from bot.engine.llm.answer_schemas import PlanAnswer
-from bot.engine.workflow.assignments import VariableAssignment
 from bot.engine.workflow.definition import InputDefinition, RetryPolicy, Workflow, WorkflowNode
 from bot.engine.workflow.expressions.templates import fill_template
-from bot.engine.workflow.field_reader import parse_duration
-from bot.engine.workflow.issues import InvalidGraph
+from bot.engine.workflow.field_reader import InvalidGraph, parse_duration
 from bot.engine.workflow.nodes.assign import AssignConfig
+from bot.engine.workflow.nodes.contract import VariableAssignment
 from bot.engine.workflow.nodes.delay import DelayConfig
 from bot.engine.workflow.nodes.human import HumanConfig
 from bot.engine.workflow.nodes.registry import NodeType

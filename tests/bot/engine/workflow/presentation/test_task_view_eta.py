@@ -13,14 +13,14 @@ from bot.engine.workflow.definition import WorkflowNode
 from bot.engine.workflow.nodes.delay import DelayConfig
 from bot.engine.workflow.nodes.human import HumanConfig
 from bot.engine.workflow.nodes.registry import NodeType
-from bot.engine.workflow.presentation.eta import (
+from bot.engine.workflow.presentation.outline import WorkflowOutline
+from bot.engine.workflow.presentation.task_view import (
     DEFAULT_STEP_SECONDS,
     DurationEstimator,
     DurationSample,
     estimate_eta,
     eta_confidence,
 )
-from bot.engine.workflow.presentation.outline import WorkflowOutline
 from cards.catalog import catalog_for
 from cards.views.task_outline import eta_prefix, eta_text
 from storage.records.people import Language
