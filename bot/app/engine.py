@@ -58,14 +58,14 @@ from bot.engine.skills.skill_review_notifier import SkillReviewNotifier
 from bot.engine.tasks.access import TaskAccess
 from bot.engine.tasks.approvals import ApprovalCardPublisher, ApprovalExpirer
 from bot.engine.tasks.dispatch import LocalDispatcher
-from bot.engine.tasks.journal.attachments import JournalAttachments
 from bot.engine.tasks.journal.task_journal import TaskJournal
+from bot.engine.tasks.journal.updates import JournalAttachments
 from bot.engine.tasks.notifier import LiveCardUpdater, QueuePositionTracker, TaskNotifier
 from bot.engine.tasks.service import TaskService
 from bot.engine.tasks.subagent_reports import SubagentReportDelivery
 from bot.engine.tracing.trace_card import TraceCardUpdater
-from bot.engine.workflow.library.drawings import DrawingCleaner
 from bot.engine.workflow.live_progress import LiveProgress
+from bot.engine.workflow.presentation.drawing import DrawingCleaner
 from bot.engine.workflow.presentation.task_view import TaskViewLoader
 from bot.engine.workflow.runner import TaskRunner
 from bot.engine.workflow.step_approvals import (

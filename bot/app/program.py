@@ -16,8 +16,7 @@ from bot.app.preflight import explain_start_failures, hold_home, report_unwritab
 from bot.app.running_program import save_address
 from bot.config.settings import Settings
 from bot.engine.agent.worker_team import persona_purposes
-from bot.engine.tasks.next_prompt import preview_next_prompt
-from bot.engine.workflow.presentation.call_preview import CallPreview
+from bot.engine.tasks.next_prompt import CallPreview, preview_next_prompt
 from storage.errors import DataDirectoryInUse
 from storage.people import PeopleRepo
 from storage.records.tasks import Task, TaskView

@@ -18,8 +18,7 @@ from bot.engine.agent.memory_hooks.worker_memory import WorkerHistory, WorkerMem
 from bot.engine.agent.skills import skill_catalogue_block, skill_tool_factory
 from bot.engine.agent.subagents.spawning import SubagentSpawner
 from bot.engine.agent.worker_briefing import WorkerBriefing
-from bot.engine.agent.worker_context import WorkerContextBuilder
-from bot.engine.agent.worker_tools import WorkerTools
+from bot.engine.agent.worker_context import WorkerContextBuilder, WorkerTools
 from bot.engine.llm.acp.agent_config import AcpAgentsFile
 from bot.engine.llm.acp.backend import AcpBackends
 from bot.engine.llm.acp.runtime import AcpRuntime

@@ -121,8 +121,7 @@ def execute(
 def _get_answer(command: str, *, as_json: bool) -> Any:
     with report_start_failures(as_json=as_json):
         # Imported here so that `--help` stays fast.
-        from bot.cli.local_client import CommandRefused
-        from bot.cli.local_execution import execute_command
+        from bot.cli.local_execution import CommandRefused, execute_command
         from bot.config.settings import load_settings
 
         try:

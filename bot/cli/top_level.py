@@ -37,7 +37,7 @@ def _say_to_running(text: str) -> None:
     with report_start_failures():
         # Imported here so that `--help` stays fast.
         from bot.app.running_program import find_running_program
-        from bot.cli.local_client import CommandRefused, ProgramUnreachable, send_command
+        from bot.cli.local_execution import CommandRefused, ProgramUnreachable, send_command
         from bot.config.settings import load_settings
 
         running = find_running_program(load_settings())

@@ -1,6 +1,6 @@
 """Inspects stored session messages without importing the library that wrote them.
 
-Rows are those of `api.message_history.dump_history`; only accessed fields are checked."""
+Rows are those of `api.metered_model.dump_history`; only accessed fields are checked."""
 
 from __future__ import annotations
 

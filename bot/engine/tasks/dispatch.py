@@ -1,4 +1,4 @@
-"""The dispatcher of one process with one SQLite file."""
+"""The dispatcher of one process with one SQLite file, and its choice of tasks to preempt."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from bot.engine.tasks.preemption import TaskPreemption, plan_preemptions
 from bot.engine.tasks.queue import requeue
 from bot.engine.tasks.recovery import (
     mark_failed,
@@ -26,6 +25,7 @@ from storage.db import STORE_RETRY_SECONDS, Transaction, retry_until_stored
 from storage.errors import LostLease, StoreUnavailable
 from storage.records.people import Language
 from storage.records.tasks import EventKind, Task, TaskControl, TaskId, TaskStatus
+from storage.task_queue_candidates import folders_overlap
 
 log = logging.getLogger(__name__)
 
@@ -311,3 +311,56 @@ class LocalDispatcher:
         for work in running:
             work.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPreemption:
+    """`victim` pauses after its current step so that `better` can start."""
+
+    victim: Task
+    preemptor: Task
+
+
+def plan_preemptions(
+    running: Sequence[Task], waiting: Sequence[Task], slots: int
+) -> tuple[TaskPreemption, ...]:
+    """Running tasks that must be preempted now.
+
+    `waiting` is in queue order. Only a strictly higher priority preempts. For a slot, if all are
+    taken, the victim is the least important running task, the last started among equals. For a
+    project directory, it is the task working in, above or below it, provided that neither leaves
+    unfinished changes to the other (both have worktrees) or sharing was allowed. A task that is
+    already giving its slot back counts as a free slot. No task is preempted twice, and a directory
+    is freed for one task only.
+    """
+    staying = [task for task in running if task.control is TaskControl.RUN]
+    free = slots - len(staying)
+    promised: list[str] = []
+    made: list[TaskPreemption] = []
+    for better in waiting:
+        holders = [
+            each for each in running if folders_overlap(each.project_dir, better.project_dir)
+        ]
+        taken = any(folders_overlap(place, better.project_dir) for place in promised)
+        if taken or not all(better.let_in or (each.branch and better.branch) for each in holders):
+            continue
+        victims = [each for each in holders if each in staying]
+        if not victims and free <= 0:
+            victims = _lowest_ranked(staying)
+            if not victims:
+                continue
+        if any(better.priority.rank >= each.priority.rank for each in victims):
+            continue
+        free += len(victims) - 1
+        for victim in victims:
+            staying.remove(victim)
+            made.append(TaskPreemption(victim=victim, preemptor=better))
+        promised.append(better.project_dir)
+    return tuple(made)
+
+
+def _lowest_ranked(staying: Sequence[Task]) -> list[Task]:
+    def standing(task: Task) -> tuple[int, float]:
+        return task.priority.rank, task.started_at.timestamp() if task.started_at else 0.0
+
+    return [max(staying, key=standing)] if staying else []

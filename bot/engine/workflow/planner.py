@@ -12,9 +12,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from bot.engine.agent.model_gateway import ModelReply, ModelRequest
-from bot.engine.llm.answer_schemas import PlanAnswer
+from bot.engine.llm.answer_schemas import PlanAnswer, find_string_end, repair_json
 from bot.engine.llm.backend import BackendDenied
-from bot.engine.llm.json_repair import find_string_end, repair_json
 from bot.engine.workflow import prompts
 from bot.engine.workflow.definition import FORMAT_VERSION, Workflow, WorkflowNode
 from bot.engine.workflow.expressions.templates import escape_placeholders

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from bot.__main__ import cli
 from bot.cli import local_execution, task
-from bot.cli.local_client import CommandAnswer
+from bot.cli.local_execution import CommandAnswer
 from handlers.command_table import COMMANDS
 from handlers.flags import parse_flags
 from handlers.parsing import CommandMessage, parse_message

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from bot.__main__ import cli
 from bot.cli import local_execution
-from bot.cli.local_client import CommandAnswer
+from bot.cli.local_execution import CommandAnswer
 from tests.bot.engine.skills.builders import write_skill
 
 

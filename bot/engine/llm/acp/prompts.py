@@ -15,8 +15,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from bot.engine.llm.acp.permission_requests import AcpPermissionRequest
+from bot.engine.llm.answer_schemas import repair_json
 from bot.engine.llm.backend import ImageInput, RunRequest, WorkerMode
-from bot.engine.llm.json_repair import repair_json
 from bot.engine.llm.tool_calls import CallDecision, CallVerdict, ToolCall
 
 RESULT_FILE = ".shiftboss/result.json"

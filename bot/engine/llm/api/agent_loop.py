@@ -41,10 +41,9 @@ from pydantic_ai.run import AgentRunResult, AgentRunResultEvent
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RunUsage, UsageLimits
 
-from bot.engine.llm.api import message_history
 from bot.engine.llm.api.access import ApiAccess, ApiProvider
 from bot.engine.llm.api.error_mapping import is_library_error, translate_error
-from bot.engine.llm.api.metered_model import FINISH_LENGTH, MeteredModel
+from bot.engine.llm.api.metered_model import FINISH_LENGTH, MeteredModel, dump_history, load_history
 from bot.engine.llm.api.text_tool_calls import TextToolCallModel
 from bot.engine.llm.backend import (
     AgentEvent,
@@ -326,7 +325,7 @@ class ApiRun(BaseRun):
 
     async def _agent_events(self) -> AsyncGenerator[AgentEvent, None]:
         request = self._request
-        history = await asyncio.to_thread(message_history.load_history, request.history)
+        history = await asyncio.to_thread(load_history, request.history)
         stream = self._agent().run_stream_events(
             self._prompt or None,
             message_history=history,
@@ -408,7 +407,7 @@ class ApiRun(BaseRun):
             value=value,
             model=result.response.model_name or self._model.model_name,
             usage=_to_usage(self._usage),
-            new_history=message_history.dump_history(result.new_messages()),
+            new_history=dump_history(result.new_messages()),
             truncated=cut,
             context_tokens=result.response.usage.input_tokens + result.response.usage.output_tokens,
             suspended=suspended,

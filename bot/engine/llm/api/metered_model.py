@@ -1,4 +1,5 @@
-"""Wraps a model with budget checks before each call; slow to import."""
+"""Wraps a model with budget checks before each call, and converts its messages to and from JSON
+values that all model APIs can read; slow to import."""
 
 from __future__ import annotations
 
@@ -11,9 +12,11 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
+from pydantic import ValidationError
 from pydantic_ai.messages import (
     BinaryContent,
     ModelMessage,
+    ModelMessagesTypeAdapter,
     ModelRequest,
     ModelRequestPart,
     ModelResponse,
@@ -32,7 +35,6 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext, ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
-from bot.engine.llm.api import message_history
 from bot.engine.llm.backend import (
     MAX_ANSWER_TOKENS,
     AnswerCutByBudget,
@@ -373,7 +375,7 @@ class MeteredModel(WrapperModel):
         for at, message in enumerate(messages):
             if isinstance(message, ModelResponse) and run_id and message.run_id == run_id:
                 asked = ModelRequest(parts=self._initial_parts(messages[:at]))
-                return message_history.dump_history([asked, *messages[at:]])
+                return dump_history([asked, *messages[at:]])
         return ()
 
     def _initial_parts(self, before: Sequence[ModelMessage]) -> list[ModelRequestPart]:
@@ -397,4 +399,22 @@ def _add_usage(spent: TokenUsage, call: RequestUsage) -> TokenUsage:
         output_tokens=spent.output_tokens + call.output_tokens,
         cache_read_tokens=spent.cache_read_tokens + call.cache_read_tokens,
         cache_write_tokens=spent.cache_write_tokens + call.cache_write_tokens,
+    )
+
+
+def load_history(history: Sequence[Any]) -> list[ModelMessage]:
+    """Parse messages; an unreadable history is logged and dropped, because an answer without it is
+    better than none."""
+    try:
+        return ModelMessagesTypeAdapter.validate_json(json.dumps(list(history)))
+    except (ValidationError, TypeError, ValueError):
+        log.warning("a session's history of %d messages cannot be read; skipped", len(history))
+        return []
+
+
+def dump_history(messages: Sequence[ModelMessage]) -> tuple[Any, ...]:
+    """Convert messages to JSON values without instructions, which every run sets itself."""
+    values = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
+    return tuple(
+        {**value, "instructions": None} if "instructions" in value else value for value in values
     )

@@ -235,7 +235,7 @@ class WorkflowLibrary:
     def draw_workflow(self, name: str, language: Language) -> WorkflowDrawing:
         """Blocking. Raises WorkflowRefused."""
         # Imported on first use.
-        from bot.engine.workflow.library.drawings import save_drawing
+        from bot.engine.workflow.presentation.drawing import save_drawing
 
         return save_drawing(self._home, self.open_workflow(name)[1], catalog_for(language))
 

@@ -12,7 +12,7 @@ from bot.engine.workflow.definition import (
     WorkflowNode,
 )
 from bot.engine.workflow.nodes.contract import OnLimit
-from bot.engine.workflow.serialization.completion import default_parallelism
+from bot.engine.workflow.serialization.reader import default_parallelism
 
 
 def workflow_to_data(workflow: Workflow) -> dict[str, Any]:

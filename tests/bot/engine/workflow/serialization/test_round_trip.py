@@ -24,9 +24,12 @@ from bot.engine.workflow.nodes.schedule import ScheduleConfig
 from bot.engine.workflow.nodes.switch import SwitchCase, SwitchConfig
 from bot.engine.workflow.plan import dump_workflow, linear_workflow, load_workflow
 from bot.engine.workflow.planner import format_issues, plan_from_answer, plan_from_text
-from bot.engine.workflow.serialization.completion import complete_workflow
 from bot.engine.workflow.serialization.data_parser import dump_yaml
-from bot.engine.workflow.serialization.reader import read_workflow, workflow_from_data
+from bot.engine.workflow.serialization.reader import (
+    complete_workflow,
+    read_workflow,
+    workflow_from_data,
+)
 from bot.engine.workflow.serialization.writer import workflow_to_data
 from bot.engine.workflow.validation import (
     find_authoring_mistakes,

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.tasks.next_prompt import preview_next_prompt
-from bot.engine.workflow.presentation.call_preview import CallPreview
+from bot.engine.tasks.next_prompt import CallPreview, preview_next_prompt
 from bot.engine.workflow.step_approvals import StepApprovalRequester
 from storage.approvals import ApprovalRepo
 from storage.ids import IdGenerator

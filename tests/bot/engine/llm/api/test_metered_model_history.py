@@ -19,7 +19,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from bot.engine.llm.api.message_history import dump_history, load_history
+from bot.engine.llm.api.metered_model import dump_history, load_history
 
 _text = st.text(st.characters(codec="utf-8"), max_size=40)
 _arguments = st.dictionaries(_text, st.one_of(_text, st.integers(-9, 9), st.none()), max_size=3)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.workflow.library.drawings import UNUSED_DAYS, DrawingCleaner, save_drawing
+from bot.engine.workflow.presentation.drawing import UNUSED_DAYS, DrawingCleaner, save_drawing
 from bot.engine.workflow.serialization.reader import read_workflow
 from cards.catalog import catalog_for
 from storage.records.people import Language
