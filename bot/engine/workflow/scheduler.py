@@ -138,29 +138,29 @@ class WorkflowScheduler(SchedulerState):
         is settled."""
         if self.running_paths:
             return False
-        frame = self._scopes[""]
-        return self._has_reached_end if frame.graph.end_nodes else frame.is_complete
+        state = self._scopes[""]
+        return self._has_reached_end if state.graph.end_nodes else state.is_complete
 
     @property
     def dead_end_run(self) -> NodeRun | None:
         """A run behind which no edge could be taken, though there are some; or behind which
         nothing leads to an end, where none can be reached."""
-        for _, frame in sorted(self._scopes.items()):
-            if (run := _find_halt(frame)) is not None:
+        for _, state in sorted(self._scopes.items()):
+            if (run := _find_halt(state)) is not None:
                 return run
-        frame = self._scopes[""]
-        is_past = frame.graph.end_nodes and all(
-            is_finished(frame.runs.get(end)) for end in frame.graph.end_nodes
+        state = self._scopes[""]
+        is_past = state.graph.end_nodes and all(
+            is_finished(state.runs.get(end)) for end in state.graph.end_nodes
         )
-        return frame.last_reached_run() if is_past and not self._has_reached_end else None
+        return state.last_reached_run() if is_past and not self._has_reached_end else None
 
     @property
     def failed_run(self) -> NodeRun | None:
         """A run that failed for good and that no loop around it tolerates."""
         failed = (
-            next(iter(frame.failed_runs.values()))
-            for scope, frame in self._scopes.items()
-            if frame.failed_runs and not self._tolerates_failures_in(scope)
+            next(iter(state.failed_runs.values()))
+            for scope, state in self._scopes.items()
+            if state.failed_runs and not self._tolerates_failures_in(scope)
         )
         return next(failed, None)
 
@@ -194,24 +194,26 @@ class WorkflowScheduler(SchedulerState):
         order of the plan and of the rounds. None once an end has been reached."""
         if self._has_reached_end:
             return
-        for scope, frame in tuple(self._scopes.items()):
-            yield from self._limit_question_steps(scope, frame)
+        for scope, state in tuple(self._scopes.items()):
+            yield from self._limit_question_steps(scope, state)
             for path in tuple(self._waiting[scope]):
-                if self.node_at(path).role is NodeRole.HUMAN and (place := parse_activation(path)):
-                    yield place, self.node_at(path)
-            for name in frame.ready_steps():
-                yield frame.activation(name), frame.graph.nodes[name]
+                if self.node_at(path).role is NodeRole.HUMAN and (
+                    activation := parse_activation(path)
+                ):
+                    yield activation, self.node_at(path)
+            for name in state.ready_steps():
+                yield state.activation(name), state.graph.nodes[name]
 
     def complete_run(self, run: NodeRun, now: datetime) -> NodeRun:
         """The run as it is to be stored: with the edges taken behind it, and, if it failed for
         good, with its node's `on_error` applied."""
-        place, frame = parse_activation(run.path), self._scopes.get(scope_of(run.path))
-        if place is None or frame is None or place.node not in frame.graph.nodes:
+        activation, state = parse_activation(run.path), self._scopes.get(scope_of(run.path))
+        if activation is None or state is None or activation.node not in state.graph.nodes:
             return run
-        run = _apply_on_error(run, frame.graph.nodes[place.node])
-        if not is_finished(run) or not frame.graph.needs_choice_record(place.node):
+        run = _apply_on_error(run, state.graph.nodes[activation.node])
+        if not is_finished(run) or not state.graph.needs_choice_record(activation.node):
             return run
-        noted = choose_edges(frame, place.node, self._context_after(run, now))
+        noted = choose_edges(state, activation.node, self._context_after(run, now))
         return replace(run, output={**run.output, **noted})
 
     def advance(self, now: datetime, limit: int) -> _Runs:
@@ -236,50 +238,50 @@ class WorkflowScheduler(SchedulerState):
 
     @property
     def _has_reached_end(self) -> bool:
-        frame = self._scopes[""]
-        ends = [frame.runs.get(end) for end in frame.graph.end_nodes]
+        state = self._scopes[""]
+        ends = [state.runs.get(end) for end in state.graph.end_nodes]
         return any(map(is_done, ends)) and all(map(is_finished, ends))
 
     def _limit_question_steps(
-        self, scope: str, frame: ScopeState
+        self, scope: str, state: ScopeState
     ) -> Iterator[tuple[ActivationPath, WorkflowNode]]:
         """Questions whether to go on behind loops that have used up their rounds."""
         yield from self._limit_questions[scope].values()
-        for name, run in frame.exhausted_runs.items():
-            edge = frame.graph.bounded_edge(run.output[EXHAUSTED_EDGE_KEY])
+        for name, run in state.exhausted_runs.items():
+            edge = state.graph.bounded_edge(run.output[EXHAUSTED_EDGE_KEY])
             if edge.on_limit is OnLimit.ASK:
-                title = frame.graph.nodes[name].title
+                title = state.graph.nodes[name].title
                 facts = {"name": title, "n": edge.max_loops}
-                yield self._make_question(frame.activation(name), "workflow.ask_limit", facts)
+                yield self._make_question(state.activation(name), "workflow.ask_limit", facts)
 
     def _make_question(
-        self, place: ActivationPath, key: str, facts: Mapping[str, object]
+        self, activation: ActivationPath, key: str, facts: Mapping[str, object]
     ) -> tuple[ActivationPath, WorkflowNode]:
-        asked = ActivationPath("", place.question_path)
+        asked = ActivationPath("", activation.question_path)
         return asked, WorkflowNode(
             id=asked.node, title=self._text(key, **facts), type=NodeType.HUMAN
         )
 
     def _advance_scope(self, scope: str, now: datetime) -> _Runs | None:
-        frame = self._scopes.get(scope)
-        if frame is None:
+        state = self._scopes.get(scope)
+        if state is None:
             return None
-        if (dead := frame.next_unreached_node()) is not None:
+        if (dead := state.next_unreached_node()) is not None:
             run = self._make_run(
-                frame.activation(dead), NodeStatus.SKIPPED, now, unreached_output()
+                state.activation(dead), NodeStatus.SKIPPED, now, unreached_output()
             )
             return self._record_runs(run)
         if self._waived_limits:
             return self._record_runs(self._waived_limits.pop())
-        if (edge := frame.next_back_edge()) is not None:
-            frame.start_new_round(edge)
+        if (edge := state.next_back_edge()) is not None:
+            state.start_new_round(edge)
             path = back_edge_path(scope, edge.name)
-            times = {"times": frame.back_edge_counts[edge.name]}
+            times = {"times": state.back_edge_counts[edge.name]}
             return self._record_runs(self._make_note_run(path, times, now))
-        if (name := frame.next_ready_node()) is not None:
-            node = frame.graph.nodes[name]
+        if (name := state.next_ready_node()) is not None:
+            node = state.graph.nodes[name]
             effect = node.spec.enter(node, self.context(scope, now))
-            return self._apply_effect(frame.activation(name), node, effect, now)
+            return self._apply_effect(state.activation(name), node, effect, now)
         # A round that was opened makes no row, and is a move all the same.
         moves = (
             act(scope, now) for act in (self._wake_due_node, self._advance_loop, self._close_round)
@@ -289,28 +291,32 @@ class WorkflowScheduler(SchedulerState):
     def _wake_due_node(self, scope: str, now: datetime) -> _Runs | None:
         """Go on with a node whose time has come."""
         for path, run in self._waiting[scope].items():
-            if run.wake_at is not None and run.wake_at <= now and (place := parse_activation(path)):
+            if (
+                run.wake_at is not None
+                and run.wake_at <= now
+                and (activation := parse_activation(path))
+            ):
                 node = self.node_at(path)
                 effect = node.spec.wake(node, self.context(scope, now))
-                return self._apply_effect(place, node, effect, now)
+                return self._apply_effect(activation, node, effect, now)
         return None
 
     def _advance_loop(self, scope: str, now: datetime) -> _Runs | None:
         """Open a round of a body in this scope, or finish with it."""
-        for body in self._loops[scope].values():
+        for loop in self._loops[scope].values():
             seen = self.context(scope, now)
-            seen = replace(seen, names={**seen.names, "loopCount": body.opened_rounds})
-            effect = body.node.loop.next_action(body.node, body.progress, seen)
+            seen = replace(seen, names={**seen.names, "loopCount": loop.opened_rounds})
+            effect = loop.node.loop.next_action(loop.node, loop.progress, seen)
             match effect:
                 case NodeWait():
-                    self._open_round(body, NO_STORED_RUNS)
+                    self._open_round(loop, NO_STORED_RUNS)
                     return ()
                 case NodeQuestion(key=key, facts=facts):
-                    question = self._make_question(body.activation, key, facts)
-                    self._limit_questions[scope][body.activation.path] = question
+                    question = self._make_question(loop.activation, key, facts)
+                    self._limit_questions[scope][loop.activation.path] = question
                 case NodeDone() | NodeFailure():
-                    self._limit_questions[scope].pop(body.activation.path, None)
-                    return self._apply_effect(body.activation, body.node, effect, now)
+                    self._limit_questions[scope].pop(loop.activation.path, None)
+                    return self._apply_effect(loop.activation, loop.node, effect, now)
                 case None:
                     pass
                 case never:
@@ -319,68 +325,70 @@ class WorkflowScheduler(SchedulerState):
 
     def _close_round(self, scope: str, now: datetime) -> _Runs | None:
         """Close a round that is over, or has failed where that is tolerated."""
-        frame, above = self._scopes[scope], enclosing_round(scope)
+        state, above = self._scopes[scope], enclosing_round(scope)
         if above is None:
             return None
         path, n = above
-        body = self._loops[scope_of(path)].get(path)
-        if body is None:
+        loop = self._loops[scope_of(path)].get(path)
+        if loop is None:
             del self._scopes[scope]
             return ()
-        lost = self._round_failure(frame)
-        if lost is not None and not body.tolerates_failure:
-            return self._fail_loop(body, lost, now)
-        if lost is None and not frame.is_complete:
+        lost = self._round_failure(state)
+        if lost is not None and not loop.tolerates_failure:
+            return self._fail_loop(loop, lost, now)
+        if lost is None and not state.is_complete:
             return None
-        body.close_round(n, frame, lost)
+        loop.close_round(n, state, lost)
         del self._scopes[scope]
         self._active_scopes[scope_of(path)] = None
         return ()
 
-    def _round_failure(self, frame: ScopeState) -> str | None:
+    def _round_failure(self, state: ScopeState) -> str | None:
         """Why a round can bring nothing any more."""
-        if frame.failed_runs:
+        if state.failed_runs:
             return (
-                next(iter(frame.failed_runs.values())).error if frame.has_nothing_active else None
+                next(iter(state.failed_runs.values())).error if state.has_nothing_active else None
             )
-        halt = _find_halt(frame) if frame.is_idle else None
+        halt = _find_halt(state) if state.is_idle else None
         if halt is None:
             return None
         edge = halt.output.get(EXHAUSTED_EDGE_KEY)
-        is_asked = edge is not None and frame.graph.bounded_edge(edge).on_limit is OnLimit.ASK
+        is_asked = edge is not None and state.graph.bounded_edge(edge).on_limit is OnLimit.ASK
         return None if is_asked else self._halt_reason(halt)
 
-    def _fail_loop(self, body: LoopState, why: str, now: datetime) -> _Runs | None:
+    def _fail_loop(self, loop: LoopState, why: str, now: datetime) -> _Runs | None:
         """Fail a loop with its round where something further out tolerates that, once nothing
         inside it is running any more."""
-        inside = [scope for scope in self._scopes if scope.startswith(f"{body.activation.path}[")]
+        inside = [scope for scope in self._scopes if scope.startswith(f"{loop.activation.path}[")]
         still = all(self._scopes[scope].has_nothing_active for scope in inside)
-        if not (still and self._tolerates_failures_in(body.activation.scope)):
+        if not (still and self._tolerates_failures_in(loop.activation.scope)):
             return None
         for scope in inside:
             del self._scopes[scope]
-        failed = self._make_run(body.activation, NodeStatus.FAILED, now, {})
+        failed = self._make_run(loop.activation, NodeStatus.FAILED, now, {})
         return self._record_runs(self.complete_run(replace(failed, error=why), now))
 
     def _apply_effect(
-        self, place: ActivationPath, node: WorkflowNode, effect: NodeEffect, now: datetime
+        self, activation: ActivationPath, node: WorkflowNode, effect: NodeEffect, now: datetime
     ) -> _Runs:
         match effect:
             case NodeWait(until=until, output=output, iteration=of):
-                run = self._make_run(place, NodeStatus.WAITING, now, output)
+                run = self._make_run(activation, NodeStatus.WAITING, now, output)
                 if of is None:
                     return self._record_runs(replace(run, wake_at=until))
-                return self._record_runs(self._make_note_run(place.iteration_path, of, now), run)
+                return self._record_runs(
+                    self._make_note_run(activation.iteration_path, of, now), run
+                )
             case NodeFailure(key=key, facts=facts):
-                failed = self._make_run(place, NodeStatus.FAILED, now, {})
+                failed = self._make_run(activation, NodeStatus.FAILED, now, {})
                 return self._record_runs(
                     self.complete_run(replace(failed, error=self._text(key, **facts)), now)
                 )
             case NodeDone(output=output, variables=variables, next_node=to):
-                done = self._make_run(place, NodeStatus.DONE, now, output)
+                done = self._make_run(activation, NodeStatus.DONE, now, output)
                 noted = choose_edges(
-                    self._scopes[place.scope],
-                    place.node,
+                    self._scopes[activation.scope],
+                    activation.node,
                     self._context_after(done, now),
                     next_node=to,
                 )
@@ -406,10 +414,10 @@ class WorkflowScheduler(SchedulerState):
         return replace(seen, names={**seen.names, "outputs": outputs, "nodeStates": states})
 
 
-def _find_halt(frame: ScopeState) -> NodeRun | None:
+def _find_halt(state: ScopeState) -> NodeRun | None:
     """The first run, in the order of the plan, behind which nothing can go on."""
-    halts = {**frame.dead_end_runs, **frame.exhausted_runs}
-    return halts[min(halts, key=frame.graph.node_order.__getitem__)] if halts else None
+    halts = {**state.dead_end_runs, **state.exhausted_runs}
+    return halts[min(halts, key=state.graph.node_order.__getitem__)] if halts else None
 
 
 def _apply_on_error(run: NodeRun, node: WorkflowNode) -> NodeRun:
@@ -468,8 +476,8 @@ def task_summary(task: Task, workflow: Workflow, runs: Mapping[str, NodeRun]) ->
         run
         for path, run in runs.items()
         if run.status is NodeStatus.DONE
-        and (place := parse_activation(path)) is not None
-        and place.node in steps
+        and (activation := parse_activation(path)) is not None
+        and activation.node in steps
     ]
     last = max(done, key=lambda run: run.ended_at or _EARLIEST, default=None)
     return str(last.output.get("summary", task.summary)) if last else task.summary

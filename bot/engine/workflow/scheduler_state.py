@@ -84,27 +84,27 @@ class SchedulerState:
             self._apply_answer(run)
 
     def node_at(self, path: str) -> WorkflowNode:
-        place = parse_activation(path)
-        assert place is not None
-        return self.topology.nodes[place.node]
+        activation = parse_activation(path)
+        assert activation is not None
+        return self.topology.nodes[activation.node]
 
     def waiting_runs(self, scope: str) -> Mapping[str, NodeRun]:
         return self._waiting[scope]
 
     def may_wait_for_person(self, path: str) -> bool:
         """Whether a step with this path can be waiting for a person."""
-        place, frame = parse_activation(path), self._scopes.get(scope_of(path))
-        if place is None:
+        activation, state = parse_activation(path), self._scopes.get(scope_of(path))
+        if activation is None:
             return questioned_path(path) is not None
-        return frame is not None and not is_finished(frame.runs.get(place.node))
+        return state is not None and not is_finished(state.runs.get(activation.node))
 
     def tolerates_failure(self, path: str) -> bool:
         """Whether the workflow goes on after this step has failed for good."""
-        place = parse_activation(path)
-        if place is None or place.node not in self.topology.nodes:
+        activation = parse_activation(path)
+        if activation is None or activation.node not in self.topology.nodes:
             return False
-        own = self.topology.nodes[place.node].on_error is not OnError.FAIL
-        return own or self._tolerates_failures_in(place.scope)
+        own = self.topology.nodes[activation.node].on_error is not OnError.FAIL
+        return own or self._tolerates_failures_in(activation.scope)
 
     def started_at(self, claimed_at: datetime | None) -> datetime | None:
         """When its first node began since it last ran out of time. If it never did and no node has
@@ -121,8 +121,8 @@ class SchedulerState:
 
     def is_settled_human_step(self, run: NodeRun) -> bool:
         """Whether it is a person's step that waits for nobody any more."""
-        place = parse_activation(run.path)
-        node = None if place is None else self.topology.nodes.get(place.node)
+        activation = parse_activation(run.path)
+        node = None if activation is None else self.topology.nodes.get(activation.node)
         over = is_finished(run) or run.status is NodeStatus.FAILED
         return node is not None and node.role is NodeRole.HUMAN and over
 
@@ -137,17 +137,17 @@ class SchedulerState:
 
     def context(self, scope: str, now: datetime) -> EvaluationContext:
         """The names that expressions and templates in that scope may use."""
-        frames, own = self._enclosing_scopes(scope)
+        states, own = self._enclosing_scopes(scope)
         names = {
-            "outputs": OutputsView(frames, self._latest_runs, self._aliases),
+            "outputs": OutputsView(states, self._latest_runs, self._aliases),
             "variables": self._variables,
             "inputs": {
                 **{each.name: each.default for each in self.workflow.inputs},
                 **self.workflow.values,
             },
-            "nodeStates": StatesView(frames, self._aliases),
+            "nodeStates": StatesView(states, self._aliases),
             NOW_NAME: int(now.timestamp() * 1_000),
-            "loopCount": sum(frames[0].back_edge_counts.values()),
+            "loopCount": sum(states[0].back_edge_counts.values()),
             **own,
         }
         return EvaluationContext(now=now, zone=self.zone, names=names, warn=self._warn)
@@ -155,20 +155,20 @@ class SchedulerState:
     def partial_loop_runs(self, now: datetime) -> Sequence[NodeRun]:
         """For each running loop of the outermost scope, a finished run with the results of its
         finished rounds and the outputs of the others."""
-        outputs = [(body, self._loop_output(body)) for body in self._loops[ROOT_GRAPH].values()]
+        outputs = [(loop, self._loop_output(loop)) for loop in self._loops[ROOT_GRAPH].values()]
         return [
-            self._make_run(ActivationPath("", body.node.id), NodeStatus.DONE, now, output)
-            for body, output in outputs
-            if body.results or UNFINISHED_ROUNDS_KEY in output
+            self._make_run(ActivationPath("", loop.node.id), NodeStatus.DONE, now, output)
+            for loop, output in outputs
+            if loop.results or UNFINISHED_ROUNDS_KEY in output
         ]
 
     def latest_round_runs(self) -> Sequence[NodeRun]:
         """For each node of the outermost scope that ran in several rounds, or behind which an edge
         was used up, its first run with its last output, for a plan without those edges."""
-        frame = self._scopes[ROOT_GRAPH]
+        state = self._scopes[ROOT_GRAPH]
         made = []
-        for name in frame.graph.nodes:
-            first, last = self._runs.get(name), frame.last_finished_run(name)
+        for name in state.graph.nodes:
+            first, last = self._runs.get(name), state.last_finished_run(name)
             if first is None or last is None:
                 continue
             free = _without_exhausted_edge(last)
@@ -176,47 +176,47 @@ class SchedulerState:
                 made.append(replace(free, path=name, attempt=first.attempt))
         return made
 
-    def _loop_output(self, body: LoopState) -> Mapping[str, Any]:
+    def _loop_output(self, loop: LoopState) -> Mapping[str, Any]:
         unfinished = [
             {"round": n + 1, "outputs": outputs}
-            for n in range(body.opened_rounds)
-            if n not in body.results
-            and (outputs := self._round_outputs(body.activation.round_scope(n)))
+            for n in range(loop.opened_rounds)
+            if n not in loop.results
+            and (outputs := self._round_outputs(loop.activation.round_scope(n)))
         ]
         if not unfinished:
-            return body.partial_output
-        return {**body.partial_output, UNFINISHED_ROUNDS_KEY: body.truncate(unfinished)}
+            return loop.partial_output
+        return {**loop.partial_output, UNFINISHED_ROUNDS_KEY: loop.truncate(unfinished)}
 
     def _round_outputs(self, scope: str) -> Mapping[str, Any]:
         """The outputs of an unfinished round so far, by node."""
-        frame = self._scopes.get(scope)
-        if frame is None:
+        state = self._scopes.get(scope)
+        if state is None:
             return {}
-        last = {name: frame.last_finished_run(name) for name in frame.graph.nodes}
+        last = {name: state.last_finished_run(name) for name in state.graph.nodes}
         outputs = {
             name: dict(node_output(run)) for name, run in last.items() if run and is_done(run)
         }
-        for body in self._loops[scope].values():
-            outputs[body.node.id] = dict(self._loop_output(body))
+        for loop in self._loops[scope].values():
+            outputs[loop.node.id] = dict(self._loop_output(loop))
         return {name: each for name, each in outputs.items() if each}
 
     def visible_runs(self, scope: str) -> Mapping[str, NodeRun]:
         """By node, the run that counts in that scope."""
-        frames, _ = self._enclosing_scopes(scope)
+        states, _ = self._enclosing_scopes(scope)
         seen: dict[str, NodeRun] = {}
-        for frame in reversed(frames):
-            seen.update({**frame.previous_runs, **frame.runs})
+        for state in reversed(states):
+            seen.update({**state.previous_runs, **state.runs})
         return seen
 
     def new_run(self, activation: ActivationPath, status: NodeStatus, now: datetime) -> NodeRun:
         return self._make_run(activation, status, now, {})
 
     def _update_scope(self, run: NodeRun) -> None:
-        scope, place = scope_of(run.path), parse_activation(run.path)
-        frame = self._scopes.get(scope)
-        if frame is None or place is None or place.node not in frame.graph.nodes:
+        scope, activation = scope_of(run.path), parse_activation(run.path)
+        state = self._scopes.get(scope)
+        if state is None or activation is None or activation.node not in state.graph.nodes:
             return
-        if frame.activation(place.node) != place:
+        if state.activation(activation.node) != activation:
             return
         self.running_paths.discard(run.path)
         self._waiting[scope].pop(run.path, None)
@@ -225,8 +225,8 @@ class SchedulerState:
             self.running_paths.add(run.path)
         elif run.status is NodeStatus.WAITING:
             self._waiting[scope][run.path] = run
-            self._begin_loop(place, frame.graph.nodes[place.node])
-        frame.record_run(place.node, run)
+            self._begin_loop(activation, state.graph.nodes[activation.node])
+        state.record_run(activation.node, run)
         self._active_scopes[scope] = None
 
     def _apply_answer(self, run: NodeRun) -> None:
@@ -234,84 +234,89 @@ class SchedulerState:
         path = questioned_path(run.path)
         if path is None or run.status is not NodeStatus.DONE:
             return
-        scope, place = scope_of(path), parse_activation(path)
-        body = self._loops[scope].get(path)
-        if body is not None:
-            body.ended_by_person = True
-        frame = self._scopes.get(scope)
-        if frame is not None and place is not None:
-            halted = frame.exhausted_runs.get(place.node)
+        scope, activation = scope_of(path), parse_activation(path)
+        loop = self._loops[scope].get(path)
+        if loop is not None:
+            loop.ended_by_person = True
+        state = self._scopes.get(scope)
+        if state is not None and activation is not None:
+            halted = state.exhausted_runs.get(activation.node)
             if halted is not None and halted.path == path:
                 self._waived_limits.append(_without_exhausted_edge(halted))
         self._active_scopes[scope] = None
 
-    def _begin_loop(self, place: ActivationPath, node: WorkflowNode) -> None:
-        of = self._runs.get(place.iteration_path)
+    def _begin_loop(self, activation: ActivationPath, node: WorkflowNode) -> None:
+        of = self._runs.get(activation.iteration_path)
         if node.body and of is not None:
-            body = LoopState(
-                node, place, of.output, ended_by_person=is_done(self._runs.get(place.question_path))
+            loop = LoopState(
+                node,
+                activation,
+                of.output,
+                ended_by_person=is_done(self._runs.get(activation.question_path)),
             )
-            self._loops[place.scope][place.path] = body
+            self._loops[activation.scope][activation.path] = loop
 
     def _resume_loop(self, run: NodeRun) -> None:
         """A loop that is retried keeps its rounds."""
         scope = scope_of(run.path)
-        body = self._loops[scope].get(run.path)
-        if body is not None and run.status is NodeStatus.WAITING and not body.opened_rounds:
+        loop = self._loops[scope].get(run.path)
+        if loop is not None and run.status is NodeStatus.WAITING and not loop.opened_rounds:
             stored = StoredRuns(self._runs)
             for _ in range(stored.opened_rounds(run.path)):
-                self._open_round(body, stored)
+                self._open_round(loop, stored)
 
-    def _open_scope(self, ring: str, scope: str, stored: StoredRuns) -> ScopeState:
+    def _open_scope(self, graph_name: str, scope: str, stored: StoredRuns) -> ScopeState:
         """A scope as it is stored, with the rounds of the loops inside it."""
-        frame = ScopeState(self.topology.scope_graphs[ring], scope, stored.back_edge_counts(scope))
-        self._scopes[scope] = frame
-        for name in frame.graph.nodes:
-            frame.previous_runs.update(stored.previous_run(frame.activation(name)))
-            if frame.graph.bounded_edges:
-                for earlier in stored.earlier_runs(frame.activation(name)):
-                    frame.count_bounded_edges(earlier)
-            run = stored.runs.get(frame.activation(name).path)
+        state = ScopeState(
+            self.topology.scope_graphs[graph_name], scope, stored.back_edge_counts(scope)
+        )
+        self._scopes[scope] = state
+        for name in state.graph.nodes:
+            state.previous_runs.update(stored.previous_run(state.activation(name)))
+            if state.graph.bounded_edges:
+                for earlier in stored.earlier_runs(state.activation(name)):
+                    state.count_bounded_edges(earlier)
+            run = stored.runs.get(state.activation(name).path)
             if run is not None:
                 self._update_scope(run)
-        for body in tuple(self._loops[scope].values()):
-            for _ in range(stored.opened_rounds(body.activation.path)):
-                self._open_round(body, stored)
-        return frame
+        for loop in tuple(self._loops[scope].values()):
+            for _ in range(stored.opened_rounds(loop.activation.path)):
+                self._open_round(loop, stored)
+        return state
 
-    def _open_round(self, body: LoopState, stored: StoredRuns) -> None:
-        scope = body.activation.round_scope(body.opened_rounds)
-        body.opened_rounds += 1
-        self._open_scope(body.node.id, scope, stored)
+    def _open_round(self, loop: LoopState, stored: StoredRuns) -> None:
+        scope = loop.activation.round_scope(loop.opened_rounds)
+        loop.opened_rounds += 1
+        self._open_scope(loop.node.id, scope, stored)
         self._active_scopes[scope] = None
 
     def _enclosing_scopes(self, scope: str) -> tuple[Sequence[ScopeState], Mapping[str, Any]]:
         """The scopes from the inside out, and the names that their rounds define."""
-        frames: list[ScopeState] = []
+        states: list[ScopeState] = []
         names: dict[str, Any] = {}
         while (above := enclosing_round(scope)) is not None:
-            frames.append(self._scopes[scope])
+            states.append(self._scopes[scope])
             path, n = above
-            body = self._loops[scope_of(path)][path]
-            own = body.node.loop.round_names(body.node, body.iteration, n)
+            loop = self._loops[scope_of(path)][path]
+            own = loop.node.loop.round_names(loop.node, loop.iteration, n)
             names = {**own, **names}
             scope = scope_of(path)
-        return [*frames, self._scopes[scope]], names
+        return [*states, self._scopes[scope]], names
 
     def _tolerates_failures_in(self, scope: str) -> bool:
         """Whether a loop around this scope tolerates what fails in it."""
         while (above := enclosing_round(scope)) is not None:
-            body = self._loops[scope_of(above[0])].get(above[0])
-            if body is not None and body.tolerates_failure:
+            loop = self._loops[scope_of(above[0])].get(above[0])
+            if loop is not None and loop.tolerates_failure:
                 return True
             scope = scope_of(above[0])
         return False
 
     def _remember_latest(self, run: NodeRun) -> None:
-        place = parse_activation(run.path)
-        if place is not None and is_finished(run) and place.node in self.topology.nodes:
-            self._latest_runs.pop(place.node, None)
-            self._latest_runs[place.node] = run
+        activation = parse_activation(run.path)
+        if activation is not None and is_finished(run) and activation.node in self.topology.nodes:
+            self._latest_runs.pop(activation.node, None)
+            self._latest_runs[activation.node] = run
 
     @property
     def _variables(self) -> Mapping[str, Any]:
@@ -320,16 +325,20 @@ class SchedulerState:
 
     def _make_note_run(self, path: str, output: Mapping[str, Any], now: datetime) -> NodeRun:
         """A run that is stored beside the nodes' runs."""
-        place = ActivationPath("", path)
-        return replace(self._make_run(place, NodeStatus.DONE, now, output), path=path)
+        activation = ActivationPath("", path)
+        return replace(self._make_run(activation, NodeStatus.DONE, now, output), path=path)
 
     def _make_run(
-        self, place: ActivationPath, status: NodeStatus, now: datetime, output: Mapping[str, Any]
+        self,
+        activation: ActivationPath,
+        status: NodeStatus,
+        now: datetime,
+        output: Mapping[str, Any],
     ) -> NodeRun:
-        before = self._runs.get(place.path)
+        before = self._runs.get(activation.path)
         return NodeRun(
             task_id=self.task_id,
-            path=place.path,
+            path=activation.path,
             status=status,
             attempt=before.attempt if before else 1,
             output=output,

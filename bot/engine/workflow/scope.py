@@ -307,23 +307,23 @@ class LoopState:
         return max(_MIN_ROUND_SIZE, _MAX_TOTAL_SIZE // total)
 
 
-def _round_result(frame: ScopeState) -> Any:
+def _round_result(state: ScopeState) -> Any:
     """The output of its last node, or of each where it ends in several. A step that people have
     added meanwhile does not count: the planned node before it does."""
     runs = {
-        name: frame.runs[name] for name in _planned_leaf_nodes(frame.graph) if name in frame.runs
+        name: state.runs[name] for name in _planned_leaf_nodes(state.graph) if name in state.runs
     }
     came = {name: dict(node_output(run)) for name, run in runs.items() if not is_unreached(run)}
     return next(iter(came.values())) if len(came) == 1 else came
 
 
-def _planned_leaf_nodes(ring: ScopeGraph) -> Iterable[str]:
+def _planned_leaf_nodes(graph: ScopeGraph) -> Iterable[str]:
     found: dict[str, None] = {}
-    open_, seen = list(reversed(ring.leaf_nodes)), set[str]()
+    open_, seen = list(reversed(graph.leaf_nodes)), set[str]()
     while open_:
         name = open_.pop()
-        before = [edge.source for edge in ring.incoming.get(name, ())]
-        if not ring.nodes[name].given or not before:
+        before = [edge.source for edge in graph.incoming.get(name, ())]
+        if not graph.nodes[name].given or not before:
             found[name] = None
             continue
         seen.add(name)
@@ -382,12 +382,12 @@ class OutputsView(Mapping[str, Any]):
         return len(self.latest_runs)
 
     def _find_run(self, node: str) -> NodeRun | None:
-        for frame in self.scopes:
-            run = frame.runs.get(node)
+        for state in self.scopes:
+            run = state.runs.get(node)
             if run is not None and (is_finished(run) or run.status is NodeStatus.FAILED):
                 return run
-            if node in frame.previous_runs:
-                return frame.previous_runs[node]
+            if node in state.previous_runs:
+                return state.previous_runs[node]
         return self.latest_runs.get(node)
 
 
@@ -400,14 +400,14 @@ class StatesView(Mapping[str, str]):
 
     def __getitem__(self, name: str) -> str:
         name = self.aliases.get(name, name)
-        for frame in self.scopes:
-            if name in frame.graph.nodes:
-                run = frame.runs.get(name)
+        for state in self.scopes:
+            if name in state.graph.nodes:
+                run = state.runs.get(name)
                 return run.status.value if run is not None else NodeStatus.PENDING.value
         raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
-        return (name for frame in self.scopes for name in frame.graph.nodes)
+        return (name for state in self.scopes for name in state.graph.nodes)
 
     def __len__(self) -> int:
-        return sum(len(frame.graph.nodes) for frame in self.scopes)
+        return sum(len(state.graph.nodes) for state in self.scopes)

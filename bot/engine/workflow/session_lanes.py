@@ -67,15 +67,15 @@ class SessionLanes:
     def lane_of(self, activation: ActivationPath) -> str:
         if self._topology.workflow.parallel == 1:
             return MAIN_LANE
-        around, scope = "", activation.scope
+        prefix, scope = "", activation.scope
         while (above := enclosing_round(scope)) is not None:
             path, n = above
             container = parse_activation(path)
             assert container is not None
             if self._topology.nodes[container.node].has_parallel_rounds:
-                around = f"{path}[{n}]/{around}"
+                prefix = f"{path}[{n}]/{prefix}"
             scope = container.scope
-        return around + self._lanes_by_node.get(activation.node, MAIN_LANE)
+        return prefix + self._lanes_by_node.get(activation.node, MAIN_LANE)
 
     @cached_property
     def _lanes_by_node(self) -> dict[str, str]:
@@ -92,11 +92,11 @@ class SessionLanes:
         return lanes
 
 
-def _lanes_in_graph(ring: ScopeGraph, first: str) -> Mapping[str, str]:
+def _lanes_in_graph(graph: ScopeGraph, first: str) -> Mapping[str, str]:
     """Where all branches of a fork meet again, the fork's lane goes on; where only some meet, the
     others may still be running."""
-    sources = {node: [edge.source for edge in ring.incoming.get(node, ())] for node in ring.nodes}
-    targets = {node: [edge.target for edge in ring.outgoing.get(node, ())] for node in ring.nodes}
+    sources = {node: [edge.source for edge in graph.incoming.get(node, ())] for node in graph.nodes}
+    targets = {node: [edge.target for edge in graph.outgoing.get(node, ())] for node in graph.nodes}
     order = _topological_order(sources, targets)
     parted, met = DominatorTree(order, sources), DominatorTree(order[::-1], targets)
     begins = [node for node in order if not sources[node]]
@@ -104,27 +104,29 @@ def _lanes_in_graph(ring: ScopeGraph, first: str) -> Mapping[str, str]:
     for node in order:
         before = parted.immediate_dominator[node]
         if len(set(sources[node])) > 1:
-            goes_on = node == (
+            is_continued = node == (
                 met.immediate_dominator[before]
                 if before != VIRTUAL_ROOT
                 else met.common_dominator(begins)
             )
         else:
-            goes_on = len(begins) == 1 if before == VIRTUAL_ROOT else not _splits(ring, before)
-        lanes[node] = lanes[before] if goes_on else node
+            is_continued = (
+                len(begins) == 1 if before == VIRTUAL_ROOT else not _splits(graph, before)
+            )
+        lanes[node] = lanes[before] if is_continued else node
     del lanes[VIRTUAL_ROOT]
     return lanes
 
 
-def _splits(ring: ScopeGraph, node: str) -> bool:
+def _splits(graph: ScopeGraph, node: str) -> bool:
     """Whether more than one of the edges behind it may be taken."""
-    behind, rule = ring.outgoing.get(node, ()), ring.nodes[node].spec.edge_rule
+    behind, rule = graph.outgoing.get(node, ()), graph.nodes[node].spec.edge_rule
     if rule is EdgeRule.CHOSEN or len({edge.target for edge in behind}) == 1:
         return False
     # Those without a condition are taken where none holds.
     others = sum(not edge.condition for edge in behind)
     return (
-        ring.nodes[node].role is NodeRole.FORK
+        graph.nodes[node].role is NodeRole.FORK
         or others > 1
         or (rule is EdgeRule.ALL_HOLDING and len(behind) - others > 1)
     )
