@@ -61,7 +61,7 @@ class Container:
     @property
     def memory_server(self) -> McpMemoryServer:
         settings, store, clock = self.settings, self.repositories, self.clock
-        workers, memory = self.engine.workers, self.engine.workers.memory
+        workers, memory = self.engine.workers, self.engine.memory
         local = settings.memory.model_copy(update={"rerank_url": ""})
         stores = McpMemoryDeps(
             db=store.db,
@@ -257,6 +257,6 @@ def _build_handler_services(
         skill_writer=engine.skill_drafter,
         workflows=WorkflowLibrary(settings.home, store.work.graphs),
         memory=build_memory_port(
-            settings, store, clock, writer=engine.memory_writer, retrieval=workers.memory
+            settings, store, clock, writer=engine.memory_writer, retrieval=engine.memory
         ),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -18,8 +18,10 @@ from bot.app.conversation_archive import (
 )
 from bot.app.lifecycle import AppService, Signal
 from bot.app.memory import (
+    MemoryRetrieval,
     MemoryWriting,
     build_extraction_model,
+    build_memory_retrieval,
     build_memory_services,
     build_memory_writing,
 )
@@ -43,8 +45,9 @@ from bot.engine.agent.conversation.resumption import SuspendedChatResumer, ToolC
 from bot.engine.agent.conversation.service import ConversationService
 from bot.engine.agent.conversation.turn_taking import ConversationExpiry, TurnQueue
 from bot.engine.agent.memory_hooks.turn_recorder import RecordedConversation
-from bot.engine.agent.model_gateway import ModelGateway
+from bot.engine.agent.model_gateway import ModelGateway, ReplyRecorder
 from bot.engine.agent.pricing import PRICES_FILE, load_prices
+from bot.engine.agent.session_history import SessionHistory
 from bot.engine.agent.skills import SkillDrafter
 from bot.engine.agent.subagents.run import SubagentDeps
 from bot.engine.agent.subagents.service import SubagentService
@@ -94,6 +97,7 @@ class _Shared:
     clock: Clock
     publisher: ApprovalCardPublisher
     workers: WorkerServices
+    memory: MemoryRetrieval
     archive: ConversationArchive
     caps: SpendingCaps
     gateway: ModelGateway
@@ -110,6 +114,7 @@ class EngineServices:
     reports of subagents, `on_decided` must be called after a decision."""
 
     workers: WorkerServices
+    memory: MemoryRetrieval
     conversations: RecordedConversation
     memory_writer: MemoryWriter
     tasks: TaskService
@@ -157,6 +162,7 @@ def build_engine_services(
     on_decided.connect(store.candidate_review.publish_changes)
     return EngineServices(
         workers=workers,
+        memory=shared.memory,
         conversations=conversations,
         memory_writer=writing.writer,
         tasks=_build_task_service(shared, dispatcher),
@@ -199,9 +205,19 @@ def _build_shared(
     permissions = build_permissions(
         settings, store, clock, workers, decision_signal=decided, show_request=publisher.publish
     )
+    other_context = workers.briefing.boss_files_block
+    memory = build_memory_retrieval(settings, store, clock, other_context=other_context)
     archive = build_conversation_archive(settings, store, clock, workers.history)
     caps = configured_caps(settings)
-    gateway = _build_gateway(settings, store, clock, workers=workers, archive=archive, caps=caps)
+    gateway = _build_gateway(
+        settings,
+        store,
+        clock,
+        workers=workers,
+        caps=caps,
+        history=archive.history,
+        reply_recorders=(archive.notify_growth, memory.briefing.record_usage),
+    )
     progress = LiveProgress(workers.redactor.mask)
     return _Shared(
         settings=settings,
@@ -210,11 +226,19 @@ def _build_shared(
         clock=clock,
         publisher=publisher,
         workers=workers,
+        memory=memory,
         archive=archive,
         caps=caps,
         gateway=gateway,
         context_builder=build_context_builder(
-            settings, store, clock, workers, permissions=permissions, on_spawned=on_spawned
+            settings,
+            store,
+            clock,
+            workers,
+            memories=memory.briefing,
+            retriever=memory.retriever,
+            permissions=permissions,
+            on_spawned=on_spawned,
         ),
         captioner=_build_captioner(settings, store, gateway),
         progress=progress,
@@ -243,8 +267,9 @@ def _build_gateway(
     clock: Clock,
     *,
     workers: WorkerServices,
-    archive: ConversationArchive,
     caps: SpendingCaps,
+    history: SessionHistory,
+    reply_recorders: Sequence[ReplyRecorder],
 ) -> ModelGateway:
     mask = workers.redactor.mask
     lender = ToolLender(settings.home / "lent", lambda: secrets.token_hex(16))
@@ -265,8 +290,8 @@ def _build_gateway(
         ),
         suspended_calls=SuspendedCalls(store.tool_calls, clock.now),
         span_recorder=build_span_recorder(store, clock, mask),
-        reply_recorders=(archive.notify_growth, workers.memory.briefing.record_usage),
-        history=archive.history,
+        reply_recorders=reply_recorders,
+        history=history,
     )
 
 
@@ -501,7 +526,7 @@ def _build_memory_writing(shared: _Shared) -> MemoryWriting:
         shared.clock,
         build_extraction_model(shared.settings, shared.gateway, workers.models),
         redact=workers.redactor.mask,
-        retrieval=workers.memory,
+        retrieval=shared.memory,
     )
 
 

@@ -1,4 +1,4 @@
-"""Builds what workers use: models, sandbox, permissions, context, tools and memory search."""
+"""Builds what workers use: models, sandbox, permissions, context, tools and lookup of memories."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from functools import partial
 from pathlib import Path
 
 from bot.app.conversation_archive import build_worker_history
-from bot.app.memory import MemoryRetrieval, build_memory_retrieval
 from bot.app.repositories import RepositorySet
 from bot.config.settings import BadSettings, Settings
-from bot.engine.agent.memory_hooks.worker_memory import WorkerHistory, WorkerMemoryLookup
+from bot.engine.agent.memory_hooks.worker_memory import (
+    MemoryBriefing,
+    WorkerHistory,
+    WorkerMemoryLookup,
+)
 from bot.engine.agent.skills import skill_catalogue_block, skill_tool_factory
 from bot.engine.agent.subagents.spawning import SubagentSpawner
 from bot.engine.agent.worker_briefing import WorkerBriefing
@@ -24,6 +27,7 @@ from bot.engine.llm.acp.backend import AcpBackends
 from bot.engine.llm.acp.runtime import AcpRuntime
 from bot.engine.llm.backend_registry import BackendRegistry, build_registry
 from bot.engine.memory.ports import MemorySource
+from bot.engine.memory.retriever import MemoryRetriever
 from bot.engine.permissions import rules
 from bot.engine.permissions.policy import AskMode, PolicyLevels, RulePolicy, SecurityLevel
 from bot.engine.permissions.requests import DecisionSignal
@@ -58,7 +62,6 @@ class WorkerServices:
     fetcher: WebFetcher
     redactor: SecretMasker
     history: WorkerHistory
-    memory: MemoryRetrieval
     task_memories: TaskMemories
 
 
@@ -89,9 +92,6 @@ def build_worker_services(settings: Settings, store: RepositorySet, clock: Clock
         fetcher=build_fetcher(settings),
         redactor=redactor,
         history=build_worker_history(settings, store),
-        memory=build_memory_retrieval(
-            settings, store, clock, other_context=briefing.boss_files_block
-        ),
         task_memories=TaskMemories(
             logs=store.work.logs,
             tasks=store.work.tasks,
@@ -131,11 +131,13 @@ def build_context_builder(
     clock: Clock,
     workers: WorkerServices,
     *,
+    memories: MemoryBriefing,
+    retriever: MemoryRetriever,
     permissions: PermissionService,
     on_spawned: Callable[[], None],
 ) -> WorkerContextBuilder:
     """`on_spawned` is called when a worker has started a subagent. Raises BadSettings."""
-    briefing, memory = workers.briefing, workers.memory
+    briefing = workers.briefing
     spawner = SubagentSpawner(
         db=store.db,
         repo=store.work.subagents,
@@ -157,7 +159,7 @@ def build_context_builder(
         fetcher=workers.fetcher,
         shell=workers.shell,
         spawner=spawner if settings.helpers else None,
-        memories=partial(_worker_memories, settings, store, workers),
+        memories=_worker_memories(settings, store, workers, memories=memories, retriever=retriever),
         history_tools=workers.history.tools,
         skill_tools=skill_tool_factory(workers.skills, project_of),
     )
@@ -171,9 +173,9 @@ def build_context_builder(
             briefing.project_summary_block,
             workers.history.carryover_block,
             # Last, because it changes most often: the blocks before it stay cached.
-            memory.briefing.standing_block,
+            memories.standing_block,
         ),
-        prompt_blocks=(memory.briefing.prompt_block,),
+        prompt_blocks=(memories.prompt_block,),
         authorizer_factory=permissions,
         mask=workers.redactor.mask,
     )
@@ -264,14 +266,18 @@ def _worker_memories(
     settings: Settings,
     store: RepositorySet,
     workers: WorkerServices,
-    job: WorkerSpec,
-    persona: Persona,
-) -> MemorySource:
-    who, memory = job.account, workers.memory
-    return WorkerMemoryLookup(
-        recall=memory.retriever,
-        entries=store.memory.entries,
-        reader=partial(memory.briefing.resolve_reader, job, persona),
-        task_logs=workers.task_memories.for_reader(who.person, who.chat, who.task),
-        zone=settings.zone,
-    )
+    *,
+    memories: MemoryBriefing,
+    retriever: MemoryRetriever,
+) -> Callable[[WorkerSpec, Persona], MemorySource]:
+    def source_of(job: WorkerSpec, persona: Persona) -> MemorySource:
+        who = job.account
+        return WorkerMemoryLookup(
+            recall=retriever,
+            entries=store.memory.entries,
+            reader=partial(memories.resolve_reader, job, persona),
+            task_logs=workers.task_memories.for_reader(who.person, who.chat, who.task),
+            zone=settings.zone,
+        )
+
+    return source_of

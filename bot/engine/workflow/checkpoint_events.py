@@ -12,10 +12,10 @@ from bot.engine.agent.model_gateway import ModelReply
 from bot.engine.llm.answer_schemas import StepAnswer
 from bot.engine.llm.backend import ReachedCap
 from bot.engine.workflow.definition import Workflow, WorkflowNode
-from bot.engine.workflow.prompts import format_messages
 from bot.engine.workflow.report_delivery import (
     DELIVERED_COUNT_KEY,
     WITHHELD_REPORTS_KEY,
+    format_messages,
     messages_for_step,
 )
 from bot.engine.workflow.step_approvals import SUSPENDED_KEY, ApprovalCall, command_hash

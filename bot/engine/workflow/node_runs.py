@@ -21,6 +21,9 @@ BACK_EDGE_PREFIX = "@back:"
 _QUESTION_PREFIX = "@ask:"
 _ITERATION_PREFIX = "@of:"
 
+PLANNING_PATH = "@plan"
+"""The run path of planning itself; no node may have it."""
+
 VARIABLES_PATH = "@variables"
 """The path of the run that stores a workflow's variables."""
 

@@ -239,9 +239,6 @@ def _extend_body(workflow: Workflow, node: WorkflowNode, new: Sequence[WorkflowN
     return replace(workflow, nodes=tuple(map(grown, workflow.nodes)))
 
 
-PLANNING_PATH = "@plan"
-"""The run path of planning itself; no node may have it."""
-
 HUMAN = NodeType.HUMAN
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from bot.engine.agent.subagents.spawning import render_reports
 from bot.engine.workflow.definition import Workflow, WorkflowNode
 from bot.engine.workflow.expressions.templates import replace_placeholders, value_as_text
 from bot.engine.workflow.node_runs import (
@@ -17,11 +16,11 @@ from bot.engine.workflow.node_runs import (
 )
 from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.plan import pending_injected_nodes
+from bot.engine.workflow.report_delivery import format_messages
 from bot.engine.workspaces.artifacts import workspace_names
 from cards import formats
 from storage.records.people import Language
 from storage.records.tasks import NodeRun, NodeStatus, Task
-from storage.task_events import SubagentReport
 
 _LANGUAGE_RULES = {
     Language.CHINESE: "Write everything the Boss reads in Simplified Chinese.",
@@ -197,14 +196,6 @@ def step_facts(
         "step": {"title": node.title, "detail": node.detail},
         "done": done,
     }
-
-
-def format_messages(messages: Sequence[str]) -> list[str]:
-    """People's messages and sub-agents' reports, each with its own heading."""
-    people = [text for text in messages if not isinstance(text, SubagentReport)]
-    helpers = [text for text in messages if isinstance(text, SubagentReport)]
-    parts = ["New messages from the Boss: " + "\n".join(people)] if people else []
-    return [*parts, render_reports(helpers)] if helpers else parts
 
 
 def _attachment_note(task: Task) -> list[str]:

@@ -7,10 +7,15 @@ from collections.abc import Set as AbstractSet
 from itertools import zip_longest
 from types import MappingProxyType
 
+from bot.engine.agent.subagents.spawning import render_reports
 from bot.engine.workflow.definition import ROOT_GRAPH, ScopeGraph, WorkflowTopology
-from bot.engine.workflow.node_runs import ActivationPath, enclosing_round, parse_activation
+from bot.engine.workflow.node_runs import (
+    PLANNING_PATH,
+    ActivationPath,
+    enclosing_round,
+    parse_activation,
+)
 from bot.engine.workflow.nodes.contract import NodeRole
-from bot.engine.workflow.plan import PLANNING_PATH
 from storage.records.tasks import NodeRun, NodeStatus
 from storage.task_events import SubagentReport
 
@@ -165,3 +170,11 @@ def delivered_message_count(runs: Mapping[str, NodeRun]) -> int:
         run for path, run in runs.items() if path != PLANNING_PATH and run.status is NodeStatus.DONE
     )
     return max((int(run.output.get(DELIVERED_COUNT_KEY, 0)) for run in done), default=0)
+
+
+def format_messages(messages: Sequence[str]) -> list[str]:
+    """People's messages and sub-agents' reports, each with its own heading."""
+    people = [text for text in messages if not isinstance(text, SubagentReport)]
+    helpers = [text for text in messages if isinstance(text, SubagentReport)]
+    parts = ["New messages from the Boss: " + "\n".join(people)] if people else []
+    return [*parts, render_reports(helpers)] if helpers else parts

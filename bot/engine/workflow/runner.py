@@ -45,7 +45,7 @@ from bot.engine.workflow.error_policy import (
     decide_on_answer,
     decide_on_error,
 )
-from bot.engine.workflow.plan import PLANNING_PATH
+from bot.engine.workflow.node_runs import PLANNING_PATH
 from bot.engine.workflow.planner import request_valid_plan
 from bot.engine.workflow.step_executor import RunnerDeps, StepExecutor
 from cards import formats

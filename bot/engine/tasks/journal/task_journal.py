@@ -6,28 +6,51 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from bot.engine.tasks.journal.recall import JournalQueries
-from bot.engine.tasks.journal.updates import LockedTask, TaskUpdates, is_run_by_worker, wrong_state
+from bot.engine.tasks.journal.recall import recall_logs
+from bot.engine.tasks.journal.updates import (
+    JournalOperations,
+    LockedTask,
+    TaskUpdates,
+    is_run_by_worker,
+    wrong_state,
+)
 from bot.engine.workflow.definition import Workflow, WorkflowEdge, WorkflowNode
 from bot.engine.workflow.validation import validate_workflow
 from cards import formats
 from cards.catalog import catalog_for
 from handlers.ports_workers import JournalDraft
 from storage.errors import AmbiguousId, NotFound
-from storage.records.people import Person, PersonRole
+from storage.records.people import ChatId, Person, PersonRole
 from storage.records.task_logs import (
     MAX_ERRORS,
     MAX_LOG_TEXT,
+    LogEntry,
     LogKind,
+    LogMatch,
+    LogPage,
     LogResult,
     NewLog,
     SubtaskProgress,
+    TaskAgenda,
+    TaskRecap,
 )
 from storage.records.tasks import EventKind, NodeRun, NodeStatus, Task, TaskStatus
+from storage.tasks import TaskVisibility
 
 _NUMBER = re.compile(r"#?(\d{1,4})[.。]?")
 _QUOTED = re.compile(r'(?:"([^"]+)"|“([^”]+)”|「([^」]+)」|『([^』]+)』)\s*')
 _MAX_CANDIDATES = 5
+_ACTIONABLE = (TaskStatus.RUNNING, TaskStatus.PAUSED, TaskStatus.PENDING)
+_STUCK = (TaskStatus.WAITING, TaskStatus.BLOCKED)
+_RESUMABLE = (
+    TaskStatus.PAUSED,
+    TaskStatus.RUNNING,
+    TaskStatus.BLOCKED,
+    TaskStatus.PENDING,
+    TaskStatus.WAITING,
+)
+_MAX_QUEUE = 5
+_MAX_RECAP_ENTRIES = 5
 
 
 def append_subtasks(workflow: Workflow, titles: Iterable[str]) -> Workflow:
@@ -109,6 +132,81 @@ def _settled(runs: Mapping[str, NodeRun], node: WorkflowNode) -> bool:
 _MAX_LINE = 200
 _NOT_RUNNING = {TaskStatus.PENDING, TaskStatus.PAUSED}
 _COMPLETABLE = {*_NOT_RUNNING, TaskStatus.BLOCKED}
+
+
+class JournalQueries(JournalOperations):
+    async def logs(self, task: Task, kind: LogKind | None, limit: int) -> LogPage:
+        kinds = () if kind is None else (kind,)
+        entries = await self.store.logs.list_latest(task.id, limit, kinds=kinds)
+        return LogPage(
+            task=task,
+            entries=tuple(entries),
+            total=await self.store.logs.count(task.id, kind),
+            sizes=await self.attachments.get_sizes([entry.file for entry in entries]),
+        )
+
+    async def search_logs(
+        self, words: Sequence[str], *, by: Person, chat: ChatId, limit: int
+    ) -> Sequence[LogMatch]:
+        return await self.store.logs.search_all_words(
+            await self._visibility(by, chat), words, limit
+        )
+
+    async def search_tasks(
+        self, words: Sequence[str], *, by: Person, chat: ChatId, limit: int
+    ) -> Sequence[Task]:
+        return await self.store.logs.search_tasks(await self._visibility(by, chat), words, limit)
+
+    async def agenda(self, *, by: Person, chat: ChatId, outside: bool | None = None) -> TaskAgenda:
+        sight = await self._visibility(by, chat)
+        to_do = await self.store.logs.list_tasks_to_do(
+            sight, _ACTIONABLE, _MAX_QUEUE + 1, outside=outside
+        )
+        running = await self.store.logs.list_tasks_to_do(
+            sight, (TaskStatus.RUNNING,), _MAX_QUEUE + 1, outside=outside
+        )
+        held = await self.store.logs.list_tasks_to_do(sight, _STUCK, _MAX_QUEUE, outside=outside)
+        first = to_do[0] if to_do else None
+        going_on = first is not None and first.status is TaskStatus.RUNNING
+        return TaskAgenda(
+            first=first,
+            current=running[0] if running and not going_on else None,
+            queue=tuple(to_do[1:]),
+            needs_person=tuple(held),
+        )
+
+    async def recap(self, *, by: Person, chat: ChatId) -> TaskRecap | None:
+        sight = await self._visibility(by, chat)
+        for status in _RESUMABLE:
+            for task in await self.store.logs.list_tasks_to_do(sight, (status,), 1):
+                return await self._build_recap(task)
+        return None
+
+    async def recall(self, task: Task) -> Sequence[LogMatch]:
+        return await recall_logs(self.store.logs, self.access, task)
+
+    async def _build_recap(self, task: Task) -> TaskRecap:
+        view = await self.views.view(task.id)
+        plans = await self._latest_entries(task, 1, LogKind.PLAN)
+        return TaskRecap(
+            view=view,
+            plan=plans[0].text if plans else view.plan,
+            learned=await self._latest_entries(
+                task, _MAX_RECAP_ENTRIES, LogKind.FINDING, LogKind.DECISION
+            ),
+            done=await self._latest_entries(
+                task, _MAX_RECAP_ENTRIES, LogKind.MILESTONE, LogKind.PROGRESS
+            ),
+            recalled=tuple(await self.recall(task)),
+        )
+
+    async def _latest_entries(
+        self, task: Task, limit: int, *kinds: LogKind
+    ) -> tuple[LogEntry, ...]:
+        return tuple(await self.store.logs.list_latest(task.id, limit, kinds=kinds))
+
+    async def _visibility(self, by: Person, chat: ChatId) -> TaskVisibility:
+        return await self.access.visibility_for(by, chat)
 
 
 class TaskJournal(JournalQueries, TaskUpdates):

@@ -21,7 +21,8 @@ from bot.engine.workflow.library.workflow_files import (
     UnreadableWorkflowFile,
     WorkflowFile,
 )
-from bot.engine.workflow.plan import PLANNING_PATH, dump_workflow, load_workflow
+from bot.engine.workflow.node_runs import PLANNING_PATH
+from bot.engine.workflow.plan import dump_workflow, load_workflow
 from bot.engine.workflow.validation import validate_workflow
 from cards.catalog import catalog_for
 from storage.records.people import Language

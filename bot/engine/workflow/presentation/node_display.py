@@ -20,6 +20,7 @@ from bot.engine.workflow.definition import (
 from bot.engine.workflow.expressions.templates import fill_template, replace_placeholders
 from bot.engine.workflow.field_reader import InvalidGraph
 from bot.engine.workflow.node_runs import (
+    PLANNING_PATH,
     VARIABLES_PATH,
     ActivationPath,
     StoredRuns,
@@ -29,7 +30,7 @@ from bot.engine.workflow.node_runs import (
     node_output,
     parse_activation,
 )
-from bot.engine.workflow.plan import PLANNING_PATH, load_workflow
+from bot.engine.workflow.plan import load_workflow
 from storage.records.tasks import NodeRun, NodeStatus
 
 
