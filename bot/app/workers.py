@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,18 +19,21 @@ from bot.engine.agent.memory_hooks.worker_memory import (
     WorkerMemoryLookup,
 )
 from bot.engine.agent.skills import skill_catalogue_block, skill_tool_factory
-from bot.engine.agent.subagents.spawning import SubagentSpawner
+from bot.engine.agent.subagents.spawning import SubagentSpawner, sessions_spawn_tool
 from bot.engine.agent.worker_briefing import WorkerBriefing
-from bot.engine.agent.worker_context import WorkerContextBuilder, WorkerTools
+from bot.engine.agent.worker_context import ToolFactory, WorkerContextBuilder
 from bot.engine.llm.acp.agent_config import AcpAgentsFile
 from bot.engine.llm.acp.backend import AcpBackends
 from bot.engine.llm.acp.runtime import AcpRuntime
+from bot.engine.llm.backend import WorkerMode
 from bot.engine.llm.backend_registry import BackendRegistry, build_registry
+from bot.engine.llm.tool_calls import AgentTool
 from bot.engine.memory.ports import MemorySource
 from bot.engine.memory.retriever import MemoryRetriever
 from bot.engine.permissions import rules
 from bot.engine.permissions.policy import AskMode, PolicyLevels, RulePolicy, SecurityLevel
 from bot.engine.permissions.requests import DecisionSignal
+from bot.engine.permissions.rules import ProtectedFiles
 from bot.engine.permissions.service import PermissionService
 from bot.engine.redaction import SecretMasker
 from bot.engine.sandbox.backends import SandboxDetector, sandboxed_launcher
@@ -40,7 +43,12 @@ from bot.engine.skills.skill_library import SkillLibrary
 from bot.engine.skills.skill_paths import SkillPaths
 from bot.engine.tasks.access import TaskAccess
 from bot.engine.tasks.journal.recall import TaskMemories
-from bot.engine.tools.shell_exec import CommandShell
+from bot.engine.tools.ask_user import ask_user_tool
+from bot.engine.tools.file_editing import edit_tool, write_tool
+from bot.engine.tools.file_reading import grep_tool, list_tool, read_tool
+from bot.engine.tools.memory_lookup import memory_get_tool, memory_search_tool
+from bot.engine.tools.shell_exec import CommandShell, exec_tool
+from bot.engine.tools.web_fetch import web_fetch_tool
 from bot.engine.web.fetcher import PrivateHostError, WebFetcher, parse_private_hosts
 from bot.engine.workers.persona_library import PersonaLibrary
 from bot.engine.workers.personas import Persona
@@ -123,6 +131,44 @@ def build_models(settings: Settings, sandbox: Callable[[], Awaitable[Sandbox]]) 
         acp_backends=AcpBackends(AcpAgentsFile(settings.home), runtime),
         fallback=settings.fallback,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerTools:
+    """A `ToolFactory` of all tools. Without `spawner` no worker may start subagents."""
+
+    protected_paths: ProtectedFiles
+    fetcher: WebFetcher
+    shell: CommandShell
+    spawner: SubagentSpawner | None
+    memories: Callable[[WorkerSpec, Persona], MemorySource]
+    history_tools: ToolFactory
+    skill_tools: ToolFactory
+
+    def __call__(self, job: WorkerSpec, persona: Persona) -> Sequence[AgentTool]:
+        at, memories = job.workspace, self.memories(job, persona)
+        return (
+            read_tool(at, self.protected_paths),
+            write_tool(at),
+            edit_tool(at),
+            list_tool(at),
+            grep_tool(at, self.protected_paths),
+            web_fetch_tool(at, self.fetcher),
+            *([] if job.is_chat else [exec_tool(at, self.shell, job.mode)]),
+            # Subagents have nobody to ask.
+            *([] if job.depth else [ask_user_tool()]),
+            *self.history_tools(job, persona),
+            memory_search_tool(memories),
+            memory_get_tool(memories),
+            *self._spawn_tools(job),
+            *self.skill_tools(job, persona),
+        )
+
+    def _spawn_tools(self, job: WorkerSpec) -> Sequence[AgentTool]:
+        """Only workers that execute may start subagents."""
+        if self.spawner is None or job.mode is not WorkerMode.EXECUTE:
+            return ()
+        return (sessions_spawn_tool(partial(self.spawner.spawn, job)),)
 
 
 def build_context_builder(
