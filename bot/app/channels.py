@@ -1,24 +1,39 @@
-"""Builds the channels: inbox, web chat, chat platforms and the local API of shell commands."""
+"""Builds the channels: inbox, web chat, chat platforms, the local API of shell commands and the
+HTTP endpoint of the MCP server."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from contextlib import AsyncExitStack
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from bot.app.container import Container
 from bot.app.lifecycle import AppService
-from bot.app.mcp_http import McpHttpEndpoint
 from bot.app.preflight import report_unwritable_home
 from bot.app.running_program import save_address
 from bot.config.settings import Settings
+from bot.engine.mcp.server import protocol
+from bot.engine.mcp.server.memory_server import ForbiddenScope, McpMemoryServer
 from bot.transports.inbox import InboxService
 from bot.transports.ports import Transport
 from bot.transports.supervisor import TransportSupervisor
+from bot.transports.web.access import has_bearer_token
 from bot.transports.web.chat_service import RouterTap, WebChatHistory, WebChatSender
 from bot.transports.web.transport import WebTransport
 from handlers.command_table import platform_menu
+from storage.errors import StorageError
 from storage.records.people import Channel
 
+log = logging.getLogger(__name__)
+
+MCP_PATH = "/mcp"
 _ANY_PORT = 0
+_UNAUTHORIZED = 401
 
 
 def connect_channels(core: Container) -> tuple[WebTransport, tuple[AppService, ...]]:
@@ -132,3 +147,65 @@ def _build_feishu(core: Container, inbox: InboxService) -> Transport:
         home=settings.home,
         on_call=core.quota.count,
     )
+
+
+class _HttpRefusal(Exception):
+    def __init__(self, status: int, text: str, code: int = protocol.INVALID_REQUEST) -> None:
+        self.status = status
+        self.code = code
+        super().__init__(text)
+
+
+class McpHttpEndpoint:
+    """Stateless: each posted message is answered as JSON. `get_key` is called for each request,
+    since the token is known only after the web chat has started."""
+
+    def __init__(self, serving: McpMemoryServer) -> None:
+        self._server = serving
+        self.get_key: Callable[[], str] = str
+
+    @property
+    def route(self) -> Route:
+        return Route(MCP_PATH, self.post, methods=["POST"])
+
+    async def post(self, request: Request) -> Response:
+        """Requires the token; a cookie is not sufficient, so web pages have no access."""
+        try:
+            told = await self._answer(request)
+        except ClientDisconnect:
+            return Response(status_code=499)
+        except _HttpRefusal as refused:
+            headers = {"www-authenticate": "Bearer"} if refused.status == _UNAUTHORIZED else {}
+            said = protocol.error_message(None, refused.code, str(refused))
+            return JSONResponse(said, status_code=refused.status, headers=headers)
+        return Response(status_code=202) if told is protocol.NO_ANSWER else JSONResponse(told)
+
+    async def _answer(self, request: Request) -> Any:
+        key = self.get_key()
+        if not key or not has_bearer_token(request, key):
+            raise _HttpRefusal(_UNAUTHORIZED, "the token is missing: Authorization: Bearer …")
+        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+            raise _HttpRefusal(415, "send application/json")
+        try:
+            message = protocol.parse_message(await _read_body(request))
+        except ValueError as error:
+            raise _HttpRefusal(400, "this is no JSON", protocol.PARSE_ERROR) from error
+        if message is protocol.NO_ANSWER:
+            raise _HttpRefusal(400, "this is no JSON", protocol.PARSE_ERROR)
+        try:
+            return await self._server.answer(message, request.query_params.getlist("scope"))
+        except ForbiddenScope as wrong:
+            raise _HttpRefusal(422, str(wrong), protocol.INVALID_PARAMS) from wrong
+        except StorageError as error:
+            log.warning("an external agent got no answer: %s", error)
+            text = "memory cannot be read or written now"
+            raise _HttpRefusal(503, text, protocol.INTERNAL_ERROR) from error
+
+
+async def _read_body(request: Request) -> bytes:
+    found = bytearray()
+    async for chunk in request.stream():
+        found += chunk
+        if len(found) > protocol.MAX_MESSAGE_BYTES:
+            raise _HttpRefusal(413, f"no more than {protocol.MAX_MESSAGE_BYTES} bytes a message")
+    return bytes(found)
