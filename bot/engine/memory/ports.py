@@ -92,8 +92,8 @@ def embedding_text(said_at: datetime, sender: str, text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivePrefix:
-    """Texts that replace the first `through` messages. `at` is the time of the last of these, as
-    ISO 8601."""
+    """Texts that replace the first `through_message` messages. `last_at` is the time of the last of
+    these, as ISO 8601."""
 
     texts: Sequence[str] = ()
     through_message: int = 0

@@ -1,4 +1,5 @@
-"""Decides which step receives a subagent's report: one step, behind the one that started it."""
+"""Decides which messages of people and reports of subagents a step receives, and formats them. A
+report goes to one step, behind the one that started the subagent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The contract of a node type: settings, file format, validation, execution and display."""
+"""The contract of a node type: settings, file format, validation, execution and display;
+and the variable assignments and checks of expressions that several types share."""
 
 from __future__ import annotations
 
