@@ -78,11 +78,12 @@ def stop_on_signals() -> asyncio.Event:
     loop = asyncio.get_running_loop()
 
     def first() -> None:
-        stop.set()
-        log.info("stopping after the running steps; repeat the signal to stop at once")
         for signum in _STOP_SIGNALS:
             loop.remove_signal_handler(signum)
             signal.signal(signum, signal.SIG_DFL)
+        stop.set()
+        # Only now: whoever reads it may repeat the signal at once.
+        log.info("stopping after the running steps; repeat the signal to stop at once")
 
     for signum in _STOP_SIGNALS:
         loop.add_signal_handler(signum, first)

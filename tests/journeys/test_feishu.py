@@ -84,7 +84,9 @@ async def test_buttons_pause_resume_and_stop_with_an_answer_in_time(
         await feishu.wait_for_connections()
         await boss.says(chat, "/run slow-cue")
         card = await chat.wait_for(lambda m: "📍 hold on" in m.text)
-        outcome = await feishu_press_outcome(boss, card, button(card, "Pause"), "Pausing")
+        outcome = await feishu_press_outcome(
+            card, boss.presses(card, button(card, "Pause")), "Pausing"
+        )
         assert "Pausing" in outcome
         go.set()
         await feishu.wait_until(lambda: "Paused. Finished steps are kept" in card.text)

@@ -96,8 +96,9 @@ class WorkerMemoryLookup:
 
 log = logging.getLogger(__name__)
 
-RECALL_TIMEOUT = 5.0
-"""Seconds; after that the chat is answered without memories."""
+RECALL_TIMEOUT = 20.0
+"""Seconds; after that the chat is answered without memories. It takes milliseconds: only a store
+that hangs or a machine with far too much to do comes near this."""
 
 _MAX_SESSIONS = 256
 

@@ -46,6 +46,7 @@ from tests.engine_harness import (
     run_engine,
     run_result,
 )
+from tests.waiting import WAIT_SECONDS
 
 MY_SCOPE = MemoryScope(MemoryScopeKind.PERSON, BOSS.id)
 GROUP_SCOPE = MemoryScope(MemoryScopeKind.CHAT, GROUP.id)
@@ -128,7 +129,7 @@ async def build_retrieval(
     other_context: str = "",
     budget: int = 4000,
     retriever_type: Callable[..., MemoryRetriever] = MemoryRetriever,
-    patience: float = 5.0,
+    patience: float = WAIT_SECONDS,
     zone: tzinfo = UTC,
     **parts: Any,
 ) -> AsyncGenerator[RetrievalSetup, None]:
