@@ -34,7 +34,7 @@ _ACTS_PER_STORM = 20
 
 Part: TypeAlias = Literal["transitions", "random", "places", "moments"]
 _PARTS: Sequence[Part] = ("transitions", "random", "places", "moments")
-_STEP_BY_STEP = ("two tasks", "effects", "by hand")
+_STEP_BY_STEP = ("two tasks", "effects", "turns", "by hand")
 _STORMS = [
     each
     for each in ("tasks", "workers", "memory")

@@ -316,6 +316,9 @@ sessions = sa.Table(
     sa.Column("persona", sa.String(64), nullable=False, server_default=""),
     sa.Column("turns", sa.Integer, nullable=False, server_default="0"),
     sa.Column("tokens", sa.Integer, nullable=False, server_default="0"),
+    # The request whose turn is stored in part, and the number of messages before that turn.
+    sa.Column("open_turn", sa.String(64), nullable=False, server_default=""),
+    sa.Column("open_turn_start", sa.Integer, nullable=False, server_default="0"),
     sa.Column("started_at", UtcTimestamp, nullable=False),
     sa.Column("last_used_at", UtcTimestamp, nullable=False),
     sa.Column("closed_at", UtcTimestamp),
@@ -347,6 +350,27 @@ usage = sa.Table(
     sa.Column("cache_read_tokens", sa.Integer, nullable=False),
     sa.Column("cache_write_tokens", sa.Integer, nullable=False),
     # US dollars in millionths; null without a known price.
+    sa.Column("cost_micros", sa.BigInteger),
+    # The part of the tokens that nobody has reported: of an answer or a call that was cut off.
+    sa.Column("estimated_tokens", sa.Integer, nullable=False, server_default="0"),
+)
+
+# Calls that a model service may bill although their answer never arrives.
+pending_model_calls = sa.Table(
+    "pending_model_calls",
+    metadata,
+    sa.Column("id", sa.String(64), primary_key=True),
+    sa.Column("at", UtcTimestamp, nullable=False),
+    sa.Column("purpose", sa.String(16), nullable=False),
+    sa.Column("backend", sa.String(64), nullable=False),
+    sa.Column("model", sa.String(128), nullable=False),
+    sa.Column("person_id", sa.ForeignKey("people.id")),
+    sa.Column("chat_id", sa.ForeignKey("chats.id")),
+    sa.Column("task_id", sa.ForeignKey("tasks.id")),
+    sa.Column("requests", sa.Integer, nullable=False),
+    # With an upper bound for this call.
+    sa.Column("input_tokens", sa.Integer, nullable=False),
+    sa.Column("output_tokens", sa.Integer, nullable=False),
     sa.Column("cost_micros", sa.BigInteger),
 )
 

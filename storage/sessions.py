@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, bindparam, func, insert, select, update
+from sqlalchemy import Select, bindparam, case, func, insert, select, update
 
 from storage import schema
 from storage.db import Database, Transaction
@@ -21,6 +21,15 @@ _M = schema.messages.c
 _MAX_CACHED_HISTORIES = 4
 _SESSIONS = select(schema.sessions, _S.closed_at.is_(None).label("is_open"))
 
+
+def _count_messages(session_id: Any) -> Any:
+    return (
+        select(func.coalesce(func.max(_M.seq), 0))
+        .where(_M.session_id == session_id)
+        .scalar_subquery()
+    )
+
+
 _NEXT_MESSAGE = select(
     bindparam("which", type_=_M.session_id.type),
     func.coalesce(func.max(_M.seq), 0) + 1,
@@ -32,11 +41,32 @@ _APPEND_MESSAGE = PreparedWrite(
         ["session_id", "seq", "content", "at"], _NEXT_MESSAGE
     )
 )
-_COUNT_TURN = PreparedWrite(
+_END_TURN = PreparedWrite(
     lambda _: (
         update(schema.sessions)
         .where(_S.id == bindparam("which"))
-        .values(turns=_S.turns + 1, tokens=bindparam("size"), last_used_at=bindparam("now"))
+        .values(
+            turns=_S.turns + 1,
+            tokens=bindparam("size"),
+            last_used_at=bindparam("now"),
+            open_turn="",
+        )
+    )
+)
+_OPEN_TURN = PreparedWrite(
+    lambda _: (
+        update(schema.sessions)
+        .where(_S.id == bindparam("which"))
+        .values(
+            tokens=bindparam("size"),
+            last_used_at=bindparam("now"),
+            open_turn=bindparam("turn"),
+            # Values of an update are those before it: a turn that is open keeps its start.
+            open_turn_start=case(
+                (_S.open_turn == bindparam("turn"), _S.open_turn_start),
+                else_=_count_messages(bindparam("which")),
+            ),
+        )
     )
 )
 _MESSAGES_AFTER = (
@@ -52,6 +82,8 @@ class ModelSession:
 
     `key` identifies its owner (`chat:…`, `task:…`, `helper:…`); `tokens` is the size of the context
     at its last turn. `external_id` is a coding CLI's id for it, in the home of that `persona`.
+    `open_turn` is the key of the request whose turn is stored in part, after `open_turn_start`
+    messages; empty if the last turn is complete.
     """
 
     id: str
@@ -64,6 +96,8 @@ class ModelSession:
     last_used_at: datetime
     external_id: str = ""
     persona: str = ""
+    open_turn: str = ""
+    open_turn_start: int = 0
     is_open: bool = True
 
 
@@ -121,11 +155,6 @@ class SessionRepo:
             update(schema.sessions).where(_S.id == session_id).values(external_id=external_id)
         )
 
-    async def get_external_id(self, session_id: str) -> str:
-        """The coding CLI's id for it; empty if no CLI has started it."""
-        query = select(_S.external_id).where(_S.id == session_id)
-        return await self._db.fetch_value(query) or ""
-
     async def close(self, tx: Transaction, key: str, *, now: datetime) -> bool:
         """Close the open session. False if there was none."""
         open_ones = (_S.key == key, _S.closed_at.is_(None))
@@ -141,15 +170,47 @@ class SessionRepo:
         tokens: int,
         now: datetime,
     ) -> None:
-        """Append one turn's messages."""
+        """Append one turn's messages, or the rest of its open turn, and end it."""
+        await self._append(tx, session_id, messages, now=now)
+        await _END_TURN.send(tx, {"which": session_id, "size": tokens, "now": now})
+
+    async def append_open_turn(
+        self,
+        tx: Transaction,
+        session_id: str,
+        messages: Sequence[Any],
+        *,
+        turn: str,
+        tokens: int,
+        now: datetime,
+    ) -> None:
+        """Append a part of a turn: it stays open under the key `turn`."""
+        values = {"which": session_id, "turn": turn, "size": tokens, "now": now}
+        await _OPEN_TURN.send(tx, values)
+        await self._append(tx, session_id, messages, now=now)
+
+    async def abandon_open_turn(
+        self, tx: Transaction, session_id: str, messages: Sequence[Any], *, now: datetime
+    ) -> None:
+        """Append the last messages of a turn that will not be continued."""
+        await self._append(tx, session_id, messages, now=now)
+        await tx.execute(update(schema.sessions).where(_S.id == session_id).values(open_turn=""))
+
+    async def _append(
+        self, tx: Transaction, session_id: str, messages: Sequence[Any], *, now: datetime
+    ) -> None:
         for message in messages:
             await _APPEND_MESSAGE.send(tx, {"which": session_id, "message": message, "now": now})
-        await _COUNT_TURN.send(tx, {"which": session_id, "size": tokens, "now": now})
 
     async def set_context_size(self, tx: Transaction, session: ModelSession, tokens: int) -> None:
         """Update the context size, unless the session was used since it was read."""
         unused = (_S.id == session.id, _S.last_used_at == session.last_used_at)
         await tx.execute(update(schema.sessions).where(*unused).values(tokens=tokens))
+
+    async def find_last_message(self, tx: Transaction, session_id: str) -> Any:
+        """The session's last message; None if it has none."""
+        query = select(_M.content).where(_M.session_id == session_id)
+        return await self._db.fetch_value(query.order_by(_M.seq.desc()).limit(1), tx=tx)
 
     async def list_messages(self, session_id: str, *, after: int = 0) -> Sequence[Any]:
         """All messages, or those after the first `after`. Recent sessions are cached, since

@@ -153,12 +153,13 @@ class SubagentRepo:
 
     async def first_side_effect(self, session_id: str) -> str:
         """The title of the first call since the session's last turn that may have changed
-        something; empty if there was none."""
+        something; empty if there was none, or if that turn is stored and can go on."""
         query = (
             select(_C.title)
             .join(schema.sessions, schema.sessions.c.id == _C.session_id)
             .where(
                 _C.session_id == session_id,
+                schema.sessions.c.open_turn == "",
                 _C.asked_at >= schema.sessions.c.last_used_at,
                 _C.started_at.is_not(None),
                 _C.kind.not_in(_READ_ONLY_KINDS),

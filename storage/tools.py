@@ -20,10 +20,10 @@ from storage.records.tools import (
     ToolCallState,
 )
 from storage.rows import record_from, row_from
-from storage.schema import tool_calls, tool_grants
-from storage.sessions import ModelSession
+from storage.schema import sessions, tool_calls, tool_grants
 
 _C = tool_calls.c
+_LAST_GROWN = select(sessions.c.last_used_at)
 _REPEAT_SUFFIX = "#again-"
 """Some services number calls per answer, so ids repeat within a session."""
 
@@ -112,9 +112,7 @@ class ToolCallRepo:
         """Like `list_suspended`, for all sessions outside tasks."""
         return await self._select(_C.suspended, _C.task_id.is_(None))
 
-    async def list_lost(
-        self, tx: Transaction | None, session: ModelSession
-    ) -> Sequence[ToolCallRecord]:
+    async def list_lost(self, tx: Transaction | None, session_id: str) -> Sequence[ToolCallRecord]:
         """Calls started since the session's transcript last grew, oldest first: their turn was cut
         off."""
         states = (
@@ -124,8 +122,8 @@ class ToolCallRepo:
             ToolCallState.CUT,
         )
         return await self._select(
-            _C.session_id == session.id,
-            _C.asked_at > session.last_used_at,
+            _C.session_id == session_id,
+            _C.asked_at > _LAST_GROWN.where(sessions.c.id == session_id).scalar_subquery(),
             _C.started_at.is_not(None),
             _C.state.in_([each.value for each in states]),
             ~_C.suspended,

@@ -7,12 +7,23 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, case, func, insert, literal, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    FromClause,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+)
 
 from storage import schema
 from storage.approvals import newest_approval_of_subject
 from storage.db import Database, Transaction
-from storage.dialect import PreparedWrite, insert_or_ignore
+from storage.dialect import PreparedWrite, insert_or_ignore, upsert
 from storage.errors import NotFound
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.people import ChatId, PersonId
@@ -28,6 +39,7 @@ _SUMMED: Mapping[str, ColumnElement[Any]] = {
     "cost_micros": _U.cost_micros,
     "cache_read_tokens": _U.cache_read_tokens,
     "cache_write_tokens": _U.cache_write_tokens,
+    "estimated_tokens": _U.estimated_tokens,
     "unpriced": case((_U.cost_micros.is_(None), 1), else_=0),
 }
 _SUMS = [func.coalesce(func.sum(each), 0).label(name) for name, each in _SUMMED.items()]
@@ -36,7 +48,7 @@ _SUMS = [func.coalesce(func.sum(each), 0).label(name) for name, each in _SUMMED.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageRecord:
     """The usage of one model run. `cost_micros` is US dollars in millionths, None without a known
-    price."""
+    price. `estimated_tokens` are those of its tokens that nobody has reported."""
 
     at: datetime
     purpose: str
@@ -51,9 +63,38 @@ class UsageRecord:
     cache_read_tokens: int
     cache_write_tokens: int
     cost_micros: int | None
+    estimated_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingModelCall:
+    """A run with a call that has been sent, or is about to be: what of its usage is not recorded.
+    `input_tokens` includes an upper bound for this call; nothing is known of its answer."""
+
+    id: str
+    at: datetime
+    purpose: str
+    backend: str
+    model: str
+    person_id: PersonId | None
+    chat_id: ChatId | None
+    task_id: TaskId | None
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    cost_micros: int | None
 
 
 _ADD = PreparedWrite(lambda _: insert(schema.usage), *(each.name for each in fields(UsageRecord)))
+_P = schema.pending_model_calls.c
+_PENDING_COLUMNS = tuple(each.name for each in fields(PendingModelCall))
+_BEGIN_CALL = PreparedWrite(
+    lambda dialect: upsert(dialect, schema.pending_model_calls, _PENDING_COLUMNS, ("id",)),
+    *_PENDING_COLUMNS,
+)
+_END_CALL = PreparedWrite(
+    lambda _: delete(schema.pending_model_calls).where(_P.id == bindparam("which"))
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +134,41 @@ class UsageRepo:
             person_id=record.person_id,
             chat_id=record.chat_id,
         )
+
+    async def begin_call(self, tx: Transaction, call: PendingModelCall) -> None:
+        """Record a call before it is sent; a later one of the same run replaces it."""
+        await _BEGIN_CALL.send(tx, row_from(call))
+
+    async def end_call(self, tx: Transaction, call_id: str) -> None:
+        """Forget a call whose usage is known, or that was never sent."""
+        await _END_CALL.send(tx, {"which": call_id})
+
+    async def book_lost_calls(self, tx: Transaction, *, now: datetime) -> int:
+        """Count the calls that an earlier process has begun, by their estimates: their usage is
+        not known any more. Return their number."""
+        lost = records_from(
+            PendingModelCall, (await tx.execute(select(schema.pending_model_calls))).all()
+        )
+        for call in lost:
+            record = UsageRecord(
+                at=now,
+                purpose=call.purpose,
+                backend=call.backend,
+                model=call.model,
+                person_id=call.person_id,
+                chat_id=call.chat_id,
+                task_id=call.task_id,
+                requests=call.requests,
+                input_tokens=call.input_tokens,
+                output_tokens=call.output_tokens,
+                cache_read_tokens=0,
+                cache_write_tokens=0,
+                cost_micros=call.cost_micros,
+                estimated_tokens=call.input_tokens + call.output_tokens,
+            )
+            await self.add(tx, record)
+            await self.end_call(tx, call.id)
+        return len(lost)
 
     async def filter_stored(self, keys: Sequence[UsageKey]) -> frozenset[UsageKey]:
         """Those of these keys that are stored already."""

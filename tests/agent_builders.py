@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -98,6 +99,9 @@ class AllowAll:
     ) -> None:
         pass
 
+    def restart(self) -> AllowAll:
+        return self
+
 
 ALLOW_ALL = AllowAll()
 
@@ -137,6 +141,7 @@ def make_gateway(
         "usage": usage,
         "backends": backends,
         "now": now,
+        "sleep": asyncio.sleep,
         "new_id": new_id,
         "budget": SpendingBudget(
             caps=SpendingCaps(zone=ZoneInfo("UTC"), by_scope={}),

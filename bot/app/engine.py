@@ -280,6 +280,7 @@ def _build_gateway(
         backends=workers.models,
         mcp_servers=McpConnector(workers.shell, mask, workers.fetcher, lender=lender),
         now=clock.now,
+        sleep=asyncio.sleep,
         new_id=lambda: secrets.token_hex(8),
         budget=SpendingBudget(
             caps=caps,

@@ -37,7 +37,7 @@ def cost_card(report: CostReport, words: TextCatalog) -> model.Card:
             blocks += _breakdown(key, period, lines[:_MAX_LISTED], report.total, words)
     blocks += [
         *_cap_blocks(report.caps, words),
-        *_unpriced_notes(report.total, report.unpriced_models, words),
+        *_uncertainty_notes(report.total, report.unpriced_models, words),
     ]
     title = words("cost.title")
     if query.model:
@@ -55,7 +55,7 @@ def task_cost_card(cost: TaskCost, words: TextCatalog) -> model.Card:
         *_breakdown("model", period, cost.models, cost.total, words),
         *_breakdown("purpose", period, cost.purposes, cost.total, words),
         *_cap_blocks(cost.caps, words),
-        *_unpriced_notes(cost.total, cost.unpriced_models, words),
+        *_uncertainty_notes(cost.total, cost.unpriced_models, words),
     ]
     return model.titled_card(words("cost.title"), *blocks)
 
@@ -160,12 +160,15 @@ def _cap_left_text(cap: CapUsage, words: TextCatalog) -> str:
     return f"{text} {words('cost.granted', more=_amount(cap.granted, words))}"
 
 
-def _unpriced_notes(
+def _uncertainty_notes(
     whole: UsageTotals, unseen: Sequence[str], words: TextCatalog
 ) -> list[model.Block]:
     blocks: list[model.Block] = []
     if whole.unpriced:
         blocks.append(model.NoteBlock(words("cost.unpriced", n=whole.unpriced)))
+    if whole.estimated_tokens:
+        count = formats.compact_number(whole.estimated_tokens)
+        blocks.append(model.NoteBlock(words("cost.estimated", tokens=count)))
     if unseen:
         names = " · ".join(f"`{name or '-'}`" for name in unseen[:_MAX_LISTED])
         blocks.append(model.NoteBlock(words("cost.unseen", models=names)))

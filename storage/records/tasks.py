@@ -333,7 +333,8 @@ class TaskEta:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageTotals:
     """Accumulated usage. `input_tokens` includes cache reads and writes; `cost_micros` is US
-    dollars in millionths; `unpriced` counts calls of models without a known price."""
+    dollars in millionths; `unpriced` counts calls of models without a known price;
+    `estimated_tokens` are those of the tokens that nobody has reported."""
 
     calls: int = 0
     input_tokens: int = 0
@@ -342,6 +343,7 @@ class UsageTotals:
     unpriced: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+    estimated_tokens: int = 0
 
     @property
     def tokens(self) -> int:

@@ -115,6 +115,7 @@ class CrashStory:
     but what it is asked, so that it says the same however often it is asked again; without one
     the offline worker does all. `also` are transitions of other stories that lead to some of this
     one's if it dies there, and `unsure` the files that may be missing where somebody was told.
+    With `every_call_is_billed` no reply of the model fails, and each is paid for once.
 
     With `remembered`, which says what is wrong with what is remembered in the end, it is a story
     of memory; `begun` makes the home ready before it begins, and `service` is there for all its
@@ -129,6 +130,7 @@ class CrashStory:
     model: Callable[[ReceivedRequest], ScriptedReply] | None = None
     extra_transitions: tuple[str, ...] = ()
     optional_files: frozenset[str] = frozenset()
+    every_call_is_billed: bool = False
     check_memory: Callable[[Path], Iterable[str]] | None = None
     prepare: Callable[[Path], None] | None = None
     service: Callable[[], AbstractAsyncContextManager[Mapping[str, str]]] | None = None

@@ -6,14 +6,14 @@ import asyncio
 import shutil
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.chaos.channels import ChannelClient, ChannelName, open_channel
-from tests.chaos.inspection import read_points, witness_file
+from tests.chaos.inspection import read_points, rows, witness_file
 from tests.chaos.invariants import (
     FinishedRun,
     chats_caught_up,
@@ -111,11 +111,20 @@ async def run_story(
             await _end_politely(program, told)
             _inspect(told, home, channel, story, program)
             told.violations += [f"the model refused: {each.message}" for each in models.refused]
+            if story.every_call_is_billed:
+                told.violations += _wrong_bills(home, len(models.requests), told.deaths)
         finally:
             keeper.cancel()
             patient.cancel()
             await program.kill_if_running()
     return told
+
+
+def _wrong_bills(home: Path, served: int, deaths: int) -> Iterator[str]:
+    """What is booked is what was served, but for the call under way at each death."""
+    ((booked,),) = rows(home, "SELECT COALESCE(sum(requests), 0) FROM usage")
+    if abs(booked - served) > deaths:
+        yield f"{served} calls were served and {booked} booked over {deaths} deaths"
 
 
 def crashing_program(home: Path, channel: ChannelClient, **settings: str) -> ShiftbossProcess:

@@ -35,6 +35,9 @@ UNION ALL SELECT 'inbox', CAST(id AS TEXT), state FROM inbox
 UNION ALL SELECT 'outbox', "key",
     CASE WHEN state = 'queued' AND tried_revision > 0 THEN 'tried' ELSE state END FROM outbox
 UNION ALL SELECT 'call', CAST(id AS TEXT), state FROM tool_calls
+UNION ALL SELECT 'turn', id, CASE WHEN open_turn = '' THEN 'complete' ELSE 'open' END FROM sessions
+UNION ALL SELECT 'request', id, 'sent' FROM pending_model_calls
+UNION ALL SELECT 'bill', CAST(id AS TEXT), 'booked' FROM usage
 UNION ALL SELECT 'helper', id, status FROM helpers
 UNION ALL SELECT 'report', id, CASE WHEN delivered_at IS NOT NULL THEN 'told'
     WHEN status IN ('done', 'failed') THEN 'owed' ELSE 'awaited' END FROM helpers
@@ -134,6 +137,11 @@ HELPER: Mapping[SubagentStatus, Sequence[SubagentStatus]] = {
 }
 
 WORKER_TRANSITIONS = (
+    "turn.>complete",
+    "turn.complete>open",
+    "turn.open>complete",
+    "request.>sent",
+    "bill.>booked",
     "call.>open",
     "call.>running",
     "call.>denied",

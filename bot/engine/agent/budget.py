@@ -99,7 +99,7 @@ class BudgetReservation:
     """The budget of one run; satisfies `llm.backend.BudgetGate`.
 
     `spent` and `reserved` (the maximum that the current call may use) count against the caps until
-    the usage is recorded in the store."""
+    the usage is recorded in the store. `recorded` is the part of the run's usage that is."""
 
     def __init__(
         self,
@@ -117,11 +117,12 @@ class BudgetReservation:
         self.limiting_cap: AccountCap | None = None
         self.ended_at: datetime | None = None
         self.usage_id: UsageKey | None = None
+        self.recorded = TokenUsage()
         self._budget = budget
 
     async def __call__(self, model: str, input_tokens: int, spent: TokenUsage) -> int:
         self.model = model
-        return await self._budget.allow_tokens(self, model, input_tokens, spent)
+        return await self._budget.allow_tokens(self, model, input_tokens, spent - self.recorded)
 
     def cost(self, usage: TokenUsage, model: str) -> Decimal | None:
         """Price `usage`; `model` is the name that was passed to the gate."""
@@ -131,8 +132,14 @@ class BudgetReservation:
         """Return the cap that limited the last allowed answer, or None."""
         return await self._budget.get_cap_hit(self.limiting_cap) if self.limiting_cap else None
 
+    def record(self, usage: TokenUsage) -> None:
+        """Stop counting a part of the run's usage that the store has recorded."""
+        self.recorded += usage
+        self.spent = self.reserved = _Spending()
+
     def finish(self, usage: TokenUsage, at: datetime) -> None:
         """Mark the run as finished while its usage is not yet recorded in the store."""
+        usage -= self.recorded
         self.spent = self.reserved = _spending_of(self.cost(usage, self.model), usage)
         self.ended_at = at
 

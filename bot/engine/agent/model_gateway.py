@@ -15,6 +15,12 @@ from pydantic import BaseModel
 
 from bot.engine.agent.budget import BudgetReservation, SpendingBudget, to_micros
 from bot.engine.agent.context_window import ContextBudget
+from bot.engine.agent.partial_turns import (
+    PartialTurnStore,
+    ResumedTurn,
+    can_resume,
+    is_resumable,
+)
 from bot.engine.agent.session_history import (
     SHORTENED_NOTE,
     SessionHistory,
@@ -31,6 +37,7 @@ from bot.engine.llm.backend import (
     ContextTooLong,
     ImageInput,
     McpServer,
+    PartialTurn,
     RunLimits,
     RunNotice,
     RunPurpose,
@@ -45,17 +52,21 @@ from bot.engine.mcp.client.servers import ConnectedServers, McpConnector
 from bot.engine.permissions.requests import SuspendedCalls
 from bot.engine.tracing.span_recorder import CallEnding, ModelCallStart, SpanRecorder
 from bot.engine.workers.spec import CostAccount
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, retry_until_stored
 from storage.records.people import Language
 from storage.records.traces import ModelCall
 from storage.sessions import ModelSession, SessionRepo
-from storage.usage import UsageRecord, UsageRepo
+from storage.usage import PendingModelCall, UsageRecord, UsageRepo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
     """A model call. `facts` are the prompt's inputs as data; `parent_span` is the ID of the
-    enclosing span."""
+    enclosing span.
+
+    `turn_key` identifies the request across restarts: each reply of the model is stored when it
+    arrives, and a turn that was cut off goes on from there when the same request is made again.
+    Without it the turn is stored when it is complete."""
 
     purpose: RunPurpose
     prompt: str
@@ -75,16 +86,20 @@ class ModelRequest:
     resume_prompt: str | None = None
     """Replaces `prompt` if the session was suspended during this same request."""
     parent_span: str = ""
+    turn_key: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
-    """The result of a call; not stored until `record_reply`. `resumed` means that the run started
+    """The result of a call; not stored until `record_reply`. `usage_record` covers the whole run,
+    `unrecorded_usage` what of it is not in the store yet. `resumed` means that the run started
     with answers to suspended calls."""
 
     result: RunResult
     session: ModelSession
     usage_record: UsageRecord
+    unrecorded_usage: UsageRecord | None
+    call_id: str
     reservation: BudgetReservation
     resumed: bool
     span: ModelCall | None
@@ -117,6 +132,7 @@ class ModelGateway:
         usage: UsageRepo,
         backends: BackendSelector,
         now: Callable[[], datetime],
+        sleep: Callable[[float], Awaitable[None]],
         new_id: Callable[[], str],
         budget: SpendingBudget,
         suspended_calls: SuspendedCalls,
@@ -131,9 +147,11 @@ class ModelGateway:
         self._usage = usage
         self._backends = backends
         self._now = now
+        self._sleep = sleep
         self._new_id = new_id
         self._budget = budget
         self._suspended_calls = suspended_calls
+        self._turns = PartialTurnStore(sessions, suspended_calls)
         self._mcp_servers = mcp_servers
         self._span_recorder = span_recorder
         self._reply_recorders = tuple(reply_recorders)
@@ -184,9 +202,10 @@ class ModelGateway:
     ) -> ModelReply:
         """Run the request to completion. Raises BackendError.
 
-        Usage is recorded even if the call fails or is cancelled. On BudgetExceeded the session
-        keeps the work done so far. A suspended session continues with the decisions on its calls.
-        If the history is too long for the model, it is shortened and the call is retried."""
+        Usage is recorded even if the call fails or is cancelled. A request with a `turn_key`
+        continues its turn if that was cut off; without one, on BudgetExceeded the session keeps
+        the work done so far. A suspended session continues with the decisions on its calls. If
+        the history is too long for the model, it is shortened and the call is retried."""
         if on_event is not None and chosen.instead_of:
             facts = {
                 "name": chosen.instead_of,
@@ -218,25 +237,15 @@ class ModelGateway:
         session: ModelSession,
         on_event: EventListener | None,
     ) -> ModelReply:
-        ask, session = await self._refresh(ask, chosen, session)
-        start = _call_start(ask, chosen, session)
-        call = _CallInProgress(
-            model_request=ask,
-            chosen=chosen,
-            session=session,
-            reservation=self._budget.reserve(
-                ask.account.cap_subjects,
-                chosen.backend.name,
-                min(ask.limits.output_tokens, MAX_ANSWER_TOKENS),
-            ),
-            on_external_id=partial(self._store_external_id, session.id),
-            span=await self._span_recorder.begin(start) if start else None,
-        )
+        ask, session = await self._refresh(ask, session)
+        call = await self._prepare_call(ask, chosen, session)
         run: BackendRun | None = None
         sent = 0
         try:
             async with self._connected_servers(ask, chosen, on_event) as connected:
                 request, sent = await self._build_request(call, connected)
+                if call.resumed is not None:
+                    await call.resumed.repeat_calls_in_memory(request.tools)
                 async with chosen.backend.run(request) as run:
                     async for event in run.events:
                         if on_event is not None:
@@ -258,14 +267,40 @@ class ModelGateway:
                 call, TokenUsage() if run is None else run.usage_so_far, error
             )
             raise
+        return self._finish_call(call, result)
+
+    async def _prepare_call(
+        self, ask: ModelRequest, chosen: SelectedBackend, session: ModelSession
+    ) -> _CallInProgress:
+        start = _call_start(ask, chosen, session)
+        return _CallInProgress(
+            id=self._new_id(),
+            model_request=ask,
+            chosen=chosen,
+            session=session,
+            reservation=self._budget.reserve(
+                ask.account.cap_subjects,
+                chosen.backend.name,
+                min(ask.limits.output_tokens, MAX_ANSWER_TOKENS),
+            ),
+            resumed=await self._find_resumable(ask, session),
+            span=await self._span_recorder.begin(start) if start else None,
+        )
+
+    def _finish_call(self, call: _CallInProgress, result: RunResult) -> ModelReply:
         record = call.usage_record(result.model, result.usage, self._now())
+        unrecorded = call.unrecorded_usage(record, result.usage)
         call.reservation.finish(result.usage, record.at)
+        if unrecorded is None:
+            call.reservation.release()
         return ModelReply(
             result=result,
-            session=session,
+            session=call.session,
             usage_record=record,
+            unrecorded_usage=unrecorded,
+            call_id=call.id,
             reservation=call.reservation,
-            resumed=bool(ask.call_answers),
+            resumed=bool(call.model_request.call_answers),
             span=call.span,
         )
 
@@ -273,7 +308,9 @@ class ModelGateway:
         """Store the turn and its cost in the caller's transaction."""
         result = reply.result
         used = result.usage.input_tokens + result.usage.output_tokens
-        reply.reservation.usage_id = await self._usage.add(tx, reply.usage_record)
+        if reply.unrecorded_usage is not None:
+            reply.reservation.usage_id = await self._usage.add(tx, reply.unrecorded_usage)
+        await self._usage.end_call(tx, reply.call_id)
         if reply.span is not None:
             ending = CallEnding.of_success(
                 reply.usage_record, suspended=bool(result.suspended), truncated=result.truncated
@@ -291,6 +328,53 @@ class ModelGateway:
         for recorder in self._reply_recorders:
             await recorder(tx, reply)
 
+    async def _begin_call(
+        self, call: _CallInProgress, model: str, input_tokens: int, spent: TokenUsage
+    ) -> int:
+        """Satisfies `llm.backend.BudgetGate`: a call that is lost with this process is counted."""
+        most = await call.reservation(model, input_tokens, spent)
+        pending = call.pending_record(model, input_tokens, spent, self._now())
+
+        async def write() -> None:
+            async with self._db.write() as tx:
+                await self._usage.begin_call(tx, pending)
+
+        await retry_until_stored(write, self._sleep, "a model call")
+        call.is_pending = True
+        return most
+
+    async def _record_partial_turn(self, call: _CallInProgress, turn: PartialTurn) -> None:
+        """Store one reply of the model with its cost: it is paid for."""
+        record = call.usage_record(turn.model, turn.usage, self._now())
+        session_id = call.session.id
+
+        async def write() -> None:
+            async with self._db.write() as tx:
+                await self._usage.add(tx, record)
+                await self._usage.end_call(tx, call.id)
+                if turn.messages:
+                    await self._turns.append(
+                        tx, session_id, turn, key=call.model_request.turn_key, now=record.at
+                    )
+                    if call.model_request.call_answers:
+                        await self._suspended_calls.advance(tx, session_id)
+
+        await retry_until_stored(write, self._sleep, "a model's reply")
+        call.is_pending = False
+        call.has_open_turn |= bool(turn.messages)
+        call.reservation.record(turn.usage)
+
+    async def _find_resumable(self, ask: ModelRequest, session: ModelSession) -> ResumedTurn | None:
+        """Return the cut-off turn that this request continues. Another one's turn is abandoned."""
+        if not session.open_turn:
+            return None
+        has_news = bool(ask.resume_prompt or ask.call_answers)
+        if can_resume(session, ask.turn_key) and not has_news:
+            return await self._turns.load(session)
+        async with self._db.write() as tx:
+            await self._turns.abandon(tx, session.id, now=self._now())
+        return None
+
     @asynccontextmanager
     async def _connected_servers(
         self, ask: ModelRequest, chosen: SelectedBackend, on_event: EventListener | None
@@ -307,13 +391,12 @@ class ModelGateway:
             yield replace(connected, servers=ask.mcp_servers)
 
     async def _refresh(
-        self, ask: ModelRequest, chosen: SelectedBackend, session: ModelSession
+        self, ask: ModelRequest, session: ModelSession
     ) -> tuple[ModelRequest, ModelSession]:
-        """Reload session state that may have changed since the caller read it."""
-        if not chosen.backend.accepts_tools:
-            # The CLI may have assigned an ID during an earlier run.
-            named = await self._sessions.get_external_id(session.id)
-            session = replace(session, external_id=named)
+        """Reload session state that an earlier run may have changed since the caller read it."""
+        session = await self._sessions.get(session.id) or session
+        if ask.permit is not None:
+            ask = replace(ask, permit=ask.permit.restart())
         answers = {**await self._suspended_calls.get_answers(session.id), **ask.call_answers}
         if answers and ask.resume_prompt is not None:
             ask = replace(ask, prompt=ask.resume_prompt)
@@ -330,10 +413,24 @@ class ModelGateway:
                 (ask.system_prompt, ask.prompt), (*ask.tools, *connected.tools)
             )
             room = await self._history.allocate(call.session, backend.name, call.chosen.model, more)
+        resumed = call.resumed
         history = await self._history.build(
-            id_, open_calls=bool(ask.call_answers), max_tokens=room.history_tokens
+            id_,
+            open_calls=bool(ask.call_answers) or resumed is not None,
+            max_tokens=room.history_tokens,
         )
-        request = replace(call.run_request(history, connected), answer_tokens=room.answer_tokens)
+        request = replace(
+            call.run_request(history, connected),
+            answer_tokens=room.answer_tokens,
+            gate=partial(self._begin_call, call),
+            on_reply=partial(self._record_partial_turn, call) if ask.turn_key else None,
+            on_external=partial(self._store_external_id, id_),
+        )
+        if resumed is not None:
+            turns = max(1, ask.limits.turns - resumed.reply_count)
+            request = replace(
+                request, resumed_text=resumed.text, limits=replace(ask.limits, turns=turns)
+            )
         return request, more + count_row_tokens(history)
 
     async def _store_external_id(self, session_id: str, external_id: str) -> None:
@@ -348,14 +445,20 @@ class ModelGateway:
     ) -> None:
         added = error.new_history if isinstance(error, BackendError) else ()
         record = call.usage_record("", usage, self._now())
+        unrecorded = call.unrecorded_usage(record, usage)
         call.reservation.finish(usage, record.at)
         ending = CallEnding.of_failure(record, error, resumable=isinstance(error, BudgetExceeded))
-        if usage.requests:
+        if usage.requests or call.is_pending or call.has_open_turn:
             async with self._db.write() as tx:
-                await self._usage.add(tx, record)
+                if unrecorded is not None and usage.requests:
+                    await self._usage.add(tx, unrecorded)
+                await self._usage.end_call(tx, call.id)
                 if call.span is not None:
                     await self._span_recorder.end(tx, call.span, ending)
-                if added:
+                if call.has_open_turn:
+                    if not is_resumable(error):
+                        await self._turns.abandon(tx, call.session.id, now=record.at)
+                elif added:
                     tokens = usage.input_tokens + usage.output_tokens
                     await self._sessions.append_messages(
                         tx, call.session.id, added, tokens=tokens, now=record.at
@@ -366,16 +469,23 @@ class ModelGateway:
         call.reservation.release()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _CallInProgress:
-    """A call with its backend, session and reservation."""
+    """A call with its backend, session and reservation. `is_pending` while a reply is awaited;
+    `has_open_turn` once a part of its turn is stored."""
 
+    id: str
     model_request: ModelRequest
     chosen: SelectedBackend
     session: ModelSession
     reservation: BudgetReservation
-    on_external_id: Callable[[str], Awaitable[None]]
+    resumed: ResumedTurn | None
     span: ModelCall | None
+    is_pending: bool = False
+    has_open_turn: bool = False
+
+    def __post_init__(self) -> None:
+        self.has_open_turn = self.resumed is not None
 
     def run_request(self, history: Sequence[Any], connected: ConnectedServers) -> RunRequest:
         ask = self.model_request
@@ -392,14 +502,42 @@ class _CallInProgress:
             result=ask.result_type,
             limits=ask.limits,
             facts=ask.facts,
-            gate=self.reservation,
             mode=ask.mode,
             permit=ask.permit,
             answers=ask.call_answers,
             servers=connected.servers,
             persona=self.session.persona,
             external_id=self.session.external_id,
-            on_external=self.on_external_id,
+        )
+
+    def unrecorded_usage(self, record: UsageRecord, usage: TokenUsage) -> UsageRecord | None:
+        """Return what of the run's usage is not in the store yet; None if all is."""
+        rest = usage - self.reservation.recorded
+        used = rest.requests or rest.input_tokens or rest.output_tokens
+        if self.reservation.recorded.requests and not used:
+            return None
+        return self.usage_record(record.model, rest, record.at)
+
+    def pending_record(
+        self, model: str, input_tokens: int, spent: TokenUsage, at: datetime
+    ) -> PendingModelCall:
+        """Build the record of a call that is about to be sent, after `spent` in this run."""
+        account, so_far = self.model_request.account, spent - self.reservation.recorded
+        guess = TokenUsage(input_tokens=input_tokens, estimated_input=input_tokens)
+        cost = self.reservation.cost(so_far + guess, model)
+        return PendingModelCall(
+            id=self.id,
+            at=at,
+            purpose=self.model_request.purpose.value,
+            backend=self.chosen.backend.name,
+            model=model,
+            person_id=account.person,
+            chat_id=account.chat,
+            task_id=account.task,
+            requests=so_far.requests + 1,
+            input_tokens=so_far.input_tokens + input_tokens,
+            output_tokens=so_far.output_tokens,
+            cost_micros=to_micros(cost),
         )
 
     def usage_record(self, model: str, usage: TokenUsage, at: datetime) -> UsageRecord:
@@ -443,7 +581,7 @@ async def _forward_notes(on_event: EventListener | None, connected: ConnectedSer
 def _can_continue(
     session: ModelSession, chosen: SelectedBackend, most_tokens: int | None, persona: str
 ) -> bool:
-    fits = most_tokens is None or session.tokens <= most_tokens
+    fits = most_tokens is None or session.tokens <= most_tokens or bool(session.open_turn)
     # Model APIs keep no external state, so any persona can continue the session.
     at_home = not session.external_id or session.persona == persona
     return fits and at_home and session.backend == chosen.backend.name

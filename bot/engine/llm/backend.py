@@ -7,7 +7,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -176,6 +176,11 @@ class RunRequest:
     holds decisions, by call ID, on the calls that suspended the session's last run; the run
     continues there, and `prompt` may be empty.
 
+    `on_reply` is awaited with each reply of the model before anything follows from it. With
+    `resumed_text` the run continues a turn that was cut off: `history` ends in it, `prompt` is not
+    sent, and the calls at its end are made again through `permit`, which answers those that have
+    been made. It is the text that the turn has brought so far.
+
     For coding CLIs: `persona` selects the home, `external_id` is the session to resume, and
     `on_external` must be awaited with a new session's ID before the first paid call. `servers` are
     the MCP servers to offer."""
@@ -201,6 +206,8 @@ class RunRequest:
     on_external: Callable[[str], Awaitable[None]] | None = None
     servers: tuple[McpServer, ...] = ()
     answer_tokens: int = MAX_ANSWER_TOKENS
+    on_reply: Callable[[PartialTurn], Awaitable[None]] | None = None
+    resumed_text: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,14 +227,47 @@ class TokenUsage:
     estimated_input: int = 0
     estimated_output: int = 0
 
+    def __add__(self, other: TokenUsage) -> TokenUsage:
+        return self._combine(other, 1)
+
+    def __sub__(self, other: TokenUsage) -> TokenUsage:
+        return self._combine(other, -1)
+
+    def _combine(self, other: TokenUsage, sign: int) -> TokenUsage:
+        known = self.cost is not None or other.cost is not None
+        return TokenUsage(
+            **{
+                each.name: max(0, getattr(self, each.name) + sign * getattr(other, each.name))
+                for each in fields(self)
+                if each.name != "cost"
+            },
+            cost=(self.cost or Decimal(0)) + sign * (other.cost or Decimal(0)) if known else None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartialTurn:
+    """One reply of a model within a run. `messages` are those that the run has added to the
+    session since its last reply, this one included, none if it is useless; `usage` is this call's
+    alone.
+
+    `context_tokens` is the session's length."""
+
+    messages: tuple[Any, ...]
+    usage: TokenUsage
+    model: str
+    context_tokens: int
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """The result of a successful run.
 
-    `value` is the validated answer, if requested. `truncated` means that a text answer reached its
-    length limit. `context_tokens` is the session's length, 0 if unknown. `suspended` are calls that
-    wait for a decision: `value` is None, and a later run continues with `RunRequest.answers`."""
+    `value` is the validated answer, if requested. `new_history` is what the run has added to the
+    session, without what `RunRequest.on_reply` was given. `truncated` means that a text answer
+    reached its length limit. `context_tokens` is the session's length, 0 if unknown. `suspended`
+    are calls that wait for a decision: `value` is None, and a later run continues with
+    `RunRequest.answers`."""
 
     text: str
     value: BaseModel | None

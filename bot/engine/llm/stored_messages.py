@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 MessageRow: TypeAlias = Mapping[str, Any]
@@ -13,6 +14,7 @@ MessagePart: TypeAlias = Mapping[str, Any]
 
 _REQUEST, _RESPONSE = "request", "response"
 _CALL, _RETURN, _RETRY, _PROMPT = "tool-call", "tool-return", "retry-prompt", "user-prompt"
+_TEXT = "text"
 _IMAGE_BYTES = 6_000
 """Weight of a picture, regardless of its size."""
 
@@ -40,6 +42,26 @@ def requested_calls(row: MessageRow) -> list[tuple[str, str]]:
         return []
     found = [part for part in row["parts"] if part["part_kind"] == _CALL]
     return [(part["tool_call_id"], part["tool_name"]) for part in found]
+
+
+def call_arguments(row: MessageRow) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield tool name and arguments of the calls in a response; arguments that are no JSON object
+    are empty."""
+    for part in row["parts"] if is_response(row) else ():
+        if part["part_kind"] == _CALL:
+            arguments = part.get("args")
+            if isinstance(arguments, str):
+                with suppress(ValueError):
+                    arguments = json.loads(arguments)
+            yield part["tool_name"], arguments if isinstance(arguments, Mapping) else {}
+
+
+def response_text(row: MessageRow) -> str:
+    """Return the answer's text in a response; empty for a request."""
+    if not is_response(row):
+        return ""
+    texts = [part.get("content") for part in row["parts"] if part["part_kind"] == _TEXT]
+    return "\n\n".join(text for text in texts if isinstance(text, str) and text)
 
 
 def answered_call_id(part: MessagePart) -> str:

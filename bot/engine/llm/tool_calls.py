@@ -75,6 +75,11 @@ class CallAuthorizer(Protocol):
         """Audit the outcome of an allowed call; `size` is in bytes."""
         ...
 
+    def restart(self) -> CallAuthorizer:
+        """Return an authorizer for another run of the same turn, for which calls of earlier runs
+        count as made."""
+        ...
+
 
 def call_fingerprint(name: str, arguments: Mapping[str, Any]) -> str:
     """Return a hash of tool and arguments, which binds an approval to exactly this call."""
@@ -167,7 +172,8 @@ class AgentTool:
 
     `schema` is the JSON schema of its arguments, which are validated before `run`. `run` returns
     text for the model; a text that starts with ERROR_PREFIX reports a failure. Exceptions are for
-    bugs only. `detail` returns `ToolCall.detail`."""
+    bugs only. `detail` returns `ToolCall.detail`. `in_memory` says that a call only changes the
+    memory of this process: a turn that is resumed makes its earlier ones again."""
 
     name: str
     description: str
@@ -175,6 +181,7 @@ class AgentTool:
     run: ToolHandler
     kind: CallKind = CallKind.OTHER
     detail: Callable[[Mapping[str, Any]], Awaitable[str]] | None = None
+    in_memory: bool = False
 
 
 class ToolHandler(Protocol):

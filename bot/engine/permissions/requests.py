@@ -247,6 +247,13 @@ class SuspendedCalls:
             for call in await self.calls.list_suspended(session_id)
         }
 
+    async def get_lost_outcomes(self, tx: Transaction, session_id: str) -> Mapping[str, str]:
+        """Return what the calls of the session's cut-off turn have brought, by call ID."""
+        return {
+            model_call_id(call): answer_for_call(call).text
+            for call in await self.calls.list_lost(tx, session_id)
+        }
+
     async def advance(
         self, tx: Transaction, session_id: str, suspended: Sequence[ToolCall] = ()
     ) -> None:
@@ -306,9 +313,10 @@ def has_side_effects(tool: str, kind: str) -> bool:
 
 
 class InterruptedTurnCalls:
-    """Calls that a chat session made in a turn that was then lost.
+    """Calls that the session made in a turn that was then cut off, since its transcript last grew.
 
-    Steps and sub-agents learn of interruptions in other ways."""
+    A session that resumes makes them again under their IDs. One that has forgotten them may make
+    the same call under another; of these, only calls of a chat with side effects match."""
 
     def __init__(self, calls: ToolCallRepo, spec: WorkerSpec) -> None:
         self._calls = calls
@@ -321,19 +329,22 @@ class InterruptedTurnCalls:
         self._current_ids.add(record.id)
 
     async def find_match(self, tx: Transaction, call: ToolCall) -> ToolCallRecord | None:
-        """Return an identical call of a lost turn, each one only once."""
-        talks = self._spec.is_chat and not self._spec.depth
-        if not talks or not has_side_effects(call.name, call.kind):
-            return None
+        """Return an identical call of the cut-off turn, each one only once; None for one that only
+        reads and has no result: it may run again."""
         wanted = call_fingerprint(call.name, call.arguments)
-        for each in await self._calls.list_lost(tx, self._spec.session):
-            if (
-                each.command_hash == wanted
-                and each.id not in self._current_ids | self._replayed_ids
-            ):
+        for each in await self._calls.list_lost(tx, self._spec.session.id):
+            if each.command_hash != wanted or each.id in self._current_ids | self._replayed_ids:
+                continue
+            if self._matches(each, call):
                 self._replayed_ids.add(each.id)
                 return each
         return None
+
+    def _matches(self, made: ToolCallRecord, call: ToolCall) -> bool:
+        changes = has_side_effects(call.name, call.kind)
+        if model_call_id(made) == call.call_id:
+            return changes or made.state in {ToolCallState.DONE, ToolCallState.FAILED}
+        return changes and self._spec.is_chat and not self._spec.depth
 
 
 def replay_result(earlier: ToolCallRecord) -> str:

@@ -35,7 +35,7 @@ from storage.records.approvals import Approval
 from storage.records.tasks import TaskId
 from storage.records.tools import NewToolCall, StandingPermission, ToolCallRecord, ToolCallState
 from storage.tasks import TaskRepo
-from storage.tools import PermissionGrantRepo, ToolCallRepo
+from storage.tools import PermissionGrantRepo, ToolCallRepo, model_call_id
 
 log = logging.getLogger(__name__)
 
@@ -69,12 +69,6 @@ class PermissionService:
 
     def create_authorizer(self, spec: WorkerSpec, persona: Persona) -> CallAuthorizer:
         return _WorkerAuthorizer(self, spec, persona)
-
-
-def restart_authorizer(permit: CallAuthorizer | None) -> CallAuthorizer | None:
-    """Return an authorizer for another attempt at the turn; calls of earlier attempts count as
-    made."""
-    return permit.restart() if isinstance(permit, _WorkerAuthorizer) else permit
 
 
 class _WorkerAuthorizer:
@@ -129,6 +123,9 @@ class _WorkerAuthorizer:
             if known is not None:
                 return known, await self._answer_known(tx, known)
             if (made := await self._interrupted_calls.find_match(tx, call)) is not None:
+                if model_call_id(made) == call.call_id:
+                    # The session ends with this very call.
+                    return await self._answer_interrupted(tx, made)
                 return await self._replay(tx, call, made)
             ruling = await self._evaluate(tx, call)
             if ruling.verdict is not PolicyVerdict.ASK:
@@ -157,6 +154,13 @@ class _WorkerAuthorizer:
         text = replay_result(made)
         record = await house.calls.mark_answered(tx, record.id, text, now=now)
         return record, CallDecision(verdict=CallVerdict.ANSWER, text=text)
+
+    async def _answer_interrupted(
+        self, tx: Transaction, made: ToolCallRecord
+    ) -> tuple[ToolCallRecord, CallDecision]:
+        if made.state is ToolCallState.RUNNING:
+            await self._service.calls.mark_cut_off(tx, made.id, now=self._service.now())
+        return made, answer_for_call(made)
 
     async def _request_approval(
         self, tx: Transaction, call: ToolCall, ruling: PolicyDecision

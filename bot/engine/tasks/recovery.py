@@ -26,6 +26,7 @@ from storage.records.tasks import (
     TaskStatus,
 )
 from storage.tools import cut_off_task_calls
+from storage.usage import UsageRepo
 
 log = logging.getLogger(__name__)
 
@@ -42,14 +43,19 @@ async def recover(
     *,
     offer_after: timedelta = OFFER_AFTER,
 ) -> int:
-    """Recover all tasks marked as running without a runner; returns their number."""
+    """Recover all tasks marked as running without a runner; returns their number.
+
+    The model calls of the process that died, in tasks and chats, are counted by their estimates."""
     async with store.db.write() as tx:
+        lost = await UsageRepo(store.db).book_lost_calls(tx, now=now)
         orphans = await store.queue.list_orphans(tx)
         for task, lease_until in orphans:
             interrupted_at = lease_until or task.started_at or now
             stale = now - interrupted_at > offer_after
             words = catalog_for(await language_of(task))
             await _settle_interrupted(store, tx, task, words, stale=stale, now=now)
+    if lost:
+        log.warning("%d model calls were cut off; their cost is an estimate", lost)
     if orphans:
         log.info("resumed %d interrupted tasks", len(orphans))
     return len(orphans)

@@ -70,6 +70,7 @@ class CostAccount:
             cache_read_tokens=usage.cache_read_tokens,
             cache_write_tokens=usage.cache_write_tokens,
             cost_micros=micros,
+            estimated_tokens=usage.estimated_input + usage.estimated_output,
         )
 
 

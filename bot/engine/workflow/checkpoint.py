@@ -69,10 +69,13 @@ class TaskCheckpoint:
         """Store the event and what follows from it. Attempts that begin are stored with
         `session_id`."""
         try:
-            return await self._commit_once(event, session_id)
+            return await self._commit_once(
+                event, session_id, may_assume=isinstance(event, events.StepEnded)
+            )
         except ConcurrentUpdate:
-            # Somebody has moved the task or given an order since: now it is read first.
-            return await self._commit_once(event, session_id)
+            # Somebody has moved the task or given an order since: now it is read first, also if
+            # another step has been stored meanwhile.
+            return await self._commit_once(event, session_id, may_assume=False)
 
     async def record_reply(self, reply: ModelReply) -> None:
         """Store one reply of a model by itself, with its cost: nothing else follows from it."""
@@ -86,11 +89,13 @@ class TaskCheckpoint:
         declined = max(order_number, self._memory.declined_order)
         self._memory = replace(self._memory, planning_step="", declined_order=declined)
 
-    async def _commit_once(self, event: CheckpointEvent, session_id: str) -> NextAction:
+    async def _commit_once(
+        self, event: CheckpointEvent, session_id: str, *, may_assume: bool
+    ) -> NextAction:
         async with self._store.db.write() as tx:
             # It counts only if it is committed: after a failure it is read anew.
             known, self._state = self._state, None
-            state = await self._load(tx, known, may_assume=isinstance(event, events.StepEnded))
+            state = await self._load(tx, known, may_assume=may_assume)
             if (reply := events.reply_of(event)) is not None:
                 # First: the tool calls at which its step has stopped are stored with it.
                 await self._gateway.record_reply(tx, reply)

@@ -304,6 +304,7 @@ class _TaskRun:
         watch = self._deps.progress.watch(self._task.id, PLANNING_PATH)
 
         async def put(ask: ModelRequest) -> ModelReply:
+            ask = replace(ask, turn_key=f"plan {run.task_id} {ask.prompt}")
             lead = self._team.current_lead
             try:
                 return await self._deps.gateway.call_model(ask, lead.chosen, lead.session, watch)

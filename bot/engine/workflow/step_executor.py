@@ -23,7 +23,11 @@ from bot.engine.workers.spec import CostAccount, WorkerSpec
 from bot.engine.workflow import prompts
 from bot.engine.workflow.checkpoint_events import StartedStep
 from bot.engine.workflow.live_progress import LiveProgress
-from bot.engine.workflow.step_approvals import RequestCapExtension, StepApprovalRequester
+from bot.engine.workflow.step_approvals import (
+    RequestCapExtension,
+    StepApprovalRequester,
+    command_hash,
+)
 from bot.engine.workflow.task_store import TaskStore
 from bot.engine.workspaces.artifacts import CollectedFiles, TaskArtifacts, workspace_names
 from storage.records.people import Chat, ChatId, Language
@@ -125,7 +129,8 @@ class StepExecutor:
         """Add the task's pictures, unless the worker's session already has them: one with turns, of
         an earlier run too, began with them."""
         attach, session = self._deps.attach_images, worker.session
-        if attach is None or session.turns or self._delivered_to(session.id).task:
+        begun = session.turns or session.open_turn
+        if attach is None or begun or self._delivered_to(session.id).task:
             return ask
         return await attach(ask, worker.chosen, workspace_names(files))
 
@@ -164,6 +169,7 @@ class StepExecutor:
             mode=context.persona.default_mode,
             resume_prompt=step.new_messages if step.is_resumed else None,
             parent_span=node_span_id(step.task.id, step.node.id, step.run.attempt),
+            turn_key=_turn_key(step),
         )
         if not step.is_resumed:
             ask = await self.with_images(ask, worker, step.task.files)
@@ -189,6 +195,13 @@ class StepExecutor:
             request_text=f"{step.node.title}\n{step.node.detail}",
         )
         return await self._deps.worker_context.build(spec)
+
+
+def _turn_key(step: StartedStep) -> str:
+    """The same for the same step with the same messages: with a new one the step is asked anew,
+    in the session that has what it did."""
+    parts = (step.task.id, step.node.id, command_hash(step.node), str(len(step.messages)))
+    return " ".join(("step", *parts))
 
 
 def _deliverables_note(step: StartedStep) -> str:

@@ -152,4 +152,25 @@ def _talks(rows: Rows) -> Iterator[str]:
             yield f"{letters[f'talk:{number}']} answers after {title!r} was decided"
 
 
-WORKER_INVARIANTS = (_calls, _leave, _unasked, _asked_once, _requests, _helpers, _talks)
+def _finished_once(rows: Rows) -> Iterator[str]:
+    """A call that has a result is never made again under its id."""
+    for session, call, title, times in rows(
+        "SELECT session_id, CASE instr(call_id, '#again-') WHEN 0 THEN call_id"
+        " ELSE substr(call_id, 1, instr(call_id, '#again-') - 1) END AS own, title, count(*)"
+        " FROM tool_calls WHERE started_at IS NOT NULL AND state IN ('done', 'failed')"
+        " AND backend <> 'offline'"  # its calls have no ids of their own
+        " GROUP BY session_id, own HAVING count(*) > 1"
+    ):
+        yield f"call {call} {title!r} of session {session} was finished {times} times"
+
+
+WORKER_INVARIANTS = (
+    _calls,
+    _leave,
+    _unasked,
+    _finished_once,
+    _asked_once,
+    _requests,
+    _helpers,
+    _talks,
+)

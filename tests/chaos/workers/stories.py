@@ -15,6 +15,7 @@ from tests.chaos.workers.scripted_model import (
     says,
     scripted_model,
     sends,
+    through,
     writes,
 )
 from tests.emulators.models.script import ScriptedCall
@@ -77,6 +78,32 @@ async def _talks(boss: ScriptedUser) -> None:
     await boss.channel.send_message("talk-other")
     await boss.wait_for_row("SELECT id FROM approvals WHERE detail LIKE '%asked-other%'")
     await boss.channel.send_message("talk-about")
+
+
+_TURNS = scripted_model(
+    {
+        "turn-work": through(
+            [
+                [reads("nowhere.txt")],
+                [writes("turn-a.txt", "one"), writes("turn-b.txt", "two")],
+                [reads("turn-a.txt")],
+            ],
+            step_reply("It is written."),
+        ),
+    },
+    {
+        "turn-talk": through(
+            [[writes("turn-c.txt", "three")], [reads("turn-c.txt")]], says("It is written.")
+        )
+    },
+)
+
+
+async def _turns(boss: ScriptedUser) -> None:
+    """A step and an answer of several replies, with calls between them: each reply and each
+    result stands in the store, and what was cut off goes on after it."""
+    await boss.wait_for_status(await boss.start_task("turn-work"), "completed")
+    await boss.channel.send_message("turn-talk")
 
 
 _EFFECTS = scripted_model(
@@ -197,6 +224,24 @@ STORIES = (
         ),
         settings=_ASKED,
         model=_TALKS,
+    ),
+    CrashStory(
+        name="turns",
+        act=_turns,
+        final_statuses={"turn-work": _DONE},
+        files={"turn-a.txt": "one", "turn-b.txt": "two"},
+        transitions=(
+            "turn.>complete",
+            "turn.complete>open",
+            "turn.open>complete",
+            "request.>sent",
+            "bill.>booked",
+        ),
+        extra_transitions=("call.>running", "call.running>done"),
+        optional_files=frozenset({"turn-a.txt", "turn-b.txt"}),
+        settings=_ASKED,
+        model=_TURNS,
+        every_call_is_billed=True,
     ),
     CrashStory(
         name="effects",

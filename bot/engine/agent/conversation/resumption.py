@@ -71,7 +71,7 @@ class ToolCallSuspension:
     async def describe_lost_calls(self, session: ModelSession) -> str:
         """Return a system prompt note about an interrupted turn's tool calls; empty if there are
         none."""
-        return describe_lost_calls(await self.calls.list_lost(None, session))
+        return describe_lost_calls(await self.calls.list_lost(None, session.id))
 
     async def request_approval(self, tx: Transaction, session_id: str) -> Approval | None:
         """Request approval for the session's next open call."""

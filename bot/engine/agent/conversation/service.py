@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -13,6 +13,7 @@ from typing import Any
 
 from bot.engine.agent.budget import request_cap_extension
 from bot.engine.agent.conversation.chat_files import (
+    IncomingFiles,
     OutputFiles,
     collect_output_files,
     snapshot_workspace,
@@ -27,6 +28,7 @@ from bot.engine.agent.conversation.turn_taking import (
     UnansweredMessages,
 )
 from bot.engine.agent.model_gateway import EventListener, ModelGateway, ModelReply, ModelRequest
+from bot.engine.agent.partial_turns import can_resume
 from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.llm.answer_schemas import PROPOSE_TASK
 from bot.engine.llm.backend import (
@@ -36,13 +38,13 @@ from bot.engine.llm.backend import (
     BackendNotReady,
     BackendUnavailable,
     BudgetExceeded,
+    ImageInput,
     RunLimits,
     RunPurpose,
     SelectedBackend,
     TextDelta,
 )
 from bot.engine.llm.tool_calls import AgentTool, CallKind, object_schema
-from bot.engine.permissions.service import restart_authorizer
 from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import CostAccount, WorkerSpec
 from cards.catalog import catalog_for
@@ -99,6 +101,7 @@ def propose_task_tool(question: ChatQuestion, proposals: list[TaskProposal]) -> 
         description="Ask the Boss, by button, whether to start this as a task.",
         schema=_PROPOSAL_SCHEMA,
         run=run,
+        in_memory=True,
     )
 
 
@@ -255,7 +258,7 @@ class ConversationService:
             proposals.clear()
 
         captioned = await self._captioner.prepare(
-            incoming.pictures,
+            self._new_pictures(question, session, incoming),
             chosen,
             text=question.text,
             account=_cost_account(question),
@@ -271,7 +274,7 @@ class ConversationService:
             self._call_with_retries(ask, chosen, session, watch, again),
             name=f"answer in {question.chat.id}",
         )
-        reply = await self._await_reply(question, ask.prompt, work)
+        reply = await self._await_reply(question, ask.prompt, work, session.id)
         if reply is None:
             return ChatAnswer(text="".join(shown), interrupted=True)
         text = reply.result.text
@@ -289,10 +292,23 @@ class ConversationService:
         await self._record_answer(question, reply, answered, keep)
         return answered
 
+    def _new_pictures(
+        self, question: ChatQuestion, session: ModelSession, incoming: IncomingFiles
+    ) -> Sequence[ImageInput]:
+        """Return the pictures of the question; none if its turn goes on, which has them."""
+        if can_resume(session, _turn_key(question)):
+            return ()
+        return incoming.pictures
+
     async def _await_reply(
-        self, question: ChatQuestion, prompt: str, work: asyncio.Task[ModelReply]
+        self,
+        question: ChatQuestion,
+        prompt: str,
+        work: asyncio.Task[ModelReply],
+        session_id: str,
     ) -> ModelReply | None:
-        """None if a newer message interrupted the answer; the prompt is then saved for it."""
+        """None if a newer message interrupted the answer; the prompt is then saved for it, unless
+        the session has it."""
         async with self._turn_queue.track(question.chat.id, work) as turn:
             try:
                 return await work
@@ -303,7 +319,9 @@ class ConversationService:
                     with suppress(asyncio.CancelledError, BackendError):
                         await work
                     raise
-                await self._unanswered.save(question.chat.id, prompt)
+                session = await self._sessions.get(session_id)
+                if session is None or not session.open_turn:
+                    await self._unanswered.save(question.chat.id, prompt)
                 return None
 
     async def _call_with_retries(
@@ -323,7 +341,6 @@ class ConversationService:
                 if wait > _MAX_RETRY_DELAY:
                     raise
             again()
-            ask = replace(ask, permit=restart_authorizer(ask.permit))
             await self._sleep(wait)
         return await self._gateway.call_model(ask, chosen, session, watch)
 
@@ -416,9 +433,8 @@ class ConversationService:
         proposals: list[TaskProposal],
     ) -> ModelRequest:
         before = await self._unanswered.get(question.chat.id)
-        lost = (
-            "" if question.is_continuation else await self._suspension.describe_lost_calls(session)
-        )
+        remembers = question.is_continuation or bool(session.open_turn)
+        lost = "" if remembers else await self._suspension.describe_lost_calls(session)
         spec = WorkerSpec(
             account=_cost_account(question),
             session=session,
@@ -450,6 +466,7 @@ class ConversationService:
             mcp_servers=context.mcp_servers,
             limits=RunLimits(turns=_MAX_CALLS),
             resume_prompt="" if question.is_continuation else None,
+            turn_key=_turn_key(question),
         )
 
 
@@ -478,6 +495,10 @@ def _answer_notes(
         words("talk.left_out", names=names, n=len(files.skipped)) if names else "",
     )
     return tuple(note for note in notes if note)
+
+
+def _turn_key(question: ChatQuestion) -> str:
+    return f"chat {question.source}"
 
 
 def _session_key(chat_id: ChatId) -> str:

@@ -64,6 +64,9 @@ class TimedAuthorizer:
     ) -> None:
         await self.inner.record_outcome(call_id, succeeded=succeeded, outcome=outcome, size=size)
 
+    def restart(self) -> TimedAuthorizer:
+        return replace(self, inner=self.inner.restart())
+
     async def _withdraw(self) -> None:
         async with self.db.write() as tx:
             for row, approval in await self.repo.list_open_calls(tx, self.session_id):
@@ -271,6 +274,7 @@ class SubagentRun:
             limits=_LIMITS,
             mode=job.mode,
             parent_span=subagent_span_id(helper.id),
+            turn_key=f"subagent {helper.id} {prompt}",
         )
 
     async def _record_turn(

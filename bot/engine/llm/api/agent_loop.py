@@ -25,6 +25,8 @@ from pydantic_ai import Tool as LibraryTool
 from pydantic_ai.messages import (
     FunctionToolCallEvent,
     FunctionToolResultEvent,
+    ModelMessage,
+    ModelResponse,
     PartDeltaEvent,
     PartStartEvent,
     RetryPromptPart,
@@ -37,13 +39,19 @@ from pydantic_ai.messages import (
     UserContent,
 )
 from pydantic_ai.models import Model
-from pydantic_ai.run import AgentRunResult, AgentRunResultEvent
+from pydantic_ai.run import AgentRunResultEvent
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RunUsage, UsageLimits
 
 from bot.engine.llm.api.access import ApiAccess, ApiProvider
 from bot.engine.llm.api.error_mapping import is_library_error, translate_error
-from bot.engine.llm.api.metered_model import FINISH_LENGTH, MeteredModel, dump_history, load_history
+from bot.engine.llm.api.metered_model import (
+    FINISH_LENGTH,
+    MeteredModel,
+    dump_history,
+    load_history,
+    usage_of,
+)
 from bot.engine.llm.api.text_tool_calls import TextToolCallModel
 from bot.engine.llm.backend import (
     AgentEvent,
@@ -297,14 +305,17 @@ class ApiRun(BaseRun):
                 prompt=prompt,
                 answered_calls=frozenset(request.answers),
                 requires_complete=request.result is not None,
+                on_reply=request.on_reply,
+                is_resumed=request.resumed_text is not None,
             )
         self._texts: list[str] = []
         self._needs_paragraph_break = False
+        self._continues_turn = False
         self._toolset = RunToolset(request)
 
     @property
     def usage_so_far(self) -> TokenUsage:
-        reported = _to_usage(self._usage)
+        reported = usage_of(self._usage)
         return self._metered_model.with_interrupted(reported) if self._metered_model else reported
 
     async def _run_events(self) -> AsyncGenerator[AgentEvent, None]:
@@ -326,8 +337,18 @@ class ApiRun(BaseRun):
     async def _agent_events(self) -> AsyncGenerator[AgentEvent, None]:
         request = self._request
         history = await asyncio.to_thread(load_history, request.history)
+        prompt: list[UserContent] | None = self._prompt or None
+        if history and request.resumed_text is not None:
+            prompt, self._continues_turn = None, True
+            for ours in self._text_events(request.resumed_text):
+                yield ours
+            last = history[-1]
+            if request.result is None and isinstance(last, ModelResponse) and not last.tool_calls:
+                # It was the answer; only its caller has not stored it.
+                self._result = self._build_result(None, last, ())
+                return
         stream = self._agent().run_stream_events(
-            self._prompt or None,
+            prompt,
             message_history=history,
             deferred_tool_results=self._toolset.deferred_results() if history else None,
             usage=self._usage,
@@ -340,7 +361,10 @@ class ApiRun(BaseRun):
         async with stream as events:
             async for event in events:
                 if isinstance(event, AgentRunResultEvent):
-                    self._result = self._build_result(event.result)
+                    ended = event.result
+                    self._result = self._build_result(
+                        ended.output, ended.response, self._unreported(ended.new_messages())
+                    )
                     continue
                 for ours in self._events_of(event):
                     yield ours
@@ -391,25 +415,35 @@ class ApiRun(BaseRun):
         self._texts.append(text)
         return [TextDelta(text=text)]
 
-    def _build_result(self, result: AgentRunResult[RunOutput]) -> RunResult:
+    def _unreported(self, added: Sequence[ModelMessage]) -> Sequence[ModelMessage]:
+        """Return the messages that `on_reply` has not been given."""
+        if self._request.on_reply is None:
+            return added
+        replies = [n for n, each in enumerate(added) if isinstance(each, ModelResponse)]
+        return added[replies[-1] + 1 :] if replies else added
+
+    def _build_result(
+        self, output: RunOutput, last: ModelResponse, added: Sequence[ModelMessage]
+    ) -> RunResult:
         text = "".join(self._texts)
-        value = result.output if isinstance(result.output, BaseModel) else None
-        suspended = self._toolset.suspended_calls(result.output)
-        ended = result.response.finish_reason or ""
+        value = output if isinstance(output, BaseModel) else None
+        suspended = self._toolset.suspended_calls(output)
+        ended = last.finish_reason or ""
         # A truncated text is useful and can be continued; a truncated form is not.
         cut = ended == FINISH_LENGTH and self._request.result is None and bool(text.strip())
         if value is None and ended in _FINISH_ERRORS and not (cut or suspended):
-            raise InvalidAnswer(_FINISH_ERRORS[ended], usage=_to_usage(self._usage))
-        if value is None and not text.strip() and not self._toolset.call_count:
-            raise InvalidAnswer("the answer was empty", usage=_to_usage(self._usage))
+            raise InvalidAnswer(_FINISH_ERRORS[ended], usage=usage_of(self._usage))
+        has_called = self._toolset.call_count or self._continues_turn
+        if value is None and not text.strip() and not has_called:
+            raise InvalidAnswer("the answer was empty", usage=usage_of(self._usage))
         return RunResult(
             text=text,
             value=value,
-            model=result.response.model_name or self._model.model_name,
-            usage=_to_usage(self._usage),
-            new_history=dump_history(result.new_messages()),
+            model=last.model_name or self._model.model_name,
+            usage=usage_of(self._usage),
+            new_history=dump_history(added),
             truncated=cut,
-            context_tokens=result.response.usage.input_tokens + result.response.usage.output_tokens,
+            context_tokens=last.usage.input_tokens + last.usage.output_tokens,
             suspended=suspended,
         )
 
@@ -432,14 +466,3 @@ def _image_content(picture: ImageInput) -> UserContent:
 
 def _without_surrogates(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
-
-
-def _to_usage(usage: RunUsage) -> TokenUsage:
-    return TokenUsage(
-        requests=usage.requests,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cache_read_tokens=usage.cache_read_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
-        cost=usage.cost,
-    )

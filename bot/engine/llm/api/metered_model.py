@@ -1,12 +1,20 @@
-"""Wraps a model with budget checks before each call, and converts its messages to and from JSON
-values that all model APIs can read; slow to import."""
+"""Wraps a model to check the budget before each call and report each reply, and converts its
+messages to and from JSON values that all model APIs can read; slow to import."""
 
 from __future__ import annotations
 
 import json
 import logging
 import re
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -33,13 +41,14 @@ from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext, ToolDefinition
-from pydantic_ai.usage import RequestUsage
+from pydantic_ai.usage import RequestUsage, RunUsage
 
 from bot.engine.llm.backend import (
     MAX_ANSWER_TOKENS,
     AnswerCutByBudget,
     BudgetExceeded,
     BudgetGate,
+    PartialTurn,
     TokenUsage,
 )
 
@@ -231,8 +240,10 @@ class _CallAllowance:
 class MeteredModel(WrapperModel):
     """Calls `gate` before each request and limits the answer to the tokens it allows.
 
-    `prompt` and the results of `answered_calls` are what the run started with. If
-    `requires_complete`, an answer truncated by the gate raises AnswerCutByBudget."""
+    `on_reply` is awaited with each complete reply. `prompt` and the results of `answered_calls`
+    are what the run started with; if it `is_resumed`, only the results of the calls at the end of
+    its history. If `requires_complete`, an answer truncated by the gate raises
+    AnswerCutByBudget."""
 
     def __init__(
         self,
@@ -243,6 +254,8 @@ class MeteredModel(WrapperModel):
         prompt: Sequence[UserContent],
         requires_complete: bool,
         answered_calls: Collection[str] = (),
+        on_reply: Callable[[PartialTurn], Awaitable[None]] | None = None,
+        is_resumed: bool = False,
     ) -> None:
         super().__init__(wrapped)
         self._gate = gate
@@ -250,6 +263,9 @@ class MeteredModel(WrapperModel):
         self._prompt = prompt
         self._answered_calls = answered_calls
         self._requires_complete = requires_complete
+        self._on_reply = on_reply
+        self._is_resumed = is_resumed
+        self._reported_replies: int | None = None
         self._interrupted: tuple[_CallAllowance, int] | None = None
         self._last_call: tuple[Sequence[ModelMessage], str] = ((), "")
 
@@ -318,6 +334,46 @@ class MeteredModel(WrapperModel):
             finally:
                 self._note_interruption(stream.get(), allowed)
             self._check_truncation(stream.get(), allowed, messages, run_id)
+            await self._report_reply(messages, stream.get(), run_id)
+
+    async def _report_reply(
+        self, messages: Sequence[ModelMessage], reply: ModelResponse, run_id: str
+    ) -> None:
+        if self._on_reply is None or reply.state != "complete":
+            return
+        added: list[ModelMessage] = []
+        if not self._is_useless(reply):
+            added = [*self._unreported_requests(messages, run_id), reply]
+            self._reported_replies = 1 + sum(isinstance(each, ModelResponse) for each in messages)
+        turn = PartialTurn(
+            messages=dump_history(added),
+            usage=_usage_of_reply(reply),
+            model=reply.model_name or self.model_name,
+            context_tokens=reply.usage.input_tokens + reply.usage.output_tokens,
+        )
+        await self._on_reply(turn)
+
+    def _is_useless(self, reply: ModelResponse) -> bool:
+        """Return True for a reply from which nothing follows: refused, truncated, or empty where no
+        call has said anything before."""
+        if reply.finish_reason == FINISH_LENGTH:
+            return self._requires_complete or bool(reply.tool_calls)
+        has_begun = self._is_resumed or self._reported_replies is not None
+        says_nothing = not (reply.tool_calls or reply.text or has_begun)
+        return reply.finish_reason == "content_filter" or says_nothing
+
+    def _unreported_requests(
+        self, messages: Sequence[ModelMessage], run_id: str
+    ) -> Sequence[ModelMessage]:
+        """Return what was sent since the last reported reply."""
+        replies = [at for at, each in enumerate(messages) if isinstance(each, ModelResponse)]
+        if self._reported_replies is None and not self._is_resumed:
+            own = (at for at in replies if run_id and messages[at].run_id == run_id)
+            before = messages[: next(own, len(messages))]
+            return [ModelRequest(parts=self._initial_parts(before))]
+        reported = replies[: self._reported_replies]
+        new = messages[reported[-1] + 1 if reported else 0 :]
+        return [each for each in new if isinstance(each, ModelRequest) and each.parts]
 
     async def _request_allowance(
         self,
@@ -361,7 +417,7 @@ class MeteredModel(WrapperModel):
         if self._requires_complete or response.tool_calls:
             raise AnswerCutByBudget(
                 "the answer was cut off at what a cap still allows",
-                usage=_add_usage(allowed.spent_before, response.usage),
+                usage=allowed.spent_before + _usage_of_reply(response),
                 new_history=self._messages_added_since(messages, run_id),
             )
 
@@ -391,14 +447,25 @@ class MeteredModel(WrapperModel):
         return parts
 
 
-def _add_usage(spent: TokenUsage, call: RequestUsage) -> TokenUsage:
-    return replace(
-        spent,
-        requests=spent.requests + 1,
-        input_tokens=spent.input_tokens + call.input_tokens,
-        output_tokens=spent.output_tokens + call.output_tokens,
-        cache_read_tokens=spent.cache_read_tokens + call.cache_read_tokens,
-        cache_write_tokens=spent.cache_write_tokens + call.cache_write_tokens,
+def _usage_of_reply(reply: ModelResponse) -> TokenUsage:
+    """Return a reply's usage with its published price, which the library adds only afterwards."""
+    used = usage_of(reply.usage)
+    if used.cost is not None:
+        return used
+    try:
+        return replace(used, cost=reply.cost().total_price)
+    except (LookupError, ValueError, AssertionError):
+        return used
+
+
+def usage_of(usage: RunUsage | RequestUsage) -> TokenUsage:
+    return TokenUsage(
+        requests=usage.requests,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        cost=usage.cost,
     )
 
 

@@ -1,4 +1,4 @@
-"""Talk answered afresh after its turn was cut off: what it has changed is not done again."""
+"""Talk whose turn was cut off goes on from there: what it has done is not done again."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from tests.journeys.model_world import ScriptedModel
 from tests.waiting import WAIT_SECONDS
 
 CUE = "note it down"
-COMMITS = 3
-"""Of a turn before it is kept itself: the session, the call, and what came of it. After that the
-model remembers."""
+COMMITS = 7
+"""Of a turn with one call, before its answer is stored: the session, each of two requests and
+replies, the call, and its result."""
+COMMITS_UNTIL_CALLED = 4
 
 
 @pytest.fixture
@@ -56,14 +57,7 @@ async def dies(here: Room, monkeypatch: pytest.MonkeyPatch, nth: int) -> None:
     death = CrashAfterCommit(nth)
     with monkeypatch.context() as patched:
         death.install(patched)
-        telling = asyncio.create_task(here.say(CUE))
-        dead = asyncio.create_task(death.crashed.wait())
-        await asyncio.wait({telling, dead}, return_when=asyncio.FIRST_COMPLETED)
-        dead.cancel()
-        while not telling.done():
-            # What it wants to keep of its own end is not kept either.
-            telling.cancel()
-            await asyncio.sleep(0)
+        await death.run_until_crash(here.say(CUE))
 
 
 @pytest.mark.parametrize("nth", range(1, COMMITS + 1))
@@ -116,16 +110,45 @@ def lost(tmp_path: Path, models: ModelEmulator, monkeypatch: pytest.MonkeyPatch)
     return Lost(tmp_path, models, monkeypatch)
 
 
-async def test_reading_may_be_done_again(tmp_path: Path, models: ModelEmulator, lost: Lost) -> None:
-    hands = await lost.of("look", "a")
-    async with room(tmp_path, models, until_told("look", "a"), hands, lost.clock) as here:
+@pytest.mark.parametrize("tool", ["look", "jot"])
+async def test_a_turn_that_was_complete_is_answered_without_the_model(
+    tmp_path: Path, models: ModelEmulator, lost: Lost, tool: str
+) -> None:
+    hands = await lost.of(tool, "a", "a")
+    made = list(hands.ran)
+    stage = ScriptedModel()
+    async with room(tmp_path, models, stage, hands, lost.clock) as here:
         answer = await here.say(CUE)
 
-    assert hands.ran == ["look a", "look a"]
-    assert "made already" not in answer.text
+    assert hands.ran == made == [f"{tool} a"] * 2
+    assert answer.text.startswith("It said: ")
+    assert stage.requests == []
 
 
-async def test_what_was_made_twice_is_answered_twice_and_then_made_again(
+async def test_reading_that_was_cut_off_is_done_again(
+    tmp_path: Path, models: ModelEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hands, clock, stage = ScriptedWorker(), ManualClock(), until_told("look", "a")
+    async with room(tmp_path, models, stage, hands, clock) as here:
+        await dies(here, monkeypatch, COMMITS_UNTIL_CALLED)
+    assert hands.ran == []
+    async with room(tmp_path, models, stage, hands, clock) as here:
+        answer = await here.say(CUE)
+
+    assert hands.ran == ["look a"]
+    assert "cut off" not in answer.text
+    _, second = stage.requests
+    assert [name for name, _ in second.tool_results] == ["look"]
+
+
+@pytest.fixture
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns are not stored in part, as with a coding CLI, which keeps its turns itself."""
+    monkeypatch.setattr("bot.engine.agent.conversation.service._turn_key", lambda _question: "")
+
+
+@pytest.mark.usefixtures("forgetful")
+async def test_a_session_that_has_forgotten_its_turn_makes_nothing_again(
     tmp_path: Path, models: ModelEmulator, lost: Lost
 ) -> None:
     hands = await lost.of("jot", "a", "a")
@@ -144,7 +167,8 @@ async def test_what_was_made_twice_is_answered_twice_and_then_made_again(
     assert "made already" not in answer.text
 
 
-async def test_the_model_is_told_beforehand_as_it_may_want_the_same_in_other_words(
+@pytest.mark.usefixtures("forgetful")
+async def test_a_session_that_has_forgotten_its_turn_is_told_of_its_calls_beforehand(
     tmp_path: Path, models: ModelEmulator, lost: Lost
 ) -> None:
     hands = await lost.of("jot", "a")
@@ -153,14 +177,14 @@ async def test_the_model_is_told_beforehand_as_it_may_want_the_same_in_other_wor
     stage.script("thanks", "talk", ScriptedReply(text="Welcome."))
     async with room(tmp_path, models, stage, hands, lost.clock) as here:
         await here.say(CUE)
-        await here.say("thanks")
+        await here.say("thanks", "inbox:2")
 
     first, second = stage.requests
     assert "jot a (done)" in first.system
     assert "jot a" not in second.system, "once it is in the transcript it is said no more"
 
 
-async def test_another_try_of_the_same_turn_does_not_make_it_again(
+async def test_another_try_goes_on_after_the_calls_of_the_first(
     tmp_path: Path, models: ModelEmulator
 ) -> None:
     away = ScriptedReply(failure=ScriptedFailure(status=500, message="Away."))
@@ -170,8 +194,8 @@ async def test_another_try_of_the_same_turn_does_not_make_it_again(
         answer = await here.say(CUE)
 
     assert hands.ran == ["jot a"]
-    assert "it is note 1" in answer.text
-    assert "made already" in answer.text, "it has come by the second try"
+    assert answer.text == "It said: it is note 1"
+    assert len(stage.requests) == 3
 
 
 async def test_a_later_turn_may_well_do_the_same_again(
@@ -198,7 +222,7 @@ async def test_an_answer_that_somebody_cut_short_is_remembered_alike(
         await stage.wait_for_request(CUE, "talk", 2)
         here.talk.interrupt(CHAT.id)
         await telling
-        answer = await here.say("really, do it")
+        answer = await here.say("really, do it", "inbox:2")
 
     assert hands.ran == ["jot a"]
     assert "it is note 1" in answer.text

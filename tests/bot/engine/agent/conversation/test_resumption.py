@@ -13,6 +13,7 @@ import pytest
 
 from bot.engine.agent.conversation.resumption import SuspendedChatResumer, ToolCallSuspension
 from bot.engine.agent.conversation.service import ConversationService
+from bot.engine.llm.api.access import ApiProvider
 from cards.model import Card, TextBlock
 from handlers.ports import ChatAnswer, ChatQuestion
 from storage.db import Transaction
@@ -84,12 +85,12 @@ class Room:
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
     looks: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def say(self, text: str) -> ChatAnswer:
+    async def say(self, text: str, source: str = "inbox:1") -> ChatAnswer:
         async def unseen(_text: str) -> None:
             pass
 
         question = ChatQuestion(
-            person=BOSS, chat=CHAT, text=text, language=Language.ENGLISH, source="inbox:1"
+            person=BOSS, chat=CHAT, text=text, language=Language.ENGLISH, source=source
         )
         return await self.talk.answer(question, unseen)
 
@@ -142,9 +143,11 @@ async def room(
     stage: ScriptedModel,
     hands: ScriptedWorker,
     clock: ManualClock | None = None,
+    *,
+    api: ApiProvider = ApiProvider.ANTHROPIC,
 ) -> AsyncGenerator[Room, None]:
     async with permission_setup(
-        home, models, stage, hands, start_dispatcher=False, clock=clock
+        home, models, stage, hands, api=api, start_dispatcher=False, clock=clock
     ) as here:
         world, letters, stopped = here.world, Letters(), asyncio.Event()
         asker = make_approval_requester(world.db, world.clock)

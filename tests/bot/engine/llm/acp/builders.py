@@ -60,6 +60,9 @@ class FakeCallAuthorizer:
         assert said is not None
         return said
 
+    def restart(self) -> FakeCallAuthorizer:
+        return self
+
     async def record_outcome(
         self, call_id: str, *, succeeded: bool, outcome: str, size: int = 0
     ) -> None:

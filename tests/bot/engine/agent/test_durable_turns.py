@@ -1,0 +1,123 @@
+"""Work that dies inside a step or an answer goes on from its last stored reply or result: nothing
+that was finished is called again, and every call is billed once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.engine.llm.api.access import ApiProvider
+from storage.records.tasks import TaskStatus
+from storage.usage import UsageFilter, UsageRepo
+from tests.bot.engine.agent.conversation.test_resumption import room
+from tests.bot.engine.crash import CrashAfterCommit
+from tests.bot.engine.permissions.builders import ScriptedWorker, permission_setup
+from tests.emulators.models.emulator import ModelEmulator
+from tests.emulators.models.script import ReceivedRequest, ScriptedCall, ScriptedReply
+from tests.engine_harness import EngineHarness, ManualClock
+from tests.journeys.model_world import ScriptedModel, plan_reply, step_reply
+from tests.thoroughness import sampled
+from tests.waiting import WAIT_SECONDS
+
+REPLIES: tuple[tuple[tuple[str, str], ...], ...] = (
+    (("look", "a"),),
+    (("jot", "b"), ("jot", "c")),
+    (("look", "d"),),
+)
+"""The calls of each reply but the last one, by tool and argument."""
+WISHES = [f"{tool} {argument}" for reply in REPLIES for tool, argument in reply]
+STEP_COMMITS = 30
+ANSWER_COMMITS = 17
+CUT_OFF = "cut off while it ran"
+
+
+def works(end: Callable[[ReceivedRequest], ScriptedReply]) -> Callable[..., ScriptedReply]:
+    """Make the calls of each reply, whatever comes of them, and end."""
+    after = {sum(map(len, REPLIES[:n])): reply for n, reply in enumerate(REPLIES)}
+
+    def line(asked: ReceivedRequest) -> ScriptedReply:
+        results = [text for tool, text in asked.tool_results if tool in {"look", "jot"}]
+        wishes = after.get(len(results))
+        if wishes is None:
+            return end(asked)
+        calls = [ScriptedCall(name=tool, arguments={"command": it}) for tool, it in wishes]
+        return ScriptedReply(calls=calls)
+
+    return line
+
+
+async def check_bills(world: EngineHarness, models: ModelEmulator, deaths: int = 1) -> None:
+    """What is booked is what was called, but for the call under way at each death."""
+    booked = await UsageRepo(world.db).sum(UsageFilter())
+    assert abs(booked.calls - len(models.requests)) <= deaths, (booked, len(models.requests))
+
+
+def check_calls(hands: ScriptedWorker, asked: ReceivedRequest) -> None:
+    """Each was made once. Of those under way at the death the worker is told that nobody knows,
+    unless they only look: these are made again, if they had not begun."""
+    times = Counter(hands.ran)
+    unknown = sum(CUT_OFF in text for _, text in asked.tool_results)
+    assert unknown <= max(map(len, REPLIES)), "only calls of one reply"
+    assert all(times[wish] == 1 for wish in WISHES if wish.startswith("look")), times
+    assert max(times.values()) == 1, times
+    assert sum(times.values()) >= len(WISHES) - unknown, times
+
+
+async def die(nth: int, monkeypatch: pytest.MonkeyPatch, life: Coroutine[Any, Any, object]) -> None:
+    death = CrashAfterCommit(nth)
+    with monkeypatch.context() as patched:
+        death.install(patched)
+        await death.run_until_crash(life)
+
+
+@pytest.mark.parametrize("api", [ApiProvider.ANTHROPIC, ApiProvider.OPENAI])
+@pytest.mark.parametrize("nth", range(1, STEP_COMMITS + 1, sampled(1, 3)))
+async def test_a_step_goes_on_inside_its_turn_whenever_death_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int, api: ApiProvider
+) -> None:
+    hands, clock, stage = ScriptedWorker(), ManualClock(), ScriptedModel()
+    stage.script("Tidy up", "plan", plan_reply("sweep"))
+    stage.script("sweep", "step", works(step_reply("It is tidy.")))
+    async with ModelEmulator() as models:
+
+        async def live(world: EngineHarness) -> TaskStatus:
+            task = await world.create_task("Tidy up", source="test:once")
+            return (await world.until(task)).task.status
+
+        async with permission_setup(tmp_path, models, stage, hands, clock=clock, api=api) as here:
+            await die(nth, monkeypatch, live(here.world))
+        async with permission_setup(tmp_path, models, stage, hands, clock=clock, api=api) as here:
+            async with asyncio.timeout(WAIT_SECONDS):
+                ended = await live(here.world)
+            await check_bills(here.world, models)
+
+    assert ended is TaskStatus.COMPLETED
+    check_calls(hands, stage.requests_for("sweep", "step")[-1])
+    assert models.refused == []
+
+
+@pytest.mark.parametrize("api", [ApiProvider.ANTHROPIC, ApiProvider.OPENAI])
+@pytest.mark.parametrize("nth", range(1, ANSWER_COMMITS + 1, sampled(1, 3)))
+async def test_an_answer_goes_on_inside_its_turn_whenever_death_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int, api: ApiProvider
+) -> None:
+    hands, clock, stage = ScriptedWorker(), ManualClock(), ScriptedModel()
+    stage.script("Sweep", "talk", works(lambda _asked: ScriptedReply(text="It is tidy.")))
+    async with ModelEmulator() as models:
+        async with room(tmp_path, models, stage, hands, clock, api=api) as here:
+            await die(nth, monkeypatch, here.say("Sweep"))
+        async with room(tmp_path, models, stage, hands, clock, api=api) as here:
+            async with here.here.world.db.write() as tx:
+                # As the dispatcher does when it starts.
+                await UsageRepo(here.here.world.db).book_lost_calls(tx, now=clock())
+            answer = await here.say("Sweep")
+            await check_bills(here.here.world, models)
+
+    assert answer.text == "It is tidy."
+    check_calls(hands, stage.requests[-1])
+    assert models.refused == []
