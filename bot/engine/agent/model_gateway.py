@@ -339,8 +339,9 @@ class ModelGateway:
             async with self._db.write() as tx:
                 await self._usage.begin_call(tx, pending)
 
-        await retry_until_stored(write, self._sleep, "a model call")
+        # Even if this is cancelled, the row may be there.
         call.is_pending = True
+        await retry_until_stored(write, self._sleep, "a model call")
         return most
 
     async def _record_partial_turn(self, call: _CallInProgress, turn: PartialTurn) -> None:

@@ -14,7 +14,6 @@ from datetime import datetime
 from bot.engine.llm import stored_messages
 from bot.engine.llm.backend import (
     AnswerCutByBudget,
-    BackendDenied,
     BackendUnavailable,
     BudgetExceeded,
     PartialTurn,
@@ -96,12 +95,11 @@ def can_resume(session: ModelSession, turn_key: str) -> bool:
 
 def is_resumable(error: BaseException) -> bool:
     """Return True if the same request can go on where this error ended it. One that has reached a
-    limit, or whose answer was no use, begins anew."""
+    limit, was refused, or whose answer was no use, begins anew: the same transcript might be
+    refused for ever."""
     if not isinstance(error, Exception):
         return True  # cancelled: stopped, paused or cut in on
-    return isinstance(
-        error, BackendUnavailable | BackendDenied | BudgetExceeded | AnswerCutByBudget
-    )
+    return isinstance(error, BackendUnavailable | BudgetExceeded | AnswerCutByBudget)
 
 
 def _hash_key(turn_key: str) -> str:

@@ -320,7 +320,9 @@ class ConversationService:
                         await work
                     raise
                 session = await self._sessions.get(session_id)
-                if session is None or not session.open_turn:
+                if session is not None and can_resume(session, _turn_key(question)):
+                    await self._unanswered.clear(question.chat.id)
+                else:
                     await self._unanswered.save(question.chat.id, prompt)
                 return None
 
@@ -392,7 +394,7 @@ class ConversationService:
             chosen = choose_model(
                 self._gateway, self._auto_choice, question, persona, pictures=pictures
             )
-            return chosen, await self._open_session(question.chat.id, chosen, persona.name)
+            return chosen, await self._open_session(question, chosen, persona.name)
         session = await self._sessions.find_open(_session_key(question.chat.id))
         if session is None:
             raise BackendDenied("the conversation has ended")
@@ -418,12 +420,14 @@ class ConversationService:
         return self._data_dir / "workspaces" / f"chat-{chat_id}"
 
     async def _open_session(
-        self, chat_id: ChatId, chosen: SelectedBackend, persona: str
+        self, question: ChatQuestion, chosen: SelectedBackend, persona: str
     ) -> ModelSession:
-        session = await self._sessions.find_open(_session_key(chat_id))
-        if session is not None and self._expiry.has_expired(session, self._now()):
-            await self._gateway.close_session(_session_key(chat_id))
-        return await self._gateway.open_session(_session_key(chat_id), chosen, persona=persona)
+        key = _session_key(question.chat.id)
+        session = await self._sessions.find_open(key)
+        goes_on = session is not None and can_resume(session, _turn_key(question))
+        if session and not goes_on and self._expiry.has_expired(session, self._now()):
+            await self._gateway.close_session(key)
+        return await self._gateway.open_session(key, chosen, persona=persona)
 
     async def _build_request(
         self,
@@ -498,7 +502,9 @@ def _answer_notes(
 
 
 def _turn_key(question: ChatQuestion) -> str:
-    return f"chat {question.source}"
+    """Empty for a continuation: it is asked for again until its calls are marked as delivered,
+    which its turn must be stored with."""
+    return "" if question.is_continuation else f"chat {question.source}"
 
 
 def _session_key(chat_id: ChatId) -> str:

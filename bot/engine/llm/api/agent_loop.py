@@ -229,6 +229,8 @@ _FINISH_ERRORS = {
     "content_filter": "the model refused to answer",
 }
 
+_ANSWER_IN_FORM = "Go on, and give your answer in the required form."
+
 RunOutput: TypeAlias = str | BaseModel | DeferredToolRequests | None
 
 
@@ -343,10 +345,13 @@ class ApiRun(BaseRun):
             for ours in self._text_events(request.resumed_text):
                 yield ours
             last = history[-1]
-            if request.result is None and isinstance(last, ModelResponse) and not last.tool_calls:
-                # It was the answer; only its caller has not stored it.
-                self._result = self._build_result(None, last, ())
-                return
+            if isinstance(last, ModelResponse) and not last.tool_calls:
+                if request.result is None:
+                    # It was the answer; only its caller has not stored it.
+                    self._result = self._build_result(None, last, ())
+                    return
+                # Services want a message after a reply.
+                prompt = [_ANSWER_IN_FORM]
         stream = self._agent().run_stream_events(
             prompt,
             message_history=history,

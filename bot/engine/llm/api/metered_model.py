@@ -319,6 +319,8 @@ class MeteredModel(WrapperModel):
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
         run_id = (run_context.run_id if run_context else None) or ""
+        if self._is_resumed and self._reported_replies is None:
+            self._reported_replies = _count_replies(messages)
         allowed = await self._request_allowance(
             messages, model_settings, model_request_parameters, run_id
         )
@@ -344,7 +346,7 @@ class MeteredModel(WrapperModel):
         added: list[ModelMessage] = []
         if not self._is_useless(reply):
             added = [*self._unreported_requests(messages, run_id), reply]
-            self._reported_replies = 1 + sum(isinstance(each, ModelResponse) for each in messages)
+            self._reported_replies = 1 + _count_replies(messages)
         turn = PartialTurn(
             messages=dump_history(added),
             usage=_usage_of_reply(reply),
@@ -357,8 +359,8 @@ class MeteredModel(WrapperModel):
         """Return True for a reply from which nothing follows: refused, truncated, or empty where no
         call has said anything before."""
         if reply.finish_reason == FINISH_LENGTH:
-            return self._requires_complete or bool(reply.tool_calls)
-        has_begun = self._is_resumed or self._reported_replies is not None
+            return self._requires_complete and not reply.tool_calls
+        has_begun = self._reported_replies is not None
         says_nothing = not (reply.tool_calls or reply.text or has_begun)
         return reply.finish_reason == "content_filter" or says_nothing
 
@@ -367,7 +369,7 @@ class MeteredModel(WrapperModel):
     ) -> Sequence[ModelMessage]:
         """Return what was sent since the last reported reply."""
         replies = [at for at, each in enumerate(messages) if isinstance(each, ModelResponse)]
-        if self._reported_replies is None and not self._is_resumed:
+        if self._reported_replies is None:
             own = (at for at in replies if run_id and messages[at].run_id == run_id)
             before = messages[: next(own, len(messages))]
             return [ModelRequest(parts=self._initial_parts(before))]
@@ -445,6 +447,10 @@ class MeteredModel(WrapperModel):
         if self._prompt:
             parts.append(UserPromptPart(content=list(self._prompt)))
         return parts
+
+
+def _count_replies(messages: Sequence[ModelMessage]) -> int:
+    return sum(isinstance(each, ModelResponse) for each in messages)
 
 
 def _usage_of_reply(reply: ModelResponse) -> TokenUsage:

@@ -18,7 +18,12 @@ from tests.bot.engine.agent.conversation.test_resumption import room
 from tests.bot.engine.crash import CrashAfterCommit
 from tests.bot.engine.permissions.builders import ScriptedWorker, permission_setup
 from tests.emulators.models.emulator import ModelEmulator
-from tests.emulators.models.script import ReceivedRequest, ScriptedCall, ScriptedReply
+from tests.emulators.models.script import (
+    ReceivedRequest,
+    ScriptedCall,
+    ScriptedFailure,
+    ScriptedReply,
+)
 from tests.engine_harness import EngineHarness, ManualClock
 from tests.journeys.model_world import ScriptedModel, plan_reply, step_reply
 from tests.thoroughness import sampled
@@ -121,3 +126,25 @@ async def test_an_answer_goes_on_inside_its_turn_whenever_death_comes(
     assert answer.text == "It is tidy."
     check_calls(hands, stage.requests[-1])
     assert models.refused == []
+
+
+async def test_a_step_that_answered_in_words_goes_on_with_a_message(tmp_path: Path) -> None:
+    """Services refuse a transcript that ends in a reply."""
+    hands, clock, stage = ScriptedWorker(), ManualClock(), ScriptedModel()
+    away = ScriptedReply(failure=ScriptedFailure(status=529, message="Overloaded."))
+    stage.script("Tidy up", "plan", plan_reply("sweep"))
+    words = ScriptedReply(text="I have swept the floor.")
+    stage.script("sweep", "step", words, away, step_reply("It is tidy."))
+    async with (
+        ModelEmulator() as models,
+        permission_setup(tmp_path, models, stage, hands, clock=clock) as here,
+    ):
+        task = await here.world.create_task("Tidy up")
+        async with asyncio.timeout(WAIT_SECONDS):
+            ended = (await here.world.until(task)).task.status
+
+    assert ended is TaskStatus.COMPLETED
+    assert models.refused == []
+    last = stage.requests_for("sweep", "step")[-1]
+    assert "required form" in last.last_text
+    assert "I have swept the floor." in str(last.body)
