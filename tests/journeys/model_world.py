@@ -52,6 +52,21 @@ def held_reply(line: ScriptLine, go: asyncio.Event) -> Callable[[ReceivedRequest
     return reply
 
 
+def through(
+    replies: Sequence[Sequence[ScriptedCall]], end: Callable[[ReceivedRequest], ScriptedReply]
+) -> Callable[[ReceivedRequest], ScriptedReply]:
+    """Make the calls of each reply, whatever comes of them, and end."""
+    after = {sum(map(len, replies[:n])): calls for n, calls in enumerate(replies)}
+    tools = {call.name for calls in replies for call in calls}
+
+    def reply(asked: ReceivedRequest) -> ScriptedReply:
+        results = [tool for tool, _ in asked.tool_results if tool in tools]
+        calls = after.get(len(results))
+        return end(asked) if calls is None else ScriptedReply(calls=list(calls))
+
+    return reply
+
+
 def write_call(path: str, content: str = "some text") -> ScriptedReply:
     return ScriptedReply(
         calls=[ScriptedCall(name="write", arguments={"path": path, "content": content})]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ from tests.emulators.models.script import ApiKind, ReceivedRequest, ScriptedCall
 from tests.emulators.telegram.chats import TelegramChat, TelegramMessage
 from tests.journeys.model_world import (
     ScriptLine,
+    held_reply,
     label_with,
     model_world,
     plan_reply,
@@ -112,3 +115,27 @@ async def test_chat_over_the_daily_cap_is_answered_only_after_an_extension(
         await boss.says(chat, "/cost today")
         costs = await wait_for_message(chat, "Spending caps")
         assert "80.0k" in costs.text
+
+
+async def test_a_call_lost_in_a_kill_is_counted_as_an_estimate_and_nothing_is_done_twice(
+    tmp_path: Path,
+) -> None:
+    async with model_world(tmp_path, "anthropic") as world:
+        world.script.script("lost-cue", "plan", plan_reply("Write it"))
+        never = held_reply(step_reply("never said"), asyncio.Event())
+        end = step_reply("It is written.", "lost.md")
+        world.script.script("lost-cue", "step", write_call("lost.md"), never, end)
+        boss, chat = world.new_owner()
+        await boss.says(chat, "/run write lost.md for lost-cue")
+        await world.script.wait_for_request("lost-cue", "step", 2)
+        await world.program.kill()
+        await world.program.start()
+
+        await wait_for_message(chat, "Task finished", "1/1")
+        await boss.says(chat, "/cost")
+        cost = await wait_for_message(chat, "are an estimate")
+        assert re.search(r"\b4\b", cost.text), "planning, two replies, and the lost call"
+        steps = world.script.requests_for("lost-cue", "step")
+        assert len(steps) == 3, "the reply that had come is not asked for again"
+        written = [[tool for tool, _ in asked.tool_results].count("write") for asked in steps]
+        assert written == [0, 1, 1]

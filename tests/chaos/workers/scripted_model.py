@@ -109,17 +109,6 @@ def once(call: ScriptedCall, end: ScriptLine, *, before: Sequence[ScriptedCall] 
     return line
 
 
-def through(replies: Sequence[Sequence[ScriptedCall]], end: ScriptLine) -> ScriptLine:
-    """Make the calls of each reply, whatever comes of them, and end."""
-    after = {sum(map(len, replies[:n])): calls for n, calls in enumerate(replies)}
-
-    def line(asked: ReceivedRequest) -> ScriptedReply:
-        calls = after.get(len(_results(asked)))
-        return end(asked) if calls is None else ScriptedReply(calls=list(calls))
-
-    return line
-
-
 def _results(asked: ReceivedRequest) -> Sequence[tuple[str, str]]:
     """Of tools, not of the forms that were filled in before."""
     return [(tool, text) for tool, text in asked.tool_results if tool in _TOOLS]

@@ -15,11 +15,10 @@ from tests.chaos.workers.scripted_model import (
     says,
     scripted_model,
     sends,
-    through,
     writes,
 )
 from tests.emulators.models.script import ScriptedCall
-from tests.journeys.model_world import step_reply
+from tests.journeys.model_world import step_reply, through
 
 _DONE = ("completed",)
 _ASKED = {"SHIFTBOSS_TOOLS_ASK_FOR": "exec, write(asked-*)"}

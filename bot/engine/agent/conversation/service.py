@@ -502,8 +502,8 @@ def _answer_notes(
 
 
 def _turn_key(question: ChatQuestion) -> str:
-    """Empty for a continuation: it is asked for again until its calls are marked as delivered,
-    which its turn must be stored with."""
+    """Empty for a continuation: what repeats it are its suspended calls, and they stay so until
+    the whole turn is stored."""
     return "" if question.is_continuation else f"chat {question.source}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -25,35 +25,25 @@ from tests.emulators.models.script import (
     ScriptedReply,
 )
 from tests.engine_harness import EngineHarness, ManualClock
-from tests.journeys.model_world import ScriptedModel, plan_reply, step_reply
+from tests.journeys.model_world import ScriptedModel, plan_reply, step_reply, through
 from tests.thoroughness import sampled
 from tests.waiting import WAIT_SECONDS
 
-REPLIES: tuple[tuple[tuple[str, str], ...], ...] = (
-    (("look", "a"),),
-    (("jot", "b"), ("jot", "c")),
-    (("look", "d"),),
+
+def call(tool: str, argument: str) -> ScriptedCall:
+    return ScriptedCall(name=tool, arguments={"command": argument})
+
+
+REPLIES = (
+    (call("look", "a"),),
+    (call("jot", "b"), call("jot", "c")),
+    (call("look", "d"),),
 )
-"""The calls of each reply but the last one, by tool and argument."""
-WISHES = [f"{tool} {argument}" for reply in REPLIES for tool, argument in reply]
+"""The calls of each reply but the last one."""
+WISHES = [f"{wish.name} {wish.arguments['command']}" for reply in REPLIES for wish in reply]
 STEP_COMMITS = 30
 ANSWER_COMMITS = 17
 CUT_OFF = "cut off while it ran"
-
-
-def works(end: Callable[[ReceivedRequest], ScriptedReply]) -> Callable[..., ScriptedReply]:
-    """Make the calls of each reply, whatever comes of them, and end."""
-    after = {sum(map(len, REPLIES[:n])): reply for n, reply in enumerate(REPLIES)}
-
-    def line(asked: ReceivedRequest) -> ScriptedReply:
-        results = [text for tool, text in asked.tool_results if tool in {"look", "jot"}]
-        wishes = after.get(len(results))
-        if wishes is None:
-            return end(asked)
-        calls = [ScriptedCall(name=tool, arguments={"command": it}) for tool, it in wishes]
-        return ScriptedReply(calls=calls)
-
-    return line
 
 
 async def check_bills(world: EngineHarness, models: ModelEmulator, deaths: int = 1) -> None:
@@ -87,7 +77,7 @@ async def test_a_step_goes_on_inside_its_turn_whenever_death_comes(
 ) -> None:
     hands, clock, stage = ScriptedWorker(), ManualClock(), ScriptedModel()
     stage.script("Tidy up", "plan", plan_reply("sweep"))
-    stage.script("sweep", "step", works(step_reply("It is tidy.")))
+    stage.script("sweep", "step", through(REPLIES, step_reply("It is tidy.")))
     async with ModelEmulator() as models:
 
         async def live(world: EngineHarness) -> TaskStatus:
@@ -112,7 +102,9 @@ async def test_an_answer_goes_on_inside_its_turn_whenever_death_comes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int, api: ApiProvider
 ) -> None:
     hands, clock, stage = ScriptedWorker(), ManualClock(), ScriptedModel()
-    stage.script("Sweep", "talk", works(lambda _asked: ScriptedReply(text="It is tidy.")))
+    stage.script(
+        "Sweep", "talk", through(REPLIES, lambda _asked: ScriptedReply(text="It is tidy."))
+    )
     async with ModelEmulator() as models:
         async with room(tmp_path, models, stage, hands, clock, api=api) as here:
             await die(nth, monkeypatch, here.say("Sweep"))
