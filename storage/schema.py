@@ -319,6 +319,7 @@ sessions = sa.Table(
     # The request whose turn is stored in part, and the number of messages before that turn.
     sa.Column("open_turn", sa.String(64), nullable=False, server_default=""),
     sa.Column("open_turn_start", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("open_turn_heard", sa.Integer, nullable=False, server_default="0"),
     sa.Column("started_at", UtcTimestamp, nullable=False),
     sa.Column("last_used_at", UtcTimestamp, nullable=False),
     sa.Column("closed_at", UtcTimestamp),

@@ -61,6 +61,7 @@ _OPEN_TURN = PreparedWrite(
             tokens=bindparam("size"),
             last_used_at=bindparam("now"),
             open_turn=bindparam("turn"),
+            open_turn_heard=bindparam("heard"),
             # Values of an update are those before it: a turn that is open keeps its start.
             open_turn_start=case(
                 (_S.open_turn == bindparam("turn"), _S.open_turn_start),
@@ -83,7 +84,8 @@ class ModelSession:
     `key` identifies its owner (`chat:…`, `task:…`, `helper:…`); `tokens` is the size of the context
     at its last turn. `external_id` is a coding CLI's id for it, in the home of that `persona`.
     `open_turn` is the key of the request whose turn is stored in part, after `open_turn_start`
-    messages; empty if the last turn is complete.
+    messages; empty if the last turn is complete. That turn contains the first `open_turn_heard`
+    messages of people to its task.
     """
 
     id: str
@@ -98,6 +100,7 @@ class ModelSession:
     persona: str = ""
     open_turn: str = ""
     open_turn_start: int = 0
+    open_turn_heard: int = 0
     is_open: bool = True
 
 
@@ -181,11 +184,18 @@ class SessionRepo:
         messages: Sequence[Any],
         *,
         turn: str,
+        heard: int,
         tokens: int,
         now: datetime,
     ) -> None:
         """Append a part of a turn: it stays open under the key `turn`."""
-        values = {"which": session_id, "turn": turn, "size": tokens, "now": now}
+        values = {
+            "which": session_id,
+            "turn": turn,
+            "heard": heard,
+            "size": tokens,
+            "now": now,
+        }
         await _OPEN_TURN.send(tx, values)
         await self._append(tx, session_id, messages, now=now)
 

@@ -85,13 +85,15 @@ class TaskEventRepo:
         )
         return noted.rowcount == 1
 
-    async def get_worker_input(self, tx: Transaction, task_id: TaskId) -> WorkerInput:
+    async def get_worker_input(
+        self, task_id: TaskId, *, tx: Transaction | None = None
+    ) -> WorkerInput:
         """All commands of the task that concern its worker."""
         query = select(_C.id, _C.kind, _C.payload).where(_C.task_id == task_id).order_by(_C.id)
         said: list[str] = []
         answers: dict[int, str] = {}
         replan, why = 0, ""
-        for row in await tx.execute(query):
+        for row in await self._db.fetch_all(query, tx=tx):
             text = str(row.payload.get("said", ""))
             if row.kind == "replan":
                 replan, why = row.id, text

@@ -72,7 +72,7 @@ class RacingUser:
         """Everything that was taken is there at the end."""
         end = (await self.world.until(self.task)).task.status
         async with self.world.db.write() as tx:
-            said = (await self.world.store.events.get_worker_input(tx, self.task.id)).messages
+            said = (await self.world.store.events.get_worker_input(self.task.id, tx=tx)).messages
         steps = (await self.world.views.view(self.task.id)).steps
         done = [step.title for step in steps if step.status is NodeStatus.DONE]
         assert list(said) == self.said

@@ -44,6 +44,7 @@ from bot.engine.llm.backend import (
     RunRequest,
     RunResult,
     SelectedBackend,
+    SteeringQueue,
     TokenUsage,
     WorkerMode,
 )
@@ -87,6 +88,7 @@ class ModelRequest:
     """Replaces `prompt` if the session was suspended during this same request."""
     parent_span: str = ""
     turn_key: str = ""
+    steering: SteeringQueue | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,7 +349,8 @@ class ModelGateway:
     async def _record_partial_turn(self, call: _CallInProgress, turn: PartialTurn) -> None:
         """Store one reply of the model with its cost: it is paid for."""
         record = call.usage_record(turn.model, turn.usage, self._now())
-        session_id = call.session.id
+        session_id, ask = call.session.id, call.model_request
+        heard = 0 if ask.steering is None else ask.steering.delivered_count
 
         async def write() -> None:
             async with self._db.write() as tx:
@@ -355,9 +358,9 @@ class ModelGateway:
                 await self._usage.end_call(tx, call.id)
                 if turn.messages:
                     await self._turns.append(
-                        tx, session_id, turn, key=call.model_request.turn_key, now=record.at
+                        tx, session_id, turn, key=ask.turn_key, heard=heard, now=record.at
                     )
-                    if call.model_request.call_answers:
+                    if ask.call_answers:
                         await self._suspended_calls.advance(tx, session_id)
 
         await retry_until_stored(write, self._sleep, "a model's reply")
@@ -371,6 +374,8 @@ class ModelGateway:
             return None
         has_news = bool(ask.resume_prompt or ask.call_answers)
         if can_resume(session, ask.turn_key) and not has_news:
+            if ask.steering is not None:
+                ask.steering.rewind(session.open_turn_heard)
             return await self._turns.load(session)
         async with self._db.write() as tx:
             await self._turns.abandon(tx, session.id, now=self._now())
@@ -506,6 +511,7 @@ class _CallInProgress:
             mode=ask.mode,
             permit=ask.permit,
             answers=ask.call_answers,
+            steering=ask.steering,
             servers=connected.servers,
             persona=self.session.persona,
             external_id=self.session.external_id,

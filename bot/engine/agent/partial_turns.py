@@ -56,14 +56,23 @@ class PartialTurnStore:
     suspended_calls: SuspendedCalls
 
     async def append(
-        self, tx: Transaction, session_id: str, turn: PartialTurn, *, key: str, now: datetime
+        self,
+        tx: Transaction,
+        session_id: str,
+        turn: PartialTurn,
+        *,
+        key: str,
+        heard: int,
+        now: datetime,
     ) -> None:
-        """Append a reply; the turn stays open under `key`."""
+        """Append a reply; the turn stays open under `key`. It contains the first `heard` messages
+        of people."""
         await self.sessions.append_open_turn(
             tx,
             session_id,
             turn.messages,
             turn=_hash_key(key),
+            heard=heard,
             tokens=turn.context_tokens,
             now=now,
         )

@@ -160,6 +160,23 @@ class BudgetGate(Protocol):
     async def __call__(self, model: str, input_tokens: int, spent: TokenUsage) -> int: ...
 
 
+class SteeringQueue(Protocol):
+    """What people say to a worker while it runs."""
+
+    @property
+    def delivered_count(self) -> int:
+        """How many of all messages the run contains, from the first on."""
+        ...
+
+    async def take_new(self) -> str:
+        """Return what nobody has taken yet, for the next call of the model; empty if nothing."""
+        ...
+
+    def rewind(self, delivered_count: int) -> None:
+        """Go on after so many messages: those that a resumed turn contains."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
     """A request to a backend.
@@ -180,6 +197,9 @@ class RunRequest:
     `resumed_text` the run continues a turn that was cut off: `history` ends in it, `prompt` is not
     sent, and the calls at its end are made again through `permit`, which answers those that have
     been made. It is the text that the turn has brought so far.
+
+    `steering` brings what people say while the run goes on. Model APIs read it with each result of
+    a tool; coding CLIs take nothing in during a run.
 
     For coding CLIs: `persona` selects the home, `external_id` is the session to resume, and
     `on_external` must be awaited with a new session's ID before the first paid call. `servers` are
@@ -208,6 +228,7 @@ class RunRequest:
     answer_tokens: int = MAX_ANSWER_TOKENS
     on_reply: Callable[[PartialTurn], Awaitable[None]] | None = None
     resumed_text: str | None = None
+    steering: SteeringQueue | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,7 +110,7 @@ async def preview_call(
 ) -> CallPreview:
     """For a task just claimed, from its first transition, whose requests have to be rolled back.
     `team` are the personas that a step may name."""
-    orders = await store.events.get_worker_input(tx, task.id)
+    orders = await store.events.get_worker_input(task.id, tx=tx)
     graph = await store.graphs.find_latest(task.id, tx=tx)
     plan_system = prompts.plan_system(language, team)
     if not task.graph_version or graph is None:

@@ -145,7 +145,7 @@ class TaskCheckpoint:
             assert graph is not None
             state.adopt_plan(load_workflow(graph.body), task.graph_version)
         if last is None or last != state.last_command_id:
-            state.orders = await self._store.events.get_worker_input(tx, task.id)
+            state.orders = await self._store.events.get_worker_input(task.id, tx=tx)
             state.last_command_id = last
         return state
 

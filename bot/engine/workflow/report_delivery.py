@@ -3,9 +3,9 @@ report goes to one step, behind the one that started the subagent."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import zip_longest
+from itertools import takewhile, zip_longest
 from types import MappingProxyType
 
 from bot.engine.agent.subagents.spawning import render_reports
@@ -171,6 +171,35 @@ def delivered_message_count(runs: Mapping[str, NodeRun]) -> int:
         run for path, run in runs.items() if path != PLANNING_PATH and run.status is NodeStatus.DONE
     )
     return max((int(run.output.get(DELIVERED_COUNT_KEY, 0)) for run in done), default=0)
+
+
+class TaskSteering:
+    """What people say to a task while its step runs; satisfies `llm.backend.SteeringQueue`.
+
+    `messages` begins with those that the step's prompt contains. A subagent's report, and what
+    comes after it, waits for the next step."""
+
+    def __init__(
+        self, messages: Sequence[str], fetch_messages: Callable[[], Awaitable[Sequence[str]]]
+    ) -> None:
+        self._messages = messages
+        self._fetch_messages = fetch_messages
+        self.delivered_count = len(messages)
+
+    @property
+    def delivered(self) -> Sequence[str]:
+        """The messages that the run contains."""
+        return self._messages[: self.delivered_count]
+
+    async def take_new(self) -> str:
+        self._messages = await self._fetch_messages()
+        later = self._messages[self.delivered_count :]
+        new = list(takewhile(lambda text: not isinstance(text, SubagentReport), later))
+        self.delivered_count += len(new)
+        return "\n\n".join(format_messages(new))
+
+    def rewind(self, delivered_count: int) -> None:
+        self.delivered_count = delivered_count
 
 
 def format_messages(messages: Sequence[str]) -> list[str]:

@@ -325,7 +325,7 @@ class _TaskRun:
     async def _attempt_step(self, step: StartedStep) -> NextAction:
         """Execute one attempt of a step and commit its result."""
         try:
-            reply, collected = await self._executor.attempt(step)
+            attempt = await self._executor.attempt(step)
         except BudgetExceeded as reached:
             return await self._wait_for_budget(step.run, reached)
         except BackendError as error:
@@ -336,6 +336,7 @@ class _TaskRun:
                 options=self._retry_options(step.node.retry),
             )
             return await self._record_attempt(step, verdict)
+        step, reply, collected = attempt.step, attempt.reply, attempt.files
         if reply.result.suspended:
             return await self._suspend_step(step, reply)
         answer = reply.result.value

@@ -6,8 +6,9 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
@@ -23,6 +24,7 @@ from bot.engine.workers.spec import CostAccount, WorkerSpec
 from bot.engine.workflow import prompts
 from bot.engine.workflow.checkpoint_events import StartedStep
 from bot.engine.workflow.live_progress import LiveProgress
+from bot.engine.workflow.report_delivery import TaskSteering
 from bot.engine.workflow.step_approvals import (
     RequestCapExtension,
     StepApprovalRequester,
@@ -72,6 +74,15 @@ class RunnerDeps:
     max_context_tokens: int = MAX_CONTEXT_TOKENS
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepAttempt:
+    """How an attempt ended. `step` has the messages that its worker received meanwhile, too."""
+
+    step: StartedStep
+    reply: ModelReply
+    files: CollectedFiles
+
+
 class StepExecutor:
     """Executes the steps of one task run. Steps that share a session run one after the other."""
 
@@ -85,7 +96,7 @@ class StepExecutor:
         self._delivered: dict[str, prompts.DeliveredContext] = {}
         self._session_locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def attempt(self, step: StartedStep) -> tuple[ModelReply, CollectedFiles]:
+    async def attempt(self, step: StartedStep) -> StepAttempt:
         """Raises BackendError; RunLimitReached if the step's own time is over."""
         name, lane = step.node.persona, step.lane
         worker = await self._team.get_worker(name, lane)
@@ -97,9 +108,7 @@ class StepExecutor:
                 raise
         return await self._attempt_in_time(instead, step)
 
-    async def _attempt_in_time(
-        self, worker: AssignedWorker, step: StartedStep
-    ) -> tuple[ModelReply, CollectedFiles]:
+    async def _attempt_in_time(self, worker: AssignedWorker, step: StartedStep) -> StepAttempt:
         async with self._session_locks[worker.session.id]:
             limit = asyncio.timeout(step.node.timeout)
             try:
@@ -137,11 +146,10 @@ class StepExecutor:
     def _delivered_to(self, session: str) -> prompts.DeliveredContext:
         return self._delivered.get(session, prompts.NOTHING_DELIVERED)
 
-    async def _attempt_with(
-        self, worker: AssignedWorker, step: StartedStep
-    ) -> tuple[ModelReply, CollectedFiles]:
+    async def _attempt_with(self, worker: AssignedWorker, step: StartedStep) -> StepAttempt:
         workspace = await self._deps.artifacts.workspace(step.task)
         context = await self._build_context(step, worker, workspace)
+        steering = TaskSteering(step.messages, partial(self._fetch_messages, step.task))
         ask = ModelRequest(
             purpose=RunPurpose.STEP,
             prompt=context.prompt_prefix
@@ -170,6 +178,7 @@ class StepExecutor:
             resume_prompt=step.new_messages if step.is_resumed else None,
             parent_span=node_span_id(step.task.id, step.node.id, step.run.attempt),
             turn_key=_turn_key(step),
+            steering=steering,
         )
         if not step.is_resumed:
             ask = await self.with_images(ask, worker, step.task.files)
@@ -179,7 +188,14 @@ class StepExecutor:
         claimed = tuple(answer.files) if isinstance(answer, StepAnswer) else ()
         if isinstance(answer, StepAnswer) and answer.status == "done":
             claimed += step.node.deliverables
-        return reply, await self._deps.artifacts.collect(step.task.id, workspace, claimed)
+        return StepAttempt(
+            step=replace(step, messages=steering.delivered),
+            reply=reply,
+            files=await self._deps.artifacts.collect(step.task.id, workspace, claimed),
+        )
+
+    async def _fetch_messages(self, task: Task) -> Sequence[str]:
+        return (await self._deps.store.events.get_worker_input(task.id)).messages
 
     async def _build_context(
         self, step: StartedStep, worker: AssignedWorker, workspace: Path
@@ -198,10 +214,7 @@ class StepExecutor:
 
 
 def _turn_key(step: StartedStep) -> str:
-    """The same for the same step with the same messages: with a new one the step is asked anew,
-    in the session that has what it did."""
-    parts = (step.task.id, step.node.id, command_hash(step.node), str(len(step.messages)))
-    return " ".join(("step", *parts))
+    return " ".join(("step", step.task.id, step.node.id, command_hash(step.node)))
 
 
 def _deliverables_note(step: StartedStep) -> str:

@@ -37,6 +37,7 @@ from pydantic_ai.messages import (
     ToolCallPart,
     ToolReturnPart,
     UserContent,
+    UserPromptPart,
 )
 from pydantic_ai.models import Model
 from pydantic_ai.run import AgentRunResultEvent
@@ -118,6 +119,15 @@ class RunToolset:
     def library_tools(self) -> Sequence[LibraryTool[None]]:
         return [self._library_tool(tool) for tool in self._tools.values()]
 
+    async def take_news(self) -> list[str]:
+        """Return what people have said meanwhile: one text or none."""
+        if self._request.steering is None:
+            return []
+        self.running += 1
+        news = await self._request.steering.take_new()
+        self.running -= 1
+        return [_without_surrogates(news)] if news else []
+
     def deferred_results(self) -> DeferredToolResults | None:
         """Return the decisions on the calls that the session was suspended at."""
         if not self._request.answers:
@@ -163,24 +173,33 @@ class RunToolset:
 
     def _library_tool(self, tool: AgentTool) -> LibraryTool[None]:
         async def call(context: RunContext[None], **arguments: Any) -> str:
-            wrong = find_argument_error(tool.schema, arguments)
-            if wrong:
-                return f"{ERROR_PREFIX}{wrong}"
-            self.running += 1
-            answer = await self._run_call(tool, context.tool_call_id or "", arguments)
-            self.running -= 1  # not reached if the tool raised
+            answer = await self._checked_call(tool, context.tool_call_id or "", arguments)
             if answer is None:
                 raise ApprovalRequired
+            for news in await self.take_news():
+                # In one request with the tool's result, and stored with the reply to it.
+                context.enqueue(UserPromptPart(content=news))
             return answer
 
         return LibraryTool.from_schema(
             call, tool.name, tool.description, dict(tool.schema), takes_ctx=True
         )
 
-    async def _run_call(
+    async def _checked_call(
         self, tool: AgentTool, call_id: str, arguments: Mapping[str, Any]
     ) -> str | None:
         """Return the call's result; None if it needs an approval first."""
+        wrong = find_argument_error(tool.schema, arguments)
+        if wrong:
+            return f"{ERROR_PREFIX}{wrong}"
+        self.running += 1
+        answer = await self._run_call(tool, call_id, arguments)
+        self.running -= 1  # not reached if the tool raised
+        return answer
+
+    async def _run_call(
+        self, tool: AgentTool, call_id: str, arguments: Mapping[str, Any]
+    ) -> str | None:
         permit = self._request.permit
         if permit is None:
             return await tool.run(arguments)
@@ -351,7 +370,7 @@ class ApiRun(BaseRun):
                     self._result = self._build_result(None, last, ())
                     return
                 # Services want a message after a reply.
-                prompt = [_ANSWER_IN_FORM]
+                prompt = [_ANSWER_IN_FORM, *await self._toolset.take_news()]
         stream = self._agent().run_stream_events(
             prompt,
             message_history=history,

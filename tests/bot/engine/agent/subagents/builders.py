@@ -126,7 +126,7 @@ class SubagentSetup:
 
     async def said_to(self, task: Task) -> Sequence[str]:
         async with self.world.db.read() as view:
-            return (await self.world.store.events.get_worker_input(view, task.id)).messages
+            return (await self.world.store.events.get_worker_input(task.id, tx=view)).messages
 
 
 @asynccontextmanager
