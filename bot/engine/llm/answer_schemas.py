@@ -13,6 +13,7 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
+    ValidationError,
     model_validator,
 )
 
@@ -157,6 +158,20 @@ class IntentAnswer(BaseModel):
     priority: Literal["urgent", "important", "normal"] | None = Field(
         default=None, description="Only if the message itself says how urgent it is."
     )
+
+
+_MAX_FAULTS = 5
+_MAX_FAULT = 300
+
+
+def find_faults(error: ValidationError) -> str:
+    """What is wrong with an answer, for the model that gave it, and for people if it stays so."""
+    faults = []
+    for each in error.errors(include_url=False, include_context=False)[:_MAX_FAULTS]:
+        place = ".".join(map(str, each["loc"]))
+        what = str(each["msg"]).removeprefix("Value error, ")[:_MAX_FAULT]
+        faults.append(f"{place}: {what}" if place else what)
+    return "; ".join(faults)
 
 
 _TOKEN = re.compile(

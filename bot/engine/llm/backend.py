@@ -364,9 +364,22 @@ class BackendNotReady(BackendDenied):
 
 
 class InvalidAnswer(BackendError):
-    """The answer was empty, refused, truncated or still invalid after one retry."""
+    """The answer was empty, refused, truncated or still invalid after one retry; `faults` says
+    what is wrong with an invalid one."""
 
     hint = "backend.bad_answer"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        usage: TokenUsage | None = None,
+        hint: str = "",
+        new_history: tuple[Any, ...] = (),
+        faults: str = "",
+    ) -> None:
+        self.faults = faults
+        super().__init__(message, usage=usage, hint=hint, new_history=new_history)
 
 
 class AnswerCutByBudget(InvalidAnswer):

@@ -27,6 +27,7 @@ from bot.engine.workflow.nodes.contract import (
     OnLimit,
 )
 from bot.engine.workflow.nodes.registry import CONFIG_TYPES, NodeType, spec_of
+from bot.engine.workflow.output_schema import OutputField
 
 
 class OnError(StrEnum):
@@ -68,9 +69,9 @@ class WorkflowNode:
     `repeatable`: running it again after a crash is safe. `given`: a person added it, so planners
     must keep it. `persona`: who does the work; empty for the task's own worker. `detail`: a
     template with the worker's instructions. `auto_wait`: ask a person for approval before the step
-    runs. `deliverables`: workspace paths of files that must exist afterwards. `timeout`: seconds
-    per attempt. `config` is optional for types with a default; without `retry` the global retry
-    rules apply.
+    runs. `deliverables`: workspace paths of files that must exist afterwards. `output`: the fields
+    of the result that the worker must hand in. `timeout`: seconds per attempt. `config` is optional
+    for types with a default; without `retry` the global retry rules apply.
     """
 
     id: str
@@ -86,6 +87,7 @@ class WorkflowNode:
     retry: RetryPolicy | None = None
     auto_wait: bool = False
     deliverables: tuple[str, ...] = ()
+    output: tuple[OutputField, ...] = ()
 
     @property
     def spec(self) -> NodeTypeSpec[Any]:

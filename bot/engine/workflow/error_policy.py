@@ -10,6 +10,7 @@ from bot.engine.llm.backend import (
     BackendDenied,
     BackendError,
     BackendUnavailable,
+    InvalidAnswer,
     OutageKind,
     RunLimitReached,
 )
@@ -162,6 +163,8 @@ def decide_on_error(
 ) -> RetryDecision:
     """Decide after a backend error. `failures_before` counts attempts in a row before this one."""
     hint = words.get_or_literal(error.hint)
+    if isinstance(error, InvalidAnswer) and error.faults:
+        hint = words("work.invalid_answer", faults=error.faults)
     if isinstance(error, BackendDenied):
         return replace(_blocked(hint, hint), is_permanent=True)
     rule = _LIMIT_RULE if isinstance(error, RunLimitReached) else _DEFAULT_RULE

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bot.engine.workflow.answer_values import parse_answer_values
 from bot.engine.workflow.expressions.operations import TEXT_KEY
-from bot.engine.workflow.nodes.task import parse_answer_values
 from storage.records.tasks import NodeRun, NodeStatus
 
 _ACTIVATION = re.compile(r"^(?P<id>[^#@/\[\]]+)(?:#(?P<round>\d+))?$")
@@ -99,6 +99,9 @@ TAKEN_EDGES_KEY = "@took"
 EXHAUSTED_EDGE_KEY = "@exhausted"
 """An edge that was wanted and has been taken as often as it may."""
 
+VALUES_KEY = "@values"
+"""The values of a step with a declared output, by name."""
+
 UNFINISHED_ROUNDS_KEY = "unfinished"
 """Of a loop that a new plan has cut short, the outputs of its unfinished rounds."""
 
@@ -122,14 +125,16 @@ def taken_edges(run: NodeRun) -> frozenset[str] | None:
 
 def node_output(run: NodeRun) -> Mapping[str, Any]:
     """The node's own output as expressions see it: a text under `_raw` and `result`, with the
-    values parsed from it."""
+    values of the declared output, or else those parsed from the text."""
     own = {key: value for key, value in run.output.items() if not key.startswith("@")}
     if run.error and "error" not in own:
         own["error"] = run.error
     text = own.get("summary")
     if not isinstance(text, str):
         return {"result": own["_raw"], **own} if "_raw" in own else own
-    return {"result": text, "_raw": text, **parse_answer_values(text), **own}
+    values = run.output.get(VALUES_KEY)
+    values = parse_answer_values(text) if values is None else values
+    return {"result": text, "_raw": text, **values, **own}
 
 
 def is_finished(run: NodeRun | None) -> bool:

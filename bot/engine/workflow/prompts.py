@@ -10,6 +10,7 @@ from bot.engine.workflow.definition import Workflow, WorkflowNode
 from bot.engine.workflow.expressions.templates import replace_placeholders, value_as_text
 from bot.engine.workflow.node_runs import (
     UNFINISHED_ROUNDS_KEY,
+    VALUES_KEY,
     is_unreached,
     parse_activation,
     public_value,
@@ -39,11 +40,11 @@ it and give no steps. {language}"""
 _BRANCHES_HINT = """\
 A list of steps is enough for nearly every task: then leave `workflow` empty. Give a workflow only
 if work must be repeated until it is good, branches on the result of a step, or processes a list
-that is not known yet. It is JSON: {"nodes": [{"id", "type", "name", "prompt", "persona"}],
-"edges": [{"from", "to", "condition", "maxLoops"}]}. Conditions use the results of earlier nodes: if
-the prompt of the node "review" asks for a summary that ends with `approved: true` or
-`approved: false`, a condition can be `outputs.review.approved == true`. Prompts may contain
-{{outputs.find}} and {{item}}. A back edge, such as from fix to review, has maxLoops 5. Types:"""
+that is not known yet. It is JSON: {"nodes": [{"id", "type", "name", "prompt", "persona",
+"output"}], "edges": [{"from", "to", "condition", "maxLoops"}]}. A node whose result decides
+declares it: if the node "review" has the output {"approved": "bool"}, a condition can be
+`outputs.review.approved`. Prompts may contain {{outputs.find}} and {{item}}. A back edge, such as
+from fix to review, has maxLoops 5. Types:"""
 
 _TEAM_HINT = """\
 A step may name a worker in `persona`. Do so only if one of these clearly fits better than the
@@ -311,6 +312,8 @@ def _result_text(run: NodeRun) -> str:
     """A step's summary or a loop's results, including those of a loop that a replan cut short."""
     found = (key for key in ("summary", "results", "last") if run.output.get(key))
     text = value_as_text(run.output.get(next(found, "")))
+    if values := run.output.get(VALUES_KEY):
+        text = f"{value_as_text(values)}\n{text}"
     if left := run.output.get(UNFINISHED_ROUNDS_KEY):
         text = f"{text}\nFrom unfinished rounds: {value_as_text(public_value(left))}".strip()
     return text if len(text) <= _MAX_OUTPUT else text[: _MAX_OUTPUT - 1] + "…"

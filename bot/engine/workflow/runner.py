@@ -45,7 +45,8 @@ from bot.engine.workflow.error_policy import (
     decide_on_answer,
     decide_on_error,
 )
-from bot.engine.workflow.node_runs import PLANNING_PATH
+from bot.engine.workflow.node_runs import PLANNING_PATH, VALUES_KEY
+from bot.engine.workflow.output_schema import TypedStepAnswer
 from bot.engine.workflow.planner import request_valid_plan
 from bot.engine.workflow.step_executor import RunnerDeps, StepExecutor
 from cards import formats
@@ -356,6 +357,8 @@ class _TaskRun:
             "left_out": list(collected.skipped),
             **step.delivery_output,
         }
+        if isinstance(answer, TypedStepAnswer) and answer.status == "done":
+            output[VALUES_KEY] = answer.output
         self._executor.mark_delivered(step, reply)
         await self._rotate_session(reply)
         return await self._record_attempt(step, verdict, reply, answer, output)

@@ -24,6 +24,7 @@ from bot.engine.workers.spec import CostAccount, WorkerSpec
 from bot.engine.workflow import prompts
 from bot.engine.workflow.checkpoint_events import StartedStep
 from bot.engine.workflow.live_progress import LiveProgress
+from bot.engine.workflow.output_schema import answer_type
 from bot.engine.workflow.report_delivery import TaskSteering
 from bot.engine.workflow.step_approvals import (
     RequestCapExtension,
@@ -173,7 +174,7 @@ class StepExecutor:
             tools=context.tools,
             permit=context.permit,
             mcp_servers=context.mcp_servers,
-            result_type=StepAnswer,
+            result_type=answer_type(step.node.output),
             mode=context.persona.default_mode,
             resume_prompt=step.new_messages if step.is_resumed else None,
             parent_span=node_span_id(step.task.id, step.node.id, step.run.attempt),

@@ -36,6 +36,7 @@ from bot.engine.workflow.field_reader import (
 )
 from bot.engine.workflow.nodes.contract import BodyConfig, NodeRole, expression_issues
 from bot.engine.workflow.nodes.registry import NodeType
+from bot.engine.workflow.output_schema import output_issues
 
 _GLOBAL_NAMES = frozenset({"outputs", "variables", "inputs", "nodeStates", "loopCount"})
 _MAX_SHOWN = 60
@@ -185,6 +186,10 @@ def _check_node(node: WorkflowNode, known: Mapping[str, WorkflowNode]) -> Iterat
 
 def _check_common_fields(node: WorkflowNode) -> Iterator[ValidationIssue]:
     yield from duration_issues(node.timeout, "timeout", where=node.id)
+    for issue in output_issues(node.output):
+        yield replace(issue, where=node.id)
+    if node.output and node.role is not NodeRole.TASK:
+        yield ValidationIssue(key="no_output_here", where=node.id, field="output")
     if node.retry is not None and not (
         1 <= node.retry.max_attempts <= _MAX_ATTEMPTS
         and 0 <= node.retry.backoff_ms <= _MAX_BACKOFF_MS

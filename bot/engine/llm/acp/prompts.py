@@ -15,14 +15,13 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from bot.engine.llm.acp.permission_requests import AcpPermissionRequest
-from bot.engine.llm.answer_schemas import repair_json
+from bot.engine.llm.answer_schemas import find_faults, repair_json
 from bot.engine.llm.backend import ImageInput, RunRequest, WorkerMode
 from bot.engine.llm.tool_calls import CallDecision, CallVerdict, ToolCall
 
 RESULT_FILE = ".shiftboss/result.json"
 _FENCED = re.compile(r"```(?:json|JSON)?[ \t]*\r?\n(.*?)\r?\n?[ \t]*```", re.DOTALL)
 _MAX_FILE_BYTES = 500_000
-_MAX_PROBLEMS = 5
 
 
 class MissingResult(Exception):
@@ -66,7 +65,7 @@ def parse_result(text: str, workspace: Path | None, result_type: type[BaseModel]
         try:
             return result_type.model_validate_json(found)
         except ValidationError as error:
-            why = _validation_summary(error)
+            why = find_faults(error)
         with suppress(ValueError):
             return result_type.model_validate_json(repair_json(found))
     raise MissingResult(why)
@@ -99,14 +98,6 @@ def _result_file_text(workspace: Path | None) -> Iterator[str]:
     if path.is_file() and path.resolve().is_relative_to(workspace.resolve()):
         with path.open("rb") as file:
             yield file.read(_MAX_FILE_BYTES).decode("utf-8", "replace")
-
-
-def _validation_summary(error: ValidationError) -> str:
-    problems = []
-    for each in error.errors()[:_MAX_PROBLEMS]:
-        place = ".".join(str(part) for part in each["loc"])
-        problems.append(f"{place}: {each['msg']}" if place else str(each["msg"]))
-    return "; ".join(problems)
 
 
 _MAX_IMAGE_BYTES = 5_000_000

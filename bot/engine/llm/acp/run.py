@@ -294,7 +294,7 @@ class AcpRun(BaseRun):
         if self._request.result is None:
             return InvalidAnswer(f"{self._agent.name}: {why}")
         hint = AcpFailure.NO_RESULT.hint
-        return InvalidAnswer(f"{self._agent.name} returned no result: {why}", hint=hint)
+        return InvalidAnswer(f"{self._agent.name} returned no result: {why}", hint=hint, faults=why)
 
     def _store_result(self, value: BaseModel | None) -> None:
         text = self._text

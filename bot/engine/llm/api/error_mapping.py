@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import TypeAlias
 
+from pydantic import ValidationError
 from pydantic_ai import exceptions as theirs
 
+from bot.engine.llm.answer_schemas import find_faults
 from bot.engine.llm.backend import (
     BackendDenied,
     BackendError,
@@ -87,6 +89,8 @@ def translate_error(error: Exception, usage: TokenUsage, key: str) -> BackendErr
         )
     if issubclass(kind, ContextTooLong):
         return ContextTooLong(text, usage=usage, window=_context_window(error))
+    if kind is InvalidAnswer:
+        return InvalidAnswer(text, usage=usage, faults=_answer_faults(error))
     hint = next((hint for known, hint in HINT_BY_ERROR if isinstance(error, known)), "")
     return kind(text, usage=usage, hint=hint)
 
@@ -109,6 +113,16 @@ def _error_type(error: Exception) -> ErrorType:
         return BackendUnavailable
     # Any other library error means a response that it couldn't parse.
     return InvalidAnswer
+
+
+def _answer_faults(error: Exception) -> str:
+    """What was wrong with the last answer, if it came but did not have the required form."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ValidationError):
+            return find_faults(cause)
+        cause = cause.__cause__
+    return ""
 
 
 def _context_window(error: Exception) -> int:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from bot.engine.llm.answer_schemas import (
     MAX_TEXT,
@@ -19,12 +19,14 @@ from bot.engine.llm.answer_schemas import (
     PlanAnswer,
     PlanStep,
     StepAnswer,
+    find_faults,
 )
 from bot.engine.llm.backend import (
     AgentEvent,
     BackendDenied,
     BackendReadiness,
     BaseRun,
+    InvalidAnswer,
     RunPurpose,
     RunRequest,
     RunResult,
@@ -198,6 +200,13 @@ class _OfflineRun(BaseRun):
         asked = self._request.result
         if asked is None:
             return None
+        if type(answer) is StepAnswer and issubclass(asked, StepAnswer):
+            try:
+                return asked.model_validate(answer.model_dump())
+            except ValidationError as error:
+                raise InvalidAnswer(
+                    "the offline backend cannot fill in the output", faults=find_faults(error)
+                ) from None
         if answer is None or asked is not type(answer):
             raise BackendDenied(f"the offline backend cannot fill in {asked.__name__}")
         return answer

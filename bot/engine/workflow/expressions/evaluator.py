@@ -19,6 +19,8 @@ from bot.engine.workflow.expressions.operations import (
     ExpressionFunction,
     UnknownExpressionName,
     as_index,
+    get_item,
+    is_truthy,
     materialize,
     require_bounded,
     value_size,
@@ -91,7 +93,7 @@ def evaluate_condition(text: str, names: Mapping[str, Any], warn: Callable[[str]
     if not text.strip():
         return True
     try:
-        return bool(evaluate(text, names))
+        return is_truthy(evaluate(text, names))
     except ExpressionError as error:
         warn(f"{text[:200]!r} is treated as false: {error}")
         return False
@@ -137,7 +139,7 @@ def _evaluate_member(node: ExpressionNode, evaluation: _Evaluation) -> Any:
     whole, key = (_evaluate_node(each, evaluation) for each in node.operands)
     if isinstance(whole, Mapping):
         try:
-            return whole[key]
+            return get_item(whole, key)
         except (KeyError, TypeError) as error:
             raise UnknownExpressionName(str(key)[:60]) from error
     if key == "length" and isinstance(whole, str | list):
@@ -160,7 +162,7 @@ def _evaluate_call(node: ExpressionNode, evaluation: _Evaluation) -> Any:
 
 def _evaluate_unary(node: ExpressionNode, evaluation: _Evaluation) -> Any:
     value = _evaluate_node(node.operands[0], evaluation)
-    return not value if node.value == "not" else OPERATORS[node.value](0, value)
+    return not is_truthy(value) if node.value == "not" else OPERATORS[node.value](0, value)
 
 
 def _evaluate_arithmetic(node: ExpressionNode, evaluation: _Evaluation) -> Any:
@@ -190,7 +192,7 @@ def _short_circuit(stop_at: bool) -> Callable[[ExpressionNode, _Evaluation], Any
         value: Any = None
         for each in node.operands:
             value = _evaluate_node(each, evaluation)
-            if bool(value) is stop_at:
+            if is_truthy(value) is stop_at:
                 break
         return value
 
@@ -199,7 +201,8 @@ def _short_circuit(stop_at: bool) -> Callable[[ExpressionNode, _Evaluation], Any
 
 def _evaluate_conditional(node: ExpressionNode, evaluation: _Evaluation) -> Any:
     test, yes, no = node.operands
-    return _evaluate_node(yes if _evaluate_node(test, evaluation) else no, evaluation)
+    holds = is_truthy(_evaluate_node(test, evaluation))
+    return _evaluate_node(yes if holds else no, evaluation)
 
 
 _EVALUATORS: Mapping[ExpressionOp, Callable[[ExpressionNode, _Evaluation], Any]] = {

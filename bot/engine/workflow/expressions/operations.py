@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from bot.engine.workflow.expressions.flags import Flag, read_flag
+from bot.engine.workflow.field_reader import fold_name
+
 
 class ExpressionError(ValueError):
     """The expression has no value."""
@@ -25,6 +28,10 @@ class UnknownExpressionName(ExpressionError):
         super().__init__(f"unknown name {name!r}")
 
 
+class UnclearAnswer(BadExpression):
+    """A worker's answer does not say what the expression needs to know."""
+
+
 MAX_VALUE_SIZE = 200_000
 _MAX_NUMBER = 1e18
 _MAX_EXACT_INT = 2**53
@@ -36,6 +43,43 @@ TEXT_KEY = "_raw"
 def strictly_equal(one: Any, two: Any) -> bool:
     """Equal and of the same kind: 1 is not true, and "1" is not 1."""
     return isinstance(one, bool) == isinstance(two, bool) and bool(one == two)
+
+
+def is_truthy(value: Any) -> bool:
+    """Whether a value counts as true: not if it is empty, 0, or a word such as "false", "no" or 否.
+    Raises UnclearAnswer for a word such as "maybe"."""
+    flag = read_flag(value) if isinstance(value, str) else None
+    if flag is None:
+        return bool(value)
+    return _certain(flag, value)
+
+
+def _certain(flag: Flag | None, text: str) -> bool:
+    if flag is None or flag is Flag.UNSURE:
+        raise UnclearAnswer(f"{text[:60]!r} says neither true nor false")
+    return bool(flag.value)
+
+
+def _equal(one: Any, two: Any) -> bool:
+    """Like `strictly_equal`, but a text beside true or false is read as one of them. Raises
+    UnclearAnswer if it is neither."""
+    for value, text in ((one, two), (two, one)):
+        if isinstance(value, bool) and isinstance(text, str):
+            return value is _certain(read_flag(text), text)
+    return strictly_equal(one, two)
+
+
+def get_item(whole: Mapping[Any, Any], key: Any) -> Any:
+    """The value under this name, in any case and with or without `_` and `-` in it. Raises
+    KeyError, and TypeError for a key that is no name."""
+    if key in whole:
+        return whole[key]
+    if isinstance(key, str) and isinstance(whole, dict):
+        folded = fold_name(key)
+        alike = [each for each in whole if isinstance(each, str) and fold_name(each) == folded]
+        if len(alike) == 1:
+            return whole[alike[0]]
+    return whole[key]
 
 
 def require_number(value: Any) -> float | int:
@@ -151,16 +195,22 @@ class ExpressionFunction(NamedTuple):
     @property
     def is_constant_time(self) -> bool:
         """Whether the cost is independent of the size of the arguments."""
-        return self.call in {_length, _get, bool, _now}
+        return self.call in {_length, _get, is_truthy, _now}
 
 
 def _has(whole: Any, key: Any) -> bool:
-    return key in whole if isinstance(whole, Mapping) else contains(whole, key)
+    missing = object()
+    if isinstance(whole, Mapping):
+        return _get(whole, key, missing) is not missing
+    return contains(whole, key)
 
 
 def _get(whole: Any, key: Any, other: Any = None) -> Any:
     if isinstance(whole, Mapping):
-        return whole.get(key, other)
+        try:
+            return get_item(whole, key)
+        except KeyError:
+            return other
     at = as_index(key)
     if isinstance(whole, list | str) and at is not None and -len(whole) <= at < len(whole):
         return whole[at]
@@ -251,7 +301,7 @@ FUNCTIONS: Mapping[str, ExpressionFunction] = {
     "get": ExpressionFunction(_get, 2, 3),
     "str": ExpressionFunction(to_text, 1, 1),
     "num": ExpressionFunction(_as_number, 1, 1),
-    "bool": ExpressionFunction(bool, 1, 1),
+    "bool": ExpressionFunction(is_truthy, 1, 1),
     "now": ExpressionFunction(_now, 0, 0),
     "floor": ExpressionFunction(lambda value: math.floor(_finite(value)), 1, 1),
     "ceil": ExpressionFunction(lambda value: math.ceil(_finite(value)), 1, 1),
@@ -332,8 +382,8 @@ OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 
 COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "==": strictly_equal,
-    "!=": lambda one, two: not strictly_equal(one, two),
+    "==": _equal,
+    "!=": lambda one, two: not _equal(one, two),
     "<": _ordering(operator.lt),
     "<=": _ordering(operator.le),
     ">": _ordering(operator.gt),

@@ -43,6 +43,7 @@ _FIELD_NAMES = {
     **dict.fromkeys(("condition", "when", "条件"), "when"),
     **dict.fromkeys(("timeout", "超时"), "timeout"),
     **dict.fromkeys(("retries", "重试"), "retries"),
+    **dict.fromkeys(("output", "输出"), "output"),
     **dict.fromkeys(("审批人", "负责人"), "assignee"),
     **{
         name.casefold(): name

@@ -33,6 +33,7 @@ from bot.engine.workflow.field_reader import (
 )
 from bot.engine.workflow.nodes.contract import NodeConfig, NodeRole, NodeTypeSpec, OnLimit
 from bot.engine.workflow.nodes.registry import NodeType
+from bot.engine.workflow.output_schema import read_output
 from bot.engine.workflow.serialization.data_parser import clean_data, parse_data, strip_fence
 from bot.engine.workflow.serialization.markdown_reader import is_markdown, parse_markdown
 from bot.engine.workflow.validation import (
@@ -205,6 +206,7 @@ def _read_node(node: FieldReader) -> WorkflowNode:
         on_error=node.enum_value(OnError, "onError", default=OnError.FAIL),
         retry=_read_retry(node),
         auto_wait=node.boolean("autoWait", default=False),
+        output=read_output(node),
     )
     if kind is not None:
         node.check_unknown_names()

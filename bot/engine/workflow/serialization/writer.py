@@ -12,6 +12,7 @@ from bot.engine.workflow.definition import (
     WorkflowNode,
 )
 from bot.engine.workflow.nodes.contract import OnLimit
+from bot.engine.workflow.output_schema import output_to_data
 from bot.engine.workflow.serialization.reader import default_parallelism
 
 
@@ -46,7 +47,7 @@ def _node_data(node: WorkflowNode) -> dict[str, Any]:
             "backoffMs": node.retry.backoff_ms,
             "backoffMultiplier": node.retry.multiplier,
         }
-    data |= _without_empty(autoWait=node.auto_wait)
+    data |= _without_empty(autoWait=node.auto_wait, output=output_to_data(node.output))
     if not node.repeatable:
         data["repeatable"] = False
     if node.config is not None:
