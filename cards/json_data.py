@@ -92,6 +92,7 @@ def step_data(step: TaskStep) -> JsonObject:
         "until": iso_timestamp(step.waits_until),
         "persona": step.persona,
         "files": list(step.files),
+        "values": dict(step.values),
         "started_at": iso_timestamp(step.started_at),
         "ended_at": iso_timestamp(step.ended_at),
     }

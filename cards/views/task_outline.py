@@ -244,7 +244,7 @@ def _step_detail(
         _waits_for_text(step, words) if step.awaits_person else "",
         _until_text(step, words, now, zone),
     ]
-    return " · ".join(filter(None, (*waits, who)))
+    return " · ".join(filter(None, (*waits, *map(": ".join, step.values), who)))
 
 
 def _waits_for_text(step: TaskStep, words: TextCatalog) -> str:

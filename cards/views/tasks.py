@@ -36,6 +36,7 @@ _MAX_INSTRUCTION = 1000
 _MAX_RESULT = 3000
 _MAX_STEPS = 30
 _MAX_ERROR = 200
+_MAX_VALUE = 60
 _PAUSABLE = {TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.WAITING}
 
 
@@ -250,6 +251,11 @@ def _step_text(step: TaskStep, words: TextCatalog, now: datetime) -> str:
     waits = step.error and step.status is NodeStatus.PENDING
     mark = task_controls.NODE_ICONS[NodeStatus.FAILED if waits else step.status]
     parts = [words("detail.step", mark=mark, title=title, elapsed=elapsed)]
+    if step.values:
+        pairs = (
+            f"`{name}`: {formats.escape_markdown(each, _MAX_VALUE)}" for name, each in step.values
+        )
+        parts.append(" · ".join(pairs))
     if step.error:
         parts.append(
             words(

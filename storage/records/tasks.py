@@ -293,6 +293,8 @@ class TaskStep:
     """`files` are relative to the data directory; `files_left_out` stayed in the workspace and have
     the names the task gave. `persona` does the step, empty for the task's own worker.
 
+    `values` is its declared output, each value as a short text.
+
     In a plan with branches: `kind` is the node type and `depth` its nesting; `branch` is the
     condition at the start of a branch, if it has a name; `round` counts visits; `chosen_branches`
     were taken. `awaits_person`: waits for a person, by `awaited_names` if known; `waits_until` ends
@@ -319,6 +321,7 @@ class TaskStep:
     awaited_names: tuple[str, ...] = ()
     waits_until: datetime | None = None
     folded_steps: int = 0
+    values: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 
@@ -36,6 +37,8 @@ from bot.engine.workflow.field_reader import (
 )
 from bot.engine.workflow.nodes.contract import BodyConfig, NodeRole, expression_issues
 from bot.engine.workflow.nodes.registry import NodeType
+from bot.engine.workflow.nodes.switch import SwitchConfig
+from bot.engine.workflow.output_checks import OutputChecker
 from bot.engine.workflow.output_schema import output_issues
 
 _GLOBAL_NAMES = frozenset({"outputs", "variables", "inputs", "nodeStates", "loopCount"})
@@ -51,6 +54,8 @@ def find_unknown_references(workflow: Workflow) -> Iterator[ValidationIssue]:
         if node.settings is not None:
             for field, text in node.spec.expressions(node.settings):
                 yield from checker.issues(text, node.id, node.id, f"{node.type}.{field}")
+        if isinstance(node.settings, SwitchConfig):
+            yield from checker.switch_issues(node.settings, node.id)
         template = f"{node.title}\n{node.detail}"
         for expression in dict.fromkeys(find_placeholders(template)):
             for fault in checker.issues(expression, node.id, node.id, "prompt"):
@@ -83,6 +88,7 @@ class _ReferenceChecker:
             if node.settings is not None
             for name in node.spec.assigned_variables(node.settings)
         }
+        self._outputs = OutputChecker(workflow.nodes)
         self._nodes = workflow.nodes_by_id
         self._owner = _body_owners(workflow)
         self._members: Mapping[str, tuple[str, AbstractSet[str]]] = {
@@ -108,6 +114,14 @@ class _ReferenceChecker:
             reference = name if part is None else f"{name}.{part}"
             facts = {"reference": reference[:_MAX_SHOWN]}
             yield ValidationIssue(key=key, where=where, field=field, facts=facts)
+        if found:
+            for issue in self._outputs.issues(text):
+                yield replace(issue, where=where, field=field)
+
+    def switch_issues(self, config: SwitchConfig, where: str) -> Iterator[ValidationIssue]:
+        with suppress(ExpressionError):
+            for issue in self._outputs.switch_issues(config):
+                yield replace(issue, where=where, field="switch.cases")
 
     def _names_in_scope(self, node: str) -> AbstractSet[str]:
         """Global names and those of every enclosing round."""

@@ -37,7 +37,7 @@ _MAX_WORK = 1_000_000
 NOW_NAME = "@now"
 """Reserved name for the current time in milliseconds since 1970; no expression can contain it."""
 
-_CONSTANTS = {
+CONSTANTS = {
     "true": True,
     "false": False,
     "null": None,
@@ -50,15 +50,15 @@ _CONSTANTS = {
 
 def check_expression(text: str) -> frozenset[str]:
     """Return the names that an expression uses. Raises BadExpression if it is invalid."""
-    names = {node.value for node in walk_nodes(_parse_cached(text)) if node.op is ExpressionOp.NAME}
-    return frozenset(names - _CONSTANTS.keys())
+    names = {node.value for node in walk_nodes(syntax_tree(text)) if node.op is ExpressionOp.NAME}
+    return frozenset(names - CONSTANTS.keys())
 
 
 def references(text: str) -> frozenset[tuple[str, str | None]]:
     """Return each name that an expression uses, alone and with its literal first member, as in
     `outputs.a` and `outputs['a']`. Raises BadExpression."""
     found: set[tuple[str, str | None]] = {(name, None) for name in check_expression(text)}
-    for node in walk_nodes(_parse_cached(text)):
+    for node in walk_nodes(syntax_tree(text)):
         if node.op is ExpressionOp.MEMBER:
             whole, key = node.operands
             if whole.op is ExpressionOp.NAME and key.op is ExpressionOp.VALUE:
@@ -69,7 +69,7 @@ def references(text: str) -> frozenset[tuple[str, str | None]]:
 def evaluate(text: str, names: Mapping[str, Any]) -> Any:
     """Return the value. Raises UnknownExpressionName for unknown names and BadExpression
     otherwise."""
-    node = _parse_cached(text)
+    node = syntax_tree(text)
     try:
         value = materialize(_evaluate_node(node, _Evaluation(names)))
         builds = {ExpressionOp.LIST, ExpressionOp.ARITHMETIC}
@@ -100,7 +100,8 @@ def evaluate_condition(text: str, names: Mapping[str, Any], warn: Callable[[str]
 
 
 @lru_cache(maxsize=1_000)
-def _parse_cached(text: str) -> ExpressionNode:
+def syntax_tree(text: str) -> ExpressionNode:
+    """Raises BadExpression."""
     return parse_expression(text)
 
 
@@ -126,9 +127,9 @@ def _evaluate_name(node: ExpressionNode, evaluation: _Evaluation) -> Any:
     try:
         return evaluation.names[node.value]
     except KeyError as error:
-        if node.value not in _CONSTANTS:
+        if node.value not in CONSTANTS:
             raise UnknownExpressionName(node.value) from error
-    return _CONSTANTS[node.value]
+    return CONSTANTS[node.value]
 
 
 def _evaluate_list(node: ExpressionNode, evaluation: _Evaluation) -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import TypeAlias
 
 from bot.engine.workflow.definition import (
@@ -20,6 +21,7 @@ from bot.engine.workflow.definition import (
     reachable,
 )
 from bot.engine.workflow.node_runs import (
+    VALUES_KEY,
     ActivationPath,
     is_finished,
     is_unreached,
@@ -28,7 +30,7 @@ from bot.engine.workflow.node_runs import (
 )
 from bot.engine.workflow.nodes.contract import NodeRole
 from bot.engine.workflow.presentation.node_display import CurrentRuns, NodeTitles, display_status
-from cards.formats import clean_line
+from cards.formats import clean_line, truncate
 from storage.records.tasks import LoopProgress, NodeRun, NodeStatus, TaskStep
 
 _MAX_BRANCH_DEPTH = 6
@@ -107,6 +109,7 @@ def branch_name(graph: ScopeGraph, edge: WorkflowEdge) -> str:
 
 _MAX_ROUNDS = 3
 _MAX_CHOSEN = 3
+_MAX_VALUES, _MAX_VALUE = 8, 60
 
 
 RemainingStep: TypeAlias = tuple[WorkflowNode, NodeRun | None, int]
@@ -386,7 +389,15 @@ def _with_run(step: TaskStep, run: NodeRun) -> TaskStep:
         started_at=run.started_at,
         ended_at=run.ended_at,
         waits_until=run.wake_at if run.status is NodeStatus.WAITING else None,
+        values=tuple(_shown_values(run.output.get(VALUES_KEY) or {})),
     )
+
+
+def _shown_values(values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    for name, value in islice(values.items(), _MAX_VALUES):
+        if value is not None:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            yield name, truncate(clean_line(text[: _MAX_VALUE * 4]), _MAX_VALUE)
 
 
 def _fold_skipped(lines: Iterable[TaskStep]) -> list[TaskStep]:

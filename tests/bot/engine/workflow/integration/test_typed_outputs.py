@@ -3,13 +3,19 @@ give them has not done its step."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from bot.engine.llm.answer_schemas import StepAnswer
 from bot.engine.llm.backend import InvalidAnswer, RunPurpose, RunRequest
 from bot.engine.workflow.output_schema import TypedStepAnswer
 from bot.engine.workflow.serialization.reader import read_workflow
+from cards.catalog import catalog_for
+from cards.views.task_outline import outline_block
+from cards.views.tasks import task_detail_card
+from storage.records.people import Language
 from storage.records.tasks import TaskStatus
 from tests.bot.engine.workflow.builders import graph_text
 from tests.engine_harness import FakeBackend, run_engine
@@ -82,6 +88,24 @@ async def test_values_reach_templates_with_their_types(tmp_path: Path) -> None:
         view = await world.until(await world.run_workflow(read_workflow(REVIEW)))
 
     assert "send 9" in [step.title for step in view.steps]
+
+
+async def test_the_card_shows_them_bounded_and_escaped(tmp_path: Path) -> None:
+    hostile = "[x](http://evil) **b** <at id=all></at>\n" + "y" * 500
+    backend = ReviewBackend(done(approved=False, score=8, why=hostile))
+    workflow = read_workflow(REVIEW.replace('"score": "int"', '"score": "int", "why": "text"'))
+    async with run_engine(tmp_path, backend) as world:
+        view = await world.until(await world.run_workflow(workflow))
+    words = catalog_for(Language.ENGLISH)
+    now, zone = datetime(2026, 1, 1, tzinfo=UTC), ZoneInfo("UTC")
+    live = outline_block(view, words, now=now)
+    detail = task_detail_card(view, words, now=now, zone=zone)
+
+    (shown,) = [each.detail for each in live.items if each.label.startswith("review it")]
+    assert shown.startswith("approved: false · score: 8 · why: [x](http://evil)")
+    assert len(shown) <= 100
+    assert "`approved`: false · `score`: 8 · `why`: &#91;x" in str(detail)
+    assert "y" * 61 not in str(detail)
 
 
 async def test_a_worker_that_never_gives_it_is_asked_so_often_and_the_fault_is_named(
