@@ -25,6 +25,7 @@ from bot.engine.agent.worker_context import ToolFactory, WorkerContextBuilder
 from bot.engine.llm.acp.agent_config import AcpAgentsFile
 from bot.engine.llm.acp.backend import AcpBackends
 from bot.engine.llm.acp.runtime import AcpRuntime
+from bot.engine.llm.api.tool_forms import LearnedToolForms
 from bot.engine.llm.backend import WorkerMode
 from bot.engine.llm.backend_registry import BackendRegistry, build_registry
 from bot.engine.llm.tool_calls import AgentTool
@@ -82,7 +83,9 @@ def build_worker_services(settings: Settings, store: RepositorySet, clock: Clock
     own_files = (settings.home, Path.cwd() / ".env", settings.home / ".env")
     sandbox = SandboxDetector(extra=settings.readable_folders, secrets=own_files)
     return WorkerServices(
-        models=build_models(settings, sandbox),
+        models=build_models(
+            settings, sandbox, LearnedToolForms(store=store.key_values, now=clock.now)
+        ),
         personas=PersonaLibrary(settings.home),
         briefing=briefing,
         skills=SkillLibrary(
@@ -110,7 +113,9 @@ def build_worker_services(settings: Settings, store: RepositorySet, clock: Clock
     )
 
 
-def build_models(settings: Settings, sandbox: Callable[[], Awaitable[Sandbox]]) -> BackendRegistry:
+def build_models(
+    settings: Settings, sandbox: Callable[[], Awaitable[Sandbox]], tool_forms: LearnedToolForms
+) -> BackendRegistry:
     """Model APIs, coding CLIs and offline rules."""
     runtime = AcpRuntime(
         root=settings.home,
@@ -130,6 +135,7 @@ def build_models(settings: Settings, sandbox: Callable[[], Awaitable[Sandbox]]) 
         openai_tools=settings.openai_tools,
         acp_backends=AcpBackends(AcpAgentsFile(settings.home), runtime),
         fallback=settings.fallback,
+        tool_forms=tool_forms,
     )
 
 

@@ -248,8 +248,8 @@ class Settings(BaseSettings):
     anthropic_base_url: Url = Field(default="", alias="ANTHROPIC_BASE_URL")
     openai_api_key: SecretStr = Field(default=SecretStr(""), alias="OPENAI_API_KEY")
     openai_base_url: Url = Field(default="", alias="OPENAI_BASE_URL")
-    openai_tools: Literal["called", "written"] = Field(
-        default="called", alias="SHIFTBOSS_OPENAI_TOOLS"
+    openai_tools: Literal["auto", "called", "written"] = Field(
+        default="auto", alias="SHIFTBOSS_OPENAI_TOOLS"
     )
     otlp_endpoint: Url = Field(default="", alias="SHIFTBOSS_OTLP_ENDPOINT")
     otlp_headers: SecretStr = Field(default=SecretStr(""), alias="SHIFTBOSS_OTLP_HEADERS")

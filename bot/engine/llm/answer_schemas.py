@@ -5,17 +5,23 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
+    ModelWrapValidatorHandler,
     StringConstraints,
     ValidationError,
+    create_model,
     model_validator,
 )
+
+from bot.engine.llm.plan_reader import normalize_plan, normalize_step
 
 PROPOSE_TASK = "propose_task"
 """The tool with which the chat model proposes a task."""
@@ -70,6 +76,19 @@ class PlanStep(BaseModel):
         ),
     )
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _drop_bad_fields(cls, value: Any, handler: ModelWrapValidatorHandler[PlanStep]) -> PlanStep:
+        """A field that may be missing is dropped where it is not of the form."""
+        fields = normalize_step(value)
+        try:
+            return handler(fields)
+        except ValidationError as error:
+            bad = {each["loc"][0] for each in error.errors() if each["loc"]} - {"title"}
+            if not bad or not isinstance(fields, dict):
+                raise
+            return handler({name: each for name, each in fields.items() if name not in bad})
+
 
 def _as_text(value: Any) -> Any:
     """Some models return the object itself instead of its text, or a word for none."""
@@ -98,11 +117,39 @@ class PlanAnswer(BaseModel):
         description="A workflow as JSON, only where steps in order cannot do it. Mostly empty.",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _as_asked_for(cls, value: Any) -> Any:
+        return normalize_plan(value)
+
     @model_validator(mode="after")
     def _says_something(self) -> PlanAnswer:
         if not self.steps and not self.answer and not self.workflow:
             raise ValueError("give at least one step, or the complete answer")
         return self
+
+
+@lru_cache(maxsize=32)
+def plan_answer_for(personas: tuple[str, ...]) -> type[PlanAnswer]:
+    """Return the form of a plan whose steps may name only these personas; others are dropped."""
+    if not personas:
+        return PlanAnswer
+    description = PlanStep.model_fields["persona"].description
+    known = Field(description=description, json_schema_extra={"enum": ["", *personas]})
+    one: Any = Annotated[str, known, AfterValidator(lambda name: name if name in personas else "")]
+    step = create_model(
+        PlanStep.__name__, __base__=PlanStep, __doc__=PlanStep.__doc__, persona=(one, "")
+    )
+    steps = PlanAnswer.model_fields["steps"]
+    return create_model(
+        PlanAnswer.__name__,
+        __base__=PlanAnswer,
+        __doc__=PlanAnswer.__doc__,
+        steps=(
+            list[step],  # type: ignore[valid-type]
+            Field(default_factory=list, max_length=MAX_STEPS, description=steps.description),
+        ),
+    )
 
 
 class StepAnswer(BaseModel):

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bot.engine.llm.acp.backend import AcpBackends
-from bot.engine.llm.api.access import ApiAccess, ApiProvider
+from bot.engine.llm.api.access import ApiAccess, ApiProvider, ToolForm
 from bot.engine.llm.api.backend import ApiBackend
+from bot.engine.llm.api.tool_forms import LearnedToolForms
 from bot.engine.llm.backend import BackendDenied, SelectedBackend
 from bot.engine.llm.offline.backend import OFFLINE_NAME as OFFLINE
 from bot.engine.llm.offline.backend import OfflineBackend
@@ -252,9 +253,10 @@ def build_registry(
     anthropic_base_url: str = "",
     openai_key: str = "",
     openai_base_url: str = "",
-    openai_tools: str = "called",
+    openai_tools: str = ToolForm.CALLED,
     acp_backends: AcpBackends,
     fallback: str = "",
+    tool_forms: LearnedToolForms | None = None,
 ) -> BackendRegistry:
     """Build the backends from settings, without loading libraries or opening connections."""
     claude = ApiAccess(
@@ -264,13 +266,15 @@ def build_registry(
         provider=ApiProvider.OPENAI,
         key=openai_key,
         base_url=openai_base_url,
-        text_tool_calls=openai_tools == "written",
+        tool_form=ToolForm(openai_tools),
     )
     backends = (
         ApiBackend(claude, tuple(_MODEL_NAMES[ApiProvider.ANTHROPIC].values())),
         # A compatible service has its own models, which are requested when needed.
         ApiBackend(
-            gpt, () if openai_base_url else tuple(_MODEL_NAMES[ApiProvider.OPENAI].values())
+            gpt,
+            () if openai_base_url else tuple(_MODEL_NAMES[ApiProvider.OPENAI].values()),
+            tool_forms=tool_forms,
         ),
     )
     return BackendRegistry(backends, OfflineBackend(), acp_backends, model=model, fallback=fallback)

@@ -25,6 +25,10 @@ class CallKind(StrEnum):
     OTHER = "other"
 
 
+READ_ONLY_KINDS = {CallKind.READ, CallKind.SEARCH, CallKind.FETCH, CallKind.THINK, CallKind.ASK}
+"""Calls of these kinds change nothing and may run at the same time; all others run in order."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
     """A call that a model requests.

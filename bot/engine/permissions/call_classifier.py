@@ -75,7 +75,6 @@ _TOOL_BY_KIND = {
     CallKind.DELETE: "edit",
     CallKind.MOVE: "edit",
 }
-READ_ONLY_KINDS = {CallKind.READ, CallKind.SEARCH, CallKind.FETCH, CallKind.THINK, CallKind.ASK}
 _PATH_ARGUMENTS = (
     "path", "file", "file_path", "filePath", "filename", "notebook_path", "abs_path",
     "absolute_path", "paths", "files", "old_path", "new_path", "source", "destination",

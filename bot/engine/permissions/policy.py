@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol, assert_never
 
 from bot.engine.llm.backend import WorkerMode
-from bot.engine.llm.tool_calls import ToolCall
+from bot.engine.llm.tool_calls import READ_ONLY_KINDS, ToolCall
 from bot.engine.permissions.call_checks import (
     FindingLevel,
     PolicyFinding,
@@ -26,7 +26,6 @@ from bot.engine.permissions.call_checks import (
 )
 from bot.engine.permissions.call_classifier import (
     OWN_TOOLS,
-    READ_ONLY_KINDS,
     CallEffect,
     CallSubject,
     classify_call,

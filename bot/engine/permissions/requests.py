@@ -14,13 +14,14 @@ from typing import Any
 
 from bot.engine.llm.tool_calls import (
     ERROR_PREFIX,
+    READ_ONLY_KINDS,
     CallDecision,
     CallKind,
     CallVerdict,
     ToolCall,
     call_fingerprint,
 )
-from bot.engine.permissions.call_classifier import READ_ONLY_KINDS, SESSIONS_SPAWN
+from bot.engine.permissions.call_classifier import SESSIONS_SPAWN
 from bot.engine.workers.spec import WorkerSpec
 from cards.catalog import catalog_for
 from cards.permission_reasons import describe_reason

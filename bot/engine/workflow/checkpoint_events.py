@@ -135,10 +135,10 @@ class PlanningBegun:
 
 @dataclass(frozen=True, slots=True)
 class PlanAdopted:
-    """The planner has brought the first plan."""
+    """The planner has brought the first plan. Without a reply the model has given none."""
 
     run: NodeRun
-    reply: ModelReply
+    reply: ModelReply | None
     plan: Workflow
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
 from bot.engine.agent.model_gateway import ModelReply, ModelRequest
-from bot.engine.llm.answer_schemas import PlanAnswer, find_string_end, repair_json
-from bot.engine.llm.backend import BackendDenied
+from bot.engine.llm.answer_schemas import MAX_TITLE, PlanAnswer, repair_json
+from bot.engine.llm.backend import AnswerCutByBudget, BackendDenied, InvalidAnswer
+from bot.engine.llm.written_forms import brace_spans
 from bot.engine.workflow import prompts
 from bot.engine.workflow.definition import FORMAT_VERSION, Workflow, WorkflowNode
 from bot.engine.workflow.expressions.templates import escape_placeholders
@@ -23,8 +24,10 @@ from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.plan import linear_workflow
 from bot.engine.workflow.serialization.data_parser import MAX_BYTES, clean_data, parse_json
 from bot.engine.workflow.serialization.reader import complete_and_check, parse_text, read_draft
+from cards import formats
 from cards.catalog import TextCatalog, catalog_for
 from storage.records.people import Language
+from storage.records.tasks import Task
 
 _MAX_LINES = 40
 _MAX_FACT = 120
@@ -89,7 +92,7 @@ def parse_repaired(text: str) -> Any:
 
 def _longest_json(text: str) -> Any:
     """The longest object between words that can be parsed."""
-    places = sorted(_brace_spans(text), key=lambda place: place[0] - place[1])
+    places = sorted(brace_spans(text), key=lambda place: place[0] - place[1])
     for start, end in places[:_MAX_CANDIDATES]:
         try:
             value = parse_repaired(text[start:end])
@@ -98,23 +101,6 @@ def _longest_json(text: str) -> Any:
         if value:
             return value
     return None
-
-
-def _brace_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Spans of outermost braces; braces inside strings do not count."""
-    depth = start = at = 0
-    while at < len(text):
-        char = text[at]
-        if char == '"' and depth:
-            at = find_string_end(text, at + 1, '"')
-        elif char == "{":
-            start = at if not depth else start
-            depth += 1
-        elif char == "}" and depth:
-            depth -= 1
-            if not depth:
-                yield start, at + 1
-        at += 1
 
 
 _NOT_IN_PATHS = ("*", "?", "{", "}", "<", ">", "://", "\\", "\n", "\0")
@@ -208,8 +194,6 @@ def _simplify_to_chain(workflow: Workflow) -> Workflow:
 
 log = logging.getLogger(__name__)
 
-_MAX_ISSUES_SHOWN = 10
-
 
 async def request_valid_plan(
     ask: ModelRequest,
@@ -221,8 +205,38 @@ async def request_valid_plan(
 
     An invalid workflow is sent back once with its issues. If the second one is invalid too, the
     linear steps of either reply are used. `record_cost` records all other replies. Raises
-    BackendDenied, with a hint for the Boss, if there are no such steps.
+    UnreadablePlan if there are no such steps or no reply is a plan.
     """
+    try:
+        return await _request_valid_plan(ask, send, record_cost, words)
+    except AnswerCutByBudget:
+        raise
+    except InvalidAnswer as error:
+        raise UnreadablePlan(str(error), words("workflow.no_plan")) from error
+
+
+class UnreadablePlan(BackendDenied):
+    """The model gave no plan that can be run. `reason` says why, in the Boss's language."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message, hint=reason)
+        self.reason = reason
+
+
+def one_step_plan(task: Task, reason: str, words: TextCatalog) -> Workflow:
+    """The task itself as its only step."""
+    detail = escape_placeholders(task.instruction)
+    title = escape_placeholders(formats.truncate(" ".join(task.instruction.split()), MAX_TITLE))
+    step = WorkflowNode(id="s1", title=title, detail=detail, type=NodeType.TASK)
+    return linear_workflow(words("workflow.one_step", reason=reason), [step])
+
+
+async def _request_valid_plan(
+    ask: ModelRequest,
+    send: Callable[[ModelRequest], Awaitable[ModelReply]],
+    record_cost: Callable[[ModelReply], Awaitable[None]],
+    words: TextCatalog,
+) -> tuple[ModelReply, Workflow]:
     reply = await send(ask)
     answer = _plan_answer(reply)
     try:
@@ -240,9 +254,9 @@ async def request_valid_plan(
         simple = plan_from_steps(second) or plan_from_steps(answer)
         if simple is not None:
             return again, simple
-        faults = format_issues(bad.issues, words, limit=_MAX_ISSUES_SHOWN)
+        faults = format_issue(bad.issues[0], words)
     await record_cost(again)
-    raise BackendDenied("the plan is invalid", hint=words("workflow.plan_refused", faults=faults))
+    raise UnreadablePlan("the plan is invalid", faults)
 
 
 def _plan_answer(reply: ModelReply) -> PlanAnswer:

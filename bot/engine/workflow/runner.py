@@ -16,7 +16,7 @@ from typing import Any, Generic, Self, TypeVar, assert_never
 
 from bot.engine.agent.model_gateway import ModelReply, ModelRequest
 from bot.engine.agent.worker_team import WorkerTeam, persona_purposes
-from bot.engine.llm.answer_schemas import PlanAnswer, StepAnswer
+from bot.engine.llm.answer_schemas import StepAnswer, plan_answer_for
 from bot.engine.llm.backend import (
     BackendDenied,
     BackendError,
@@ -47,7 +47,7 @@ from bot.engine.workflow.error_policy import (
 )
 from bot.engine.workflow.node_runs import PLANNING_PATH, VALUES_KEY
 from bot.engine.workflow.output_schema import TypedStepAnswer
-from bot.engine.workflow.planner import request_valid_plan
+from bot.engine.workflow.planner import UnreadablePlan, one_step_plan, request_valid_plan
 from bot.engine.workflow.step_executor import RunnerDeps, StepExecutor
 from cards import formats
 from cards.catalog import TextCatalog, catalog_for
@@ -267,6 +267,10 @@ class _TaskRun:
             reply, plan = await self._request_plan(prompt, run)
         except BudgetExceeded as reached:
             return await self._wait_for_budget(run, reached)
+        except UnreadablePlan as error:
+            log.warning("task %s is done in one step: %s", self._task.id, error)
+            plan = one_step_plan(self._task, error.reason, self._words)
+            return await self._commit_with_retry(events.PlanAdopted(run, None, plan))
         except BackendError as error:
             verdict = decide_on_error(
                 error,
@@ -288,17 +292,16 @@ class _TaskRun:
         return await self._commit(events.PlanningBegun())
 
     async def _request_plan(self, prompt: str, run: NodeRun) -> tuple[ModelReply, Workflow]:
+        team = persona_purposes(await self._deps.worker_context.personas.get_all())
         ask = ModelRequest(
             purpose=RunPurpose.PLAN,
             prompt=prompt,
-            system_prompt=prompts.plan_system(
-                self._language, persona_purposes(await self._deps.worker_context.personas.get_all())
-            ),
+            system_prompt=prompts.plan_system(self._language, team),
             language=self._language,
             account=self._account,
             facts={"text": self._task.instruction, "files": self._task.files},
             workspace=await self._deps.artifacts.workspace(self._task),
-            result_type=PlanAnswer,
+            result_type=plan_answer_for(tuple(sorted(team))),
             parent_span=node_span_id(run.task_id, run.path, run.attempt),
         )
         ask = await self._executor.with_images(ask, self._team.current_lead, self._task.files)

@@ -170,11 +170,11 @@ class _Transition:
         self.changes.add_logs(task_log(state.task, source, LogKind.REPLAN, asked.reason))
         self._adopt_plan(merged, event.reply)
 
-    def _adopt_plan(self, plan: Workflow, reply: ModelReply) -> None:
+    def _adopt_plan(self, plan: Workflow, reply: ModelReply | None) -> None:
         version = self._state.task.graph_version + 1
         self.changes.add_logs(plan_log(self._state.task, plan, version))
         reason = "plan" if version == 1 else "replan"
-        self.changes.add_plan(plan, reason, reply.usage_record.backend)
+        self.changes.add_plan(plan, reason, reply.usage_record.backend if reply else "")
         self.changes.add_event(EventKind.PLANNED, plan.plan)
         self.changes.update_task(
             failures_in_row=0, errors=0, phase=TaskPhase.DOING, summary=plan.answer

@@ -12,9 +12,12 @@ from bot.app.engine import build_auto_choice
 from bot.app.workers import build_models
 from bot.config.settings import Settings
 from bot.engine.agent.conversation.model_choice import AutoModelChoice, ModelSize
+from bot.engine.llm.api.tool_forms import LearnedToolForms
 from bot.engine.llm.backend_registry import BackendRegistry
 from bot.engine.sandbox.backends import SandboxDetector
 from storage.records.system import AUTO_MODEL
+from tests.agent_builders import MemoryWindowStore
+from tests.engine_harness import START
 
 
 def settings(**changes: Any) -> Settings:
@@ -23,7 +26,11 @@ def settings(**changes: Any) -> Settings:
 
 
 def models(**changes: Any) -> BackendRegistry:
-    return build_models(settings(**changes), SandboxDetector())
+    return build_models(
+        settings(**changes),
+        SandboxDetector(),
+        LearnedToolForms(store=MemoryWindowStore(), now=lambda: START),
+    )
 
 
 def tiers(**changes: Any) -> Mapping[str, Mapping[ModelSize, str]]:

@@ -18,6 +18,7 @@ from bot.engine.llm.acp.permission_requests import AcpPermissionRequest
 from bot.engine.llm.answer_schemas import find_faults, repair_json
 from bot.engine.llm.backend import ImageInput, RunRequest, WorkerMode
 from bot.engine.llm.tool_calls import CallDecision, CallVerdict, ToolCall
+from bot.engine.llm.written_forms import read_form
 
 RESULT_FILE = ".shiftboss/result.json"
 _FENCED = re.compile(r"```(?:json|JSON)?[ \t]*\r?\n(.*?)\r?\n?[ \t]*```", re.DOTALL)
@@ -58,8 +59,8 @@ def delete_result_file(workspace: Path | None) -> None:
 
 
 def parse_result(text: str, workspace: Path | None, result_type: type[BaseModel]) -> BaseModel:
-    """Parse the last fenced block with a result, or the result file. Raises MissingResult.
-    Blocking."""
+    """Parse the last fenced block with a result, or the result file, or what else in the text is
+    one. Raises MissingResult. Blocking."""
     why = "there was no ```json block"
     for found in (*_result_blocks(text), *_result_file_text(workspace)):
         try:
@@ -68,6 +69,8 @@ def parse_result(text: str, workspace: Path | None, result_type: type[BaseModel]
             why = find_faults(error)
         with suppress(ValueError):
             return result_type.model_validate_json(repair_json(found))
+    if (value := read_form(text, result_type)) is not None:
+        return value
     raise MissingResult(why)
 
 

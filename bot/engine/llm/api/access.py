@@ -18,18 +18,27 @@ class ApiProvider(StrEnum):
         return f"backend.no_{self}_key"
 
 
+class ToolForm(StrEnum):
+    """How models are to call tools: natively, as text that follows a JSON schema, or natively until
+    one shows that it writes its calls. Written calls are read in any case."""
+
+    AUTO = "auto"
+    CALLED = "called"
+    WRITTEN = "written"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiAccess:
     """Connection settings of an API.
 
-    An empty `base_url` means the provider's own; `read_timeout` is the longest silence in seconds.
-    `text_tool_calls` is for models that can't call tools but follow a JSON schema."""
+    An empty `base_url` means the provider's own; `read_timeout` is the longest silence in
+    seconds."""
 
     provider: ApiProvider
     key: str
     base_url: str = ""
     read_timeout: float = 300.0
-    text_tool_calls: bool = False
+    tool_form: ToolForm = ToolForm.CALLED
 
     @property
     def is_configured(self) -> bool:

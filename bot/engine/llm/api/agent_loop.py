@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeAlias
 
@@ -44,7 +45,7 @@ from pydantic_ai.run import AgentRunResultEvent
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RunUsage, UsageLimits
 
-from bot.engine.llm.api.access import ApiAccess, ApiProvider
+from bot.engine.llm.api.access import ApiAccess, ApiProvider, ToolForm
 from bot.engine.llm.api.error_mapping import is_library_error, translate_error
 from bot.engine.llm.api.metered_model import (
     FINISH_LENGTH,
@@ -53,7 +54,8 @@ from bot.engine.llm.api.metered_model import (
     load_history,
     usage_of,
 )
-from bot.engine.llm.api.text_tool_calls import TextToolCallModel
+from bot.engine.llm.api.text_tool_calls import TextReader, TextToolCallModel, WrittenCallModel
+from bot.engine.llm.api.tool_forms import LearnedToolForms
 from bot.engine.llm.backend import (
     AgentEvent,
     BackendDenied,
@@ -71,13 +73,16 @@ from bot.engine.llm.backend import (
     ToolFinished,
     ToolStarted,
 )
+from bot.engine.llm.repeated_calls import RepeatedCallGuard
 from bot.engine.llm.tool_calls import (
     ERROR_PREFIX,
+    READ_ONLY_KINDS,
     AgentTool,
     CallKind,
     CallVerdict,
     ToolCall,
     build_tool_call,
+    call_fingerprint,
     call_title,
     find_argument_error,
 )
@@ -102,6 +107,9 @@ async def fetch_first_model(http: httpx2.AsyncClient, base_url: str, key: str) -
 
 
 _MAX_SUMMARY = 200
+_OUT_OF_ORDER = (
+    f"{ERROR_PREFIX}not made: a call before it waits for a decision. Make it again after that."
+)
 
 
 class RunToolset:
@@ -113,6 +121,8 @@ class RunToolset:
         self._request = request
         self._tools = {tool.name: tool for tool in request.tools}
         self._pending_calls: dict[str, ToolCall] = {}
+        continues = request.resumed_text is not None or bool(request.answers)
+        self._repeats = RepeatedCallGuard(request.history if continues else ())
         self.call_count = 0
         self.running = 0
 
@@ -173,16 +183,25 @@ class RunToolset:
 
     def _library_tool(self, tool: AgentTool) -> LibraryTool[None]:
         async def call(context: RunContext[None], **arguments: Any) -> str:
+            fingerprint = call_fingerprint(tool.name, arguments)
+            if refusal := self._repeats.refuse(fingerprint):
+                return refusal
             answer = await self._checked_call(tool, context.tool_call_id or "", arguments)
             if answer is None:
                 raise ApprovalRequired
+            self._repeats.record(fingerprint, answer)
             for news in await self.take_news():
                 # In one request with the tool's result, and stored with the reply to it.
                 context.enqueue(UserPromptPart(content=news))
             return answer
 
         return LibraryTool.from_schema(
-            call, tool.name, tool.description, dict(tool.schema), takes_ctx=True
+            call,
+            tool.name,
+            tool.description,
+            dict(tool.schema),
+            takes_ctx=True,
+            sequential=tool.kind not in READ_ONLY_KINDS,
         )
 
     async def _checked_call(
@@ -214,7 +233,8 @@ class RunToolset:
             case CallVerdict.ANSWER:
                 return decision.text
             case CallVerdict.ALLOW:
-                answer = await tool.run(arguments)
+                is_early = self._pending_calls and tool.kind not in READ_ONLY_KINDS
+                answer = _OUT_OF_ORDER if is_early else await tool.run(arguments)
                 good = not answer.startswith(ERROR_PREFIX)
                 await permit.record_outcome(call_id, succeeded=good, outcome=answer)
                 return answer
@@ -256,8 +276,9 @@ RunOutput: TypeAlias = str | BaseModel | DeferredToolRequests | None
 class ModelApiClient:
     """Holds the connections to one API."""
 
-    def __init__(self, access: ApiAccess) -> None:
+    def __init__(self, access: ApiAccess, tool_forms: LearnedToolForms | None) -> None:
         self._access = access
+        self._tool_forms = tool_forms
         timeout = httpx2.Timeout(access.read_timeout, connect=CONNECT_SECONDS)
         self._http = httpx2.AsyncClient(timeout=timeout, follow_redirects=True)
         self._models: dict[str, Model] = {}
@@ -266,7 +287,8 @@ class ModelApiClient:
     @asynccontextmanager
     async def run(self, request: RunRequest) -> AsyncIterator[ApiRun]:
         prompt = await _prompt_content(request)
-        model = await asyncio.to_thread(self._model, request.model or await self._default_model())
+        name = request.model or await self._default_model()
+        model = await self._with_reader(await asyncio.to_thread(self._model, name), name, request)
         run = ApiRun(request, model, prompt, self._access)
         try:
             yield run
@@ -282,6 +304,18 @@ class ModelApiClient:
             key, url = self._access.key or PLACEHOLDER_KEY, self._access.base_url
             self._default_model_name = await fetch_first_model(self._http, url, key)
         return self._default_model_name
+
+    async def _with_reader(self, model: Model, name: str, request: RunRequest) -> Model:
+        """Have the model's text read for calls, and ask for them as text where it needs that."""
+        form, forms, service = self._access.tool_form, self._tool_forms, self._access.base_url
+        if form is ToolForm.WRITTEN:
+            return TextToolCallModel(model, TextReader(form=request.result))
+        if form is ToolForm.CALLED or forms is None:
+            return WrittenCallModel(model, TextReader(form=request.result))
+        if await forms.is_written(service, name):
+            return TextToolCallModel(model, TextReader(form=request.result))
+        learn = partial(forms.learn_written, service, name)
+        return WrittenCallModel(model, TextReader(form=request.result, on_call=learn))
 
     def _model(self, name: str) -> Model:
         if name not in self._models:
@@ -301,8 +335,7 @@ class ModelApiClient:
         from pydantic_ai.providers.openai import OpenAIProvider
 
         openai = OpenAIProvider(api_key=key, base_url=url, http_client=self._http)
-        model = OpenAIChatModel(name, provider=openai)
-        return TextToolCallModel(model) if self._access.text_tool_calls else model
+        return OpenAIChatModel(name, provider=openai)
 
 
 class ApiRun(BaseRun):

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from bot.engine.llm.api.access import ApiAccess
+from bot.engine.llm.api.tool_forms import LearnedToolForms
 from bot.engine.llm.backend import BackendDenied, BackendReadiness, BackendRun, RunRequest
 
 if TYPE_CHECKING:
@@ -22,8 +23,16 @@ class ApiBackend:
 
     accepts_tools = True
 
-    def __init__(self, access: ApiAccess, models: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        access: ApiAccess,
+        models: tuple[str, ...],
+        *,
+        tool_forms: LearnedToolForms | None = None,
+    ) -> None:
+        """`tool_forms` is needed for `ToolForm.AUTO`."""
         self._access = access
+        self._tool_forms = tool_forms
         self._models = models
         self._client: ModelApiClient | None = None
         self._build_lock = asyncio.Lock()
@@ -69,4 +78,4 @@ class ApiBackend:
         # The import takes seconds of CPU and 75 MiB, so it runs on first use and in a thread.
         from bot.engine.llm.api.agent_loop import ModelApiClient
 
-        return ModelApiClient(self._access)
+        return ModelApiClient(self._access, self._tool_forms)

@@ -1,14 +1,25 @@
-"""Emulates tool calls for models without them: one JSON object per answer, constrained by a
-schema."""
+"""Makes tool calls and forms that models write as text into regular ones: those of any model, and
+those of models without tool calls, which are asked for one JSON object per answer."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
+from pydantic import BaseModel
+from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import (
     InstructionPart,
     ModelMessage,
@@ -16,29 +27,41 @@ from pydantic_ai.messages import (
     ModelRequestPart,
     ModelResponse,
     ModelResponsePart,
+    ModelResponseStreamEvent,
+    PartDeltaEvent,
+    PartStartEvent,
     RetryPromptPart,
     TextPart,
+    TextPartDelta,
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
 )
-from pydantic_ai.models import CompletedStreamedResponse, ModelRequestParameters, StreamedResponse
+from pydantic_ai.models import (
+    CompletedStreamedResponse,
+    Model,
+    ModelRequestParameters,
+    StreamedResponse,
+)
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext, ToolDefinition
+from pydantic_ai.usage import RequestUsage
+
+from bot.engine.llm.written_calls import HeldText, ToolSchemas, read_calls
+from bot.engine.llm.written_forms import read_form
 
 TEXT_TOOL = "say"
 """The tool for plain text answers, where allowed."""
+_TEXT_TOOL_SCHEMA = {
+    "type": "object",
+    "properties": {"text": {"type": "string"}},
+    "required": ["text"],
+    "additionalProperties": False,
+}
 _TEXT_TOOL_DEFINITION = ToolDefinition(
-    name=TEXT_TOOL,
-    description="Answer in words.",
-    parameters_json_schema={
-        "type": "object",
-        "properties": {"text": {"type": "string"}},
-        "required": ["text"],
-        "additionalProperties": False,
-    },
+    name=TEXT_TOOL, description="Answer in words.", parameters_json_schema=_TEXT_TOOL_SCHEMA
 )
 _INSTRUCTIONS = """\
 Answer with one JSON object and nothing else: {"tool": NAME, "arguments": {...}}. One call at a
@@ -49,23 +72,163 @@ _UNSUPPORTED_KEYWORDS = frozenset(
 )
 
 
-class TextToolCallModel(WrapperModel):
-    """Presents calls that the model writes as JSON text as regular tool calls.
+_REFUSED = frozenset({400, 422})
+"""Statuses with which services refuse a request whose answer is to follow a schema."""
 
-    Text is not streamed if the request has tools."""
 
-    async def request(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextReader:
+    """Reads a model's text. `form` is the answer asked for, None if any text is one; `on_call` is
+    awaited when a model that was offered tools has written its call."""
+
+    form: type[BaseModel] | None = None
+    on_call: Callable[[], Awaitable[None]] | None = None
+
+    def read(self, response: ModelResponse, parameters: ModelRequestParameters) -> ModelResponse:
+        """Return the response with the calls, or else the form, that its text is; itself if it is
+        neither."""
+        texts = [part.content for part in response.parts if isinstance(part, TextPart)]
+        if response.tool_calls or not any(texts):
+            return response
+        text, others = "".join(texts), [p for p in response.parts if not isinstance(p, TextPart)]
+        found = read_calls(text, _schemas(parameters), text_is_answer=parameters.allow_text_output)
+        if found is not None:
+            said = [TextPart(content=found.lead_in)] if found.lead_in else []
+            calls = [_call_part(name, arguments) for name, arguments in found.calls]
+            return replace(response, parts=[*others, *said, *calls])
+        forms = parameters.output_tools
+        if self.form is None or parameters.allow_text_output or len(forms) != 1:
+            return response
+        value = read_form(text, self.form)
+        if value is None:
+            return response
+        args = value.model_dump(mode="json")
+        return replace(response, parts=[*others, ToolCallPart(forms[0].name, args)])
+
+
+class WrittenCallModel(WrapperModel):
+    """Calls tools natively, and reads calls that the model writes as text nevertheless. Such text
+    is not streamed."""
+
+    def __init__(self, wrapped: Model, reader: TextReader) -> None:
+        super().__init__(wrapped)
+        self._reader = reader
+
+    @asynccontextmanager
+    async def request_stream(
         self,
         messages: list[ModelMessage],
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
-    ) -> ModelResponse:
-        tools = _offered_tools(model_request_parameters)
-        if not tools:
-            return await self.wrapped.request(messages, model_settings, model_request_parameters)
-        asked = _request_parameters(tools, model_request_parameters)
-        response = await self.wrapped.request(_as_text_messages(messages), model_settings, asked)
-        return _parse_call(response)
+        run_context: RunContext[Any] | None = None,
+    ) -> AsyncGenerator[StreamedResponse]:
+        async with self.wrapped.request_stream(
+            messages, model_settings, model_request_parameters, run_context
+        ) as stream:
+            if not _schemas(model_request_parameters):
+                yield stream
+                return
+            read = _ReadStream(stream, self._reader)
+            yield read
+            if read.has_written_calls and self._reader.on_call is not None:
+                await self._reader.on_call()
+
+
+class _ReadStream(StreamedResponse):
+    """A stream whose complete response is read for written calls."""
+
+    def __init__(self, stream: StreamedResponse, reader: TextReader) -> None:
+        super().__init__(stream.model_request_parameters)
+        self._stream = stream
+        self._reader = reader
+        self._response: ModelResponse | None = None
+        self._shown: AsyncIterator[ModelResponseStreamEvent] | None = None
+
+    @property
+    def has_written_calls(self) -> bool:
+        response = self._response
+        forms = {tool.name for tool in self.model_request_parameters.output_tools}
+        return (
+            response is not None
+            and any(call.tool_name not in forms for call in response.tool_calls)
+            and not self._stream.get().tool_calls
+        )
+
+    def __aiter__(self) -> AsyncIterator[ModelResponseStreamEvent]:
+        if self._shown is None:
+            self._shown = self._get_event_iterator()
+        return self._shown
+
+    async def _get_event_iterator(self) -> AsyncIterator[ModelResponseStreamEvent]:
+        tools = _schemas(self.model_request_parameters)
+        held, index = HeldText(tools), 0
+        async for event in self._stream:
+            match event:
+                case PartStartEvent(part=TextPart(content=text) as part):
+                    index = event.index
+                    yield replace(event, part=replace(part, content=held.feed(text)))
+                case PartDeltaEvent(delta=TextPartDelta(content_delta=text) as delta):
+                    if shown := held.feed(text):
+                        yield replace(event, delta=replace(delta, content_delta=shown))
+                case _:
+                    yield event
+        if held.rest and self.get().tool_calls == self._stream.get().tool_calls:
+            yield PartDeltaEvent(index=index, delta=TextPartDelta(content_delta=held.rest))
+
+    def get(self) -> ModelResponse:
+        response = self._stream.get()
+        if response.state != "complete":
+            return replace(response, metadata=self.metadata)
+        if self._response is None:
+            # Once, so that the calls keep their IDs.
+            self._response = self._reader.read(response, self.model_request_parameters)
+        return replace(
+            response, parts=self._response.parts, metadata=self.metadata or response.metadata
+        )
+
+    async def cancel(self) -> None:
+        await self._stream.cancel()
+
+    async def close_stream(self) -> None:
+        await self._stream.close_stream()
+
+    def time_to_first_chunk(self, request_start: float) -> float | None:
+        return self._stream.time_to_first_chunk(request_start)
+
+    @property
+    def cancelled(self) -> bool:
+        return self._stream.cancelled
+
+    @property
+    def usage(self) -> RequestUsage:
+        return self._stream.usage
+
+    @property
+    def model_name(self) -> str:
+        return self._stream.model_name
+
+    @property
+    def provider_name(self) -> str | None:
+        return self._stream.provider_name
+
+    @property
+    def provider_url(self) -> str | None:
+        return self._stream.provider_url
+
+    @property
+    def timestamp(self) -> datetime:
+        return self._stream.timestamp
+
+
+class TextToolCallModel(WrapperModel):
+    """Asks for calls as JSON text and presents them as regular tool calls.
+
+    Text is not streamed if the request has tools. A service that refuses the schema is asked
+    without it."""
+
+    def __init__(self, wrapped: Model, reader: TextReader) -> None:
+        super().__init__(wrapped)
+        self._reader = reader
 
     @asynccontextmanager
     async def request_stream(
@@ -83,19 +246,54 @@ class TextToolCallModel(WrapperModel):
             ) as stream:
                 yield stream
             return
+        asked = _as_text_messages(messages), model_settings
+        try:
+            response = await self._response(*asked, _request_parameters(tools, given), run_context)
+        except ModelHTTPError as error:
+            if error.status_code not in _REFUSED:
+                raise
+            plain = _request_parameters(tools, given, constrained=False)
+            response = await self._response(*asked, plain, run_context)
+        yield CompletedStreamedResponse(
+            self._parse_call(response, given), model_request_parameters=given, replay_events=True
+        )
+
+    async def _response(
+        self,
+        messages: list[ModelMessage],
+        settings: ModelSettings | None,
+        parameters: ModelRequestParameters,
+        run_context: RunContext[Any] | None,
+    ) -> ModelResponse:
         async with self.wrapped.request_stream(
-            _as_text_messages(messages),
-            model_settings,
-            _request_parameters(tools, given),
-            run_context,
+            messages, settings, parameters, run_context
         ) as stream:
             # Stream anyway, so that a slow model doesn't time out.
             async for _ in stream:
                 pass
-            response = _parse_call(stream.get())
-        yield CompletedStreamedResponse(
-            response, model_request_parameters=given, replay_events=True
-        )
+            return stream.get()
+
+    def _parse_call(self, response: ModelResponse, given: ModelRequestParameters) -> ModelResponse:
+        """Text that can't be read stays text, and the caller reports the problem."""
+        if given.allow_text_output:
+            text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
+            said = read_calls(text, {TEXT_TOOL: _TEXT_TOOL_SCHEMA}, text_is_answer=True)
+            if said is not None and [name for name, _ in said.calls] == [TEXT_TOOL]:
+                arguments = said.calls[0][1]
+                words = arguments.get("text", "") if isinstance(arguments, Mapping) else text
+                return replace(response, parts=[TextPart(content=str(words))])
+        return self._reader.read(response, given)
+
+
+def _schemas(parameters: ModelRequestParameters) -> ToolSchemas:
+    return {
+        tool.name: tool.parameters_json_schema
+        for tool in (*parameters.function_tools, *parameters.output_tools)
+    }
+
+
+def _call_part(name: str, arguments: Mapping[str, Any] | str) -> ToolCallPart:
+    return ToolCallPart(name, arguments if isinstance(arguments, str) else dict(arguments))
 
 
 def _offered_tools(parameters: ModelRequestParameters) -> Sequence[ToolDefinition]:
@@ -104,14 +302,17 @@ def _offered_tools(parameters: ModelRequestParameters) -> Sequence[ToolDefinitio
 
 
 def _request_parameters(
-    tools: Sequence[ToolDefinition], given: ModelRequestParameters
+    tools: Sequence[ToolDefinition], given: ModelRequestParameters, *, constrained: bool = True
 ) -> ModelRequestParameters:
     how = "\n".join([_INSTRUCTIONS, *(f"- {_tool_line(tool)}" for tool in tools)])
+    parts = [*(given.instruction_parts or ()), InstructionPart(content=how)]
+    if not constrained:
+        return ModelRequestParameters(allow_text_output=True, instruction_parts=parts)
     return ModelRequestParameters(
         output_mode="native",
         output_object=OutputObjectDefinition(name="call", json_schema=_call_schema(tools)),
         allow_text_output=True,
-        instruction_parts=[*(given.instruction_parts or ()), InstructionPart(content=how)],
+        instruction_parts=parts,
     )
 
 
@@ -196,18 +397,3 @@ def _text_response_part(part: ModelResponsePart) -> ModelResponsePart:
         return part
     call = {"tool": part.tool_name, "arguments": part.args_as_dict()}
     return TextPart(content=json.dumps(call, ensure_ascii=False))
-
-
-def _parse_call(response: ModelResponse) -> ModelResponse:
-    """Convert the JSON text to a tool call; unparsable text stays text, and the caller reports the
-    problem."""
-    text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
-    try:
-        call = json.loads(text)
-        name, arguments = str(call["tool"]), dict(call["arguments"])
-    except (ValueError, TypeError, KeyError):
-        return response
-    part = TextPart(content=str(arguments.get("text", "")))
-    if name == TEXT_TOOL:
-        return replace(response, parts=[part])
-    return replace(response, parts=[ToolCallPart(tool_name=name, args=arguments)])

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import text
 
 from bot.engine.llm.answer_schemas import PlanAnswer, PlanStep, StepAnswer
-from bot.engine.llm.backend import RunPurpose
+from bot.engine.llm.backend import InvalidAnswer, RunPurpose
 from storage.records.tasks import TaskStatus
 from tests.engine_harness import FakeBackend, make_plan, run_engine
 
@@ -85,14 +85,31 @@ async def test_steps_in_order_do_where_the_workflow_stays_broken(tmp_path: Path)
     assert backend.started_steps == ["simple"]
 
 
-async def test_without_steps_the_task_is_blocked_and_says_why(tmp_path: Path) -> None:
+async def test_without_a_plan_that_can_be_run_the_task_is_one_step_and_says_why(
+    tmp_path: Path,
+) -> None:
     backend = answers(PlanAnswer(workflow=BROKEN), PlanAnswer(workflow=BROKEN))
     async with run_engine(tmp_path, backend) as world:
-        view = await world.until(await world.create_task(), TaskStatus.BLOCKED)
+        view = await world.until(await world.create_task("Look at ${it}"))
 
-    assert "no node “gone”" in view.task.status_reason
-    assert backend.started_steps == []
+    assert view.task.status is TaskStatus.COMPLETED
+    assert "no node “gone”" in view.plan
+    assert "one step" in view.plan
+    assert backend.started_steps == ["Look at ${it}"]
     assert len(plan_prompts(backend)) == 2
+
+
+async def test_a_model_that_cannot_plan_is_asked_once_and_does_the_task_in_one_step(
+    tmp_path: Path,
+) -> None:
+    backend = FakeBackend(on_plan=lambda: InvalidAnswer("no form"))
+    async with run_engine(tmp_path, backend) as world:
+        view = await world.until(await world.create_task("Count the cats"))
+
+    assert view.task.status is TaskStatus.COMPLETED
+    assert "the model's answer was not a plan" in view.plan
+    assert backend.started_steps == ["Count the cats"]
+    assert len(plan_prompts(backend)) == 1
 
 
 async def test_a_new_plan_that_cannot_be_run_leaves_the_old_one(tmp_path: Path) -> None:

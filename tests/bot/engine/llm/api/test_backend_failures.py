@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -216,7 +217,8 @@ async def test_an_unknown_model_is_denied(
 
 
 async def test_turns_are_limited(models: ModelEmulator, api: ApiProvider, backend: Backend) -> None:
-    models.replies(lambda _: ScriptedReply(calls=[WRITE]))
+    paths = iter("abcdef")
+    models.replies(lambda _: ScriptedReply(calls=[replace(WRITE, arguments={"path": next(paths)})]))
     calls: list[Mapping[str, Any]] = []
     limits = RunLimits(turns=3)
 

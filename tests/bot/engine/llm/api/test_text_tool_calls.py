@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot.engine.llm.answer_schemas import PlanAnswer, StepAnswer
-from bot.engine.llm.api.access import ApiAccess, ApiProvider
+from bot.engine.llm.api.access import ApiAccess, ApiProvider, ToolForm
 from bot.engine.llm.api.backend import ApiBackend
 from bot.engine.llm.backend import InvalidAnswer, TextDelta, ToolFinished
 from bot.engine.llm.tool_calls import CallDecision, CallVerdict, ToolCall
@@ -28,7 +28,7 @@ async def small(models: ModelEmulator) -> AsyncIterator[ApiBackend]:
         provider=ApiProvider.OPENAI,
         key=models.key,
         base_url=models.openai_url,
-        text_tool_calls=True,
+        tool_form=ToolForm.WRITTEN,
     )
     backend = ApiBackend(access, ())
     yield backend

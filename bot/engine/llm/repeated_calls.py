@@ -1,0 +1,77 @@
+"""Stops models that make the same tool call again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from bot.engine.llm import stored_messages
+from bot.engine.llm.backend import RunLimitReached
+from bot.engine.llm.stored_messages import MessageRow
+from bot.engine.llm.tool_calls import ERROR_PREFIX, call_fingerprint
+
+MAX_REPEATS = 2
+"""Calls in a row with the same arguments and the same result that are made."""
+REFUSAL = (
+    f"{ERROR_PREFIX}not made: this very call has brought the same result {MAX_REPEATS} times in a"
+    " row and would bring it again. Do something else, or end with what you have."
+)
+
+
+class RepeatedCalls(RunLimitReached):
+    """The model went on with a call after it was told that it repeats itself."""
+
+    hint = "backend.repeats"
+
+
+class RepeatedCallGuard:
+    """Counts identical calls in a row: same tool, same arguments, same result.
+
+    `history` ends in the turn that the run continues, so that its calls count too."""
+
+    def __init__(self, history: Sequence[Any] = ()) -> None:
+        self._last: tuple[str, str] | None = None
+        self._count = 0
+        self._is_told = False
+        for fingerprint, result in _turn_results(history):
+            if result == REFUSAL:
+                self._is_told = True
+            else:
+                self.record(fingerprint, result)
+
+    def refuse(self, fingerprint: str) -> str:
+        """Return the refusal of a call that must not be made; empty for others. Raises
+        RepeatedCalls once the model was told."""
+        is_same = self._last is not None and self._last[0] == fingerprint
+        if not is_same or self._count < MAX_REPEATS:
+            return ""
+        if self._is_told:
+            raise RepeatedCalls("the same call again, after the model was told")
+        self._is_told = True
+        return REFUSAL
+
+    def record(self, fingerprint: str, result: str) -> None:
+        made = (fingerprint, result)
+        if made == self._last:
+            self._count += 1
+        else:
+            self._last, self._count, self._is_told = made, 1, False
+
+
+def _turn_results(history: Sequence[Any]) -> Iterator[tuple[str, str]]:
+    """Yield fingerprints and results of the calls since the last prompt."""
+    rows = [row for row in history if stored_messages.is_message(row)]
+    first = max((at + 1 for at, row in enumerate(rows) if _is_prompt(row)), default=0)
+    calls: dict[str, str] = {}
+    for row in rows[first:]:
+        ids = [call for call, _ in stored_messages.requested_calls(row)]
+        for id_, (name, arguments) in zip(ids, stored_messages.call_arguments(row), strict=True):
+            calls[id_] = call_fingerprint(name, arguments)
+        for part in row["parts"]:
+            id_, text = stored_messages.answered_call_id(part), stored_messages.result_text(part)
+            if id_ in calls and text is not None:
+                yield calls[id_], text
+
+
+def _is_prompt(row: MessageRow) -> bool:
+    return not stored_messages.is_response(row) and not stored_messages.has_tool_results(row)

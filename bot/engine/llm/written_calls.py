@@ -1,0 +1,349 @@
+"""Reads tool calls that models write as text: JSON, XML and code, in the forms that model families
+use.
+
+A text is a call only if it ends in it: reasoning and a short lead-in may stand before it, nothing
+behind it. All functions take any text, raise nothing and look at a bounded part of it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from bot.engine.llm.written_forms import brace_spans, parse_repaired_json, without_thoughts
+
+MAX_TEXT = 1_200_000
+"""A call may carry a whole file; longer texts are no calls."""
+_MAX_REPAIRED = 200_000
+MAX_CALLS = 20
+_MAX_LEAD_IN = 400
+_MAX_STARTS = 12
+_MAX_HELD = 64
+"""Characters at the end of a streamed text that may turn out to begin a call."""
+
+ToolSchemas: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""JSON schemas of the arguments by tool name."""
+
+_CALL_TAGS = "tool_call|toolcall|function_call|functioncall|tool_use|tool_calls|function_calls"
+_MARKS = (
+    rf"<(?:{_CALL_TAGS})>|<function=|<invoke[ \t]+name=|<\|tool_call\|>|<\|python_tag\|>"
+    r"|\[TOOL_CALLS\]"
+)
+_CALL_FENCE = r"```[ \t]*(?:tool_code|tool_call|tool_calls|function_call)\b"
+_NAME_KEYS = ("name", "tool", "tool_name", "function", "function_name", "action")
+_ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "action_input", "tool_input")
+_CALL_KEYS = "|".join((*_NAME_KEYS, *_ARGUMENT_KEYS, "type", "id", "tool_call"))
+_JSON_START = rf"[\[{{][\s\[{{]*[\"'](?:{_CALL_KEYS})[\"']\s*:"
+_ACTION = re.compile(
+    r"Action[ \t]*:[ \t]*`?([\w.:-]{1,100})`?[ \t]*\r?\n+[ \t]*Action[ _]Input[ \t]*:[ \t]*"
+)
+_NAMED = re.compile(r"<(?:function=|invoke[ \t]+name=)[\"']?([\w.:-]{1,100})[\"']?[ \t]*>")
+_PARAMETER = re.compile(
+    r"\s*<parameter(?:=|[ \t]+name=)[\"']?([\w.-]{1,100})[\"']?(?:[ \t][^<>]{0,80})?>"
+)
+_ARG_KEY = re.compile(r"\s*<arg_key>([^<]{1,100})</arg_key>\s*<arg_value>")
+_BARE_NAME = re.compile(r"\s*([\w.:-]{1,100})\s*(?=[{<\n])")
+_FILLER = re.compile(
+    rf"(?:\s|,|;|</?(?:{_CALL_TAGS})>|</(?:function|invoke)>|<\|/?tool_calls?\|>|<\|python_tag\|>"
+    r"|\[/?TOOL_CALLS\]|</s>|<\|(?:im_end|eot_id|eom_id|end|endoftext)\|>|\])*"
+)
+_AFTER = re.compile(
+    r"<(?:tool_response|function_results?|function_response|observation)\b|Observation:"
+)
+"""A result that the model has made up, after its call."""
+_MAY_BEGIN = re.compile(r"(?:^|\n)[ \t]*[`{\[]|<|\[T")
+_FENCE_OPEN = re.compile(r"[ \t]*```[ \t]*(\w*)[ \t]*\r?\n")
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenCalls:
+    """The calls in a text, and the words before them."""
+
+    lead_in: str
+    calls: Sequence[tuple[str, Mapping[str, Any] | str]]
+    """Tool names with their arguments, which are text where they can't be read."""
+
+
+def read_calls(text: str, tools: ToolSchemas, *, text_is_answer: bool) -> WrittenCalls | None:
+    """Return the calls that the text ends in; None if it is no call.
+
+    Where a text may be an answer, JSON or a code block of no stated kind is a call only if nothing
+    else is said."""
+    if not tools or len(text) > MAX_TEXT:
+        return None
+    text = without_thoughts(text)
+    for start, is_marked in _starts(text, tools):
+        lead_in = text[:start].strip()
+        if lead_in and text_is_answer and not is_marked:
+            continue
+        calls = _Scanner(text, tools).read(start)
+        if calls:
+            return WrittenCalls(lead_in, calls)
+        if is_marked and (broken := _broken_call(text, start)):
+            return WrittenCalls(lead_in, [broken])
+    return None
+
+
+class HeldText:
+    """Holds back the part of a streamed text that is, or may become, a written call."""
+
+    def __init__(self, tools: ToolSchemas) -> None:
+        tags = "|".join(map(re.escape, tools))
+        own = rf"|<(?:{tags})>" if tags else ""
+        self._hold = re.compile(
+            rf"(?:(?:^|\n)[ \t]*```[ \t]*\w*[ \t]*\n\s*)?(?:{_MARKS}{own})"
+            rf"|(?:^|\n)[ \t]*(?:{_CALL_FENCE}|(?:```[ \t]*\w*[ \t]*\n\s*)?{_JSON_START})"
+        )
+        self._held: list[str] = []
+        self._tail = ""
+
+    def feed(self, text: str) -> str:
+        """Return what may be shown now."""
+        if self._held:
+            self._held.append(text)
+            return ""
+        self._tail += text
+        if (found := self._hold.search(self._tail)) is not None:
+            shown, self._tail = self._tail[: found.start()], self._tail[found.start() :]
+            self._held.append("")
+            return shown
+        start = max(0, len(self._tail) - _MAX_HELD)
+        unsure = _MAY_BEGIN.search(self._tail, start)
+        cut = len(self._tail) if unsure is None else unsure.start()
+        shown, self._tail = self._tail[:cut], self._tail[cut:]
+        return shown
+
+    @property
+    def rest(self) -> str:
+        """What has not been shown."""
+        return self._tail + "".join(self._held)
+
+
+def _starts(text: str, tools: ToolSchemas) -> Iterator[tuple[int, bool]]:
+    """Yield where a call may begin, and whether a mark says that it is one."""
+    tags = "|".join(map(re.escape, tools))
+    form = re.compile(
+        rf"(?P<marked>{_MARKS}|^[ \t]*{_CALL_FENCE})"
+        rf"|^[ \t]*(?:```|[\[{{]|Action[ \t]*:|<(?:{tags})>)",
+        re.MULTILINE,
+    )
+    found = form.finditer(text, 0, min(len(text), _MAX_LEAD_IN + 200))
+    for _, mark in zip(range(_MAX_STARTS), found, strict=False):
+        if len(text[: mark.start()].strip()) <= _MAX_LEAD_IN:
+            yield mark.start(), mark["marked"] is not None
+
+
+def _broken_call(text: str, start: int) -> tuple[str, str] | None:
+    """A call that can't be read, or of a tool that isn't offered, so that the model is told."""
+    rest = text[start:]
+    inside = re.sub(rf"^(?:{_MARKS})", "", rest, count=1).lstrip()
+    is_call = inside.startswith(("{", "[")) or _NAMED.match(rest) or _NAMED.match(inside)
+    behind = rest[rest.rfind("</") :] if "</" in rest else ""
+    if not is_call or re.sub(r"</?[\w]{1,40}>", "", behind).strip():
+        return None
+    named = _NAMED.search(rest) or re.search(
+        r"[\"'](?:name|tool)[\"']\s*:\s*[\"']([\w.:-]{1,100})", rest
+    )
+    return (named[1] if named else "unreadable_call", rest[:200])
+
+
+class _Scanner:
+    """Reads calls one after another until the end of the text."""
+
+    def __init__(self, text: str, tools: ToolSchemas) -> None:
+        self._text = text
+        self._tools = tools
+        self._at = 0
+
+    def read(self, start: int) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        """Return the calls from there; none if anything else stands there too."""
+        self._at = start
+        calls: list[tuple[str, Mapping[str, Any]]] = []
+        while len(calls) <= MAX_CALLS:
+            self._skip(_FILLER)
+            if self._at >= len(self._text) or (calls and _AFTER.match(self._text, self._at)):
+                return calls
+            found = self._fenced() or self._tagged() or self._json() or self._action()
+            if not found:
+                return []
+            calls += found
+        return []
+
+    def _skip(self, form: re.Pattern[str]) -> re.Match[str] | None:
+        mark = form.match(self._text, self._at)
+        self._at = self._at if mark is None else mark.end()
+        return mark
+
+    def _fenced(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        opened = _FENCE_OPEN.match(self._text, self._at)
+        if opened is None:
+            return []
+        end = self._text.find("\n```", opened.end() - 1)
+        inside = self._text[opened.end() : len(self._text) if end < 0 else end]
+        self._at = len(self._text) if end < 0 else end + 4
+        found = _Scanner(inside, self._tools).read(0)
+        return found or _code_calls(inside, self._tools)
+
+    def _tagged(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        """`<function=name>`, `<invoke name="…">`, `<name>` and the bare name after a call tag."""
+        if (mark := self._skip(_NAMED)) is not None:
+            name = self._known(mark[1])
+            return [] if name is None else self._arguments(name, ("</function>", "</invoke>"))
+        own = re.compile(r"<([\w.-]{1,100})>").match(self._text, self._at)
+        if own is not None and own[1] in self._tools:
+            self._at = own.end()
+            return self._arguments(own[1], (f"</{own[1]}>",))
+        bare = _BARE_NAME.match(self._text, self._at)
+        if bare is not None and (name := self._known(bare[1])) is not None:
+            self._at = bare.end()
+            return self._arguments(name, ("</tool_call>",))
+        return []
+
+    def _arguments(self, name: str, ends: Sequence[str]) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        """The arguments of this call as parameter tags, one tag each, or JSON."""
+        properties = self._tools[name].get("properties", {})
+        found: dict[str, Any] = {}
+        while True:
+            if (mark := self._skip(_PARAMETER)) is not None:
+                key, value = mark[1], self._until("</parameter>", "</invoke>", "</function>")
+            elif (mark := self._skip(_ARG_KEY)) is not None:
+                key, value = mark[1].strip(), self._until("</arg_value>")
+            elif (mark := self._own_tag(properties)) is not None:
+                key, value = mark[1], self._until(f"</{mark[1]}>")
+            else:
+                break
+            if value is None:
+                return []
+            found[key] = _typed(value, properties.get(key, {}))
+        self._skip(re.compile(r"\s*"))
+        if not found and self._text.startswith("{", self._at):
+            value = self._object()
+            if not isinstance(value, Mapping):
+                return []
+            found = dict(value)
+        self._skip(re.compile(rf"\s*(?:{'|'.join(map(re.escape, ends))})?"))
+        return [(name, found)]
+
+    def _own_tag(self, properties: Mapping[str, Any]) -> re.Match[str] | None:
+        mark = re.compile(r"\s*<([\w.-]{1,100})>").match(self._text, self._at)
+        if mark is None or mark[1] not in properties:
+            return None
+        self._at = mark.end()
+        return mark
+
+    def _until(self, end: str, *others: str) -> str | None:
+        """The text up to this end tag, which may be missing before one of the others."""
+        at = self._text.find(end, self._at)
+        closing = end if at >= 0 else ""
+        if at < 0:
+            places = [place for each in others if (place := self._text.find(each, self._at)) >= 0]
+            if not places:
+                return None
+            at = min(places)
+        value = self._text[self._at : at]
+        self._at = at + len(closing)
+        return value.removeprefix("\n").removesuffix("\n")
+
+    def _json(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        if not self._text.startswith(("{", "["), self._at):
+            return []
+        if self._text.startswith("[", self._at):
+            self._at += 1
+            self._skip(re.compile(r"\s*"))
+        call = self._call_in(self._object())
+        return [] if call is None else [call]
+
+    def _object(self) -> Any:
+        """The JSON object that begins here; None if it can't be read."""
+        try:
+            value, self._at = json.JSONDecoder().raw_decode(self._text, self._at)
+        except (ValueError, RecursionError):
+            return self._repaired_object()
+        return value
+
+    def _repaired_object(self) -> Any:
+        rest = self._text[self._at : self._at + _MAX_REPAIRED]
+        end = next((span[1] for span in brace_spans(rest) if span[0] == 0), 0)
+        tries = [(rest[:end], end)]
+        if not end:
+            # A brace at the end is forgotten more often than anything else.
+            place = rest.find("</")
+            whole = rest if place < 0 else rest[:place]
+            tries = [(whole + "}" * n, len(whole)) for n in (1, 2)]
+        for text, used in tries:
+            try:
+                value = parse_repaired_json(text)
+            except ValueError:
+                continue
+            self._at += used
+            return value
+        return None
+
+    def _call_in(self, value: Any) -> tuple[str, Mapping[str, Any]] | None:
+        for inner in ("function", "tool_call", "function_call"):
+            if isinstance(value, Mapping) and isinstance(value.get(inner), Mapping):
+                value = value[inner]
+        if not isinstance(value, Mapping):
+            return None
+        named = next((value[key] for key in _NAME_KEYS if isinstance(value.get(key), str)), "")
+        name = self._known(named)
+        key = next((key for key in _ARGUMENT_KEYS if key in value), "")
+        arguments = value.get(key, {})
+        if isinstance(arguments, str):
+            try:
+                arguments = parse_repaired_json(arguments)
+            except ValueError:
+                return None
+        if name is None or not isinstance(arguments, Mapping):
+            return None
+        has_arguments = key or not self._tools[name].get("required")
+        return (name, dict(arguments)) if has_arguments else None
+
+    def _action(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        mark = self._skip(_ACTION)
+        name = None if mark is None else self._known(mark[1])
+        value = None if name is None else self._object()
+        return [] if name is None or not isinstance(value, Mapping) else [(name, dict(value))]
+
+    def _known(self, name: str) -> str | None:
+        return next((each for each in (name, name.rpartition(".")[2]) if each in self._tools), None)
+
+
+def _typed(text: str, schema: Mapping[str, Any]) -> Any:
+    """Convert an argument written as text to the type that its schema asks for."""
+    kinds = schema.get("type")
+    if kinds == "string" or (isinstance(kinds, list) and "string" in kinds):
+        return text
+    try:
+        return parse_repaired_json(text.strip())
+    except ValueError:
+        return text
+
+
+def _code_calls(code: str, tools: ToolSchemas) -> Sequence[tuple[str, Mapping[str, Any]]]:
+    """Read calls written as Python, such as `print(default_api.write(path="a"))`."""
+    try:
+        body = ast.parse(code.strip()).body if len(code) <= _MAX_REPAIRED else []
+        calls = [_code_call(each, tools) for each in body]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    found = [each for each in calls if each is not None]
+    return found if len(found) == len(calls) <= MAX_CALLS else []
+
+
+def _code_call(line: ast.stmt, tools: ToolSchemas) -> tuple[str, Mapping[str, Any]] | None:
+    call = line.value if isinstance(line, ast.Expr | ast.Assign) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "print":
+        call = call.args[0] if len(call.args) == 1 else None
+    if not isinstance(call, ast.Call):
+        return None
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if name not in tools or any(word.arg is None for word in call.keywords):
+        return None
+    names = list(tools[name].get("properties", {}))[: len(call.args)]
+    given = {str(word.arg): word.value for word in call.keywords}
+    given |= dict(zip(names, call.args, strict=True))
+    return name, {key: ast.literal_eval(value) for key, value in given.items()}

@@ -1,0 +1,174 @@
+"""Models that are offered tools and write their calls: these are made, remembered, not shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from bot.engine.llm.answer_schemas import PlanAnswer, StepAnswer
+from bot.engine.llm.api.access import ApiAccess, ApiProvider, ToolForm
+from bot.engine.llm.api.backend import ApiBackend
+from bot.engine.llm.api.tool_forms import LEARNED_TTL, LearnedToolForms
+from bot.engine.llm.tool_calls import CallDecision, CallVerdict, ToolCall
+from tests.agent_builders import MemoryWindowStore
+from tests.bot.engine.llm.builders import build_request, collect_run, joined_text, recording_tool
+from tests.emulators.models.emulator import ModelEmulator
+from tests.emulators.models.script import ScriptedCall, ScriptedReply
+from tests.engine_harness import ManualClock
+
+HERMES = '<tool_call>\n{"name": "write", "arguments": {"path": "a.md"}}\n</tool_call>'
+FORMS = {
+    "Hermes": f"I write it now.\n{HERMES}",
+    "XML": "<function=write>\n<parameter=path>\na.md\n</parameter>\n</function>",
+    "invoke": '<function_calls><invoke name="write"><parameter name="path">a.md</parameter>'
+    "</invoke></function_calls>",
+    "own tags": "<write><path>a.md</path></write>",
+    "code": '```tool_code\nprint(write(path="a.md"))\n```',
+    "bare JSON": '{"name": "write", "arguments": {"path": "a.md"}}',
+    "a thought": f"<think>I need {{a}} file.</think>{HERMES}",
+}  # fmt: skip
+QUOTED = {
+    "behind a code block": f"It looks like this:\n\n```xml\n{HERMES}\n```\nNo more.",
+    "an example": 'Say:\n```json\n{"name": "write", "arguments": {"path": "a.md"}}\n```',
+    "in the middle": f"{HERMES} is how Hermes does it.",
+    "inline": f"Use `{HERMES}`",
+    "another tool's": '{"name": "fly", "arguments": {"path": "a.md"}}',
+}
+
+
+def auto_backend(models: ModelEmulator, store: MemoryWindowStore, now: Any = None) -> ApiBackend:
+    access = ApiAccess(
+        provider=ApiProvider.OPENAI,
+        key=models.key,
+        base_url=models.openai_url,
+        tool_form=ToolForm.AUTO,
+    )
+    forms = LearnedToolForms(store=store, now=now or ManualClock())
+    return ApiBackend(access, (), tool_forms=forms)
+
+
+@pytest.mark.parametrize("name", FORMS)
+async def test_a_written_call_is_made_and_never_shown(
+    models: ModelEmulator, gpt: ApiBackend, name: str
+) -> None:
+    calls: list[Mapping[str, Any]] = []
+    models.replies(ScriptedReply(text=FORMS[name]), ScriptedReply(text="Ready."))
+    request = build_request(ApiProvider.OPENAI, tools=(recording_tool("Wrote a.md", calls),))
+
+    events, result = await collect_run(gpt, request)
+
+    assert calls == [{"path": "a.md"}]
+    assert joined_text(events) == result.text
+    assert result.text.endswith("Ready.")
+    assert not {"<", "{", "`"} & set(result.text.replace("<think>I need {a} file.</think>", ""))
+    assert models.refused == []
+
+
+@pytest.mark.parametrize("name", QUOTED)
+async def test_a_call_that_is_only_quoted_is_not_made(
+    models: ModelEmulator, gpt: ApiBackend, name: str
+) -> None:
+    calls: list[Mapping[str, Any]] = []
+    models.replies(ScriptedReply(text=QUOTED[name]))
+
+    events, result = await collect_run(
+        gpt, build_request(ApiProvider.OPENAI, tools=(recording_tool("", calls),))
+    )
+
+    assert calls == []
+    assert joined_text(events) == result.text == QUOTED[name]
+
+
+@pytest.mark.parametrize("broken", ['{"name": "write", "argum', '{"name": "fly", "arguments": {}}'])
+async def test_a_call_that_cannot_be_made_is_told_to_the_model_and_not_shown(
+    models: ModelEmulator, gpt: ApiBackend, broken: str
+) -> None:
+    models.replies(ScriptedReply(text=f"<tool_call>{broken}"), ScriptedReply(text="Sorry."))
+
+    events, _ = await collect_run(
+        gpt, build_request(ApiProvider.OPENAI, tools=(recording_tool("", []),))
+    )
+
+    assert joined_text(events) == "Sorry."
+    assert len(models.requests) == 2
+
+
+async def test_a_written_call_needs_the_same_permission(
+    models: ModelEmulator, gpt: ApiBackend
+) -> None:
+    calls: list[Mapping[str, Any]] = []
+
+    class Refusal:
+        async def __call__(self, call: ToolCall, *, wait_seconds: float = 0.0) -> CallDecision:
+            return CallDecision(verdict=CallVerdict.DENY, text="not allowed")
+
+    models.replies(ScriptedReply(text=HERMES), ScriptedReply(text="No."))
+    tools = (recording_tool("", calls),)
+    await collect_run(gpt, build_request(ApiProvider.OPENAI, tools=tools, permit=Refusal()))
+
+    assert calls == []
+    assert "not allowed" in models.requests[1].tool_results[-1][1]
+
+
+async def test_a_model_that_writes_its_calls_is_asked_to_from_then_on(
+    models: ModelEmulator,
+) -> None:
+    store, clock = MemoryWindowStore(), ManualClock()
+    tools = (recording_tool("Wrote a.md", []),)
+    models.replies(
+        ScriptedReply(text=HERMES),
+        ScriptedReply(text="Ready."),
+        ScriptedReply(text=HERMES),
+        ScriptedReply(text='{"tool": "say", "arguments": {"text": "Again."}}'),
+        ScriptedReply(text="Natively."),
+    )
+    first = auto_backend(models, store, clock)
+    await collect_run(first, build_request(ApiProvider.OPENAI, tools=tools))
+    await first.aclose()
+    after_restart = auto_backend(models, store, clock)
+    _, result = await collect_run(after_restart, build_request(ApiProvider.OPENAI, tools=tools))
+    clock.advance(seconds=(LEARNED_TTL + timedelta(days=1)).total_seconds())
+    await collect_run(after_restart, build_request(ApiProvider.OPENAI, tools=tools))
+    await after_restart.aclose()
+
+    assert result.text == "Again."
+    assert [bool(asked.tools) for asked in models.requests] == [True, True, False, False, True]
+
+
+async def test_a_model_that_calls_its_tools_is_not_switched(models: ModelEmulator) -> None:
+    store = MemoryWindowStore()
+    backend = auto_backend(models, store)
+    call = ScriptedCall(name="write", arguments={"path": "a.md"})
+    models.replies(ScriptedReply(calls=[call]), ScriptedReply(text="Use `<tool_call>`."))
+
+    await collect_run(backend, build_request(ApiProvider.OPENAI, tools=(recording_tool("", []),)))
+    await backend.aclose()
+
+    assert store.values == {}
+
+
+async def test_a_report_written_as_text_is_the_form_that_was_asked_for(
+    models: ModelEmulator, gpt: ApiBackend
+) -> None:
+    models.replies(
+        ScriptedReply(text='Done!\n```json\n{"status": "done", "summary": "It is there."}\n```')
+    )
+
+    _, result = await collect_run(gpt, build_request(ApiProvider.OPENAI, result=StepAnswer))
+
+    assert result.value == StepAnswer(status="done", summary="It is there.")
+
+
+async def test_a_plan_written_as_a_list_is_the_form_that_was_asked_for(
+    models: ModelEmulator, gpt: ApiBackend
+) -> None:
+    models.replies(ScriptedReply(text="1. Write it\n2. Check it"))
+
+    _, result = await collect_run(gpt, build_request(ApiProvider.OPENAI, result=PlanAnswer))
+
+    assert isinstance(result.value, PlanAnswer)
+    assert [step.title for step in result.value.steps] == ["Write it", "Check it"]
+    assert len(models.requests) == 1
