@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from unicodedata import category
 from zoneinfo import ZoneInfo
@@ -42,6 +43,7 @@ _THOUSAND = 1000
 _KILOBYTE = 1024
 _MICROS = 1_000_000
 _BAR_CELLS = 10
+_MAX_FACT = 400
 _MARKUP = re.compile(r"[*_~`\[\]<>#|&!\\]")
 
 
@@ -133,6 +135,15 @@ def single_line(text: str, limit: int) -> str:
 def escape_markdown(text: str, limit: int) -> str:
     """Foreign text, such as a name, as Markdown without links, mentions or styles."""
     return _MARKUP.sub(lambda match: f"&#{ord(match.group())};", single_line(text, limit))
+
+
+def notice_text(key: str, facts: Mapping[str, str], words: TextCatalog) -> str:
+    """The text of a run's notice. A fact is another key or foreign text."""
+    shown = {
+        name: words(fact) if words.has(fact) else escape_markdown(fact, _MAX_FACT)
+        for name, fact in facts.items()
+    }
+    return words(key, **shown)
 
 
 def escape_markdown_lines(text: str, limit: int) -> str:

@@ -21,7 +21,7 @@ from bot.engine.agent.pricing import PriceTable
 from bot.engine.agent.session_history import SessionHistory
 from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.llm.tool_calls import CallAuthorizer, CallDecision, CallVerdict, ToolCall
-from bot.engine.mcp.client.servers import McpConnector
+from bot.engine.mcp.client.server_pool import McpServerPool
 from bot.engine.memory.conversation_archive.session_context import ArchiveContext
 from bot.engine.permissions.requests import ApprovalRequester, SuspendedCalls
 from bot.engine.sandbox.command_homes import CommandHomes
@@ -110,11 +110,11 @@ async def no_sandbox() -> Sandbox:
     raise AssertionError("no command is run")
 
 
-def make_connector() -> McpConnector:
+def make_server_pool() -> McpServerPool:
     shell = CommandShell(
         sandbox=no_sandbox, homes=CommandHomes(Path("/nonexistent")), env=lambda _: {}
     )
-    return McpConnector(shell, str, WebFetcher(), variables={})
+    return McpServerPool(shell, str, WebFetcher(), data_dir=Path("/nonexistent"), variables={})
 
 
 def make_history(db: Database, **changes: Any) -> SessionHistory:
@@ -151,7 +151,7 @@ def make_gateway(
             now=now,
         ),
         "suspended_calls": SuspendedCalls(ToolCallRepo(db), now),
-        "mcp_servers": make_connector(),
+        "mcp_servers": make_server_pool(),
         "span_recorder": NoSpans(db=db, repo=SpanRepo(db), redact=str, new_id=new_id, now=now),
         "reply_recorders": (),
         "history": make_history(db),

@@ -31,7 +31,7 @@ from bot.engine.llm.backend import (
     TextDelta,
     TokenUsage,
 )
-from bot.engine.mcp.client.servers import McpConnector
+from bot.engine.mcp.client.server_pool import McpServerPool
 from bot.engine.permissions.requests import ApprovalRequester as ToolAsker
 from bot.engine.permissions.requests import DecisionRecorder
 from bot.engine.tasks.access import TaskAccess
@@ -386,7 +386,7 @@ async def run_engine(
     context_builder: WorkerContextBuilder
     | Callable[[Database, ManualClock], WorkerContextBuilder]
     | None = None,
-    servers: McpConnector | None = None,
+    servers: McpServerPool | None = None,
     show_pictures: AttachImages | None = None,
     traced: bool = False,
     backends: BackendSelector | None = None,

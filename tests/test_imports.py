@@ -54,7 +54,10 @@ HTTPX = {"certifi", "httpcore", "httpx"}
 
 TELEGRAM = HTTPX | {"telegram", "telegramify_markdown"}
 FEISHU = HTTPX | {"google", "lark_oapi"}
-MODELS = {"anthropic", "openai", "pydantic_ai", "genai_prices", "httpx2", "numpy", "opentelemetry"}
+MODELS = {
+    *("anthropic", "openai", "pydantic_ai", "genai_prices", "httpx2", "numpy", "opentelemetry"),
+    *("mcp", "mcp_types", "cryptography", "jsonschema"),
+}
 
 _PROBE = """
 import atexit, json, os, sys

@@ -107,6 +107,7 @@ async def open_container(settings: Settings) -> AsyncGenerator[Container, None]:
         db = await Database.open(settings.database, stack)
         core = await build_container(settings, db)
         stack.push_async_callback(core.engine.workers.models.aclose)
+        stack.push_async_callback(core.engine.workers.mcp_servers.aclose)
         yield core
 
 

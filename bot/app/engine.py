@@ -53,8 +53,6 @@ from bot.engine.agent.subagents.run import SubagentDeps
 from bot.engine.agent.subagents.service import SubagentService
 from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.llm.backend_registry import BackendRegistry
-from bot.engine.mcp.client.servers import McpConnector
-from bot.engine.mcp.server.tool_server import ToolLender
 from bot.engine.memory.writer import MemoryWriter
 from bot.engine.permissions.requests import DecisionSignal, SuspendedCalls
 from bot.engine.skills.skill_review_notifier import SkillReviewNotifier
@@ -272,13 +270,12 @@ def _build_gateway(
     reply_recorders: Sequence[ReplyRecorder],
 ) -> ModelGateway:
     mask = workers.redactor.mask
-    lender = ToolLender(settings.home / "lent", lambda: secrets.token_hex(16))
     return ModelGateway(
         db=store.db,
         sessions=store.sessions,
         usage=store.usage,
         backends=workers.models,
-        mcp_servers=McpConnector(workers.shell, mask, workers.fetcher, lender=lender),
+        mcp_servers=workers.mcp_servers,
         now=clock.now,
         sleep=asyncio.sleep,
         new_id=lambda: secrets.token_hex(8),
@@ -535,6 +532,7 @@ def _background_services(shared: _Shared, writing: MemoryWriting) -> tuple[AppSe
     """Services that are independent of tasks: traces, drawings and memory."""
     settings, store, clock, workers = shared.settings, shared.store, shared.clock, shared.workers
     return (
+        workers.mcp_servers,
         *build_span_services(settings, store, clock, workers.redactor.mask),
         DrawingCleaner(home=settings.home),
         shared.archive.build_compactor(shared.gateway, workers.models),

@@ -29,6 +29,8 @@ from bot.engine.llm.api.tool_forms import LearnedToolForms
 from bot.engine.llm.backend import WorkerMode
 from bot.engine.llm.backend_registry import BackendRegistry, build_registry
 from bot.engine.llm.tool_calls import AgentTool
+from bot.engine.mcp.client.server_pool import KeptServers, McpServerPool
+from bot.engine.mcp.server.tool_server import ToolLender
 from bot.engine.memory.ports import MemorySource
 from bot.engine.memory.retriever import MemoryRetriever
 from bot.engine.permissions import rules
@@ -69,6 +71,7 @@ class WorkerServices:
     sandbox: SandboxDetector
     shell: CommandShell
     fetcher: WebFetcher
+    mcp_servers: McpServerPool
     redactor: SecretMasker
     history: WorkerHistory
     task_memories: TaskMemories
@@ -82,6 +85,13 @@ def build_worker_services(settings: Settings, store: RepositorySet, clock: Clock
     # Shiftboss' own files are hidden in the sandbox.
     own_files = (settings.home, Path.cwd() / ".env", settings.home / ".env")
     sandbox = SandboxDetector(extra=settings.readable_folders, secrets=own_files)
+    shell = CommandShell(
+        sandbox=sandbox,
+        homes=CommandHomes(settings.home / "shell"),
+        env=partial(_command_environment, settings, redactor),
+        network=settings.tools_network,
+    )
+    fetcher = build_fetcher(settings)
     return WorkerServices(
         models=build_models(
             settings, sandbox, LearnedToolForms(store=store.key_values, now=clock.now)
@@ -94,13 +104,9 @@ def build_worker_services(settings: Settings, store: RepositorySet, clock: Clock
             now=clock.now,
         ),
         sandbox=sandbox,
-        shell=CommandShell(
-            sandbox=sandbox,
-            homes=CommandHomes(settings.home / "shell"),
-            env=partial(_command_environment, settings, redactor),
-            network=settings.tools_network,
-        ),
-        fetcher=build_fetcher(settings),
+        shell=shell,
+        fetcher=fetcher,
+        mcp_servers=_build_mcp_servers(settings, shell, redactor.mask, fetcher),
         redactor=redactor,
         history=build_worker_history(settings, store),
         task_memories=TaskMemories(
@@ -110,6 +116,19 @@ def build_worker_services(settings: Settings, store: RepositorySet, clock: Clock
             person_of=people.get,
             home=settings.home,
         ),
+    )
+
+
+def _build_mcp_servers(
+    settings: Settings, shell: CommandShell, mask: Callable[[str], str], fetcher: WebFetcher
+) -> McpServerPool:
+    return McpServerPool(
+        shell,
+        mask,
+        fetcher,
+        data_dir=settings.home,
+        keep=KeptServers(count=settings.mcp_kept, idle_seconds=settings.mcp_idle_minutes * 60),
+        lender=ToolLender(settings.home / "lent", lambda: secrets.token_hex(16)),
     )
 
 

@@ -225,6 +225,8 @@ class Settings(BaseSettings):
         default=15, ge=0, le=1440, alias="SHIFTBOSS_CLI_PATIENCE_MINUTES"
     )
     cli_hours: float = Field(default=1, gt=0, le=48, alias="SHIFTBOSS_CLI_HOURS")
+    mcp_kept: int = Field(default=8, ge=0, le=100, alias="SHIFTBOSS_MCP_KEPT")
+    mcp_idle_minutes: float = Field(default=15, ge=0, le=1440, alias="SHIFTBOSS_MCP_IDLE_MINUTES")
     tools_network: bool = Field(default=False, alias="SHIFTBOSS_TOOLS_NETWORK")
     tools_env: Annotated[str, AfterValidator(_check_env_names)] = Field(
         default="", alias="SHIFTBOSS_TOOLS_ENV"

@@ -77,7 +77,11 @@ def _single_step_blocks(live: LiveStep, words: TextCatalog) -> list[model.Block]
     if live.calls:
         title = words("live.calls", n=live.call_count)
         blocks.append(model.CollapsibleBlock(title, tuple(_call_blocks(live))))
-    blocks += [model.NoteBlock(_note_text(key, facts, words)) for key, facts in live.notes]
+    passing = () if live.passing_note is None else (live.passing_note,)
+    blocks += [
+        model.NoteBlock(formats.notice_text(key, facts, words))
+        for key, facts in (*live.notes, *passing)
+    ]
     return blocks
 
 
@@ -120,12 +124,6 @@ def _call_state(call: LiveToolCall) -> model.ChecklistState:
     if call.succeeded is None:
         return model.ChecklistState.RUNNING
     return model.ChecklistState.DONE if call.succeeded else model.ChecklistState.FAILED
-
-
-def _note_text(key: str, facts: object, words: TextCatalog) -> str:
-    """A fact may itself be a catalogue key."""
-    texts = facts if isinstance(facts, dict) else {}
-    return words(key, **{name: words.get_or_literal(str(fact)) for name, fact in texts.items()})
 
 
 MAX_COUNTED_AHEAD = 10

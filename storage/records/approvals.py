@@ -15,7 +15,6 @@ from storage.records.tasks import TaskId
 class ApprovalKind(StrEnum):
     PAIRING = "pairing"
     HUMAN = "human"
-    CONDITION = "condition"
     RISK = "risk"
     TOOL = "tool"
     QUESTION = "question"

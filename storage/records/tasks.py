@@ -48,13 +48,15 @@ class LiveToolCall:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveStep:
     """Live output of a running step, never stored. `plan` is the worker's own checklist, `calls`
-    has the newest last, `notes` are catalogue keys with their facts."""
+    has the newest last, `notes` are catalogue keys with their facts; `passing_note` is what it
+    waits for at this moment."""
 
     path: str
     plan: tuple[tuple[str, Literal["pending", "in_progress", "completed"]], ...] = ()
     calls: tuple[LiveToolCall, ...] = ()
     call_count: int = 0
     notes: tuple[tuple[str, Mapping[str, str]], ...] = ()
+    passing_note: tuple[str, Mapping[str, str]] | None = None
 
     @property
     def current_call(self) -> LiveToolCall | None:
@@ -399,11 +401,10 @@ class TaskView:
 
     @property
     def percent(self) -> int:
-        """The completed share of the plan in whole percent; 0 without a plan, and 100 only if the
-        task is completed: a failed one may have no step left."""
+        """The completed share of the plan in whole percent; 0 without a plan."""
         if self.task.status is TaskStatus.COMPLETED:
             return 100
-        return min(99, 100 * self.done // self.total) if self.total else 0
+        return 100 * self.done // self.total if self.total else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -147,3 +147,30 @@ class Subagent(NewSubagent):
     started_at: datetime | None
     ended_at: datetime | None
     delivered_at: datetime | None
+
+
+class McpServerState(StrEnum):
+    """STOPPED: it starts at its next use. FAILED: it did not start, or died."""
+
+    STARTING = "starting"
+    READY = "ready"
+    BUSY = "busy"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServerStatus:
+    """An MCP server as it was used last for a person in a chat or task. `tools` are the server's
+    own names for them, `error` its last failure; both are untrusted text."""
+
+    server: str
+    state: McpServerState
+    persona: str = ""
+    person_id: PersonId | None = None
+    chat_id: ChatId | None = None
+    task_id: TaskId | None = None
+    tools: tuple[str, ...] = ()
+    error: str = ""
+    restarts: int = 0
+    idle_seconds: int = 0

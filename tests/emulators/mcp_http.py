@@ -54,10 +54,13 @@ class McpHttpServer:
 
     def _result(self, headers: Mapping[str, str], message: Any) -> dict[str, Any]:
         if self.behaviour == "telling":
-            return {"error": {"message": f"I do not know {headers['authorization']}"}}
+            text = f"I do not know {headers['authorization']}"
+            return {"error": {"code": -32600, "message": text}}
         match message["method"]:
             case "initialize":
-                return {"result": {"protocolVersion": "2025-06-18", "capabilities": {}}}
+                about = {"name": "tiny", "version": "1"}
+                hello = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
+                return {"result": {**hello, "serverInfo": about}}
             case "tools/list":
                 return {"result": {"tools": TOOLS[:2]}}
         name, arguments = message["params"]["name"], message["params"]["arguments"]

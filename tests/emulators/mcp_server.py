@@ -27,6 +27,15 @@ TOOLS: list[Any] = [
 ]
 
 
+STATEFUL: list[Any] = [
+    {"name": name, "description": name, "inputSchema": {"type": "object"}}
+    for name in ("count", "note", "huge", "stream", "ask", "stray", "stall", "die")
+]
+"""What it offers as `stateful`: it counts calls, and misbehaves where it is asked to."""
+
+calls = 0
+
+
 def write_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
@@ -56,6 +65,48 @@ def call(number: object, name: str, arguments: dict[str, Any]) -> None:
             answer(number, text(json.dumps({"KEY": os.environ.get("KEY"), "cwd": str(Path.cwd())})))
 
 
+def stateful_call(number: object, name: str, arguments: dict[str, Any]) -> None:
+    global calls  # noqa: PLW0603
+    calls += 1
+    match name:
+        case "count":
+            answer(number, text(f"call {calls}"))
+        case "note":
+            with Path("notes").open("a") as file:
+                file.write("noted\n")
+            sys.stderr.write("out of memory\n")
+            sys.exit(9)
+        case "huge":
+            answer(number, text("x" * 10_000_000))
+        case "stream":
+            while True:
+                write_line(json.dumps({"jsonrpc": "2.0", "method": "notifications/message"}))
+        case "ask":
+            while True:
+                write_line(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}))
+        case "stray":
+            write_line("\x00\x1b[31m{]")
+            for wrong in (None, 4.5, "nobody", 10**9, [1]):
+                answer(wrong, text("not yours"))
+            answer(number, text("yours"))
+        case "stall":
+            answer(number, text("from now on nothing"))
+            time.sleep(600)
+        case "die":
+            sys.exit(3)
+
+
+def many_tools() -> list[Any]:
+    wide = {"type": "object", "properties": {f"p{n}": {"enum": ["x" * 999]} for n in range(999)}}
+    pattern = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(a+)+$"}}}
+    first = [
+        {"name": "checked", "inputSchema": {"type": "object"}, "outputSchema": pattern},
+        {"name": "wide", "inputSchema": wide, "description": "[click](http://x) `now` " * 999},
+        {"name": "n" * 5_000},
+    ]
+    return first + [{"name": f"tool-{n}", "inputSchema": {}} for n in range(10_000)]
+
+
 def main(manners: str) -> None:
     if manners == "silent":
         time.sleep(600)
@@ -75,8 +126,12 @@ def main(manners: str) -> None:
         elif method == "tools/list" and manners == "liar":
             odd = {"name": "odd\nname", "inputSchema": {"type": 5, "properties": [], "required": 7}}
             answer(number, {"tools": [None, {}, {"name": 3}, odd, "x"], "nextCursor": 4})
+        elif method == "tools/list" and manners in {"stateful", "many"}:
+            answer(number, {"tools": STATEFUL if manners == "stateful" else many_tools()})
+        elif method == "tools/call" and manners in {"stateful", "many"}:
+            stateful_call(number, told["params"]["name"], told["params"].get("arguments", {}))
         elif method == "tools/list":
-            at = int(told["params"].get("cursor", 0))
+            at = int(told.get("params", {}).get("cursor", 0))
             page: dict[str, Any] = {"tools": TOOLS[at : at + 4]}
             if at + 4 < len(TOOLS):
                 page["nextCursor"] = str(at + 4)

@@ -7,14 +7,18 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
+from mcp.client.session import ClientSession
+from mcp.shared.exceptions import MCPError
+from mcp_types import TextContent
 
-from bot.engine.mcp.client.stdio_transport import McpError, McpStdioTransport, open_stdio
+from bot.engine.mcp.client.stdio_transport import open_stdio
 from bot.engine.sandbox.spec import SandboxLaunch
 from tests.journeys.program import ShiftbossProcess
 from tests.thoroughness import thorough_only
@@ -44,17 +48,23 @@ def launch(program: ShiftbossProcess, folder: Path, *options: str) -> SandboxLau
     )
 
 
-async def initialize(wire: McpStdioTransport) -> Mapping[str, Any]:
-    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t"}}
-    told: Mapping[str, Any] = await wire.request("initialize", hello, seconds=SECONDS)
-    await wire.notify("notifications/initialized")
-    return told
+@asynccontextmanager
+async def agent(
+    program: ShiftbossProcess, folder: Path, *options: str
+) -> AsyncGenerator[ClientSession, None]:
+    """An agent by the official SDK."""
+    async with (
+        open_stdio(launch(program, folder, *options)) as line,
+        ClientSession(line.incoming, line.outgoing, read_timeout_seconds=SECONDS) as session,
+    ):
+        await session.initialize()
+        yield session
 
 
-async def call_tool(wire: McpStdioTransport, tool: str, **arguments: Any) -> str:
-    call = {"name": tool, "arguments": arguments}
-    told = await wire.request("tools/call", call, seconds=SECONDS)
-    return str(told["content"][0]["text"])
+async def call_tool(session: ClientSession, tool: str, **arguments: Any) -> str:
+    told = (await session.call_tool(tool, arguments)).content[0]
+    assert isinstance(told, TextContent)
+    return told.text
 
 
 async def hook(
@@ -88,12 +98,10 @@ async def test_a_memory_saved_in_a_project_is_found_only_there(
     if runs:
         await program.start()
     async with (
-        open_stdio(launch(program, project)) as one,
-        open_stdio(launch(program, other)) as two,
+        agent(program, project) as one,
+        agent(program, other) as two,
     ):
-        hello = await initialize(one)
-        await initialize(two)
-        listed = await one.request("tools/list", {}, seconds=SECONDS)
+        listed = await one.list_tools()
         empty = await call_tool(one, "recall_memory", query="harbour crane")
         kept, _ = await asyncio.gather(
             call_tool(
@@ -105,8 +113,9 @@ async def test_a_memory_saved_in_a_project_is_found_only_there(
         elsewhere = await call_tool(two, "recall_memory", query="harbour crane")
         full = await call_tool(one, "get_memory", id=found.split("<")[1].split(",")[0])
 
-    assert hello["serverInfo"]["name"] == "shiftboss"
-    names = {each["name"] for each in listed["tools"]}
+    assert one.server_info is not None
+    assert one.server_info.name == "shiftboss"
+    names = {each.name for each in listed.tools}
     assert {"recall_memory", "store_memory", "log_session", "extract_memories"} <= names
     assert {"load_context", "history_grep", "history_describe", "history_expand"} <= names
     # With the program its handbook is there already.
@@ -121,9 +130,8 @@ async def test_a_memory_saved_in_a_project_is_found_only_there(
 async def test_the_server_never_returns_another_persons_memories(
     program: ShiftbossProcess, project: Path
 ) -> None:
-    async with open_stdio(launch(program, project, "--scope", "person:somebody")) as wire:
-        await initialize(wire)
-        with pytest.raises(McpError, match="somebody's own"):
+    async with agent(program, project, "--scope", "person:somebody") as wire:
+        with pytest.raises(MCPError, match="somebody's own"):
             await call_tool(wire, "recall_memory", query="anything")
 
 
@@ -135,11 +143,9 @@ async def test_personal_memories_are_served_only_with_the_personal_scope(
         "memory", "add", "My parrot is called Quill", "--scope", "me"
     )
     assert status == 0
-    async with open_stdio(launch(program, project)) as wire:
-        await initialize(wire)
+    async with agent(program, project) as wire:
         unasked = await call_tool(wire, "recall_memory", query="parrot")
-    async with open_stdio(launch(program, project, "--scope", "me")) as wire:
-        await initialize(wire)
+    async with agent(program, project, "--scope", "me") as wire:
         asked = await call_tool(wire, "recall_memory", query="parrot")
         refused = await call_tool(wire, "store_memory", content="All parrots lie", scope="global")
     said = json.dumps({"cwd": str(project), "source": "startup"}).encode()
@@ -199,8 +205,7 @@ async def test_hooks_add_relevant_memories_and_never_block_the_cli(
 ) -> None:
     if runs:
         await program.start()
-    async with open_stdio(launch(program, project)) as wire:
-        await initialize(wire)
+    async with agent(program, project) as wire:
         await call_tool(
             wire, "store_memory", content="Releases are cut on Tuesdays", category="decision"
         )
@@ -274,8 +279,7 @@ async def test_the_needed_settings_are_printed_and_nothing_is_changed(
 async def test_an_agents_server_outlives_the_program(
     program: ShiftbossProcess, project: Path
 ) -> None:
-    async with open_stdio(launch(program, project)) as wire:
-        await initialize(wire)
+    async with agent(program, project) as wire:
         await program.start()
         await call_tool(wire, "store_memory", content="The harbour master is called Ida")
         await program.kill()

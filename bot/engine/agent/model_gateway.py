@@ -49,7 +49,8 @@ from bot.engine.llm.backend import (
     WorkerMode,
 )
 from bot.engine.llm.tool_calls import AgentTool, CallAuthorizer, CallDecision
-from bot.engine.mcp.client.servers import ConnectedServers, McpConnector
+from bot.engine.mcp.client.server_config import McpScope
+from bot.engine.mcp.client.server_pool import ConnectedServers, McpServerPool
 from bot.engine.permissions.requests import SuspendedCalls
 from bot.engine.tracing.span_recorder import CallEnding, ModelCallStart, SpanRecorder
 from bot.engine.workers.spec import CostAccount
@@ -81,6 +82,7 @@ class ModelRequest:
     result_type: type[BaseModel] | None = None
     limits: RunLimits = field(default_factory=RunLimits)
     mode: WorkerMode = WorkerMode.EXECUTE
+    persona: str = ""
     permit: CallAuthorizer | None = None
     call_answers: Mapping[str, CallDecision] = field(default_factory=dict)
     mcp_servers: tuple[McpServer, ...] = ()
@@ -138,7 +140,7 @@ class ModelGateway:
         new_id: Callable[[], str],
         budget: SpendingBudget,
         suspended_calls: SuspendedCalls,
-        mcp_servers: McpConnector,
+        mcp_servers: McpServerPool,
         span_recorder: SpanRecorder,
         reply_recorders: Sequence[ReplyRecorder],
         history: SessionHistory,
@@ -392,7 +394,11 @@ class ModelGateway:
                 await _forward_notes(on_event, connected)
                 yield connected
             return
-        async with self._mcp_servers.connect(ask.mcp_servers, ask.workspace, ask.mode) as connected:
+        if ask.workspace is None or not ask.mcp_servers:
+            yield ConnectedServers()
+            return
+        scope = McpScope.of(ask.account, ask.workspace, ask.mode, ask.persona)
+        async with self._mcp_servers.connect(ask.mcp_servers, scope, on_event) as connected:
             await _forward_notes(on_event, connected)
             yield replace(connected, servers=ask.mcp_servers)
 

@@ -74,10 +74,12 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunNotice:
-    """A notice for people: a text key with its parameters."""
+    """A notice for people: a text key with its parameters. A `passing` one is shown until the next
+    event only."""
 
     key: str
     facts: Mapping[str, str] = field(default_factory=dict)
+    passing: bool = False
 
 
 AgentEvent: TypeAlias = (

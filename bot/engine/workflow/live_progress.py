@@ -43,7 +43,7 @@ class LiveProgress:
             live = self.live_step(task, path)
             if live is None or isinstance(event, TextDelta | ThoughtDelta):
                 return
-            self._live[task][path] = self._apply_event(live, event)
+            self._live[task][path] = self._apply_event(replace(live, passing_note=None), event)
             self._changed_tasks.add(task)
             self._change_signal.set()
 
@@ -85,10 +85,17 @@ class LiveProgress:
             case ToolFinished(call_id=id, succeeded=succeeded, summary=summary):
                 final = {"output": self._redact(summary)[-_MAX_OUTPUT:]} if summary else {}
                 return _update_call(live, id, succeeded=succeeded, **final)
-            case RunNotice(key=key, facts=facts):
-                return replace(live, notes=(*live.notes, (key, facts))[-_MAX_NOTES:])
+            case RunNotice():
+                return _add_note(live, event)
             case _:
                 return live
+
+
+def _add_note(live: LiveStep, notice: RunNotice) -> LiveStep:
+    note = (notice.key, notice.facts)
+    if notice.passing:
+        return replace(live, passing_note=note)
+    return replace(live, notes=(*live.notes, note)[-_MAX_NOTES:])
 
 
 def _update_call(live: LiveStep, id: str, **fields: object) -> LiveStep:

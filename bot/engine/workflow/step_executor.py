@@ -176,6 +176,7 @@ class StepExecutor:
             mcp_servers=context.mcp_servers,
             result_type=answer_type(step.node.output),
             mode=context.persona.default_mode,
+            persona=context.persona.name,
             resume_prompt=step.new_messages if step.is_resumed else None,
             parent_span=node_span_id(step.task.id, step.node.id, step.run.attempt),
             turn_key=_turn_key(step),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,7 +48,8 @@ class TelegramTransport:
     _session: TelegramSession | None = field(default=None, init=False)
 
     async def start(self, stack: AsyncExitStack) -> None:
-        from bot.transports.telegram.session import open_telegram_session  # loads the library
+        with _without_module("cryptography"):
+            from bot.transports.telegram.session import open_telegram_session  # loads the library
 
         self._session = await open_telegram_session(
             stack,
@@ -82,3 +84,17 @@ class TelegramTransport:
         if self._session is None:
             raise PlatformUnavailable("the Telegram channel has not started")
         return self._session
+
+
+@contextmanager
+def _without_module(name: str) -> Iterator[None]:
+    """Make the module look missing while others load: the library would use it for passports only,
+    and it takes 7 MB."""
+    if name in sys.modules:
+        yield
+        return
+    sys.modules[name] = None  # type: ignore[assignment]  # None is "not there"
+    try:
+        yield
+    finally:
+        del sys.modules[name]

@@ -40,6 +40,7 @@ from bot.engine.llm.backend import (
     BudgetExceeded,
     ImageInput,
     RunLimits,
+    RunNotice,
     RunPurpose,
     SelectedBackend,
     TextDelta,
@@ -47,8 +48,8 @@ from bot.engine.llm.backend import (
 from bot.engine.llm.tool_calls import AgentTool, CallKind, object_schema
 from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import CostAccount, WorkerSpec
-from cards.catalog import catalog_for
-from cards.formats import truncate
+from cards.catalog import TextCatalog, catalog_for
+from cards.formats import notice_text, truncate
 from handlers.ports import (
     AnswerStream,
     BackendFailure,
@@ -108,6 +109,7 @@ def propose_task_tool(question: ChatQuestion, proposals: list[TaskProposal]) -> 
 log = logging.getLogger(__name__)
 
 _MAX_CALLS = 12
+_SHOWN_NOTICES = {"mcp.failed", "mcp.restarted"}
 """Model calls per answer, including those between tool calls."""
 _MAX_TRIES = 3
 _RETRY_DELAY = 1.0
@@ -246,12 +248,7 @@ class ConversationService:
         )
         there = await snapshot_workspace(workspace)
         proposals: list[TaskProposal] = []
-        shown: list[str] = []
-
-        async def watch(event: AgentEvent) -> None:
-            if isinstance(event, TextDelta):
-                shown.append(event.text)
-                await show("".join(shown))
+        shown = _ShownAnswer(show, catalog_for(question.language))
 
         def again() -> None:
             shown.clear()
@@ -271,12 +268,12 @@ class ConversationService:
             pictures=captioned.pictures,
         )
         work = asyncio.create_task(
-            self._call_with_retries(ask, chosen, session, watch, again),
+            self._call_with_retries(ask, chosen, session, shown.watch, again),
             name=f"answer in {question.chat.id}",
         )
         reply = await self._await_reply(question, ask.prompt, work, session.id)
         if reply is None:
-            return ChatAnswer(text="".join(shown), interrupted=True)
+            return ChatAnswer(text=shown.text, interrupted=True)
         text = reply.result.text
         into = f"files/chats/{question.chat.id}/{question.source.replace(':', '-')}"
         files = await collect_output_files(there, workspace, text, home=self._data_dir, target=into)
@@ -285,7 +282,10 @@ class ConversationService:
             proposal=proposals[0] if proposals else None,
             files=files.files,
             sizes=files.sizes,
-            notes=_answer_notes(question.language, chosen, reply, captioned, files),
+            notes=(
+                *_answer_notes(question.language, chosen, reply, captioned, files),
+                *dict.fromkeys(shown.notices),
+            ),
             model=reply.result.model or chosen.backend.name,
             seconds=(self._now() - begun).total_seconds(),
         )
@@ -465,6 +465,7 @@ class ConversationService:
             workspace=spec.workspace,
             facts={"text": question.text},
             mode=spec.mode,
+            persona=spec.persona,
             tools=(*proposing, *context.tools),
             permit=context.permit,
             mcp_servers=context.mcp_servers,
@@ -472,6 +473,32 @@ class ConversationService:
             resume_prompt="" if question.is_continuation else None,
             turn_key=_turn_key(question),
         )
+
+
+class _ShownAnswer:
+    """What a person sees of an answer while it is written."""
+
+    def __init__(self, show: AnswerStream, words: TextCatalog) -> None:
+        self.text = ""
+        self.notices: list[str] = []
+        self._show = show
+        self._words = words
+
+    async def watch(self, event: AgentEvent) -> None:
+        """Satisfies `EventListener`."""
+        if isinstance(event, TextDelta):
+            self.text += event.text
+            await self._show(self.text)
+        elif isinstance(event, RunNotice):
+            notice = notice_text(event.key, event.facts, self._words)
+            if event.passing and not self.text:
+                await self._show(notice)
+            elif event.key in _SHOWN_NOTICES:
+                self.notices.append(notice)
+
+    def clear(self) -> None:
+        self.text = ""
+        self.notices.clear()
 
 
 def _cost_account(question: ChatQuestion) -> CostAccount:

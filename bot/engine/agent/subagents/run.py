@@ -273,6 +273,7 @@ class SubagentRun:
             mcp_servers=equipment.mcp_servers,
             limits=_LIMITS,
             mode=job.mode,
+            persona=job.persona,
             parent_span=subagent_span_id(helper.id),
             turn_key=f"subagent {helper.id} {prompt}",
         )

@@ -1,202 +1,188 @@
-"""Exchanges JSON-RPC messages with an MCP server over HTTP.
+"""Connects the SDK's session to an MCP server at a URL, through a guarded HTTP client.
 
 The host name is resolved and checked once, as for fetched pages; all messages go to that address,
-and redirects are not followed because headers may contain secrets."""
+and redirects are not followed because headers may contain secrets. Imports the SDK, so it is
+imported on first use."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import asynccontextmanager
+from typing import Any
 
-from bot.engine.mcp.client.stdio_transport import (
-    GRACE_SECONDS,
-    MAX_ERROR_CHARS,
-    McpError,
-    unwrap_response,
-)
+import httpx2
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
+
+from bot.engine.mcp.client.server_config import McpError
 from bot.engine.web.fetcher import WebFetcher
+from bot.engine.web.http_request import tls_context
 from bot.engine.web.urls import FetchRefused, WebUrl, parse_url
 
-if TYPE_CHECKING:
-    import httpx
-
 MAX_RESPONSE_BYTES = 8_000_000
-_SESSION_HEADER = "Mcp-Session-Id"
-_VERSION_HEADER = "MCP-Protocol-Version"
-_REQUEST_HEADERS = {
-    "Content-Type": "application/json",
-    "Accept": "application/json, text/event-stream",
-    # Compressed responses could expand to any size.
-    "Accept-Encoding": "identity",
-}
-_OK, _ACCEPTED, _NOT_FOUND, _MOVED, _FAILED = 200, 202, 404, 300, 400
+_MAX_STREAM_SECONDS = 600.0
+_MAX_RESUMPTIONS = 20
+"""Resumed streams between two of our requests."""
 
+CLOSED_MESSAGE = "Connection closed"
+"""With the code CONNECTION_CLOSED it is the SDK's own error for a session that has ended. Servers
+use the code alone for other things."""
 
-class McpHttpTransport:
-    """A session with one server; requests may overlap."""
-
-    def __init__(self, client: httpx.AsyncClient, url: WebUrl, address: str, version: str) -> None:
-        shown = f"[{address}]" if ":" in address else address
-        self._client = client
-        self._url = url
-        self._target = f"{url.scheme}://{shown}:{url.effective_port}{url.path}"
-        self._version = version
-        self._session: dict[str, str] = {}
-        self._last_id = 0
-
-    async def request(self, method: str, params: Mapping[str, Any], *, seconds: float) -> Any:
-        self._last_id += 1
-        number = self._last_id
-        message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-        try:
-            async with asyncio.timeout(seconds):
-                return await self._exchange(message, number)
-        except TimeoutError:
-            raise McpError("slow", f"it gave no answer within {seconds:g} s") from None
-
-    async def notify(self, method: str) -> None:
-        async with asyncio.timeout(GRACE_SECONDS), self._post({"jsonrpc": "2.0", "method": method}):
-            pass
-
-    async def close(self) -> None:
-        """Ask the server to end the session."""
-        if not self._session:
-            return
-        import httpx
-
-        with suppress(httpx.HTTPError, TimeoutError):
-            async with asyncio.timeout(GRACE_SECONDS):
-                await self._client.delete(
-                    self._target, headers=self._headers(), extensions=self._extensions
-                )
-
-    async def _exchange(self, message: Mapping[str, Any], number: int) -> Any:
-        async with self._post(message) as response:
-            if session := response.headers.get(_SESSION_HEADER):
-                self._session = {_SESSION_HEADER: session, _VERSION_HEADER: self._version}
-            async for reply in _messages(response):
-                if isinstance(reply, dict) and reply.get("id") == number and "method" not in reply:
-                    return unwrap_response(reply)
-        raise McpError("ended", "the server has answered nothing")
-
-    @asynccontextmanager
-    async def _post(self, message: Mapping[str, Any]) -> AsyncIterator[httpx.Response]:
-        import httpx
-
-        body = json.dumps(message, default=str).encode("utf-8", "replace")
-        request = self._client.build_request(
-            "POST",
-            self._target,
-            content=body,
-            headers={**_REQUEST_HEADERS, **self._headers()},
-            extensions=self._extensions,
-        )
-        try:
-            response = await self._client.send(request, stream=True)
-            try:
-                _check_response(response, has_session=bool(self._session))
-                yield response
-            finally:
-                await response.aclose()
-        except httpx.HTTPError as error:
-            raise McpError("ended", f"{self._url.site}: {type(error).__name__}") from error
-
-    def _headers(self) -> dict[str, str]:
-        return {"Host": self._url.site, **self._session}
-
-    @property
-    def _extensions(self) -> dict[str, Any]:
-        return {"sni_hostname": self._url.host}
+_CONNECT_SECONDS = 30.0
+_MAX_ERROR_CHARS = 300
+_NOT_FOUND, _NOT_ALLOWED, _MOVED, _FAILED = 404, 405, 300, 400
 
 
 @asynccontextmanager
 async def open_http(
-    url_text: str, headers: Mapping[str, str], fetcher: WebFetcher, *, version: str
-) -> AsyncGenerator[McpHttpTransport, None]:
-    """Open a session with the server at this URL. Raises McpError."""
+    url_text: str, headers: Mapping[str, str], fetcher: WebFetcher
+) -> AsyncGenerator[tuple[Any, Any], None]:
+    """Yield the streams of a session with the server at this URL. Raises McpError."""
     url = parse_url(url_text)
     if url is None:
-        raise McpError("url", "its address is no plain http or https URL")
+        raise McpError("its address is no plain http or https URL")
     try:
         address, *_ = await fetcher.resolve_addresses(url)
     except FetchRefused as error:
         hint = "; SHIFTBOSS_FETCH_PRIVATE names the places of your own that may be reached"
-        raise McpError("closed", f"{error}{hint}") from error
-    # Slow to import, and only needed for servers at a URL.
-    import httpx
-
-    from bot.engine.web.http_request import tls_context
-
-    client = httpx.AsyncClient(
-        verify=await asyncio.to_thread(tls_context),
+        raise McpError(f"{error}{hint}") from error
+    verify = await asyncio.to_thread(tls_context)
+    client = httpx2.AsyncClient(
+        transport=_GuardedTransport(url, address, httpx2.AsyncHTTPTransport(verify=verify)),
         headers=dict(headers),
         trust_env=False,
-        follow_redirects=False,
-        timeout=None,  # noqa: S113 - each request sets its own
+        # Reading is limited by each request's own time.
+        timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None),
     )
     async with client:
-        wire = McpHttpTransport(client, url, address, version)
+        target = f"{url.scheme}://{url.site}{url.path}"
+        opened = streamable_http_client(
+            target, http_client=client, max_sse_event_size=MAX_RESPONSE_BYTES
+        )
+        async with opened as streams:
+            yield streams
+
+
+class _GuardedTransport(httpx2.AsyncBaseTransport):
+    """Sends each request to the checked address, and limits what comes back.
+
+    A failure becomes a JSON-RPC error for its own request, so that it does not end the session."""
+
+    def __init__(self, url: WebUrl, address: str, inner: httpx2.AsyncHTTPTransport) -> None:
+        self._url = url
+        self._address = address
+        self._inner = inner
+        self._resumptions = 0
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if not self._is_wanted(request):
+            return httpx2.Response(_NOT_ALLOWED, request=request)
         try:
-            yield wire
+            response = await self._inner.handle_async_request(self._pinned(request))
+        except httpx2.TransportError as error:
+            return _error(request, f"{self._url.site}: {type(error).__name__}")
+        try:
+            return await self._limited(request, response)
+        except httpx2.TransportError as error:
+            return _error(request, str(error) or type(error).__name__)
+        except BaseException:
+            await response.aclose()
+            raise
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    def _is_wanted(self, request: httpx2.Request) -> bool:
+        """A stream for the server's own requests is not: we offer it nothing. Resuming the answer
+        to one of ours is."""
+        if request.method != "GET":
+            self._resumptions = 0
+            return True
+        self._resumptions += 1
+        return "last-event-id" in request.headers and self._resumptions <= _MAX_RESUMPTIONS
+
+    def _pinned(self, request: httpx2.Request) -> httpx2.Request:
+        headers = httpx2.Headers(request.headers)
+        headers["Host"] = self._url.site
+        # Compressed responses could expand to any size.
+        headers["Accept-Encoding"] = "identity"
+        return httpx2.Request(
+            request.method,
+            request.url.copy_with(host=self._address, port=self._url.effective_port),
+            headers=headers,
+            stream=request.stream,
+            extensions={**request.extensions, "sni_hostname": self._url.host},
+        )
+
+    async def _limited(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        if problem := _problem(response):
+            await response.aclose()
+            return _error(request, problem)
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        stream = _LimitedStream(response)
+        if kind == "text/event-stream" and response.status_code < _FAILED:
+            return httpx2.Response(
+                response.status_code, headers=response.headers, stream=stream, request=request
+            )
+        try:
+            body = b"".join([chunk async for chunk in stream])
         finally:
-            await wire.close()
+            await response.aclose()
+        if response.status_code == _NOT_FOUND and "mcp-session-id" in request.headers:
+            return _error(request, CLOSED_MESSAGE, CONNECTION_CLOSED)
+        if response.status_code >= _FAILED and not _is_error_message(body):
+            return _error(request, f"the server answers with HTTP {response.status_code}")
+        headers = {
+            name: data
+            for name, data in response.headers.multi_items()
+            if name.lower() not in {"content-length", "transfer-encoding"}
+        }
+        return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
 
 
-def _check_response(response: httpx.Response, *, has_session: bool) -> None:
-    status = response.status_code
+class _LimitedStream(httpx2.AsyncByteStream):
+    """A response's body, of limited size and time."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        self._stream = response.stream
+        self._deadline = time.monotonic() + _MAX_STREAM_SECONDS
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        received = 0
+        async for chunk in self._stream:
+            received += len(chunk)
+            if received > MAX_RESPONSE_BYTES:
+                raise httpx2.ReadError("the server's answer is too large")
+            if time.monotonic() > self._deadline:
+                raise httpx2.ReadTimeout("the server's answer does not end")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _problem(response: httpx2.Response) -> str:
     if response.headers.get("content-encoding", "identity").lower() != "identity":
-        raise McpError("refused", "the server packs its answers, which was not asked for")
-    if status in {_OK, _ACCEPTED}:
-        return
-    if status == _NOT_FOUND and has_session:
-        raise McpError("ended", "the server has ended the session")
-    if _MOVED <= status < _FAILED:
-        raise McpError("refused", "the server sends us elsewhere, which is not followed")
-    raise McpError("refused", f"the server answers with HTTP {status}")
+        return "the server packs its answers, which was not asked for"
+    if _MOVED <= response.status_code < _FAILED:
+        return "the server sends us elsewhere, which is not followed"
+    return ""
 
 
-async def _messages(response: httpx.Response) -> AsyncIterator[Any]:
-    """Yield the response's messages; None for malformed ones."""
-    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "text/event-stream":
-        async for data in _events(response):
-            yield _parse_json(data)
-        return
-    body = b"".join([chunk async for chunk in _limited_chunks(response)])
-    reply = _parse_json(body)
-    if reply is None and body:
-        said = body[:MAX_ERROR_CHARS].decode("utf-8", "replace")
-        raise McpError("refused", f"the server's answer is invalid: {said}")
-    yield reply
-
-
-async def _events(response: httpx.Response) -> AsyncIterator[bytes]:
-    """Yield the data of each event."""
-    rest, data = b"", list[bytes]()
-    async for chunk in _limited_chunks(response):
-        *lines, rest = (rest + chunk).replace(b"\r\n", b"\n").split(b"\n")
-        for line in lines:
-            if line.startswith(b"data:"):
-                data.append(line[5:].removeprefix(b" "))
-            elif not line.strip() and data:
-                yield b"\n".join(data)
-                data = []
-
-
-async def _limited_chunks(response: httpx.Response) -> AsyncIterator[bytes]:
-    received = 0
-    async for chunk in response.aiter_raw():
-        received += len(chunk)
-        if received > MAX_RESPONSE_BYTES:
-            raise McpError("ended", "the server sent a message that is too large")
-        yield chunk
-
-
-def _parse_json(data: bytes) -> Any:
+def _is_error_message(body: bytes) -> bool:
     try:
-        return json.loads(data)
+        message = json.loads(body)
     except (ValueError, RecursionError):
-        return None
+        return False
+    return isinstance(message, dict) and isinstance(message.get("error"), dict)
+
+
+def _error(request: httpx2.Request, text: str, code: int = INTERNAL_ERROR) -> httpx2.Response:
+    """A response that the SDK passes on as the error of this request."""
+    error = {"code": code, "message": text[:_MAX_ERROR_CHARS]}
+    message = {"jsonrpc": "2.0", "id": None, "error": error}
+    return httpx2.Response(502, json=message, request=request)

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.llm.backend import McpServer, WorkerMode
+from bot.engine.llm.backend import McpServer
 from bot.engine.llm.tool_calls import ERROR_PREFIX, AgentTool
-from bot.engine.mcp.client.servers import ConnectedServers, McpConnector
+from bot.engine.mcp.client.live_server import ServerTimeouts
+from bot.engine.mcp.client.server_config import McpScope
+from bot.engine.mcp.client.server_pool import ConnectedServers, McpServerPool
 from bot.engine.sandbox.backends import detect_sandbox
 from bot.engine.sandbox.command_homes import CommandHomes
 from bot.engine.sandbox.spec import Sandbox
@@ -34,17 +36,20 @@ async def plugged(
     async def found() -> Sandbox:
         return detect_sandbox()
 
-    made = McpConnector(
+    made = McpServerPool(
         CommandShell(sandbox=found, homes=CommandHomes(tmp_path / "homes"), env=lambda _: {}),
         lambda text: text,
         WebFetcher(private_hosts=parse_private_hosts(private.split(",")), resolve=resolver),
-        start_seconds=patience,
-        call_seconds=patience,
+        data_dir=tmp_path,
+        timeouts=ServerTimeouts(start=patience, call=patience),
         variables={"TRACKER_KEY": SECRET},
     )
     server = McpServer(name="tiny", url=url, headers=HEADERS)
-    async with made.connect((server,), tmp_path, WorkerMode.EXECUTE) as brought:
-        yield brought
+    try:
+        async with made.connect((server,), McpScope(workspace=tmp_path)) as brought:
+            yield brought
+    finally:
+        await made.aclose()
 
 
 def named(brought: ConnectedServers, name: str) -> AgentTool:

@@ -12,7 +12,7 @@ import pytest
 
 from bot.engine.llm.backend import McpServer, RunPurpose, WorkerMode
 from bot.engine.llm.tool_calls import CallKind, ToolCall
-from bot.engine.mcp.client.servers import McpConnector
+from bot.engine.mcp.client.server_pool import McpServerPool
 from bot.engine.permissions.policy import PolicyLevels, RulePolicy
 from bot.engine.permissions.rules import PermissionRules
 from bot.engine.sandbox.backends import detect_sandbox
@@ -42,7 +42,7 @@ class OnlyTracker:
         return {TRACKER.name: TRACKER}
 
 
-def servers(tmp_path: Path, **variables: str) -> McpConnector:
+def servers(tmp_path: Path, **variables: str) -> McpServerPool:
     async def found() -> Sandbox:
         return detect_sandbox()
 
@@ -51,7 +51,7 @@ def servers(tmp_path: Path, **variables: str) -> McpConnector:
         homes=CommandHomes(tmp_path / "shell"),
         env=lambda _: {"PATH": "/usr/bin:/bin"},
     )
-    return McpConnector(shell, str, WebFetcher(), variables=variables)
+    return McpServerPool(shell, str, WebFetcher(), data_dir=tmp_path, variables=variables)
 
 
 @pytest.mark.parametrize("accepts_tools", [True, False])

@@ -14,7 +14,7 @@ import pytest
 
 from bot.engine.llm.backend import McpServer
 from bot.engine.llm.tool_calls import AgentTool
-from bot.engine.mcp.client.servers import McpConnector
+from bot.engine.mcp.client.server_pool import McpServerPool
 from bot.engine.mcp.server import stdio_bridge
 from bot.engine.mcp.server.tool_server import LENDABLE_TOOLS, ToolLender
 from bot.engine.sandbox.backends import detect_sandbox
@@ -202,12 +202,12 @@ def _spoken_to(folder: Path, sent: bytes) -> bytes:
             return b""
 
 
-def _servers(root: Path) -> McpConnector:
+def _servers(root: Path) -> McpServerPool:
     async def found() -> Sandbox:
         return detect_sandbox()
 
     shell = CommandShell(sandbox=found, homes=CommandHomes(root / "shell"), env=lambda _: {})
-    return McpConnector(shell, str, WebFetcher(), variables={}, lender=lender(root))
+    return McpServerPool(shell, str, WebFetcher(), data_dir=root, variables={}, lender=lender(root))
 
 
 async def test_a_persons_server_of_that_name_gives_way(tmp_path: Path) -> None:

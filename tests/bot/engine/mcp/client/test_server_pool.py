@@ -11,15 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.engine.llm.backend import McpServer, WorkerMode
+from bot.engine.llm.backend import McpServer
 from bot.engine.llm.tool_calls import ERROR_PREFIX, AgentTool, CallKind, find_argument_error
-from bot.engine.mcp.client.servers import (
-    ConnectedServers,
-    McpConnector,
-    render_result,
-    tool_name,
-    tool_schema,
-)
+from bot.engine.mcp.client.live_server import ServerTimeouts
+from bot.engine.mcp.client.server_config import McpScope
+from bot.engine.mcp.client.server_pool import ConnectedServers, McpServerPool
+from bot.engine.mcp.client.tool_data import render_result, tool_name, tool_schema
 from bot.engine.sandbox.backends import detect_sandbox
 from bot.engine.sandbox.command_homes import CommandHomes
 from bot.engine.sandbox.spec import Sandbox
@@ -55,17 +52,19 @@ async def plugged(
         homes=CommandHomes(tmp_path / "homes"),
         env=lambda _: {"PATH": "/usr/bin:/bin"},
     )
-    made = McpConnector(
+    made = McpServerPool(
         shell,
         str,
         WebFetcher(),
-        start_seconds=start,
-        call_seconds=patience,
+        data_dir=tmp_path,
+        timeouts=ServerTimeouts(start=start, call=patience),
         variables={"TRACKER_KEY": SECRET},
     )
-    (tmp_path / "work").mkdir(exist_ok=True)
-    async with made.connect(servers, tmp_path / "work", WorkerMode.EXECUTE) as brought:
-        yield brought
+    try:
+        async with made.connect(servers, McpScope(workspace=tmp_path / "work")) as brought:
+            yield brought
+    finally:
+        await made.aclose()
 
 
 def named(brought: ConnectedServers, name: str) -> AgentTool:
@@ -108,7 +107,7 @@ async def test_an_error_of_a_tool_is_an_error_text(tmp_path: Path, sandbox: Sand
     assert said == f"{ERROR_PREFIX}the server says: no such ticket"
 
 
-async def test_one_that_dies_in_a_call_is_said_to_have_ended_each_time(
+async def test_one_that_dies_in_a_call_fails_that_call_and_starts_again_for_the_next(
     tmp_path: Path, sandbox: Sandbox
 ) -> None:
     async with plugged(tmp_path, sandbox, tiny()) as brought:
@@ -116,7 +115,9 @@ async def test_one_that_dies_in_a_call_is_said_to_have_ended_each_time(
         then = await named(brought, "mcp__tiny__echo").run({"text": "hi"})
 
     assert first.startswith(f"{ERROR_PREFIX}the MCP server tiny: the server has ended")
-    assert then.startswith(ERROR_PREFIX)
+    assert "was not repeated" in first
+    assert "what it held in memory is gone" in then
+    assert then.endswith("you said hi")
 
 
 async def test_one_that_hangs_is_given_up(tmp_path: Path, sandbox: Sandbox) -> None:

@@ -1,0 +1,301 @@
+"""Owns the running MCP servers, and wraps their tools as ours."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bot.engine.llm.backend import McpServer, RunNotice
+from bot.engine.llm.tool_calls import AgentTool, CallKind
+from bot.engine.mcp.client.live_server import (
+    LiveMcpServer,
+    NoticeListener,
+    ServerTimeouts,
+    ignore_notice,
+)
+from bot.engine.mcp.client.server_config import (
+    McpError,
+    McpScope,
+    fill_variables,
+    server_secrets,
+)
+from bot.engine.mcp.client.server_launch import build_launch, home_name, identify_folder
+from bot.engine.mcp.client.tool_data import tool_description, tool_name
+from bot.engine.mcp.server.protocol import SERVER_NAME
+from bot.engine.mcp.server.tool_server import ToolLender
+from bot.engine.redaction import MASK, redact_tool
+from bot.engine.sandbox.spec import SandboxKind
+from bot.engine.tools.shell_exec import CommandShell
+from bot.engine.web.fetcher import WebFetcher
+from storage.records.workers import McpServerStatus
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from bot.engine.mcp.client.session import McpSession, ServerTool
+
+_SWEEP_SECONDS = 30.0
+_MAX_KNOWN = 500
+"""Servers that are remembered, running or not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectedServers:
+    """The tools of connected servers and notices about failed ones.
+
+    `servers` are those that a coding CLI starts itself."""
+
+    tools: tuple[AgentTool, ...] = ()
+    servers: tuple[McpServer, ...] = ()
+    notes: tuple[RunNotice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptServers:
+    """How many servers stay running while no run uses them, and for how many seconds."""
+
+    count: int = 8
+    idle_seconds: float = 900.0
+
+
+class McpServerPool:
+    """Keeps each server of a scope running between its runs. Satisfies `app.lifecycle.AppService`
+    and `handlers.ports_workers.McpPort`.
+
+    A server that fails, hangs or dies costs only its own tools. Calls of the tools need
+    authorization like all others."""
+
+    name = "mcp"
+
+    def __init__(
+        self,
+        shell: CommandShell,
+        mask: Callable[[str], str],
+        fetcher: WebFetcher,
+        *,
+        data_dir: Path,
+        keep: KeptServers | None = None,
+        timeouts: ServerTimeouts | None = None,
+        variables: Mapping[str, str] = os.environ,
+        lender: ToolLender | None = None,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """`variables` are the values available to servers as `${NAME}`; `lender` lends our own
+        tools to coding CLIs."""
+        self._shell = shell
+        self._mask = mask
+        self._fetcher = fetcher
+        self._data_dir = data_dir
+        self._keep = keep or KeptServers()
+        self._timeouts = timeouts or ServerTimeouts()
+        self._variables = variables
+        self._lender = lender
+        self._now = now
+        self._sleep = sleep
+        self._servers: dict[tuple[McpScope, str], LiveMcpServer] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Servers start at their first use."""
+
+    async def run(self) -> None:
+        while True:
+            await self._sleep(_SWEEP_SECONDS)
+            await self.close_unused()
+
+    async def aclose(self) -> None:
+        """Stop all servers."""
+        await asyncio.gather(*(each.close() for each in self._servers.values()), *self._closing)
+
+    @asynccontextmanager
+    async def connect(
+        self,
+        servers: Sequence[McpServer],
+        scope: McpScope,
+        on_event: NoticeListener | None = None,
+    ) -> AsyncGenerator[ConnectedServers, None]:
+        """Yield the servers' tools, starting those that do not run; failures become notices."""
+        notify = on_event or ignore_notice
+        async with AsyncExitStack() as stack:
+            connected = await asyncio.gather(
+                *(self._use_server(stack, server, scope, notify) for server in servers)
+            )
+            tools = {tool.name: tool for each in connected for tool in each.tools}
+            notes = tuple(note for each in connected for note in each.notes)
+            yield ConnectedServers(tools=tuple(tools.values()), notes=notes)
+
+    def resolve_variables(self, servers: Sequence[McpServer]) -> ConnectedServers:
+        """Fill in variables for backends that start servers themselves; servers with unset
+        variables are skipped."""
+        known: list[McpServer] = []
+        notes: list[RunNotice] = []
+        for server in servers:
+            try:
+                known.append(fill_variables(server, self._variables))
+            except McpError as error:
+                notes.append(_failure(server, self._mask(str(error))))
+        return ConnectedServers(servers=tuple(known), notes=tuple(notes))
+
+    @asynccontextmanager
+    async def resolve_and_lend(
+        self, servers: Sequence[McpServer], tools: Sequence[AgentTool]
+    ) -> AsyncGenerator[ConnectedServers, None]:
+        """Like `resolve_variables`, plus our own server with the lendable `tools` while the context
+        is open.
+
+        The name of our server is reserved."""
+        connected = self.resolve_variables([each for each in servers if each.name != SERVER_NAME])
+        if self._lender is None:
+            yield connected
+            return
+        kind = (await self._shell.sandbox()).kind
+        async with self._lender.lend(tools, by_port=kind is SandboxKind.LANDLOCK) as ours:
+            added = () if ours is None else (ours,)
+            yield replace(connected, servers=(*connected.servers, *added))
+
+    def list_servers(self) -> Sequence[McpServerStatus]:
+        return [each.describe() for each in self._servers.values()]
+
+    async def restart(self, server: str, *, select: Callable[[McpServerStatus], bool]) -> int:
+        """Stop the selected servers of this name and forget their failures, so that the next use
+        starts them. Returns their number."""
+        chosen = [
+            each
+            for each in self._servers.values()
+            if each.name == server and select(each.describe())
+        ]
+        await asyncio.gather(*(each.close(forgive=True) for each in chosen))
+        return len(chosen)
+
+    async def close_unused(self) -> None:
+        """Close servers that were not used for long, or whose workspace is gone."""
+        for each in [each for each in self._servers.values() if not each.users]:
+            gone = each.is_running and not await asyncio.to_thread(each.scope.workspace.is_dir)
+            if each.is_running and (gone or each.idle_seconds > self._keep.idle_seconds):
+                self._close_soon(each)
+        stopped = [key for key, each in self._servers.items() if not each.is_running]
+        for key in stopped[: max(0, len(self._servers) - _MAX_KNOWN)]:
+            if not self._servers[key].users:
+                del self._servers[key]
+
+    async def _use_server(
+        self, stack: AsyncExitStack, server: McpServer, scope: McpScope, notify: NoticeListener
+    ) -> ConnectedServers:
+        mask = self._server_mask(server)
+        try:
+            live = await self._get_server(server, scope, mask)
+            live.users += 1
+            stack.callback(self._release, live)
+            await live.ensure_running(notify)
+        except (McpError, OSError) as error:
+            return ConnectedServers(notes=(_failure(server, mask(str(error))),))
+        tools = (_wrap_tool(live, each, notify) for each in live.tools)
+        return ConnectedServers(
+            tools=tuple(redact_tool(tool, scope.workspace, mask) for tool in tools)
+        )
+
+    async def _get_server(
+        self, server: McpServer, scope: McpScope, mask: Callable[[str], str]
+    ) -> LiveMcpServer:
+        """Return the scope's server, or a new one if its settings have changed since."""
+        filled = fill_variables(server, self._variables)
+        sandbox = await self._shell.sandbox()
+        config: object = filled
+        if not server.url:
+            folder = await asyncio.to_thread(identify_folder, scope.workspace)
+            config = (filled, sandbox.kind, dict(self._shell.env(sandbox)), folder)
+        known = self._servers.get((scope, server.name))
+        if known is not None and known.config == config:
+            return known
+        if known is not None and not known.users:
+            self._close_soon(known)
+        live = LiveMcpServer(
+            server.name,
+            scope,
+            config,
+            lambda: self._open_session(filled, scope),
+            mask=mask,
+            timeouts=self._timeouts,
+            now=self._now,
+        )
+        self._servers[scope, server.name] = live
+        return live
+
+    @asynccontextmanager
+    async def _open_session(
+        self, server: McpServer, scope: McpScope
+    ) -> AsyncGenerator[tuple[McpSession, asyncio.Event], None]:
+        sdk = await asyncio.to_thread(_load_sdk)
+        if server.url:
+            opened = sdk.open_http_session(server.name, server.url, server.headers, self._fetcher)
+            async with opened as session:
+                yield session
+            return
+        name = await asyncio.to_thread(home_name, server.name, scope, self._data_dir)
+        async with self._shell.homes.acquire(name) as home:
+            launch = await build_launch(self._shell, server, scope, home)
+            async with sdk.open_stdio_session(server.name, launch) as session:
+                yield session
+
+    def _release(self, live: LiveMcpServer) -> None:
+        live.users -= 1
+        live.touch()
+        if live.users:
+            return
+        if self._servers.get((live.scope, live.name)) is not live:
+            self._close_soon(live)
+        idle = [each for each in self._servers.values() if each.is_running and not each.users]
+        idle.sort(key=lambda each: each.idle_seconds)
+        for each in idle[self._keep.count :]:
+            self._close_soon(each)
+
+    def _close_soon(self, live: LiveMcpServer) -> None:
+        async def close() -> None:
+            if not live.users:
+                await live.close()
+
+        closing = asyncio.create_task(close(), name=f"close mcp server {live.name}")
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    def _server_mask(self, server: McpServer) -> Callable[[str], str]:
+        """Mask the secrets that the server was given."""
+        secrets = server_secrets(server, self._variables)
+
+        def mask(text: str) -> str:
+            for secret in secrets:
+                text = text.replace(secret, MASK)
+            return self._mask(text)
+
+        return mask
+
+
+def _load_sdk() -> ModuleType:
+    # Slow to import, and only needed where servers are used.
+    from bot.engine.mcp.client import session
+
+    return session
+
+
+def _wrap_tool(live: LiveMcpServer, tool: ServerTool, notify: NoticeListener) -> AgentTool:
+    async def run(arguments: Mapping[str, object]) -> str:
+        return await live.call(tool.name, arguments, notify)
+
+    return AgentTool(
+        name=tool_name(live.name, tool.name),
+        description=tool_description(live.name, tool.description),
+        schema=tool.schema,
+        run=run,
+        kind=CallKind.OTHER,
+    )
+
+
+def _failure(server: McpServer, detail: str) -> RunNotice:
+    return RunNotice(key="mcp.failed", facts={"server": server.name, "detail": detail})
