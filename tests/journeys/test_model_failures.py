@@ -82,17 +82,21 @@ PASSING: Mapping[str, Script] = {
     "ghost-at-first": {"step": (step_reply("made it", "ghost.md"), write_call("real.md"), GOOD)},
 }
 
+# A model that gives no plan does the task in one step.
+NO_PLAN: Mapping[str, Script] = {
+    "never-a-form": {"plan": (always(ScriptedReply(text="A fine plan.")),), "step": (GOOD,)},
+    "not-the-form": {"plan": (fill_form(plan="x", steps="none"),), "step": (GOOD,)},
+}
+GARBAGE = always(ScriptedReply(garbage="<html>504</html>"))
 FAILING: Mapping[str, tuple[Script, str]] = {
     "empty": ({"step": (always(ScriptedReply()),)}, BAD_ANSWER),
     "cut": ({"step": (always(ScriptedReply(text="I was about to", stop="cut")),)}, BAD_ANSWER),
     "refused": ({"step": (always(ScriptedReply(text="I cannot.", stop="refused")),)}, BAD_ANSWER),
-    "garbage": ({"plan": (always(ScriptedReply(garbage="<html>504</html>")),)}, BAD_ANSWER),
-    "never-a-form": ({"plan": (always(ScriptedReply(text="A fine plan.")),)}, BAD_ANSWER),
-    "not-the-form": ({"plan": (fill_form(plan="x", steps="none"),)}, BAD_ANSWER),
+    "garbage": ({"plan": (GARBAGE,), "step": (GARBAGE,)}, BAD_ANSWER),
     "ghost": ({"step": (step_reply("made it", "ghost.md"),)}, "ghost.md"),
     "endless": (
         {"step": (always(ScriptedReply(calls=[ScriptedCall(name="list")])),)},
-        "This run reached its limit",
+        "The model kept making the same tool call",
     ),
     "gives-up": ({"step": (fill_form(status="error", summary="no luck here"),)}, "no luck here"),
 }
@@ -156,7 +160,7 @@ async def world(
 ) -> AsyncGenerator[FailureWorld, None]:
     async with model_world(tmp_path_factory.mktemp("home"), request.param) as made:
         world = FailureWorld(made)
-        for cue, script in PASSING.items():
+        for cue, script in (*PASSING.items(), *NO_PLAN.items()):
             await world.begin(cue, script)
         for cue, (script, _) in FAILING.items():
             await world.begin(cue, script)
@@ -176,6 +180,17 @@ async def test_a_temporary_failure_is_retried_without_a_message(
     assert "Task finished" in ending.text
     assert [m for m in world.chats[cue].from_bot if is_ending(m)] == [ending]
     assert not (world.world.program.home.parent / "outside.md").exists()
+
+
+@pytest.mark.parametrize("cue", list(NO_PLAN))
+async def test_a_task_without_a_plan_is_done_in_one_step_and_says_so(
+    world: FailureWorld, cue: str
+) -> None:
+    ending = await world.wait_for_end(cue)
+
+    assert "Task finished" in ending.text
+    assert len(world.world.script.requests_for(f"{cue}!", "plan")) == 2, "asked once more"
+    assert any(shows(m, "runs as one step") for m in world.chats[cue].from_bot)
 
 
 @pytest.mark.parametrize("cue", list(FAILING))

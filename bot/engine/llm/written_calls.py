@@ -60,9 +60,10 @@ _FENCE_OPEN = re.compile(r"[ \t]*```[ \t]*(\w*)[ \t]*\r?\n")
 
 @dataclass(frozen=True, slots=True)
 class WrittenCalls:
-    """The calls in a text, and the words before them."""
+    """The calls in a text, and the words before them; `text` is the calls as they are written."""
 
     lead_in: str
+    text: str
     calls: Sequence[tuple[str, Mapping[str, Any] | str]]
     """Tool names with their arguments, which are text where they can't be read."""
 
@@ -81,9 +82,9 @@ def read_calls(text: str, tools: ToolSchemas, *, text_is_answer: bool) -> Writte
             continue
         calls = _Scanner(text, tools).read(start)
         if calls:
-            return WrittenCalls(lead_in, calls)
+            return WrittenCalls(lead_in, text[start:], calls)
         if is_marked and (broken := _broken_call(text, start)):
-            return WrittenCalls(lead_in, [broken])
+            return WrittenCalls(lead_in, text[start:], [broken])
     return None
 
 

@@ -138,6 +138,9 @@ def decide_on_answer(
     exist."""
     if answer.status == "done" and missing_files:
         error = words("work.missing_files", files=", ".join(missing_files))
+        if history.consecutive and options.policy is None:
+            # It was told once. Another plan would not make it honest; a person may know better.
+            return _blocked(error, error)
         return _after_failed_attempt(error, history, words, options)
     match answer.status:
         case "done":

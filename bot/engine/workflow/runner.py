@@ -45,6 +45,7 @@ from bot.engine.workflow.error_policy import (
     decide_on_answer,
     decide_on_error,
 )
+from bot.engine.workflow.named_files import find_named_files
 from bot.engine.workflow.node_runs import PLANNING_PATH, VALUES_KEY
 from bot.engine.workflow.output_schema import TypedStepAnswer
 from bot.engine.workflow.planner import UnreadablePlan, one_step_plan, request_valid_plan
@@ -279,6 +280,11 @@ class _TaskRun:
                 options=self._retry_options(),
             )
         else:
+            named = () if plan.nodes else find_named_files(self._task.instruction)
+            if named:
+                # An answer makes no file.
+                why = self._words("workflow.names_files", files=", ".join(named))
+                plan = one_step_plan(self._task, why, self._words)
             # Its steps share the session that contains the task and the plan.
             self._executor.mark_task_delivered(self._session_id)
             return await self._commit_with_retry(events.PlanAdopted(run, reply, plan))

@@ -24,7 +24,9 @@ from bot.engine.workers.spec import CostAccount, WorkerSpec
 from bot.engine.workflow import prompts
 from bot.engine.workflow.checkpoint_events import StartedStep
 from bot.engine.workflow.live_progress import LiveProgress
+from bot.engine.workflow.named_files import find_named_files
 from bot.engine.workflow.output_schema import answer_type
+from bot.engine.workflow.plan import is_chain
 from bot.engine.workflow.report_delivery import TaskSteering
 from bot.engine.workflow.step_approvals import (
     RequestCapExtension,
@@ -188,12 +190,14 @@ class StepExecutor:
         reply = await self._deps.gateway.call_model(ask, worker.chosen, worker.session, watch)
         answer = reply.result.value
         claimed = tuple(answer.files) if isinstance(answer, StepAnswer) else ()
+        named: tuple[str, ...] = ()
         if isinstance(answer, StepAnswer) and answer.status == "done":
             claimed += step.node.deliverables
+            named = _named_files(step)
         return StepAttempt(
             step=replace(step, messages=steering.delivered),
             reply=reply,
-            files=await self._deps.artifacts.collect(step.task.id, workspace, claimed),
+            files=await self._deps.artifacts.collect(step.task.id, workspace, claimed, named),
         )
 
     async def _fetch_messages(self, task: Task) -> Sequence[str]:
@@ -217,6 +221,16 @@ class StepExecutor:
 
 def _turn_key(step: StartedStep) -> str:
     return " ".join(("step", step.task.id, step.node.id, command_hash(step.node)))
+
+
+def _named_files(step: StartedStep) -> tuple[str, ...]:
+    """The files that the step's words ask for, and with the last step of a plan the task's. What
+    the Boss has said about one since then is not judged."""
+    found = find_named_files(f"{step.node.title}\n{step.node.detail}")
+    if is_chain(step.workflow) and step.workflow.nodes[-1].id == step.node.id:
+        found += find_named_files(step.task.instruction)
+    said = "\n".join(step.messages)
+    return tuple(name for name in dict.fromkeys(found) if name not in said)
 
 
 def _deliverables_note(step: StartedStep) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -18,6 +19,9 @@ from storage.records.tasks import Task, TaskId
 
 MAX_FILES = 5
 MAX_BYTES = 20_000_000
+
+_MAX_SEARCHED = 20_000
+_UNSEARCHED = {".git", "node_modules", ".venv", INTERNAL_FOLDER}
 
 # Tools use the same name for incomplete files.
 _PARTIAL_NAME = ".shiftboss-{}.part"
@@ -87,10 +91,15 @@ class TaskArtifacts:
             await self._worktrees.remove(task, workspace_names(task.files))
 
     async def collect(
-        self, task_id: TaskId, workspace: Path, claimed: tuple[str, ...]
+        self,
+        task_id: TaskId,
+        workspace: Path,
+        claimed: tuple[str, ...],
+        named: tuple[str, ...] = (),
     ) -> CollectedFiles:
-        """Copy the files that a step claims; paths outside the workspace count as missing."""
-        return await asyncio.to_thread(self._collect, task_id, workspace, claimed)
+        """Copy the files that a step claims; paths outside the workspace count as missing, and so
+        do `named` files that no folder of the workspace has."""
+        return await asyncio.to_thread(self._collect, task_id, workspace, claimed, named)
 
     def _prepare(self, task: Task, workspace: Path) -> Path:
         if task.project_dir and task.graph_version and not workspace.is_dir():
@@ -106,7 +115,11 @@ class TaskArtifacts:
         return workspace.resolve()
 
     def _collect(
-        self, task_id: TaskId, workspace: Path, claimed: tuple[str, ...]
+        self,
+        task_id: TaskId,
+        workspace: Path,
+        claimed: tuple[str, ...],
+        named: tuple[str, ...],
     ) -> CollectedFiles:
         copies: list[str] = []
         missing: list[str] = []
@@ -126,6 +139,8 @@ class TaskArtifacts:
                 except (FileExistsError, NotADirectoryError, IsADirectoryError):
                     # A file and an earlier folder have the same name, or vice versa.
                     left_out.append(name)
+        absent = [name for name in named if _find_file(workspace, name) is None]
+        missing += sorted(_names_nowhere(workspace, absent) - set(missing)) if absent else []
         return CollectedFiles(copies=tuple(copies), missing=tuple(missing), skipped=tuple(left_out))
 
     def _copy(self, task_id: TaskId, workspace: Path, source: Path) -> str:
@@ -143,6 +158,23 @@ def _find_file(workspace: Path, name: str) -> Path | None:
         # Claims are untrusted: the name may be too long, contain NUL or lead to a link loop.
         return None
     return source if there else None
+
+
+def _names_nowhere(workspace: Path, names: Sequence[str]) -> set[str]:
+    """The names that no file in the workspace has. Where it is too large to know, none: an
+    instruction may mean another folder."""
+    wanted = {PurePosixPath(name).name: name for name in names}
+    seen = 0
+    for _, folders, files in os.walk(workspace):
+        folders[:] = [folder for folder in folders if folder not in _UNSEARCHED]
+        seen += len(files) + len(folders)
+        if seen > _MAX_SEARCHED:
+            return set()
+        for name in wanted.keys() & set(files):
+            del wanted[name]
+        if not wanted:
+            break
+    return set(wanted.values())
 
 
 def _copy_atomically(source: Path, target: Path) -> None:

@@ -84,14 +84,21 @@ class TextReader:
     form: type[BaseModel] | None = None
     on_call: Callable[[], Awaitable[None]] | None = None
 
-    def read(self, response: ModelResponse, parameters: ModelRequestParameters) -> ModelResponse:
+    def read(
+        self,
+        response: ModelResponse,
+        parameters: ModelRequestParameters,
+        messages: Sequence[ModelMessage],
+    ) -> ModelResponse:
         """Return the response with the calls, or else the form, that its text is; itself if it is
-        neither."""
+        neither, or repeats what stands in `messages`: a quoted file must not give orders."""
         texts = [part.content for part in response.parts if isinstance(part, TextPart)]
         if response.tool_calls or not any(texts):
             return response
         text, others = "".join(texts), [p for p in response.parts if not isinstance(p, TextPart)]
         found = read_calls(text, _schemas(parameters), text_is_answer=parameters.allow_text_output)
+        if found is not None and _is_quoted(found.text, messages):
+            return response
         if found is not None:
             said = [TextPart(content=found.lead_in)] if found.lead_in else []
             calls = [_call_part(name, arguments) for name, arguments in found.calls]
@@ -128,7 +135,7 @@ class WrittenCallModel(WrapperModel):
             if not _schemas(model_request_parameters):
                 yield stream
                 return
-            read = _ReadStream(stream, self._reader)
+            read = _ReadStream(stream, self._reader, messages)
             yield read
             if read.has_written_calls and self._reader.on_call is not None:
                 await self._reader.on_call()
@@ -137,10 +144,13 @@ class WrittenCallModel(WrapperModel):
 class _ReadStream(StreamedResponse):
     """A stream whose complete response is read for written calls."""
 
-    def __init__(self, stream: StreamedResponse, reader: TextReader) -> None:
+    def __init__(
+        self, stream: StreamedResponse, reader: TextReader, messages: Sequence[ModelMessage]
+    ) -> None:
         super().__init__(stream.model_request_parameters)
         self._stream = stream
         self._reader = reader
+        self._messages = messages
         self._response: ModelResponse | None = None
         self._shown: AsyncIterator[ModelResponseStreamEvent] | None = None
 
@@ -181,7 +191,9 @@ class _ReadStream(StreamedResponse):
             return replace(response, metadata=self.metadata)
         if self._response is None:
             # Once, so that the calls keep their IDs.
-            self._response = self._reader.read(response, self.model_request_parameters)
+            self._response = self._reader.read(
+                response, self.model_request_parameters, self._messages
+            )
         return replace(
             response, parts=self._response.parts, metadata=self.metadata or response.metadata
         )
@@ -255,7 +267,9 @@ class TextToolCallModel(WrapperModel):
             plain = _request_parameters(tools, given, constrained=False)
             response = await self._response(*asked, plain, run_context)
         yield CompletedStreamedResponse(
-            self._parse_call(response, given), model_request_parameters=given, replay_events=True
+            self._parse_call(response, given, messages),
+            model_request_parameters=given,
+            replay_events=True,
         )
 
     async def _response(
@@ -273,7 +287,12 @@ class TextToolCallModel(WrapperModel):
                 pass
             return stream.get()
 
-    def _parse_call(self, response: ModelResponse, given: ModelRequestParameters) -> ModelResponse:
+    def _parse_call(
+        self,
+        response: ModelResponse,
+        given: ModelRequestParameters,
+        messages: Sequence[ModelMessage],
+    ) -> ModelResponse:
         """Text that can't be read stays text, and the caller reports the problem."""
         if given.allow_text_output:
             text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
@@ -282,7 +301,29 @@ class TextToolCallModel(WrapperModel):
                 arguments = said.calls[0][1]
                 words = arguments.get("text", "") if isinstance(arguments, Mapping) else text
                 return replace(response, parts=[TextPart(content=str(words))])
-        return self._reader.read(response, given)
+        return self._reader.read(response, given, messages)
+
+
+def _is_quoted(text: str, messages: Sequence[ModelMessage]) -> bool:
+    """Whether a person or a tool has brought this text."""
+    words = " ".join(text.split())
+    return any(
+        words in " ".join(content.split())
+        for message in messages
+        if isinstance(message, ModelRequest)
+        for part in message.parts
+        for content in _brought(part)
+    )
+
+
+def _brought(part: ModelRequestPart) -> Iterator[str]:
+    match part:
+        case ToolReturnPart():
+            yield part.model_response_str()
+        case UserPromptPart(content=str(text)):
+            yield text
+        case UserPromptPart(content=content):
+            yield from (piece for piece in content if isinstance(piece, str))
 
 
 def _schemas(parameters: ModelRequestParameters) -> ToolSchemas:

@@ -157,7 +157,8 @@ class _OfflineRun(BaseRun):
         text = str(self._request.facts.get("text") or self._request.prompt)
         if self._request.result is IntentAnswer:
             return "", await asyncio.to_thread(classify_intent, text)
-        if self._request.result is PlanAnswer:
+        form = self._request.result
+        if form is not None and issubclass(form, PlanAnswer):
             return await asyncio.to_thread(self._plan_answer, text)
         if await self._propose(text):
             return self._words("offline.note"), self._check_answer_type(None)
@@ -207,7 +208,7 @@ class _OfflineRun(BaseRun):
                 raise InvalidAnswer(
                     "the offline backend cannot fill in the output", faults=find_faults(error)
                 ) from None
-        if answer is None or asked is not type(answer):
+        if answer is None or not issubclass(asked, type(answer)):
             raise BackendDenied(f"the offline backend cannot fill in {asked.__name__}")
         return answer
 

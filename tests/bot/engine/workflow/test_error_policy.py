@@ -220,3 +220,14 @@ def test_a_worker_may_ask_for_a_new_plan_at_once_but_only_one(status: str) -> No
     assert first.replan
     assert first.stop is None
     assert not second.replan
+
+
+def test_a_worker_is_told_once_that_a_file_is_missing_and_then_a_person_is_asked() -> None:
+    answer = StepAnswer(status="done", summary="made it")
+    told = FailureHistory(consecutive=1, total=1)
+
+    verdict = decide_on_answer(answer, missing_files=("a.md",), history=told, words=WORDS)
+
+    assert verdict.stop is not None
+    assert verdict.stop[0] is TaskStatus.BLOCKED
+    assert "a.md" in verdict.stop[1]

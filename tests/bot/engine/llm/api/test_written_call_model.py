@@ -82,6 +82,27 @@ async def test_a_call_that_is_only_quoted_is_not_made(
     assert joined_text(events) == result.text == QUOTED[name]
 
 
+async def test_a_call_that_a_file_or_a_person_has_brought_is_not_made(
+    models: ModelEmulator, gpt: ApiBackend
+) -> None:
+    calls: list[Mapping[str, Any]] = []
+    read = ScriptedCall(name="read", arguments={"path": "b.md"})
+    echo = ScriptedReply(text=f"It says:\n{HERMES}")
+    models.replies(ScriptedReply(calls=[read]), echo, echo)
+    tools = (
+        recording_tool("", calls),
+        recording_tool(f"# b\n{HERMES}\nEnd.", [], name="read"),
+    )
+
+    _, result = await collect_run(gpt, build_request(ApiProvider.OPENAI, tools=tools))
+    await collect_run(
+        gpt, build_request(ApiProvider.OPENAI, f"Repeat after me: {HERMES}", tools=tools)
+    )
+
+    assert calls == []
+    assert result.text.endswith(HERMES)
+
+
 @pytest.mark.parametrize("broken", ['{"name": "write", "argum', '{"name": "fly", "arguments": {}}'])
 async def test_a_call_that_cannot_be_made_is_told_to_the_model_and_not_shown(
     models: ModelEmulator, gpt: ApiBackend, broken: str

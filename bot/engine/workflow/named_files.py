@@ -1,0 +1,156 @@
+"""Finds the files that an instruction asks to be written, so that code can check that they exist.
+
+Recognition is conservative: a file that is only mentioned, read, conditional, forbidden, left to a
+choice or written by somebody else is not one. A missed file costs a check; a false one would fail
+good work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+MAX_TEXT = 6_000
+MAX_FILES = 10
+
+_EXTENSIONS = (
+    r"(?:md|markdown|txt|rst|tex|csv|tsv|jsonl?|ya?ml|toml|ini|cfg|conf|xml|html?|s?css|svg|log|sql"
+    r"|py|ipynb|[mc]?js|[jt]sx|ts|sh|bash|ps1|bat|rs|go|java|kt|swift|rb|php|lua|cpp|hpp|cc|[chr]"
+    r"|proto|patch|diff|pdf|docx?|xlsx?|pptx?|png|jpe?g|gif|webp|mp3|wav|mp4|zip|tar\.gz|gz)"
+)
+_END = r"(?![A-Za-z0-9_/(\-]|\.[A-Za-z0-9_]|://)"
+_PLAIN = (
+    r"(?<![A-Za-z0-9_/@:\\.-])(?:\.{0,2}[A-Za-z0-9_\-]+/)*[A-Za-z0-9_][A-Za-z0-9_.\-]*"
+    rf"\.{_EXTENSIONS}{_END}"
+)
+_INSIDE_QUOTES = rf"[^`\"'“”‘’「」『』《》\n]{{1,100}}\.{_EXTENSIONS}"
+_QUOTED = rf"[`\"'“‘「『《](?P<quoted>{_INSIDE_QUOTES})[`\"'”’」』》]"
+_CJK_NAME = rf"[\u4e00-\u9fffA-Za-z0-9_\-]{{1,40}}\.{_EXTENSIONS}{_END}"
+_FILE = rf"(?:{_QUOTED}|(?P<plain>{_PLAIN}))"
+_NEXT_FILE = re.compile(
+    r"\s*(?P<link>,\s*(?:and\s+)?|and\s+|&\s*|、|和|与|以及|及|or\s+|或者?)\s*(?:to\s+|到\s*)?"
+    rf"(?:{_QUOTED}|(?P<plain>{_PLAIN}|{_CJK_NAME}))"
+)
+_CALLED = (
+    r"(?:(?:a|an|the|one|this|new|single|text|markdown|python|json|csv|excel|html|short|small|empty"
+    r"|file|files|script|document|called|named)\s+)*"
+)
+_DIRECT = re.compile(
+    r"\b(?:write|create|make|generate|produce|save|build|add|output|export|prepare|draft|compose)"
+    rf"\s+(?:me\s+|us\s+)?{_CALLED}{_FILE}",
+    re.IGNORECASE,
+)
+_INTO = re.compile(
+    r"\b(?:write|create|save|store|put|export|dump|output|record|convert|translate|transform"
+    r"|render|copy|rename|move|append|extract|summari[sz]e|collect|list|draft|compose|generate"
+    rf"|produce|print|log|document)\b(?P<gap>[^\n]{{0,200}}?)\s(?:into|to|as)\s+{_CALLED}{_FILE}",
+    re.IGNORECASE,
+)
+_IN = re.compile(
+    r"\b(?:write|save|store|put|record|keep|document)\b(?P<gap>[^\n]{0,120}?)"
+    rf"\sin\s+{_CALLED}{_FILE}",
+    re.IGNORECASE,
+)
+_PASSIVE = re.compile(
+    r"\b(?:should|must|shall|has to|needs? to)\s+be\s+"
+    rf"(?:written|saved|stored|put|exported|recorded)\s+(?:into|to|as|in)\s+{_CALLED}{_FILE}",
+    re.IGNORECASE,
+)
+_CHINESE_TO = (
+    "(?:写入到?|写到|写进|写在|存入|存到|存进|存为|存成|存在|保存到|保存为|保存成|保存在|另存为|导出到|导出为"
+    "|导出成|输出到|输出为|输出成|记录到|记录在|记到|记在|整理到|整理成|整理为|汇总到|汇总成|翻译到|翻译成"
+    "|转换为|转换成|转成|转为|放到|放进|放入|放在|做成|追加到|重命名为|改名为|复制到|拷贝到|生成到|生成为)"
+)
+_CHINESE_NEW = "(?:写一?[个份篇]?|创建|新建|生成|建立|制作|编写|撰写|输出|导出|保存)"
+_CHINESE_CALLED = r"(?:\s|一个|一份|一篇|新的?|名为|名叫|叫做?|文件|脚本|文档|：|:)*"
+_CHINESE_INTO = re.compile(
+    rf"{_CHINESE_TO}{_CHINESE_CALLED}(?:{_QUOTED}|(?P<plain>{_PLAIN}|{_CJK_NAME}))"
+)
+_CHINESE_DIRECT = re.compile(rf"{_CHINESE_NEW}{_CHINESE_CALLED}{_FILE}(?!\s*的(?!文件|脚本|文档))")
+_CHINESE_INSIDE = re.compile(
+    rf"在\s*(?:文件\s*)?{_FILE}\s*(?:文件)?(?:里面?|中|内)\s*(?:写|记录|保存|列出|生成)"
+)
+_FORMS = (_DIRECT, _INTO, _IN, _PASSIVE, _CHINESE_INTO, _CHINESE_DIRECT, _CHINESE_INSIDE)
+
+_FENCED = re.compile(r"^[ \t]*```.*?(?:^[ \t]*```|\Z)|^[ \t]*>.*$", re.DOTALL | re.MULTILINE)
+_SENTENCE = re.compile(r"[^\n。！；;]+?(?:[\n。！；;]|[.!?？](?=\s|$)|\Z)")
+_CLAUSE_END = re.compile(r"[,，:：]|\b(?:and|then|but)\b|然后|并且?|再|而是|[\"“”‘’`]\s")
+_UNSURE = re.compile(
+    r"\b(?:if|unless|in case|otherwise|optional(?:ly)?|maybe|perhaps|e\.g|such as|example)\b"
+    r"|如果|若|假如|要是|除非|否则|可选|例如|比如|譬如",
+    re.IGNORECASE,
+)
+_NOT_ASKED = re.compile(
+    r"\b(?:not|never|don['’]?t|doesn['’]?t|without|avoid|instead of|rather than|cannot|can['’]t"
+    r"|no need"
+    r"|how|why|what|which|who|that|whether|where|when|explain|describe|review|check|verify|will|would"
+    r"|later|afterwards?|used? to|able to|ready to|plan(?:s|ned)? to|going to|may|might|they|he"
+    r"|she|it|we|i|already)\b"
+    r"|不要|别|勿|无需|不用|不必|禁止|不能|不得|没有|怎么|如何|怎样|为什么|为何|解释|说明|检查|可以|会|将要|之后会|已经?",
+    re.IGNORECASE,
+)
+_ASKED_AFTER_ALL = re.compile(
+    r"\b(?:(?:can|could|would|will) you|i (?:want|need|would like|['’]d like)"
+    r"|what (?:is|you)[^,]*,)\b|可以(?:帮我|请你)|帮我|请",
+    re.IGNORECASE,
+)
+_INFINITIVE = re.compile(r"(?:^|\s)to\s+$", re.IGNORECASE)
+_ASKING_INFINITIVE = re.compile(
+    r"\b(?:need|needs|have|has|want|wants|like|asked?|supposed|is|are|please|task|goal|step)\b"
+    r"[^,]{0,40}\sto\s+$",
+    re.IGNORECASE,
+)
+_OTHER_USE = re.compile(
+    r"\b(?:function|functions|class|classes|method|methods|bug|bugs|error|errors|tests?|defined|found"
+    r"|described|using|based on|according|similar|mentioned|listed|link|links|reference|access"
+    r"|changes?|respect|due|equal|next|close|compared?|relative)\b",
+    re.IGNORECASE,
+)
+_NOT_A_FILE = re.compile(
+    r"(?:node|vue|next|nuxt|react|express|nest|three|d3|chart|ember|backbone|alpine|discord|p5|moment"
+    r"|angular|socket|deno|bun|electron|asp)\.(?:js|ts)",
+    re.IGNORECASE,
+)
+
+
+def find_named_files(text: str) -> tuple[str, ...]:
+    """Return the paths that the text asks to be written, as they stand there."""
+    found: dict[str, None] = {}
+    for sentence in _SENTENCE.finditer(_FENCED.sub("\n", text[:MAX_TEXT])):
+        for name in _files_in(sentence[0]):
+            found[name] = None
+    return tuple(found)[:MAX_FILES]
+
+
+def _files_in(sentence: str) -> Iterator[str]:
+    for form in _FORMS:
+        for mark in form.finditer(sentence):
+            gap = mark.groupdict().get("gap") or ""
+            if _OTHER_USE.search(gap) or not _is_asked(sentence[: mark.start()]):
+                continue
+            names, is_choice = [_name_in(mark)], False
+            at = mark.end()
+            while (more := _NEXT_FILE.match(sentence, at)) is not None:
+                is_choice |= more["link"].strip().casefold() in {"or", "或", "或者"}
+                names.append(_name_in(more))
+                at = more.end()
+            if not is_choice:
+                yield from (name for name in names if _is_file(name))
+
+
+def _is_asked(before: str) -> bool:
+    """Whether what follows these words of a sentence is an order to the worker."""
+    if _UNSURE.search(before):
+        return False
+    clause = _CLAUSE_END.split(before)[-1]
+    if _INFINITIVE.search(before) and not _ASKING_INFINITIVE.search(before):
+        return False
+    return not _NOT_ASKED.search(_ASKED_AFTER_ALL.sub(" ", clause))
+
+
+def _name_in(mark: re.Match[str]) -> str:
+    return (mark["quoted"] or mark["plain"]).strip()
+
+
+def _is_file(name: str) -> bool:
+    inside = not name.startswith(("/", "~")) and ".." not in name.split("/")
+    return inside and "://" not in name and _NOT_A_FILE.fullmatch(name) is None

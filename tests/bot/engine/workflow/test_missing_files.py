@@ -1,0 +1,92 @@
+"""A step that was asked for a file is not done without it, whatever its worker says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bot.engine.llm.answer_schemas import PlanAnswer, StepAnswer
+from bot.engine.llm.backend import RunPurpose
+from storage.records.tasks import TaskStatus
+from tests.engine_harness import FakeBackend, make_plan, run_engine
+
+LIE = "Write a poem into cats.txt"
+
+
+def write_file(home: Path, backend: FakeBackend, path: str) -> None:
+    workspace = backend.requests[-1].workspace
+    assert workspace is not None
+    target = workspace / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text("miau")
+
+
+async def test_a_claim_without_a_file_is_told_once_and_then_a_person_is_asked(
+    tmp_path: Path,
+) -> None:
+    backend = FakeBackend(steps=("Write the poem",))
+    async with run_engine(tmp_path, backend) as world:
+        view = await world.until(await world.create_task(LIE), TaskStatus.BLOCKED)
+
+    assert "cats.txt" in view.task.status_reason
+    assert backend.started_steps == ["Write the poem"] * 2
+    assert "these files are missing: cats.txt" in backend.requests[-1].prompt
+
+
+@pytest.mark.parametrize("path", ["cats.txt", "poems/cats.txt"])
+async def test_a_worker_that_is_told_and_writes_the_file_is_done(tmp_path: Path, path: str) -> None:
+    tries = iter((False, True))
+    backend = FakeBackend(
+        steps=("Write the poem",),
+        on_step=lambda _: write_file(tmp_path, backend, path) if next(tries) else None,
+    )
+    async with run_engine(tmp_path, backend) as world:
+        view = await world.until(await world.create_task(LIE))
+
+    assert view.task.status is TaskStatus.COMPLETED
+    assert len(backend.started_steps) == 2
+
+
+async def test_only_the_last_step_answers_for_the_files_of_the_task(tmp_path: Path) -> None:
+    def work(title: str) -> None:
+        if title == "write it down":
+            write_file(tmp_path, backend, "cats.txt")
+
+    backend = FakeBackend(steps=("think of cats", "write it down"), on_step=work)
+    async with run_engine(tmp_path, backend) as world:
+        view = await world.until(await world.create_task(LIE))
+
+    assert view.task.status is TaskStatus.COMPLETED
+    assert backend.started_steps == ["think of cats", "write it down"]
+
+
+async def test_a_step_answers_for_the_files_that_its_own_words_ask_for(tmp_path: Path) -> None:
+    backend = FakeBackend(on_plan=lambda: make_plan("Write notes.md", "Tell me"))
+    async with run_engine(tmp_path, backend) as world:
+        view = await world.until(await world.create_task("Prepare it"), TaskStatus.BLOCKED)
+
+    assert "notes.md" in view.task.status_reason
+    assert "Tell me" not in backend.started_steps
+
+
+async def test_an_honest_error_is_not_called_a_lie(tmp_path: Path) -> None:
+    failed = StepAnswer(status="blocked", summary="I may not write here.")
+    backend = FakeBackend(steps=("Write it",), on_step=lambda _: failed)
+    async with run_engine(tmp_path, backend) as world:
+        view = await world.until(await world.create_task(LIE), TaskStatus.BLOCKED)
+
+    assert view.task.status_reason == "I may not write here."
+
+
+async def test_an_answer_instead_of_steps_makes_no_file(tmp_path: Path) -> None:
+    backend = FakeBackend(
+        on_plan=lambda: PlanAnswer(answer="I wrote it into cats.txt."),
+        on_step=lambda _: write_file(tmp_path, backend, "cats.txt"),
+    )
+    async with run_engine(tmp_path, backend) as world:
+        view = await world.until(await world.create_task(LIE))
+
+    assert view.task.status is TaskStatus.COMPLETED
+    assert backend.started_steps == [LIE]
+    assert len([r for r in backend.requests if r.purpose is RunPurpose.PLAN]) == 1

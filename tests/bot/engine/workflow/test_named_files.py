@@ -1,0 +1,103 @@
+"""Which files an instruction asks to be written, in both languages; doubt means none."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.engine.workflow.named_files import MAX_FILES, find_named_files
+
+ASKED: dict[str, tuple[str, ...]] = {
+    "Write a poem about cats into cats.txt": ("cats.txt",),
+    "write a short poem to `poems/cats.md`.": ("poems/cats.md",),
+    "Create src/x.py": ("src/x.py",),
+    "Create a file called notes.md with three ideas.": ("notes.md",),
+    "Please save the result as result.json": ("result.json",),
+    "Save the summary in summary.md and tell me.": ("summary.md",),
+    "Summarise report.pdf into summary.md": ("summary.md",),
+    "Read data.csv, then write the totals to totals.csv": ("totals.csv",),
+    "Convert a.csv to b.json": ("b.json",),
+    "Translate README.md into README.zh.md": ("README.zh.md",),
+    "Generate index.html and style.css": ("index.html", "style.css"),
+    "Write a.md, b.md and c.md": ("a.md", "b.md", "c.md"),
+    "I want you to write a story in story.txt": ("story.txt",),
+    "Can you put the list into list.txt?": ("list.txt",),
+    "The result should be saved as out/final.csv.": ("out/final.csv",),
+    'Make a new script "hello world.py"': ("hello world.py",),
+    "Look at the logs. Append what you find to findings.md": ("findings.md",),
+    "Copy notes.md to backup/notes.md": ("backup/notes.md",),
+    "You need to create config.yaml": ("config.yaml",),
+    "Export the table to an Excel file named prices.xlsx": ("prices.xlsx",),
+    "写一首关于猫的诗，存到 cats.txt": ("cats.txt",),
+    "把总结写到 a.md": ("a.md",),
+    "把总结写到a.md里": ("a.md",),
+    "创建 src/x.py": ("src/x.py",),
+    "新建一个名为 notes.md 的文件，写三个想法": ("notes.md",),
+    "请把结果保存为 result.json": ("result.json",),
+    "读取 data.csv，然后把合计导出到 totals.csv": ("totals.csv",),
+    "将 README.md 翻译成英文并保存到 README.en.md": ("README.en.md",),
+    "保存到总结.md": ("总结.md",),
+    "生成 index.html 和 style.css": ("index.html", "style.css"),
+    "在 story.txt 里写一个故事": ("story.txt",),
+    "帮我写一个脚本，保存成“你好.py”。": ("你好.py",),
+    "把数据转换成 b.json": ("b.json",),
+}
+
+NOT_ASKED = [
+    "Read cats.txt and tell me what it says.",
+    "What is in cats.txt?",
+    "Fix the bug in app.py",
+    "Summarise report.pdf",
+    "Do not create x.md",
+    "Don't write anything to x.md.",
+    "Explain how to create config.yaml",
+    "How do I write a test in test_x.py?",
+    "If there are errors, write them to errors.log",
+    "Write tests for the function in utils.py",
+    "Write a.md or b.md, as you like.",
+    "Review the script that writes to out.csv",
+    "The tool created x.json yesterday.",
+    "Create a Next.js app",
+    "Write about Node.js and https://example.com/a.md",
+    "Compare a.txt to b.txt",
+    "Gather facts; a later step will write report.md",
+    "Collect facts to write report.md",
+    "Look at /etc/passwd.txt and save nothing.",
+    "Save it to /tmp/x.md",
+    "Write it to ../x.md",
+    "Delete old.md",
+    "Send a mail to a@b.md",
+    "Say hello.",
+    "You may write notes.md",
+    "Run it without creating out.txt",
+    "Answer in words, for example: write x.md",
+    "Write like this:\n```\nsave it to x.md\n```",
+    "读一下 cats.txt，告诉我写了什么",
+    "a.md 里写的是什么？",
+    "总结一下 report.pdf",
+    "不要创建 x.md",
+    "怎么生成 config.yaml？",
+    "如果有错误，就写到 errors.log",
+    "检查生成的 out.csv",
+    "写一首关于猫的诗",
+    "修复 app.py 里的错误",
+    "可以写到 x.md",
+    "写到 a.md 或 b.md",
+    "删除 old.md",
+]
+
+
+@pytest.mark.parametrize("text", ASKED)
+def test_files_that_are_asked_for_are_found(text: str) -> None:
+    assert find_named_files(text) == ASKED[text]
+
+
+@pytest.mark.parametrize("text", NOT_ASKED)
+def test_what_is_only_mentioned_is_not_asked_for(text: str) -> None:
+    assert find_named_files(text) == ()
+
+
+@pytest.mark.parametrize(
+    "piece", ["write ", "write a to ", "`", "a/", "a.", "存到", "write a.md, ", "写 ", "\n```", "x"]
+)
+def test_a_text_of_any_size_is_looked_at_briefly(piece: str) -> None:
+    assert len(find_named_files(piece * (1_000_000 // len(piece)))) <= MAX_FILES
