@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -203,13 +204,33 @@ def evaluate(
             help="JSON with names and values; @FILE or - for standard input.",
         ),
     ] = "{}",
+    source: Annotated[
+        str,
+        typer.Option(
+            "--workflow",
+            "-w",
+            metavar="NAME|FILE",
+            help="A workflow whose variables, inputs and declared outputs count too.",
+        ),
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Evaluate an expression; print its value and type."""
+    """Evaluate an expression as in a run; print its value and type.
+
+    In the scope, a text under `outputs` is read as a worker's answer."""
+    from bot.config.settings import load_settings
     from bot.engine.workflow.expressions.evaluator import evaluate as work_out
     from bot.engine.workflow.expressions.operations import ExpressionError
+    from bot.engine.workflow.sample_scope import sample_names
 
-    names = _parse_scope(scope, as_json=as_json)
+    given = _parse_scope(scope, as_json=as_json)
+    with report_start_failures(as_json=as_json):
+        zone = load_settings().zone
+        workflow = open_workflow(source, as_json=as_json)[1] if source else None
+    try:
+        names = sample_names(given, workflow, now=datetime.now(UTC), zone=zone)
+    except ValueError as error:
+        fail(f"--scope: {error}", as_json=as_json, status=2)
     try:
         value = work_out(expression, names)
     except ExpressionError as error:

@@ -17,7 +17,12 @@ from bot.app.preflight import hold_home
 from bot.config.settings import Settings
 from bot.engine.workflow.definition import Workflow, WorkflowTopology
 from bot.engine.workflow.expressions.operations import ExpressionError
-from bot.engine.workflow.node_runs import is_internal_key, parse_activation, public_value
+from bot.engine.workflow.node_runs import (
+    VALUES_KEY,
+    is_internal_key,
+    parse_activation,
+    public_value,
+)
 from bot.engine.workflow.plan import load_workflow
 from bot.engine.workflow.presentation.node_display import NodeTitles
 from bot.engine.workflow.scheduler import WorkflowScheduler
@@ -185,12 +190,16 @@ async def _collect_result(settings: Settings, core: Container, task: Task) -> Wo
             outputs[name] = public_value(context.evaluate(expression))
         except ExpressionError as error:
             missing[name] = str(error)
+    waits_for = () if seen.status.is_final else tuple(await _open_approvals(core, seen))
     return WorkflowRunResult(
         view=await core.engine.tasks.view(task.id),
-        nodes=tuple(list_activations(seen, workflow, runs)),
+        nodes=(
+            *list_activations(seen, workflow, runs),
+            *list_other_nodes(seen, workflow, runs, [each.path for each in waits_for]),
+        ),
         outputs=outputs,
         missing_outputs=missing,
-        waits_for=tuple(await _open_approvals(core, seen)) if not seen.status.is_final else (),
+        waits_for=waits_for,
         trace=await core.engine.traces.get_task_trace(task.id),
     )
 
@@ -219,6 +228,41 @@ def list_activations(
             title=titles.title_of(place.scope, place.node),
             state=_activation_state(task, path, runs),
             run=runs[path],
+        )
+
+
+def list_other_nodes(
+    task: Task, workflow: Workflow, runs: Mapping[str, NodeRun], asked: Sequence[str]
+) -> Iterator[NodeActivation]:
+    """What has no run yet: steps that wait for a person, by the paths `asked`, and nodes of the
+    outermost scope that have not begun."""
+    inner = {name for node in workflow.nodes for name in node.body}
+    begun = {place.node for path in runs if (place := parse_activation(path)) is not None}
+    left = [node.id for node in workflow.nodes if node.id not in begun | inner]
+    titles = NodeTitles(WorkflowTopology(workflow), runs)
+    known = workflow.nodes_by_id
+    over = NodeStatus.SKIPPED if task.status is TaskStatus.COMPLETED else NodeStatus.PENDING
+    for path in dict.fromkeys((*asked, *left)):
+        place = parse_activation(path)
+        if place is None or place.node not in known or path in runs:
+            continue
+        run = NodeRun(
+            task_id=task.id,
+            path=path,
+            status=NodeStatus.WAITING if path in asked else over,
+            attempt=0,
+            output={},
+            error="",
+            started_at=None,
+            ended_at=None,
+        )
+        yield NodeActivation(
+            path=path,
+            id=place.node,
+            type=str(known[place.node].type),
+            title=titles.title_of(place.scope, place.node),
+            state=run.status.value,
+            run=run,
         )
 
 
@@ -291,11 +335,16 @@ def _node_data(node: NodeActivation) -> dict[str, Any]:
         "attempt": node.run.attempt,
         "output": {
             "result" if name == "_raw" else name: public_value(value)
-            for name, value in node.run.output.items()
+            for name, value in (*node.run.output.items(), *_values(node.run).items())
             if not is_internal_key(name)
         },
         "error": node.run.error,
     }
+
+
+def _values(run: NodeRun) -> Mapping[str, Any]:
+    values: Mapping[str, Any] = run.output.get(VALUES_KEY) or {}
+    return values
 
 
 def _one_line(value: object) -> str:

@@ -282,6 +282,9 @@ def _detail_blocks(approval: Approval, words: TextCatalog) -> list[model.Block]:
             model.TextBlock(formats.escape_markdown(detail, _MAX_DETAIL)),
             *question_blocks(approval),
         ]
+    if approval.kind is ApprovalKind.CONDITION:
+        said = approval.detail.removeprefix(approval.title).strip()
+        return [model.TextBlock(formats.escape_markdown_lines(said, _MAX_DETAIL))] if said else []
     if approval.kind is ApprovalKind.TOOL:
         code = model.CodeBlock(detail, language=_language(approval))
         return [

@@ -15,6 +15,7 @@ from storage.records.tasks import TaskId
 class ApprovalKind(StrEnum):
     PAIRING = "pairing"
     HUMAN = "human"
+    CONDITION = "condition"
     RISK = "risk"
     TOOL = "tool"
     QUESTION = "question"

@@ -401,10 +401,11 @@ class TaskView:
 
     @property
     def percent(self) -> int:
-        """The completed share of the plan in whole percent; 0 without a plan."""
+        """The completed share of the plan in whole percent; 0 without a plan, and 100 only if the
+        task is completed: a failed one may have no step left."""
         if self.task.status is TaskStatus.COMPLETED:
             return 100
-        return 100 * self.done // self.total if self.total else 0
+        return min(99, 100 * self.done // self.total) if self.total else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

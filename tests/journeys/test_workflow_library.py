@@ -265,6 +265,7 @@ async def test_the_command_line_says_for_whom_a_workflow_waits(tmp_path: Path) -
 
     assert status == 3
     assert [each["title"] for each in ran["waits_for"]] == ["Is it good?"]
+    assert [each["title"] for each in ran["nodes"] if each["state"] == "waiting"] == ["Is it good?"]
 
 
 @thorough_only

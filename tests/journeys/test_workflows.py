@@ -107,6 +107,94 @@ async def test_a_review_node_repeats_the_step_until_it_approves(world: ModelWorl
     assert tries(world, "review the owl page") == 2
 
 
+TYPED = """\
+name: Typed review
+nodes:
+  - {id: draft, name: "draft the elk page"}
+  - {id: review, name: "review the elk page", output: {approved: bool, notes: text}}
+  - {id: fix, name: "mend the elk page: {{outputs.review.notes}}"}
+  - {id: publish, name: "print the elk page"}
+edges:
+  - {from: draft, to: review}
+  - {from: review, to: publish, condition: outputs.review.approved}
+  - {from: review, to: fix}
+  - {from: fix, to: review, maxLoops: 1, onLimit: fail}
+"""
+
+
+async def test_a_declared_output_is_asked_for_checked_and_decides(world: ModelWorld) -> None:
+    """The first review forgets its output: it is told what is missing, in the same conversation."""
+    boss, chat = world.new_owner()
+    keep(world, "elks", TYPED)
+    told = {"status": "done", "summary": "Seen. approved: true, I think."}
+    said = deque(
+        [
+            fill_form(**told, output={"notes": "too short"}),
+            fill_form(**told, output={"approved": "No", "notes": "too short"}),
+            fill_form(**told, output={"approved": True, "notes": ""}, approved=True),
+            fill_form(**told, output={"approved": True, "notes": "none"}),
+        ]
+    )
+    reviews: list[ReceivedRequest] = []
+
+    def review(asked: ReceivedRequest) -> ScriptedReply:
+        reviews.append(asked)
+        return said.popleft()(asked)
+
+    world.script.script(now("draft the elk page"), "step", step_reply("drafted"))
+    world.script.script(now("mend the elk page"), "step", step_reply("mended"))
+    world.script.script(now("print the elk page"), "step", step_reply("the elks are printed"))
+    world.script.script(now("review the elk page"), "step", review)
+
+    await boss.says(chat, "/workflow run elks")
+
+    await wait_for_message(chat, FINISHED, "the elks are printed")
+    (form,) = [each for each in reviews[0].tools.values() if "status" in each["properties"]]
+    assert "output" in form["required"]
+    assert form["properties"]["output"]["properties"]["approved"] == {"type": "boolean"}
+    assert "missing or wrong: approved (boolean)" in str(reviews[1].body)
+    assert tries(world, "mend the elk page: too short") == 1
+    assert len(reviews) == 4
+
+
+UNCLEAR = """\
+name: Unclear review
+nodes:
+  - {id: draft, name: "draft the yak page"}
+  - {id: review, name: "review the yak page"}
+  - {id: fix, name: "mend the yak page"}
+  - {id: publish, name: "print the yak page"}
+edges:
+  - {from: draft, to: review}
+  - {from: review, to: publish, condition: outputs.review.approved == true}
+  - {from: review, to: fix}
+  - {from: fix, to: review, maxLoops: 1, onLimit: fail}
+"""
+
+
+async def test_a_review_that_leaves_it_open_asks_and_uses_up_no_round(world: ModelWorld) -> None:
+    boss, chat = world.new_owner()
+    keep(world, "yaks", UNCLEAR)
+    review = step_reply("Good structure, *weak* ending. I am torn about the yaks.")
+    world.script.script(now("draft the yak page"), "step", step_reply("drafted"))
+    world.script.script(now("review the yak page"), "step", review)
+    world.script.script(now("mend the yak page"), "step", step_reply("mended"))
+    world.script.script(now("print the yak page"), "step", step_reply("the yaks are printed"))
+    await boss.says(chat, "/workflow run yaks")
+
+    first = await wait_for_message(chat, "outputs.review.approved", "I am torn about the yaks")
+    assert tries(world, "mend the yak page") == 0
+    await boss.presses(first, label_with(first.buttons, "No"))
+    await world.script.wait_for_request(now("review the yak page"), count=2)
+    second = await chat.wait_for(
+        lambda m: shows(m, "outputs.review.approved", "I am torn") and m.id != first.id
+    )
+    await boss.presses(second, label_with(second.buttons, "Yes"))
+
+    await wait_for_message(chat, FINISHED, "the yaks are printed")
+    assert tries(world, "mend the yak page") == 1
+
+
 SUMS = """\
 name: Sums
 inputs:

@@ -66,6 +66,7 @@ class TaskApprovalEffects:
     def consequences(self) -> Mapping[ApprovalKind, DecisionHandler]:
         return {
             ApprovalKind.HUMAN: self.apply_step_decision,
+            ApprovalKind.CONDITION: self.apply_step_decision,
             ApprovalKind.RISK: self.apply_step_decision,
             ApprovalKind.BUDGET: self.apply_budget_decision,
             ApprovalKind.TOOL: self.apply_tool_decision,
@@ -83,9 +84,7 @@ class TaskApprovalEffects:
         match approval.state:
             case ApprovalState.APPROVED:
                 await requeue(self.store, tx, task, now=self.now(), text=told)
-            case ApprovalState.REJECTED if await self._has_alternative_path(
-                tx, task, approval.path
-            ):
+            case ApprovalState.REJECTED if await self._continues_if_rejected(tx, task, approval):
                 await extend_approval_payload(tx, approval, refusal=told)
                 await requeue(self.store, tx, task, now=self.now(), text=told)
             case ApprovalState.REJECTED:
@@ -98,10 +97,14 @@ class TaskApprovalEffects:
             case _:
                 assert_never(approval.state)
 
-    async def _has_alternative_path(self, tx: Transaction, task: Task, path: str) -> bool:
-        """Whether the workflow continues elsewhere if this step fails."""
+    async def _continues_if_rejected(self, tx: Transaction, task: Task, approval: Approval) -> bool:
+        """Whether a no is an answer, or the workflow continues elsewhere if this step fails."""
+        if approval.kind is ApprovalKind.CONDITION:
+            return True
         graph = await self.store.graphs.find_latest(task.id, tx=tx)
-        return graph is not None and tolerates_step_failure(load_workflow(graph.body), path)
+        return graph is not None and tolerates_step_failure(
+            load_workflow(graph.body), approval.path
+        )
 
     async def apply_tool_decision(self, tx: Transaction, approval: Approval) -> None:
         """Wake the step when all its requests are decided; pass rejections to the worker too."""
@@ -183,7 +186,8 @@ class TaskApprovalEffects:
         if approval.decided_by is None:
             return words(f"approval.told.{approval.state}", step=step)
         name = formats.single_line(await self.name_of(approval.decided_by), _MAX_NAME)
-        told = words(f"approval.told.{approval.state}", name=name, step=step)
+        answers = "_condition" if approval.kind is ApprovalKind.CONDITION else ""
+        told = words(f"approval.told.{approval.state}{answers}", name=name, step=step)
         why = formats.single_line(approval.reason, _MAX_REASON)
         return words("approval.told.why", told=told, why=why) if why else told
 

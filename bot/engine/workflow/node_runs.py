@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ _ACTIVATION = re.compile(r"^(?P<id>[^#@/\[\]]+)(?:#(?P<round>\d+))?$")
 BACK_EDGE_PREFIX = "@back:"
 _QUESTION_PREFIX = "@ask:"
 _ITERATION_PREFIX = "@of:"
+_DECISION = re.compile(r"@decide:[0-9a-f]{8}\.\d+:")
 
 PLANNING_PATH = "@plan"
 """The run path of planning itself; no node may have it."""
@@ -52,6 +54,12 @@ class ActivationPath:
     def question_path(self) -> str:
         """The path of the question whether to go on behind it."""
         return f"{self.scope}{_QUESTION_PREFIX}{self.path.removeprefix(self.scope)}"
+
+    def decision_path(self, subject: str, rounds: int = 0) -> str:
+        """The path of the question whether the subject of a condition is so, behind it or after so
+        many of its rounds."""
+        key = f"{zlib.crc32(subject.encode('utf-8', 'surrogatepass')):08x}.{rounds}"
+        return f"{self.scope}@decide:{key}:{self.path.removeprefix(self.scope)}"
 
     @property
     def iteration_path(self) -> str:
@@ -88,9 +96,15 @@ def questioned_path(path: str) -> str | None:
     """The path that a question is about; None if the path is not that of a question."""
     scope = scope_of(path)
     name = path.removeprefix(scope)
-    return (
-        scope + name.removeprefix(_QUESTION_PREFIX) if name.startswith(_QUESTION_PREFIX) else None
-    )
+    if name.startswith(_QUESTION_PREFIX):
+        return scope + name.removeprefix(_QUESTION_PREFIX)
+    found = _DECISION.match(name)
+    return None if found is None else scope + name[found.end() :]
+
+
+def is_condition_question(path: str) -> bool:
+    """Whether the path is that of a question whether a condition holds."""
+    return _DECISION.match(path.removeprefix(scope_of(path))) is not None
 
 
 TAKEN_EDGES_KEY = "@took"
@@ -104,6 +118,9 @@ VALUES_KEY = "@values"
 
 UNFINISHED_ROUNDS_KEY = "unfinished"
 """Of a loop that a new plan has cut short, the outputs of its unfinished rounds."""
+
+UNDECIDED_KEY = "@undecided"
+"""The subject of the condition that a person has to decide before an edge can be taken."""
 
 _UNREACHED_KEY = "@dead"
 

@@ -11,15 +11,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import islice
 from typing import Any, TypeAlias, assert_never
 
 from bot.engine.workflow.definition import OnError, Workflow, WorkflowEdge, WorkflowNode
 from bot.engine.workflow.expressions.operations import ExpressionError
-from bot.engine.workflow.expressions.templates import fill_template, value_as_text
+from bot.engine.workflow.expressions.templates import (
+    escape_placeholders,
+    fill_template,
+    value_as_text,
+)
 from bot.engine.workflow.node_runs import (
     EXHAUSTED_EDGE_KEY,
     NO_STORED_RUNS,
     TAKEN_EDGES_KEY,
+    UNDECIDED_KEY,
     VARIABLES_PATH,
     ActivationPath,
     back_edge_path,
@@ -42,9 +48,10 @@ from bot.engine.workflow.nodes.contract import (
     NodeRole,
     NodeWait,
     OnLimit,
+    UndecidedCondition,
 )
 from bot.engine.workflow.nodes.registry import NodeType
-from bot.engine.workflow.scheduler_state import SchedulerState
+from bot.engine.workflow.scheduler_state import SchedulerState, without_halt
 from bot.engine.workflow.scope import LoopState, ScopeState
 from bot.engine.workflow.session_lanes import SessionLanes
 from cards import formats
@@ -59,8 +66,18 @@ def choose_edges(
 
     Every edge whose condition holds is taken, behind a condition node only the first; where none
     holds, those without a condition. A back edge that was taken as often as it may counts as one
-    that does not hold.
+    that does not hold. A condition that the answer leaves open halts the choice until a person has
+    decided about its subject.
     """
+    try:
+        return _choose_edges(scope, node, context, next_node)
+    except UndecidedCondition as error:
+        return {TAKEN_EDGES_KEY: [], UNDECIDED_KEY: error.subject}
+
+
+def _choose_edges(
+    scope: ScopeState, node: str, context: EvaluationContext, next_node: str | None
+) -> Mapping[str, Any]:
     graph = scope.graph
     if not graph.needs_choice_record(node):
         return {}
@@ -69,15 +86,17 @@ def choose_edges(
         return _choose_target_edges(scope, node, edges, next_node)
     in_order = sorted(edges, key=graph.edge_position)
     used_up = [edge for edge in in_order if _is_exhausted(scope, edge)]
-    held = [
+    holding = (
         edge for edge in in_order if edge not in used_up and _condition_holds(scope, edge, context)
-    ]
-    if graph.nodes[node].spec.edge_rule is EdgeRule.FIRST_HOLDING:
-        held = held[:1]
+    )
+    takes_first = graph.nodes[node].spec.edge_rule is EdgeRule.FIRST_HOLDING
+    held = list(islice(holding, 1 if takes_first else None))
     if held:
         return _choice_output(held, ())
     others = [edge for edge in in_order if not edge.condition and edge not in used_up]
-    wanted = [edge for edge in used_up if _condition_holds(scope, edge, context)]
+    # Where a limit passes in silence, nobody needs to know whether it was wanted.
+    limited = [edge for edge in used_up if edge.on_limit is not OnLimit.CONTINUE]
+    wanted = [edge for edge in limited if _condition_holds(scope, edge, context)]
     return _choice_output(others, wanted)
 
 
@@ -250,16 +269,31 @@ class WorkflowScheduler(SchedulerState):
         for name, run in state.exhausted_runs.items():
             edge = state.graph.bounded_edge(run.output[EXHAUSTED_EDGE_KEY])
             if edge.on_limit is OnLimit.ASK:
-                title = state.graph.nodes[name].title
-                facts = {"name": title, "n": edge.max_loops}
-                yield self._make_question(state.activation(name), "workflow.ask_limit", facts)
+                facts = {"name": state.graph.nodes[name].title, "n": edge.max_loops}
+                question = NodeQuestion(key="workflow.ask_limit", facts=facts)
+                yield self._make_question(state.activation(name), question)
+        for name, run in state.undecided_runs.items():
+            question = NodeQuestion.about_condition(
+                state.graph.nodes[name].title, run.output[UNDECIDED_KEY], node_output(run)
+            )
+            yield self._make_question(state.activation(name), question)
 
     def _make_question(
-        self, activation: ActivationPath, key: str, facts: Mapping[str, object]
+        self, activation: ActivationPath, question: NodeQuestion, rounds: int = 0
     ) -> tuple[ActivationPath, WorkflowNode]:
-        asked = ActivationPath("", activation.question_path)
-        return asked, WorkflowNode(
-            id=asked.node, title=self._text(key, **facts), type=NodeType.HUMAN
+        path = activation.question_path
+        if question.subject:
+            path = activation.decision_path(question.subject, rounds)
+        title = self._text(question.key, **question.facts)
+        return ActivationPath("", path), WorkflowNode(
+            id=path, title=title, detail=escape_placeholders(question.detail), type=NodeType.HUMAN
+        )
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a question about a limit or a condition is open."""
+        return any(self._limit_questions.values()) or any(
+            state.undecided_runs or state.exhausted_runs for state in self._scopes.values()
         )
 
     def _advance_scope(self, scope: str, now: datetime) -> _Runs | None:
@@ -271,8 +305,9 @@ class WorkflowScheduler(SchedulerState):
                 state.activation(dead), NodeStatus.SKIPPED, now, unreached_output()
             )
             return self._record_runs(run)
-        if self._waived_limits:
-            return self._record_runs(self._waived_limits.pop())
+        freed = self._waived_limits.pop() if self._waived_limits else self._decided_run(state, now)
+        if freed is not None:
+            return self._record_runs(freed)
         if (edge := state.next_back_edge()) is not None:
             state.start_new_round(edge)
             path = back_edge_path(scope, edge.name)
@@ -287,6 +322,17 @@ class WorkflowScheduler(SchedulerState):
             act(scope, now) for act in (self._wake_due_node, self._advance_loop, self._close_round)
         )
         return next((made for made in moves if made is not None), None)
+
+    def _decided_run(self, state: ScopeState, now: datetime) -> NodeRun | None:
+        """A run behind which a person has decided the condition that was open, with the edges that
+        are taken now."""
+        for name, run in state.undecided_runs.items():
+            activation = state.activation(name)
+            if self.answers_at(activation)(run.output[UNDECIDED_KEY]) is not None:
+                free = without_halt(run)
+                noted = choose_edges(state, name, self._context_after(free, now))
+                return replace(free, output={**free.output, **noted})
+        return None
 
     def _wake_due_node(self, scope: str, now: datetime) -> _Runs | None:
         """Go on with a node whose time has come."""
@@ -305,17 +351,22 @@ class WorkflowScheduler(SchedulerState):
         """Open a round of a body in this scope, or finish with it."""
         for loop in self._loops[scope].values():
             seen = self.context(scope, now)
-            seen = replace(seen, names={**seen.names, "loopCount": loop.opened_rounds})
+            seen = replace(
+                seen,
+                names={**seen.names, "loopCount": loop.opened_rounds},
+                answer=self.answers_at(loop.activation, loop.opened_rounds),
+            )
+            self._limit_questions[scope].pop(loop.activation.path, None)
             effect = loop.node.loop.next_action(loop.node, loop.progress, seen)
             match effect:
                 case NodeWait():
                     self._open_round(loop, NO_STORED_RUNS)
                     return ()
-                case NodeQuestion(key=key, facts=facts):
-                    question = self._make_question(loop.activation, key, facts)
-                    self._limit_questions[scope][loop.activation.path] = question
+                case NodeQuestion():
+                    self._limit_questions[scope][loop.activation.path] = self._make_question(
+                        loop.activation, effect, loop.opened_rounds
+                    )
                 case NodeDone() | NodeFailure():
-                    self._limit_questions[scope].pop(loop.activation.path, None)
                     return self._apply_effect(loop.activation, loop.node, effect, now)
                 case None:
                     pass
@@ -411,7 +462,13 @@ class WorkflowScheduler(SchedulerState):
         known = {name, alias} if self._aliases.get(alias) == name else {name}
         outputs = ChainMap(dict.fromkeys(known, node_output(run)), seen.names["outputs"])
         states = ChainMap(dict.fromkeys(known, run.status.value), seen.names["nodeStates"])
-        return replace(seen, names={**seen.names, "outputs": outputs, "nodeStates": states})
+        activation = parse_activation(run.path)
+        assert activation is not None
+        return replace(
+            seen,
+            names={**seen.names, "outputs": outputs, "nodeStates": states},
+            answer=self.answers_at(activation),
+        )
 
 
 def _find_halt(state: ScopeState) -> NodeRun | None:

@@ -22,11 +22,13 @@ from bot.engine.workflow.expressions.evaluator import NOW_NAME
 from bot.engine.workflow.node_runs import (
     EXHAUSTED_EDGE_KEY,
     TIMED_OUT_PATH,
+    UNDECIDED_KEY,
     UNFINISHED_ROUNDS_KEY,
     VARIABLES_PATH,
     ActivationPath,
     StoredRuns,
     enclosing_round,
+    is_condition_question,
     is_done,
     is_finished,
     node_output,
@@ -35,11 +37,14 @@ from bot.engine.workflow.node_runs import (
     scope_of,
 )
 from bot.engine.workflow.nodes.contract import EvaluationContext, NodeRole
+from bot.engine.workflow.nodes.loop import LoopConfig
 from bot.engine.workflow.scope import LoopState, OutputsView, ScopeState, StatesView
 from storage.records.tasks import NodeRun, NodeStatus, TaskId
 
 TextLookup: TypeAlias = Callable[..., str]
 """A text of the catalogue, by its key and facts."""
+
+ConditionAnswers: TypeAlias = Callable[[str], bool | None]
 
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
@@ -73,6 +78,9 @@ class SchedulerState:
         )
         self._waived_limits: list[NodeRun] = []
         self._active_scopes: dict[str, None] = {}
+        self.has_conditions = any(edge.condition for edge in workflow.edges) or any(
+            isinstance(node.config, LoopConfig) for node in workflow.nodes
+        )
         plain = {name.replace("-", "_"): name for name in self.topology.nodes}
         self._aliases = {
             alias: name for alias, name in plain.items() if alias not in self.topology.nodes
@@ -152,6 +160,15 @@ class SchedulerState:
         }
         return EvaluationContext(now=now, zone=self.zone, names=names, warn=self._warn)
 
+    def answers_at(self, activation: ActivationPath, rounds: int = 0) -> ConditionAnswers:
+        """What people have said about conditions behind an activation, or after its rounds."""
+
+        def answer(subject: str) -> bool | None:
+            run = self._runs.get(activation.decision_path(subject, rounds))
+            return bool(run.output.get("approved")) if run is not None and is_done(run) else None
+
+        return answer
+
     def partial_loop_runs(self, now: datetime) -> Sequence[NodeRun]:
         """For each running loop of the outermost scope, a finished run with the results of its
         finished rounds and the outputs of the others."""
@@ -171,7 +188,7 @@ class SchedulerState:
             first, last = self._runs.get(name), state.last_finished_run(name)
             if first is None or last is None:
                 continue
-            free = _without_exhausted_edge(last)
+            free = without_halt(last)
             if last.path != first.path or free.output != last.output:
                 made.append(replace(free, path=name, attempt=first.attempt))
         return made
@@ -235,6 +252,9 @@ class SchedulerState:
         if path is None or run.status is not NodeStatus.DONE:
             return
         scope, activation = scope_of(path), parse_activation(path)
+        self._active_scopes[scope] = None
+        if is_condition_question(run.path):
+            return
         loop = self._loops[scope].get(path)
         if loop is not None:
             loop.ended_by_person = True
@@ -242,8 +262,7 @@ class SchedulerState:
         if state is not None and activation is not None:
             halted = state.exhausted_runs.get(activation.node)
             if halted is not None and halted.path == path:
-                self._waived_limits.append(_without_exhausted_edge(halted))
-        self._active_scopes[scope] = None
+                self._waived_limits.append(without_halt(halted))
 
     def _begin_loop(self, activation: ActivationPath, node: WorkflowNode) -> None:
         of = self._runs.get(activation.iteration_path)
@@ -348,6 +367,8 @@ class SchedulerState:
         )
 
 
-def _without_exhausted_edge(run: NodeRun) -> NodeRun:
-    output = {key: value for key, value in run.output.items() if key != EXHAUSTED_EDGE_KEY}
+def without_halt(run: NodeRun) -> NodeRun:
+    """The run without what keeps the edges behind it from being taken."""
+    halts = {EXHAUSTED_EDGE_KEY, UNDECIDED_KEY}
+    output = {key: value for key, value in run.output.items() if key not in halts}
     return replace(run, output=output)

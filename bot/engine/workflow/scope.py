@@ -13,6 +13,7 @@ from typing import Any
 from bot.engine.workflow.definition import OnError, ScopeGraph, WorkflowEdge, WorkflowNode
 from bot.engine.workflow.node_runs import (
     EXHAUSTED_EDGE_KEY,
+    UNDECIDED_KEY,
     ActivationPath,
     is_finished,
     is_unreached,
@@ -52,6 +53,7 @@ class ScopeState:
         self._pending_back_edges: dict[str, WorkflowEdge] = {}
         self.exhausted_runs: dict[str, NodeRun] = {}
         self.dead_end_runs: dict[str, NodeRun] = {}
+        self.undecided_runs: dict[str, NodeRun] = {}
         self.edge_counts: Counter[str] = Counter()
         for node in graph.nodes:
             self._evaluate_readiness(node)
@@ -65,7 +67,8 @@ class ScopeState:
         before = self.runs.get(node)
         self.runs[node] = run
         self._update_status(node, run)
-        if is_finished(run) and (not is_finished(before) or node in self.exhausted_runs):
+        is_halted = node in self.exhausted_runs or node in self.undecided_runs
+        if is_finished(run) and (not is_finished(before) or is_halted):
             self._finished_count += not is_finished(before)
             self._propagate(node, run)
 
@@ -125,7 +128,10 @@ class ScopeState:
     def is_complete(self) -> bool:
         settled = self._finished_count == len(self.graph.nodes)
         return settled and not (
-            self._pending_back_edges or self.exhausted_runs or self.dead_end_runs
+            self._pending_back_edges
+            or self.exhausted_runs
+            or self.dead_end_runs
+            or self.undecided_runs
         )
 
     @property
@@ -165,6 +171,7 @@ class ScopeState:
         self.failed_runs.pop(node, None)
         self.exhausted_runs.pop(node, None)
         self.dead_end_runs.pop(node, None)
+        self.undecided_runs.pop(node, None)
         self._remove_ready(node)
 
     def _ready_list(self, node: str) -> list[int]:
@@ -197,8 +204,12 @@ class ScopeState:
 
     def _propagate(self, node: str, run: NodeRun) -> None:
         self.exhausted_runs.pop(node, None)
+        self.undecided_runs.pop(node, None)
         if EXHAUSTED_EDGE_KEY in run.output:
             self.exhausted_runs[node] = run
+            return
+        if UNDECIDED_KEY in run.output:
+            self.undecided_runs[node] = run
             return
         chosen = taken_edges(run)
         self.count_bounded_edges(run)

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar, assert_never, cast
 from bot.engine.agent.budget import request_cap_extension
 from bot.engine.llm.backend import ReachedCap
 from bot.engine.workflow.definition import WorkflowNode
+from bot.engine.workflow.node_runs import is_condition_question
 from bot.engine.workflow.report_delivery import delivered_message_count
 from storage.approvals import (
     NewApproval,
@@ -44,6 +45,7 @@ _COMMAND_LIKE = re.compile(r"(?<!\S)-|\w[.:]\w|(?<!\w)[.~]\w")
 
 STEP_APPROVAL_KINDS = (
     ApprovalKind.HUMAN,
+    ApprovalKind.CONDITION,
     ApprovalKind.RISK,
     ApprovalKind.TOOL,
     ApprovalKind.QUESTION,
@@ -197,7 +199,7 @@ class StepApprovalRules:
         word = find_risk_word(node, self.words) if node.type == _TASK else ""
         if node.type != _HUMAN and not word and not node.auto_wait:
             return StepAllowed()
-        kind = ApprovalKind.HUMAN if node.type == _HUMAN else ApprovalKind.RISK
+        kind = _kind_of(node)
         last: Approval | None = yield FindNewest(kind, node.id)
         if last is not None and last.command_hash == command_hash(node):
             match last.state:
@@ -231,6 +233,12 @@ class StepApprovalRules:
         return any(
             _count_word(now, word) > _count_word(before, word) for word in self.words
         ) or any(_count_word(_normalized(talk), word) for word in self.words)
+
+
+def _kind_of(node: WorkflowNode) -> ApprovalKind:
+    if node.type != _HUMAN:
+        return ApprovalKind.RISK
+    return ApprovalKind.CONDITION if is_condition_question(node.id) else ApprovalKind.HUMAN
 
 
 class StepApprovalRequester:
@@ -279,7 +287,7 @@ class StepApprovalRequester:
         timeout = node.spec.answer_timeout(node.settings)
         approvers: tuple[PersonId, ...] = ()
         named: Sequence[PersonId] = ()
-        if kind is ApprovalKind.HUMAN:
+        if kind in {ApprovalKind.HUMAN, ApprovalKind.CONDITION}:
             named = await _resolve_assignees(tx, assignees)
             first = named if assignees else (task.created_by,)
             approvers = tuple(dict.fromkeys((*first, *await owner_ids(tx))))

@@ -21,7 +21,11 @@ from bot.engine.workflow import checkpoint_events as events
 from bot.engine.workflow import report_delivery, scheduler, step_approvals
 from bot.engine.workflow.checkpoint_events import Deciding, NextAction, ReplanRequest, StartedStep
 from bot.engine.workflow.definition import Workflow, WorkflowNode
-from bot.engine.workflow.node_runs import PLANNING_PATH, ActivationPath
+from bot.engine.workflow.node_runs import (
+    PLANNING_PATH,
+    ActivationPath,
+    is_condition_question,
+)
 from bot.engine.workflow.plan import HUMAN, insert_steps, merge_with_finished
 from bot.engine.workflow.run_state import (
     BudgetHold,
@@ -35,6 +39,7 @@ from bot.engine.workflow.run_state import (
 from bot.engine.workflow.scheduler import WorkflowScheduler
 from cards import formats
 from storage.records.approvals import Approval, ApprovalState
+from storage.records.people import PersonId
 from storage.records.task_logs import LogKind
 from storage.records.tasks import (
     SUBAGENTS_RUNNING_REASON,
@@ -328,7 +333,7 @@ class _Transition:
     def _complete_task(self, note: str) -> Deciding[NextAction]:
         """`note` says what else there is to say."""
         state, flow = self._state, self._scheduler
-        if flow.may_ask_people or state.workflow.parallel > 1:
+        if flow.may_ask_people or flow.has_conditions or state.workflow.parallel > 1:
             # A branch that nobody waited for may still have asked.
             yield step_approvals.WithdrawRequests("approval.gone_on", lambda _path: True)
         outputs = scheduler.format_outputs(flow, self._now)
@@ -360,9 +365,10 @@ class _Transition:
         wants_plan = (
             self.memory.planning_step in flow.running_paths or self._replan_request() is not None
         )
+        may_ask = flow.may_ask_people or flow.is_asking
         for place, node in flow.ready_steps():
             full = len(flow.running_paths) >= flow.workflow.parallel
-            if (full and not flow.may_ask_people) or (wants_plan and flow.running_paths):
+            if (full and not may_ask) or (wants_plan and flow.running_paths):
                 break
             if full and node.type != HUMAN:
                 continue
@@ -386,7 +392,7 @@ class _Transition:
         decision = yield from self._rules.decide(heard, flow.may_wait_for_person)
         match decision:
             case step_approvals.StepAllowed(by=by) if node.type == HUMAN and by is not None:
-                self._complete_by_person(step, by)
+                self._complete_by_person(step, by.decided_by, by.reason, approved=True)
                 self._looks_again = True
             case step_approvals.StepAllowed():
                 asked: Approval | None = None
@@ -399,17 +405,22 @@ class _Transition:
             case step_approvals.StepAwaitsApproval(approval=approval):
                 self._wait_for_person(place, node)
                 self._requested.append(approval)
+            case step_approvals.StepRefused(by=who) if is_condition_question(place.path):
+                self._complete_by_person(step, who, "", approved=False)
+                self._looks_again = True
             case step_approvals.StepRefused(reason=reason):
                 return self._refuse_step(place, reason or step.title)
             case never:
                 assert_never(never)
         return False
 
-    def _complete_by_person(self, node: WorkflowNode, by: Approval) -> None:
+    def _complete_by_person(
+        self, node: WorkflowNode, who: PersonId | None, said: str, *, approved: bool
+    ) -> None:
         """A person has done or decided it: the result is what they said."""
         run = self.changes.start_attempt(node.id, "")
-        said, who = by.reason or "✅", by.decided_by or ""
-        output = {"summary": said, "decided_by": who, "approved": True}
+        said = said or ("✅" if approved else "❌")
+        output = {"summary": said, "decided_by": who or "", "approved": approved}
         done = replace(run, status=NodeStatus.DONE, output=output, ended_at=self._now)
         self.changes.end_attempt(done)
         self.changes.add_event(EventKind.STEP_DONE, node.title)

@@ -129,6 +129,48 @@ def test_a_scope_that_is_none_is_refused(scope: str) -> None:
     assert typed("eval", "1", "--scope", scope).exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("outputs.review.approved", False),
+        ("outputs.re_view.score", 7),
+        ("outputs['re-view'].result", "Fine. score: 7"),
+        ("outputs.typed.n + 1", 3),
+        ("nodeStates.review", "done"),
+        ("loopCount", 0),
+        ("variables.x + inputs.topic", "yotters"),
+        ("item", "pear"),
+    ],
+)
+def test_an_expression_sees_what_it_sees_in_a_run(
+    expression: str, value: object, home: Path
+) -> None:
+    file = home / "flow.yaml"
+    file.write_text(
+        "name: f\nvariables: {x: y}\ninputs: [{name: topic, default: otters}]\n"
+        "nodes: [{id: review}, {id: re-view}, {id: typed, output: 'n: int'}]\n",
+        encoding="utf-8",
+    )
+    outputs = {"review": "Approved：False", "re-view": "Fine. score: 7", "typed": {"n": "2"}}
+    scope = json.dumps({"outputs": outputs, "item": "pear"})
+
+    result = typed("eval", expression, "--scope", scope, "--workflow", str(file), "--json")
+
+    assert json.loads(result.stdout)["value"] == value
+
+
+def test_outputs_need_no_workflow_and_must_fit_a_declared_one(home: Path) -> None:
+    scope = '{"outputs": {"review": "**Approved**: yes"}}'
+    assert typed("eval", "outputs.review.approved == true", "--scope", scope).stdout == (
+        "true\nbool\n"
+    )
+    file = home / "flow.yaml"
+    file.write_text("name: f\nnodes: [{id: t, output: 'n: int'}]\n", encoding="utf-8")
+    wrong = typed("eval", "1", "--scope", '{"outputs": {"t": {"n": "x"}}}', "-w", str(file))
+    assert wrong.exit_code == 2
+    assert "n (integer)" in wrong.output
+
+
 def test_a_scope_may_come_from_a_file_or_a_pipe(home: Path) -> None:
     file = home / "scope.json"
     file.write_text('{"n": 3}', encoding="utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from bot.cli.workflow_run import list_activations
+from bot.cli.workflow_run import list_activations, list_other_nodes
 from bot.engine.workflow.definition import Workflow, WorkflowNode
 from bot.engine.workflow.node_runs import public_value
 from bot.engine.workflow.nodes.foreach import ForeachConfig
@@ -50,6 +50,31 @@ def test_what_the_task_failed_on_has_failed_and_so_has_the_loop_around_it() -> N
 
     assert [node.state for node in nodes] == ["failed", "failed"]
     assert nodes[1].title == "Read ‹item›"
+
+
+def test_what_waits_for_a_person_and_what_has_not_begun_is_listed_too() -> None:
+    plan = Workflow(
+        plan="p",
+        nodes=(
+            WorkflowNode(id="a", title="A"),
+            WorkflowNode(id="sign", title="Sign", type=NodeType.HUMAN),
+            WorkflowNode(id="b", title="B"),
+            *EACH.nodes,
+        ),
+    )
+    runs = {"a": a_run("a", NodeStatus.DONE)}
+    asked = ["sign", "each[0]/read", "@ask:a"]
+
+    waiting = list_other_nodes(make_task(status=TaskStatus.WAITING), plan, runs, asked)
+    over = list_other_nodes(make_task(status=TaskStatus.COMPLETED), plan, runs, [])
+
+    assert [(node.path, node.state) for node in waiting] == [
+        ("sign", "waiting"),
+        ("each[0]/read", "waiting"),
+        ("b", "pending"),
+        ("each", "pending"),
+    ]
+    assert {node.state for node in over} == {"skipped"}
 
 
 def test_rounds_of_one_moment_stand_by_their_number() -> None:

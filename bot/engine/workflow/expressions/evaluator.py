@@ -6,6 +6,7 @@ passed to a Python interpreter, and attributes of values are not accessible.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -14,9 +15,12 @@ from bot.engine.workflow.expressions.operations import (
     COMPARISONS,
     FUNCTIONS,
     OPERATORS,
+    TEXT_KEY,
     BadExpression,
     ExpressionError,
     ExpressionFunction,
+    MissingAnswerValue,
+    UnclearAnswer,
     UnknownExpressionName,
     as_index,
     get_item,
@@ -89,14 +93,43 @@ def evaluate(text: str, names: Mapping[str, Any]) -> Any:
 
 def evaluate_condition(text: str, names: Mapping[str, Any], warn: Callable[[str], None]) -> bool:
     """Whether the condition holds. An empty one does; one that cannot be evaluated does not, and
-    `warn` gets the reason."""
+    `warn` gets the reason. Raises UnclearAnswer if an answer is there and leaves it open."""
     if not text.strip():
         return True
     try:
         return is_truthy(evaluate(text, names))
+    except UnclearAnswer:
+        raise
     except ExpressionError as error:
+        if isinstance(error, BadExpression) and _reads_outputs(text):
+            raise UnclearAnswer(str(error)) from error
         warn(f"{text[:200]!r} is treated as false: {error}")
         return False
+
+
+def _reads_outputs(text: str) -> bool:
+    try:
+        return "outputs" in check_expression(text)
+    except BadExpression:
+        return False
+
+
+_COMPARED_WITH_FLAG = re.compile(
+    r"(?P<name>[\w.\[\]'\"-]+)\s*(?P<sign>===?|!==?)\s*(?P<flag>true|false)", re.IGNORECASE
+)
+_NEGATED = re.compile(r"(?:not\s+|!\s*)(?P<name>[\w.\[\]'\"-]+)")
+
+
+def split_condition(text: str) -> tuple[str, bool]:
+    """What a condition is about, and whether it holds if that is true: `not a.b`, `a.b == false`
+    and `a.b` are about the same."""
+    plain = text.strip()
+    if found := _COMPARED_WITH_FLAG.fullmatch(plain):
+        equal, flag = found["sign"].startswith("="), found["flag"].casefold() == "true"
+        return found["name"], equal is flag
+    if found := _NEGATED.fullmatch(plain):
+        return found["name"], False
+    return plain, True
 
 
 @lru_cache(maxsize=1_000)
@@ -142,7 +175,10 @@ def _evaluate_member(node: ExpressionNode, evaluation: _Evaluation) -> Any:
         try:
             return get_item(whole, key)
         except (KeyError, TypeError) as error:
-            raise UnknownExpressionName(str(key)[:60]) from error
+            # Only a failed step has an error.
+            is_answer = TEXT_KEY in whole and key != "error"
+            kind = MissingAnswerValue if is_answer else UnknownExpressionName
+            raise kind(str(key)[:60]) from error
     if key == "length" and isinstance(whole, str | list):
         return len(whole)
     at = as_index(key)

@@ -31,7 +31,8 @@ _UNSURE = {
 _HEDGE = re.compile(
     r"\b(?:but|if|once|provided|providing|pending|unless|assuming|subject to|after|except|although"
     r"|though|conditional(?:ly)?|conditions?|only|mostly|partial(?:ly)?|maybe|perhaps|however|until"
-    r"|as long as|as soon as|when|in principle|would)\b"
+    r"|as long as|as soon as|when|in principle|would"
+    r"|i (?:think|guess|suppose)|probably|likely|not sure)\b"
     r"|但|不过|如果|前提|除非|待|需要先|先.{0,12}再|条件|只要|然而|暂时|之后|以后|后再|原则上|基本上",
     re.IGNORECASE,
 )

@@ -32,6 +32,10 @@ class UnclearAnswer(BadExpression):
     """A worker's answer does not say what the expression needs to know."""
 
 
+class MissingAnswerValue(UnknownExpressionName, UnclearAnswer):
+    """A worker's answer does not give the value that the expression names."""
+
+
 MAX_VALUE_SIZE = 200_000
 _MAX_NUMBER = 1e18
 _MAX_EXACT_INT = 2**53

@@ -12,8 +12,14 @@ from zoneinfo import ZoneInfo
 
 from pydantic import JsonValue
 
-from bot.engine.workflow.expressions.evaluator import check_expression, evaluate, evaluate_condition
-from bot.engine.workflow.expressions.operations import ExpressionError
+from bot.engine.workflow.expressions.evaluator import (
+    check_expression,
+    evaluate,
+    evaluate_condition,
+    split_condition,
+)
+from bot.engine.workflow.expressions.operations import ExpressionError, UnclearAnswer
+from bot.engine.workflow.expressions.templates import value_as_text
 from bot.engine.workflow.field_reader import (
     FieldReader,
     ValidationIssue,
@@ -24,6 +30,8 @@ from bot.engine.workflow.field_reader import (
 )
 
 _MAX_ROUNDS = 10_000
+_MAX_SHOWN = 80
+_MAX_ANSWER = 900
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,23 +121,40 @@ class BodyConfig(NodeConfig):
     body: tuple[str, ...]
 
 
+class UndecidedCondition(Exception):
+    """A worker's answer leaves a condition open. A person has to say whether `subject` is so."""
+
+    def __init__(self, subject: str, why: str) -> None:
+        self.subject = subject
+        super().__init__(why)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationContext:
     """The environment of a node's execution. `names` are available to expressions; `zone` is the
-    Boss's time zone; `warn` receives warnings about expressions."""
+    Boss's time zone; `warn` receives warnings about expressions. `answer` gives what a person has
+    said about the subject of a condition that could not be decided."""
 
     now: datetime
     zone: ZoneInfo
     names: Mapping[str, Any]
     warn: Callable[[str], None]
+    answer: Callable[[str], bool | None] = lambda _subject: None
 
     def evaluate(self, expression: str) -> Any:
         """Raises ExpressionError."""
         return evaluate(expression, self.names)
 
     def is_true(self, condition: str) -> bool:
-        """False if the condition cannot be evaluated."""
-        return evaluate_condition(condition, self.names, self.warn)
+        """False if the condition cannot be evaluated. Raises UndecidedCondition if a worker's
+        answer leaves it open."""
+        subject, holds_if = split_condition(condition)
+        if (said := self.answer(subject)) is not None:
+            return said is holds_if
+        try:
+            return evaluate_condition(condition, self.names, self.warn)
+        except UnclearAnswer as error:
+            raise UndecidedCondition(subject, str(error)) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,10 +187,23 @@ class NodeFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeQuestion:
-    """The node continues once a person approves. `key` names a text of the catalogue."""
+    """The node continues once a person approves, or, with a `subject`, has said whether that is
+    so. `key` names a text of the catalogue; `detail` is shown below it."""
 
     key: str
     facts: Mapping[str, object] = field(default_factory=dict)
+    subject: str = ""
+    detail: str = ""
+
+    @classmethod
+    def about_condition(cls, title: str, subject: str, output: Any) -> NodeQuestion:
+        """Whether the subject of a condition is so, which the output of a node leaves open."""
+        return cls(
+            key="workflow.ask_condition",
+            facts={"name": title[:_MAX_SHOWN], "subject": subject[:_MAX_SHOWN].replace("`", "'")},
+            subject=subject,
+            detail=value_as_text(output)[-_MAX_ANSWER:],
+        )
 
 
 NodeEffect: TypeAlias = NodeDone | NodeWait | NodeFailure

@@ -21,6 +21,7 @@ from bot.engine.workflow.nodes.contract import (
     NodeWait,
     OnLimit,
     RoundProgress,
+    UndecidedCondition,
     expression_issues,
     max_rounds_issues,
 )
@@ -148,9 +149,18 @@ nodes:
     ) -> NodeEffect | NodeQuestion | None:
         if rounds.running:
             return None
+        try:
+            if not _continues(node.settings, rounds, context):
+                return _finished(rounds)
+        except UndecidedCondition as error:
+            last = rounds.results.get(rounds.opened_rounds - 1)
+            return NodeQuestion.about_condition(node.title, error.subject, last)
+        return self._next_round(node, rounds)
+
+    def _next_round(
+        self, node: NodeInput[LoopConfig], rounds: RoundProgress
+    ) -> NodeEffect | NodeQuestion:
         config = node.settings
-        if not _continues(config, rounds, context):
-            return _finished(rounds)
         if rounds.opened_rounds < config.max_iterations:
             return NodeWait()
         if rounds.ended_by_person or config.on_limit is OnLimit.CONTINUE:

@@ -52,7 +52,11 @@ async def test_a_planner_may_answer_a_workflow_with_branches(tmp_path: Path) -> 
 
 
 async def test_a_broken_workflow_goes_back_with_its_faults(tmp_path: Path) -> None:
-    backend = answers(PlanAnswer(workflow=BROKEN), PlanAnswer(workflow=BRANCHES))
+    backend = answers(
+        PlanAnswer(workflow=BROKEN),
+        PlanAnswer(workflow=BRANCHES),
+        on_step=lambda _: StepAnswer(status="done", summary="score: 3"),
+    )
     async with run_engine(tmp_path, backend) as world:
         view = await world.until(await world.create_task("Look at it"))
 

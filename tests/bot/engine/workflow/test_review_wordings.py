@@ -67,6 +67,7 @@ REJECTED = [
 UNDECIDED = [
     "Approved: true, but only if the tests pass.",
     "approved: true/false",
+    "Seen. approved: true, I think.",
     "approved: true or approved: false",
     "I'd approve this once the two blocking comments are fixed.",
     "LGTM, but please fix the race before merging.",

@@ -16,10 +16,12 @@ from bot.engine.workflow.expressions.evaluator import (
     evaluate,
     evaluate_condition,
     references,
+    split_condition,
 )
 from bot.engine.workflow.expressions.operations import (
     BadExpression,
     ExpressionError,
+    UnclearAnswer,
     UnknownExpressionName,
 )
 from bot.engine.workflow.expressions.parser import parse_expression, walk_nodes
@@ -164,8 +166,8 @@ def test_a_blank_condition_holds(text: str) -> None:
     [
         "nothing",
         "outputs.nobody.score > 3",
-        "outputs.review.nothing",
-        "!outputs.review.nothing",
+        "outputs.empty.nothing",
+        "outputs.review.error",
         "variables.items[3] == 1",
         "outputs.review.score.deeper",
         "1 / 0",
@@ -182,6 +184,42 @@ def test_what_cannot_be_worked_out_is_false_and_said(text: str) -> None:
     assert not held
     assert len(said) == 1
     assert text in said[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "outputs.review.nothing",
+        "!outputs.review.nothing",
+        "outputs.review.result == true",
+        "outputs.review.result > 3",
+        "outputs.vague.ok",
+        "outputs.vague.ok == true",
+        "outputs.vague.ok and loopCount < 3",
+    ],
+)
+def test_what_an_answer_leaves_open_is_neither_true_nor_false(text: str) -> None:
+    names = {**LANGUAGE_NAMES, "outputs": {**LANGUAGE_NAMES["outputs"], "vague": {"ok": "maybe"}}}
+
+    with pytest.raises(UnclearAnswer):
+        evaluate_condition(text, names, pytest.fail)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("a.b", ("a.b", True)),
+        (" a['x-y'].b == True ", ("a['x-y'].b", True)),
+        ("a.b == false", ("a.b", False)),
+        ("a.b != true", ("a.b", False)),
+        ("!a.b", ("a.b", False)),
+        ("not a.b", ("a.b", False)),
+        ("a.b and c", ("a.b and c", True)),
+        ("a.b == false or c == true", ("a.b == false or c == true", True)),
+    ],
+)
+def test_opposite_conditions_have_one_subject(text: str, wanted: tuple[str, bool]) -> None:
+    assert split_condition(text) == wanted
 
 
 def test_an_unknown_name_is_told_apart() -> None:
