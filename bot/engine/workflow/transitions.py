@@ -38,7 +38,7 @@ from bot.engine.workflow.run_state import (
 )
 from bot.engine.workflow.scheduler import WorkflowScheduler
 from cards import formats
-from storage.records.approvals import Approval, ApprovalState
+from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.people import PersonId
 from storage.records.task_logs import LogKind
 from storage.records.tasks import (
@@ -350,7 +350,8 @@ class _Transition:
         elif self._state.task.control is not TaskControl.RUN:
             self.changes.give_back_slot()
         elif requested or self._scheduler.is_waiting:
-            reason = ""
+            open_ = (each.title for each in requested if each.kind is ApprovalKind.CONDITION)
+            reason = next(open_, "")
             if not requested and wakes is not None:
                 at = formats.date_time(wakes, self._scheduler.zone)
                 reason = self._state.text("workflow.waits_until", at=at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from bot.engine.llm.acp.prompts import MissingResult, parse_result, result_instructions
 from bot.engine.llm.answer_schemas import StepAnswer
+from bot.engine.llm.api.access import ApiProvider
+from bot.engine.llm.backend import InvalidAnswer, RunPurpose, RunRequest
+from bot.engine.llm.offline.backend import OfflineBackend
 from bot.engine.workflow.output_schema import (
     OutputField,
     OutputKind,
@@ -21,7 +26,10 @@ from bot.engine.workflow.output_schema import (
 from bot.engine.workflow.plan import dump_workflow, load_workflow
 from bot.engine.workflow.serialization.reader import read_workflow
 from bot.engine.workflow.serialization.writer import workflow_to_data
+from tests.bot.engine.llm.builders import build_backend, build_request, collect_run
 from tests.bot.engine.workflow.builders import assert_refused, graph_text, node_data, read_node
+from tests.emulators.models.emulator import ModelEmulator
+from tests.emulators.models.script import ReceivedRequest, ScriptedCall, ScriptedReply
 
 APPROVED = OutputField(name="approved", kind=OutputKind.BOOLEAN)
 VERDICT = OutputField(name="verdict", options=("good", "bad"))
@@ -185,6 +193,65 @@ def test_a_wrong_output_is_refused_by_the_name_of_its_fields(output: Any, named:
 @pytest.mark.parametrize("status", ["blocked", "error"])
 def test_a_step_that_is_not_done_needs_no_output(status: str) -> None:
     assert answer(status=status) == {}
+
+
+def test_a_coding_cli_hands_it_in_as_json_and_is_told_what_is_wrong() -> None:
+    form = answer_type(FIELDS)
+    block = {"status": "done", "summary": "Seen.", "output": {"approved": "yes"}}
+
+    assert '"enum": ["good", "bad"]' in result_instructions(form)
+    with pytest.raises(MissingResult, match=r"missing or wrong: verdict \(good \| bad\)"):
+        parse_result(f"```json\n{json.dumps(block)}\n```", None, form)
+    block["verdict"] = "bad"
+    found = parse_result(f"Here:\n```\n{json.dumps(block)}\n```", None, form)
+    assert isinstance(found, TypedStepAnswer)
+    assert found.output == {"approved": True, "verdict": "bad", "score": None}
+
+
+@pytest.mark.parametrize("wanted", [(), FIELDS])
+async def test_without_a_model_a_declared_output_is_missed_by_name(
+    tmp_path: Path, wanted: tuple[OutputField, ...]
+) -> None:
+    request = RunRequest(
+        purpose=RunPurpose.STEP,
+        prompt='write "hello" to a.txt',
+        system="",
+        model="",
+        language="en",
+        workspace=tmp_path,
+        result=answer_type(wanted),
+    )
+
+    if not wanted:
+        assert (await collect_run(OfflineBackend(), request))[1].value
+        return
+    with pytest.raises(InvalidAnswer) as caught:
+        await collect_run(OfflineBackend(), request)
+    assert "approved (boolean), verdict (good | bad)" in caught.value.faults
+
+
+@pytest.mark.parametrize("api", list(ApiProvider))
+async def test_a_model_that_never_gives_it_is_asked_twice_and_the_fault_is_named(
+    api: ApiProvider,
+) -> None:
+    given = {"status": "done", "summary": "Seen.", "output": {"approved": True, "verdict": "x"}}
+
+    def fill(asked: ReceivedRequest) -> ScriptedReply:
+        (form,) = asked.tools
+        return ScriptedReply(calls=[ScriptedCall(name=form, arguments=given)])
+
+    async with ModelEmulator() as models:
+        models.replies(fill)
+        backend = build_backend(models, api)
+        try:
+            with pytest.raises(InvalidAnswer) as caught:
+                await collect_run(backend, build_request(api, result=answer_type(FIELDS)))
+        finally:
+            await backend.aclose()
+
+    assert caught.value.faults == "output: missing or wrong: verdict (good | bad)"
+    assert len(models.requests) == 2
+    assert "missing or wrong: verdict (good | bad)" in str(models.requests[1].body)
 
 
 _DEEP: Any = []

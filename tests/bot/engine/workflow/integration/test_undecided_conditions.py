@@ -115,6 +115,7 @@ async def test_the_card_says_what_is_open_and_shows_the_answer_escaped(
     assert TITLE in card
     assert "I am torn" in card
     assert "<at id=all>" not in card
+    assert view.task.status_reason == TITLE
     assert [step.path for step in view.outline if step.awaits_person] == ["review"]
 
 
