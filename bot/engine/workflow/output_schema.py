@@ -328,7 +328,7 @@ def _depth(value: Any) -> int:
 
 def _string(given: Any) -> str:
     text = scalar_text(given)
-    if text is None or not text.strip():
+    if text is None:
         raise ValueError
     return text
 

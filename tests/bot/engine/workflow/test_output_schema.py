@@ -164,6 +164,13 @@ def test_values_are_taken_as_models_write_them(given_: dict[str, Any]) -> None:
     assert found["approved"] is True
 
 
+def test_a_text_may_be_empty_unless_it_has_options() -> None:
+    """An approving review has nothing to note."""
+    assert check_output((OutputField(name="notes"),), [{"notes": ""}]) == {"notes": ""}
+    with pytest.raises(ValueError, match="missing or wrong"):
+        check_output((VERDICT,), [{"verdict": ""}])
+
+
 def test_what_may_be_left_out_is_null() -> None:
     assert answer(output={"approved": False, "verdict": "bad"})["score"] is None
 
