@@ -36,13 +36,13 @@ _CALLED = (
 )
 _DIRECT = re.compile(
     r"\b(?:write|create|make|generate|produce|save|build|add|output|export|prepare|draft|compose)"
-    rf"\s+(?:me\s+|us\s+)?{_CALLED}{_FILE}",
+    rf"\s+(?:me\s+|us\s+)?{_CALLED}{_FILE}(?!\s+(?:to|into|as)\b)",
     re.IGNORECASE,
 )
 _INTO = re.compile(
     r"\b(?:write|create|save|store|put|export|dump|output|record|convert|translate|transform"
-    r"|render|copy|rename|move|append|extract|summari[sz]e|collect|list|draft|compose|generate"
-    rf"|produce|print|log|document)\b(?P<gap>[^\n]{{0,200}}?)\s(?:into|to|as)\s+{_CALLED}{_FILE}",
+    r"|render|copy|rename|append|extract|summari[sz]e|collect|draft|compose|generate"
+    rf"|produce)\b(?P<gap>[^\n]{{0,200}}?)\s(?:into|to|as)\s+{_CALLED}{_FILE}",
     re.IGNORECASE,
 )
 _IN = re.compile(
@@ -65,7 +65,10 @@ _CHINESE_CALLED = r"(?:\s|一个|一份|一篇|新的?|名为|名叫|叫做?|文
 _CHINESE_INTO = re.compile(
     rf"{_CHINESE_TO}{_CHINESE_CALLED}(?:{_QUOTED}|(?P<plain>{_PLAIN}|{_CJK_NAME}))"
 )
-_CHINESE_DIRECT = re.compile(rf"{_CHINESE_NEW}{_CHINESE_CALLED}{_FILE}(?!\s*的(?!文件|脚本|文档))")
+_CHINESE_DIRECT = re.compile(
+    rf"{_CHINESE_NEW}{_CHINESE_CALLED}{_FILE}"
+    r"(?!\s*(?:的(?!文件|脚本|文档)|[为成到里中转]))"
+)
 _CHINESE_INSIDE = re.compile(
     rf"在\s*(?:文件\s*)?{_FILE}\s*(?:文件)?(?:里面?|中|内)\s*(?:写|记录|保存|列出|生成)"
 )
