@@ -8,6 +8,7 @@ from handlers import (
     approvals,
     chat,
     journal,
+    mcp,
     memory,
     message_queue,
     people,
@@ -61,6 +62,7 @@ COMMANDS = CommandRegistry.merge(
     people.commands,
     member_commands,
     system.commands,
+    mcp.commands,
     _skill_commands,
     _help_commands,
 )

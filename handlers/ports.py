@@ -13,6 +13,7 @@ from cards.model import Card, FormBlock
 from handlers.ports_workers import (
     HistoryPort,
     JournalPort,
+    McpPort,
     MemoryPort,
     SkillPort,
     SkillWriterPort,
@@ -409,6 +410,7 @@ class HandlerServices:
     tools: ToolPort
     projects: ProjectPort
     personas: PersonaPort
+    mcp: McpPort
     worker_context: WorkerContextPort
     transcripts: TranscriptPort
     history: HistoryPort

@@ -18,7 +18,7 @@ from storage.records.system import ModelChoice
 from storage.records.tasks import Task, TaskId
 from storage.records.tools import StandingPermission, ToolCallRecord
 from storage.records.traces import Trace
-from storage.records.workers import SessionInfo
+from storage.records.workers import McpServerStatus, SessionInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,6 +363,19 @@ class ToolPort(Protocol):
 
     async def list_calls(self, task_id: TaskId, limit: int) -> Sequence[ToolCallRecord]:
         """The task's newest calls, oldest first."""
+
+
+class McpPort(Protocol):
+    """The MCP servers of this process. The caller must check what a person may see and do."""
+
+    def list_servers(self) -> Sequence[McpServerStatus]: ...
+
+    async def list_faults(self) -> Sequence[str]:
+        """Problems of the files that name servers, for people."""
+
+    async def restart(self, server: str, *, select: Callable[[McpServerStatus], bool]) -> int:
+        """Stop the selected servers of this name, so that the next use starts them. Returns their
+        number."""
 
 
 class SkillPort(Protocol):

@@ -42,7 +42,13 @@ from storage.records.tasks import (
 from storage.records.tools import StandingPermission, ToolCallRecord
 from storage.records.traces import Trace
 from storage.records.usage import CostQuery, CostReport, TaskCost
-from storage.records.workers import ContextPart, ContextPartState, PersonaList, SessionInfo
+from storage.records.workers import (
+    ContextPart,
+    ContextPartState,
+    McpServerStatus,
+    PersonaList,
+    SessionInfo,
+)
 from tests.builders import (
     GPT,
     HAIKU,
@@ -407,6 +413,26 @@ class FakePersonas:
         return self.all_personas
 
 
+class FakeMcpServers:
+    """`servers` are those in use; `stopped` the names of those stopped."""
+
+    def __init__(self) -> None:
+        self.servers: list[McpServerStatus] = []
+        self.faults: list[str] = []
+        self.stopped: list[str] = []
+
+    def list_servers(self) -> Sequence[McpServerStatus]:
+        return self.servers
+
+    async def list_faults(self) -> Sequence[str]:
+        return self.faults
+
+    async def restart(self, server: str, *, select: Callable[[McpServerStatus], bool]) -> int:
+        chosen = [each for each in self.servers if each.server == server and select(each)]
+        self.stopped += [each.server for each in chosen]
+        return len(chosen)
+
+
 class FakeContexts:
     """A long file, one that is missing, and a project, unless `told` is changed."""
 
@@ -505,6 +531,7 @@ class FakeServices:
         self.post = FakeCardStore()
         self.projects = FakeProjects()
         self.personas = FakePersonas()
+        self.mcp = FakeMcpServers()
         self.contexts = FakeContexts()
         self.transcripts = FakeTranscripts()
         self.histories = FakeHistories()
@@ -531,6 +558,7 @@ class FakeServices:
             courier=self.post,
             projects=self.projects,
             personas=self.personas,
+            mcp=self.mcp,
             worker_context=self.contexts,
             transcripts=self.transcripts,
             history=self.histories,

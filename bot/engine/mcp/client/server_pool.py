@@ -163,6 +163,9 @@ class McpServerPool:
     def list_servers(self) -> Sequence[McpServerStatus]:
         return [each.describe() for each in self._servers.values()]
 
+    async def list_faults(self) -> Sequence[str]:
+        return ()
+
     async def restart(self, server: str, *, select: Callable[[McpServerStatus], bool]) -> int:
         """Stop the selected servers of this name and forget their failures, so that the next use
         starts them. Returns their number."""

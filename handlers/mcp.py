@@ -1,0 +1,75 @@
+"""Handles /mcp: the MCP servers, how they are, and starting them again."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+from cards import formats
+from cards.model import notice_card
+from cards.views.mcp import mcp_servers_card
+from handlers.errors import UsageError, UserError
+from handlers.registry import CommandRegistry
+from handlers.request import Reply, Request
+from storage.records.workers import McpServerState, McpServerStatus
+
+_RESTART_WORDS = {"restart", "重启"}
+_MAX_NAME = 40
+
+commands = CommandRegistry("system")
+
+
+@commands("mcp", aliases=("工具服务",), immediate=True, verbatim=True)
+async def manage_mcp_servers(request: Request) -> Reply:
+    word, _, name = request.args.strip().partition(" ")
+    if word.casefold() in _RESTART_WORDS:
+        return await _restart(request, name.strip())
+    if word:
+        raise UsageError("mcp")
+    servers = await _list_servers(request)
+    faults = await request.services.mcp.list_faults()
+    with_places = request.in_private and request.by_owner
+    return Reply(
+        card=mcp_servers_card(servers, faults, request.words, with_places=with_places),
+        data={"servers": [asdict(each) for each in servers], "faults": list(faults)},
+    )
+
+
+async def _restart(request: Request, name: str) -> Reply:
+    request.require_owner()
+    if not name:
+        raise UsageError("mcp")
+    stopped = await request.services.mcp.restart(
+        name, select=lambda server: _is_visible(server, request)
+    )
+    if not stopped:
+        raise UserError("unknown_mcp_server", name=formats.single_line(name, _MAX_NAME))
+    shown = formats.escape_markdown(name, _MAX_NAME)
+    text = request.words("mcp.stopped", server=shown, n=stopped)
+    return Reply(
+        card=notice_card(request.words("mcp.list.title"), text),
+        data={"server": name, "stopped": stopped},
+    )
+
+
+async def _list_servers(request: Request) -> list[McpServerStatus]:
+    """Those in use, then configured ones that nobody has used here yet."""
+    used = [each for each in request.services.mcp.list_servers() if _is_visible(each, request)]
+    known = {(each.persona, each.server) for each in used}
+    roster = await request.services.personas.roster()
+    unused = [
+        McpServerStatus(server=server, persona=persona.name, state=McpServerState.STOPPED)
+        for persona in roster.personas
+        for server in persona.servers
+        if (persona.name, server) not in known
+    ]
+    if not request.by_owner:
+        # An error may show paths and settings of the machine.
+        used = [replace(each, error="") for each in used]
+    return [*used, *unused]
+
+
+def _is_visible(server: McpServerStatus, request: Request) -> bool:
+    """Owners in private see all; others only what they use in this chat."""
+    if request.in_private and request.by_owner:
+        return True
+    return server.chat_id == request.chat.id and server.person_id == request.person.id

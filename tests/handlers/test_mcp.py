@@ -1,0 +1,118 @@
+"""/mcp lists the servers that the asker may know of, and lets owners restart them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from storage.records.people import ChatId, Language, PersonId
+from storage.records.tasks import TaskId
+from storage.records.workers import McpServerState, McpServerStatus
+from tests.handlers.router_harness import RouterHarness, text_of
+
+OLGAS = McpServerStatus(
+    server="ledger",
+    state=McpServerState.READY,
+    persona="reviewer",
+    person_id=PersonId("olga"),
+    chat_id=ChatId("c0"),
+    tools=("find_ticket", "[click](http://evil.test) `x`"),
+    restarts=2,
+)
+ANNS = replace(
+    OLGAS,
+    server="mail",
+    person_id=PersonId("ann"),
+    chat_id=ChatId("c1"),
+    task_id=TaskId("t9"),
+    state=McpServerState.FAILED,
+    error="no key in /home/olga/.key **now**",
+)
+
+
+OLGA = {"who": "x-olga", "chat": "c0"}
+
+
+def desk(**more: Language) -> RouterHarness:
+    made = RouterHarness(**more)
+    made.world.mcp.servers = [OLGAS, ANNS]
+    return made
+
+
+async def test_an_owner_in_private_sees_all_with_where_they_are_used() -> None:
+    shown = text_of(await desk().send_message("/mcp", **OLGA))
+
+    assert "ledger" in shown
+    assert "running" in shown
+    assert "restarted 2 times" in shown
+    assert "find_ticket" in shown
+    assert "mail" in shown
+    assert "t9" in shown
+    assert "no key in /home/olga/.key" in shown
+
+
+async def test_what_a_server_says_of_itself_is_shown_as_plain_text() -> None:
+    reply = await desk().send_message("/mcp", **OLGA)
+
+    assert reply.card is not None
+    raw = str(reply.card)
+    assert "[click](http" not in raw
+    assert "**now**" not in raw
+
+
+async def test_others_see_only_what_they_use_here_and_no_errors() -> None:
+    shown = text_of(await desk().send_message("/mcp"))
+
+    assert "mail" in shown
+    assert "ledger" not in shown
+    assert "no key" not in shown
+    assert "t9" not in shown
+
+
+async def test_a_configured_server_is_listed_before_its_first_use() -> None:
+    made = RouterHarness()
+    roster = made.world.personas.all_personas
+    first = replace(roster.personas[0], servers=("search",))
+    made.world.personas.all_personas = replace(roster, personas=(first, *roster.personas[1:]))
+
+    shown = text_of(await made.send_message("/mcp"))
+
+    assert "search" in shown
+    assert "not running" in shown
+
+
+async def test_problems_of_files_are_shown() -> None:
+    made = RouterHarness()
+    made.world.mcp.faults = ["mcp.json: line 3: a comma is missing"]
+
+    assert "mcp.json: line 3: a comma is missing" in text_of(await made.send_message("/mcp"))
+
+
+async def test_an_owner_restarts_one_by_name() -> None:
+    made = desk()
+
+    told = text_of(await made.send_message("/mcp restart ledger", **OLGA))
+
+    assert made.world.mcp.stopped == ["ledger"]
+    assert "starts again at its next use" in told
+
+
+async def test_nobody_else_restarts_one() -> None:
+    made = desk()
+
+    await made.send_message("/mcp restart mail")
+
+    assert made.world.mcp.stopped == []
+
+
+@pytest.mark.parametrize("name", ["nobody", "*" * 900])
+async def test_a_name_that_is_not_in_use_is_said_to_be_unknown(name: str) -> None:
+    told = text_of(await desk().send_message(f"/mcp restart {name}", **OLGA))
+
+    assert "No MCP server named" in told
+    assert len(told) < 400
+
+
+async def test_it_speaks_chinese_too() -> None:
+    assert "MCP 服务" in text_of(await desk(language=Language.CHINESE).send_message("/mcp"))
