@@ -56,11 +56,14 @@ async def _list_servers(request: Request) -> list[McpServerStatus]:
     used = [each for each in request.services.mcp.list_servers() if _is_visible(each, request)]
     known = {(each.persona, each.server) for each in used}
     roster = await request.services.personas.roster()
+    configured = [(each.name, server) for each in roster.personas for server in each.servers]
+    names = {each.server for each in used}
+    shared = await request.services.mcp.list_shared()
+    configured += [("", server) for server in shared if server not in names]
     unused = [
-        McpServerStatus(server=server, persona=persona.name, state=McpServerState.STOPPED)
-        for persona in roster.personas
-        for server in persona.servers
-        if (persona.name, server) not in known
+        McpServerStatus(server=server, persona=persona, state=McpServerState.STOPPED)
+        for persona, server in configured
+        if (persona, server) not in known
     ]
     if not request.by_owner:
         # An error may show paths and settings of the machine.

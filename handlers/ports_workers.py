@@ -370,6 +370,9 @@ class McpPort(Protocol):
 
     def list_servers(self) -> Sequence[McpServerStatus]: ...
 
+    async def list_shared(self) -> Sequence[str]:
+        """The names of the servers configured for all personas."""
+
     async def list_faults(self) -> Sequence[str]:
         """Problems of the files that name servers, for people."""
 

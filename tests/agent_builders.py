@@ -20,6 +20,7 @@ from bot.engine.agent.model_gateway import BackendSelector, ModelGateway
 from bot.engine.agent.pricing import PriceTable
 from bot.engine.agent.session_history import SessionHistory
 from bot.engine.agent.worker_context import WorkerContextBuilder
+from bot.engine.llm.backend import McpServer
 from bot.engine.llm.tool_calls import CallAuthorizer, CallDecision, CallVerdict, ToolCall
 from bot.engine.mcp.client.server_pool import McpServerPool
 from bot.engine.memory.conversation_archive.session_context import ArchiveContext
@@ -159,6 +160,10 @@ def make_gateway(
     return ModelGateway(**(given | changes))
 
 
+async def no_servers() -> tuple[McpServer, ...]:
+    return ()
+
+
 def make_context_builder(**changes: Any) -> WorkerContextBuilder:
     given: dict[str, Any] = {
         "personas": DefaultPersona(),
@@ -167,6 +172,7 @@ def make_context_builder(**changes: Any) -> WorkerContextBuilder:
         "authorizer_factory": ALLOW_ALL,
         "mask": str,
         "prompt_blocks": (),
+        "shared_servers": no_servers,
     }
     return WorkerContextBuilder(**(given | changes))
 

@@ -53,6 +53,7 @@ from bot.engine.tools.memory_lookup import memory_get_tool, memory_search_tool
 from bot.engine.tools.shell_exec import CommandShell, exec_tool
 from bot.engine.tools.web_fetch import web_fetch_tool
 from bot.engine.web.fetcher import PrivateHostError, WebFetcher, parse_private_hosts
+from bot.engine.workers.mcp_config import McpConfigFile
 from bot.engine.workers.persona_library import PersonaLibrary
 from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import WorkerSpec
@@ -71,6 +72,7 @@ class WorkerServices:
     sandbox: SandboxDetector
     shell: CommandShell
     fetcher: WebFetcher
+    mcp_config: McpConfigFile
     mcp_servers: McpServerPool
     redactor: SecretMasker
     history: WorkerHistory
@@ -92,6 +94,7 @@ def build_worker_services(settings: Settings, store: RepositorySet, clock: Clock
         network=settings.tools_network,
     )
     fetcher = build_fetcher(settings)
+    mcp_config = McpConfigFile(settings.home)
     return WorkerServices(
         models=build_models(
             settings, sandbox, LearnedToolForms(store=store.key_values, now=clock.now)
@@ -106,7 +109,8 @@ def build_worker_services(settings: Settings, store: RepositorySet, clock: Clock
         sandbox=sandbox,
         shell=shell,
         fetcher=fetcher,
-        mcp_servers=_build_mcp_servers(settings, shell, redactor.mask, fetcher),
+        mcp_config=mcp_config,
+        mcp_servers=_build_mcp_servers(settings, shell, redactor.mask, fetcher, mcp_config),
         redactor=redactor,
         history=build_worker_history(settings, store),
         task_memories=TaskMemories(
@@ -120,13 +124,18 @@ def build_worker_services(settings: Settings, store: RepositorySet, clock: Clock
 
 
 def _build_mcp_servers(
-    settings: Settings, shell: CommandShell, mask: Callable[[str], str], fetcher: WebFetcher
+    settings: Settings,
+    shell: CommandShell,
+    mask: Callable[[str], str],
+    fetcher: WebFetcher,
+    config: McpConfigFile,
 ) -> McpServerPool:
     return McpServerPool(
         shell,
         mask,
         fetcher,
         data_dir=settings.home,
+        config=config,
         keep=KeptServers(count=settings.mcp_kept, idle_seconds=settings.mcp_idle_minutes * 60),
         lender=ToolLender(settings.home / "lent", lambda: secrets.token_hex(16)),
     )
@@ -249,6 +258,7 @@ def build_context_builder(
         prompt_blocks=(memories.prompt_block,),
         authorizer_factory=permissions,
         mask=workers.redactor.mask,
+        shared_servers=workers.mcp_config.list_servers,
     )
 
 

@@ -418,11 +418,15 @@ class FakeMcpServers:
 
     def __init__(self) -> None:
         self.servers: list[McpServerStatus] = []
+        self.shared: list[str] = []
         self.faults: list[str] = []
         self.stopped: list[str] = []
 
     def list_servers(self) -> Sequence[McpServerStatus]:
         return self.servers
+
+    async def list_shared(self) -> Sequence[str]:
+        return self.shared
 
     async def list_faults(self) -> Sequence[str]:
         return self.faults

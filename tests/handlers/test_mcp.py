@@ -31,17 +31,14 @@ ANNS = replace(
 )
 
 
-OLGA = {"who": "x-olga", "chat": "c0"}
-
-
-def desk(**more: Language) -> RouterHarness:
-    made = RouterHarness(**more)
+def desk(language: Language | None = None) -> RouterHarness:
+    made = RouterHarness(language=language)
     made.world.mcp.servers = [OLGAS, ANNS]
     return made
 
 
 async def test_an_owner_in_private_sees_all_with_where_they_are_used() -> None:
-    shown = text_of(await desk().send_message("/mcp", **OLGA))
+    shown = text_of(await desk().send_message("/mcp", who="x-olga", chat="c0"))
 
     assert "ledger" in shown
     assert "running" in shown
@@ -53,7 +50,7 @@ async def test_an_owner_in_private_sees_all_with_where_they_are_used() -> None:
 
 
 async def test_what_a_server_says_of_itself_is_shown_as_plain_text() -> None:
-    reply = await desk().send_message("/mcp", **OLGA)
+    reply = await desk().send_message("/mcp", who="x-olga", chat="c0")
 
     assert reply.card is not None
     raw = str(reply.card)
@@ -82,6 +79,16 @@ async def test_a_configured_server_is_listed_before_its_first_use() -> None:
     assert "not running" in shown
 
 
+async def test_a_server_of_all_personas_is_listed_once() -> None:
+    made = desk()
+    made.world.mcp.shared = ["ledger", "weather"]
+
+    shown = text_of(await made.send_message("/mcp", who="x-olga", chat="c0"))
+
+    assert shown.count("ledger") == 1
+    assert "weather: not running" in shown
+
+
 async def test_problems_of_files_are_shown() -> None:
     made = RouterHarness()
     made.world.mcp.faults = ["mcp.json: line 3: a comma is missing"]
@@ -92,7 +99,7 @@ async def test_problems_of_files_are_shown() -> None:
 async def test_an_owner_restarts_one_by_name() -> None:
     made = desk()
 
-    told = text_of(await made.send_message("/mcp restart ledger", **OLGA))
+    told = text_of(await made.send_message("/mcp restart ledger", who="x-olga", chat="c0"))
 
     assert made.world.mcp.stopped == ["ledger"]
     assert "starts again at its next use" in told
@@ -108,7 +115,7 @@ async def test_nobody_else_restarts_one() -> None:
 
 @pytest.mark.parametrize("name", ["nobody", "*" * 900])
 async def test_a_name_that_is_not_in_use_is_said_to_be_unknown(name: str) -> None:
-    told = text_of(await desk().send_message(f"/mcp restart {name}", **OLGA))
+    told = text_of(await desk().send_message(f"/mcp restart {name}", who="x-olga", chat="c0"))
 
     assert "No MCP server named" in told
     assert len(told) < 400

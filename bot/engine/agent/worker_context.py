@@ -67,13 +67,16 @@ class WorkerContextBuilder:
         authorizer_factory: AuthorizerFactory,
         mask: Callable[[str], str],
         prompt_blocks: Sequence[ContextBlock],
+        shared_servers: Callable[[], Awaitable[Sequence[McpServer]]],
     ) -> None:
+        """`shared_servers` returns the MCP servers of all personas."""
         self.personas = personas
         self._tool_factories = tuple(tool_factories)
         self._system_blocks = tuple(system_blocks)
         self._authorizer_factory = authorizer_factory
         self._mask = mask
         self._prompt_blocks = tuple(prompt_blocks)
+        self._shared_servers = shared_servers
 
     async def build(self, spec: WorkerSpec) -> WorkerContext:
         persona = await self.personas.get(spec.persona)
@@ -89,9 +92,24 @@ class WorkerContextBuilder:
             ),
             system_prompt="\n\n".join(block for block in (persona.system_text, *blocks) if block),
             permit=self._authorizer_factory.create_authorizer(spec, persona),
-            mcp_servers=persona.servers,
+            mcp_servers=choose_servers(persona, await self._shared_servers()),
             prompt_prefix="".join(f"{block}\n\n" for block in prompt_texts if block),
         )
+
+
+def choose_servers(persona: Persona, shared: Sequence[McpServer]) -> tuple[McpServer, ...]:
+    """The persona's servers, and the shared ones of other names whose tools it may use."""
+    own = {each.name for each in persona.servers}
+    usable = (
+        each
+        for each in shared
+        if each.name not in own
+        and (
+            any(pattern.startswith(f"mcp__{each.name}__") for pattern in persona.tools)
+            or is_tool_allowed(persona, f"mcp__{each.name}__tool")
+        )
+    )
+    return (*persona.servers, *usable)
 
 
 def is_tool_allowed(persona: Persona, tool: str) -> bool:

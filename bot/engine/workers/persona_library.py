@@ -24,6 +24,7 @@ from pydantic import (
 )
 
 from bot.engine.llm.backend import McpServer, WorkerMode
+from bot.engine.workers.mcp_config import HeaderName, HeaderValue
 from bot.engine.workers.personas import BUILT_IN_PERSONAS, PRAGMATIST_PERSONA, TRAITS, Persona
 from storage.records.people import Language
 from storage.records.workers import PersonaFileProblem, PersonaInfo, PersonaList
@@ -135,10 +136,6 @@ LocalizedLine: TypeAlias = Annotated[
     dict[Language, ShortLine], BeforeValidator(_for_every_language)
 ]
 ShortWord = Annotated[str, StringConstraints(strip_whitespace=True, max_length=128)]
-
-
-HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9-]{1,64}$")]
-HeaderValue = Annotated[str, StringConstraints(pattern=r"^[\x20-\x7e]{0,4096}$")]
 
 
 class _McpServerForm(BaseModel):

@@ -33,6 +33,7 @@ from bot.engine.redaction import MASK, redact_tool
 from bot.engine.sandbox.spec import SandboxKind
 from bot.engine.tools.shell_exec import CommandShell
 from bot.engine.web.fetcher import WebFetcher
+from bot.engine.workers.mcp_config import McpConfigFile
 from storage.records.workers import McpServerStatus
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class McpServerPool:
         fetcher: WebFetcher,
         *,
         data_dir: Path,
+        config: McpConfigFile | None = None,
         keep: KeptServers | None = None,
         timeouts: ServerTimeouts | None = None,
         variables: Mapping[str, str] = os.environ,
@@ -93,6 +95,7 @@ class McpServerPool:
         self._mask = mask
         self._fetcher = fetcher
         self._data_dir = data_dir
+        self._config = config or McpConfigFile(data_dir)
         self._keep = keep or KeptServers()
         self._timeouts = timeouts or ServerTimeouts()
         self._variables = variables
@@ -163,8 +166,11 @@ class McpServerPool:
     def list_servers(self) -> Sequence[McpServerStatus]:
         return [each.describe() for each in self._servers.values()]
 
+    async def list_shared(self) -> Sequence[str]:
+        return [each.name for each in await self._config.list_servers()]
+
     async def list_faults(self) -> Sequence[str]:
-        return ()
+        return await self._config.list_faults()
 
     async def restart(self, server: str, *, select: Callable[[McpServerStatus], bool]) -> int:
         """Stop the selected servers of this name and forget their failures, so that the next use

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bot.engine.agent.worker_context import choose_servers
 from bot.engine.llm.backend import McpServer, RunPurpose, WorkerMode
 from bot.engine.llm.tool_calls import CallKind, ToolCall
 from bot.engine.mcp.client.server_pool import McpServerPool
@@ -69,6 +70,22 @@ async def test_a_step_gets_its_personas_tools_and_a_coding_cli_its_servers(
     (step,) = (each for each in backend.requests if each.purpose is RunPurpose.STEP)
     assert ("mcp__tiny__echo" in {tool.name for tool in step.tools}) is accepts_tools
     assert [server.name for server in step.servers] == ["tiny", "gone"]
+
+
+def test_servers_of_all_personas_reach_those_who_may_use_them() -> None:
+    shared = (
+        McpServer(name="tiny", command=("another-of-that-name",)),
+        McpServer(name="wide", command=(sys.executable, SERVER)),
+    )
+    reviewer = BUILT_IN_PERSONAS["reviewer"]
+    mixed = replace(reviewer, tools=(*reviewer.tools, "mcp__wide__echo"))
+
+    chosen = [
+        [each.command[0] for each in choose_servers(persona, shared)]
+        for persona in (TRACKER, reviewer, mixed)
+    ]
+
+    assert chosen == [[sys.executable, "no-such-program", sys.executable], [], [sys.executable]]
 
 
 @pytest.mark.parametrize("mode", [WorkerMode.PLAN, WorkerMode.REVIEW])
