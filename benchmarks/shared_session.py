@@ -20,7 +20,6 @@ from bot.engine.llm.backend import (
     BackendRun,
     RunPurpose,
     RunRequest,
-    SelectedBackend,
     TokenUsage,
 )
 from bot.engine.tools.file_editing import write_tool
@@ -29,6 +28,7 @@ from storage.records.tasks import Task, TaskStatus
 from tests.emulators.models.emulator import ModelEmulator
 from tests.emulators.models.script import ReceivedRequest, ScriptedCall, ScriptedReply
 from tests.engine_harness import EngineHarness, run_engine
+from tests.fakes.backends import OnlyBackend
 
 _STEPS = 8
 _SOURCES = 6
@@ -128,9 +128,6 @@ class SessionComparisonBackend:
             yield run
             self.spent.append(run.usage_so_far)
 
-    def select_backend(self, _model: str, _backend: str) -> SelectedBackend:
-        return SelectedBackend(backend=self, model=self.model)
-
 
 def _prompt_of_new_session(facts: Mapping[str, object], steps: int) -> str:
     """Everything that a worker without the earlier steps' session has to be told."""
@@ -167,7 +164,9 @@ async def _run_task(
                     steps=steps,
                     is_shared=is_shared,
                 )
-                async with run_engine(Path(folder), backends=worker, clock=RealClock()) as world:
+                async with run_engine(
+                    Path(folder), backends=OnlyBackend(worker), clock=RealClock()
+                ) as world:
                     await _complete(world, await world.create_task(_TASK), writer)
             if models.refused or len(worker.spent) != steps + 1:
                 raise RuntimeError(f"{len(worker.spent)} runs, refused: {models.refused}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -157,6 +157,16 @@ class SessionRepo:
         await tx.execute(
             update(schema.sessions).where(_S.id == session_id).values(external_id=external_id)
         )
+
+    async def move(
+        self, tx: Transaction, session: ModelSession, *, backend: str, model: str
+    ) -> ModelSession:
+        """Continue the session on another backend that can read its transcript."""
+        if session.backend == backend:
+            return session
+        moved = {"backend": backend, "model": model}
+        await tx.execute(update(schema.sessions).where(_S.id == session.id).values(moved))
+        return replace(session, backend=backend, model=model)
 
     async def close(self, tx: Transaction, key: str, *, now: datetime) -> bool:
         """Close the open session. False if there was none."""

@@ -27,7 +27,6 @@ from bot.engine.llm.backend import (
     RunPurpose,
     RunRequest,
     RunResult,
-    SelectedBackend,
     TextDelta,
     TokenUsage,
 )
@@ -71,6 +70,7 @@ from storage.tools import PermissionGrantRepo, ToolCallRepo
 from storage.traces import SpanRepo
 from storage.usage import UsageRepo
 from tests.agent_builders import make_context_builder, make_gateway
+from tests.fakes.backends import OnlyBackend
 from tests.migrated_database import database_file, migrated_url
 from tests.waiting import WAIT_SECONDS, wait_until
 
@@ -405,10 +405,6 @@ async def run_engine(
         store = TaskStore.from_database(db)
         usage = UsageRepo(db)
 
-        class OneBackend:
-            def select_backend(self, model: str, backend_name: str) -> SelectedBackend:
-                return SelectedBackend(backend=worker, model=worker.models[0])
-
         async def english(_task: Task) -> Language:
             return Language.ENGLISH
 
@@ -427,7 +423,7 @@ async def run_engine(
         options: dict[str, Any] = {"mcp_servers": servers} if servers else {}
         if traced:
             options["span_recorder"] = make_span_recorder(db, clock)
-        desk = make_gateway(db, backends or OneBackend(), clock, new_id, **options)
+        desk = make_gateway(db, backends or OnlyBackend(worker), clock, new_id, **options)
         runner = TaskRunner(
             RunnerDeps(
                 store=store,

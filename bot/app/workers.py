@@ -162,7 +162,7 @@ def build_models(
         openai_base_url=settings.openai_base_url,
         openai_tools=settings.openai_tools,
         acp_backends=AcpBackends(AcpAgentsFile(settings.home), runtime),
-        fallback=settings.fallback,
+        fallbacks=settings.fallbacks,
         tool_forms=tool_forms,
     )
 

@@ -128,6 +128,12 @@ def _check_model(name: str) -> str:
     return name
 
 
+def _check_models(text: str) -> str:
+    for name in _split_list(text):
+        _check_model(name)
+    return text
+
+
 def _check_env_names(text: str) -> str:
     for name in _split_list(text):
         if not re.fullmatch(r"[A-Za-z_]\w*", name):
@@ -216,7 +222,7 @@ class Settings(BaseSettings):
     vision_model: str = Field(default="", alias="SHIFTBOSS_VISION_MODEL")
     no_vision: str = Field(default="", alias="SHIFTBOSS_NO_VISION")
     queue: Literal["cut", "wait"] = Field(default="cut", alias="SHIFTBOSS_QUEUE")
-    fallback: Annotated[str, AfterValidator(_check_model)] = Field(
+    fallback: Annotated[str, AfterValidator(_check_models)] = Field(
         default="", alias="SHIFTBOSS_FALLBACK"
     )
     helpers: int = Field(default=3, ge=0, le=32, alias="SHIFTBOSS_HELPERS")
@@ -284,6 +290,11 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         written = InitSettingsSource(settings_cls, init_kwargs=cls.yaml_values)
         return init_settings, env_settings, dotenv_settings, written
+
+    @property
+    def fallbacks(self) -> tuple[str, ...]:
+        """The backends that stand in for one another, in order."""
+        return tuple(_split_list(self.fallback))
 
     @property
     def database(self) -> str:

@@ -118,9 +118,23 @@ EventListener = Callable[[AgentEvent], Awaitable[None]]
 
 
 class BackendSelector(Protocol):
-    def select_backend(self, model: str, backend: str) -> SelectedBackend:
-        """Resolve a model and backend name; empty names select the default. Raises
-        BackendDenied."""
+    def select_backend(
+        self, model: str, backend: str, fallbacks: Sequence[str] = ()
+    ) -> SelectedBackend:
+        """Resolve a model and backend name; empty names select the default, and no `fallbacks` the
+        configured ones. Raises BackendDenied."""
+        ...
+
+    def select_next(self, failed: SelectedBackend, error: BackendError) -> SelectedBackend | None:
+        """Return what follows in the chain after this error; None if nothing does."""
+        ...
+
+    def record_failure(self, failed: SelectedBackend, error: BackendError) -> None: ...
+
+    def record_success(self, used: SelectedBackend) -> None: ...
+
+    def shares_history(self, backend: str) -> bool:
+        """Return True if a conversation can move between this backend and others like it."""
         ...
 
 
@@ -161,21 +175,43 @@ class ModelGateway:
         self._reply_recorders = tuple(reply_recorders)
         self._history = history
 
-    def select_backend(self, model: str, backend: str) -> SelectedBackend:
-        return self._backends.select_backend(model, backend)
+    def select_backend(
+        self, model: str, backend: str, fallbacks: Sequence[str] = ()
+    ) -> SelectedBackend:
+        return self._backends.select_backend(model, backend, fallbacks)
+
+    def select_next(self, error: BackendError) -> SelectedBackend | None:
+        """Return the backend that goes on after this error of a call; None if none can."""
+        failed = error.failed_backend
+        return None if failed is None else self._backends.select_next(failed, error)
+
+    async def describe_cut_off_calls(self, session: ModelSession) -> str:
+        """Return what a worker that takes over in another session has to know."""
+        return await self._turns.describe_calls(session.id)
+
+    def can_move(self, backend: str, chosen: SelectedBackend) -> bool:
+        """Return True if a conversation can continue on that backend."""
+        names = {backend, chosen.backend.name}
+        return len(names) == 1 or all(map(self._backends.shares_history, names))
 
     async def open_session(
         self, key: str, chosen: SelectedBackend, *, max_tokens: int | None = None, persona: str = ""
     ) -> ModelSession:
         """Return the open session of `key`, or start a new one.
 
-        A session can't continue on another backend, or with a coding CLI under another persona.
-        Sessions of more than `max_tokens` are replaced too."""
+        A session moves between model APIs, to no other backend, and with a coding CLI to no other
+        persona. Sessions of more than `max_tokens` are replaced too."""
         now = self._now()
         async with self._db.write() as tx:
             session = await self._sessions.find_open(key, tx=tx)
-            if session is not None and _can_continue(session, chosen, max_tokens, persona):
-                return session
+            if (
+                session is not None
+                and self.can_move(session.backend, chosen)
+                and _can_continue(session, max_tokens, persona)
+            ):
+                return await self._sessions.move(
+                    tx, session, backend=chosen.backend.name, model=chosen.model
+                )
             if session is not None:
                 await self._suspended_calls.withdraw(tx, session.id)
             return await self._sessions.start(
@@ -257,6 +293,8 @@ class ModelGateway:
                     result = run.result
         except BackendError as error:
             log.warning("%s failed: %s", chosen.backend.name, error)
+            error.failed_backend = chosen
+            self._backends.record_failure(chosen, error)
             if isinstance(error, ContextTooLong):
                 model = (chosen.backend.name, chosen.model)
                 await self._history.record_overflow(error, session, model, sent_tokens=sent)
@@ -271,6 +309,7 @@ class ModelGateway:
                 call, TokenUsage() if run is None else run.usage_so_far, error
             )
             raise
+        self._backends.record_success(chosen)
         return self._finish_call(call, result)
 
     async def _prepare_call(
@@ -591,10 +630,8 @@ async def _forward_notes(on_event: EventListener | None, connected: ConnectedSer
             await on_event(note)
 
 
-def _can_continue(
-    session: ModelSession, chosen: SelectedBackend, most_tokens: int | None, persona: str
-) -> bool:
+def _can_continue(session: ModelSession, most_tokens: int | None, persona: str) -> bool:
     fits = most_tokens is None or session.tokens <= most_tokens or bool(session.open_turn)
     # Model APIs keep no external state, so any persona can continue the session.
     at_home = not session.external_id or session.persona == persona
-    return fits and at_home and session.backend == chosen.backend.name
+    return fits and at_home

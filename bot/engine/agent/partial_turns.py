@@ -7,6 +7,7 @@ made again under their IDs, and `permissions.service` answers those that were ma
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,10 +15,12 @@ from datetime import datetime
 from bot.engine.llm import stored_messages
 from bot.engine.llm.backend import (
     AnswerCutByBudget,
+    BackendDenied,
     BackendUnavailable,
     BudgetExceeded,
     PartialTurn,
 )
+from bot.engine.llm.failover import is_about_account
 from bot.engine.llm.stored_messages import MessageRow
 from bot.engine.llm.tool_calls import AgentTool, find_argument_error
 from bot.engine.permissions.requests import SuspendedCalls
@@ -48,6 +51,14 @@ class ResumedTurn:
             for name, arguments in stored_messages.call_arguments(row):
                 if name in by_name and not find_argument_error(by_name[name].schema, arguments):
                     await by_name[name].run(arguments)
+
+
+_HANDOVER = (
+    "Another worker began this and could not go on. It made these calls; what they did is there."
+    " Check it before you do one again:"
+)
+_MAX_HANDED_OVER = 40
+_MAX_CALL_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +93,20 @@ class PartialTurnStore:
         rows = await self.sessions.list_messages(session.id, after=session.open_turn_start)
         return ResumedTurn([row for row in rows if stored_messages.is_message(row)])
 
+    async def describe_calls(self, session_id: str) -> str:
+        """Return what the session's open turn has called, for a worker that takes over without its
+        transcript; empty if nothing."""
+        session = await self.sessions.get(session_id)
+        if session is None or not session.open_turn:
+            return ""
+        calls = [
+            f"- {name} {json.dumps(arguments, ensure_ascii=False)[:_MAX_CALL_CHARS]}"
+            for row in (await self.load(session)).rows
+            for name, arguments in stored_messages.call_arguments(row)
+        ]
+        told = "\n".join(calls[-_MAX_HANDED_OVER:])
+        return f"{_HANDOVER}\n{told}" if calls else ""
+
     async def abandon(self, tx: Transaction, session_id: str, *, now: datetime) -> None:
         """Close the session's open turn: what its last calls have brought is appended."""
         last = await self.sessions.find_last_message(tx, session_id)
@@ -108,6 +133,8 @@ def is_resumable(error: BaseException) -> bool:
     refused for ever."""
     if not isinstance(error, Exception):
         return True  # cancelled: stopped, paused or cut in on
+    if isinstance(error, BackendDenied):
+        return is_about_account(error)  # another service may go on
     return isinstance(error, BackendUnavailable | BudgetExceeded | AnswerCutByBudget)
 
 

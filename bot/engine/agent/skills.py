@@ -17,7 +17,6 @@ from bot.engine.agent.worker_context import ContextBlock, ToolFactory, is_tool_a
 from bot.engine.llm.backend import (
     BackendDenied,
     BackendError,
-    BackendNotReady,
     RunLimits,
     RunPurpose,
     WorkerMode,
@@ -160,11 +159,7 @@ class SkillDrafter:
         account = CostAccount(person=by.id, chat=chat.id)
         try:
             request = await self._build_request(text, account, language)
-            try:
-                reply = await self._call_model(request, named, source)
-            except BackendNotReady:
-                # The failure is now recorded, so this selects the fallback.
-                reply = await self._call_model(request, named, source)
+            reply = await self._call_model(request, named, source)
         except BackendError as error:
             raise BackendFailure(error.hint) from error
         async with self._db.write() as tx:
@@ -178,10 +173,17 @@ class SkillDrafter:
         self, request: ModelRequest, named: BackendPreference, source: str
     ) -> ModelReply:
         chosen = self._gateway.select_backend(named.model, named.backend)
-        if chosen.backend.name == OFFLINE:
-            raise BackendDenied("fixed rules write no skills", hint="skill.no_model")
-        session = await self._gateway.open_session(f"skill:{source}", chosen)
-        return await self._gateway.call_model(request, chosen, session)
+        while True:
+            if chosen.backend.name == OFFLINE:
+                raise BackendDenied("fixed rules write no skills", hint="skill.no_model")
+            session = await self._gateway.open_session(f"skill:{source}", chosen)
+            try:
+                return await self._gateway.call_model(request, chosen, session)
+            except BackendError as error:
+                instead = self._gateway.select_next(error)
+                if instead is None:
+                    raise
+            chosen = instead
 
     def _validate(self, answer: SkillDraftAnswer) -> SkillDraft:
         draft = SkillDraft(name=answer.name, text=render_skill_file(answer))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.worker_context import WorkerContextBuilder
-from bot.engine.llm.backend import SelectedBackend
+from bot.engine.llm.backend import BackendError, SelectedBackend
 from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import BackendPreference
 from storage.sessions import ModelSession
@@ -89,29 +89,34 @@ class WorkerTeam:
         persona = (
             (await self._context_builder.personas.get_all()).get(name.casefold()) if name else None
         )
-        if persona is None or persona.name == self._lead_assignment.persona.name:
-            return await self._resolve(
-                replace(self._lead_assignment, key=_branch_key(self._lead_assignment.key, branch))
-            )
+        lead = self._lead_assignment
+        if persona is None or persona.name == lead.persona.name:
+            if lead.chosen.instead_of:  # the first of the chain may be well again
+                chosen = self._select_backend(lead.persona)
+                self._lead_assignment = lead = replace(lead, chosen=chosen)
+            return await self._resolve(self._assignment(lead.persona, lead.chosen, branch))
         chosen = self._select_backend(persona)
-        first = self._lead_assignment.chosen.backend
-        shares = chosen.backend.name == first.name and first.accepts_tools
-        key = _branch_key(self._key if shares else f"{self._key}:{persona.name}", branch)
-        return await self._resolve(_Assignment(persona=persona, chosen=chosen, key=key))
+        return await self._resolve(self._assignment(persona, chosen, branch))
+
+    def _assignment(self, persona: Persona, chosen: SelectedBackend, branch: str) -> _Assignment:
+        lead = self._lead_assignment
+        shares = chosen.backend.name == lead.chosen.backend.name and chosen.backend.accepts_tools
+        is_lead = persona.name == lead.persona.name
+        key = self._key if is_lead or shares else f"{self._key}:{persona.name}"
+        return _Assignment(persona=persona, chosen=chosen, key=_branch_key(key, branch))
 
     async def get_replacement(
-        self, failed: AssignedWorker, name: str, branch: str = ""
+        self, failed: AssignedWorker, error: BackendError, branch: str = ""
     ) -> AssignedWorker | None:
-        """Return a worker on another backend after `failed` turned out not to be ready; None if
-        there is none.
-
-        Raises BackendDenied."""
-        self._lead_assignment = replace(
-            self._lead_assignment, chosen=self._select_backend(self._lead_assignment.persona)
-        )
-        await self._resolve(self._lead_assignment)
-        worker = await self.get_worker(name, branch)
-        return None if worker.chosen.backend.name == failed.chosen.backend.name else worker
+        """Return the same persona on the next backend of its chain; None if there is none."""
+        instead = self._gateway.select_next(error)
+        if instead is None:
+            return None
+        lead = self._lead_assignment
+        if failed.persona.name == lead.persona.name:
+            self._lead_assignment = replace(lead, chosen=instead)
+            await self._resolve(self._lead_assignment)
+        return await self._resolve(self._assignment(failed.persona, instead, branch))
 
     def retire_session(self, session: ModelSession) -> None:
         """Start a new session for all workers that shared this one, which grew too long."""
@@ -138,8 +143,8 @@ class WorkerTeam:
     def _select_backend(self, persona: Persona) -> SelectedBackend:
         for choice in (*self._preferences, persona):
             if choice.model or choice.backend:
-                return self._gateway.select_backend(choice.model, choice.backend)
-        return self._gateway.select_backend("", "")
+                return self._gateway.select_backend(choice.model, choice.backend, persona.fallbacks)
+        return self._gateway.select_backend("", "", persona.fallbacks)
 
 
 def _branch_key(key: str, lane: str) -> str:

@@ -306,9 +306,11 @@ class BackendError(Exception):
     """Base of the errors that a run may raise.
 
     `hint` is the text key of the advice for people; `usage` was spent despite the error.
-    `new_history` is what the run added to the session so far; the next run continues from it."""
+    `new_history` is what the run added to the session so far; the next run continues from it.
+    `failed_backend` is set by the gateway, for what follows in the chain."""
 
     hint = "backend.failed"
+    failed_backend: SelectedBackend | None = None
 
     def __init__(
         self,
@@ -360,9 +362,7 @@ class BackendDenied(BackendError):
 
 
 class BackendNotReady(BackendDenied):
-    """The backend can't start: not installed, old Node.js or not logged in; nothing was done.
-
-    Selecting the backend again returns the fallback, if there is one."""
+    """The backend can't start: not installed, old Node.js or not logged in; nothing was done."""
 
 
 class InvalidAnswer(BackendError):
@@ -493,12 +493,18 @@ class SelectedBackend:
     """A backend and model; an empty model leaves the choice to the backend.
 
     For a fallback, `instead_of` is the unavailable choice and `fallback_reason` the text key of its
-    problem."""
+    problem. `fallbacks` are the names of those that follow in the chain."""
 
     backend: Backend
     model: str
     instead_of: str = ""
     fallback_reason: str = ""
+    fallbacks: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        named = self.model not in {"", self.backend.name}
+        return f"{self.backend.name}:{self.model}" if named else self.backend.name
 
 
 class BaseRun(ABC):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from bot.engine.llm.acp.backend import AcpBackends
 from bot.engine.llm.api.access import ApiAccess, ApiProvider, ToolForm
 from bot.engine.llm.api.backend import ApiBackend
 from bot.engine.llm.api.tool_forms import LearnedToolForms
-from bot.engine.llm.backend import BackendDenied, SelectedBackend
+from bot.engine.llm.backend import BackendDenied, BackendError, SelectedBackend
+from bot.engine.llm.failover import BackendCooldowns, fails_over
 from bot.engine.llm.offline.backend import OFFLINE_NAME as OFFLINE
 from bot.engine.llm.offline.backend import OfflineBackend
 from storage.records.system import AUTO_MODEL, BackendHealth, BackendReport, ModelChoice
@@ -43,17 +45,19 @@ class BackendRegistry:
         acp_backends: AcpBackends,
         *,
         model: str,
-        fallback: str,
+        fallbacks: Sequence[str],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`model` is the configured default, `backend:model`; empty selects the first ready
         backend.
 
-        `fallback` replaces coding CLIs that are unavailable."""
+        `fallbacks` stand in for a backend that is unavailable, in this order."""
         self._api_backends = {backend.name: backend for backend in backends}
         self._offline = offline
         self._acp_backends = acp_backends
         self._configured_model = model
-        self._fallback = fallback
+        self._fallbacks = tuple(fallbacks)
+        self._cooldowns = BackendCooldowns(clock)
         self._default = self._resolve_setting(model) if model else self._first_ready()
 
     @property
@@ -100,20 +104,40 @@ class BackendRegistry:
         """Return True for backends that use their own tools instead of ours."""
         return self._acp_backends.backend(backend) is not None
 
-    def select_backend(self, model: str, backend: str) -> SelectedBackend:
-        """Select the backend or its fallback; empty names mean the default.
+    def shares_history(self, backend: str) -> bool:
+        """Return True for model APIs: one conversation continues on any of them."""
+        return backend in self._api_backends
+
+    def select_backend(
+        self, model: str, backend: str, fallbacks: Sequence[str] = ()
+    ) -> SelectedBackend:
+        """Select the backend or the first usable one of the chain: `fallbacks`, or the configured
+        ones if there are none. Empty names mean the default.
 
         Raises BackendDenied with a hint."""
         choice = self._resolve_choice(model, backend)
         if choice is None:
             raise BackendDenied(f"no such model: {backend}:{model}", hint="backend.unknown")
-        cli = self._acp_backends.backend(choice.backend)
-        problem = choice.problem or (cli.last_refusal if cli else "")
-        if problem and cli is not None and (instead := self._usable_fallback()):
-            return replace(self._select(instead), instead_of=choice.name, fallback_reason=problem)
+        chain = tuple(fallbacks) or self._fallbacks
+        problem = self._problem_of(choice)
+        if problem and (instead := self._stand_in(chain, choice.name, problem)):
+            return instead
         if choice.problem:
             raise BackendDenied(f"{choice.name} cannot be used", hint=choice.problem)
-        return self._select(choice)
+        return replace(self._select(choice), fallbacks=chain)
+
+    def select_next(self, failed: SelectedBackend, error: BackendError) -> SelectedBackend | None:
+        """Return what follows in the chain after `failed`; None if nothing usable does, or the
+        error is no reason to go on elsewhere."""
+        if not fails_over(error):
+            return None
+        return self._stand_in(failed.fallbacks, failed.instead_of or failed.name, error.hint)
+
+    def record_failure(self, failed: SelectedBackend, error: BackendError) -> None:
+        self._cooldowns.record_failure(failed.backend.name, failed.model, error)
+
+    def record_success(self, used: SelectedBackend) -> None:
+        self._cooldowns.record_success(used.backend.name, used.model)
 
     async def refresh_cli_health(self) -> None:
         """Detect the Node.js versions in advance, because `select_backend` must not block."""
@@ -149,7 +173,7 @@ class BackendRegistry:
         return BackendReport(
             backends=tuple([await self._health(each, thorough=bool(name)) for each in named]),
             default=self.default.name,
-            fallback=self._fallback,
+            fallback=" → ".join(self._fallbacks),
             file_errors=self._acp_backends.errors,
         )
 
@@ -166,13 +190,27 @@ class BackendRegistry:
             return self.resolve_choice(backend or model)
         return self.resolve_choice(f"{backend}:{model}")
 
-    def _usable_fallback(self) -> ModelChoice | None:
-        """Return the fallback for coding CLIs; None if unavailable."""
-        instead = self.resolve_choice(self._fallback) if self._fallback else None
-        if instead is None or instead.problem:
-            return None
-        cli = self._acp_backends.backend(instead.backend)
-        return None if cli and cli.last_refusal else instead
+    def _stand_in(
+        self, chain: Sequence[str], instead_of: str, problem: str
+    ) -> SelectedBackend | None:
+        """Return the first usable backend of the chain; None if there is none."""
+        for at, name in enumerate(chain, 1):
+            choice = self.resolve_choice(name)
+            if choice is None or choice.name == instead_of or self._problem_of(choice):
+                continue
+            return replace(
+                self._select(choice),
+                instead_of=instead_of,
+                fallback_reason=problem,
+                fallbacks=tuple(chain[at:]),
+            )
+        return None
+
+    def _problem_of(self, choice: ModelChoice) -> str:
+        """Return the text key of why it can't work now; empty if it can."""
+        cli = self._acp_backends.backend(choice.backend)
+        refused = choice.problem or (cli.last_refusal if cli else "")
+        return refused or self._cooldowns.problem_of(choice.backend, choice.model)
 
     def _select(self, choice: ModelChoice) -> SelectedBackend:
         if choice.backend == OFFLINE:
@@ -196,21 +234,22 @@ class BackendRegistry:
         )
 
     async def _health(self, name: str, *, thorough: bool) -> BackendHealth:
-        instead = self._usable_fallback()
         if cli := self._acp_backends.backend(name):
             health = await (cli.probe() if thorough else cli.check_with_refusals())
             note = self._acp_backends.config(name).limitation
         else:
             backend = self._offline if name == OFFLINE else self._api_backends[name]
             health, note = await backend.check(), ""
+        problem = health.problem or self._cooldowns.problem_of(name, "")
+        instead = self._stand_in(self._fallbacks, name, problem)
         return BackendHealth(
             name=name,
-            problem=health.problem,
+            problem=problem,
             facts=health.facts,
             version=health.version,
             note=note,
             is_cli=cli is not None,
-            fallback=instead.name if cli is not None and instead is not None else "",
+            fallback=instead.name if problem and instead is not None else "",
         )
 
     def _resolve_setting(self, setting: str) -> ModelChoice:
@@ -255,7 +294,8 @@ def build_registry(
     openai_base_url: str = "",
     openai_tools: str = ToolForm.CALLED,
     acp_backends: AcpBackends,
-    fallback: str = "",
+    fallbacks: Sequence[str] = (),
+    clock: Callable[[], float] = time.monotonic,
     tool_forms: LearnedToolForms | None = None,
 ) -> BackendRegistry:
     """Build the backends from settings, without loading libraries or opening connections."""
@@ -277,4 +317,6 @@ def build_registry(
             tool_forms=tool_forms,
         ),
     )
-    return BackendRegistry(backends, OfflineBackend(), acp_backends, model=model, fallback=fallback)
+    return BackendRegistry(
+        backends, OfflineBackend(), acp_backends, model=model, fallbacks=fallbacks, clock=clock
+    )

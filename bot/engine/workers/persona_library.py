@@ -173,6 +173,7 @@ class _PersonaForm(BaseModel):
     servers: dict[ServerName, _McpServerForm] | None = Field(default=None, max_length=8)
     backend: ShortWord | None = None
     model: ShortWord | None = None
+    fallbacks: Annotated[tuple[ShortWord, ...], Field(max_length=8)] = ()
     mode: WorkerMode | None = None
 
     @model_validator(mode="after")

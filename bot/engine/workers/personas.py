@@ -81,7 +81,8 @@ class Persona:
     `name` is lower case, as people type it; `title` and `about` are texts by language. `prompt`
     becomes part of the system prompt. `tools`, `denied` and `skills` are globs: empty `tools` or
     `skills` allow all, and `denied` takes precedence. `backend`, `model` and `mode` apply if task,
-    step and chat choose none. `source` is the persona's file, empty for built-in ones."""
+    step and chat choose none; `fallbacks` replace the configured chain. `source` is the persona's
+    file, empty for built-in ones."""
 
     name: str
     title: Mapping[str, str]
@@ -94,6 +95,7 @@ class Persona:
     servers: tuple[McpServer, ...] = ()
     backend: str = ""
     model: str = ""
+    fallbacks: tuple[str, ...] = ()
     mode: WorkerMode | None = None
     source: str = ""
 

@@ -20,7 +20,6 @@ from bot.engine.llm.answer_schemas import StepAnswer, plan_answer_for
 from bot.engine.llm.backend import (
     BackendDenied,
     BackendError,
-    BackendNotReady,
     BudgetExceeded,
     RunPurpose,
 )
@@ -315,17 +314,18 @@ class _TaskRun:
 
         async def put(ask: ModelRequest) -> ModelReply:
             ask = replace(ask, turn_key=f"plan {run.task_id} {ask.prompt}")
-            lead = self._team.current_lead
-            try:
-                return await self._deps.gateway.call_model(ask, lead.chosen, lead.session, watch)
-            except BackendNotReady:
-                instead = await self._team.get_replacement(lead, "")
-                if instead is None:
-                    raise
-            ask = await self._executor.with_images(
-                replace(ask, pictures=()), instead, self._task.files
-            )
-            return await self._deps.gateway.call_model(ask, instead.chosen, instead.session, watch)
+            lead, gateway = self._team.current_lead, self._deps.gateway
+            while True:
+                try:
+                    return await gateway.call_model(ask, lead.chosen, lead.session, watch)
+                except BackendError as error:
+                    instead = await self._team.get_replacement(lead, error)
+                    if instead is None:
+                        raise
+                lead = instead
+                ask = await self._executor.with_images(
+                    replace(ask, pictures=()), lead, self._task.files
+                )
 
         async def paid(reply: ModelReply) -> None:
             await self._write_with_retry(partial(self._checkpoint.record_reply, reply))

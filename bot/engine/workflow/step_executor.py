@@ -17,7 +17,7 @@ from bot.engine.agent.model_gateway import ModelGateway, ModelReply, ModelReques
 from bot.engine.agent.worker_context import WorkerContext, WorkerContextBuilder
 from bot.engine.agent.worker_team import AssignedWorker, WorkerTeam
 from bot.engine.llm.answer_schemas import StepAnswer
-from bot.engine.llm.backend import BackendNotReady, RunLimitReached, RunPurpose, SelectedBackend
+from bot.engine.llm.backend import BackendError, RunLimitReached, RunPurpose, SelectedBackend
 from bot.engine.permissions.requests import ApprovalRequester
 from bot.engine.tracing.span_ids import node_span_id
 from bot.engine.workers.spec import CostAccount, WorkerSpec
@@ -102,21 +102,27 @@ class StepExecutor:
     async def attempt(self, step: StartedStep) -> StepAttempt:
         """Raises BackendError; RunLimitReached if the step's own time is over."""
         name, lane = step.node.persona, step.lane
-        worker = await self._team.get_worker(name, lane)
-        try:
-            return await self._attempt_in_time(worker, step)
-        except BackendNotReady:
-            instead = await self._team.get_replacement(worker, name, lane)
-            if instead is None:
-                raise
-        return await self._attempt_in_time(instead, step)
+        worker, handover = await self._team.get_worker(name, lane), ""
+        while True:
+            try:
+                return await self._attempt_in_time(worker, step, handover)
+            except BackendError as error:
+                done = await self._deps.gateway.describe_cut_off_calls(worker.session)
+                instead = await self._team.get_replacement(worker, error, lane)
+                if instead is None:
+                    raise
+            # In the same session the transcript itself says what was done.
+            handover = "" if instead.session.id == worker.session.id else done
+            worker = instead
 
-    async def _attempt_in_time(self, worker: AssignedWorker, step: StartedStep) -> StepAttempt:
+    async def _attempt_in_time(
+        self, worker: AssignedWorker, step: StartedStep, handover: str
+    ) -> StepAttempt:
         async with self._session_locks[worker.session.id]:
             limit = asyncio.timeout(step.node.timeout)
             try:
                 async with limit:
-                    return await self._attempt_with(worker, step)
+                    return await self._attempt_with(worker, step, handover)
             except TimeoutError as error:
                 if not limit.expired():
                     raise
@@ -149,7 +155,9 @@ class StepExecutor:
     def _delivered_to(self, session: str) -> prompts.DeliveredContext:
         return self._delivered.get(session, prompts.NOTHING_DELIVERED)
 
-    async def _attempt_with(self, worker: AssignedWorker, step: StartedStep) -> StepAttempt:
+    async def _attempt_with(
+        self, worker: AssignedWorker, step: StartedStep, handover: str
+    ) -> StepAttempt:
         workspace = await self._deps.artifacts.workspace(step.task)
         context = await self._build_context(step, worker, workspace)
         steering = TaskSteering(step.messages, partial(self._fetch_messages, step.task))
@@ -165,7 +173,8 @@ class StepExecutor:
                 messages=step.prompt_messages,
                 delivered=self._delivered_to(worker.session.id),
             )
-            + _deliverables_note(step),
+            + _deliverables_note(step)
+            + (f"\n\n{handover}" if handover else ""),
             system_prompt="\n\n".join(
                 filter(None, (context.system_prompt, prompts.step_system(self._language)))
             ),

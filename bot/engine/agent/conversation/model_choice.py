@@ -92,24 +92,24 @@ def choose_model(
     """Select by precedence: the message's choice, the chat's, the persona's, then the default.
 
     Raises BackendDenied."""
-    settings = question.chat.settings
+    settings, chain = question.chat.settings, persona.fallbacks
     if question.model:
-        return gateway.select_backend(question.model, question.backend)
+        return gateway.select_backend(question.model, question.backend, chain)
     forced = settings.model == AUTO_MODEL
     if question.backend:
         backend = question.backend
     elif settings.model and not forced:
-        return gateway.select_backend(settings.model, settings.backend)
+        return gateway.select_backend(settings.model, settings.backend, chain)
     elif settings.backend or forced:
         backend = settings.backend
     elif persona.model:
-        return gateway.select_backend(persona.model, persona.backend)
+        return gateway.select_backend(persona.model, persona.backend, chain)
     else:
         backend = persona.backend
     if forced or auto.enabled_by_default:
         size = estimate_size(question.text, pictures=pictures)
-        return gateway.select_backend(*auto.select(backend, size))
-    return gateway.select_backend("", backend)
+        return gateway.select_backend(*auto.select(backend, size), chain)
+    return gateway.select_backend("", backend, chain)
 
 
 _TRAILING_MARKS = r"[\s.。!！~～?？,，…]*"

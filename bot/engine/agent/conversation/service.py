@@ -35,7 +35,6 @@ from bot.engine.llm.backend import (
     AgentEvent,
     BackendDenied,
     BackendError,
-    BackendNotReady,
     BackendUnavailable,
     BudgetExceeded,
     ImageInput,
@@ -182,12 +181,14 @@ class ConversationService:
         self._turn_queue.set_mode(question.chat.id, question.chat.settings.queue)
         try:
             async with self._turn_queue.exclusive(question.chat.id):
-                try:
-                    return await self._answer(question, stream, prepare_commit)
-                except BackendNotReady:
-                    if not await self._has_fallback(question):
-                        raise
-                    return await self._answer(question, stream, prepare_commit)
+                instead = None
+                while True:
+                    try:
+                        return await self._answer(question, stream, prepare_commit, instead)
+                    except BackendError as error:
+                        instead = self._select_next(question, error)
+                        if instead is None:
+                            raise
         except BudgetExceeded as error:
             approval = await self._request_cap_extension(question, error)
             raise BackendFailure(error.hint, approval=approval) from error
@@ -235,17 +236,23 @@ class ConversationService:
         )
 
     async def _answer(
-        self, question: ChatQuestion, show: AnswerStream, keep: PrepareCommit | None
+        self,
+        question: ChatQuestion,
+        show: AnswerStream,
+        keep: PrepareCommit | None,
+        instead: SelectedBackend | None,
     ) -> ChatAnswer:
+        """`instead` takes over after another backend failed."""
         begun = self._now()
         workspace = self._workspace(question.chat.id)
         incoming = await unpack_files(
             self._data_dir, question.files, workspace, boundary=self._ids.token()
         )
         persona = await self._context_builder.personas.get(question.chat.settings.persona)
-        chosen, session = await self._select_session(
+        chosen = instead or await self._select_backend(
             question, persona, pictures=bool(incoming.pictures)
         )
+        session = await self._open_session(question, chosen, persona.name)
         there = await snapshot_workspace(workspace)
         proposals: list[TaskProposal] = []
         shown = _ShownAnswer(show, catalog_for(question.language))
@@ -375,30 +382,26 @@ class ConversationService:
             if kept is not None:
                 await kept(tx)
 
-    async def _has_fallback(self, question: ChatQuestion) -> bool:
-        """Return whether another backend can answer after a failure. Raises BackendDenied."""
-        if question.is_continuation:
-            return False
-        persona = await self._context_builder.personas.get(question.chat.settings.persona)
-        chosen = choose_model(
-            self._gateway, self._auto_choice, question, persona, pictures=bool(question.files)
-        )
-        return bool(chosen.instead_of)
+    def _select_next(self, question: ChatQuestion, error: BackendError) -> SelectedBackend | None:
+        """Return the backend that takes over; None if none can. A continuation goes on only where
+        its conversation can move to."""
+        instead, failed = self._gateway.select_next(error), error.failed_backend
+        if instead is None or failed is None or not question.is_continuation:
+            return instead
+        return instead if self._gateway.can_move(failed.backend.name, instead) else None
 
-    async def _select_session(
+    async def _select_backend(
         self, question: ChatQuestion, persona: Persona, *, pictures: bool
-    ) -> tuple[SelectedBackend, ModelSession]:
-        """Return backend and session; a continuation keeps its session's, whatever was chosen
-        since."""
+    ) -> SelectedBackend:
+        """A continuation keeps its session's, whatever was chosen since."""
         if not question.is_continuation:
-            chosen = choose_model(
+            return choose_model(
                 self._gateway, self._auto_choice, question, persona, pictures=pictures
             )
-            return chosen, await self._open_session(question, chosen, persona.name)
         session = await self._sessions.find_open(_session_key(question.chat.id))
         if session is None:
             raise BackendDenied("the conversation has ended")
-        return self._gateway.select_backend(session.model, session.backend), session
+        return self._gateway.select_backend(session.model, session.backend, persona.fallbacks)
 
     async def _request_cap_extension(
         self, question: ChatQuestion, error: BudgetExceeded
@@ -424,7 +427,11 @@ class ConversationService:
     ) -> ModelSession:
         key = _session_key(question.chat.id)
         session = await self._sessions.find_open(key)
-        goes_on = session is not None and can_resume(session, _turn_key(question))
+        goes_on = question.is_continuation or (
+            session is not None and can_resume(session, _turn_key(question))
+        )
+        if session is not None and question.is_continuation:
+            persona = session.persona
         if session and not goes_on and self._expiry.has_expired(session, self._now()):
             await self._gateway.close_session(key)
         return await self._gateway.open_session(key, chosen, persona=persona)

@@ -17,7 +17,6 @@ from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.agent.worker_team import AssignedWorker, WorkerTeam
 from bot.engine.llm.backend import (
     BackendError,
-    BackendNotReady,
     BackendUnavailable,
     RunLimits,
     RunPurpose,
@@ -173,14 +172,7 @@ class SubagentRun:
                 return
             reply = None
             if not worker.session.turns:
-                try:
-                    reply = await self._call_model(worker, workspace, helper.prompt)
-                except BackendNotReady:
-                    instead = await team.get_replacement(worker, "")
-                    if instead is None or not await self._mark_started(instead):
-                        raise
-                    worker = instead
-                    reply = await self._call_model(worker, workspace, helper.prompt)
+                worker, reply = await self._first_turn(team, worker, workspace)
         reports: Sequence[Subagent] = ()
         while reply is None or not await self._record_turn(reply, reports, workspace):
             reports = await self._wait_for_reports(worker.session.id)
@@ -191,6 +183,18 @@ class SubagentRun:
                 reply = await self._call_model(
                     worker, workspace, prompt if reports else helper.prompt
                 )
+
+    async def _first_turn(
+        self, team: WorkerTeam, worker: AssignedWorker, workspace: Path
+    ) -> tuple[AssignedWorker, ModelReply]:
+        while True:
+            try:
+                return worker, await self._call_model(worker, workspace, self._helper.prompt)
+            except BackendError as error:
+                instead = await team.get_replacement(worker, error)
+                if instead is None or not await self._mark_started(instead):
+                    raise
+                worker = instead
 
     @asynccontextmanager
     async def _slot(self) -> AsyncIterator[bool]:

@@ -22,7 +22,6 @@ from bot.engine.llm.backend import (
     RunPurpose,
     RunRequest,
     RunResult,
-    SelectedBackend,
     TokenUsage,
 )
 from bot.engine.workers.spec import CostAccount
@@ -32,6 +31,7 @@ from storage.sessions import SessionRepo
 from storage.usage import BudgetRepo, UsageFilter, UsageRepo
 from tests.agent_builders import make_gateway
 from tests.engine_harness import BOSS, CHAT, EngineHarness, FakeBackend, run_engine
+from tests.fakes.backends import OnlyBackend
 
 USED = TokenUsage(requests=1, input_tokens=1_000, output_tokens=100, cache_read_tokens=400)
 PRICE = ModelPrice(
@@ -66,17 +66,13 @@ class Money:
     """A desk with caps over a backend that spends."""
 
     def __init__(self, world: EngineHarness, worker: Spender, cap: SpendingCap) -> None:
-        class One:
-            def select_backend(self, model: str, backend: str) -> SelectedBackend:
-                return SelectedBackend(backend=worker, model="fake-1")
-
         self.db = world.db
         self.usage = UsageRepo(world.db)
         self.sessions = SessionRepo(world.db)
         self.worker = worker
         self.desk = make_gateway(
             world.db,
-            One(),
+            OnlyBackend(worker, "fake-1"),
             world.clock,
             lambda: "s1",
             budget=SpendingBudget(

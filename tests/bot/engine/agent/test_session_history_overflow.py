@@ -16,7 +16,7 @@ from bot.engine.agent.model_gateway import ModelReply, ModelRequest
 from bot.engine.agent.session_history import SHORTENED_NOTE, SessionHistory
 from bot.engine.llm.api.access import ApiProvider
 from bot.engine.llm.api.backend import ApiBackend
-from bot.engine.llm.backend import ContextTooLong, RunLimits, RunPurpose, SelectedBackend
+from bot.engine.llm.backend import ContextTooLong, RunLimits, RunPurpose
 from bot.engine.llm.tool_calls import AgentTool
 from bot.engine.memory.conversation_archive.session_context import ArchiveContext
 from bot.engine.workers.spec import CostAccount
@@ -36,6 +36,7 @@ from tests.emulators.models.emulator import ModelEmulator
 from tests.emulators.models.script import ReceivedRequest, ScriptedCall, ScriptedFailure
 from tests.emulators.models.script import ScriptedReply as Said
 from tests.engine_harness import BOSS, CHAT, ManualClock, open_seeded_database
+from tests.fakes.backends import OnlyBackend
 
 WINDOW = 8_000
 SAYS = {
@@ -71,12 +72,6 @@ class Small:
 
     def __post_init__(self) -> None:
         w = self.world
-        backend = self.backend
-
-        class One:
-            def select_backend(self, model: str, backend_name: str) -> SelectedBackend:
-                return SelectedBackend(backend=backend, model=MODELS[ApiProvider.OPENAI])
-
         self.history = SessionHistory(
             w.sessions,
             ArchiveContext(w.summaries),
@@ -85,7 +80,13 @@ class Small:
             on_too_long=self.grown.append,
         )
         self.usage = UsageRepo(w.db)
-        self.desk = make_gateway(w.db, One(), w.clock, lambda: "new", history=self.history)
+        self.desk = make_gateway(
+            w.db,
+            OnlyBackend(self.backend, MODELS[ApiProvider.OPENAI]),
+            w.clock,
+            lambda: "new",
+            history=self.history,
+        )
 
     async def ask(
         self, session: ModelSession, prompt: str = "and now?", *tools: AgentTool

@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from bot.engine.agent.model_gateway import BackendSelector
 from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.llm.api.access import ApiProvider
 from bot.engine.llm.backend import WorkerMode
@@ -238,7 +239,9 @@ async def permission_setup(
     api: ApiProvider = ApiProvider.ANTHROPIC,
     start_dispatcher: bool = True,
     clock: ManualClock | None = None,
+    backends: BackendSelector | None = None,
 ) -> AsyncGenerator[PermissionSetup, None]:
+    """`backends` choose who works, where it is not always `api`."""
     backend: Any = build_backend(models, api)
     models.replies(stage)
     shown: list[Approval] = []
@@ -256,7 +259,12 @@ async def permission_setup(
 
     try:
         async with run_engine(
-            home, backend, context_builder=bench, start_dispatcher=start_dispatcher, clock=clock
+            home,
+            backend,
+            context_builder=bench,
+            start_dispatcher=start_dispatcher,
+            clock=clock,
+            backends=backends,
         ) as world:
             yield PermissionSetup(
                 world=world,

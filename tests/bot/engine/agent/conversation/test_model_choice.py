@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -33,7 +34,7 @@ class FakeDesk:
 
     chosen: list[tuple[str, str]] = field(default_factory=list)
 
-    def select_backend(self, model: str, backend: str) -> Any:
+    def select_backend(self, model: str, backend: str, fallbacks: Sequence[str] = ()) -> Any:
         self.chosen.append((model, backend))
         return None
 

@@ -161,7 +161,7 @@ def test_one_that_cannot_work_says_why_where_nobody_stands_in(cli: FakeCli) -> N
 def test_who_stands_in_says_for_whom_and_why(cli: FakeCli) -> None:
     (cli.root / "agents.yaml").write_text("agents: {fake: {command: [no-such-program]}}")
 
-    chosen = build_cli_registry(cli, fallback="offline").select_backend("", "fake")
+    chosen = build_cli_registry(cli, fallbacks=("offline",)).select_backend("", "fake")
 
     assert chosen.backend.name == "offline"
     assert (chosen.instead_of, chosen.fallback_reason) == ("fake", "backend.cli_missing")
@@ -175,7 +175,7 @@ async def test_one_whose_node_is_too_old_is_stood_in_for_once_it_was_looked_at(
     (cli.root / "agents.yaml").write_text("agents: {fake: {command: [mine], node: 22}}")
     house = cli.runtime(environ={"PATH": str(cli.root / "bin")})
     models = build_registry(
-        acp_backends=AcpBackends(AcpAgentsFile(cli.root), house), fallback="offline"
+        acp_backends=AcpBackends(AcpAgentsFile(cli.root), house), fallbacks=("offline",)
     )
 
     await models.refresh_cli_health()
@@ -188,7 +188,7 @@ def test_one_that_stands_in_must_be_able_to(cli: FakeCli) -> None:
     (cli.root / "agents.yaml").write_text("agents: {fake: {command: [no-such-program]}}")
 
     with pytest.raises(BackendDenied):
-        build_cli_registry(cli, fallback="anthropic:opus").select_backend("", "fake")
+        build_cli_registry(cli, fallbacks=("anthropic:opus",)).select_backend("", "fake")
 
 
 def test_an_old_node_a_missing_login_and_health(tmp_path: Path) -> None:
@@ -247,7 +247,8 @@ async def test_whether_one_is_ready_is_looked_up_and_nothing_is_started(cli: Fak
 async def test_of_a_missing_one_it_is_known_who_does_its_work(cli: FakeCli, fallback: str) -> None:
     (cli.root / "agents.yaml").write_text("agents: {fake: {command: [no-such-program]}}")
 
-    found_out = await build_cli_registry(cli, fallback=fallback).get_health("fake:big")
+    registry = build_cli_registry(cli, fallbacks=(fallback,) if fallback else ())
+    found_out = await registry.get_health("fake:big")
 
     assert found_out is not None
     assert (found_out.problem, found_out.fallback) == ("backend.cli_missing", fallback)
@@ -282,7 +283,7 @@ async def test_the_list_says_of_each_what_is_missing_and_how_to_get_it(
     cli: FakeCli, language: Language
 ) -> None:
     clis = AcpBackends(AcpAgentsFile(cli.root), cli.runtime(environ={"PATH": "/nowhere"}))
-    report = await build_registry(acp_backends=clis, fallback="offline").report()
+    report = await build_registry(acp_backends=clis, fallbacks=("offline",)).report()
     assert report is not None
 
     card = backends_card(report, catalog_for(language))

@@ -37,12 +37,12 @@ class FakeClock:
 
 
 def registry_with_fallback(
-    cli: FakeCli, *, fallback: str = "offline", clock: FakeClock | None = None
+    cli: FakeCli, *, fallbacks: tuple[str, ...] = ("offline",), clock: FakeClock | None = None
 ) -> BackendRegistry:
     write_agents_file(cli)
     house = cli.runtime(clock=clock or FakeClock())
     return build_registry(
-        acp_backends=AcpBackends(AcpAgentsFile(cli.root), house), fallback=fallback
+        acp_backends=AcpBackends(AcpAgentsFile(cli.root), house), fallbacks=fallbacks
     )
 
 
@@ -140,7 +140,7 @@ async def test_the_list_says_so_and_a_try_that_works_takes_it_back(cli: FakeCli)
 
 async def test_where_nobody_stands_in_the_task_is_blocked_with_the_reason(cli: FakeCli) -> None:
     cli.script([], **LOCKED)
-    async with run_engine(cli.root, backends=registry_with_fallback(cli, fallback="")) as world:
+    async with run_engine(cli.root, backends=registry_with_fallback(cli, fallbacks=())) as world:
         view = await finished_view(world)
 
     assert view.task.status is TaskStatus.BLOCKED
@@ -192,7 +192,7 @@ async def test_talk_is_answered_by_who_stands_in_and_says_so(cli: FakeCli) -> No
 
 async def test_talk_that_nobody_can_answer_says_what_to_do_after_one_try(cli: FakeCli) -> None:
     cli.script([], **LOCKED)
-    async with talking(cli, registry_with_fallback(cli, fallback="")) as talk:
+    async with talking(cli, registry_with_fallback(cli, fallbacks=())) as talk:
         with pytest.raises(BackendFailure) as caught:
             await talk.answer(question(), ignore)
 

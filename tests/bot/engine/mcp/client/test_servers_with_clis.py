@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.llm.acp.backend import AcpBackend
-from bot.engine.llm.backend import McpServer, SelectedBackend
+from bot.engine.llm.backend import McpServer
 from bot.engine.workers.personas import BUILT_IN_PERSONAS, Persona
 from storage.records.tasks import TaskStatus
 from tests.agent_builders import make_context_builder
 from tests.bot.engine.mcp.client.test_servers_in_runs import servers
 from tests.emulators.acp.fake_cli import FakeCli, result_reply, tool_call
 from tests.engine_harness import EngineHarness, run_engine
+from tests.fakes.backends import OnlyBackend
 
 SECRET = "correct-horse-battery"
 TRACKER = replace(
@@ -36,14 +36,6 @@ class OnlyTracker:
 
     async def get_all(self) -> Mapping[str, Persona]:
         return {TRACKER.name: TRACKER}
-
-
-class Always:
-    def __init__(self, backend: AcpBackend) -> None:
-        self._backend = backend
-
-    def select_backend(self, model: str, backend: str) -> SelectedBackend:
-        return SelectedBackend(backend=self._backend, model="")
 
 
 @pytest.fixture
@@ -72,7 +64,7 @@ async def test_names_are_filled_by_the_same_rule_and_a_server_without_its_variab
     brought = servers(cli.root, TRACKER_KEY=SECRET)
     with caplog.at_level("DEBUG"):
         async with run_engine(
-            cli.root, context_builder=bench, servers=brought, backends=Always(cli.backend())
+            cli.root, context_builder=bench, servers=brought, backends=OnlyBackend(cli.backend())
         ) as world:
             kept = await worked(cli, world)
 

@@ -24,9 +24,9 @@ from bot.engine.tools.shell_exec import CommandShell
 from bot.engine.web.fetcher import WebFetcher
 from storage.records.tasks import TaskStatus
 from tests.agent_builders import make_context_builder
-from tests.bot.engine.mcp.client.test_servers_with_clis import Always
 from tests.emulators.acp.fake_cli import FakeCli, result_reply
 from tests.engine_harness import run_engine
+from tests.fakes.backends import OnlyBackend
 from tests.waiting import WAIT_SECONDS
 
 ANY = {"type": "object", "properties": {}}
@@ -229,7 +229,7 @@ async def test_a_step_by_a_coding_cli_looks_up_what_its_job_may(tmp_path: Path) 
         tool_factories=(lambda job, _: (tool("memory_search", f"for {job.account.chat}"),),)
     )
     servers = _servers(tmp_path)
-    chosen = Always(cli.backend())
+    chosen = OnlyBackend(cli.backend())
     async with run_engine(
         tmp_path, backends=chosen, context_builder=bench, servers=servers
     ) as world:

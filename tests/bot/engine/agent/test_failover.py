@@ -1,0 +1,180 @@
+"""Work whose model fails goes on with the next backend of the chain, in the same conversation where
+both are model APIs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from bot.engine.llm.acp.agent_config import AcpAgentsFile
+from bot.engine.llm.acp.backend import AcpBackends
+from bot.engine.llm.backend_registry import BackendRegistry, build_registry
+from storage.records.tasks import TaskStatus
+from storage.usage import UsageFilter, UsageRepo
+from tests.bot.engine.agent.test_durable_turns import call
+from tests.bot.engine.llm.acp.test_agent_config import write_agents_file
+from tests.bot.engine.llm.test_backend_registry import NO_AGENTS
+from tests.bot.engine.llm.test_failover import Seconds
+from tests.bot.engine.permissions.builders import ScriptedWorker, permission_setup
+from tests.emulators.acp.fake_cli import FakeCli, result_reply
+from tests.emulators.models.emulator import ModelEmulator
+from tests.emulators.models.script import ReceivedRequest, ScriptedFailure, ScriptedReply
+from tests.journeys.model_world import ScriptedModel, plan_reply, step_reply, through
+
+REPLIES = ((call("look", "a"), call("jot", "b")), (call("look", "c"),))
+OVERLOADED = ScriptedFailure(status=529, message="Overloaded")
+
+
+@asynccontextmanager
+async def chain(
+    models: ModelEmulator, *names: str, clock: Seconds | None = None, clis: AcpBackends = NO_AGENTS
+) -> AsyncGenerator[BackendRegistry, None]:
+    backends = build_registry(
+        model="anthropic:sonnet",
+        anthropic_key=models.key,
+        anthropic_base_url=models.url,
+        openai_key=models.key,
+        openai_base_url=models.openai_url,
+        acp_backends=clis,
+        fallbacks=names or ("openai:gpt-5.2",),
+        clock=clock or Seconds(),
+    )
+    async with aclosing(backends):
+        yield backends
+
+
+def failing(
+    model: ScriptedModel, api: str, failure: ScriptedFailure, *, after: int = 0
+) -> Callable[[ReceivedRequest], ScriptedReply]:
+    """The model, but for requests of this kind of API after so many."""
+    seen = 0
+
+    def reply(asked: ReceivedRequest) -> ScriptedReply:
+        nonlocal seen
+        seen += asked.api == api
+        if asked.api == api and seen > after:
+            model.requests.append(asked)
+            return ScriptedReply(failure=failure)
+        return model(asked)
+
+    return reply
+
+
+def sweeping() -> ScriptedModel:
+    stage = ScriptedModel()
+    stage.script("Tidy up", "plan", plan_reply("sweep"))
+    stage.script("sweep", "step", through(REPLIES, step_reply("It is tidy.")))
+    return stage
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        ScriptedFailure(status=401, message="invalid x-api-key"),
+        ScriptedFailure(status=403, message="Forbidden"),
+        ScriptedFailure(status=404, message="model not found", kind="not_found_error"),
+        ScriptedFailure(status=429, message="Too many requests", retry_after="30"),
+        ScriptedFailure(status=500, message="Internal server error"),
+        OVERLOADED,
+    ],
+    ids=lambda failure: str(failure.status),
+)
+@pytest.mark.parametrize("after", [0, 1, 2, 3])
+async def test_a_task_goes_on_with_the_next_api_and_repeats_no_call(
+    tmp_path: Path, failure: ScriptedFailure, after: int
+) -> None:
+    hands, stage = ScriptedWorker(), sweeping()
+    async with (
+        ModelEmulator() as models,
+        chain(models) as backends,
+        permission_setup(tmp_path, models, stage, hands, backends=backends) as here,
+    ):
+        models.replies(failing(stage, "anthropic", failure, after=after))
+        ended = await here.world.until(await here.world.create_task("Tidy up"))
+        booked = await UsageRepo(here.world.db).sum(UsageFilter())
+
+    assert ended.task.status is TaskStatus.COMPLETED, ended.task.status_reason
+    assert hands.ran == ["look a", "jot b", "look c"]
+    assert models.refused == []
+    answered = [each for each in stage.requests if each.api != "anthropic"]
+    assert [each.api for each in stage.requests].count("anthropic") == after + 1
+    assert booked.calls == after + len(answered)
+
+
+async def test_where_all_fail_the_task_says_why_and_nobody_is_asked_twice(tmp_path: Path) -> None:
+    stage = sweeping()
+    denied = ScriptedFailure(status=401, message="invalid key")
+    async with (
+        ModelEmulator() as models,
+        chain(models) as backends,
+        permission_setup(tmp_path, models, stage, ScriptedWorker(), backends=backends) as here,
+    ):
+        models.replies(lambda _asked: ScriptedReply(failure=denied))
+        task = await here.world.create_task("Tidy up")
+        ended = await here.world.until(task, TaskStatus.BLOCKED, TaskStatus.FAILED)
+
+    assert ended.task.status is TaskStatus.BLOCKED
+    assert "key" in ended.task.status_reason
+    assert len(models.requests) == 2
+
+
+async def test_the_next_step_is_done_by_the_first_again_once_it_is_well(tmp_path: Path) -> None:
+    hands, stage, clock = ScriptedWorker(), ScriptedModel(), Seconds()
+    stage.script("Tidy up", "plan", plan_reply("sweep", "wipe", "polish"))
+    for title in ("sweep", "wipe", "polish"):
+        stage.script(title, "step", step_reply("Done."))
+    is_down = True
+
+    def reply(asked: ReceivedRequest) -> ScriptedReply:
+        nonlocal is_down
+        if is_down and asked.api == "anthropic" and "Your step now: sweep" in asked.last_text:
+            stage.requests.append(asked)
+            return ScriptedReply(failure=OVERLOADED)
+        if "Your step now: wipe" in asked.last_text:
+            is_down, clock.now = False, 1_000.0
+        return stage(asked)
+
+    async with (
+        ModelEmulator() as models,
+        chain(models, clock=clock) as backends,
+        permission_setup(tmp_path, models, stage, hands, backends=backends) as here,
+    ):
+        models.replies(reply)
+        ended = await here.world.until(await here.world.create_task("Tidy up"))
+
+    assert ended.task.status is TaskStatus.COMPLETED, ended.task.status_reason
+    by_step = [
+        (title, asked.api)
+        for asked in stage.requests
+        for title in ("sweep", "wipe", "polish")
+        if f"Your step now: {title}" in asked.last_text
+    ]
+    assert by_step == [
+        ("sweep", "anthropic"),
+        ("sweep", "openai"),
+        ("wipe", "openai"),
+        ("polish", "anthropic"),
+    ]
+    assert models.refused == []
+
+
+async def test_a_coding_cli_that_takes_over_is_told_what_was_done(tmp_path: Path) -> None:
+    hands, stage, cli = ScriptedWorker(), sweeping(), FakeCli(tmp_path)
+    write_agents_file(cli)
+    cli.script([result_reply({"status": "done", "summary": "Swept the rest."})])
+    clis = AcpBackends(AcpAgentsFile(cli.root), cli.runtime())
+    async with (
+        ModelEmulator() as models,
+        chain(models, "acp:fake", clis=clis) as backends,
+        permission_setup(tmp_path, models, stage, hands, backends=backends) as here,
+    ):
+        models.replies(failing(stage, "anthropic", OVERLOADED, after=2))
+        ended = await here.world.until(await here.world.create_task("Tidy up"))
+
+    assert ended.task.status is TaskStatus.COMPLETED, ended.task.status_reason
+    (asked,) = cli.received("session/prompt", "pragmatist")
+    assert 'jot {"command": "b"}' in str(asked)
+    assert hands.ran == ["look a", "jot b"]
