@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from sqlalchemy import insert
 
-from bot.engine.agent.model_gateway import BackendSelector, ModelGateway
+from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.llm.answer_schemas import PlanAnswer, PlanStep, StepAnswer
 from bot.engine.llm.backend import (
@@ -30,6 +30,7 @@ from bot.engine.llm.backend import (
     TextDelta,
     TokenUsage,
 )
+from bot.engine.llm.failover import BackendSelector
 from bot.engine.mcp.client.server_pool import McpServerPool
 from bot.engine.permissions.requests import ApprovalRequester as ToolAsker
 from bot.engine.permissions.requests import DecisionRecorder

@@ -12,7 +12,7 @@ from bot.engine.llm.backend import BackendError, SelectedBackend
 @dataclass(frozen=True)
 class OnlyBackend:
     """Selects this one backend, and nothing in its place; satisfies
-    `agent.model_gateway.BackendSelector`."""
+    `llm.failover.BackendSelector`."""
 
     backend: Any
     model: str = ""

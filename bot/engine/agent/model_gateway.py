@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 
@@ -39,7 +39,6 @@ from bot.engine.llm.backend import (
     McpServer,
     PartialTurn,
     RunLimits,
-    RunNotice,
     RunPurpose,
     RunRequest,
     RunResult,
@@ -48,6 +47,7 @@ from bot.engine.llm.backend import (
     TokenUsage,
     WorkerMode,
 )
+from bot.engine.llm.failover import BackendSelector
 from bot.engine.llm.tool_calls import AgentTool, CallAuthorizer, CallDecision
 from bot.engine.mcp.client.server_config import McpScope
 from bot.engine.mcp.client.server_pool import ConnectedServers, McpServerPool
@@ -115,27 +115,6 @@ _MAX_OVERFLOW_RETRIES = 4
 """Retries of one request whose history outgrew the context window during the run."""
 
 EventListener = Callable[[AgentEvent], Awaitable[None]]
-
-
-class BackendSelector(Protocol):
-    def select_backend(
-        self, model: str, backend: str, fallbacks: Sequence[str] = ()
-    ) -> SelectedBackend:
-        """Resolve a model and backend name; empty names select the default, and no `fallbacks` the
-        configured ones. Raises BackendDenied."""
-        ...
-
-    def select_next(self, failed: SelectedBackend, error: BackendError) -> SelectedBackend | None:
-        """Return what follows in the chain after this error; None if nothing does."""
-        ...
-
-    def record_failure(self, failed: SelectedBackend, error: BackendError) -> None: ...
-
-    def record_success(self, used: SelectedBackend) -> None: ...
-
-    def shares_history(self, backend: str) -> bool:
-        """Return True if a conversation can move between this backend and others like it."""
-        ...
 
 
 ReplyRecorder: TypeAlias = Callable[[Transaction, ModelReply], Awaitable[None]]
@@ -246,13 +225,8 @@ class ModelGateway:
         continues its turn if that was cut off; without one, on BudgetExceeded the session keeps
         the work done so far. A suspended session continues with the decisions on its calls. If
         the history is too long for the model, it is shortened and the call is retried."""
-        if on_event is not None and chosen.instead_of:
-            facts = {
-                "name": chosen.instead_of,
-                "instead": chosen.backend.name,
-                "why": chosen.fallback_reason,
-            }
-            await on_event(RunNotice(key="backend.fell_back", facts=facts))
+        if on_event is not None and (notice := chosen.fallback_notice):
+            await on_event(notice)
         tries = 0
         while True:
             try:

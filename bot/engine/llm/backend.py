@@ -506,6 +506,17 @@ class SelectedBackend:
         named = self.model not in {"", self.backend.name}
         return f"{self.backend.name}:{self.model}" if named else self.backend.name
 
+    @property
+    def fallback_notice(self) -> RunNotice | None:
+        if not self.instead_of:
+            return None
+        facts = {
+            "name": self.instead_of,
+            "instead": self.backend.name,
+            "why": self.fallback_reason,
+        }
+        return RunNotice(key="backend.fell_back", facts=facts)
+
 
 class BaseRun(ABC):
     """Base of all backend runs; events can be iterated once."""

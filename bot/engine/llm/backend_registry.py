@@ -11,7 +11,12 @@ from bot.engine.llm.acp.backend import AcpBackends
 from bot.engine.llm.api.access import ApiAccess, ApiProvider, ToolForm
 from bot.engine.llm.api.backend import ApiBackend
 from bot.engine.llm.api.tool_forms import LearnedToolForms
-from bot.engine.llm.backend import BackendDenied, BackendError, SelectedBackend
+from bot.engine.llm.backend import (
+    BackendDenied,
+    BackendError,
+    BackendNotReady,
+    SelectedBackend,
+)
 from bot.engine.llm.failover import BackendCooldowns, fails_over
 from bot.engine.llm.offline.backend import OFFLINE_NAME as OFFLINE
 from bot.engine.llm.offline.backend import OfflineBackend
@@ -36,7 +41,7 @@ _MODEL_NAME = re.compile(r"[\w.:/@+-]{1,120}")
 
 
 class BackendRegistry:
-    """Satisfies `handlers.ports.ModelPort` and `agent.model_gateway.BackendSelector`."""
+    """Satisfies `handlers.ports.ModelPort` and `llm.failover.BackendSelector`."""
 
     def __init__(
         self,
@@ -128,12 +133,18 @@ class BackendRegistry:
 
     def select_next(self, failed: SelectedBackend, error: BackendError) -> SelectedBackend | None:
         """Return what follows in the chain after `failed`; None if nothing usable does, or the
-        error is no reason to go on elsewhere."""
+        error is no reason to go on elsewhere.
+
+        Of a coding CLI that has begun nobody knows what it has done: its own session goes on."""
+        if not (failed.backend.accepts_tools or isinstance(error, BackendNotReady)):
+            return None
         if not fails_over(error):
             return None
         return self._stand_in(failed.fallbacks, failed.instead_of or failed.name, error.hint)
 
     def record_failure(self, failed: SelectedBackend, error: BackendError) -> None:
+        if not failed.backend.accepts_tools:
+            return  # each CLI keeps its own refusals
         self._cooldowns.record_failure(failed.backend.name, failed.model, error)
 
     def record_success(self, used: SelectedBackend) -> None:

@@ -1,10 +1,11 @@
-"""Decides which errors send work on to the next backend of a chain, and how long a failed backend
-is left alone."""
+"""Chains of backends: which errors send work on to the next one, and how long a failed one is left
+alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from bot.engine.llm.backend import (
     BackendDenied,
@@ -12,6 +13,7 @@ from bot.engine.llm.backend import (
     BackendUnavailable,
     ContextTooLong,
     OutageKind,
+    SelectedBackend,
 )
 
 DENIAL_SECONDS = 600.0
@@ -78,3 +80,24 @@ class BackendCooldowns:
             if found is not None and self._clock() < found.until:
                 return found.problem
         return ""
+
+
+class BackendSelector(Protocol):
+    def select_backend(
+        self, model: str, backend: str, fallbacks: Sequence[str] = ()
+    ) -> SelectedBackend:
+        """Resolve a model and backend name; empty names select the default, and no `fallbacks` the
+        configured ones. Raises BackendDenied."""
+        ...
+
+    def select_next(self, failed: SelectedBackend, error: BackendError) -> SelectedBackend | None:
+        """Return what follows in the chain after this error; None if nothing does."""
+        ...
+
+    def record_failure(self, failed: SelectedBackend, error: BackendError) -> None: ...
+
+    def record_success(self, used: SelectedBackend) -> None: ...
+
+    def shares_history(self, backend: str) -> bool:
+        """Return True if a conversation can move between this backend and others like it."""
+        ...

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -134,6 +134,18 @@ _LANGUAGE = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Takeover:
+    """The backend that answers, and what it has to know of the one that failed before it."""
+
+    backend: SelectedBackend
+    done_calls: str = ""
+
+    @property
+    def note(self) -> str:
+        return f"\n\n{self.done_calls}" if self.done_calls else ""
+
+
 class ConversationService:
     """Satisfies `handlers.ports.ChatPort`."""
 
@@ -181,13 +193,13 @@ class ConversationService:
         self._turn_queue.set_mode(question.chat.id, question.chat.settings.queue)
         try:
             async with self._turn_queue.exclusive(question.chat.id):
-                instead = None
+                takeover = None
                 while True:
                     try:
-                        return await self._answer(question, stream, prepare_commit, instead)
+                        return await self._answer(question, stream, prepare_commit, takeover)
                     except BackendError as error:
-                        instead = self._select_next(question, error)
-                        if instead is None:
+                        takeover = await self._find_takeover(question, error)
+                        if takeover is None:
                             raise
         except BudgetExceeded as error:
             approval = await self._request_cap_extension(question, error)
@@ -240,26 +252,22 @@ class ConversationService:
         question: ChatQuestion,
         show: AnswerStream,
         keep: PrepareCommit | None,
-        instead: SelectedBackend | None,
+        takeover: _Takeover | None,
     ) -> ChatAnswer:
-        """`instead` takes over after another backend failed."""
         begun = self._now()
         workspace = self._workspace(question.chat.id)
         incoming = await unpack_files(
             self._data_dir, question.files, workspace, boundary=self._ids.token()
         )
         persona = await self._context_builder.personas.get(question.chat.settings.persona)
-        chosen = instead or await self._select_backend(
-            question, persona, pictures=bool(incoming.pictures)
+        takeover = takeover or _Takeover(
+            await self._select_backend(question, persona, pictures=bool(incoming.pictures))
         )
+        chosen = takeover.backend
         session = await self._open_session(question, chosen, persona.name)
         there = await snapshot_workspace(workspace)
         proposals: list[TaskProposal] = []
         shown = _ShownAnswer(show, catalog_for(question.language))
-
-        def again() -> None:
-            shown.clear()
-            proposals.clear()
 
         captioned = await self._captioner.prepare(
             self._new_pictures(question, session, incoming),
@@ -271,11 +279,11 @@ class ConversationService:
         ask = await self._build_request(question, session, persona, proposals)
         ask = replace(
             ask,
-            prompt=ask.prompt + incoming.prompt_text + captioned.prompt_text,
+            prompt=ask.prompt + incoming.prompt_text + captioned.prompt_text + takeover.note,
             pictures=captioned.pictures,
         )
         work = asyncio.create_task(
-            self._call_with_retries(ask, chosen, session, shown.watch, again),
+            self._call_with_retries(ask, chosen, session, shown.watch, (shown, proposals)),
             name=f"answer in {question.chat.id}",
         )
         reply = await self._await_reply(question, ask.prompt, work, session.id)
@@ -286,7 +294,7 @@ class ConversationService:
         files = await collect_output_files(there, workspace, text, home=self._data_dir, target=into)
         answered = ChatAnswer(
             text=text,
-            proposal=proposals[0] if proposals else None,
+            proposal=next(iter(proposals), None),
             files=files.files,
             sizes=files.sizes,
             notes=(
@@ -339,17 +347,19 @@ class ConversationService:
         chosen: SelectedBackend,
         session: ModelSession,
         watch: EventListener,
-        again: Callable[[], None],
+        brought: Sequence[list[Any]],
     ) -> ModelReply:
-        """Retry an unreachable model a few times."""
+        """Retry an unreachable model a few times if no other can answer. What a failed call has
+        `brought` is cleared."""
         for attempt in range(_MAX_TRIES - 1):
             try:
                 return await self._gateway.call_model(ask, chosen, session, watch)
             except BackendUnavailable as error:
                 wait = max(_RETRY_DELAY * 2**attempt, error.retry_after or 0.0)
-                if wait > _MAX_RETRY_DELAY:
+                if wait > _MAX_RETRY_DELAY or self._gateway.select_next(error) is not None:
                     raise
-            again()
+            for each in brought:
+                each.clear()
             await self._sleep(wait)
         return await self._gateway.call_model(ask, chosen, session, watch)
 
@@ -382,13 +392,18 @@ class ConversationService:
             if kept is not None:
                 await kept(tx)
 
-    def _select_next(self, question: ChatQuestion, error: BackendError) -> SelectedBackend | None:
-        """Return the backend that takes over; None if none can. A continuation goes on only where
-        its conversation can move to."""
-        instead, failed = self._gateway.select_next(error), error.failed_backend
-        if instead is None or failed is None or not question.is_continuation:
-            return instead
-        return instead if self._gateway.can_move(failed.backend.name, instead) else None
+    async def _find_takeover(self, question: ChatQuestion, error: BackendError) -> _Takeover | None:
+        """Return who goes on after this error; None if nobody can. A continuation goes on only
+        where its conversation can move to."""
+        instead = self._gateway.select_next(error)
+        session = await self._sessions.find_open(_session_key(question.chat.id))
+        if instead is None or session is None:
+            return None
+        if self._gateway.can_move(session.backend, instead):
+            return _Takeover(instead)
+        if question.is_continuation:
+            return None
+        return _Takeover(instead, await self._gateway.describe_cut_off_calls(session))
 
     async def _select_backend(
         self, question: ChatQuestion, persona: Persona, *, pictures: bool

@@ -172,7 +172,7 @@ class SubagentRun:
                 return
             reply = None
             if not worker.session.turns:
-                worker, reply = await self._first_turn(team, worker, workspace)
+                worker, reply = await self._take_turn(team, worker, workspace, helper.prompt)
         reports: Sequence[Subagent] = ()
         while reply is None or not await self._record_turn(reply, reports, workspace):
             reports = await self._wait_for_reports(worker.session.id)
@@ -180,20 +180,28 @@ class SubagentRun:
             async with self._slot() as free:
                 if not free:
                     return
-                reply = await self._call_model(
-                    worker, workspace, prompt if reports else helper.prompt
+                worker, reply = await self._take_turn(
+                    team, worker, workspace, prompt if reports else helper.prompt
                 )
 
-    async def _first_turn(
-        self, team: WorkerTeam, worker: AssignedWorker, workspace: Path
+    async def _take_turn(
+        self, team: WorkerTeam, worker: AssignedWorker, workspace: Path, prompt: str
     ) -> tuple[AssignedWorker, ModelReply]:
+        """Call the model, or who follows it in the chain. Its work exists only in its session, so
+        nobody begins anew who cannot read that."""
         while True:
             try:
-                return worker, await self._call_model(worker, workspace, self._helper.prompt)
+                return worker, await self._call_model(worker, workspace, prompt)
             except BackendError as error:
+                acted = await self._deps.repo.first_side_effect(worker.session.id)
                 instead = await team.get_replacement(worker, error)
-                if instead is None or not await self._mark_started(instead):
+                if instead is None:
                     raise
+                if instead.session.id != worker.session.id:
+                    if acted:
+                        raise _InterruptedAfterChange(acted) from error
+                    if worker.session.turns or not await self._mark_started(instead):
+                        raise
                 worker = instead
 
     @asynccontextmanager
@@ -229,6 +237,8 @@ class SubagentRun:
             try:
                 return await self._deps.gateway.call_model(ask, worker.chosen, worker.session)
             except BackendUnavailable as error:
+                if self._deps.gateway.select_next(error) is not None:
+                    raise
                 if acted := await self._deps.repo.first_side_effect(worker.session.id):
                     raise _InterruptedAfterChange(acted) from error
                 wait = max(pause, error.retry_after or 0.0)
