@@ -607,5 +607,4 @@ async def _forward_notes(on_event: EventListener | None, connected: ConnectedSer
 def _can_continue(session: ModelSession, most_tokens: int | None, persona: str) -> bool:
     fits = most_tokens is None or session.tokens <= most_tokens or bool(session.open_turn)
     # Model APIs keep no external state, so any persona can continue the session.
-    at_home = not session.external_id or session.persona == persona
-    return fits and at_home
+    return fits and (not session.external_id or session.persona == persona)
