@@ -12,7 +12,8 @@ from bot.config.settings import Settings
 from bot.engine.agent.context_window import ContextWindows
 from bot.engine.agent.memory_hooks.background_calls import SessionAccounts, SessionSummarizer
 from bot.engine.agent.memory_hooks.worker_memory import WorkerHistory
-from bot.engine.agent.model_gateway import ModelGateway, ModelReply
+from bot.engine.agent.model_calls import ModelReply
+from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.pricing import published_context_window
 from bot.engine.agent.session_history import SessionHistory
 from bot.engine.llm.backend_registry import BackendRegistry

@@ -12,7 +12,8 @@ from typing import Annotated, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from bot.engine.agent.model_gateway import ModelGateway, ModelReply, ModelRequest
+from bot.engine.agent.model_calls import ModelReply, ModelRequest
+from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.worker_context import ContextBlock, ToolFactory, is_tool_allowed
 from bot.engine.llm.backend import (
     BackendDenied,

@@ -8,7 +8,8 @@ from datetime import datetime
 from functools import partial
 from zoneinfo import ZoneInfo
 
-from bot.engine.agent.model_gateway import ModelGateway, ModelReply
+from bot.engine.agent.model_calls import ModelReply
+from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.permissions.requests import ApprovalRequester
 from bot.engine.workflow import checkpoint_events as events
 from bot.engine.workflow.checkpoint_events import CheckpointEvent, NextAction

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
-from bot.engine.agent.model_gateway import ModelReply
+from bot.engine.agent.model_calls import ModelReply
 from bot.engine.llm.answer_schemas import StepAnswer
 from bot.engine.llm.backend import ReachedCap
 from bot.engine.workflow.definition import Workflow, WorkflowNode

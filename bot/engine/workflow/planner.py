@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
-from bot.engine.agent.model_gateway import ModelReply, ModelRequest
+from bot.engine.agent.model_calls import ModelReply, ModelRequest
 from bot.engine.llm.answer_schemas import MAX_TITLE, PlanAnswer, repair_json
 from bot.engine.llm.backend import AnswerCutByBudget, BackendDenied, InvalidAnswer
 from bot.engine.llm.written_forms import brace_spans

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
-from bot.engine.agent.model_gateway import ModelGateway, ModelReply, ModelRequest
+from bot.engine.agent.model_calls import ModelReply, ModelRequest
+from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.worker_context import WorkerContext, WorkerContextBuilder
 from bot.engine.agent.worker_team import AssignedWorker, WorkerTeam
 from bot.engine.llm.answer_schemas import StepAnswer

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 from bot.engine.agent.budget import grant_cap_extension
-from bot.engine.agent.model_gateway import ModelReply, ModelRequest
+from bot.engine.agent.model_calls import ModelReply, ModelRequest
 from bot.engine.llm.answer_schemas import PlanAnswer
 from bot.engine.llm.backend import ReachedCap, RunPurpose
 from bot.engine.tasks.approvals import TaskApprovalEffects

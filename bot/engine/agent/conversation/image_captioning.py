@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from bot.engine.agent.conversation.chat_files import detect_picture_type, read_picture_size
-from bot.engine.agent.model_gateway import ModelGateway, ModelRequest
+from bot.engine.agent.model_calls import ModelRequest
+from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.llm.backend import BackendError, ImageInput, RunLimits, RunPurpose, SelectedBackend
 from bot.engine.redaction import frame_untrusted
 from bot.engine.workers.spec import CostAccount

@@ -27,7 +27,8 @@ from bot.engine.agent.conversation.turn_taking import (
     TurnQueue,
     UnansweredMessages,
 )
-from bot.engine.agent.model_gateway import EventListener, ModelGateway, ModelReply, ModelRequest
+from bot.engine.agent.model_calls import ModelReply, ModelRequest
+from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.partial_turns import can_resume
 from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.llm.answer_schemas import PROPOSE_TASK
@@ -266,8 +267,7 @@ class ConversationService:
         chosen = takeover.backend
         session = await self._open_session(question, chosen, persona.name)
         there = await snapshot_workspace(workspace)
-        proposals: list[TaskProposal] = []
-        shown = _ShownAnswer(show, catalog_for(question.language))
+        shown = _AnswerInProgress(show, catalog_for(question.language))
 
         captioned = await self._captioner.prepare(
             self._new_pictures(question, session, incoming),
@@ -276,14 +276,14 @@ class ConversationService:
             account=_cost_account(question),
             language=question.language,
         )
-        ask = await self._build_request(question, session, persona, proposals)
+        ask = await self._build_request(question, session, persona, shown.proposals)
         ask = replace(
             ask,
             prompt=ask.prompt + incoming.prompt_text + captioned.prompt_text + takeover.note,
             pictures=captioned.pictures,
         )
         work = asyncio.create_task(
-            self._call_with_retries(ask, chosen, session, shown.watch, (shown, proposals)),
+            self._call_with_retries(ask, chosen, session, shown),
             name=f"answer in {question.chat.id}",
         )
         reply = await self._await_reply(question, ask.prompt, work, session.id)
@@ -294,7 +294,7 @@ class ConversationService:
         files = await collect_output_files(there, workspace, text, home=self._data_dir, target=into)
         answered = ChatAnswer(
             text=text,
-            proposal=next(iter(proposals), None),
+            proposal=next(iter(shown.proposals), None),
             files=files.files,
             sizes=files.sizes,
             notes=(
@@ -346,22 +346,19 @@ class ConversationService:
         ask: ModelRequest,
         chosen: SelectedBackend,
         session: ModelSession,
-        watch: EventListener,
-        brought: Sequence[list[Any]],
+        shown: _AnswerInProgress,
     ) -> ModelReply:
-        """Retry an unreachable model a few times if no other can answer. What a failed call has
-        `brought` is cleared."""
+        """Retry an unreachable model a few times if no other can answer."""
         for attempt in range(_MAX_TRIES - 1):
             try:
-                return await self._gateway.call_model(ask, chosen, session, watch)
+                return await self._gateway.call_model(ask, chosen, session, shown.watch)
             except BackendUnavailable as error:
                 wait = max(_RETRY_DELAY * 2**attempt, error.retry_after or 0.0)
                 if wait > _MAX_RETRY_DELAY or self._gateway.select_next(error) is not None:
                     raise
-            for each in brought:
-                each.clear()
+            shown.clear()
             await self._sleep(wait)
-        return await self._gateway.call_model(ask, chosen, session, watch)
+        return await self._gateway.call_model(ask, chosen, session, shown.watch)
 
     async def _record_answer(
         self,
@@ -497,12 +494,13 @@ class ConversationService:
         )
 
 
-class _ShownAnswer:
-    """What a person sees of an answer while it is written."""
+class _AnswerInProgress:
+    """What an answer has brought so far, and what a person sees of it."""
 
     def __init__(self, show: AnswerStream, words: TextCatalog) -> None:
         self.text = ""
         self.notices: list[str] = []
+        self.proposals: list[TaskProposal] = []
         self._show = show
         self._words = words
 
@@ -521,6 +519,7 @@ class _ShownAnswer:
     def clear(self) -> None:
         self.text = ""
         self.notices.clear()
+        self.proposals.clear()
 
 
 def _cost_account(question: ChatQuestion) -> CostAccount:

@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from bot.engine.agent.context_window import ContextWindows
-from bot.engine.agent.model_gateway import ModelGateway, ModelRequest
+from bot.engine.agent.model_calls import ModelRequest
+from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.llm.backend import (
     BackendDenied,
     BackendError,

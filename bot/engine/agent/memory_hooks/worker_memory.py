@@ -13,7 +13,7 @@ from functools import partial
 from itertools import chain, zip_longest
 from typing import TypeAlias
 
-from bot.engine.agent.model_gateway import ModelReply
+from bot.engine.agent.model_calls import ModelReply
 from bot.engine.agent.worker_context import ContextBlock
 from bot.engine.llm.answer_schemas import StepAnswer
 from bot.engine.llm.tool_calls import AgentTool

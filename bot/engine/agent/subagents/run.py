@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from bot.engine.agent.model_gateway import ModelGateway, ModelReply, ModelRequest
+from bot.engine.agent.model_calls import ModelReply, ModelRequest
+from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.subagents import spawning
 from bot.engine.agent.subagents.spawning import SubagentParents
 from bot.engine.agent.worker_context import WorkerContextBuilder

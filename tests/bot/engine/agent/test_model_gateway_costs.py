@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from bot.engine.agent.budget import SpendingBudget, SpendingCaps
-from bot.engine.agent.model_gateway import ModelRequest
+from bot.engine.agent.model_calls import ModelRequest
 from bot.engine.agent.pricing import ModelPrice, PriceTable
 from bot.engine.llm.backend import (
     MAX_ANSWER_TOKENS,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bot.engine.agent.context_window import ContextBudget, ContextWindows
-from bot.engine.agent.model_gateway import ModelReply, ModelRequest
+from bot.engine.agent.model_calls import ModelReply, ModelRequest
 from bot.engine.agent.session_history import SHORTENED_NOTE, SessionHistory
 from bot.engine.llm.api.access import ApiProvider
 from bot.engine.llm.api.backend import ApiBackend

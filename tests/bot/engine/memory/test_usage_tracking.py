@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.agent.model_gateway import ModelReply
+from bot.engine.agent.model_calls import ModelReply
 from bot.engine.memory.usage_tracking import ContextBlock, ContextEntry, TrackedAnswer, is_cited
 from storage.db import Transaction
 from storage.errors import StoreUnavailable

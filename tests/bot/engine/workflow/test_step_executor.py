@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.engine.agent.model_gateway import ModelRequest
+from bot.engine.agent.model_calls import ModelRequest
 from bot.engine.llm.answer_schemas import PlanAnswer, PlanStep, StepAnswer
 from bot.engine.llm.backend import (
     ImageInput,

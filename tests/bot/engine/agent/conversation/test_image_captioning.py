@@ -14,7 +14,7 @@ from bot.engine.agent.conversation.image_captioning import (
     ImageCaptioner,
     can_see_pictures,
 )
-from bot.engine.agent.model_gateway import ModelRequest
+from bot.engine.agent.model_calls import ModelRequest
 from bot.engine.llm.backend import (
     BackendUnavailable,
     ImageInput,

@@ -14,7 +14,7 @@ import pytest
 
 from bot.engine.agent.conversation.service import ConversationService
 from bot.engine.agent.conversation.turn_taking import ConversationExpiry
-from bot.engine.agent.model_gateway import ModelReply
+from bot.engine.agent.model_calls import ModelReply
 from bot.engine.llm.answer_schemas import PROPOSE_TASK
 from bot.engine.llm.backend import (
     BackendUnavailable,
