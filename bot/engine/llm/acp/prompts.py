@@ -26,7 +26,12 @@ _MAX_FILE_BYTES = 500_000
 
 
 class MissingResult(Exception):
-    """No usable result; the message explains it to the model."""
+    """No usable result; the message explains it to the model. `faults` are what is wrong with the
+    object that it gave, empty if it gave none."""
+
+    def __init__(self, why: str, faults: str = "") -> None:
+        self.faults = faults
+        super().__init__(why)
 
 
 def result_instructions(result_type: type[BaseModel]) -> str:
@@ -59,19 +64,21 @@ def delete_result_file(workspace: Path | None) -> None:
 
 
 def parse_result(text: str, workspace: Path | None, result_type: type[BaseModel]) -> BaseModel:
-    """Parse the last fenced block with a result, or the result file, or what else in the text is
-    one. Raises MissingResult. Blocking."""
-    why = "there was no ```json block"
+    """Parse the last fenced block with a result, or the result file, or without these what else in
+    the text is one. Raises MissingResult. Blocking."""
+    faults = ""
     for found in (*_result_blocks(text), *_result_file_text(workspace)):
         try:
             return result_type.model_validate_json(found)
         except ValidationError as error:
-            why = find_faults(error)
+            faults = find_faults(error)
         with suppress(ValueError):
             return result_type.model_validate_json(repair_json(found))
+    if faults:
+        raise MissingResult(faults, faults)
     if (value := read_form(text, result_type)) is not None:
         return value
-    raise MissingResult(why)
+    raise MissingResult("there was no ```json block")
 
 
 def strip_result(text: str) -> str:

@@ -135,8 +135,8 @@ class AcpRun(BaseRun):
             if self._broker.suspended:
                 self._store_result(None)
                 return
-            value, why = await self._read_result()
-            if not why:
+            value, missing = await self._read_result()
+            if missing is None:
                 self._store_result(value)
                 return
             if self._broker.denied and denials < _MAX_DENIALS:
@@ -145,9 +145,9 @@ class AcpRun(BaseRun):
                 text = prompts.denial_prompt(denied, wants_result=request.result is not None)
             elif request.result is not None and not asked_again:
                 asked_again = True
-                text = prompts.result_retry_prompt(why)
+                text = prompts.result_retry_prompt(str(missing))
             else:
-                raise self._missing_result_error(why)
+                raise self._missing_result_error(missing)
             if self.usage_so_far.output_tokens > request.limits.output_tokens:
                 raise RunLimitReached(f"{self._agent.name} wrote more than one run may")
 
@@ -264,18 +264,18 @@ class AcpRun(BaseRun):
         """The turn's text, redacted as a whole because a secret may span chunks."""
         return self._redactor.redact_text("".join(self._texts))
 
-    async def _read_result(self) -> tuple[BaseModel | None, str]:
+    async def _read_result(self) -> tuple[BaseModel | None, MissingResult | None]:
         """Return the result, or the reason why it is missing."""
         form, text = self._request.result, self._text
         if form is None:
             empty = not text.strip() and (self._broker.denied or not self._used_tools)
-            return None, "the answer was empty" if empty else ""
+            return None, MissingResult("the answer was empty") if empty else None
         try:
             return await asyncio.to_thread(
                 prompts.parse_result, text, self._request.workspace, form
-            ), ""
-        except MissingResult as why:
-            return None, str(why)
+            ), None
+        except MissingResult as missing:
+            return None, missing
 
     def _check_stop_reason(self, answer: Mapping[str, Any]) -> None:
         self._meter.record_turn(answer.get("usage"))
@@ -290,11 +290,14 @@ class AcpRun(BaseRun):
             return RunLimitReached(f"{self._agent.name} took longer than one run may")
         return failure_error(AcpFailure.SILENT, self._agent.name)
 
-    def _missing_result_error(self, why: str) -> Exception:
+    def _missing_result_error(self, missing: MissingResult) -> Exception:
         if self._request.result is None:
-            return InvalidAnswer(f"{self._agent.name}: {why}")
-        hint = AcpFailure.NO_RESULT.hint
-        return InvalidAnswer(f"{self._agent.name} returned no result: {why}", hint=hint, faults=why)
+            return InvalidAnswer(f"{self._agent.name}: {missing}")
+        return InvalidAnswer(
+            f"{self._agent.name} returned no result: {missing}",
+            hint=AcpFailure.NO_RESULT.hint,
+            faults=missing.faults,
+        )
 
     def _store_result(self, value: BaseModel | None) -> None:
         text = self._text
