@@ -21,6 +21,8 @@ NOISY_LOGGERS = (
     "openai",
     "anthropic",
 )
+# The MCP SDK logs what foreign servers sent, of any length and with what they were given.
+_SILENT_LOGGERS = ("mcp", "client")
 _FILE_BYTES = 5_000_000
 _FILE_COUNT = 3
 
@@ -58,3 +60,5 @@ def configure_logging(level: str, redact: Callable[[str], str], folder: Path) ->
         root.addHandler(handler)
     for name in NOISY_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
+    for name in _SILENT_LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -18,7 +18,8 @@ SESSION = "session-1"
 class McpHttpServer:
     """`heard` are all requests: their method, headers and message. `manners`: `events` answers in
     streams, `moved` sends away, `closed` refuses, `silent` says nothing, `flood` never stops,
-    `packed` packs, `dirty` makes no sense, `telling` complains with what it was sent."""
+    `packed` packs, `endless` streams for ever in calls, `dirty` makes no sense, `telling`
+    complains with what it was sent."""
 
     behaviour: str = ""
     port: int = 0
@@ -75,6 +76,15 @@ def reply(
     return f"{head}Connection: close\r\n{more}\r\n".encode() + body
 
 
+async def stream_for_ever(writer: asyncio.StreamWriter) -> None:
+    """Send events until the client has had enough."""
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+    event = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "x" * 99_999}}
+    while True:
+        writer.write(f"data: {json.dumps(event)}\n\n".encode())
+        await writer.drain()
+
+
 @asynccontextmanager
 async def mcp_http_server(manners: str = "") -> AsyncIterator[McpHttpServer]:
     site = McpHttpServer(behaviour=manners)
@@ -92,6 +102,8 @@ async def mcp_http_server(manners: str = "") -> AsyncIterator[McpHttpServer]:
             site.requests.append((first.split()[0], headers, message))
             if site.behaviour == "silent":
                 await over.wait()
+            elif site.behaviour == "endless" and message and message["method"] == "tools/call":
+                await stream_for_ever(writer)
             else:
                 writer.write(site.answer(headers, message))
                 await writer.drain()

@@ -80,6 +80,7 @@ class LiveMcpServer:
         self._last_used = now()
         self._last_error = ""
         self._has_died = False
+        self._is_suspect = False
         self._failures = 0
         self._retry_at = 0.0
         self._restarts = 0
@@ -121,6 +122,7 @@ class LiveMcpServer:
             async with asyncio.timeout(self._timeouts.call):
                 text = await session.call_tool(tool, arguments)
         except TimeoutError:
+            self._is_suspect = True
             self._last_error = f"no answer within {self._timeouts.call:g} s"
             return self._error_text(f"it gave {self._last_error}; {_UNSURE}")
         except McpError as error:
@@ -132,8 +134,10 @@ class LiveMcpServer:
             self._calls_under_way -= 1
             self.touch()
         self._failures = 0
-        note, self._restart_note = self._restart_note, ""
-        return text if text.startswith(ERROR_PREFIX) else f"{note}{text}"
+        if not text.startswith(ERROR_PREFIX):
+            note, self._restart_note = self._restart_note, ""
+            text = f"{note}{text}"
+        return text
 
     async def close(self, *, forgive: bool = False) -> None:
         """Stop it; the next use starts it again. `forgive` forgets earlier failures."""
@@ -174,10 +178,11 @@ class LiveMcpServer:
     def _is_check_due(self) -> bool:
         """A busy server is not checked: many answer one request at a time."""
         idle = self._now() - self._last_used
-        return not self._calls_under_way and idle > CHECK_AFTER_SECONDS
+        return not self._calls_under_way and (self._is_suspect or idle > CHECK_AFTER_SECONDS)
 
     async def _check(self, session: McpSession) -> None:
         """List the tools, which shows both its health and what it offers now."""
+        self._is_suspect = False
         try:
             async with asyncio.timeout(self._timeouts.check):
                 self.tools = await session.list_tools()

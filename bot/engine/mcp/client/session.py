@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,27 +65,22 @@ class McpSession:
     async def initialize(self) -> None:
         """Agree on a protocol version: nearly all servers know the older handshake, and the others
         reject it at once."""
-        try:
-            await self._session.initialize()
-        except MCPError as error:
-            if error.code not in _NEWER_ONLY:
-                raise self._translate(error) from error
-            await self._discover()
-        except (RuntimeError, ValidationError) as error:
-            raise McpError(f"its greeting is invalid: {_first_line(error)}") from error
+        with self._translated("greeting"):
+            try:
+                await self._session.initialize()
+            except MCPError as error:
+                if error.code not in _NEWER_ONLY:
+                    raise
+                await self._session.discover()
 
     async def list_tools(self) -> tuple[ServerTool, ...]:
         tools: dict[str, ServerTool] = {}
         cursor: str | None = None
         size = 0
         for _ in range(_MAX_PAGES):
-            try:
-                params = PaginatedRequestParams(cursor=cursor) if cursor else None
+            params = PaginatedRequestParams(cursor=cursor) if cursor else None
+            with self._translated("list of tools"):
                 page = await self._session.list_tools(params=params)
-            except MCPError as error:
-                raise self._translate(error) from error
-            except ValidationError as error:
-                raise McpError(f"its list of tools is invalid: {_first_line(error)}") from error
             for each in page.tools:
                 size += len(each.description or "") + len(json.dumps(each.input_schema))
                 if len(tools) < MAX_TOOLS and size <= _MAX_LISTING_CHARS:
@@ -101,21 +96,20 @@ class McpSession:
         """Return the result as text, marked as untrusted."""
         data = json.dumps(dict(arguments), ensure_ascii=False, default=str)
         plain = json.loads(data.encode("utf-8", "replace"))
-        try:
+        with self._translated("answer"):
             result = await self._session.call_tool(name, plain)
-        except MCPError as error:
-            raise self._translate(error) from error
-        except (RuntimeError, ValidationError) as error:
-            raise McpError(f"its answer is invalid: {_first_line(error)}") from error
         return "".join(each.text for each in result.content if isinstance(each, TextContent))
 
-    async def _discover(self) -> None:
+    @contextmanager
+    def _translated(self, what: str) -> Iterator[None]:
+        """Raise the SDK's errors as McpError; `what` was awaited."""
         try:
-            await self._session.discover()
+            yield
         except MCPError as error:
             raise self._translate(error) from error
         except (RuntimeError, ValidationError) as error:
-            raise McpError(f"its greeting is invalid: {_first_line(error)}") from error
+            first_line = str(error).split("\n", 1)[0][:_MAX_ERROR_CHARS]
+            raise McpError(f"its {what} is invalid: {first_line}") from error
 
     def _translate(self, error: MCPError) -> McpError:
         if error.code == CONNECTION_CLOSED and error.message == CLOSED_MESSAGE:
@@ -167,7 +161,3 @@ class _SanitizingDispatcher(JSONRPCDispatcher[TransportContext]):
                 return await asyncio.to_thread(sanitize_result, self._server, result)
             case _:
                 return result
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).split("\n", 1)[0][:_MAX_ERROR_CHARS]

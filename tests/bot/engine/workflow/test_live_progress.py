@@ -42,6 +42,23 @@ async def test_a_step_is_shown_as_it_is_now() -> None:
     assert live.notes == (("backend.cli_queue", {}),)
 
 
+async def test_a_passing_note_is_gone_with_the_next_event() -> None:
+    progress = LiveProgress()
+    heard = progress.watch(TASK, "1")
+    starting = RunNotice(key="mcp.starting", facts={"server": "tiny"}, passing=True)
+
+    await heard(starting)
+    shown = progress.live_step(TASK, "1")
+    await heard(ToolStarted(call_id="a", name="exec", title="make"))
+    later = progress.live_step(TASK, "1")
+
+    assert shown is not None
+    assert later is not None
+    assert shown.passing_note == ("mcp.starting", {"server": "tiny"})
+    assert later.passing_note is None
+    assert later.notes == ()
+
+
 async def test_only_the_newest_calls_are_kept_and_all_are_counted() -> None:
     progress = LiveProgress()
     heard = progress.watch(TASK, "1")

@@ -118,6 +118,16 @@ async def test_one_that_misbehaves_costs_its_own_tools_and_says_why(
     assert any(each in str(note.facts["detail"]) for each in why.split("|"))
 
 
+async def test_a_stream_without_end_costs_its_call_only(tmp_path: Path) -> None:
+    async with mcp_http_server("endless") as site, plugged(tmp_path, site.url) as brought:
+        said = await named(brought, "echo").run({"text": "hi"})
+        site.behaviour = ""
+        then = await named(brought, "echo").run({"text": "hi"})
+
+    assert said.startswith(f"{ERROR_PREFIX}the MCP server tiny: ")
+    assert "you said hi" in then
+
+
 async def test_one_that_is_not_on_the_open_internet_is_reached_only_where_the_owner_says_so(
     tmp_path: Path,
 ) -> None:

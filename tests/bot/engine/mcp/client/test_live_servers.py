@@ -284,6 +284,18 @@ async def test_one_that_does_not_answer_a_check_is_started_again(tmp_path: Path)
     assert bench.keys[-1] == "mcp.restarted"
 
 
+async def test_one_that_left_a_call_without_answer_is_checked_at_once(tmp_path: Path) -> None:
+    timeouts = ServerTimeouts(start=60, call=4, check=0.5)
+    async with opened(tmp_path, timeouts=timeouts) as bench:
+        await bench.use("stall")
+        lost = await bench.use()
+        then = await bench.use()
+
+    assert "no answer within 4 s" in lost
+    assert "was not repeated" in lost
+    assert then == "call 1"
+
+
 async def test_a_run_that_is_cancelled_in_the_start_leaves_nothing_half_started(
     tmp_path: Path,
 ) -> None:
