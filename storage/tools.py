@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Update, insert, or_, select, update
+from sqlalchemy import ColumnElement, Row, Update, bindparam, insert, or_, select, update
 
 from storage.db import Database, Transaction
+from storage.dialect import PreparedWrite
 from storage.errors import NotFound
 from storage.records.people import ChatId, PersonId
 from storage.records.tasks import TaskId
@@ -26,6 +27,19 @@ _C = tool_calls.c
 _LAST_GROWN = select(sessions.c.last_used_at)
 _REPEAT_SUFFIX = "#again-"
 """Some services number calls per answer, so ids repeat within a session."""
+
+_END_CALL = PreparedWrite(
+    lambda _: (
+        update(tool_calls)
+        .where(_C.id == bindparam("which"), _C.state == ToolCallState.RUNNING.value)
+        .values(
+            state=bindparam("ending"),
+            outcome=bindparam("result"),
+            size=bindparam("result_size"),
+            ended_at=bindparam("now"),
+        )
+    )
+)
 
 _UNDELIVERED_STATES = (
     ToolCallState.OPEN,
@@ -201,11 +215,14 @@ class ToolCallRepo:
         now: datetime,
     ) -> None:
         state = ToolCallState.DONE if succeeded else ToolCallState.FAILED
-        await tx.execute(
-            _update_call(row_id)
-            .where(_C.state == ToolCallState.RUNNING.value)
-            .values(state=state.value, outcome=outcome, size=size, ended_at=now)
-        )
+        values = {
+            "which": row_id,
+            "ending": state.value,
+            "result": outcome,
+            "result_size": size,
+            "now": now,
+        }
+        await _END_CALL.send(tx, values)
 
     async def mark_cut_off(self, tx: Transaction, row_id: int, *, now: datetime) -> None:
         await tx.execute(_update_call(row_id).values(state=ToolCallState.CUT.value, ended_at=now))
