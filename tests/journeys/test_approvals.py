@@ -33,7 +33,7 @@ async def test_a_risky_step_asks_and_its_button_works_once_across_a_kill(tmp_pat
         await here.telegram_owner.says(here.telegram_chat, RISKY)
         asks = await _request(here)
         assert "production.txt" in asks.text, "the very words of what will be done"
-        await here.ask("/approvals", expects="production")
+        await here.ask("/approvals", expects="Waiting for you")
         approve = token(asks, "Approve")
 
         # Dead while it asks: nothing was done, and the old card goes on asking.
