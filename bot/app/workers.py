@@ -295,7 +295,9 @@ def build_permissions(
 def build_policy(settings: Settings) -> RulePolicy:
     """Raises BadSettings."""
     levels = PolicyLevels(
-        security=SecurityLevel(settings.tools_security), ask_mode=AskMode(settings.tools_ask)
+        security=SecurityLevel(settings.tools_security),
+        ask_mode=AskMode(settings.tools_ask),
+        trusts_sandbox=settings.tools_trust_sandbox and not settings.tools_network,
     )
     return RulePolicy(rules=_configured_rules(settings), levels=levels)
 

@@ -203,6 +203,7 @@ class Settings(BaseSettings):
     tools_ask: Literal["off", "on-miss", "always"] = Field(
         default="on-miss", alias="SHIFTBOSS_TOOLS_ASK"
     )
+    tools_trust_sandbox: bool = Field(default=False, alias="SHIFTBOSS_TOOLS_TRUST_SANDBOX")
     tools_allow: str = Field(default="", alias="SHIFTBOSS_TOOLS_ALLOW")
     tools_ask_for: str = Field(default="", alias="SHIFTBOSS_TOOLS_ASK_FOR")
     tools_deny: str = Field(default="", alias="SHIFTBOSS_TOOLS_DENY")

@@ -192,6 +192,15 @@ def is_read_only_command(source: str, workspace: Path) -> bool:
     )
 
 
+def is_destructive_command(source: str, workspace: Path) -> bool:
+    """Return True if a part of the command deletes files or rewrites history, or may do so."""
+    inside = expand_commands(parse_script(source))
+    commands = [_relative_to_workspace(part.command, workspace) for part in inside.parts]
+    return bool(inside.unclear_reason) or any(
+        deletes_or_rewrites(each) or program_name(each.words) == "git" for each in commands
+    )
+
+
 def _command_findings(
     rules: PermissionRules, source: str, inside: ExpandedScript, workspace: Path
 ) -> Iterator[PolicyFinding]:

@@ -21,6 +21,7 @@ from bot.engine.permissions.call_checks import (
     deny,
     find_allowance,
     find_restriction,
+    is_destructive_command,
     is_read_only_command,
     no_rule,
 )
@@ -65,8 +66,11 @@ class AskMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyLevels:
+    """`trusts_sandbox` allows commands in the sandbox that only lack a rule."""
+
     security: SecurityLevel = SecurityLevel.ALLOWLIST
     ask_mode: AskMode = AskMode.ON_MISS
+    trusts_sandbox: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +137,8 @@ class RulePolicy:
         if subject.effect is CallEffect.RUN and not is_sandboxed:
             finding = _require_sandbox(finding, self.levels)
             pattern = UNSANDBOXED_PREFIX + pattern if pattern else ""
+        elif subject.effect is CallEffect.RUN and self.levels.trusts_sandbox:
+            finding = _trust_sandbox(finding, subject.command, workspace)
         if finding.level is not FindingLevel.DENY and mode is not WorkerMode.EXECUTE:
             finding = _restrict_to_mode(finding, subject, call, workspace, mode)
         granted = any(
@@ -184,6 +190,13 @@ def _require_sandbox(finding: PolicyFinding, levels: PolicyLevels) -> PolicyFind
     if levels == PolicyLevels(security=SecurityLevel.FULL, ask_mode=AskMode.OFF):
         return finding
     return PolicyFinding(level=FindingLevel.ASK, reason=build_reason("no_sandbox"))
+
+
+def _trust_sandbox(finding: PolicyFinding, command: str, workspace: Path) -> PolicyFinding:
+    """Allow what only lacks a rule; what deletes or rewrites is asked about as before."""
+    if finding.level is not FindingLevel.NO_RULE or is_destructive_command(command, workspace):
+        return finding
+    return allow("sandbox_trusted")
 
 
 def _restrict_to_mode(
