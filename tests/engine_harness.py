@@ -24,6 +24,7 @@ from bot.engine.llm.backend import (
     AgentEvent,
     BackendError,
     BackendReadiness,
+    RunLimits,
     RunPurpose,
     RunRequest,
     RunResult,
@@ -391,6 +392,7 @@ async def run_engine(
     show_pictures: AttachImages | None = None,
     traced: bool = False,
     backends: BackendSelector | None = None,
+    limits: RunLimits | None = None,
     **timing: Any,
 ) -> AsyncGenerator[EngineHarness, None]:
     """`sleep` is how a step waits for its next try; `bench` may be made on the store; where it
@@ -447,6 +449,7 @@ async def run_engine(
                 tool_approvals=make_approval_requester(db, clock),
                 attach_images=show_pictures,
                 progress=LiveProgress(),
+                limits=limits or RunLimits(),
                 jitter=lambda: 0.5,
             )
         )

@@ -52,6 +52,7 @@ from bot.engine.agent.skills import SkillDrafter
 from bot.engine.agent.subagents.run import SubagentDeps
 from bot.engine.agent.subagents.service import SubagentService
 from bot.engine.agent.worker_context import WorkerContextBuilder
+from bot.engine.llm.backend import RunLimits
 from bot.engine.llm.backend_registry import BackendRegistry
 from bot.engine.memory.writer import MemoryWriter
 from bot.engine.permissions.requests import DecisionSignal, SuspendedCalls
@@ -342,6 +343,11 @@ def _runner_deps(shared: _Shared, on_change: Callable[[], None]) -> RunnerDeps:
         progress=shared.progress,
         tool_approvals=store.approval_requester,
         attach_images=shared.captioner.attach_pictures,
+        limits=RunLimits(
+            turns=settings.step_turns,
+            output_tokens=settings.step_tokens,
+            default_seconds=settings.step_seconds,
+        ),
         # The model receives less; this limit includes the surrounding text.
         max_context_tokens=max(MAX_CONTEXT_TOKENS, settings.memory.context_tokens * 6 // 5),
     )

@@ -29,6 +29,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from bot.config.step_limits import StepSeconds, StepTokens, StepTurns
 from storage.records.people import Channel, Language
 from storage.records.usage import parse_cap
 
@@ -234,6 +235,9 @@ class Settings(BaseSettings):
     cli_hours: float = Field(default=1, gt=0, le=48, alias="SHIFTBOSS_CLI_HOURS")
     mcp_kept: int = Field(default=8, ge=0, le=100, alias="SHIFTBOSS_MCP_KEPT")
     mcp_idle_minutes: float = Field(default=15, ge=0, le=1440, alias="SHIFTBOSS_MCP_IDLE_MINUTES")
+    step_turns: StepTurns = Field(default=20, alias="SHIFTBOSS_STEP_TURNS")
+    step_tokens: StepTokens = Field(default=32_000, alias="SHIFTBOSS_STEP_TOKENS")
+    step_seconds: StepSeconds = Field(default=600, alias="SHIFTBOSS_STEP_SECONDS")
     tools_network: bool = Field(default=False, alias="SHIFTBOSS_TOOLS_NETWORK")
     tools_env: Annotated[str, AfterValidator(_check_env_names)] = Field(
         default="", alias="SHIFTBOSS_TOOLS_ENV"

@@ -146,11 +146,17 @@ class McpServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLimits:
-    """Limits of a run: model calls, output tokens in total and seconds of wall time."""
+    """Limits of a run: model calls, output tokens in total and seconds of wall time. Without
+    `seconds` a coding CLI has its own limit, and every other backend `default_seconds`."""
 
     turns: int = 20
     output_tokens: int = 32_000
-    seconds: float = 600.0
+    seconds: float | None = None
+    default_seconds: float = 600.0
+
+    @property
+    def wall_seconds(self) -> float:
+        return self.default_seconds if self.seconds is None else self.seconds
 
 
 class BudgetGate(Protocol):
@@ -388,8 +394,20 @@ class AnswerCutByBudget(InvalidAnswer):
     """The answer exceeded the tokens that a `BudgetGate` allowed, and is lost."""
 
 
+class LimitKind(StrEnum):
+    """A limit of `RunLimits`."""
+
+    TURNS = "turns"
+    TOKENS = "tokens"
+    SECONDS = "seconds"
+
+    @property
+    def hint(self) -> str:
+        return f"backend.limit_{self.value}"
+
+
 class RunLimitReached(BackendError):
-    """The run's limit of turns, tokens or time was reached."""
+    """A limit of the run was reached; `hint` says which one."""
 
     hint = "backend.limit"
 

@@ -23,7 +23,9 @@ from pydantic import (
     model_validator,
 )
 
+from bot.config.step_limits import StepSeconds, StepTokens, StepTurns
 from bot.engine.llm.backend import McpServer, WorkerMode
+from bot.engine.llm.limit_overrides import LimitOverrides
 from bot.engine.workers.mcp_config import HeaderName, HeaderValue
 from bot.engine.workers.personas import BUILT_IN_PERSONAS, PRAGMATIST_PERSONA, TRAITS, Persona
 from storage.records.people import Language
@@ -158,6 +160,14 @@ class _McpServerForm(BaseModel):
 ServerName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,31}$")]
 
 
+class _LimitsForm(BaseModel):
+    model_config = ConfigDict(extra="forbid", defer_build=True)
+
+    turns: StepTurns | None = None
+    tokens: StepTokens | None = None
+    seconds: StepSeconds | None = None
+
+
 class _PersonaForm(BaseModel):
     """The keys of a persona file besides `name`."""
 
@@ -175,6 +185,7 @@ class _PersonaForm(BaseModel):
     model: ShortWord | None = None
     fallbacks: Annotated[tuple[ShortWord, ...], Field(max_length=8)] = ()
     mode: WorkerMode | None = None
+    limits: _LimitsForm = Field(default_factory=_LimitsForm)
 
     @model_validator(mode="after")
     def _check_traits(self) -> _PersonaForm:
@@ -199,6 +210,8 @@ class _PersonaForm(BaseModel):
                 )
                 for name, each in self.servers.items()
             )
+        if "limits" in given:
+            given["limits"] = LimitOverrides(**self.limits.model_dump())
         return given
 
 

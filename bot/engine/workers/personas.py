@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bot.engine.llm.backend import McpServer, WorkerMode
+from bot.engine.llm.limit_overrides import NO_OVERRIDES, LimitOverrides
 from cards.catalog import catalog_for
 from storage.records.people import Language
 from storage.records.workers import DEFAULT_PERSONA, NO_PERSONA
@@ -81,7 +82,8 @@ class Persona:
     `name` is lower case, as people type it; `title` and `about` are texts by language. `prompt`
     becomes part of the system prompt. `tools`, `denied` and `skills` are globs: empty `tools` or
     `skills` allow all, and `denied` takes precedence. `backend`, `model` and `mode` apply if task,
-    step and chat choose none; `fallbacks` replace the configured chain. `source` is the persona's
+    step and chat choose none; `fallbacks` replace the configured chain. `limits` replace those of
+    a step, an answer or a sub-agent. `source` is the persona's
     file, empty for built-in ones."""
 
     name: str
@@ -97,6 +99,7 @@ class Persona:
     model: str = ""
     fallbacks: tuple[str, ...] = ()
     mode: WorkerMode | None = None
+    limits: LimitOverrides = NO_OVERRIDES
     source: str = ""
 
     @property

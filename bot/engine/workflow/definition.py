@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import GetCoreSchemaHandler, JsonValue
 from pydantic_core import CoreSchema
 
+from bot.engine.llm.limit_overrides import NO_OVERRIDES, LimitOverrides
 from bot.engine.workflow.nodes.contract import (
     BodyConfig,
     EdgeRule,
@@ -70,7 +71,8 @@ class WorkflowNode:
     must keep it. `persona`: who does the work; empty for the task's own worker. `detail`: a
     template with the worker's instructions. `auto_wait`: ask a person for approval before the step
     runs. `deliverables`: workspace paths of files that must exist afterwards. `output`: the fields
-    of the result that the worker must hand in. `timeout`: seconds per attempt. `config` is optional
+    of the result that the worker must hand in. `timeout`: seconds per attempt, `limits`: those of
+    each run of its worker. `config` is optional
     for types with a default; without `retry` the global retry rules apply.
     """
 
@@ -88,6 +90,7 @@ class WorkflowNode:
     auto_wait: bool = False
     deliverables: tuple[str, ...] = ()
     output: tuple[OutputField, ...] = ()
+    limits: LimitOverrides = NO_OVERRIDES
 
     @property
     def spec(self) -> NodeTypeSpec[Any]:

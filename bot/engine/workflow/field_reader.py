@@ -64,7 +64,7 @@ def duration_issues(
 
 
 def range_issues(
-    n: int, field: str, least: int, most: int, *, where: str = ""
+    n: float, field: str, least: int, most: int, *, where: str = ""
 ) -> Iterator[ValidationIssue]:
     """Check that a number lies between `least` and `most`."""
     if not least <= n <= most:

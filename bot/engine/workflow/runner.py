@@ -307,6 +307,7 @@ class _TaskRun:
             facts={"text": self._task.instruction, "files": self._task.files},
             workspace=await self._deps.artifacts.workspace(self._task),
             result_type=plan_answer_for(tuple(sorted(team))),
+            limits=self._team.current_lead.persona.limits.apply(self._deps.limits),
             parent_span=node_span_id(run.task_id, run.path, run.attempt),
         )
         ask = await self._executor.with_images(ask, self._team.current_lead, self._task.files)

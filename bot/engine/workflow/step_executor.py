@@ -18,7 +18,13 @@ from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.worker_context import WorkerContext, WorkerContextBuilder
 from bot.engine.agent.worker_team import AssignedWorker, WorkerTeam
 from bot.engine.llm.answer_schemas import StepAnswer
-from bot.engine.llm.backend import BackendError, RunLimitReached, RunPurpose, SelectedBackend
+from bot.engine.llm.backend import (
+    BackendError,
+    RunLimitReached,
+    RunLimits,
+    RunPurpose,
+    SelectedBackend,
+)
 from bot.engine.permissions.requests import ApprovalRequester
 from bot.engine.tracing.span_ids import node_span_id
 from bot.engine.workers.spec import CostAccount, WorkerSpec
@@ -54,9 +60,9 @@ class RunnerDeps:
     `chat_of` finds the chat whose model does the work if the task names none; `step_approvals`
     decides which steps people are asked about; `recall` finds results of earlier tasks that may
     help; `on_change` is called after each commit that wrote events; `zone` is the time zone of
-    people's clocks; `progress` receives the events of running steps; `jitter`, from 0 to 1, spreads
-    retries. A session of more than `max_context_tokens` is replaced. Without `attach_images` models
-    see no pictures."""
+    people's clocks; `progress` receives the events of running steps; `limits` are those of a run
+    unless its node or persona has others; `jitter`, from 0 to 1, spreads retries. A session of more
+    than `max_context_tokens` is replaced. Without `attach_images` models see no pictures."""
 
     store: TaskStore
     gateway: ModelGateway
@@ -74,6 +80,7 @@ class RunnerDeps:
     tool_approvals: ApprovalRequester
     attach_images: AttachImages | None
     progress: LiveProgress
+    limits: RunLimits
     jitter: Callable[[], float] = random.random
     max_context_tokens: int = MAX_CONTEXT_TOKENS
 
@@ -187,6 +194,7 @@ class StepExecutor:
             permit=context.permit,
             mcp_servers=context.mcp_servers,
             result_type=answer_type(step.node.output),
+            limits=step.node.limits.apply(context.persona.limits.apply(self._deps.limits)),
             mode=context.persona.default_mode,
             persona=context.persona.name,
             resume_prompt=step.new_messages if step.is_resumed else None,

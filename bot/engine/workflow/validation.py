@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 
+from bot.config.step_limits import SECONDS_RANGE, TOKENS_RANGE, TURNS_RANGE
 from bot.engine.workflow.definition import (
     ROOT_GRAPH,
     ScopeGraph,
@@ -198,8 +199,21 @@ def _check_node(node: WorkflowNode, known: Mapping[str, WorkflowNode]) -> Iterat
             yield replace(fault, where=node.id, field=f"{spec.name}.{fault.field}")
 
 
+def _check_limits(node: WorkflowNode) -> Iterator[ValidationIssue]:
+    for name, value, (least, most) in (
+        ("turns", node.limits.turns, TURNS_RANGE),
+        ("tokens", node.limits.tokens, TOKENS_RANGE),
+        ("seconds", node.limits.seconds, SECONDS_RANGE),
+    ):
+        if value is not None:
+            yield from range_issues(value, f"limits.{name}", least, most, where=node.id)
+    if node.limits and node.role is not NodeRole.TASK:
+        yield ValidationIssue(key="no_limits_here", where=node.id, field="limits")
+
+
 def _check_common_fields(node: WorkflowNode) -> Iterator[ValidationIssue]:
     yield from duration_issues(node.timeout, "timeout", where=node.id)
+    yield from _check_limits(node)
     for issue in output_issues(node.output):
         yield replace(issue, where=node.id)
     if node.output and node.role is not NodeRole.TASK:

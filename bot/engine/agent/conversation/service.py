@@ -488,7 +488,7 @@ class ConversationService:
             tools=(*proposing, *context.tools),
             permit=context.permit,
             mcp_servers=context.mcp_servers,
-            limits=RunLimits(turns=_MAX_CALLS),
+            limits=context.persona.limits.apply(RunLimits(turns=_MAX_CALLS)),
             resume_prompt="" if question.is_continuation else None,
             turn_key=_turn_key(question),
         )

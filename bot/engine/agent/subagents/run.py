@@ -286,7 +286,7 @@ class SubagentRun:
             tools=equipment.tools,
             permit=permit,
             mcp_servers=equipment.mcp_servers,
-            limits=_LIMITS,
+            limits=worker.persona.limits.apply(_LIMITS),
             mode=job.mode,
             persona=job.persona,
             parent_span=subagent_span_id(helper.id),

@@ -24,6 +24,7 @@ from bot.engine.llm.backend import (
     BackendNotReady,
     BaseRun,
     InvalidAnswer,
+    LimitKind,
     RunLimitReached,
     RunNotice,
     RunPurpose,
@@ -149,7 +150,9 @@ class AcpRun(BaseRun):
             else:
                 raise self._missing_result_error(missing)
             if self.usage_so_far.output_tokens > request.limits.output_tokens:
-                raise RunLimitReached(f"{self._agent.name} wrote more than one run may")
+                raise RunLimitReached(
+                    f"{self._agent.name} wrote more than one run may", hint=LimitKind.TOKENS.hint
+                )
 
     async def _prompt_events(
         self, session: AcpSession, text: str
@@ -287,7 +290,9 @@ class AcpRun(BaseRun):
 
     def _timeout_error(self) -> Exception:
         if _now() >= self._deadline:
-            return RunLimitReached(f"{self._agent.name} took longer than one run may")
+            return RunLimitReached(
+                f"{self._agent.name} took longer than one run may", hint=LimitKind.SECONDS.hint
+            )
         return failure_error(AcpFailure.SILENT, self._agent.name)
 
     def _missing_result_error(self, missing: MissingResult) -> Exception:

@@ -209,8 +209,6 @@ def _node_version(node: str) -> int | None:
 
 log = logging.getLogger(__name__)
 
-_DEFAULT_SECONDS = RunLimits().seconds
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcpRuntime:
@@ -218,7 +216,7 @@ class AcpRuntime:
 
     `root` is the data directory and `environ` the environment to pass variables from.
     `approval_wait` is how long a live process waits for a person, `idle_timeout` how long it may be
-    silent, `max_run_seconds` the limit of a run with default limits, and `cancel_grace` how long a
+    silent, `max_run_seconds` the limit of a run without its own, and `cancel_grace` how long a
     cancelled turn may take. `closing_tasks` are processes being stopped."""
 
     root: Path
@@ -247,4 +245,4 @@ class AcpRuntime:
         return f"{home_mark(self.root)}-{self.new_id()}"
 
     def run_seconds(self, limits: RunLimits) -> float:
-        return self.max_run_seconds if limits.seconds == _DEFAULT_SECONDS else limits.seconds
+        return self.max_run_seconds if limits.seconds is None else limits.seconds

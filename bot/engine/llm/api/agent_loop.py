@@ -413,7 +413,7 @@ class ApiRun(BaseRun):
                 request_limit=request.limits.turns,
                 output_tokens_limit=request.limits.output_tokens,
             ),
-            timeout=request.limits.seconds,
+            timeout=request.limits.wall_seconds,
         )
         async with stream as events:
             async for event in events:

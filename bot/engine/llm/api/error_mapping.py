@@ -15,6 +15,7 @@ from bot.engine.llm.backend import (
     BackendUnavailable,
     ContextTooLong,
     InvalidAnswer,
+    LimitKind,
     OutageKind,
     RunLimitReached,
     TokenUsage,
@@ -27,6 +28,7 @@ HINT_BY_ERROR: tuple[tuple[type[Exception], str], ...] = (
     (theirs.ModelQuotaExceededError, "backend.no_credit"),
     (theirs.ModelAuthenticationError, "backend.bad_key"),
     (theirs.ModelNotFoundError, "backend.no_model"),
+    (theirs.RunTimedOut, LimitKind.SECONDS.hint),
 )
 
 REDACTED = "••••"
@@ -92,6 +94,9 @@ def translate_error(error: Exception, usage: TokenUsage, key: str) -> BackendErr
     if kind is InvalidAnswer:
         return InvalidAnswer(text, usage=usage, faults=_answer_faults(error))
     hint = next((hint for known, hint in HINT_BY_ERROR if isinstance(error, known)), "")
+    if isinstance(error, theirs.UsageLimitExceeded):
+        # Only the message says which one.
+        hint = (LimitKind.TOKENS if "output_tokens_limit" in str(error) else LimitKind.TURNS).hint
     return kind(text, usage=usage, hint=hint)
 
 

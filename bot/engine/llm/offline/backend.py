@@ -221,7 +221,7 @@ class _OfflineRun(BaseRun):
             workspace=self._request.workspace,
             words=self._words,
             earlier_actions=_earlier_actions(self._request.facts),
-            longest_wait=self._request.limits.seconds,
+            longest_wait=self._request.limits.wall_seconds,
             sleep=self._sleep,
         )
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import JsonValue
 
+from bot.engine.llm.limit_overrides import NO_OVERRIDES, LimitOverrides
 from bot.engine.workflow.definition import (
     FORMAT_VERSION,
     InputDefinition,
@@ -207,6 +208,7 @@ def _read_node(node: FieldReader) -> WorkflowNode:
         retry=_read_retry(node),
         auto_wait=node.boolean("autoWait", default=False),
         output=read_output(node),
+        limits=_read_limits(node),
     )
     if kind is not None:
         node.check_unknown_names()
@@ -227,6 +229,24 @@ def _read_retry(node: FieldReader) -> RetryPolicy | None:
     )
     retry.check_unknown_names()
     return policy
+
+
+def _read_limits(node: FieldReader) -> LimitOverrides:
+    given = node.mapping("limits")
+    if given is None:
+        return NO_OVERRIDES
+    limits = FieldReader(given, node.issues, where=node.where, path="limits")
+
+    def whole_number(name: str) -> int | None:
+        return limits.integer(name, default=0) if limits.has(name) else None
+
+    read_ = LimitOverrides(
+        turns=whole_number("turns"),
+        tokens=whole_number("tokens"),
+        seconds=limits.duration("seconds"),
+    )
+    limits.check_unknown_names()
+    return read_
 
 
 def _read_edge(edge: FieldReader) -> WorkflowEdge:

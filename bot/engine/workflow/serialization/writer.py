@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from bot.engine.workflow.definition import (
@@ -48,6 +49,8 @@ def _node_data(node: WorkflowNode) -> dict[str, Any]:
             "backoffMultiplier": node.retry.multiplier,
         }
     data |= _without_empty(autoWait=node.auto_wait, output=output_to_data(node.output))
+    if limits := {name: value for name, value in asdict(node.limits).items() if value is not None}:
+        data["limits"] = limits
     if not node.repeatable:
         data["repeatable"] = False
     if node.config is not None:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.engine.llm.backend import McpServer, WorkerMode
+from bot.engine.llm.limit_overrides import LimitOverrides
 from bot.engine.workers.persona_library import (
     MAX_FILE_BYTES,
     InvalidPersonaFile,
@@ -160,6 +161,21 @@ async def test_no_file_of_any_kind_stops_the_others(folder: Path) -> None:
     found = roster.find("poet")
     assert found is not None
     assert found.prompt == "verse"
+
+
+async def test_limits_of_a_file_are_read_and_bad_ones_are_told(folder: Path) -> None:
+    (folder / "poet.md").write_text("---\nlimits: {turns: 60, seconds: 1800}\n---\nverse")
+    (folder / "clerk.md").write_text("---\nlimits: {tokens: 5}\n---\nprose")
+    (folder / "reviewer.md").write_text("---\nlimits: {dollars: 5}\n---\n")
+
+    library = PersonaLibrary(folder.parent)
+    poet, errors = await library.get("poet"), (await library.roster()).errors
+
+    assert poet.limits == LimitOverrides(turns=60, seconds=1800.0)
+    assert {each.file: each.detail for each in errors} == {
+        "clerk.md": "limits.tokens: Input should be greater than or equal to 1000",
+        "reviewer.md": "limits.dollars: Extra inputs are not permitted",
+    }
 
 
 async def test_somebody_is_found_by_title_in_any_language(tmp_path: Path) -> None:

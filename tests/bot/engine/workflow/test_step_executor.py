@@ -13,11 +13,13 @@ from bot.engine.agent.model_calls import ModelRequest
 from bot.engine.llm.answer_schemas import PlanAnswer, PlanStep, StepAnswer
 from bot.engine.llm.backend import (
     ImageInput,
+    RunLimits,
     RunPurpose,
     RunRequest,
     SelectedBackend,
     WorkerMode,
 )
+from bot.engine.llm.limit_overrides import LimitOverrides
 from bot.engine.workers.personas import BUILT_IN_PERSONAS, Persona
 from bot.engine.workflow.plan import dump_workflow, load_workflow
 from bot.engine.workflow.planner import plan_from_steps
@@ -217,6 +219,29 @@ async def test_who_works_without_a_way_is_told_none(tmp_path: Path) -> None:
     (asked,) = await steps_of(tmp_path, planned_by(""), persona="none")
 
     assert told_text(asked) == ""
+
+
+async def test_limits_of_a_node_beat_its_personas_and_those_the_settings(tmp_path: Path) -> None:
+    nodes = (
+        "nodes: [{id: a, name: a}, {id: b, name: b, persona: tireless},"
+        " {id: c, name: c, persona: tireless, limits: {turns: 3, seconds: 20m}}]"
+    )
+    tireless = Persona(
+        name="tireless", title={}, limits=LimitOverrides(turns=90, tokens=9_000, seconds=50.0)
+    )
+    backend = FakeBackend(on_plan=lambda: PlanAnswer(plan="As asked.", workflow=nodes))
+    bench = make_context_builder(personas=FakePersonas(tireless))
+    limits = RunLimits(turns=7, output_tokens=7_000, default_seconds=70.0)
+
+    async with run_engine(tmp_path, backend, context_builder=bench, limits=limits) as made:
+        await made.until(await made.create_task())
+
+    planning, *steps = [each.limits for each in backend.requests]
+    assert (planning, steps[0]) == (limits, limits)
+    assert [(each.turns, each.output_tokens, each.wall_seconds) for each in steps[1:]] == [
+        (90, 9_000, 50.0),
+        (3, 9_000, 1_200.0),
+    ]
 
 
 async def test_on_one_model_api_all_share_a_session(tmp_path: Path) -> None:

@@ -26,6 +26,22 @@ BODY_NODE = {"id": "c"}
 
 BROKEN: dict[str, tuple[str, list[IssuePlace]]] = {
     "nothing": ("", [("no_workflow", "", "")]),
+    "limits out of range": (
+        graph_text(node_data(limits={"turns": 0, "tokens": 3_000_000, "seconds": 0.5})),
+        [
+            ("out_of_range", "b", "limits.turns"),
+            ("out_of_range", "b", "limits.tokens"),
+            ("out_of_range", "b", "limits.seconds"),
+        ],
+    ),
+    "limits that are none": (
+        graph_text(node_data(limits={"turns": "many", "token": 5})),
+        [("not_a_number", "b", "limits.turns"), ("unknown_field", "b", "limits.token")],
+    ),
+    "limits of a person": (
+        graph_text(node_data("human", limits={"turns": 5})),
+        [("no_limits_here", "b", "limits")],
+    ),
     "a plain sentence": ("please do it", [("no_workflow", "", "")]),
     "a list": ("[1, 2]", [("no_workflow", "", "")]),
     "a number": ("7", [("no_workflow", "", "")]),

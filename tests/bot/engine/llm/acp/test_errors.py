@@ -136,8 +136,17 @@ async def test_wall_time_ends_one_that_goes_on(cli: FakeCli) -> None:
     cli.script([{"flood": {"count": 10_000_000, "size": 1, "kind": "agent_thought_chunk"}}])
     request = step_request(cli, limits=RunLimits(seconds=0.5))
 
-    with pytest.raises(RunLimitReached, match="longer"):
+    with pytest.raises(RunLimitReached, match="longer") as error:
         await collect_run(cli.backend(), request)
+    assert error.value.hint == "backend.limit_seconds"
+
+
+async def test_one_without_limits_of_its_own_has_the_time_of_coding_clis(cli: FakeCli) -> None:
+    cli.script([{"flood": {"count": 10_000_000, "size": 1, "kind": "agent_thought_chunk"}}])
+    request = step_request(cli, limits=RunLimits(default_seconds=3600.0))
+
+    with pytest.raises(RunLimitReached, match="longer"):
+        await collect_run(cli.backend(max_run_seconds=0.5), request)
 
 
 async def test_a_refusal_is_no_answer(cli: FakeCli) -> None:

@@ -229,6 +229,7 @@ async def test_turns_are_limited(models: ModelEmulator, api: ApiProvider, backen
 
     assert len(models.requests) == len(calls) == 3
     assert error.value.usage.requests == 3
+    assert error.value.hint == "backend.limit_turns"
 
 
 async def test_output_tokens_are_limited_over_all_turns(
@@ -243,6 +244,7 @@ async def test_output_tokens_are_limited_over_all_turns(
         )
 
     assert error.value.usage.output_tokens > 200
+    assert error.value.hint == "backend.limit_tokens"
     body = models.requests[0].body
     assert body.get("max_tokens", body.get("max_completion_tokens")) == 200
 
@@ -255,8 +257,9 @@ async def test_time_is_limited_and_the_call_really_ends(
 
     models.replies(endless)
     for seconds in (0.2, 20.0):
-        with pytest.raises(RunLimitReached):
+        with pytest.raises(RunLimitReached) as error:
             await collect_run(backend, build_request(api, limits=RunLimits(seconds=seconds)))
+        assert error.value.hint == "backend.limit_seconds"
         if models.requests:  # a busy machine has not even asked by then
             break
 

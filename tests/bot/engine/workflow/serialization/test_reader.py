@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bot.engine.llm.limit_overrides import LimitOverrides
 from bot.engine.workflow.definition import (
     InputDefinition,
     OnError,
@@ -18,7 +19,9 @@ from bot.engine.workflow.definition import (
 from bot.engine.workflow.field_reader import parse_duration
 from bot.engine.workflow.nodes.contract import OnLimit
 from bot.engine.workflow.nodes.foreach import ForeachConfig
-from bot.engine.workflow.serialization.reader import read_workflow
+from bot.engine.workflow.plan import dump_workflow, load_workflow
+from bot.engine.workflow.serialization.reader import read_workflow, workflow_from_data
+from bot.engine.workflow.serialization.writer import workflow_to_data
 from tests.bot.engine.workflow.builders import read_node
 from tests.bot.engine.workflow.scheduler_simulator import SchedulerSimulator
 
@@ -242,3 +245,15 @@ def test_the_examples_of_the_documentation_are_read_and_lead_to_the_end(kind: st
             "failed: task-4#2: workflow.nobody_decided {'name': 'Send it?'}",
         }
     assert examples
+
+
+def test_limits_are_written_as_they_are_read() -> None:
+    limits = {"turns": 40, "tokens": 64_000, "seconds": "30m"}
+    node = {"id": "a", "name": "A", "limits": limits}
+
+    workflow = workflow_from_data({"name": "x", "nodes": [node]})
+
+    (made,) = (each for each in workflow.nodes if each.id == "a")
+    assert made.limits == LimitOverrides(turns=40, tokens=64_000, seconds=1_800.0)
+    assert workflow_from_data(workflow_to_data(workflow)) == workflow
+    assert load_workflow(dump_workflow(workflow)) == workflow
