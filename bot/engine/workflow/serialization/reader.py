@@ -238,7 +238,9 @@ def _read_limits(node: FieldReader) -> LimitOverrides:
     limits = FieldReader(given, node.issues, where=node.where, path="limits")
 
     def whole_number(name: str) -> int | None:
-        return limits.integer(name, default=0) if limits.has(name) else None
+        is_given = limits.has(name)
+        number = limits.integer(name, default=0)
+        return number if is_given else None
 
     read_ = LimitOverrides(
         turns=whole_number("turns"),
