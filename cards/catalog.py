@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -34,6 +34,14 @@ class TextCatalog:
 
     def has(self, key: str) -> bool:
         return key in self._texts
+
+    def templates(
+        self, prefixes: tuple[str, ...], *, without: tuple[str, ...] = ()
+    ) -> Iterator[str]:
+        """The texts, with their placeholders, whose keys begin with one of these prefixes."""
+        for key, text in self._texts.items():
+            if key.startswith(prefixes) and not key.startswith(without):
+                yield from text.values() if isinstance(text, dict) else (text,)
 
 
 @cache

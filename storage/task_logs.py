@@ -26,6 +26,7 @@ _INSERT_LOG = PreparedWrite(
 _MAX_WORDS = 8
 _MAX_WORD_LENGTH = 200
 """SQLite refuses LIKE patterns of many thousands of characters."""
+_STOP_KINDS = (LogKind.CHECKPOINT.value, LogKind.BLOCKED.value)
 _STATUS_ORDER = case(
     (_T.status == TaskStatus.RUNNING, 0), (_T.status == TaskStatus.PAUSED, 1), else_=2
 )
@@ -91,16 +92,28 @@ class TaskLogRepo:
         )
 
     async def search_any_word(
-        self, visibility: TaskVisibility, words: Sequence[str], limit: int, *, excluding: TaskId
+        self,
+        visibility: TaskVisibility,
+        words: Sequence[str],
+        limit: int,
+        *,
+        excluding: TaskId,
+        least: int = 1,
     ) -> Sequence[LogMatch]:
-        """Logs of other visible tasks with some of these words: most words first, then newest."""
+        """Logs of other visible tasks with at least `least` of these words: most words first, then
+        newest. Without what Shiftboss itself noted on where a task stopped."""
         if not words:
             return ()
         said = [_contains(_L.text, word) for word in words]
         how_many: ColumnElement[int] = literal(0)
         for each in said:
             how_many = how_many + case((each, 1), else_=0)
-        query = _select_visible(visibility).where(or_(*said), _L.task_id != excluding)
+        query = _select_visible(visibility).where(
+            or_(*said),
+            how_many >= least,
+            _L.task_id != excluding,
+            or_(_L.person_id.is_not(None), _L.kind.not_in(_STOP_KINDS)),
+        )
         return await self._select_matches(query.order_by(how_many.desc()), limit)
 
     async def search_tasks(

@@ -142,13 +142,18 @@ def top_scores(scope: ScopePostings, words: Mapping[str, float], limit: int) -> 
     return _TopScorer(scope, limit).score(_rank_terms(scope, words))
 
 
+def inverse_frequency(matching: int, entries: int) -> float:
+    """How telling a word is that `matching` of the entries have."""
+    # The counters may lag: no more entries can match than exist.
+    return log(1 + (max(entries - matching, 0) + 0.5) / (matching + 0.5))
+
+
 def _rank_terms(shelf: ScopePostings, words: Mapping[str, float]) -> Sequence[_QueryTerm]:
     found = []
     for term, weight in words.items():
         packed = shelf.postings.get(term, ())
         if df := sum(len(data) for _, data in packed) // 2:
-            # The counters may lag: no more entries can match than exist.
-            idf = log(1 + (max(shelf.entries - df, 0) + 0.5) / (df + 0.5))
+            idf = inverse_frequency(df, shelf.entries)
             said = ADDRESSEE_WEIGHT if f"@{term}" in shelf.postings else 1.0
             found.append(_QueryTerm(weight * said * idf, packed, df))
     return sorted(found, key=lambda word: word.value, reverse=True)

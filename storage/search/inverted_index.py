@@ -24,6 +24,7 @@ from storage.search.bm25 import (
     block_position,
     decode_length,
     encode_length,
+    inverse_frequency,
     merge_postings,
     pack_posting,
     remove_postings,
@@ -225,10 +226,13 @@ TermWeights: TypeAlias = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchHit:
-    """`number` identifies the entry; `score` is comparable within one search only."""
+    """`number` identifies the entry; `score` is comparable within one search only. `relevance` is
+    comparable across searches and stores: 1 is about one word of the query that no other entry of
+    the scope has."""
 
     number: int
     score: float
+    relevance: float = 1.0
 
 
 class InvertedIndex:
@@ -304,13 +308,15 @@ class InvertedIndex:
             shelves = await self._postings.load_scopes(view, names, list(words))
             work = partial(_score_scopes, shelves, words, most)
             is_quick = sum(map(_postings_size, shelves)) < _MAX_INLINE_BYTES
-            scores = work() if is_quick else await asyncio.to_thread(work)
+            found = work() if is_quick else await asyncio.to_thread(work)
+            scores = {number: score for number, (score, _) in found.items()}
             senders = await self._select_active(view, scores, names, kinds, most)
         asked_for = _requested_senders(set(senders.values()), words)
         hits = [
             SearchHit(
                 number=number,
                 score=scores[number] * (_SENDER_BOOST if sender in asked_for else 1.0),
+                relevance=found[number][1],
             )
             for number, sender in senders.items()
         ]
@@ -341,11 +347,14 @@ class InvertedIndex:
 
 def _score_scopes(
     scopes: Sequence[ScopePostings], words: Mapping[str, float], most: int
-) -> Mapping[int, float]:
-    scores: dict[int, float] = {}
+) -> Mapping[int, tuple[float, float]]:
+    """Score and relevance by number."""
+    found: dict[int, tuple[float, float]] = {}
     for shelf in scopes:
-        scores.update(top_scores(shelf, words, most))
-    return scores
+        rarest = inverse_frequency(1, shelf.entries)
+        scores = top_scores(shelf, words, most)
+        found.update({number: (score, score / rarest) for number, score in scores.items()})
+    return found
 
 
 def _rank_batches(scores: Mapping[int, float], most: int) -> Iterator[Sequence[int]]:

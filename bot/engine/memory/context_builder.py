@@ -16,6 +16,7 @@ from bot.engine.memory.noise_filter import MEMORY_CLOSE_TAG, MEMORY_OPEN_TAG
 from bot.engine.memory.retriever import MemoryRetriever, is_retrievable
 from bot.engine.memory.token_budget import divide_budget, estimate_tokens, truncate_to_tokens
 from bot.engine.memory.usage_tracking import ContextBlock, ContextEntry
+from cards.failure_texts import without_failure_texts
 from storage.invisible_characters import strip_invisible
 from storage.memory.entries import MemoryEntryRepo
 from storage.records.memory import EntryId, MemoryEntry, MemoryKind, MemoryOrigin, MemoryScopeKind
@@ -232,6 +233,9 @@ _REPEAT_AFTER_TURNS = 8
 _RECENT_WINDOW = timedelta(days=2)
 _MIN_SHARE_OF_BEST = 0.4
 """Minimum share of the best score for entries retrieved without a request."""
+_MIN_RELEVANCE = 0.3
+"""Minimum relevance of entries retrieved without a request: a word that many entries have is not
+enough."""
 _MIN_LINK_WEIGHT = 0.2
 _RETRIEVED_KINDS = (
     MemoryKind.CELL,
@@ -340,14 +344,17 @@ class MemoryContextBuilder:
 
         found = await self._find_similar(reader, query)
         similar = [
-            self._to_context_entry(each.entry, ContextBlock.SIMILAR, each.score, each.parts)
+            self._to_context_entry(entry, ContextBlock.SIMILAR, each.score, each.parts)
             for each in [*await self._find_episodes(reader, query, found), *found]
-            if _is_relevant(each) and self._is_not_suppressed(each.entry) and is_fresh(each.entry)
+            if _is_relevant(each)
+            and self._is_not_suppressed(each.entry)
+            and (entry := _without_failures(each.entry)).text
+            and is_fresh(entry)
         ][:MAX_SIMILAR]
         recent = [
-            self._to_context_entry(each, ContextBlock.RECENT)
-            for each in await self._find_recent(reader, session)
-            if is_fresh(each)
+            self._to_context_entry(entry, ContextBlock.RECENT)
+            for each in await self._find_recent(reader, query, session)
+            if (entry := _without_failures(each)).text and is_fresh(entry)
         ][:_MAX_RECENT]
         shown = fit_blocks([similar, recent], self.budget * (1 - _STANDING_SHARE))
         return MemoryContext(text=render_aside(shown), entries=tuple(shown))
@@ -358,7 +365,12 @@ class MemoryContextBuilder:
             return ()
         limit = 2 * MAX_SIMILAR
         return await self.retriever.search(
-            reader, asked, limit, kinds=_RETRIEVED_KINDS, min_share=_MIN_SHARE_OF_BEST
+            reader,
+            asked,
+            limit,
+            kinds=_RETRIEVED_KINDS,
+            min_share=_MIN_SHARE_OF_BEST,
+            min_relevance=_MIN_RELEVANCE,
         )
 
     async def _find_episodes(
@@ -375,10 +387,13 @@ class MemoryContextBuilder:
         ]
 
     async def _find_recent(
-        self, reader: MemoryReader, session: ContextSession
+        self, reader: MemoryReader, query: str, session: ContextSession
     ) -> Sequence[MemoryEntry]:
-        """Latest turns, at the start of a session only."""
-        if session.turns or reader.write_scope is None:
+        """Latest turns, at the start of a conversation that says something; a task's worker is
+        not told what people talked about meanwhile."""
+        if session.turns or session.chat is None or reader.write_scope is None:
+            return ()
+        if not should_retrieve(query[:_MAX_QUERY_CHARS]):
             return ()
         found = await self.entries.list(
             (reader.write_scope,), kinds=(MemoryKind.CELL,), limit=2 * _REPEAT_AFTER_TURNS
@@ -427,6 +442,12 @@ def _standing_order_key(entry: MemoryEntry) -> tuple[bool, bool, float, float]:
     by_hand = entry.origin is MemoryOrigin.MANUAL
     worth = entry.importance * entry.confidence
     return not entry.pinned, not by_hand, -worth, -entry.said_at.timestamp()
+
+
+def _without_failures(entry: MemoryEntry) -> MemoryEntry:
+    """The entry without our own sentences on failures, which older ones contain."""
+    text = without_failure_texts(entry.text)
+    return entry if text == entry.text else replace(entry, text=text)
 
 
 def _is_relevant(found: MemoryMatch) -> bool:

@@ -22,9 +22,11 @@ from bot.engine.memory.explicit_statements import (
 from bot.engine.memory.noise_filter import (
     NoiseKind,
     classify_noise,
+    is_denial,
     strip_workflow_scaffold,
     to_storable_text,
 )
+from cards.failure_texts import without_failure_texts
 from cards.formats import truncate
 from storage.db import STORE_RETRY_SECONDS, Database, Transaction
 from storage.errors import StoreUnavailable
@@ -101,7 +103,9 @@ class MemoryRecorder:
         `recorded`. None for noise, duplicates and forgotten turns. Call `publish_change` after the
         commit."""
         said = self._clean(turn.user_text, MAX_USER_TEXT)
-        answer = self._clean(turn.assistant_text, MAX_ASSISTANT_TEXT)
+        answer = self._clean(without_failure_texts(turn.assistant_text), MAX_ASSISTANT_TEXT)
+        if len(answer) < _LONG_ANSWER and is_denial(answer):
+            answer = ""
         scope = MemoryReader(chat=turn.chat, person=turn.person.id).write_scope
         statements = find_explicit_statements(said)
         if scope is None or not _is_worth_keeping(said, answer, has_statement=bool(statements)):
@@ -257,7 +261,9 @@ class FinishedTaskRecorder:
             person=await self.person_of(task.created_by),
             chat=await self.chat_of(task.chat_id),
             instruction=task.instruction,
-            outcome="\n".join(filter(None, (task.summary, task.status_reason))),
+            outcome=without_failure_texts(
+                "\n".join(filter(None, (task.summary, task.status_reason)))
+            ),
             project=task.project_dir,
             # With several skills, the lessons cannot be assigned to one.
             skill=skills[0] if len(skills) == 1 else "",

@@ -52,6 +52,11 @@ def classify_fact_noise(text: str) -> NoiseKind | None:
     )
 
 
+def is_denial(text: str) -> bool:
+    """Whether a text says no more than that nothing is known."""
+    return _first_match(text.strip(), _SPOKEN_RULES) is NoiseKind.DENIAL
+
+
 def is_too_short(text: str) -> bool:
     letters = "".join(each for each in text if each.isalnum())
     return len(letters) < (_MIN_LETTERS_HAN if _HAN.search(letters) else _MIN_LETTERS)

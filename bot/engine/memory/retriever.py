@@ -171,11 +171,18 @@ class MemoryRetriever:
         *,
         kinds: Sequence[MemoryKind] = ALL_KINDS,
         min_share: float | None = None,
+        min_relevance: float = 0.0,
     ) -> Sequence[MemoryMatch]:
         """Best matches first. Empty without a reader; never returns entries invisible to the
-        reader. `min_share` overrides the setting."""
+        reader. `min_share` overrides the setting. Entries that only their words have found need
+        `min_relevance` (see `SearchHit`)."""
         return await self.search_scopes(
-            reader.scopes, query, limit, kinds=kinds, min_share=min_share
+            reader.scopes,
+            query,
+            limit,
+            kinds=kinds,
+            min_share=min_share,
+            min_relevance=min_relevance,
         )
 
     async def search_scopes(
@@ -186,6 +193,7 @@ class MemoryRetriever:
         *,
         kinds: Sequence[MemoryKind] = ALL_KINDS,
         min_share: float | None = None,
+        min_relevance: float = 0.0,
     ) -> Sequence[MemoryMatch]:
         """As `search`, for scopes already authorised."""
         if not scopes or limit <= 0:
@@ -196,6 +204,7 @@ class MemoryRetriever:
             self._search_vectors(scopes, query, pool, kinds),
         )
         least = self.fusion.min_share if min_share is None else min_share
+        by_words = [hit for hit in by_words if hit.relevance >= min_relevance]
         fused = self._fuse(_above_share(by_words, least), by_meaning)
         found = await self._load_retrievable(
             scopes, kinds, sorted(fused, key=fused.__getitem__, reverse=True), now

@@ -29,6 +29,7 @@ from bot.engine.memory.retriever import MemoryRetriever
 from bot.engine.memory.usage_tracking import TrackedAnswer, UsageTracker
 from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import CostAccount, WorkerSpec
+from cards.failure_texts import without_failure_texts
 from storage.db import Transaction
 from storage.errors import NotFound, StorageError
 from storage.memory.conversation_archive import ArchiveAccess
@@ -58,7 +59,8 @@ class WorkerMemoryLookup:
         """Interleave memories and task logs, because their scores are not comparable."""
         reader = await self.reader()
         found = await self.recall.search(reader, query, limit, kinds=_KINDS)
-        entries = [self._to_memory(each.entry) for each in found]
+        memories = [self._to_memory(each.entry) for each in found]
+        entries = [each for each in memories if each.text]
         logs = await self.task_logs.search(query, limit)
         both = chain.from_iterable(zip_longest(entries, logs))
         return [each for each in both if each is not None][:limit]
@@ -89,7 +91,7 @@ class WorkerMemoryLookup:
         return RecalledMemory(
             id=f"{MEMORY_PREFIX}{entry.id}",
             title=", ".join(filter(None, told)),
-            text=entry.text,
+            text=without_failure_texts(entry.text),
             at=entry.said_at.astimezone(self.zone),
         )
 

@@ -18,6 +18,7 @@ from bot.engine.memory.token_budget import (
     estimate_tokens,
     truncate_to_tokens,
 )
+from cards.failure_texts import without_failure_texts
 from storage.db import Database
 from storage.memory.conversation_archive import ArchiveAccess, ArchiveRepo, RawMessage
 from storage.records.conversation_archive import ConversationSummary, MessagePart, TranscriptRole
@@ -57,7 +58,8 @@ def part_text(part: MessagePart) -> str:
 
 
 def strip_injected(text: str) -> str:
-    return _BLOB.sub("[data]", strip_memory_blocks(text)).strip()
+    """What was said, without injected memory, data and our own sentences on failures."""
+    return without_failure_texts(_BLOB.sub("[data]", strip_memory_blocks(text)).strip())
 
 
 def fit_to_tokens(text: str, max_tokens: int) -> str:

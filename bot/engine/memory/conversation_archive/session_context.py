@@ -136,7 +136,8 @@ class SessionCarryover:
         await self._indexer.index_session(before)
         if not work:
             parts = await self._archive.list_last_parts(before, SPOKEN_ROLES, CHAT_LINES)
-            kept = [part for part in parts if not unsaid.covers(strip_injected(part.text), part.at)]
+            said = [(part, strip_injected(part.text)) for part in parts]
+            kept = [part for part, text in said if text and not unsaid.covers(text, part.at)]
             return _joined(_CHAT_INTRO, [self._line(part, _MAX_CHAT_CHARS) for part in kept])
         if unsaid:
             # A task's cell covers all of its work.

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bot.engine.memory.ports import MemorySource, RecalledMemory
 from bot.engine.tasks.access import TaskAccess
+from cards.failure_texts import without_failure_texts
 from storage.errors import AmbiguousId, NotFound
 from storage.records.people import ChatId, Person, PersonId
 from storage.records.task_logs import LogEntry, LogMatch
@@ -65,14 +66,33 @@ def _chinese_words(piece: str) -> Iterator[str]:
 
 
 _MAX_RECALLED = 5
-_MAX_SEARCH_WORDS = 3
+_READ_FACTOR = 6
+"""Logs read for each one recalled, because failures and repetitions are left out."""
 
 
 async def recall_logs(logs: TaskLogRepo, access: TaskAccess, task: Task) -> Sequence[LogMatch]:
-    """Logs of earlier tasks that everyone who sees the task may see, by its instruction's words."""
-    words = extract_keywords(task.instruction)[:_MAX_SEARCH_WORDS]
+    """Logs of earlier tasks that everyone who sees the task may see, with at least half of its
+    instruction's words."""
+    words = extract_keywords(task.instruction)
     sight = await access.visibility_of(task)
-    return await logs.search_any_word(sight, words, _MAX_RECALLED, excluding=task.id)
+    found = await logs.search_any_word(
+        sight,
+        words,
+        _MAX_RECALLED * _READ_FACTOR,
+        excluding=task.id,
+        least=(len(words) + 1) // 2,
+    )
+    return _choose_telling(found, _MAX_RECALLED)
+
+
+def _choose_telling(found: Sequence[LogMatch], limit: int) -> Sequence[LogMatch]:
+    """The first `limit` that say something about the work, each text once."""
+    telling: dict[str, LogMatch] = {}
+    for each in found:
+        if text := without_failure_texts(each.entry.text):
+            kept = replace(each, entry=replace(each.entry, text=text))
+            telling.setdefault(" ".join(text.casefold().split()), kept)
+    return tuple(telling.values())[:limit]
 
 
 _LOG_PREFIX = "log:"
@@ -121,10 +141,12 @@ class _ReaderTaskMemories:
         query = query[:_MAX_QUERY]
         words = extract_keywords(query) or tuple(query.split())
         besides = self.task or _NO_TASK
-        logs = await self.source.logs.search_any_word(sight, words, limit, excluding=besides)
+        logs = await self.source.logs.search_any_word(
+            sight, words, limit * _READ_FACTOR, excluding=besides
+        )
         # One more, since the reader's own task is excluded.
         tasks = await self.source.logs.search_tasks(sight, words, limit + 1) if words else ()
-        found = [_memory_of_entry(each) for each in logs]
+        found = [_memory_of_entry(each) for each in _choose_telling(logs, limit)]
         found += [_memory_of_task(task) for task in tasks if task.id != self.task]
         return found[:limit]
 

@@ -14,6 +14,7 @@ import pytest
 from bot.engine.memory.context_builder import should_retrieve
 from bot.engine.memory.retriever import MemoryRetriever
 from bot.engine.memory.token_budget import estimate_tokens
+from cards.catalog import catalog_for
 from storage.records.memory import (
     GLOBAL_SCOPE,
     MemoryKind,
@@ -23,6 +24,7 @@ from storage.records.memory import (
     MemoryState,
 )
 from storage.records.memory_views import MemoryMatch
+from storage.records.people import Language
 from tests.bot.engine.memory.retrieval_builders import GROUP_SCOPE, RetrievalSetup, build_retrieval
 from tests.engine_harness import CHAT, GROUP
 
@@ -281,6 +283,40 @@ async def test_where_a_conversation_begins_anew_what_was_said_last_is_told_once(
 
         assert "painted green" in first
         assert "painted green" not in it.prompt
+
+
+async def test_a_greeting_is_not_told_what_was_said_last(tmp_path: Path) -> None:
+    async with build_retrieval(tmp_path) as it:
+        await _heard(it, "The boat was painted green today")
+        it.world.clock.advance(hours=3)
+
+        await it.ask("hi")
+
+        assert it.prompt == "hi"
+
+
+async def test_what_shiftboss_said_when_it_failed_is_no_memory(tmp_path: Path) -> None:
+    denied = catalog_for(Language.ENGLISH)("backend.denied")
+    async with build_retrieval(tmp_path) as it:
+        await it.keep(f"Paint the harbour crane\n\n{denied}", kind=MemoryKind.CELL)
+        await it.keep(denied, kind=MemoryKind.CELL)
+        it.world.clock.advance(days=3)
+
+        await it.ask("What about the harbour crane and the model service?")
+
+        assert "Paint the harbour crane" in it.prompt
+        assert "rejected the request" not in it.prompt
+
+
+async def test_what_shares_no_more_than_a_common_word_is_not_told(tmp_path: Path) -> None:
+    async with build_retrieval(tmp_path) as it:
+        for n in range(30):
+            await it.keep(f"Boss: the garden has bed number {n} with herbs", kind=MemoryKind.CELL)
+        it.world.clock.advance(days=3)
+
+        await it.ask("Which engine fits into the garden tractor?")
+
+        assert "herbs" not in it.prompt
 
 
 @pytest.mark.parametrize("said", ["上次我们聊到哪里了？", "Where were we last time, by the way?"])

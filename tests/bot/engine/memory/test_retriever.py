@@ -16,6 +16,7 @@ from storage.records.memory import (
     MemoryState,
     MemoryTier,
 )
+from storage.search.inverted_index import SearchHit
 from tests.bot.engine.memory.retrieval_builders import (
     GROUP_READER,
     GROUP_SCOPE,
@@ -118,17 +119,12 @@ async def test_an_index_that_is_wrong_shows_nobody_what_is_not_theirs(tmp_path: 
 
         class Careless:
             async def search(self, *_: object, **__: object) -> Sequence[object]:
-                return [_Hit(number=secret.number, score=9.0)]
+                return [SearchHit(number=secret.number, score=9.0)]
 
         it.retriever.index = Careless()  # type: ignore[assignment]  # it checks nothing
 
         assert await found(it, "anchor", GROUP_READER) == []
         assert len(await found(it, "anchor", PRIVATE_READER)) == 1
-
-
-class _Hit:
-    def __init__(self, *, number: int, score: float) -> None:
-        self.number, self.score = number, score
 
 
 async def test_a_judge_that_says_nothing_changes_nothing(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from bot.engine.memory.ports import MemorySource
 from bot.engine.tasks.access import TaskAccess
 from bot.engine.tasks.journal.recall import TaskMemories
 from bot.engine.tools.memory_lookup import memory_get_tool, memory_search_tool
-from storage.records.people import Chat, ChatId, Person, PersonId
+from cards.catalog import catalog_for
+from storage.records.people import Chat, ChatId, Language, Person, PersonId
 from storage.records.task_logs import LogKind, NewLog
 from storage.records.tasks import Task, TaskId
 from tests.engine_harness import BOSS, CHAT, CHATS, GROUP, MATE, EngineHarness, run_engine
@@ -142,3 +144,57 @@ async def test_what_is_no_memory_is_refused(tmp_path: Path) -> None:
         for wanted in ("log:99", "log:x", "log:" + "9" * 40, "", "task-", "../../etc/passwd"):
             assert (await memory_get_tool(memories).run({"id": wanted})).startswith(ERROR_PREFIX)
         assert (await memory_search_tool(memories).run({"query": "  "})).startswith(ERROR_PREFIX)
+
+
+async def keep_log(
+    world: EngineHarness, task: Task, kind: LogKind, text: str, *, source: str = ""
+) -> None:
+    new = NewLog(task_id=task.id, source=source or f"{kind}:{text[:50]}", kind=kind, text=text)
+    async with world.db.write() as tx:
+        await world.store.logs.add_deferred(tx, new, now=world.clock())
+
+
+def list_helpful(world: EngineHarness, home: Path, task: Task) -> Awaitable[Sequence[str]]:
+    async def chat_of(chat_id: ChatId) -> Chat:
+        return CHATS[chat_id]
+
+    async def nobody(_: PersonId) -> Person:
+        raise AssertionError
+
+    memories = TaskMemories(
+        logs=world.store.logs,
+        tasks=world.store.tasks,
+        access=TaskAccess(chat_of),
+        person_of=nobody,
+        home=home,
+    )
+    return memories.list_helpful(task)
+
+
+async def test_a_plan_is_told_each_note_once_and_no_failure_of_ours(tmp_path: Path) -> None:
+    words = catalog_for(Language.ENGLISH)
+    denied = words("backend.denied")
+    async with run_engine(tmp_path, start_dispatcher=False) as world:
+        for n in range(3):
+            old = await world.create_task(f"Paint harbour crane {n}")
+            about = "harbour crane"
+            await keep_log(world, old, LogKind.FINDING, f"The {about} is red", source=f"f{n}")
+            await keep_log(world, old, LogKind.ERROR, f"{denied} {about}", source=f"e{n}")
+            await keep_log(world, old, LogKind.BLOCKED, f"{about}: needs a key", source=f"b{n}")
+            await keep_log(world, old, LogKind.CHECKPOINT, f"Paint {about}", source=f"c{n}")
+        task = await world.create_task("Paint the harbour crane again")
+
+        told = await list_helpful(world, tmp_path, task)
+        found = await search_text(memories_for(world, tmp_path), "harbour crane")
+
+    assert told == ["- finding: The harbour crane is red"]
+    assert denied[:40] not in found
+
+
+async def test_a_task_that_shares_a_single_word_is_not_told(tmp_path: Path) -> None:
+    async with run_engine(tmp_path, start_dispatcher=False) as world:
+        old = await world.create_task("Bake bread")
+        await add_entry(world, old, "The harbour bakery opens at six")
+        task = await world.create_task("Paint the harbour crane with green varnish")
+
+        assert await list_helpful(world, tmp_path, task) == []
