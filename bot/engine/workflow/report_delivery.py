@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import takewhile, zip_longest
+from itertools import zip_longest
 from types import MappingProxyType
 
 from bot.engine.agent.subagents.spawning import render_reports
@@ -176,14 +176,18 @@ def delivered_message_count(runs: Mapping[str, NodeRun]) -> int:
 class TaskSteering:
     """What people say to a task while its step runs; satisfies `llm.backend.SteeringQueue`.
 
-    `messages` begins with those that the step's prompt contains. A subagent's report, and what
-    comes after it, waits for the next step."""
+    `messages` begins with those that the step's prompt contains. A subagent's report, a message
+    that the step `may_hear` not after those before it, and what follows wait for the next step."""
 
     def __init__(
-        self, messages: Sequence[str], fetch_messages: Callable[[], Awaitable[Sequence[str]]]
+        self,
+        messages: Sequence[str],
+        fetch_messages: Callable[[], Awaitable[Sequence[str]]],
+        may_hear: Callable[[str, Sequence[str]], bool],
     ) -> None:
         self._messages = messages
         self._fetch_messages = fetch_messages
+        self._may_hear = may_hear
         self.delivered_count = len(messages)
 
     @property
@@ -193,9 +197,12 @@ class TaskSteering:
 
     async def take_new(self) -> str:
         self._messages = await self._fetch_messages()
-        later = self._messages[self.delivered_count :]
-        new = list(takewhile(lambda text: not isinstance(text, SubagentReport), later))
-        self.delivered_count += len(new)
+        new: list[str] = []
+        for text in self._messages[self.delivered_count :]:
+            if isinstance(text, SubagentReport) or not self._may_hear(text, self.delivered):
+                break
+            new.append(text)
+            self.delivered_count += 1
         return "\n\n".join(format_messages(new))
 
     def rewind(self, delivered_count: int) -> None:

@@ -225,6 +225,16 @@ class StepApprovalRules:
         asked: Approval = yield CreateRequest(node, kind, word)
         return StepAwaitsApproval(asked)
 
+    def may_hear(self, node: WorkflowNode, talk: str, before: Sequence[str]) -> bool:
+        """Whether the worker of a step under way may be told this, after these messages `before`:
+        nothing that a step would have to ask about first."""
+        told = "\n".join((node.title, node.detail, *before))
+        then, now = _normalized(told), _normalized(f"{told}\n{talk}")
+        if any(_count_word(now, word) > _count_word(then, word) for word in self.words):
+            return False
+        is_approved = bool(find_risk_word(node, self.words) or node.auto_wait)
+        return not is_approved or _is_harmless(talk)
+
     def _adds_risk(self, node: WorkflowNode, allowed: Approval, talk: str) -> bool:
         """Whether there is a risk word more than was approved, even one put together from the old
         words and the new."""

@@ -168,7 +168,11 @@ class StepExecutor:
     ) -> StepAttempt:
         workspace = await self._deps.artifacts.workspace(step.task)
         context = await self._build_context(step, worker, workspace)
-        steering = TaskSteering(step.messages, partial(self._fetch_messages, step.task))
+        steering = TaskSteering(
+            step.messages,
+            partial(self._fetch_messages, step.task),
+            partial(self._deps.step_approvals.rules.may_hear, step.node),
+        )
         ask = ModelRequest(
             purpose=RunPurpose.STEP,
             prompt=context.prompt_prefix

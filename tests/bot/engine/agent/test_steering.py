@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from bot.engine.llm.api.access import ApiProvider
+from bot.engine.workflow.definition import WorkflowNode
+from bot.engine.workflow.step_approvals import StepApprovalRules
 from storage.errors import WrongState
+from storage.records.approvals import ApprovalKind
 from storage.records.tasks import TaskStatus
 from tests.bot.engine.agent.test_durable_turns import call, check_bills, die
 from tests.bot.engine.permissions.builders import ScriptedWorker, permission_setup
@@ -49,13 +52,15 @@ def worker_says(
     stage.script("sweep", "step", held_reply(work, go))
 
 
-async def speak(here: EngineHarness, stage: ScriptedModel, go: asyncio.Event) -> None:
+async def speak(
+    here: EngineHarness, stage: ScriptedModel, go: asyncio.Event, text: str = NEWS
+) -> None:
     """Say it once while the first reply is under way."""
     task = await here.create_task("Tidy up", source="test:once")
     async with asyncio.timeout(WAIT_SECONDS):
         await stage.wait_for_request("sweep")
         with suppress(WrongState):  # the work of an earlier life may be done
-            await here.tasks.send_message(task, NEWS, by=BOSS, source="test:news")
+            await here.tasks.send_message(task, text, by=BOSS, source="test:news")
     go.set()
 
 
@@ -145,3 +150,44 @@ async def test_a_message_after_the_last_call_gets_a_step_of_its_own(tmp_path: Pa
 
     assert [step.title for step in ended.steps] == ["sweep", f"💬 {NEWS}"]
     assert ended.task.status is TaskStatus.COMPLETED
+
+
+@pytest.mark.parametrize("text", ["Now deploy it", "Ｄｅｐｌｏｙ it", "first de\u200bploy it"])
+async def test_a_risky_message_waits_for_an_approval_outside_the_step_under_way(
+    tmp_path: Path, text: str
+) -> None:
+    hands, stage, go = ScriptedWorker(), ScriptedModel(), asyncio.Event()
+    worker_says(stage, go)
+    async with (
+        ModelEmulator() as models,
+        permission_setup(tmp_path, models, stage, hands) as here,
+    ):
+        task = await here.world.create_task("Tidy up", source="test:once")
+        await speak(here.world, stage, go, text)
+        asked = await here.request(task)
+        heard_early = [said for each in stage.requests for said in each.user_texts if text in said]
+
+    assert asked.kind is ApprovalKind.RISK
+    assert heard_early == []
+    assert hands.ran == ["look the attic", "jot the boxes", "look the cellar"]
+
+
+@pytest.mark.parametrize(
+    ("title", "talk", "before", "may"),
+    [
+        ("Write the notes", "use blue", (), True),
+        ("Write the notes", "run rm -rf build", (), True),
+        ("Write the notes", "deploy", (), False),
+        ("Write the de", "ploy it", ("now",), True),
+        ("Deploy the shop", "in the evening, please", (), True),
+        ("Deploy the shop", "run rm -rf build", (), False),
+        ("Deploy the shop", "deploy the bank too", (), False),
+        ("Write the notes", "deploy again", ("deploy",), False),
+    ],
+)
+def test_a_step_under_way_hears_nothing_that_would_have_to_be_asked_about(
+    title: str, talk: str, before: tuple[str, ...], may: bool
+) -> None:
+    node = WorkflowNode(id="task-1", title=title)
+
+    assert StepApprovalRules(("deploy",)).may_hear(node, talk, before) is may
