@@ -1,4 +1,4 @@
-"""What it costs to store each reply of a model and each tool result when it arrives."""
+"""The cost of storing each reply of a model and each tool result when it arrives."""
 
 from __future__ import annotations
 

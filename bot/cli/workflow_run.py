@@ -234,7 +234,7 @@ def list_activations(
 def list_other_nodes(
     task: Task, workflow: Workflow, runs: Mapping[str, NodeRun], asked: Sequence[str]
 ) -> Iterator[NodeActivation]:
-    """What has no run yet: steps that wait for a person, by the paths `asked`, and nodes of the
+    """The nodes without a run: steps that wait for a person, by the paths `asked`, and nodes of the
     outermost scope that have not begun."""
     inner = {name for node in workflow.nodes for name in node.body}
     begun = {place.node for path in runs if (place := parse_activation(path)) is not None}

@@ -1,4 +1,4 @@
-"""What a call of a model is: the request, the call while it runs, and its reply."""
+"""The records of a model call: its request, the call while it runs, and its reply."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ _MAX_FAULT = 300
 
 
 def find_faults(error: ValidationError) -> str:
-    """What is wrong with an answer, for the model that gave it, and for people if it stays so."""
+    """Describe the faults of an answer, for its model, and for people if it stays so."""
     faults = []
     for each in error.errors(include_url=False, include_context=False)[:_MAX_FAULTS]:
         place = ".".join(map(str, each["loc"]))

@@ -169,7 +169,7 @@ class BudgetGate(Protocol):
 
 
 class SteeringQueue(Protocol):
-    """What people say to a worker while it runs."""
+    """Messages of people to a worker while it runs."""
 
     @property
     def delivered_count(self) -> int:

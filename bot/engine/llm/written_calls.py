@@ -119,7 +119,7 @@ class HeldText:
 
     @property
     def rest(self) -> str:
-        """What has not been shown."""
+        """The text that has not been shown."""
         return self._tail + "".join(self._held)
 
 

@@ -174,10 +174,11 @@ def delivered_message_count(runs: Mapping[str, NodeRun]) -> int:
 
 
 class TaskSteering:
-    """What people say to a task while its step runs; satisfies `llm.backend.SteeringQueue`.
+    """Messages of people to a task while its step runs; satisfies `llm.backend.SteeringQueue`.
 
-    `messages` begins with those that the step's prompt contains. A subagent's report, a message
-    that the step `may_hear` not after those before it, and what follows wait for the next step."""
+    `messages` begins with those that the step's prompt contains. `may_hear` decides on a message
+    after those before it. One that it refuses, or a subagent's report, waits for the next step
+    with all that follow."""
 
     def __init__(
         self,

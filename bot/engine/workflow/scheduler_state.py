@@ -161,7 +161,7 @@ class SchedulerState:
         return EvaluationContext(now=now, zone=self.zone, names=names, warn=self._warn)
 
     def answers_at(self, activation: ActivationPath, rounds: int = 0) -> ConditionAnswers:
-        """What people have said about conditions behind an activation, or after its rounds."""
+        """People's answers about conditions behind an activation, or after its rounds."""
 
         def answer(subject: str) -> bool | None:
             run = self._runs.get(activation.decision_path(subject, rounds))

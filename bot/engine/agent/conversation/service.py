@@ -495,7 +495,7 @@ class ConversationService:
 
 
 class _AnswerInProgress:
-    """What an answer has brought so far, and what a person sees of it."""
+    """An answer so far, and its display to a person."""
 
     def __init__(self, show: AnswerStream, words: TextCatalog) -> None:
         self.text = ""

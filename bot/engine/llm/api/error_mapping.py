@@ -121,7 +121,7 @@ def _error_type(error: Exception) -> ErrorType:
 
 
 def _answer_faults(error: Exception) -> str:
-    """What was wrong with the last answer, if it came but did not have the required form."""
+    """Describe the faults of the last answer, if it came but did not have the required form."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ValidationError):

@@ -34,7 +34,7 @@ MAX_LINE_BYTES = 8_000_000
 
 MAX_BYTES_PER_REQUEST = 64_000_000
 MAX_LINES_PER_REQUEST = 10_000
-"""What a server may send after one of our requests, before it is stopped."""
+"""Bytes and lines that a server may send after one of our requests, before it is stopped."""
 
 GRACE_SECONDS = 2.0
 """Seconds for a server to exit after its input is closed."""

@@ -101,7 +101,7 @@ def render_result(server: str, data: Any) -> str:
 
 
 def _protocol_fields(data: Mapping[str, Any]) -> dict[str, Any]:
-    """What revisions since 2026 require in every result."""
+    """The fields that revisions since 2026 require in every result."""
     fields: dict[str, Any] = {}
     if data.get("resultType") is not None:
         fields["resultType"] = "complete"

@@ -121,7 +121,7 @@ _NEGATED = re.compile(r"(?:not\s+|!\s*)(?P<name>[\w.\[\]'\"-]+)")
 
 
 def split_condition(text: str) -> tuple[str, bool]:
-    """What a condition is about, and whether it holds if that is true: `not a.b`, `a.b == false`
+    """The subject of a condition, and whether it holds if that is true: `not a.b`, `a.b == false`
     and `a.b` are about the same."""
     plain = text.strip()
     if found := _COMPARED_WITH_FLAG.fullmatch(plain):

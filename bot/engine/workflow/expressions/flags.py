@@ -50,7 +50,7 @@ _LEADING_FLAG = re.compile(
 
 
 class Flag(Enum):
-    """What a text says where true or false is asked for."""
+    """The meaning of a text where true or false is asked for."""
 
     YES = True
     NO = False
