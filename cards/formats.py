@@ -118,7 +118,15 @@ def spent_cost(usage: UsageTotals, words: TextCatalog) -> str:
 
 
 def spent_tokens(usage: UsageTotals, words: TextCatalog) -> str:
-    return words("format.tokens", count=compact_number(usage.tokens))
+    count = compact_number(usage.tokens)
+    if is_tokens_unknown(usage):
+        return words("format.tokens_unknown", count=count)
+    return words("format.tokens", count=count)
+
+
+def is_tokens_unknown(usage: UsageTotals) -> bool:
+    """Whether no service has reported any of the tokens."""
+    return 0 < usage.tokens <= usage.estimated_tokens
 
 
 def truncate(text: str, limit: int) -> str:

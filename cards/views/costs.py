@@ -191,6 +191,8 @@ def _used_amount(used: SpendingCap, limits: SpendingCap, words: TextCatalog) -> 
 
 def _amounts(usage: UsageTotals, words: TextCatalog) -> tuple[str, str, str]:
     tokens = formats.compact_number(usage.tokens)
+    if formats.is_tokens_unknown(usage):
+        tokens = words("cost.unknown", tokens=tokens)
     return formats.spent_cost(usage, words), str(usage.calls), tokens
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -65,6 +66,10 @@ def test_money(micros: int, expected: str) -> None:
 
 def test_money_nobody_knows_is_not_called_nothing() -> None:
     assert formats.spent_cost(UsageTotals(calls=1, unpriced=1), EN) == "price unknown"
+    silent = UsageTotals(calls=1, input_tokens=9_000, output_tokens=1_000, estimated_tokens=10_000)
+    assert formats.spent_tokens(silent, EN) == "unknown (about 10.0k tokens)"
+    assert formats.spent_tokens(silent, ZH) == "token 数未知（约 10.0k）"
+    assert formats.spent_tokens(replace(silent, estimated_tokens=9_999), EN) == "10.0k tokens"
     assert (
         formats.spent_cost(UsageTotals(calls=2, unpriced=1, cost_micros=5000), EN)
         == "at least $0.0050"

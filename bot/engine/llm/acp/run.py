@@ -17,7 +17,8 @@ from bot.engine.llm.acp.permission_requests import PermissionBroker, PermissionR
 from bot.engine.llm.acp.prompts import MissingResult, history_entry
 from bot.engine.llm.acp.runtime import AcpRuntime, agent_home
 from bot.engine.llm.acp.session import AcpSession, open_cli
-from bot.engine.llm.acp.updates import AcpCallTracker, AcpUsageMeter
+from bot.engine.llm.acp.updates import AcpCallTracker
+from bot.engine.llm.acp.usage_meter import AcpUsageMeter
 from bot.engine.llm.backend import (
     AgentEvent,
     BackendError,
@@ -167,7 +168,7 @@ class AcpRun(BaseRun):
             text, pictures, images_accepted=session.info.accepts_images
         )
         self._texts, self._needs_paragraph_break, self._listening = [], False, True
-        self._meter.count_prompt()
+        self._meter.count_prompt(text)
         answer = session.prompt(blocks)
         answer.add_done_callback(lambda _: self._wake())
         try:
@@ -222,6 +223,7 @@ class AcpRun(BaseRun):
         if update.get("sessionUpdate") == "usage_update":
             self._meter.record_update(update)
         elif self._listening:
+            self._meter.record_content(update)
             await self._queue.put(update)
 
     async def _emit(self, event: AgentEvent | None) -> None:

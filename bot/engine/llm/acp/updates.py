@@ -1,5 +1,4 @@
-"""Translates a CLI's updates into events and usage; unknown updates are skipped because CLIs
-differ."""
+"""Translates a CLI's updates into events; unknown updates are skipped because CLIs differ."""
 
 from __future__ import annotations
 
@@ -10,7 +9,6 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
 from pathlib import PurePath
 from typing import Any, Literal
 
@@ -20,100 +18,11 @@ from bot.engine.llm.backend import (
     PlanUpdated,
     TextDelta,
     ThoughtDelta,
-    TokenUsage,
     ToolFinished,
     ToolStarted,
     ToolUpdated,
 )
 from bot.engine.llm.tool_calls import ERROR_PREFIX, CallKind, ToolCall
-
-_MOST_REQUESTS = 10_000
-
-
-class AcpUsageMeter:
-    def __init__(self) -> None:
-        self._used = TokenUsage()
-        self._cost_before: Decimal | None = None
-        self._cost: Decimal | None = None
-        self._requests: dict[str, tuple[int, int, int]] = {}
-        self.context_tokens = 0
-
-    @property
-    def usage(self) -> TokenUsage:
-        used = (
-            self._usage_by_request()
-            if self._requests and not self._used.input_tokens
-            else self._used
-        )
-        if self._cost is None:
-            return used
-        return replace(used, cost=max(self._cost - (self._cost_before or 0), Decimal(0)))
-
-    def start_run(self) -> None:
-        """Count cost from here; the amount so far belongs to earlier runs."""
-        self._cost_before, self._cost = self._cost, None
-        self._requests.clear()
-
-    def count_prompt(self) -> None:
-        self._used = replace(self._used, requests=self._used.requests + 1)
-
-    def record_update(self, update: Mapping[str, Any]) -> None:
-        """Record the session's cost, context length and, if present, the tokens of one model
-        request.
-
-        CLIs may report the same request several times."""
-        self.context_tokens = _count(update.get("used")) or self.context_tokens
-        cost = update.get("cost")
-        if isinstance(cost, dict) and cost.get("currency") in {"USD", None}:
-            amount = _money(cost.get("amount"))
-            self._cost = self._cost if amount is None else amount
-        self._record_request(update.get("_meta"))
-
-    def record_turn(self, usage: object) -> None:
-        if not isinstance(usage, dict):
-            return
-        plain, out = _count(usage.get("inputTokens")), _count(usage.get("outputTokens"))
-        read, wrote = _count(usage.get("cachedReadTokens")), _count(usage.get("cachedWriteTokens"))
-        # Some CLIs include cached tokens in the input, as we do; others add them.
-        beside = _count(usage.get("totalTokens")) >= plain + out + read + wrote
-        used = self._used
-        self._used = replace(
-            used,
-            input_tokens=used.input_tokens + plain + (read + wrote if beside else 0),
-            output_tokens=used.output_tokens + out,
-            cache_read_tokens=used.cache_read_tokens + read,
-            cache_write_tokens=used.cache_write_tokens + wrote,
-        )
-
-    def _record_request(self, meta: object) -> None:
-        usage = meta.get("usage") if isinstance(meta, dict) else None
-        if not isinstance(meta, dict) or not isinstance(usage, dict):
-            return
-        number = next((str(meta[key]) for key in meta if str(key).endswith("messageId")), "")
-        details = usage.get("prompt_tokens_details")
-        cached = details.get("cached_tokens") if isinstance(details, dict) else 0
-        plain, out = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
-        if number and plain and len(self._requests) < _MOST_REQUESTS:
-            self._requests[number] = (plain, out, min(plain, _count(cached)))
-
-    def _usage_by_request(self) -> TokenUsage:
-        plain, out, cached = map(sum, zip(*self._requests.values(), strict=True))
-        return replace(self._used, input_tokens=plain, output_tokens=out, cache_read_tokens=cached)
-
-
-def _count(data: object) -> int:
-    return data if isinstance(data, int) and not isinstance(data, bool) and data > 0 else 0
-
-
-def _money(data: object) -> Decimal | None:
-    if isinstance(data, bool) or not isinstance(data, int | float | str):
-        return None
-    try:
-        amount = Decimal(str(data))
-    except InvalidOperation:
-        return None
-    return amount if amount.is_finite() and amount >= 0 else None
-
 
 _MAX_TITLE = 200
 _MAX_OUTPUT = 2_000

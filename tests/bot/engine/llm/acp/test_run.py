@@ -253,12 +253,17 @@ async def test_tokens_and_money_are_counted_where_it_tells_of_them(cli: FakeCli)
     assert ended.context_tokens == 900
 
 
-async def test_where_nothing_is_told_the_cost_is_unknown(cli: FakeCli) -> None:
+async def test_where_nothing_is_told_the_cost_is_unknown_and_tokens_are_estimated(
+    cli: FakeCli,
+) -> None:
     cli.script([result_reply(DONE_ANSWER)])
 
     _, ended = await collect_run(cli.backend(), step_request(cli))
 
-    assert ended.usage == TokenUsage(requests=1)
+    used = ended.usage
+    assert (used.requests, used.cost) == (1, None)
+    assert used.estimated_input == used.input_tokens >= len(cli.prompts()[0]) // 4
+    assert used.estimated_output == used.output_tokens > 10
 
 
 async def test_a_cap_is_asked_before_each_prompt(cli: FakeCli) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from bot.engine.llm.acp.permission_requests import CANCELLED, exact_call_hash, select_option
 from bot.engine.llm.acp.prompts import MissingResult, parse_result, strip_result
-from bot.engine.llm.acp.updates import AcpCallTracker, AcpUsageMeter
+from bot.engine.llm.acp.updates import AcpCallTracker
 from bot.engine.llm.answer_schemas import StepAnswer
 from bot.engine.llm.backend import PlanUpdated, ToolFinished, ToolStarted, ToolUpdated
 from bot.engine.llm.tool_calls import CallKind
@@ -184,53 +183,6 @@ def test_permission_is_given_by_kind_and_never_for_longer_than_once() -> None:
     assert select_option([always], allow=True) == CANCELLED
     assert select_option("allow_once", allow=True) == CANCELLED
     assert select_option([None, {"kind": "allow_once"}], allow=True) == CANCELLED
-
-
-def test_money_of_earlier_runs_is_not_counted_again() -> None:
-    meter = AcpUsageMeter()
-    meter.record_update({"used": 10, "cost": {"amount": 1.5, "currency": "USD"}})
-    meter.start_run()
-    assert meter.usage.cost is None
-
-    meter.record_update({"cost": {"amount": 2.0, "currency": "USD"}})
-    meter.record_update({"cost": {"amount": "much", "currency": "USD"}})
-    meter.record_update({"cost": {"amount": 9, "currency": "CNY"}})
-
-    assert meter.usage.cost == Decimal("0.5")
-    assert meter.context_tokens == 10
-
-
-def test_what_was_cached_is_part_of_the_input_however_it_is_told() -> None:
-    beside, within = AcpUsageMeter(), AcpUsageMeter()
-    tokens = {"inputTokens": 5, "outputTokens": 1, "cachedReadTokens": 4}
-
-    beside.record_turn({**tokens, "totalTokens": 10})
-    within.record_turn({**tokens, "totalTokens": 6})
-    within.record_turn({"inputTokens": -3, "outputTokens": "x"})
-
-    assert beside.usage.input_tokens == 9
-    assert within.usage.input_tokens == 5
-
-
-def test_tokens_told_by_request_are_counted_once_each_and_the_past_is_not() -> None:
-    def told(number: str, read: int) -> dict[str, Any]:
-        usage = {"prompt_tokens": read, "completion_tokens": 2}
-        usage |= {"prompt_tokens_details": {"cached_tokens": 3}}  # type: ignore[dict-item] # JSON
-        return {"_meta": {"some.ai/requestId": "7", "some.ai/messageId": number, "usage": usage}}
-
-    meter = AcpUsageMeter()
-    meter.record_update(told("before", 90))
-    meter.start_run()
-    meter.count_prompt()
-    for update in (told("one", 5), told("one", 5), told("two", 6), {"_meta": {"usage": 3}}):
-        meter.record_update(update)
-
-    spent = meter.usage
-    assert (spent.input_tokens, spent.output_tokens, spent.cache_read_tokens) == (11, 4, 6)
-    assert spent.requests == 1
-
-    meter.record_turn({"inputTokens": 20, "outputTokens": 1})
-    assert meter.usage.input_tokens == 20
 
 
 SHELL = {
