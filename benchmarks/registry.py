@@ -53,6 +53,7 @@ BENCHMARKS = (
     Benchmark(name="waiting_thousand", function="waiting_thousand.measure", section=Section.CORE),
     Benchmark(name="durable_turns", function="durable_turns.measure", section=Section.WORKERS),
     Benchmark(name="shared_session", function="shared_session.measure", section=Section.WORKERS),
+    Benchmark(name="prompts", function="prompts.measure", section=Section.WORKERS),
     Benchmark(name="streamed_turn", function="streamed_turn.measure", section=Section.WORKERS),
     Benchmark(name="live_chats", function="live_chats.measure", section=Section.WORKERS),
     Benchmark(

@@ -157,6 +157,7 @@ def make_gateway(
         "span_recorder": NoSpans(db=db, repo=SpanRepo(db), redact=str, new_id=new_id, now=now),
         "reply_recorders": (),
         "history": make_history(db),
+        "tell_time": str,
     }
     return ModelGateway(**(given | changes))
 

@@ -54,6 +54,7 @@ from bot.engine.agent.subagents.service import SubagentService
 from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.llm.backend import RunLimits
 from bot.engine.llm.backend_registry import BackendRegistry
+from bot.engine.llm.present_time import with_present_time
 from bot.engine.memory.writer import MemoryWriter
 from bot.engine.permissions.requests import DecisionSignal, SuspendedCalls
 from bot.engine.skills.skill_review_notifier import SkillReviewNotifier
@@ -291,6 +292,7 @@ def _build_gateway(
         span_recorder=build_span_recorder(store, clock, mask),
         reply_recorders=reply_recorders,
         history=history,
+        tell_time=lambda prompt: with_present_time(prompt, clock.now(), settings.zone),
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+import re
+from collections.abc import AsyncGenerator, Mapping
 from functools import partial
 
 import pytest
@@ -14,10 +15,13 @@ from tests.emulators.models.script import ScriptedFailure, ScriptedReply
 from tests.emulators.telegram.users import PIXEL
 from tests.journeys.model_world import (
     ModelWorld,
+    Scene,
+    ask,
     label_with,
     model_world,
     paused_answer,
     pictures_in,
+    script_task,
     wait_for_message,
 )
 from tests.journeys.web_page import open_web_page
@@ -297,3 +301,25 @@ async def test_a_mention_chooses_the_model_for_one_message_and_a_command_for_the
     await chat.wait_until(lambda: sum("Offline backend" in m.text for m in chat.from_bot) == 2)
     assert not world.script.requests_for("after-cue")
     assert not any("Sent again" in m.text for m in chat.from_bot), "a polite stop loses no track"
+
+
+@claude
+async def test_the_time_ends_the_prompts_of_talk_plan_and_step_and_is_in_no_front(
+    world: ModelWorld,
+) -> None:
+    boss, chat = world.new_owner()
+    world.script.script("clock-talk", "talk", ScriptedReply(text="Noon, I think."))
+    await ask(boss, chat, "clock-talk: what time is it?", "Noon, I think.")
+    await ask(boss, chat, script_task(world.script, "clock"), "It is done: clock.")
+
+    scenes: Mapping[str, Scene] = {
+        "clock-talk": "talk",
+        "task-clock": "plan",
+        "step-clock": "step",
+    }
+    for cue, scene in scenes.items():
+        asked = world.script.requests_for(cue, scene)[0]
+        front = json.dumps([asked.body["system"], asked.body["tools"]])
+        last = json.dumps(asked.body["messages"][-1])
+        assert "[now: " not in front, scene
+        assert re.search(r"\[now: \d{4}-\d\d-\d\d \w{3} \d\d:\d\d, [^]]+\]\"", last), scene

@@ -39,12 +39,14 @@ from bot.engine.llm.backend import (
     BudgetExceeded,
     ContextTooLong,
     PartialTurn,
+    RunPurpose,
     RunRequest,
     RunResult,
     SelectedBackend,
     TokenUsage,
 )
 from bot.engine.llm.failover import BackendSelector
+from bot.engine.llm.present_time import TimeTeller
 from bot.engine.mcp.client.server_config import McpScope
 from bot.engine.mcp.client.server_pool import ConnectedServers, McpServerPool
 from bot.engine.permissions.requests import SuspendedCalls
@@ -55,6 +57,7 @@ from storage.usage import UsageRepo
 
 log = logging.getLogger(__name__)
 
+_WORKER_PURPOSES = {RunPurpose.CHAT, RunPurpose.PLAN, RunPurpose.STEP, RunPurpose.HELPER}
 _MAX_OVERFLOW_RETRIES = 4
 """Retries of one request whose history outgrew the context window during the run."""
 
@@ -81,8 +84,10 @@ class ModelGateway:
         span_recorder: SpanRecorder,
         reply_recorders: Sequence[ReplyRecorder],
         history: SessionHistory,
+        tell_time: TimeTeller,
     ) -> None:
-        """`reply_recorders` run in the transaction that stores each reply."""
+        """`reply_recorders` run in the transaction that stores each reply; `tell_time` adds the
+        time to the prompts of workers."""
         self._db = db
         self._sessions = sessions
         self._usage = usage
@@ -97,6 +102,7 @@ class ModelGateway:
         self._span_recorder = span_recorder
         self._reply_recorders = tuple(reply_recorders)
         self._history = history
+        self._tell_time = tell_time
 
     def select_backend(
         self, model: str, backend: str, fallbacks: Sequence[str] = ()
@@ -362,13 +368,16 @@ class ModelGateway:
     async def _refresh(
         self, ask: ModelRequest, session: ModelSession
     ) -> tuple[ModelRequest, ModelSession]:
-        """Reload session state that an earlier run may have changed since the caller read it."""
+        """Reload session state that an earlier run may have changed since the caller read it, and
+        tell the time."""
         session = await self._sessions.get(session.id) or session
         if ask.permit is not None:
             ask = replace(ask, permit=ask.permit.restart())
         answers = {**await self._suspended_calls.get_answers(session.id), **ask.call_answers}
         if answers and ask.resume_prompt is not None:
             ask = replace(ask, prompt=ask.resume_prompt)
+        if ask.purpose in _WORKER_PURPOSES:
+            ask = replace(ask, prompt=self._tell_time(ask.prompt))
         return replace(ask, call_answers=answers), session
 
     async def _build_request(

@@ -324,8 +324,11 @@ class MemoryContextBuilder:
         session: ContextSession,
         standing: MemoryContext,
         existing_text: str = "",
+        *,
+        learnt: Sequence[MemoryEntry] = (),
     ) -> MemoryContext:
-        """Build the block for one message."""
+        """Build the block for one message. `learnt` are entries that belong into the stable block
+        and came after it was built."""
         scopes = reader.scopes
         if not scopes:
             return MemoryContext()
@@ -342,6 +345,9 @@ class MemoryContextBuilder:
                 and known.add_if_new(entry)
             )
 
+        new = [
+            self._to_context_entry(each, ContextBlock.SIMILAR) for each in learnt if is_fresh(each)
+        ]
         found = await self._find_similar(reader, query)
         similar = [
             self._to_context_entry(entry, ContextBlock.SIMILAR, each.score, each.parts)
@@ -350,12 +356,13 @@ class MemoryContextBuilder:
             and self._is_not_suppressed(each.entry)
             and (entry := _without_failures(each.entry)).text
             and is_fresh(entry)
-        ][:MAX_SIMILAR]
+        ]
         recent = [
             self._to_context_entry(entry, ContextBlock.RECENT)
             for each in await self._find_recent(reader, query, session)
             if (entry := _without_failures(each)).text and is_fresh(entry)
         ][:_MAX_RECENT]
+        similar = [*new, *similar][:MAX_SIMILAR]
         shown = fit_blocks([similar, recent], self.budget * (1 - _STANDING_SHARE))
         return MemoryContext(text=render_aside(shown), entries=tuple(shown))
 

@@ -42,13 +42,15 @@ ReplyFunction = Callable[[ReceivedRequest], ScriptedReply]
 
 
 class ModelEmulator:
-    """`requests` are the valid ones, `refused` what the real APIs would not have taken;
-    `disconnects` are the paths of answers whose client left before their end."""
+    """`requests` are the valid ones, `billed` those that were answered, with their usage; `refused`
+    is what the real APIs would not have taken; `disconnects` are the paths of answers whose client
+    left before their end."""
 
     def __init__(self, *, key: str = KEY, cache_floor: int = 1024) -> None:
         self.key = key
         self.known_models = frozenset((*ANTHROPIC_MODELS, *OPENAI_MODELS, *gemini_api.MODELS))
         self.requests: list[ReceivedRequest] = []
+        self.billed: list[tuple[ReceivedRequest, Mapping[str, int]]] = []
         self.refused: list[RequestRejected] = []
         self.disconnects: list[str] = []
         self._queue: deque[ScriptedReply] = deque()
@@ -162,7 +164,9 @@ class ModelEmulator:
             await answer.json(200, whole)
 
     def _usage(self, asked: ReceivedRequest, reply: ScriptedReply) -> Mapping[str, int]:
-        return {**self._cache.usage(asked), **(reply.usage or {})}
+        usage = {**self._cache.usage(asked), **(reply.usage or {})}
+        self.billed.append((asked, usage))
+        return usage
 
     def _on_disconnect(self, request: HttpRequest) -> None:
         self.disconnects.append(request.path)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-_MEMORY_BLOCK = re.compile(r"<memory>.*?</memory>\s*", re.DOTALL)
+_INJECTED = re.compile(r"<memory>.*?</memory>\s*|\s*\[now: [^\]\n]*\]", re.DOTALL)
 
 ApiKind = Literal["anthropic", "openai", "responses", "gemini"]
 
@@ -59,7 +59,7 @@ class ScriptedReply:
 class ReceivedRequest:
     """A valid request, in neutral form. `results` are the tool results after the last words of
     the user, by tool name; `headers` are without the key. What the program remembers beside what
-    the user says is no part of `user_texts`; all of it stands in `body`."""
+    the user says, and the time it tells, are no part of `user_texts`; all of it is in `body`."""
 
     api: ApiKind
     model: str
@@ -75,7 +75,7 @@ class ReceivedRequest:
 
     def __post_init__(self) -> None:
         object.__setattr__(
-            self, "user_texts", tuple(_MEMORY_BLOCK.sub("", each) for each in self.user_texts)
+            self, "user_texts", tuple(_INJECTED.sub("", each) for each in self.user_texts)
         )
 
     @property

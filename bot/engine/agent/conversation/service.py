@@ -475,10 +475,11 @@ class ConversationService:
             purpose=RunPurpose.CHAT,
             prompt=(f"{question.brief}\n\n" if question.brief else "")
             + (_UNANSWERED_PREFIX.format(text=before) if before else "")
+            + (f"{lost}\n\n" if lost else "")
             + context.prompt_prefix
             + question.text,
             system_prompt=_SYSTEM.format(language=_LANGUAGE[question.language])
-            + "".join(f"\n\n{each}" for each in (context.system_prompt, lost) if each),
+            + (f"\n\n{context.system_prompt}" if context.system_prompt else ""),
             language=question.language,
             account=spec.account,
             workspace=spec.workspace,

@@ -18,7 +18,12 @@ from bot.engine.agent.worker_context import ContextBlock
 from bot.engine.llm.answer_schemas import StepAnswer
 from bot.engine.llm.tool_calls import AgentTool
 from bot.engine.memory.access import MemoryReader
-from bot.engine.memory.context_builder import ContextSession, MemoryContext, MemoryContextBuilder
+from bot.engine.memory.context_builder import (
+    ContextSession,
+    MemoryContext,
+    MemoryContextBuilder,
+    is_instruction,
+)
 from bot.engine.memory.conversation_archive.history_tools import (
     HistoryToolContext,
     build_history_tools,
@@ -109,10 +114,29 @@ TaskProjectLookup: TypeAlias = Callable[[TaskId], Awaitable[str]]
 """Returns the project folder of a task; empty if it has none."""
 
 
+@dataclass(frozen=True, slots=True)
+class _StandingContext:
+    """What stands in a session's system prompt, and what has been learnt since."""
+
+    shown: MemoryContext = field(default_factory=MemoryContext)
+    later: Sequence[MemoryEntry] = ()
+
+    def updated(self, found: MemoryContext) -> _StandingContext:
+        known = {(each.entry.id, each.entry.text) for each in self.shown.entries}
+        now = {(each.entry.id, each.entry.text): each.entry for each in found.entries}
+        later = [entry for key, entry in now.items() if key not in known]
+        if not known or known - now.keys() or any(map(is_instruction, later)):
+            return _StandingContext(found)
+        return _StandingContext(self.shown, later)
+
+
 @dataclass(slots=True, kw_only=True)
 class MemoryBriefing:
     """Builds memory context: `standing_block` for the system prompt, `prompt_block` for each
     message.
+
+    A session keeps its standing block, so that models can cache it, for as long as all of it holds
+    and no instruction was added; what else is learnt later is told with a message.
 
     `record_usage` is a ReplyRecorder of the model gateway."""
 
@@ -122,7 +146,7 @@ class MemoryBriefing:
     get_project: TaskProjectLookup
     other_context: ContextBlock
     timeout: float = RECALL_TIMEOUT
-    _standing_by_session: OrderedDict[str, MemoryContext] = field(
+    _standing_by_session: OrderedDict[str, _StandingContext] = field(
         default_factory=OrderedDict, init=False
     )
 
@@ -137,23 +161,31 @@ class MemoryBriefing:
                 await self.resolve_reader(spec, persona), told
             )
 
-        told = await self._with_timeout(look)
-        self._standing_by_session[spec.session.id] = told
+        found = await self._with_timeout(look)
+        stands = self._standing_by_session.pop(spec.session.id, _StandingContext()).updated(found)
+        self._standing_by_session[spec.session.id] = stands
         while len(self._standing_by_session) > _MAX_SESSIONS:
             self._standing_by_session.popitem(last=False)
+        told = stands.shown
         self.uses.set_context(spec.session.id, spec.request_text, told.entries)
         return told.text
 
     async def prompt_block(self, spec: WorkerSpec, persona: Persona) -> str:
         if spec.depth:
             return ""
-        stands = self._standing_by_session.pop(spec.session.id, MemoryContext())
+        standing = self._standing_by_session.get(spec.session.id, _StandingContext())
+        stands = standing.shown
 
         async def look() -> MemoryContext:
             told = await self.other_context(spec, persona)
             reader = await self.resolve_reader(spec, persona)
             return await self.injection.build_aside(
-                reader, spec.request_text, _memory_session(spec), stands, told
+                reader,
+                spec.request_text,
+                _memory_session(spec),
+                stands,
+                told,
+                learnt=standing.later,
             )
 
         told = await self._with_timeout(look)

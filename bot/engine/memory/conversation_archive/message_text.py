@@ -11,6 +11,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from bot.engine.llm import stored_messages
+from bot.engine.llm.present_time import without_present_time
 from bot.engine.memory.conversation_archive.search_query import SearchDeadline
 from bot.engine.memory.noise_filter import strip_memory_blocks
 from bot.engine.memory.token_budget import (
@@ -142,7 +143,7 @@ def _parse_content(content: Any, *, whole: bool) -> Iterator[tuple[TranscriptRol
         for role, key in ((TranscriptRole.USER, "prompt"), (TranscriptRole.ASSISTANT, "answer")):
             text = str(cli.get(key) or "")
             said = (
-                strip_memory_blocks(text, cut_marker=_CLI_CUT)
+                without_present_time(strip_memory_blocks(text, cut_marker=_CLI_CUT))
                 if role is TranscriptRole.USER
                 else text
             )
@@ -175,7 +176,7 @@ def _parse_part(
         text = "\n".join(texts)
         yield (
             role,
-            strip_memory_blocks(text),
+            without_present_time(strip_memory_blocks(text)),
             estimate_tokens(text) + pictures * TOKENS_PER_ATTACHMENT,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,12 @@ from storage.records.memory import (
 )
 from storage.records.memory_views import MemoryMatch
 from storage.records.people import Language
-from tests.bot.engine.memory.retrieval_builders import GROUP_SCOPE, RetrievalSetup, build_retrieval
+from tests.bot.engine.memory.retrieval_builders import (
+    GROUP_SCOPE,
+    MY_SCOPE,
+    RetrievalSetup,
+    build_retrieval,
+)
 from tests.engine_harness import CHAT, GROUP
 
 HARBOUR = "Boss: When does the harbour close?\nYou: The harbour closes at six in winter."
@@ -61,17 +67,53 @@ async def test_what_is_known_for_good_stands_at_the_front_and_stays_the_same(
         assert "Harbour Street" not in it.prompt
 
 
-async def test_what_is_learnt_later_stands_behind_what_was_told_before(tmp_path: Path) -> None:
+async def test_what_is_learnt_later_is_told_with_a_message_and_the_front_stays(
+    tmp_path: Path,
+) -> None:
     async with build_retrieval(tmp_path) as it:
         await it.keep("The flat is in Harbour Street 7", kind=MemoryKind.LONGTERM)
         await it.ask("Good to see you again, what is new?")
         first = it.system
         await it.keep("The dog is called Bruno", kind=MemoryKind.LONGTERM, importance=1.0)
         await it.ask("Good to see you again, what else is new?")
+        told = it.prompt
+        await it.ask("And what else is new besides that?")
 
-        told = first.partition("</memory>")[0].rstrip()
-        assert it.system.startswith(told)
+        assert it.system == first, "it is cached"
+        assert "Bruno" in told
+        assert "Bruno" not in it.prompt, "it is told once"
+
+
+async def test_what_is_forgotten_leaves_the_front_at_once(tmp_path: Path) -> None:
+    async with build_retrieval(tmp_path) as it:
+        await it.keep("The flat is in Harbour Street 7", kind=MemoryKind.LONGTERM)
+        dog = await it.keep("The dog is called Bruno", kind=MemoryKind.LONGTERM)
+        await it.ask("Good to see you again, what is new?")
         assert "Bruno" in it.system
+        async with it.world.db.write() as tx:
+            gone = replace(dog, state=MemoryState.ARCHIVED)
+            await it.entries.update(tx, gone, now=it.world.clock())
+
+        await it.ask("Good to see you again, what else is new?")
+
+        assert "Bruno" not in it.system + it.prompt
+        assert "Harbour Street" in it.system
+
+
+async def test_a_new_instruction_counts_from_the_next_message(tmp_path: Path) -> None:
+    async with build_retrieval(tmp_path) as it:
+        await it.keep("The flat is in Harbour Street 7", kind=MemoryKind.LONGTERM)
+        await it.ask("Good to see you again, what is new?")
+        await it.keep(
+            "Answer in rhymes",
+            kind=MemoryKind.HANDBOOK,
+            origin=MemoryOrigin.MANUAL,
+            scope=MY_SCOPE,
+        )
+
+        await it.ask("Good to see you again, what else is new?")
+
+        assert "Answer in rhymes" in it.system
 
 
 async def test_in_a_group_nothing_private_is_told(tmp_path: Path) -> None:
