@@ -9,8 +9,10 @@ from itertools import groupby
 
 from storage.records.conversation_archive import ContextSummary, MessageSize, TranscriptRole
 
-_SMALL_TAIL_SHARE = 0.3
-"""Share of the tail in a small context, so that tail and summaries do not exceed it at once."""
+_SMALL_TAIL_SHARE = 0.2
+_SMALL_PREFIX_SHARE = 0.2
+"""Shares of the tail and of all summaries in a small context: what a sweep leaves is well below the
+threshold, so that many turns fit before the next one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +26,8 @@ class CompactionLimits:
     """Messages at the end that stay as they are."""
     tail_share: float = 0.5
     """Maximum share of the context for these messages."""
+    prefix_share: float = 0.375
+    """Maximum share of the context for all summaries together."""
 
     chunk_tokens: int = 20_000
     min_chunk_tokens: int = 2_000
@@ -59,7 +63,7 @@ class CompactionLimits:
     @property
     def prefix_tokens(self) -> int:
         """Maximum length of all summaries together."""
-        return max(min(2_000, self.threshold_tokens // 4), min(20_000, self.threshold_tokens // 2))
+        return min(20_000, int(self.context_tokens * self.prefix_share))
 
     @property
     def smallest_chunk_tokens(self) -> int:
@@ -77,10 +81,12 @@ class CompactionLimits:
             self,
             context_tokens=context,
             tail_share=min(self.tail_share, _SMALL_TAIL_SHARE),
+            prefix_share=min(self.prefix_share, _SMALL_PREFIX_SHARE),
             chunk_tokens=chunk,
-            leaf_tokens=min(self.leaf_tokens, chunk // 3),
-            condensed_tokens=min(self.condensed_tokens, chunk // 3),
-            min_condensed_tokens=min(self.min_condensed_tokens, chunk // 4),
+            leaf_ratio=self.leaf_ratio / 2,
+            leaf_tokens=min(self.leaf_tokens, chunk // 6),
+            condensed_tokens=min(self.condensed_tokens, chunk // 6),
+            min_condensed_tokens=min(self.min_condensed_tokens, chunk // 8),
         )
 
     def leaf_target(self, source: int, *, hard: bool = False) -> int:
