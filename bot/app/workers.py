@@ -52,7 +52,10 @@ from bot.engine.tools.file_reading import grep_tool, list_tool, read_tool
 from bot.engine.tools.memory_lookup import memory_get_tool, memory_search_tool
 from bot.engine.tools.shell_exec import CommandShell, exec_tool
 from bot.engine.tools.web_fetch import web_fetch_tool
+from bot.engine.tools.web_search import web_search_tool
 from bot.engine.web.fetcher import PrivateHostError, WebFetcher, parse_private_hosts
+from bot.engine.web.search import SearchProvider, WebSearch
+from bot.engine.web.urls import parse_url
 from bot.engine.workers.mcp_config import McpConfigFile
 from bot.engine.workers.persona_library import PersonaLibrary
 from bot.engine.workers.personas import Persona
@@ -72,6 +75,7 @@ class WorkerServices:
     sandbox: SandboxDetector
     shell: CommandShell
     fetcher: WebFetcher
+    search: WebSearch | None
     mcp_config: McpConfigFile
     mcp_servers: McpServerPool
     redactor: SecretMasker
@@ -109,6 +113,7 @@ def build_worker_services(settings: Settings, store: RepositorySet, clock: Clock
         sandbox=sandbox,
         shell=shell,
         fetcher=fetcher,
+        search=build_search(settings),
         mcp_config=mcp_config,
         mcp_servers=_build_mcp_servers(settings, shell, redactor.mask, fetcher, mcp_config),
         redactor=redactor,
@@ -169,10 +174,12 @@ def build_models(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerTools:
-    """A `ToolFactory` of all tools. Without `spawner` no worker may start subagents."""
+    """A `ToolFactory` of all tools. Without `spawner` no worker may start subagents, without
+    `search` none may search the web."""
 
     protected_paths: ProtectedFiles
     fetcher: WebFetcher
+    search: WebSearch | None
     shell: CommandShell
     spawner: SubagentSpawner | None
     memories: Callable[[WorkerSpec, Persona], MemorySource]
@@ -188,6 +195,7 @@ class WorkerTools:
             list_tool(at),
             grep_tool(at, self.protected_paths),
             web_fetch_tool(at, self.fetcher),
+            *([web_search_tool(self.search)] if self.search else []),
             *([] if job.is_chat else [exec_tool(at, self.shell, job.mode)]),
             # Subagents have nobody to ask.
             *([] if job.depth else [ask_user_tool()]),
@@ -237,6 +245,7 @@ def build_context_builder(
     tools = WorkerTools(
         protected_paths=rules.protected_by(_configured_rules(settings)),
         fetcher=workers.fetcher,
+        search=workers.search,
         shell=workers.shell,
         spawner=spawner if settings.helpers else None,
         memories=_worker_memories(settings, store, workers, memories=memories, retriever=retriever),
@@ -302,12 +311,33 @@ def build_policy(settings: Settings) -> RulePolicy:
     return RulePolicy(rules=_configured_rules(settings), levels=levels)
 
 
-def build_fetcher(settings: Settings) -> WebFetcher:
-    """Raises BadSettings."""
+def build_fetcher(settings: Settings, *more: str) -> WebFetcher:
+    """One that may also reach these private hosts. Raises BadSettings."""
     try:
-        return WebFetcher(private_hosts=parse_private_hosts(settings.fetch_private.split(",")))
+        private = parse_private_hosts((*settings.fetch_private.split(","), *more))
     except PrivateHostError as error:
         raise BadSettings([f"SHIFTBOSS_FETCH_PRIVATE: {error}"]) from error
+    return WebFetcher(private_hosts=private)
+
+
+def build_search(settings: Settings) -> WebSearch | None:
+    """None without a provider. Raises BadSettings."""
+    brave = settings.brave_api_key.get_secret_value()
+    tavily = settings.tavily_api_key.get_secret_value()
+    if brave:
+        provider, address, key = SearchProvider.BRAVE, "https://api.search.brave.com", brave
+    elif tavily:
+        provider, address, key = SearchProvider.TAVILY, "https://api.tavily.com", tavily
+    elif settings.searxng_url:
+        provider, address, key = SearchProvider.SEARXNG, settings.searxng_url, ""
+    else:
+        return None
+    base = parse_url(address)
+    if base is None or "?" in base.path:
+        raise BadSettings([f"SHIFTBOSS_SEARXNG_URL: {address!r} is no plain address"])
+    # The operator names this one host, which is often on this machine.
+    fetcher = build_fetcher(settings, *([base.host] if provider is SearchProvider.SEARXNG else []))
+    return WebSearch(provider=provider, base=base, fetcher=fetcher, key=key)
 
 
 def _configured_rules(settings: Settings) -> rules.PermissionRules:

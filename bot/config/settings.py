@@ -209,6 +209,9 @@ class Settings(BaseSettings):
     tools_ask_for: str = Field(default="", alias="SHIFTBOSS_TOOLS_ASK_FOR")
     tools_deny: str = Field(default="", alias="SHIFTBOSS_TOOLS_DENY")
     fetch_private: str = Field(default="", alias="SHIFTBOSS_FETCH_PRIVATE")
+    searxng_url: Url = Field(default="", alias="SHIFTBOSS_SEARXNG_URL")
+    brave_api_key: SecretStr = Field(default=SecretStr(""), alias="BRAVE_API_KEY")
+    tavily_api_key: SecretStr = Field(default=SecretStr(""), alias="TAVILY_API_KEY")
     cap_task: CapText = Field(default="5 USD", alias="SHIFTBOSS_CAP_TASK")
     cap_person: CapText = Field(default="", alias="SHIFTBOSS_CAP_PERSON")
     cap_chat: CapText = Field(default="", alias="SHIFTBOSS_CAP_CHAT")
@@ -277,6 +280,13 @@ class Settings(BaseSettings):
     def _check_combinations(self) -> Settings:
         if bool(self.feishu_app_id) != bool(self.feishu_app_secret.get_secret_value()):
             raise ValueError("FEISHU_APP_ID and FEISHU_APP_SECRET go together: set both or neither")
+        keys = (self.brave_api_key.get_secret_value(), self.tavily_api_key.get_secret_value())
+        if sum(map(bool, (self.searxng_url, *keys))) > 1:
+            raise ValueError(
+                "SHIFTBOSS_SEARXNG_URL, BRAVE_API_KEY and TAVILY_API_KEY: set one of them only"
+            )
+        if not all(each.isascii() and each.isprintable() for each in keys):
+            raise ValueError("BRAVE_API_KEY and TAVILY_API_KEY may have plain characters only")
         loopback = self.web_host in {"127.0.0.1", "::1", "localhost"}
         if not loopback and not self.web_token.get_secret_value():
             raise ValueError(

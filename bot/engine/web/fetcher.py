@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from socket import SOCK_STREAM, gaierror
+from types import MappingProxyType
 from typing import TypeAlias
 
 from bot.engine.web.urls import FetchRefused, HostUnreachable, WebPage, WebUrl, parse_url
@@ -85,6 +86,9 @@ TIMEOUT_SECONDS = 30.0
 _MAX_ADDRESSES = 4
 _FIRST_UNPRIVILEGED_PORT = 1024
 
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+RequestPage = Callable[[WebUrl, str, Mapping[str, str], bytes | None], Awaitable[WebPage]]
 HostResolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
@@ -120,6 +124,17 @@ class WebFetcher:
         except TimeoutError as error:
             raise FetchRefused(f"{url.site} took longer than {self._seconds:.0f} s") from error
 
+    async def send(
+        self, url: WebUrl, *, headers: Mapping[str, str], body: bytes | None = None
+    ) -> WebPage:
+        """GET the URL, or POST `body`, with headers that no redirect may carry elsewhere: none is
+        followed. Raises FetchRefused."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await self._fetch_once(url, await self.resolve_addresses(url), headers, body)
+        except TimeoutError as error:
+            raise FetchRefused(f"{url.site} took longer than {self._seconds:.0f} s") from error
+
     async def _follow(self, url: WebUrl) -> WebPage:
         for _ in range(MAX_REDIRECTS + 1):
             page = await self._fetch_once(url, await self.resolve_addresses(url))
@@ -146,15 +161,21 @@ class WebFetcher:
             raise FetchRefused(f"{url.host} is not on the open internet")
         return [str(one) for one in addresses][:_MAX_ADDRESSES]
 
-    async def _fetch_once(self, url: WebUrl, addresses: Sequence[str]) -> WebPage:
+    async def _fetch_once(
+        self,
+        url: WebUrl,
+        addresses: Sequence[str],
+        headers: Mapping[str, str] = NO_HEADERS,
+        body: bytes | None = None,
+    ) -> WebPage:
         page_from = await asyncio.to_thread(_load_http_client)
         for address in addresses:
             with suppress(HostUnreachable):
-                return await page_from(url, address)
+                return await page_from(url, address, headers, body)
         raise FetchRefused(f"{url.site} does not answer")
 
 
-def _load_http_client() -> Callable[[WebUrl, str], Awaitable[WebPage]]:
+def _load_http_client() -> RequestPage:
     # Slow to import, so loaded on first use.
     from bot.engine.web.http_request import request_page
 

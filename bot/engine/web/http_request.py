@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
 
@@ -26,10 +26,13 @@ _TEXT_TYPES = (
 _REDIRECTS = {301, 302, 303, 307, 308}
 
 
-async def request_page(url: WebUrl, address: str) -> WebPage:
-    """Raises HostUnreachable if the connection fails, else FetchRefused."""
+async def request_page(
+    url: WebUrl, address: str, headers: Mapping[str, str], body: bytes | None
+) -> WebPage:
+    """GET the page, or POST `body`. Raises HostUnreachable if the connection fails, else
+    FetchRefused."""
     try:
-        async with _open_response(url, address) as response:
+        async with _open_response(url, address, headers, body) as response:
             return await _read_response(url, response)
     except (httpx.ConnectError, httpx.ConnectTimeout) as error:
         raise HostUnreachable from error
@@ -38,7 +41,9 @@ async def request_page(url: WebUrl, address: str) -> WebPage:
 
 
 @asynccontextmanager
-async def _open_response(url: WebUrl, address: str) -> AsyncIterator[httpx.Response]:
+async def _open_response(
+    url: WebUrl, address: str, headers: Mapping[str, str], body: bytes | None
+) -> AsyncIterator[httpx.Response]:
     """Connect to `address` with the host's name and certificate."""
     shown = f"[{address}]" if ":" in address else address
     target = f"{url.scheme}://{shown}:{url.effective_port}{url.path}"
@@ -50,9 +55,10 @@ async def _open_response(url: WebUrl, address: str) -> AsyncIterator[httpx.Respo
             timeout=_TIMEOUT_SECONDS,
         ) as client,
         client.stream(
-            "GET",
+            "GET" if body is None else "POST",
             target,
-            headers={**_HEADERS, "Host": url.site},
+            content=body,
+            headers={**_HEADERS, **headers, "Host": url.site},
             extensions={"sni_hostname": url.host},
         ) as response,
     ):

@@ -117,7 +117,7 @@ class Persona:
         return self.mode or WorkerMode.EXECUTE
 
 
-_READ_ONLY_TOOLS = ("read", "list", "grep", "web_fetch", "memory_*", "ask_user", "skill_load")
+_READ_ONLY_TOOLS = ("read", "list", "grep", "web_*", "memory_*", "ask_user", "skill_load")
 _SUBAGENT_TOOLS = ("sessions_spawn",)
 
 _PROMPTS: Mapping[str, str] = {

@@ -51,6 +51,7 @@ HOUSE = build_policy()
         ("write", {"path": "~/x"}, DENY),
         ("read", {"path": f"{WORKSPACE}-other/x"}, DENY),
         ("web_fetch", {"url": "https://example.com/a"}, ASK),
+        ("web_search", {"query": "cats"}, ASK),
         ("web_fetch", {"url": "file:///etc/passwd"}, DENY),
         ("web_fetch", {"url": "https://user:pass@example.com"}, DENY),
         ("web_fetch", {"url": "https://a.com\\@b.com"}, DENY),
