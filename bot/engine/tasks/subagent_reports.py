@@ -132,6 +132,8 @@ class SubagentReportDelivery:
         if await self.store.subagents.chat_awaits_approval(tx, helper.chat_id):
             return _do_nothing
         ended = await self.store.subagents.list_undelivered(tx, chat=helper.chat_id)
+        if not ended:
+            return _do_nothing  # delivered in the meantime, with another one's
         await self.store.subagents.mark_delivered(tx, ended, now=self.now())
         chat = await self.people.get_chat(helper.chat_id)
         account = await self.people.get_account_name(tx, helper.person_id, chat.channel)
@@ -142,7 +144,7 @@ class SubagentReportDelivery:
             chat, account, render_reports([render_report(each) for each in ended]), self.now()
         )
         row = await self.inbox.accept(
-            tx, arrived, dedupe=f"helper:{helper.id}", chat_id=chat.id, now=self.now()
+            tx, arrived, dedupe=f"helper:{ended[0].id}", chat_id=chat.id, now=self.now()
         )
         return _do_nothing if row is None else partial(self.on_report, row)
 

@@ -26,6 +26,7 @@ from tests.bot.engine.agent.subagents.builders import (
     subagent_setup,
 )
 from tests.engine_harness import BOSS
+from tests.waiting import wait_until
 
 
 async def made_call(db: Database, helper: Subagent, *, kind: str) -> None:
@@ -254,6 +255,68 @@ async def test_a_chat_hears_of_all_its_helpers_at_once_when_the_last_has_ended(
         assert "quick result" in told
         assert "late" in told
         assert (await home.kit.repo.get(slow.id)).delivered_at is not None
+
+
+async def test_reports_that_another_delivery_took_along_are_no_second_empty_message(
+    tmp_path: Path,
+) -> None:
+    async with subagent_setup(tmp_path, SubagentAnswersBackend(), start_dispatcher=False) as home:
+        await give_account(home.world.db)
+        job = await home.job(None)
+        helpers = [await home.send(job, "one"), await home.send(job, "two")]
+        ended = [await home.ended(each) for each in helpers]
+        await home.until_posted()
+
+        for each in ended:  # as one who has read before that this is owed
+            async with home.world.db.write() as tx:
+                after = await home.kit.parents.deliver(tx, each)
+            after()
+
+        told = [getattr(row.incoming, "told", "") for row in home.posted]
+        assert [text.count("found one") for text in told].count(1) == 1
+        assert [text.count("found two") for text in told].count(1) == 1
+        assert all("found" in text for text in told), "none is empty"
+
+
+@pytest.mark.parametrize(
+    ("said", "reported"),
+    [(["  \n", "It is red."], "It is red."), (["", "", "more"], "[the report is empty]")],
+)
+async def test_who_ends_without_a_word_is_asked_once_for_the_report(
+    tmp_path: Path, said: list[str], reported: str
+) -> None:
+    replies = iter(said)
+    backend = SubagentAnswersBackend(on_helper=lambda _prompt: next(replies))
+    async with subagent_setup(tmp_path, backend, start_dispatcher=False) as home:
+        task = await home.world.create_task()
+        helper = await home.send(await home.job(task))
+        ended = await home.ended(helper)
+
+        assert (ended.status, ended.result) == (SubagentStatus.DONE, reported)
+        assert len(backend.prompts) == 2
+        (told,) = await home.said_to(task)
+        assert reported in told
+
+
+async def test_a_death_between_an_empty_end_and_its_report_reports_once(tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
+    def silent(prompt: str) -> object:
+        return "" if prompt == "look" else asked  # waits for ever
+
+    async with subagent_setup(
+        tmp_path, SubagentAnswersBackend(on_helper=silent), start_dispatcher=False
+    ) as first:
+        task = await first.world.create_task()
+        helper = await first.send(await first.job(task))
+        await wait_until(lambda: len(first.backend.prompts) == 2)
+
+    async with subagent_setup(tmp_path, SubagentAnswersBackend(), start_dispatcher=False) as second:
+        ended = await second.ended(helper)
+
+        assert ended.status is SubagentStatus.DONE
+        assert ended.result.startswith("found")
+        assert len(await second.said_to(task)) == 1
 
 
 async def test_what_keeps_nothing_is_forgotten_once_it_is_told(tmp_path: Path) -> None:
