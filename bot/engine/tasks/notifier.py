@@ -260,11 +260,13 @@ class TaskNotifier:
 
 
 _REFRESH_INTERVAL = 1.0
+_CLOCK_INTERVAL = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveCardUpdater:
-    """Redraws the cards of running tasks, at most once a second each."""
+    """Redraws the cards of running tasks, at most once a second each, and at least each 15 seconds
+    for their clocks."""
 
     name = "live cards"
 
@@ -276,6 +278,16 @@ class LiveCardUpdater:
         pass
 
     async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._redraw_changed(), name="redraw live cards")
+            tasks.create_task(self._tick(), name="tick live cards")
+
+    async def _tick(self) -> None:
+        while True:
+            await self.sleep(_CLOCK_INTERVAL)
+            self.progress.mark_running()
+
+    async def _redraw_changed(self) -> None:
         while True:
             for task in await self.progress.wait_for_changes():
                 try:

@@ -59,6 +59,13 @@ class LiveProgress:
         self._live.pop(task, None)
         self._changed_tasks.discard(task)
 
+    def mark_running(self) -> None:
+        """Count the cards of all running steps as out of date: their clocks are."""
+        running = {task for task, steps in self._live.items() if steps}
+        if running:
+            self._changed_tasks |= running
+            self._change_signal.set()
+
     async def wait_for_changes(self) -> set[TaskId]:
         """Wait until there are tasks whose cards are out of date, and return each once."""
         await self._change_signal.wait()
@@ -72,7 +79,8 @@ class LiveProgress:
                 plan = tuple((self._redact(entry.text), entry.status) for entry in entries)
                 return replace(live, plan=plan)
             case ToolStarted(call_id=id, title=title):
-                call = LiveToolCall(id=id, title=self._redact(title))
+                known = next((each for each in live.calls if each.id == id), None)
+                call = replace(known or LiveToolCall(id=id, title=""), title=self._redact(title))
                 others = tuple(each for each in live.calls if each.id != id)
                 used = live.call_count + (len(others) == len(live.calls))
                 return replace(live, calls=(*others, call)[-_MAX_CALLS:], call_count=used)

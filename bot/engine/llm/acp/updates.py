@@ -103,7 +103,13 @@ class AcpCallTracker:
         known = self._merge_update(update)
         if known.finished:
             return
-        if not known.announced:
+        # Many CLIs announce a command before they say which one.
+        renamed = (
+            known.call.kind is CallKind.EXECUTE
+            and before is not None
+            and _shown_title(before.call) != _shown_title(known.call)
+        )
+        if renamed or not known.announced:
             yield _started_event(known.call)
             known = replace(known, announced=True)
         diff = known.diff if before is None or known.diff != before.diff else ""
@@ -299,7 +305,15 @@ def _default_title(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def _started_event(call: ToolCall) -> ToolStarted:
-    return ToolStarted(call_id=call.call_id, name=call.name, title=call.title, call_kind=call.kind)
+    return ToolStarted(
+        call_id=call.call_id, name=call.name, title=_shown_title(call), call_kind=call.kind
+    )
+
+
+def _shown_title(call: ToolCall) -> str:
+    """The command itself: many CLIs call it only `Terminal`."""
+    command = _line(call.arguments.get("command")) if call.kind is CallKind.EXECUTE else ""
+    return command or call.title
 
 
 def _list(data: object) -> list[Any]:

@@ -114,3 +114,46 @@ async def test_many_changes_are_one_card_and_words_are_none() -> None:
     await asyncio.gather(cards, return_exceptions=True)
 
     assert drawn == [TASK]
+
+
+async def test_a_card_is_drawn_again_each_15_seconds_while_something_runs_and_only_then() -> None:
+    progress = LiveProgress()
+    drawn: asyncio.Queue[TaskId] = asyncio.Queue()
+    ticks: asyncio.Queue[None] = asyncio.Queue()
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        if seconds > 1:
+            waits.append(seconds)
+            await ticks.get()
+            ticks.task_done()
+
+    progress.watch(TASK, "1")
+    updater = LiveCardUpdater(progress=progress, refresh_card=drawn.put, sleep=sleep)
+    cards = asyncio.create_task(updater.run())
+    for _ in range(2):
+        ticks.put_nowait(None)
+        assert await drawn.get() == TASK
+    progress.step_ended(TASK, "1")
+    progress.watch(TaskId("other1"), "1")
+    ticks.put_nowait(None)
+    assert await drawn.get() == TaskId("other1")
+    cards.cancel()
+    await asyncio.gather(cards, return_exceptions=True)
+
+    assert set(waits) == {15.0}
+    assert drawn.empty()
+
+
+async def test_a_call_that_is_named_later_keeps_its_output() -> None:
+    progress = LiveProgress(redacted)
+    heard = progress.watch(TASK, "1")
+
+    await heard(ToolStarted(call_id="a", name="exec", title="Terminal"))
+    await heard(ToolUpdated(call_id="a", output="so far"))
+    await heard(ToolStarted(call_id="a", name="exec", title="make hunter2"))
+
+    live = progress.live_step(TASK, "1")
+    assert live is not None
+    assert live.calls == (LiveToolCall(id="a", title="make ***", output="so far"),)
+    assert live.call_count == 1

@@ -259,3 +259,18 @@ def test_what_is_shown_of_a_call_before_it_runs_is_no_output(status: str | None)
     more = calls.events({**told, "status": status, "content": _content("Builds it")})
 
     assert not [event for event in more if isinstance(event, ToolUpdated)]
+
+
+def test_a_command_is_shown_as_soon_as_it_is_known() -> None:
+    tracker = AcpCallTracker()
+    call = {"toolCallId": "1", "kind": "execute", "title": "Terminal"}
+    told: list[dict[str, Any]] = [
+        {**call, "sessionUpdate": "tool_call", "status": "pending"},
+        {**call, "sessionUpdate": "tool_call_update", "rawInput": {"command": "make  test"}},
+        {**call, "sessionUpdate": "tool_call_update", "status": "completed"},
+    ]
+
+    events = [event for update in told for event in tracker.events(update)]
+
+    started = [event.title for event in events if isinstance(event, ToolStarted)]
+    assert started == ["Terminal", "make test"]
