@@ -178,3 +178,28 @@ async def test_a_coding_cli_that_takes_over_is_told_what_was_done(tmp_path: Path
     (asked,) = cli.received("session/prompt", "pragmatist")
     assert 'jot {"command": "b"}' in str(asked)
     assert hands.ran == ["look a", "jot b"]
+
+
+async def test_a_call_that_was_approved_meanwhile_is_made_once_by_the_next_api(
+    tmp_path: Path,
+) -> None:
+    hands, stage = ScriptedWorker(), ScriptedModel()
+    stage.script("Tidy up", "plan", plan_reply("sweep"))
+    replies = ((call("look", "a"),), (call("deploy", "the broom"),))
+    stage.script("sweep", "step", through(replies, step_reply("It is tidy.")))
+    async with (
+        ModelEmulator() as models,
+        chain(models) as backends,
+        permission_setup(tmp_path, models, stage, hands, backends=backends) as here,
+    ):
+        task = await here.world.create_task("Tidy up")
+        asked = await here.request(task)
+        await here.world.until(task, TaskStatus.WAITING)
+        models.replies(failing(stage, "anthropic", OVERLOADED))
+        await here.decide(asked)
+        ended = await here.world.until(task)
+
+    assert ended.task.status is TaskStatus.COMPLETED, ended.task.status_reason
+    assert hands.ran == ["look a", "the broom"]
+    assert stage.requests[-1].api == "openai"
+    assert models.refused == []
