@@ -29,7 +29,7 @@ OFFLINE = "Offline backend: no model is connected"
 # What Latin letters a Chinese reader meets on purpose: names, settings, files, commands.
 KNOWN = re.compile(
     r"Shiftboss|offline|(?:(?:pip|apt) install )?bubblewrap(?:-bin)?|Landlock|docs/tools.md"
-    r"|[Tt]oken|MB|ID|English|[\w-]+\.md|/(?:run|help)|SHIFTBOSS_LANGUAGE"
+    r"|[Tt]oken|MB|ID|MCP|English|[\w-]+\.md|/(?:run|help)|SHIFTBOSS_LANGUAGE"
     r"|(?:ANTHROPIC|OPENAI)_[A-Z_]+|\b[23456789a-z]{6}\b"
 )
 
@@ -126,6 +126,37 @@ async def test_one_card_shows_the_steps_and_pauses_resumes_and_stops_the_task(
         stage.script("ticking-cue", "step", held_reply(step_reply("Held."), go), *written, endless)
         await boss.open(shiftboss.address)
         await _paused_resumed_and_stopped(boss, go, tmp_path)
+        await boss.context.close()
+        assert boss.console_errors == []
+
+
+async def test_a_card_that_changes_while_its_question_is_open_is_still_pressed(
+    browser: Browser, tmp_path: Path
+) -> None:
+    boss = await open_visitor(browser)
+    async with (
+        scripted_model() as (stage, access),
+        running_program(tmp_path / "home", **access) as shiftboss,
+    ):
+        stage.script("asking-cue", "plan", plan_reply("hold on for ever"))
+        endless = held_reply(step_reply("Never."), asyncio.Event())
+        stage.script("asking-cue", "step", endless)
+        await boss.open(shiftboss.address)
+        await boss.send_message("/run asking-cue")
+        card = await live_card(boss, "asking-cue")
+        await expect(card.locator('.steps > [data-state="running"]')).to_have_count(1)
+        other = BrowserVisitor(await boss.context.new_page())
+        await other.open(boss.page.url)
+
+        question = boss.page.get_by_role("dialog")
+        await card.get_by_role("button", name="Stop").click()
+        await expect(question).to_contain_text("Finished work is kept")
+        theirs = await live_card(other, "asking-cue")
+        await theirs.get_by_role("button", name="Urgent").click()
+        await expect(card).to_contain_text("now Urgent")
+        await question.get_by_role("button", name="Stop").click()
+
+        await expect(card).to_contain_text("Press Retry to continue")
         await boss.context.close()
         assert boss.console_errors == []
 

@@ -506,8 +506,7 @@ async function confirmed(title, detail, button) {
   return dialog.returnValue === "yes";
 }
 
-function press(node, token, value = "", form = {}) {
-  const item = node.closest(".item");
+function press(node, token, value = "", form = {}, item = node.closest(".item")) {
   const frame = { type: "press", id: newId(), card: item.id, token, value, form };
   const held = [...item.querySelectorAll("button[data-token], button[data-picks], form button")].filter((button) => !button.disabled);
   held.forEach((button) => { button.disabled = true; });
@@ -540,8 +539,11 @@ items.addEventListener("click", async (event) => {
   if (!button) return;
   if (button.dataset.token) {
     const { token, value, confirmTitle, confirmText } = button.dataset;
+    const { id } = button.closest(".item");
     if (confirmTitle !== undefined && !(await confirmed(confirmTitle, confirmText, button))) return;
-    press(button, token, value);
+    /* The card may have been drawn anew while the question was open: the button, and the item. */
+    const item = $(id);
+    if (item) press(item.querySelector(`button[data-token="${token}"]`) ?? button, token, value, {}, item);
   } else if (button.dataset.picks) {
     const picked = button.closest("[data-pick]").querySelector("select");
     if (picked.value) press(button, button.dataset.picks, picked.value);
