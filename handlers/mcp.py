@@ -65,7 +65,7 @@ async def _list_servers(request: Request) -> list[McpServerStatus]:
         for persona, server in configured
         if (persona, server) not in known
     ]
-    if not request.by_owner:
+    if not (request.in_private and request.by_owner):
         # An error may show paths and settings of the machine.
         used = [replace(each, error="") for each in used]
     return [*used, *unused]

@@ -144,6 +144,17 @@ class ToolCallRepo:
             tx=tx,
         )
 
+    async def list_started(
+        self, session_id: str, *, path: str | None = None, since: datetime | None = None
+    ) -> Sequence[ToolCallRecord]:
+        """The session's calls that were started, of one step if `path` is given."""
+        conditions = [_C.session_id == session_id, _C.started_at.is_not(None)]
+        if path is not None:
+            conditions.append(_C.path == path)
+        if since is not None:
+            conditions.append(_C.asked_at >= since)
+        return await self._select(*conditions)
+
     async def mark_answered(
         self, tx: Transaction, row_id: int, answer: str, *, now: datetime
     ) -> ToolCallRecord:

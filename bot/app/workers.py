@@ -41,7 +41,7 @@ from bot.engine.permissions.service import PermissionService
 from bot.engine.redaction import SecretMasker
 from bot.engine.sandbox.backends import SandboxDetector, sandboxed_launcher
 from bot.engine.sandbox.command_homes import CommandHomes
-from bot.engine.sandbox.spec import Sandbox, command_environment
+from bot.engine.sandbox.spec import Sandbox, SandboxKind, command_environment
 from bot.engine.skills.skill_library import SkillLibrary
 from bot.engine.skills.skill_paths import SkillPaths
 from bot.engine.tasks.access import TaskAccess
@@ -285,6 +285,11 @@ def build_permissions(
     async def is_sandboxed() -> bool:
         return (await workers.sandbox()).kind.confines
 
+    async def trusts_sandbox() -> bool:
+        # Landlock lets a command change what is obeyed inside the workspace.
+        is_closed = settings.tools_trust_sandbox and not settings.tools_network
+        return is_closed and (await workers.sandbox()).kind is SandboxKind.BUBBLEWRAP
+
     return PermissionService(
         db=store.db,
         calls=store.tool_calls,
@@ -294,6 +299,7 @@ def build_permissions(
         policy=build_policy(settings),
         mask=workers.redactor.mask,
         is_sandboxed=is_sandboxed,
+        trusts_sandbox=trusts_sandbox,
         signal=decision_signal,
         show_request=show_request,
         now=clock.now,
@@ -306,7 +312,6 @@ def build_policy(settings: Settings) -> RulePolicy:
     levels = PolicyLevels(
         security=SecurityLevel(settings.tools_security),
         ask_mode=AskMode(settings.tools_ask),
-        trusts_sandbox=settings.tools_trust_sandbox and not settings.tools_network,
     )
     return RulePolicy(rules=_configured_rules(settings), levels=levels)
 

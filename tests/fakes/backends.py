@@ -18,12 +18,19 @@ class OnlyBackend:
     model: str = ""
 
     def select_backend(
-        self, model: str, backend: str, fallbacks: Sequence[str] = ()
+        self,
+        model: str,
+        backend: str,
+        fallbacks: Sequence[str] = (),
+        *,
+        keeps_history: bool = False,
     ) -> SelectedBackend:
         first = next(iter(self.backend.models), "")
         return SelectedBackend(backend=self.backend, model=self.model or first)
 
-    def select_next(self, failed: SelectedBackend, error: BackendError) -> None:
+    def select_next(
+        self, failed: SelectedBackend, error: BackendError, *, keeps_history: bool = False
+    ) -> None:
         return None
 
     def record_failure(self, failed: SelectedBackend, error: BackendError) -> None:

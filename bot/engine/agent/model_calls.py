@@ -85,7 +85,8 @@ class ModelReply:
 @dataclass(slots=True, kw_only=True)
 class ModelCallInProgress:
     """A call with its backend, session and reservation. `is_pending` while a reply is awaited;
-    `has_open_turn` once a part of its turn is stored."""
+    `has_open_turn` once a part of its turn is stored. The stored transcript contains the first
+    `heard` messages of people."""
 
     id: str
     model_request: ModelRequest
@@ -96,9 +97,12 @@ class ModelCallInProgress:
     span: ModelCall | None
     is_pending: bool = False
     has_open_turn: bool = False
+    heard: int = 0
 
     def __post_init__(self) -> None:
         self.has_open_turn = self.resumed is not None
+        steering = self.model_request.steering
+        self.heard = 0 if steering is None else steering.delivered_count
 
     def run_request(self, history: Sequence[Any], connected: ConnectedServers) -> RunRequest:
         ask = self.model_request

@@ -105,20 +105,38 @@ class ModelGateway:
         self._tell_time = tell_time
 
     def select_backend(
-        self, model: str, backend: str, fallbacks: Sequence[str] = ()
+        self,
+        model: str,
+        backend: str,
+        fallbacks: Sequence[str] = (),
+        *,
+        keeps_history: bool = False,
     ) -> SelectedBackend:
-        return self._backends.select_backend(model, backend, fallbacks)
+        return self._backends.select_backend(model, backend, fallbacks, keeps_history=keeps_history)
 
-    def select_next(self, error: BackendError) -> SelectedBackend | None:
-        """Return the backend that goes on after this error of a call; None if none can."""
+    async def select_next(
+        self,
+        error: BackendError,
+        session: ModelSession,
+        *,
+        path: str | None = None,
+        since: datetime | None = None,
+        keeps_history: bool = False,
+    ) -> SelectedBackend | None:
+        """Return the backend that goes on after this error of a call; None if none can.
+
+        Work that may have changed something goes on only where its conversation is known: nobody
+        else knows what was done. Its calls are those of the session, at this `path` and `since`
+        then, if given."""
         failed = error.failed_backend
-        return None if failed is None else self._backends.select_next(failed, error)
+        if failed is None:
+            return None
+        keeps_history = keeps_history or await self._suspended_calls.have_side_effects(
+            session.id, path=path, since=since
+        )
+        return self._backends.select_next(failed, error, keeps_history=keeps_history)
 
-    async def describe_cut_off_calls(self, session: ModelSession) -> str:
-        """Return what a worker that takes over in another session has to know."""
-        return await self._turns.describe_calls(session.id)
-
-    def can_move(self, backend: str, chosen: SelectedBackend) -> bool:
+    def _can_move(self, backend: str, chosen: SelectedBackend) -> bool:
         """Return True if a conversation can continue on that backend."""
         names = {backend, chosen.backend.name}
         return len(names) == 1 or all(map(self._backends.shares_history, names))
@@ -135,7 +153,7 @@ class ModelGateway:
             session = await self._sessions.find_open(key, tx=tx)
             if (
                 session is not None
-                and self.can_move(session.backend, chosen)
+                and self._can_move(session.backend, chosen)
                 and _can_continue(session, max_tokens, persona)
             ):
                 return await self._sessions.move(
@@ -331,6 +349,7 @@ class ModelGateway:
         await retry_until_stored(write, self._sleep, "a model's reply")
         call.is_pending = False
         call.has_open_turn |= bool(turn.messages)
+        call.heard = heard
         call.reservation.record(turn.usage)
 
     async def _find_resumable(self, ask: ModelRequest, session: ModelSession) -> ResumedTurn | None:
@@ -422,6 +441,9 @@ class ModelGateway:
         error: BaseException,
     ) -> None:
         added = error.new_history if isinstance(error, BackendError) else ()
+        if call.model_request.steering is not None:
+            # What the failed request carried is in no transcript.
+            call.model_request.steering.rewind(call.heard)
         record = call.usage_record("", usage, self._now())
         unrecorded = call.unrecorded_usage(record, usage)
         call.reservation.finish(usage, record.at)

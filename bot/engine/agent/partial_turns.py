@@ -7,7 +7,6 @@ made again under their IDs, and `permissions.service` answers those that were ma
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -53,14 +52,6 @@ class ResumedTurn:
                     await by_name[name].run(arguments)
 
 
-_HANDOVER = (
-    "Another worker began this and could not go on. It made these calls; what they did is there."
-    " Check it before you do one again:"
-)
-_MAX_HANDED_OVER = 40
-_MAX_CALL_CHARS = 200
-
-
 @dataclass(frozen=True, slots=True)
 class PartialTurnStore:
     sessions: SessionRepo
@@ -92,20 +83,6 @@ class PartialTurnStore:
         """Return the session's open turn."""
         rows = await self.sessions.list_messages(session.id, after=session.open_turn_start)
         return ResumedTurn([row for row in rows if stored_messages.is_message(row)])
-
-    async def describe_calls(self, session_id: str) -> str:
-        """Return what the session's open turn has called, for a worker that takes over without its
-        transcript; empty if nothing."""
-        session = await self.sessions.get(session_id)
-        if session is None or not session.open_turn:
-            return ""
-        calls = [
-            f"- {name} {json.dumps(arguments, ensure_ascii=False)[:_MAX_CALL_CHARS]}"
-            for row in (await self.load(session)).rows
-            for name, arguments in stored_messages.call_arguments(row)
-        ]
-        told = "\n".join(calls[-_MAX_HANDED_OVER:])
-        return f"{_HANDOVER}\n{told}" if calls else ""
 
     async def abandon(self, tx: Transaction, session_id: str, *, now: datetime) -> None:
         """Close the session's open turn: what its last calls have brought is appended."""

@@ -181,7 +181,7 @@ class SkillDrafter:
             try:
                 return await self._gateway.call_model(request, chosen, session)
             except BackendError as error:
-                instead = self._gateway.select_next(error)
+                instead = await self._gateway.select_next(error, session)
                 if instead is None:
                     raise
             chosen = instead

@@ -82,20 +82,23 @@ class WorkerTeam:
         """The current lead; its backend and session may change during the task."""
         return self._current_lead
 
-    async def get_worker(self, name: str, branch: str = "") -> AssignedWorker:
+    async def get_worker(
+        self, name: str, branch: str = "", *, keeps_history: bool = False
+    ) -> AssignedWorker:
         """Return the worker for a step; unknown names select the lead.
 
-        `branch` separates the sessions of steps that may run concurrently. Raises BackendDenied."""
+        `branch` separates the sessions of steps that may run concurrently. Where it
+        `keeps_history`, the step's session is not left. Raises BackendDenied."""
         persona = (
             (await self._context_builder.personas.get_all()).get(name.casefold()) if name else None
         )
         lead = self._lead_assignment
         if persona is None or persona.name == lead.persona.name:
             if lead.chosen.instead_of:  # the first of the chain may be well again
-                chosen = self._select_backend(lead.persona)
+                chosen = self._select_backend(lead.persona, keeps_history=keeps_history)
                 self._lead_assignment = lead = replace(lead, chosen=chosen)
             return await self._resolve(self._assignment(lead.persona, lead.chosen, branch))
-        chosen = self._select_backend(persona)
+        chosen = self._select_backend(persona, keeps_history=keeps_history)
         return await self._resolve(self._assignment(persona, chosen, branch))
 
     def _assignment(self, persona: Persona, chosen: SelectedBackend, branch: str) -> _Assignment:
@@ -106,16 +109,23 @@ class WorkerTeam:
         return _Assignment(persona=persona, chosen=chosen, key=_branch_key(key, branch))
 
     async def get_replacement(
-        self, failed: AssignedWorker, error: BackendError, branch: str = ""
+        self,
+        failed: AssignedWorker,
+        error: BackendError,
+        branch: str = "",
+        *,
+        path: str | None = None,
+        keeps_history: bool = False,
     ) -> AssignedWorker | None:
-        """Return the same persona on the next backend of its chain; None if there is none."""
-        instead = self._gateway.select_next(error)
+        """Return the same persona on the next backend of its chain; None if there is none that may
+        go on with the step at `path`."""
+        instead = await self._gateway.select_next(
+            error, failed.session, path=path, keeps_history=keeps_history
+        )
         if instead is None:
             return None
-        lead = self._lead_assignment
-        if failed.persona.name == lead.persona.name:
-            self._lead_assignment = replace(lead, chosen=instead)
-            await self._resolve(self._lead_assignment)
+        if failed.persona.name == self._lead_assignment.persona.name:
+            self._lead_assignment = replace(self._lead_assignment, chosen=instead)
         return await self._resolve(self._assignment(failed.persona, instead, branch))
 
     def retire_session(self, session: ModelSession) -> None:
@@ -140,11 +150,14 @@ class WorkerTeam:
             self._current_lead = worker
         return worker
 
-    def _select_backend(self, persona: Persona) -> SelectedBackend:
-        for choice in (*self._preferences, persona):
-            if choice.model or choice.backend:
-                return self._gateway.select_backend(choice.model, choice.backend, persona.fallbacks)
-        return self._gateway.select_backend("", "", persona.fallbacks)
+    def _select_backend(self, persona: Persona, *, keeps_history: bool = False) -> SelectedBackend:
+        wanted = next(
+            (each for each in (*self._preferences, persona) if each.model or each.backend), None
+        )
+        model, backend = ("", "") if wanted is None else (wanted.model, wanted.backend)
+        return self._gateway.select_backend(
+            model, backend, persona.fallbacks, keeps_history=keeps_history
+        )
 
 
 def _branch_key(key: str, lane: str) -> str:

@@ -114,10 +114,16 @@ class BackendRegistry:
         return backend in self._api_backends
 
     def select_backend(
-        self, model: str, backend: str, fallbacks: Sequence[str] = ()
+        self,
+        model: str,
+        backend: str,
+        fallbacks: Sequence[str] = (),
+        *,
+        keeps_history: bool = False,
     ) -> SelectedBackend:
         """Select the backend or the first usable one of the chain: `fallbacks`, or the configured
-        ones if there are none. Empty names mean the default.
+        ones if there are none. Empty names mean the default. Where it `keeps_history`, only another
+        model API stands in for a model API.
 
         Raises BackendDenied with a hint."""
         choice = self._resolve_choice(model, backend)
@@ -125,22 +131,33 @@ class BackendRegistry:
             raise BackendDenied(f"no such model: {backend}:{model}", hint="backend.unknown")
         chain = tuple(fallbacks) or self._fallbacks
         problem = self._problem_of(choice)
-        if problem and (instead := self._stand_in(chain, choice.name, problem)):
+        keeps_history = keeps_history and self.shares_history(choice.backend)
+        if problem and (
+            instead := self._stand_in(chain, choice.name, problem, keeps_history=keeps_history)
+        ):
             return instead
         if choice.problem:
             raise BackendDenied(f"{choice.name} cannot be used", hint=choice.problem)
         return replace(self._select(choice), fallbacks=chain)
 
-    def select_next(self, failed: SelectedBackend, error: BackendError) -> SelectedBackend | None:
+    def select_next(
+        self, failed: SelectedBackend, error: BackendError, *, keeps_history: bool = False
+    ) -> SelectedBackend | None:
         """Return what follows in the chain after `failed`; None if nothing usable does, or the
-        error is no reason to go on elsewhere.
+        error is no reason to go on elsewhere. `keeps_history` is that of `select_backend`.
 
         Of a coding CLI that has begun nobody knows what it has done: its own session goes on."""
         if not (failed.backend.accepts_tools or isinstance(error, BackendNotReady)):
             return None
         if not fails_over(error):
             return None
-        return self._stand_in(failed.fallbacks, failed.instead_of or failed.name, error.hint)
+        keeps_history = keeps_history and self.shares_history(failed.backend.name)
+        return self._stand_in(
+            failed.fallbacks,
+            failed.instead_of or failed.name,
+            error.hint,
+            keeps_history=keeps_history,
+        )
 
     def record_failure(self, failed: SelectedBackend, error: BackendError) -> None:
         if not failed.backend.accepts_tools:
@@ -202,12 +219,14 @@ class BackendRegistry:
         return self.resolve_choice(f"{backend}:{model}")
 
     def _stand_in(
-        self, chain: Sequence[str], instead_of: str, problem: str
+        self, chain: Sequence[str], instead_of: str, problem: str, *, keeps_history: bool = False
     ) -> SelectedBackend | None:
         """Return the first usable backend of the chain; None if there is none."""
         for at, name in enumerate(chain, 1):
             choice = self.resolve_choice(name)
             if choice is None or choice.name == instead_of or self._problem_of(choice):
+                continue
+            if keeps_history and not self.shares_history(choice.backend):
                 continue
             return replace(
                 self._select(choice),

@@ -84,13 +84,21 @@ class BackendCooldowns:
 
 class BackendSelector(Protocol):
     def select_backend(
-        self, model: str, backend: str, fallbacks: Sequence[str] = ()
+        self,
+        model: str,
+        backend: str,
+        fallbacks: Sequence[str] = (),
+        *,
+        keeps_history: bool = False,
     ) -> SelectedBackend:
         """Resolve a model and backend name; empty names select the default, and no `fallbacks` the
-        configured ones. Raises BackendDenied."""
+        configured ones. Where it `keeps_history`, nobody stands in who can't read the
+        conversation. Raises BackendDenied."""
         ...
 
-    def select_next(self, failed: SelectedBackend, error: BackendError) -> SelectedBackend | None:
+    def select_next(
+        self, failed: SelectedBackend, error: BackendError, *, keeps_history: bool = False
+    ) -> SelectedBackend | None:
         """Return what follows in the chain after this error; None if nothing does."""
         ...
 

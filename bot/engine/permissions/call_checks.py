@@ -130,9 +130,7 @@ def _check_location(path: str, *, changes: bool) -> PolicyFinding:
         return ask("file_unknown") if changes else no_rule("file_unknown")
     if is_outside(path):
         return no_rule("outside")
-    if changes and any(
-        fnmatchcase(normalize_text(path), pattern) for pattern in TRUSTED_CONFIG_FILES
-    ):
+    if changes and _is_obeyed(path):
         return no_rule("obeyed")
     return allow("in_workspace")
 
@@ -192,13 +190,32 @@ def is_read_only_command(source: str, workspace: Path) -> bool:
     )
 
 
-def is_destructive_command(source: str, workspace: Path) -> bool:
-    """Return True if a part of the command deletes files or rewrites history, or may do so."""
+def stays_in_workspace(source: str, workspace: Path) -> bool:
+    """Return True if no part of the command deletes files, rewrites history, or names a path
+    outside the workspace or one whose content is obeyed."""
     inside = expand_commands(parse_script(source))
     commands = [_relative_to_workspace(part.command, workspace) for part in inside.parts]
-    return bool(inside.unclear_reason) or any(
-        deletes_or_rewrites(each) or program_name(each.words) == "git" for each in commands
+    return not inside.unclear_reason and not any(
+        deletes_or_rewrites(each)
+        or leaves_workspace(each)
+        or program_name(each.words) == "git"
+        or any(map(_is_delicate, each.words[1:]))
+        for each in commands
     )
+
+
+def _is_delicate(word: str) -> bool:
+    path = word.rpartition("=")[2]
+    return (
+        path.startswith(("/", "~"))
+        or ".." in path.split("/")
+        or UNKNOWN_TEXT in path
+        or _is_obeyed(path)
+    )
+
+
+def _is_obeyed(path: str) -> bool:
+    return any(fnmatchcase(normalize_text(path), pattern) for pattern in TRUSTED_CONFIG_FILES)
 
 
 def _command_findings(

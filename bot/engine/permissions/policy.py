@@ -21,9 +21,9 @@ from bot.engine.permissions.call_checks import (
     deny,
     find_allowance,
     find_restriction,
-    is_destructive_command,
     is_read_only_command,
     no_rule,
+    stays_in_workspace,
 )
 from bot.engine.permissions.call_classifier import (
     OWN_TOOLS,
@@ -66,11 +66,8 @@ class AskMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyLevels:
-    """`trusts_sandbox` allows commands in the sandbox that only lack a rule."""
-
     security: SecurityLevel = SecurityLevel.ALLOWLIST
     ask_mode: AskMode = AskMode.ON_MISS
-    trusts_sandbox: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,19 +94,26 @@ class PermissionPolicy(Protocol):
         grants: Sequence[StandingPermission] = (),
         mode: WorkerMode = WorkerMode.EXECUTE,
         is_sandboxed: bool = False,
+        is_trusted: bool = False,
         persona: Persona | None = None,
     ) -> PolicyDecision:
         """Decide whether the call may run in `workspace`.
 
         `grants` are the permissions that apply: the task's, the chat's and permanent ones; their
         patterns are compared literally, not as globs.
-        `is_sandboxed` tells whether commands run in a sandbox."""
+        `is_sandboxed` tells whether commands run in a sandbox, `is_trusted` whether our own
+        commands that only lack a rule may run in it unasked."""
         ...
 
 
 UNSANDBOXED_PREFIX = "[no sandbox] "
 """Prefix of patterns without a sandbox, so that permissions given for sandboxed commands don't
 apply."""
+
+_OWN_COMMAND = "exec"
+"""Coding CLIs run theirs in a sandbox with a network."""
+
+_LACKS_RULE = {"no_rule", "no_rule_for_it"}
 
 _ALWAYS_AVAILABLE = {"ask_user", "propose_task"}
 
@@ -129,6 +133,7 @@ class RulePolicy:
         grants: Sequence[StandingPermission] = (),
         mode: WorkerMode = WorkerMode.EXECUTE,
         is_sandboxed: bool = False,
+        is_trusted: bool = False,
         persona: Persona | None = None,
     ) -> PolicyDecision:
         subject = classify_call(call, workspace)
@@ -137,7 +142,7 @@ class RulePolicy:
         if subject.effect is CallEffect.RUN and not is_sandboxed:
             finding = _require_sandbox(finding, self.levels)
             pattern = UNSANDBOXED_PREFIX + pattern if pattern else ""
-        elif subject.effect is CallEffect.RUN and self.levels.trusts_sandbox:
+        elif is_trusted and call.name == _OWN_COMMAND:
             finding = _trust_sandbox(finding, subject.command, workspace)
         if finding.level is not FindingLevel.DENY and mode is not WorkerMode.EXECUTE:
             finding = _restrict_to_mode(finding, subject, call, workspace, mode)
@@ -193,10 +198,11 @@ def _require_sandbox(finding: PolicyFinding, levels: PolicyLevels) -> PolicyFind
 
 
 def _trust_sandbox(finding: PolicyFinding, command: str, workspace: Path) -> PolicyFinding:
-    """Allow what only lacks a rule; what deletes or rewrites is asked about as before."""
-    if finding.level is not FindingLevel.NO_RULE or is_destructive_command(command, workspace):
-        return finding
-    return allow("sandbox_trusted")
+    """Allow what only lacks a rule; what a person should see is asked about as before."""
+    lacks_rule = finding.level is FindingLevel.NO_RULE and finding.reason.key in _LACKS_RULE
+    if lacks_rule and stays_in_workspace(command, workspace):
+        return allow("sandbox_trusted")
+    return finding
 
 
 def _restrict_to_mode(

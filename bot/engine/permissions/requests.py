@@ -248,6 +248,13 @@ class SuspendedCalls:
             for call in await self.calls.list_suspended(session_id)
         }
 
+    async def have_side_effects(
+        self, session_id: str, *, path: str | None, since: datetime | None
+    ) -> bool:
+        """Return True if a call of the session may have changed something."""
+        started = await self.calls.list_started(session_id, path=path, since=since)
+        return any(has_side_effects(each.tool, each.kind) for each in started)
+
     async def get_lost_outcomes(self, tx: Transaction, session_id: str) -> Mapping[str, str]:
         """Return what the calls of the session's cut-off turn have brought, by call ID."""
         return {

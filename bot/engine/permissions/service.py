@@ -62,6 +62,7 @@ class PermissionService:
     policy: PermissionPolicy
     mask: Callable[[str], str]
     is_sandboxed: Callable[[], Awaitable[bool]]
+    trusts_sandbox: Callable[[], Awaitable[bool]]
     signal: DecisionSignal
     show_request: Callable[[Approval], Awaitable[None]]
     now: Callable[[], datetime]
@@ -204,6 +205,7 @@ class _WorkerAuthorizer:
             ),
             mode=job.mode,
             is_sandboxed=await self._service.is_sandboxed(),
+            is_trusted=await self._service.trusts_sandbox(),
             persona=self._persona,
         )
 

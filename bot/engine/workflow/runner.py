@@ -320,7 +320,7 @@ class _TaskRun:
                 try:
                     return await gateway.call_model(ask, lead.chosen, lead.session, watch)
                 except BackendError as error:
-                    instead = await self._team.get_replacement(lead, error)
+                    instead = await self._team.get_replacement(lead, error, path=run.path)
                     if instead is None:
                         raise
                 lead = instead

@@ -110,27 +110,26 @@ class StepExecutor:
     async def attempt(self, step: StartedStep) -> StepAttempt:
         """Raises BackendError; RunLimitReached if the step's own time is over."""
         name, lane = step.node.persona, step.lane
-        worker, handover = await self._team.get_worker(name, lane), ""
+        # A person has decided about calls at the end of its session.
+        keeps_history = step.is_resumed
+        worker = await self._team.get_worker(name, lane, keeps_history=keeps_history)
         while True:
             try:
-                return await self._attempt_in_time(worker, step, handover)
+                return await self._attempt_in_time(worker, step)
             except BackendError as error:
-                done = await self._deps.gateway.describe_cut_off_calls(worker.session)
-                instead = await self._team.get_replacement(worker, error, lane)
+                instead = await self._team.get_replacement(
+                    worker, error, lane, path=step.node.id, keeps_history=keeps_history
+                )
                 if instead is None:
                     raise
-            # In the same session the transcript itself says what was done.
-            handover = "" if instead.session.id == worker.session.id else done
-            worker = instead
+                worker = instead
 
-    async def _attempt_in_time(
-        self, worker: AssignedWorker, step: StartedStep, handover: str
-    ) -> StepAttempt:
+    async def _attempt_in_time(self, worker: AssignedWorker, step: StartedStep) -> StepAttempt:
         async with self._session_locks[worker.session.id]:
             limit = asyncio.timeout(step.node.timeout)
             try:
                 async with limit:
-                    return await self._attempt_with(worker, step, handover)
+                    return await self._attempt_with(worker, step)
             except TimeoutError as error:
                 if not limit.expired():
                     raise
@@ -163,9 +162,7 @@ class StepExecutor:
     def _delivered_to(self, session: str) -> prompts.DeliveredContext:
         return self._delivered.get(session, prompts.NOTHING_DELIVERED)
 
-    async def _attempt_with(
-        self, worker: AssignedWorker, step: StartedStep, handover: str
-    ) -> StepAttempt:
+    async def _attempt_with(self, worker: AssignedWorker, step: StartedStep) -> StepAttempt:
         workspace = await self._deps.artifacts.workspace(step.task)
         context = await self._build_context(step, worker, workspace)
         steering = TaskSteering(
@@ -185,8 +182,7 @@ class StepExecutor:
                 messages=step.prompt_messages,
                 delivered=self._delivered_to(worker.session.id),
             )
-            + _deliverables_note(step)
-            + (f"\n\n{handover}" if handover else ""),
+            + _deliverables_note(step),
             system_prompt="\n\n".join(
                 filter(None, (context.system_prompt, prompts.step_system(self._language)))
             ),
@@ -210,6 +206,7 @@ class StepExecutor:
             ask = await self.with_images(ask, worker, step.task.files)
         watch = self._deps.progress.watch(step.task.id, step.node.id)
         reply = await self._deps.gateway.call_model(ask, worker.chosen, worker.session, watch)
+        step = replace(step, messages=steering.delivered)
         answer = reply.result.value
         claimed = tuple(answer.files) if isinstance(answer, StepAnswer) else ()
         named: tuple[str, ...] = ()
@@ -217,7 +214,7 @@ class StepExecutor:
             claimed += step.node.deliverables
             named = _named_files(step)
         return StepAttempt(
-            step=replace(step, messages=steering.delivered),
+            step=step,
             reply=reply,
             files=await self._deps.artifacts.collect(step.task.id, workspace, claimed, named),
         )

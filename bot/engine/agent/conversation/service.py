@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ from bot.engine.llm.backend import (
 from bot.engine.llm.tool_calls import AgentTool, CallKind, object_schema
 from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import CostAccount, WorkerSpec
-from cards.catalog import TextCatalog, catalog_for
+from cards.catalog import catalog_for
 from cards.formats import notice_text, truncate
 from handlers.ports import (
     AnswerStream,
@@ -135,18 +135,6 @@ _LANGUAGE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Takeover:
-    """The backend that answers, and what it has to know of the one that failed before it."""
-
-    backend: SelectedBackend
-    done_calls: str = ""
-
-    @property
-    def note(self) -> str:
-        return f"\n\n{self.done_calls}" if self.done_calls else ""
-
-
 class ConversationService:
     """Satisfies `handlers.ports.ChatPort`."""
 
@@ -194,13 +182,16 @@ class ConversationService:
         self._turn_queue.set_mode(question.chat.id, question.chat.settings.queue)
         try:
             async with self._turn_queue.exclusive(question.chat.id):
-                takeover = None
+                instead, begun = None, self._now()
                 while True:
                     try:
-                        return await self._answer(question, stream, prepare_commit, takeover)
+                        return await self._answer(question, stream, prepare_commit, instead)
                     except BackendError as error:
-                        takeover = await self._find_takeover(question, error)
-                        if takeover is None:
+                        session = await self._sessions.find_open(_session_key(question.chat.id))
+                        if session is None:
+                            raise
+                        instead = await self._select_next(question, error, session, begun)
+                        if instead is None:
                             raise
         except BudgetExceeded as error:
             approval = await self._request_cap_extension(question, error)
@@ -253,21 +244,21 @@ class ConversationService:
         question: ChatQuestion,
         show: AnswerStream,
         keep: PrepareCommit | None,
-        takeover: _Takeover | None,
+        instead: SelectedBackend | None,
     ) -> ChatAnswer:
+        """`instead` takes over after another backend failed."""
         begun = self._now()
         workspace = self._workspace(question.chat.id)
         incoming = await unpack_files(
             self._data_dir, question.files, workspace, boundary=self._ids.token()
         )
         persona = await self._context_builder.personas.get(question.chat.settings.persona)
-        takeover = takeover or _Takeover(
-            await self._select_backend(question, persona, pictures=bool(incoming.pictures))
+        chosen = instead or await self._select_backend(
+            question, persona, pictures=bool(incoming.pictures)
         )
-        chosen = takeover.backend
         session = await self._open_session(question, chosen, persona.name)
         there = await snapshot_workspace(workspace)
-        shown = _AnswerInProgress(show, catalog_for(question.language))
+        shown = _AnswerInProgress(question, show, begun)
 
         captioned = await self._captioner.prepare(
             self._new_pictures(question, session, incoming),
@@ -279,7 +270,7 @@ class ConversationService:
         ask = await self._build_request(question, session, persona, shown.proposals)
         ask = replace(
             ask,
-            prompt=ask.prompt + incoming.prompt_text + captioned.prompt_text + takeover.note,
+            prompt=ask.prompt + incoming.prompt_text + captioned.prompt_text,
             pictures=captioned.pictures,
         )
         work = asyncio.create_task(
@@ -354,7 +345,8 @@ class ConversationService:
                 return await self._gateway.call_model(ask, chosen, session, shown.watch)
             except BackendUnavailable as error:
                 wait = max(_RETRY_DELAY * 2**attempt, error.retry_after or 0.0)
-                if wait > _MAX_RETRY_DELAY or self._gateway.select_next(error) is not None:
+                instead = await self._select_next(shown.question, error, session, shown.begun)
+                if instead is not None or wait > _MAX_RETRY_DELAY:
                     raise
             shown.clear()
             await self._sleep(wait)
@@ -389,18 +381,13 @@ class ConversationService:
             if kept is not None:
                 await kept(tx)
 
-    async def _find_takeover(self, question: ChatQuestion, error: BackendError) -> _Takeover | None:
-        """Return who goes on after this error; None if nobody can. A continuation goes on only
-        where its conversation can move to."""
-        instead = self._gateway.select_next(error)
-        session = await self._sessions.find_open(_session_key(question.chat.id))
-        if instead is None or session is None:
-            return None
-        if self._gateway.can_move(session.backend, instead):
-            return _Takeover(instead)
-        if question.is_continuation:
-            return None
-        return _Takeover(instead, await self._gateway.describe_cut_off_calls(session))
+    async def _select_next(
+        self, question: ChatQuestion, error: BackendError, session: ModelSession, begun: datetime
+    ) -> SelectedBackend | None:
+        """Return who goes on with an answer that was begun then; None if nobody can."""
+        return await self._gateway.select_next(
+            error, session, since=begun, keeps_history=question.is_continuation
+        )
 
     async def _select_backend(
         self, question: ChatQuestion, persona: Persona, *, pictures: bool
@@ -413,7 +400,9 @@ class ConversationService:
         session = await self._sessions.find_open(_session_key(question.chat.id))
         if session is None:
             raise BackendDenied("the conversation has ended")
-        return self._gateway.select_backend(session.model, session.backend, persona.fallbacks)
+        return self._gateway.select_backend(
+            session.model, session.backend, persona.fallbacks, keeps_history=True
+        )
 
     async def _request_cap_extension(
         self, question: ChatQuestion, error: BudgetExceeded
@@ -498,12 +487,14 @@ class ConversationService:
 class _AnswerInProgress:
     """An answer so far, and its display to a person."""
 
-    def __init__(self, show: AnswerStream, words: TextCatalog) -> None:
+    def __init__(self, question: ChatQuestion, show: AnswerStream, begun: datetime) -> None:
+        self.question = question
+        self.begun = begun
         self.text = ""
         self.notices: list[str] = []
         self.proposals: list[TaskProposal] = []
         self._show = show
-        self._words = words
+        self._words = catalog_for(question.language)
 
     async def watch(self, event: AgentEvent) -> None:
         """Satisfies `EventListener`."""

@@ -191,21 +191,19 @@ class SubagentRun:
     async def _take_turn(
         self, team: WorkerTeam, worker: AssignedWorker, workspace: Path, prompt: str
     ) -> tuple[AssignedWorker, ModelReply]:
-        """Call the model, or who follows it in the chain. Its work exists only in its session, so
-        nobody begins anew who cannot read that."""
+        """Call the model, or who follows it in the chain."""
         while True:
             try:
                 return worker, await self._call_model(worker, workspace, prompt)
             except BackendError as error:
-                acted = await self._deps.repo.first_side_effect(worker.session.id)
-                instead = await team.get_replacement(worker, error)
+                instead = await team.get_replacement(
+                    worker, error, keeps_history=bool(worker.session.turns)
+                )
                 if instead is None:
                     raise
-                if instead.session.id != worker.session.id:
-                    if acted:
-                        raise _InterruptedAfterChange(acted) from error
-                    if worker.session.turns or not await self._mark_started(instead):
-                        raise
+                is_new = instead.session.id != worker.session.id
+                if is_new and not await self._mark_started(instead):
+                    raise
                 worker = instead
 
     @asynccontextmanager
@@ -241,7 +239,10 @@ class SubagentRun:
             try:
                 return await self._deps.gateway.call_model(ask, worker.chosen, worker.session)
             except BackendUnavailable as error:
-                if self._deps.gateway.select_next(error) is not None:
+                instead = await self._deps.gateway.select_next(
+                    error, worker.session, keeps_history=bool(worker.session.turns)
+                )
+                if instead is not None:
                     raise
                 if acted := await self._deps.repo.first_side_effect(worker.session.id):
                     raise _InterruptedAfterChange(acted) from error

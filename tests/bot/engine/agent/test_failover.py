@@ -161,23 +161,58 @@ async def test_the_next_step_is_done_by_the_first_again_once_it_is_well(tmp_path
     assert models.refused == []
 
 
-async def test_a_coding_cli_that_takes_over_is_told_what_was_done(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("after", "by_cli"), [(1, True), (2, False)])
+async def test_a_coding_cli_takes_over_only_where_nothing_was_changed(
+    tmp_path: Path, after: int, by_cli: bool
+) -> None:
+    """It can't read the transcript: nobody would know what was done."""
     hands, stage, cli = ScriptedWorker(), sweeping(), FakeCli(tmp_path)
     write_agents_file(cli)
-    cli.script([result_reply({"status": "done", "summary": "Swept the rest."})])
+    cli.script([result_reply({"status": "done", "summary": "Swept."})])
     clis = AcpBackends(AcpAgentsFile(cli.root), cli.runtime())
     async with (
         ModelEmulator() as models,
         chain(models, "acp:fake", clis=clis) as backends,
         permission_setup(tmp_path, models, stage, hands, backends=backends) as here,
     ):
-        models.replies(failing(stage, "anthropic", OVERLOADED, after=2))
+        models.replies(failing(stage, "anthropic", OVERLOADED, after=after))
         ended = await here.world.until(await here.world.create_task("Tidy up"))
 
+    assert ended.task.status is (TaskStatus.COMPLETED if by_cli else TaskStatus.FAILED)
+    assert bool(cli.received("session/prompt", "pragmatist")) is by_cli
+    assert hands.ran == ([] if by_cli else ["look a", "jot b"])
+
+
+async def test_a_step_with_an_approved_call_waits_for_its_service_rather_than_begin_anew(
+    tmp_path: Path,
+) -> None:
+    hands, stage, cli = ScriptedWorker(), ScriptedModel(), FakeCli(tmp_path)
+    write_agents_file(cli)
+    cli.script([result_reply({"status": "done", "summary": "Swept."})])
+    clis = AcpBackends(AcpAgentsFile(cli.root), cli.runtime())
+    stage.script("Tidy up", "plan", plan_reply("sweep"))
+    stage.script("sweep", "step", through(((call("deploy", "it"),),), step_reply("It is tidy.")))
+    times = iter(range(2))
+    async with (
+        ModelEmulator() as models,
+        chain(models, "acp:fake", clis=clis) as backends,
+        permission_setup(tmp_path, models, stage, hands, backends=backends) as here,
+    ):
+        task = await here.world.create_task("Tidy up")
+        asked = await here.request(task)
+        await here.world.until(task, TaskStatus.WAITING)
+
+        def reply(request: ReceivedRequest) -> ScriptedReply:
+            is_down = next(times, None) is not None
+            return ScriptedReply(failure=OVERLOADED) if is_down else stage(request)
+
+        models.replies(reply)
+        await here.decide(asked)
+        ended = await here.world.until(task)
+
     assert ended.task.status is TaskStatus.COMPLETED, ended.task.status_reason
-    (asked,) = cli.received("session/prompt", "pragmatist")
-    assert 'jot {"command": "b"}' in str(asked)
-    assert hands.ran == ["look a", "jot b"]
+    assert hands.ran == ["it"]
+    assert not cli.received("session/prompt", "pragmatist")
 
 
 async def test_a_call_that_was_approved_meanwhile_is_made_once_by_the_next_api(

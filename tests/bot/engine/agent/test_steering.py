@@ -19,7 +19,12 @@ from storage.records.tasks import TaskStatus
 from tests.bot.engine.agent.test_durable_turns import call, check_bills, die
 from tests.bot.engine.permissions.builders import ScriptedWorker, permission_setup
 from tests.emulators.models.emulator import ModelEmulator
-from tests.emulators.models.script import ReceivedRequest, ScriptedCall, ScriptedReply
+from tests.emulators.models.script import (
+    ReceivedRequest,
+    ScriptedCall,
+    ScriptedFailure,
+    ScriptedReply,
+)
 from tests.engine_harness import BOSS, EngineHarness, ManualClock
 from tests.journeys.model_world import ScriptedModel, held_reply, plan_reply, step_reply
 from tests.thoroughness import sampled
@@ -132,6 +137,31 @@ async def test_a_message_beside_a_call_that_waits_for_approval_is_heard_once(
     assert ended.task.status is TaskStatus.COMPLETED
     assert hands.ran == ["look the attic", "the broom"]
     assert models.refused == []
+
+
+async def test_a_message_in_a_request_that_was_too_long_is_told_again(tmp_path: Path) -> None:
+    hands, stage, go, refused = ScriptedWorker(), ScriptedModel(), asyncio.Event(), asyncio.Event()
+    worker_says(stage, go)
+    too_long = ScriptedFailure(status=400, message="prompt is too long: 9000 tokens > 8000 maximum")
+
+    def reply(asked: ReceivedRequest) -> ScriptedReply:
+        if heard(asked) and not refused.is_set():
+            refused.set()
+            return ScriptedReply(failure=too_long)
+        return stage(asked)
+
+    async with (
+        ModelEmulator() as models,
+        permission_setup(tmp_path, models, stage, hands) as here,
+    ):
+        models.replies(reply)
+        task = await here.world.create_task("Tidy up", source="test:once")
+        await speak(here.world, stage, go)
+        ended = await here.world.until(task)
+
+    assert refused.is_set()
+    assert ended.task.status is TaskStatus.COMPLETED
+    assert any(map(heard, stage.requests)), "a reply came after it"
 
 
 async def test_a_message_after_the_last_call_gets_a_step_of_its_own(tmp_path: Path) -> None:

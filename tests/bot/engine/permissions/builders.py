@@ -70,6 +70,7 @@ class AskAboutDeploys:
         grants: Sequence[StandingPermission] = (),
         mode: WorkerMode = WorkerMode.EXECUTE,
         is_sandboxed: bool = False,
+        is_trusted: bool = False,
         persona: Persona | None = None,
     ) -> PolicyDecision:
         command = str(call.arguments.get("command", ""))
@@ -222,6 +223,7 @@ def build_permission_service(
         policy=AskAboutDeploys(),
         mask=lambda text: text.replace(SECRET, "••••"),
         is_sandboxed=no_sandbox,
+        trusts_sandbox=no_sandbox,
         signal=DecisionSignal(),
         show_request=show,
         now=clock,
