@@ -180,8 +180,8 @@ async def test_a_session_that_has_forgotten_its_turn_is_told_of_its_calls_before
         await here.say("thanks", "inbox:2")
 
     first, second = stage.requests
-    assert "jot a (done)" in first.system
-    assert "jot a" not in second.system, "once it is in the transcript it is said no more"
+    assert "jot a (done)" in first.last_text
+    assert "jot a" not in second.last_text, "once it is in the transcript it is said no more"
 
 
 async def test_another_try_goes_on_after_the_calls_of_the_first(
