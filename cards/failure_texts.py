@@ -72,7 +72,7 @@ def _find_leads() -> Iterator[str]:
 
 @cache
 def _wrapper_ends() -> tuple[str, ...]:
-    """What stands between the number of attempts and the reason."""
+    """The words between the number of attempts and the reason."""
     return tuple(
         text.partition("{n}")[2].partition("{error}")[0]
         for language in Language

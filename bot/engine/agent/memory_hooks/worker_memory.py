@@ -116,7 +116,7 @@ TaskProjectLookup: TypeAlias = Callable[[TaskId], Awaitable[str]]
 
 @dataclass(frozen=True, slots=True)
 class _StandingContext:
-    """What stands in a session's system prompt, and what has been learnt since."""
+    """The memories in a session's system prompt, and those learnt since."""
 
     shown: MemoryContext = field(default_factory=MemoryContext)
     later: Sequence[MemoryEntry] = ()

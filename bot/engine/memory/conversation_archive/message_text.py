@@ -59,7 +59,7 @@ def part_text(part: MessagePart) -> str:
 
 
 def strip_injected(text: str) -> str:
-    """What was said, without injected memory, data and our own sentences on failures."""
+    """The text that was said, without injected memory, data and our own sentences on failures."""
     return without_failure_texts(_BLOB.sub("[data]", strip_memory_blocks(text)).strip())
 
 
