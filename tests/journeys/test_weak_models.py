@@ -38,7 +38,11 @@ async def test_a_plan_in_markdown_and_tools_in_xml_make_a_file(world: ModelWorld
         cue, "plan", ScriptedReply(text="My plan:\n1. **Write**: the poem\n2. Look at it")
     )
     script.script(
-        cue, "step", ScriptedReply(text=WRITE), ScriptedReply(text=report("Written.", "cats.txt"))
+        cue,
+        "step",
+        ScriptedReply(text=WRITE),
+        ScriptedReply(text=WRITE.replace("purr.", "purr softly.")),
+        ScriptedReply(text=report("Written.", "cats.txt")),
     )
     # From then on it is asked to write its calls: no tools are offered.
     script.script(cue, "talk", ScriptedReply(text=report("It purrs.")))

@@ -18,6 +18,9 @@ from bot.engine.llm.written_forms import brace_spans, parse_repaired_json, witho
 MAX_TEXT = 1_200_000
 """A call may carry a whole file; longer texts are no calls."""
 _MAX_REPAIRED = 200_000
+_MAX_REPAIRS = 3
+"""Objects that are repaired in a text or a block; a repair reads all of the rest."""
+_MAX_UNCLOSED = 50
 MAX_CALLS = 20
 _MAX_LEAD_IN = 400
 _MAX_STARTS = 12
@@ -27,16 +30,16 @@ _MAX_HELD = 64
 ToolSchemas: TypeAlias = Mapping[str, Mapping[str, Any]]
 """JSON schemas of the arguments by tool name."""
 
-_CALL_TAGS = "tool_call|toolcall|function_call|functioncall|tool_use|tool_calls|function_calls"
+CALL_TAGS = "tool_call|toolcall|function_call|functioncall|tool_use|tool_calls|function_calls"
 _MARKS = (
-    rf"<(?:{_CALL_TAGS})>|<function=|<invoke[ \t]+name=|<\|tool_call\|>|<\|python_tag\|>"
+    rf"<(?:{CALL_TAGS})>|<function=|<invoke[ \t]+name=|<\|tool_call\|>|<\|python_tag\|>"
     r"|\[TOOL_CALLS\]"
 )
 _CALL_FENCE = r"```[ \t]*(?:tool_code|tool_call|tool_calls|function_call)\b"
-_NAME_KEYS = ("name", "tool", "tool_name", "function", "function_name", "action")
+NAME_KEYS = ("name", "tool", "tool_name", "function", "function_name", "action")
 _ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "action_input", "tool_input")
-_CALL_KEYS = "|".join((*_NAME_KEYS, *_ARGUMENT_KEYS, "type", "id", "tool_call"))
-_JSON_START = rf"[\[{{][\s\[{{]*[\"'](?:{_CALL_KEYS})[\"']\s*:"
+_CALL_KEYS = "|".join((*NAME_KEYS, *_ARGUMENT_KEYS, "type", "id", "tool_call"))
+_JSON_START = rf"[\[{{][\s\[{{]{{0,30}}[\"'](?:{_CALL_KEYS})[\"']\s*:"
 _ACTION = re.compile(
     r"Action[ \t]*:[ \t]*`?([\w.:-]{1,100})`?[ \t]*\r?\n+[ \t]*Action[ _]Input[ \t]*:[ \t]*"
 )
@@ -47,7 +50,7 @@ _PARAMETER = re.compile(
 _ARG_KEY = re.compile(r"\s*<arg_key>([^<]{1,100})</arg_key>\s*<arg_value>")
 _BARE_NAME = re.compile(r"\s*([\w.:-]{1,100})\s*(?=[{<\n])")
 _FILLER = re.compile(
-    rf"(?:\s|,|;|</?(?:{_CALL_TAGS})>|</(?:function|invoke)>|<\|/?tool_calls?\|>|<\|python_tag\|>"
+    rf"(?:\s|,|;|</?(?:{CALL_TAGS})>|</(?:function|invoke)>|<\|/?tool_calls?\|>|<\|python_tag\|>"
     r"|\[/?TOOL_CALLS\]|</s>|<\|(?:im_end|eot_id|eom_id|end|endoftext)\|>|\])*"
 )
 _AFTER = re.compile(
@@ -55,7 +58,8 @@ _AFTER = re.compile(
 )
 """A result that the model has made up, after its call."""
 _MAY_BEGIN = re.compile(r"(?:^|\n)[ \t]*[`{\[]|<|\[T")
-_FENCE_OPEN = re.compile(r"[ \t]*```[ \t]*(\w*)[ \t]*\r?\n")
+_FENCE_OPEN = re.compile(r"[ \t]*```[ \t]*+(\w*+)[ \t]*+\r?\n")
+_PLAIN_FENCE = re.compile(rf"{_FENCE_OPEN.pattern}\s*+(?!{_MARKS})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,25 +70,31 @@ class WrittenCalls:
     text: str
     calls: Sequence[tuple[str, Mapping[str, Any] | str]]
     """Tool names with their arguments, which are text where they can't be read."""
+    is_certain: bool
+    """Marked as calls, and of tools that are offered."""
 
 
-def read_calls(text: str, tools: ToolSchemas, *, text_is_answer: bool) -> WrittenCalls | None:
+def read_calls(
+    text: str, tools: ToolSchemas, *, text_is_answer: bool, is_asked: bool = False
+) -> WrittenCalls | None:
     """Return the calls that the text ends in; None if it is no call.
 
-    Where a text may be an answer, JSON or a code block of no stated kind is a call only if nothing
-    else is said."""
+    Where a text may be an answer, JSON is a call only if nothing else is said, and JSON or code in
+    a block of no stated kind only if the model `is_asked` to write its calls."""
     if not tools or len(text) > MAX_TEXT:
         return None
     text = without_thoughts(text)
+    scanner = _Scanner(text, tools)
     for start, is_marked in _starts(text, tools):
         lead_in = text[:start].strip()
-        if lead_in and text_is_answer and not is_marked:
+        is_answer = bool(lead_in) or (not is_asked and _PLAIN_FENCE.match(text, start))
+        if text_is_answer and not is_marked and is_answer:
             continue
-        calls = _Scanner(text, tools).read(start)
+        calls = scanner.read(start)
         if calls:
-            return WrittenCalls(lead_in, text[start:], calls)
+            return WrittenCalls(lead_in, text[start:], calls, is_certain=is_marked)
         if is_marked and (broken := _broken_call(text, start)):
-            return WrittenCalls(lead_in, text[start:], [broken])
+            return WrittenCalls(lead_in, text[start:], [broken], is_certain=False)
     return None
 
 
@@ -95,8 +105,8 @@ class HeldText:
         tags = "|".join(map(re.escape, tools))
         own = rf"|<(?:{tags})>" if tags else ""
         self._hold = re.compile(
-            rf"(?:(?:^|\n)[ \t]*```[ \t]*\w*[ \t]*\n\s*)?(?:{_MARKS}{own})"
-            rf"|(?:^|\n)[ \t]*(?:{_CALL_FENCE}|(?:```[ \t]*\w*[ \t]*\n\s*)?{_JSON_START})"
+            rf"(?:(?:^|\n)[ \t]*+```[ \t]*+\w*+[ \t]*+\n\s*+)?(?:{_MARKS}{own})"
+            rf"|(?:^|\n)[ \t]*+(?:{_CALL_FENCE}|(?:```[ \t]*+\w*+[ \t]*+\n\s*+)?{_JSON_START})"
         )
         self._held: list[str] = []
         self._tail = ""
@@ -158,6 +168,7 @@ class _Scanner:
         self._text = text
         self._tools = tools
         self._at = 0
+        self._repairs_left = _MAX_REPAIRS
 
     def read(self, start: int) -> Sequence[tuple[str, Mapping[str, Any]]]:
         """Return the calls from there; none if anything else stands there too."""
@@ -185,7 +196,10 @@ class _Scanner:
         end = self._text.find("\n```", opened.end() - 1)
         inside = self._text[opened.end() : len(self._text) if end < 0 else end]
         self._at = len(self._text) if end < 0 else end + 4
-        found = _Scanner(inside, self._tools).read(0)
+        scanner = _Scanner(inside, self._tools)
+        scanner._repairs_left = self._repairs_left
+        found = scanner.read(0)
+        self._repairs_left = scanner._repairs_left
         return found or _code_calls(inside, self._tools)
 
     def _tagged(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
@@ -267,6 +281,9 @@ class _Scanner:
 
     def _repaired_object(self) -> Any:
         rest = self._text[self._at : self._at + _MAX_REPAIRED]
+        if not self._repairs_left or rest.count("{") - rest.count("}") > _MAX_UNCLOSED:
+            return None
+        self._repairs_left -= 1
         end = next((span[1] for span in brace_spans(rest) if span[0] == 0), 0)
         tries = [(rest[:end], end)]
         if not end:
@@ -289,7 +306,7 @@ class _Scanner:
                 value = value[inner]
         if not isinstance(value, Mapping):
             return None
-        named = next((value[key] for key in _NAME_KEYS if isinstance(value.get(key), str)), "")
+        named = next((value[key] for key in NAME_KEYS if isinstance(value.get(key), str)), "")
         name = self._known(named)
         key = next((key for key in _ARGUMENT_KEYS if key in value), "")
         arguments = value.get(key, {})

@@ -45,5 +45,11 @@ class ApiAccess:
         """A compatible service may need no key."""
         return bool(self.key or (self.provider is ApiProvider.OPENAI and self.base_url))
 
+    @property
+    def learns_tool_form(self) -> bool:
+        """The models of the providers themselves call tools natively."""
+        is_compatible = self.provider is ApiProvider.OPENAI and bool(self.base_url)
+        return self.tool_form is ToolForm.AUTO and is_compatible
+
     def __repr__(self) -> str:
         return f"Access({self.provider}, {self.base_url or 'default'})"

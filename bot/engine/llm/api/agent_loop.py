@@ -307,14 +307,15 @@ class ModelApiClient:
 
     async def _with_reader(self, model: Model, name: str, request: RunRequest) -> Model:
         """Have the model's text read for calls, and ask for them as text where it needs that."""
-        form, forms, service = self._access.tool_form, self._tool_forms, self._access.base_url
-        if form is ToolForm.WRITTEN:
-            return TextToolCallModel(model, TextReader(form=request.result))
-        if form is ToolForm.CALLED or forms is None:
+        forms, service = self._tool_forms, self._access.base_url
+        if self._access.tool_form is ToolForm.WRITTEN:
+            return TextToolCallModel(model, TextReader(form=request.result, is_asked=True))
+        if forms is None or not self._access.learns_tool_form:
             return WrittenCallModel(model, TextReader(form=request.result))
+        learn = partial(forms.observe, service, name)
         if await forms.is_written(service, name):
-            return TextToolCallModel(model, TextReader(form=request.result))
-        learn = partial(forms.learn_written, service, name)
+            asked = TextReader(form=request.result, is_asked=True, on_call=learn)
+            return TextToolCallModel(model, asked)
         return WrittenCallModel(model, TextReader(form=request.result, on_call=learn))
 
     def _model(self, name: str) -> Model:

@@ -49,6 +49,8 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext, ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
+from bot.engine.llm.api.access import ToolForm
+from bot.engine.llm.quoted_calls import is_quoted
 from bot.engine.llm.written_calls import HeldText, ToolSchemas, read_calls
 from bot.engine.llm.written_forms import read_form
 
@@ -78,39 +80,49 @@ _REFUSED = frozenset({400, 422})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextReader:
-    """Reads a model's text. `form` is the answer asked for, None if any text is one; `on_call` is
-    awaited when a model that was offered tools has written its call."""
+    """Reads a model's text. `form` is the answer asked for, None if any text is one; the model
+    `is_asked` to write its calls or else is offered tools; `on_call` is awaited with how it has
+    called a tool."""
 
     form: type[BaseModel] | None = None
-    on_call: Callable[[], Awaitable[None]] | None = None
+    is_asked: bool = False
+    on_call: Callable[[ToolForm], Awaitable[None]] | None = None
 
     def read(
         self,
         response: ModelResponse,
         parameters: ModelRequestParameters,
         messages: Sequence[ModelMessage],
-    ) -> ModelResponse:
+    ) -> tuple[ModelResponse, ToolForm | None]:
         """Return the response with the calls, or else the form, that its text is; itself if it is
-        neither, or repeats what stands in `messages`: a quoted file must not give orders."""
+        neither, or repeats what stands in `messages`: a quoted file must not give orders. With it,
+        how a tool was called, None if none was for certain."""
         texts = [part.content for part in response.parts if isinstance(part, TextPart)]
-        if response.tool_calls or not any(texts):
-            return response
+        if response.tool_calls:
+            return response, ToolForm.CALLED
         text, others = "".join(texts), [p for p in response.parts if not isinstance(p, TextPart)]
-        found = read_calls(text, _schemas(parameters), text_is_answer=parameters.allow_text_output)
-        if found is not None and _is_quoted(found.text, messages):
-            return response
+        found = read_calls(
+            text,
+            _schemas(parameters),
+            text_is_answer=parameters.allow_text_output,
+            is_asked=self.is_asked,
+        )
+        if found is not None and is_quoted(found, _brought(messages)):
+            return response, None
+        forms = parameters.output_tools
         if found is not None:
             said = [TextPart(content=found.lead_in)] if found.lead_in else []
             calls = [_call_part(name, arguments) for name, arguments in found.calls]
-            return replace(response, parts=[*others, *said, *calls])
-        forms = parameters.output_tools
+            names = {name for name, _ in found.calls} - {form.name for form in forms}
+            how = ToolForm.WRITTEN if found.is_certain and names else None
+            return replace(response, parts=[*others, *said, *calls]), how
         if self.form is None or parameters.allow_text_output or len(forms) != 1:
-            return response
+            return response, None
         value = read_form(text, self.form)
         if value is None:
-            return response
+            return response, None
         args = value.model_dump(mode="json")
-        return replace(response, parts=[*others, ToolCallPart(forms[0].name, args)])
+        return replace(response, parts=[*others, ToolCallPart(forms[0].name, args)]), None
 
 
 class WrittenCallModel(WrapperModel):
@@ -137,8 +149,9 @@ class WrittenCallModel(WrapperModel):
                 return
             read = _ReadStream(stream, self._reader, messages)
             yield read
-            if read.has_written_calls and self._reader.on_call is not None:
-                await self._reader.on_call()
+            read.get()
+            if read.called is not None and self._reader.on_call is not None:
+                await self._reader.on_call(read.called)
 
 
 class _ReadStream(StreamedResponse):
@@ -153,16 +166,8 @@ class _ReadStream(StreamedResponse):
         self._messages = messages
         self._response: ModelResponse | None = None
         self._shown: AsyncIterator[ModelResponseStreamEvent] | None = None
-
-    @property
-    def has_written_calls(self) -> bool:
-        response = self._response
-        forms = {tool.name for tool in self.model_request_parameters.output_tools}
-        return (
-            response is not None
-            and any(call.tool_name not in forms for call in response.tool_calls)
-            and not self._stream.get().tool_calls
-        )
+        self.called: ToolForm | None = None
+        """How a tool was called; None until the response is complete."""
 
     def __aiter__(self) -> AsyncIterator[ModelResponseStreamEvent]:
         if self._shown is None:
@@ -191,7 +196,7 @@ class _ReadStream(StreamedResponse):
             return replace(response, metadata=self.metadata)
         if self._response is None:
             # Once, so that the calls keep their IDs.
-            self._response = self._reader.read(
+            self._response, self.called = self._reader.read(
                 response, self.model_request_parameters, self._messages
             )
         return replace(
@@ -266,6 +271,8 @@ class TextToolCallModel(WrapperModel):
                 raise
             plain = _request_parameters(tools, given, constrained=False)
             response = await self._response(*asked, plain, run_context)
+        if response.tool_calls and self._reader.on_call is not None:
+            await self._reader.on_call(ToolForm.CALLED)
         yield CompletedStreamedResponse(
             self._parse_call(response, given, messages),
             model_request_parameters=given,
@@ -296,34 +303,26 @@ class TextToolCallModel(WrapperModel):
         """Text that can't be read stays text, and the caller reports the problem."""
         if given.allow_text_output:
             text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
-            said = read_calls(text, {TEXT_TOOL: _TEXT_TOOL_SCHEMA}, text_is_answer=True)
+            say = {TEXT_TOOL: _TEXT_TOOL_SCHEMA}
+            said = read_calls(text, say, text_is_answer=True, is_asked=True)
             if said is not None and [name for name, _ in said.calls] == [TEXT_TOOL]:
                 arguments = said.calls[0][1]
                 words = arguments.get("text", "") if isinstance(arguments, Mapping) else text
                 return replace(response, parts=[TextPart(content=str(words))])
-        return self._reader.read(response, given, messages)
+        return self._reader.read(response, given, messages)[0]
 
 
-def _is_quoted(text: str, messages: Sequence[ModelMessage]) -> bool:
-    """Whether a person or a tool has brought this text."""
-    words = " ".join(text.split())
-    return any(
-        words in " ".join(content.split())
-        for message in messages
-        if isinstance(message, ModelRequest)
-        for part in message.parts
-        for content in _brought(part)
-    )
-
-
-def _brought(part: ModelRequestPart) -> Iterator[str]:
-    match part:
-        case ToolReturnPart():
-            yield part.model_response_str()
-        case UserPromptPart(content=str(text)):
-            yield text
-        case UserPromptPart(content=content):
-            yield from (piece for piece in content if isinstance(piece, str))
+def _brought(messages: Sequence[ModelMessage]) -> Iterator[str]:
+    """Yield what persons and tools have brought."""
+    for message in messages:
+        for part in message.parts if isinstance(message, ModelRequest) else ():
+            match part:
+                case ToolReturnPart():
+                    yield part.model_response_str()
+                case UserPromptPart(content=str(text)):
+                    yield text
+                case UserPromptPart(content=content):
+                    yield from (piece for piece in content if isinstance(piece, str))
 
 
 def _schemas(parameters: ModelRequestParameters) -> ToolSchemas:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.engine.llm.written_calls import MAX_CALLS, HeldText, read_calls
+from bot.engine.llm.written_forms import parse_repaired_json
 
 TOOLS = {
     "write": {
@@ -67,7 +68,7 @@ NONE = {
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_call_is_read_however_it_is_written(name: str) -> None:
-    found = read_calls(WRITTEN[name], TOOLS, text_is_answer=True)
+    found = read_calls(WRITTEN[name], TOOLS, text_is_answer=True, is_asked=True)
 
     assert found is not None
     assert found.calls == [("write", {"path": "a", "content": "b"})]
@@ -76,6 +77,27 @@ def test_a_call_is_read_however_it_is_written(name: str) -> None:
 @pytest.mark.parametrize("name", NONE)
 def test_other_text_is_no_call(name: str) -> None:
     assert read_calls(NONE[name], TOOLS, text_is_answer=True) is None
+
+
+@pytest.mark.parametrize("code", [JSON, f"[{JSON}]", "write(path='a')"])
+def test_a_plain_block_is_an_answer_unless_calls_were_asked_for(code: str) -> None:
+    text = f"```json\n{code}\n```"
+
+    assert read_calls(text, TOOLS, text_is_answer=True) is None
+    assert read_calls(text, TOOLS, text_is_answer=False) is not None
+    assert read_calls(text, TOOLS, text_is_answer=True, is_asked=True) is not None
+
+
+def test_only_a_marked_call_of_a_known_tool_is_certain() -> None:
+    texts = [
+        f"<tool_call>{JSON}</tool_call>",
+        JSON,
+        "<write><path>a</path></write>",
+        '<tool_call>{"name": "fly", "arguments": {}}</tool_call>',
+    ]
+    found = [read_calls(text, TOOLS, text_is_answer=True) for text in texts]
+
+    assert [each and each.is_certain for each in found] == [True, False, False, False]
 
 
 def test_several_calls_are_read_and_arguments_get_their_types() -> None:
@@ -130,7 +152,8 @@ def test_any_text_is_calls_or_none_and_nothing_is_lost(text: str) -> None:
     [
         *("{", "[", "<tool_call>", "<function=write>", "<parameter=path>", '{"name":', "```\n"),
         *("```tool_code\n", "<think>", "<write><path>", "[TOOL_CALLS]", "<arg_key>a</arg_key>"),
-        "Action: write\nAction Input: ",
+        *("Action: write\nAction Input: ", "{\n", "[\n", '{"a"\n', "```json\n{\n", " ", "\n "),
+        "```" + " " * 50_000,
     ],
 )
 def test_a_text_of_any_size_takes_no_time_to_speak_of(piece: str) -> None:
@@ -140,5 +163,22 @@ def test_a_text_of_any_size_takes_no_time_to_speak_of(piece: str) -> None:
         held.feed(text[at : at + 10_000])
 
     assert len(held.rest) <= len(text)
+    HeldText(TOOLS).feed(text)
     for each in (text, text * 10):
         read_calls(each, TOOLS, text_is_answer=False)
+
+
+@pytest.mark.parametrize("start", ["{\n" * 100_000, "{x\n" * 20 + "x " * 100_000])
+def test_a_text_is_repaired_a_few_times_at_most(
+    start: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repaired: list[int] = []
+
+    def counting(text: str) -> object:
+        repaired.append(len(text))
+        return parse_repaired_json(text)
+
+    monkeypatch.setattr("bot.engine.llm.written_calls.parse_repaired_json", counting)
+    read_calls(start, TOOLS, text_is_answer=False)
+
+    assert sum(repaired) <= 7 * len(start)
