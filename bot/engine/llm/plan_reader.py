@@ -26,7 +26,7 @@ _BULLET = re.compile(r"(?P<indent>[ \t]*)[-*+•‣▪][ \t]+(?P<text>\S.*)")
 _CHECKBOX = re.compile(r"\[[ xX]?\][ \t]*")
 _HEAD = re.compile(r"(?P<title>.{2,100}?)(?:[ \t]+[-–—][ \t]+|[:：][ \t]*|——)(?P<detail>\S.*)")
 _BOLD_HEAD = re.compile(
-    r"(?:\*\*|__)(?P<title>[^*_]{2,150})(?:\*\*|__)[ \t]*[:：.\-–—]*[ \t]*(?P<detail>.*)"
+    r"(?:\*\*|__)(?P<title>[^*_]{2,150})(?:\*\*|__)[ \t]*+[:：.\-–—]*+[ \t]*+(?P<detail>.*)"
 )
 _MARKUP = re.compile(r"\*\*|__|^\#+[ \t]*")
 _STEP_OPEN = re.compile(r"<step(?:[ \t][^<>]{0,200})?>", re.IGNORECASE)
@@ -72,8 +72,10 @@ def _tagged_steps(text: str) -> Iterator[Mapping[str, str]]:
         if end < 0:
             return
         inside = text[opened.end() : min(end, opened.end() + _MAX_TAGGED)]
+        # Without what no tag closes, which each opening tag would search to its end.
+        closed = inside[: inside.rfind("</") + 2]
         fields = {
-            name: mark[1].strip() for name, form in _INNER.items() if (mark := form.search(inside))
+            name: mark[1].strip() for name, form in _INNER.items() if (mark := form.search(closed))
         }
         words = " ".join(_TAG.sub(" ", inside).split())
         if fields.get("title") or words:
@@ -116,7 +118,7 @@ def _items(lines: Sequence[str], form: re.Pattern[str]) -> tuple[str, Sequence[_
 
 def _as_step(text: str, more: Sequence[str]) -> Mapping[str, str]:
     text, more = _CHECKBOX.sub("", text, count=1).strip(), list(more)
-    if not text.strip("*_ "):
+    if more and not text.strip("*_ "):
         text = more.pop(0)
     head = _BOLD_HEAD.fullmatch(text) or _HEAD.fullmatch(text)
     title, detail = (head["title"], head["detail"]) if head else (text, "")

@@ -17,7 +17,9 @@ from bot.engine.llm.plan_reader import read_steps
 MAX_READ = 200_000
 """Characters of an answer that are looked at."""
 _MAX_CANDIDATES = 50
-_FENCED = re.compile(r"^[ \t]*```[ \t]*\w*[ \t]*\r?\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
+_FENCED = re.compile(
+    r"^[ \t]*+```[ \t]*+\w*+[ \t]*+\r?\n(.*?)^[ \t]*+```", re.DOTALL | re.MULTILINE
+)
 _THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL)
 _THOUGHT_END = re.compile(r"\A.*</(?:think|thinking|thought|reasoning)>", re.DOTALL)
 _WRAPPER_KEYS = ("arguments", "parameters", "args", "input", "result", "answer", "output", "plan")

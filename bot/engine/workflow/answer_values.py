@@ -23,9 +23,13 @@ _SCALARS = str | int | float | None
 RESERVED_NAMES = frozenset({"_raw", "summary", "files", "made", "left_out", "heard", "error"})
 """Names of an output's own fields, which no answer can set."""
 
-_FENCED = re.compile(r"(`{3,}|~{3,})[^\S\n]*[\w+-]*[^\S\n]*\n(.*?)(?:\1|\Z)", re.DOTALL)
+_FENCED = re.compile(
+    # No run is read again from its middle, nor given back: that would take quadratic time.
+    r"(?<![`~])(`{3,16}+|~{3,16}+)[^\S\n]*+[\w+-]*+[^\S\n]*+\n(.*?)(?:\1|\Z)",
+    re.DOTALL,
+)
 _PLAIN_PUNCTUATION = str.maketrans("：＝（），；｜？｛｝［］“”‘’", ":=(),;|?{}[]\"\"''")
-_MARKUP = re.compile(r"[*`]+|(?<!\w)_+|_+(?!\w)")
+_MARKUP = re.compile(r"[*`]+|(?<!\w)_+|(?<!_)_++(?!\w)")
 _FLAG_WORDS = r"true|false|yes|no|是|否|不是|不通过|未通过|通过|不同意|同意|✅|❌|✔|✘"
 _PAIR = re.compile(
     r"(?P<negated>\b(?:not|isn't|never)[ ]|[未不没])?"

@@ -1,8 +1,9 @@
 """Finds the files that an instruction asks to be written, so that code can check that they exist.
 
 Recognition is conservative: a file that is only mentioned, read, conditional, forbidden, left to a
-choice or written by somebody else is not one. A missed file costs a check; a false one would fail
-good work."""
+choice or written by somebody else, such as a program when it runs, is not one. Nor is any file of a
+text that renames, moves or deletes something, or that asks for one file for each of many. A missed
+file costs a check; a false one would fail good work."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ _DIRECT = re.compile(
 )
 _INTO = re.compile(
     r"\b(?:write|create|save|store|put|export|dump|output|record|convert|translate|transform"
-    r"|render|copy|rename|append|extract|summari[sz]e|collect|draft|compose|generate"
+    r"|render|copy|append|extract|summari[sz]e|collect|draft|compose|generate"
     rf"|produce)\b(?P<gap>[^\n]{{0,200}}?)\s(?:into|to|as)\s+{_CALLED}{_FILE}",
     re.IGNORECASE,
 )
@@ -58,7 +59,7 @@ _PASSIVE = re.compile(
 _CHINESE_TO = (
     "(?:写入到?|写到|写进|写在|存入|存到|存进|存为|存成|存在|保存到|保存为|保存成|保存在|另存为|导出到|导出为"
     "|导出成|输出到|输出为|输出成|记录到|记录在|记到|记在|整理到|整理成|整理为|汇总到|汇总成|翻译到|翻译成"
-    "|转换为|转换成|转成|转为|放到|放进|放入|放在|做成|追加到|重命名为|改名为|复制到|拷贝到|生成到|生成为)"
+    "|转换为|转换成|转成|转为|放到|放进|放入|放在|做成|追加到|复制到|拷贝到|生成到|生成为)"
 )
 _CHINESE_NEW = "(?:写一?[个份篇]?|创建|新建|生成|建立|制作|编写|撰写|输出|导出|保存)"
 _CHINESE_CALLED = r"(?:\s|一个|一份|一篇|新的?|名为|名叫|叫做?|文件|脚本|文档|：|:)*"
@@ -76,12 +77,55 @@ _FORMS = (_DIRECT, _INTO, _IN, _PASSIVE, _CHINESE_INTO, _CHINESE_DIRECT, _CHINES
 
 _FENCED = re.compile(r"^[ \t]*```.*?(?:^[ \t]*```|\Z)|^[ \t]*>.*$", re.DOTALL | re.MULTILINE)
 _SENTENCE = re.compile(r"[^\n。！；;]+?(?:[\n。！；;]|[.!?？](?=\s|$)|\Z)")
+_ELSEWHERE = re.compile(
+    r"\b(?:renam(?:e[sd]?|ing)|mov(?:e[sd]?|ing)|delet(?:e[sd]?|ing|ion)|remov(?:e[sd]?|ing|al)"
+    r"|eras(?:e[sd]?|ing)|discard(?:s|ed|ing)?|unlink|rm|mv|temporary|temporarily"
+    r"|clean(?:s|ed|ing)?(?: (?:it|them|everything))?[ -]?up|tid(?:y|ied)|get rid of"
+    r"|throw (?:it |them )?away|for (?:each|every)|one (?:\w+ )?(?:per|for each|for every))\b"
+    r"|改名|重命名|更名|改成叫|移[动到至入走除]|挪|剪切|删|清理|清除|去掉|丢弃|扔掉|临时|[对为给]每|每[^。\n]{0,10}(?:一[个份]|各)",
+    re.IGNORECASE,
+)
+"""Words after which a file that was written may not be where its name says."""
+_EACH = re.compile(r"\b(?:per|each|every)\b|每|分别", re.IGNORECASE)
+_PLACEHOLDER = re.compile(
+    r"[<>{}\[\]$%*…]|YYYY|yyyy|(?<![A-Za-z])(?:YY|MM|DD|X{2,}|x{3,}|N{1,4}"
+    r"|NAME|FILENAME|FILE|TITLE|DATE|TIME|TIMESTAMP|ID|SLUG|TOPIC|NUMBER|NUM)(?![A-Za-z])"
+    r"|[a-z0-9][_-][A-Z]+(?![A-Za-z0-9])|某|名(?=\.)"
+)
+_PROGRAM_EXTENSION = (
+    r"\.(?:py|ipynb|[mc]?js|[jt]sx|ts|sh|bash|ps1|bat|rs|go|java|kt|swift|rb|php|lua|cpp|cc|c|r)"
+    r"(?![A-Za-z0-9_.])"
+)
+_ENGLISH_PROGRAM = (
+    r"(?<![./\-])\b(?:scripts?|apps?|applications?|programs?|programmes?|cli|tools?|services?"
+    r"|functions?|servers?|bots?|daemons?|plugins?|extensions?|crawlers?|scrapers?|parsers?"
+    r"|converters?|generators?|games?|commands?|code (?:that|which|to))\b(?!\.\w|[/_-])"
+)
+_CHINESE_PROGRAM = "(?:程序|脚本|应用|工具|服务|函数|机器人|插件|爬虫|软件|游戏|命令行|接口|代码)"
+_PROGRAM = re.compile(f"{_ENGLISH_PROGRAM}|{_CHINESE_PROGRAM}", re.IGNORECASE)
+_NEW_PROGRAM = re.compile(
+    r"\b(?:write|create|build|make|develop|implement|code|add)\s+"
+    rf"(?:[\w-]{{1,20}}+\s+){{0,3}}{_ENGLISH_PROGRAM}"
+    rf"|(?:写|创建|新建|开发|实现|做|生成)[^\s。，]{{0,12}}{_CHINESE_PROGRAM}",
+    re.IGNORECASE,
+)
+_IS_PROGRAM = re.compile(rf".*{_PROGRAM_EXTENSION}", re.IGNORECASE)
+_WHAT_IT_DOES = re.compile(
+    r"\b(?:that|which|to|when|should|must|shall|needs|has)\b|来|用于|用来|能|会|把|将|运行|执行",
+    re.IGNORECASE,
+)
 _CLAUSE_END = re.compile(r"[,，:：]|\b(?:and|then|but)\b|然后|并且?|再|而是|[\"“”‘’`]\s")
 _UNSURE = re.compile(
     r"\b(?:if|unless|in case|otherwise|optional(?:ly)?|maybe|perhaps|e\.g|such as|example)\b"
-    r"|如果|若|假如|要是|除非|否则|可选|例如|比如|譬如",
+    r"|如果|若(?!干)|假如|要是|除非|否则|可选|例如|比如|譬如",
     re.IGNORECASE,
 )
+_UNLESS = re.compile(
+    r"\b(?:if|unless|in case|optional|(?:when|where|as|only) (?:needed|necessary|when|where))\b"
+    r"|如果|若(?!干)|假如|要是|除非|的话|必要时|可选",
+    re.IGNORECASE,
+)
+"""A condition that stands behind a name."""
 _NOT_ASKED = re.compile(
     r"\b(?:not|never|don['’]?t|doesn['’]?t|without|avoid|instead of|rather than|cannot|can['’]t"
     r"|no need"
@@ -102,6 +146,10 @@ _ASKING_INFINITIVE = re.compile(
     r"[^,]{0,40}\sto\s+$",
     re.IGNORECASE,
 )
+_SOMETHING_MUST = re.compile(
+    r"(?<!\byou)(?<=\w)\s(?:must|should|shall|has to|needs to)\s(?:\w+ly\s|also\s|then\s)?$",
+    re.IGNORECASE,
+)
 _OTHER_USE = re.compile(
     r"\b(?:function|functions|class|classes|method|methods|bug|bugs|error|errors|tests?|defined|found"
     r"|described|using|based on|according|similar|mentioned|listed|link|links|reference|access"
@@ -115,16 +163,33 @@ _NOT_A_FILE = re.compile(
 )
 
 
-def find_named_files(text: str) -> tuple[str, ...]:
-    """Return the paths that the text asks to be written, as they stand there."""
+def find_named_files(text: str, *, around: str = "") -> tuple[str, ...]:
+    """Return the paths that the text asks to be written, as they stand there. `around` is what else
+    its reader is told: if that renames or deletes files, none is sure to stay."""
+    if _ELSEWHERE.search(text) or _ELSEWHERE.search(around):
+        return ()
     found: dict[str, None] = {}
+    is_program_told = False
     for sentence in _SENTENCE.finditer(_FENCED.sub("\n", text[:MAX_TEXT])):
-        for name in _files_in(sentence[0]):
-            found[name] = None
+        new_file = _new_program_file(sentence[0])
+        if _EACH.search(sentence[0]) is None:
+            for name in _files_in(sentence[0], new_file, is_program_told=is_program_told):
+                found[name] = None
+        is_program_told |= new_file is not None or _NEW_PROGRAM.search(sentence[0]) is not None
     return tuple(found)[:MAX_FILES]
 
 
-def _files_in(sentence: str) -> Iterator[str]:
+def _new_program_file(sentence: str) -> int | None:
+    """Where the first name of a program that is to be written ends."""
+    marks = (mark for form in (_DIRECT, _CHINESE_DIRECT) for mark in form.finditer(sentence))
+    return min((mark.end() for mark in marks if _is_program(_name_in(mark))), default=None)
+
+
+def _files_in(sentence: str, new_file: int | None, *, is_program_told: bool) -> Iterator[str]:
+    noun = _PROGRAM.search(sentence)
+    programs = [at for at in (noun.end() if noun else None, new_file) if at is not None]
+    program = min(programs, default=len(sentence))
+    unless = max((mark.start() for mark in _UNLESS.finditer(sentence)), default=-1)
     for form in _FORMS:
         for mark in form.finditer(sentence):
             gap = mark.groupdict().get("gap") or ""
@@ -136,13 +201,21 @@ def _files_in(sentence: str) -> Iterator[str]:
                 is_choice |= more["link"].strip().casefold() in {"or", "或", "或者"}
                 names.append(_name_in(more))
                 at = more.end()
-            if not is_choice:
+            if is_choice or at <= unless:
+                continue
+            verb_end = mark.end("gap") if gap else mark.start()
+            is_behind = program <= verb_end
+            if _is_program(names[0]):
+                is_output = is_behind and _WHAT_IT_DOES.search(sentence, program, verb_end)
+            else:
+                is_output = is_behind or is_program_told
+            if not is_output:
                 yield from (name for name in names if _is_file(name))
 
 
 def _is_asked(before: str) -> bool:
     """Whether what follows these words of a sentence is an order to the worker."""
-    if _UNSURE.search(before):
+    if _UNSURE.search(before) or _SOMETHING_MUST.search(before[-40:]):
         return False
     clause = _CLAUSE_END.split(before)[-1]
     if _INFINITIVE.search(before) and not _ASKING_INFINITIVE.search(before):
@@ -154,6 +227,11 @@ def _name_in(mark: re.Match[str]) -> str:
     return (mark["quoted"] or mark["plain"]).strip()
 
 
+def _is_program(name: str) -> bool:
+    return _IS_PROGRAM.fullmatch(name) is not None
+
+
 def _is_file(name: str) -> bool:
     inside = not name.startswith(("/", "~")) and ".." not in name.split("/")
-    return inside and "://" not in name and _NOT_A_FILE.fullmatch(name) is None
+    is_real = _NOT_A_FILE.fullmatch(name) is None and _PLACEHOLDER.search(name) is None
+    return inside and "://" not in name and is_real

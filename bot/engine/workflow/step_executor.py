@@ -245,7 +245,7 @@ def _turn_key(step: StartedStep) -> str:
 def _named_files(step: StartedStep) -> tuple[str, ...]:
     """The files that the step's words ask for, and with the last step of a plan the task's. What
     the Boss has said about one since then is not judged."""
-    found = find_named_files(f"{step.node.title}\n{step.node.detail}")
+    found = find_named_files(f"{step.node.title}\n{step.node.detail}", around=step.task.instruction)
     if is_chain(step.workflow) and step.workflow.nodes[-1].id == step.node.id:
         found += find_named_files(step.task.instruction)
     said = "\n".join(step.messages)

@@ -182,3 +182,24 @@ def test_any_text_is_a_valid_plan_or_none(text: str) -> None:
 )  # fmt: skip
 def test_a_plan_of_ten_megabytes_takes_no_time_to_speak_of(piece: str) -> None:
     read_form(piece * (10_000_000 // len(piece)), PlanAnswer)
+
+
+@pytest.mark.parametrize(
+    "title", ["**ab**" + " " * 20_000 + "\nx", "**ab**" + ":" * 20_000 + "\nx"]
+)
+def test_a_step_with_runs_of_blanks_or_signs_is_read_in_linear_time(title: str) -> None:
+    found = read_form(json.dumps({"steps": [title]}), PlanAnswer)
+
+    assert isinstance(found, PlanAnswer)
+    assert found.steps[0].title.startswith("**ab**") or found.steps[0].title.startswith("ab")
+
+
+def test_a_fence_with_a_long_run_of_blanks_is_read_in_linear_time() -> None:
+    assert read_form("```" + " " * 190_000 + "x", PlanAnswer) is None
+
+
+def test_a_step_of_marks_alone_harms_no_plan() -> None:
+    found = read_form(json.dumps({"steps": ["***", "Write it"]}), PlanAnswer)
+
+    assert isinstance(found, PlanAnswer)
+    assert found.steps[-1].title == "Write it"

@@ -40,6 +40,17 @@ ASKED: dict[str, tuple[str, ...]] = {
     "在 story.txt 里写一个故事": ("story.txt",),
     "帮我写一个脚本，保存成“你好.py”。": ("你好.py",),
     "把数据转换成 b.json": ("b.json",),
+    "Write a script fetch.py": ("fetch.py",),
+    "Write a script fetch.py and a README.md": ("fetch.py",),
+    "写一个脚本 fetch.py": ("fetch.py",),
+    "写一个计算质数的脚本，保存为 primes.py": ("primes.py",),
+    "Write a script for primes and save it as primes.py": ("primes.py",),
+    "写 fetch.py，把网页保存到 page.html": ("fetch.py",),
+    "Write report-Q3.md": ("report-Q3.md",),
+    "You must create config.yaml": ("config.yaml",),
+    "Review src/app.py and write your findings to findings.md": ("findings.md",),
+    "Write README_zh.md and AGENTS.md": ("README_zh.md", "AGENTS.md"),
+    "写若干想法，保存到 a.md": ("a.md",),
 }
 
 NOT_ASKED = [
@@ -88,6 +99,39 @@ NOT_ASKED = [
     "可以写到 x.md",
     "写到 a.md 或 b.md",
     "删除 old.md",
+    "Create draft.md, then rename it to final.md",
+    "Create draft.md. Later it is renamed.",
+    "Write a.md and move it into docs/",
+    "先生成 draft.md，再改名为 final.md",
+    "生成 a.md，然后移动到 docs 目录",
+    "Write tmp.py that prints 1, run it and delete it afterwards",
+    "Write tmp.py. Clean up when you are done.",
+    "写一个 a.py，运行后删除",
+    "The app must save its state to state.json",
+    "The system must save its state to state.json",
+    "Write a CLI that converts a.csv to b.json",
+    "Write a CLI that converts a.ts to b.js",
+    "Write a converter. Convert a.csv to b.json with it on each start.",
+    "Build a tool for notes.\nSave the notes to notes.json",
+    "写一个程序，运行时把结果保存到 out.txt",
+    "写一个程序。运行时把结果保存到 out.txt",
+    "开发一个工具，将 a.csv 转换成 b.json",
+    "Write a script that downloads the page and saves it to page.html",
+    "Implement a server to store notes in notes.json",
+    "Write the summary to summary_YYYY.md",
+    "Write the summary to summary_XX.md",
+    "Save it as `<city>.json`",
+    "Save it as `{city}.json`",
+    "Save it as report-NAME.md",
+    "保存为 城市名.json",
+    "Save one file per city as city.json",
+    "For each city, look up the weather.\nSave it as city.json",
+    "Create notes.md in every folder",
+    "每个城市保存为 city.json",
+    "create foo.md unless there is one",
+    "Create foo.md if it is missing",
+    "创建 foo.md，如果还没有的话",
+    "创建 foo.md，除非已经有了",
 ]
 
 
@@ -102,7 +146,29 @@ def test_what_is_only_mentioned_is_not_asked_for(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["write ", "write a to ", "`", "a/", "a.", "存到", "write a.md, ", "写 ", "\n```", "x"]
+    "piece",
+    [
+        "write ",
+        "write a to ",
+        "`",
+        "a/",
+        "a.",
+        "存到",
+        "write a.md, ",
+        "写 ",
+        "\n```",
+        "x",
+        "写一个",
+        "write “",
+        "clean ",
+        "每",
+        "one a",
+    ],
 )
 def test_a_text_of_any_size_is_looked_at_briefly(piece: str) -> None:
     assert len(find_named_files(piece * (1_000_000 // len(piece)))) <= MAX_FILES
+
+
+def test_what_else_is_told_may_take_the_files_away() -> None:
+    assert find_named_files("Create draft.md", around="Write it, then rename it to b.md") == ()
+    assert find_named_files("Create draft.md", around="Write it") == ("draft.md",)

@@ -44,3 +44,19 @@ def test_what_is_nested_beyond_all_measure_is_left_out() -> None:
 def test_numbers_and_nesting_that_no_reader_takes_leave_nothing() -> None:
     assert dict(parse_answer_values('```json\n{"n": ' + "9" * 5_000 + "}\n```")) == {}
     assert dict(parse_answer_values("```json\n" + "[" * 9_000 + "\n```")) == {}
+
+
+@pytest.mark.parametrize("start", ["", "a", "```", "a:", "{"])
+@pytest.mark.parametrize(
+    "unit", ["`", "~", "_", "*", " ", "\t", "```\n", "``` ", "~~~`", "a_", "："]
+)
+def test_runs_of_any_kind_are_read_in_linear_time(start: str, unit: str) -> None:
+    run = (start + unit * 20_000)[:19_000]
+
+    assert dict(parse_answer_values(run + "b")) == {}
+    assert dict(parse_answer_values("score: 3\n" + run + "b")) == {"score": 3}
+
+
+def test_a_fence_may_be_of_tildes_or_longer() -> None:
+    for fence in ("~~~", "````", "~~~~~~"):
+        assert dict(parse_answer_values(f'Here: {fence}json\n{{"n": 1}}\n{fence}')) == {"n": 1}
