@@ -206,7 +206,8 @@ def _files_in(sentence: str, new_file: int | None, *, is_program_told: bool) -> 
             verb_end = mark.end("gap") if gap else mark.start()
             is_behind = program <= verb_end
             if _is_program(names[0]):
-                is_output = is_behind and _WHAT_IT_DOES.search(sentence, program, verb_end)
+                does = _WHAT_IT_DOES.search(sentence, program, verb_end)
+                is_output = is_behind and does is not None
             else:
                 is_output = is_behind or is_program_told
             if not is_output:
