@@ -258,9 +258,11 @@ def is_chain(workflow: Workflow) -> bool:
 def dump_workflow(workflow: Workflow) -> dict[str, Any]:
     dumped: dict[str, Any] = _WORKFLOW_ADAPTER.dump_python(workflow, mode="json")
     for node in dumped["nodes"]:
-        # Few nodes have one, and every version of a plan is stored whole.
+        # Few nodes have these, and every version of a plan is stored whole.
         if not node["output"]:
             del node["output"]
+        if not any(value is not None for value in node["limits"].values()):
+            del node["limits"]
     return dumped
 
 

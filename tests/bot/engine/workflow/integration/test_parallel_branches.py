@@ -465,7 +465,9 @@ async def test_a_step_that_is_late_is_tried_again_and_then_fails(tmp_path: Path)
         tries = (await here.runs(made))["slow"].attempt
 
     assert view.task.status is TaskStatus.FAILED
-    assert view.task.status_reason == "The step ran out of time."
+    assert view.task.status_reason == (
+        "The step ran out of time: its `timeout` in the workflow is over."
+    )
     assert tries == 2
 
 
