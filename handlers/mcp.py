@@ -27,9 +27,8 @@ async def manage_mcp_servers(request: Request) -> Reply:
         raise UsageError("mcp")
     servers = await _list_servers(request)
     faults = await request.services.mcp.list_faults()
-    with_places = request.in_private and request.by_owner
     return Reply(
-        card=mcp_servers_card(servers, faults, request.words, with_places=with_places),
+        card=mcp_servers_card(servers, faults, request.words, with_places=_sees_all(request)),
         data={"servers": [asdict(each) for each in servers], "faults": list(faults)},
     )
 
@@ -65,14 +64,19 @@ async def _list_servers(request: Request) -> list[McpServerStatus]:
         for persona, server in configured
         if (persona, server) not in known
     ]
-    if not (request.in_private and request.by_owner):
+    if not _sees_all(request):
         # An error may show paths and settings of the machine.
         used = [replace(each, error="") for each in used]
     return [*used, *unused]
 
 
+def _sees_all(request: Request) -> bool:
+    """Owners in private see all servers with their places and errors; in a group others read
+    along."""
+    return request.in_private and request.by_owner
+
+
 def _is_visible(server: McpServerStatus, request: Request) -> bool:
-    """Owners in private see all; others only what they use in this chat."""
-    if request.in_private and request.by_owner:
+    if _sees_all(request):
         return True
     return server.chat_id == request.chat.id and server.person_id == request.person.id

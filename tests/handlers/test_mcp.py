@@ -67,6 +67,17 @@ async def test_others_see_only_what_they_use_here_and_no_errors() -> None:
     assert "t9" not in shown
 
 
+async def test_in_a_group_an_owners_list_has_no_errors() -> None:
+    """The members read along."""
+    made = desk()
+    made.world.mcp.servers = [replace(ANNS, person_id=PersonId("olga"), chat_id=ChatId("g1"))]
+    shown = text_of(await made.send_message("/mcp", who="x-olga", chat="g1"))
+
+    assert "mail" in shown
+    assert "no key" not in shown
+    assert "t9" not in shown
+
+
 async def test_a_configured_server_is_listed_before_its_first_use() -> None:
     made = RouterHarness()
     roster = made.world.personas.all_personas
