@@ -25,6 +25,7 @@ from tests.chaos.random_load import RandomLoad, run_random_load
 from tests.chaos.stories import STORIES
 from tests.chaos.story import CrashStory
 from tests.chaos.story_run import StoryResult, started_home
+from tests.journeys.program import ShiftbossProcess
 
 _AT_ONCE = int(os.environ.get("CHAOS_AT_ONCE", "2"))
 _KILLS = 210
@@ -54,6 +55,8 @@ async def measure(scale: Scale) -> list[Measurement]:
     platform shows twice. Environment variables choose a part of it: see [chaos.md](chaos.md)."""
     seed = int(os.environ.get("CHAOS_SEED", random.randrange(1_000_000)))
     print(f"CHAOS_SEED={seed}", flush=True)
+    # Loading the modules is most of what a life costs: forks die three times as often in an hour.
+    ShiftbossProcess.use_fork_server = "CHAOS_FORKS" in os.environ
     with tempfile.TemporaryDirectory() as folder:
         run = _Run(base=Path(folder), seed=seed)
         for name in scale.pick(run.channels, (_SMALL_CHANNEL,)):
@@ -129,7 +132,8 @@ class _Run:
     def of_moments(self) -> Iterator[_Work]:
         for story in self.stories:
             if story.name in _STEP_BY_STEP:
-                yield partial(self.moments, self.channels[0], story)
+                for name in self.channels:
+                    yield partial(self.moments, name, story)
 
     def channel(self, number: int) -> ChannelName:
         return self.channels[number % len(self.channels)]
