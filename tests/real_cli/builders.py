@@ -29,18 +29,12 @@ MADE_FILE = "made.txt"
 DONE = {"status": "done", "summary": "The file is made.", "files": [MADE_FILE]}
 _FINAL_TEXT = f"I have tried.\n```json\n{json.dumps(DONE)}\n```"
 # Our service takes no more than this.
-_EXTRA_ENV = {
+EXTRA_ENV = {
     "claude-code": {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "32000"},
     "gemini": {"GEMINI_CLI_TRUST_WORKSPACE": "true"},
 }
 _SCRIPTS = "functions::exec"
 _SHELLS = ("Bash", "bash", "run_shell_command", "exec_command", _SCRIPTS)
-# Codex's own sandbox lets nothing be written: a model has to ask to be let out.
-_ESCALATED_COMMAND = {
-    "cmd": f"touch {MADE_FILE}",
-    "sandbox_permissions": "require_escalated",
-    "justification": "May I write it?",
-}
 
 
 class AnyModelName:
@@ -113,7 +107,7 @@ class InstalledCli:
 
 
 def install_cli(name: str, models: ModelEmulator, root: Path) -> InstalledCli:
-    given = {**BUILT_IN_AGENTS[name].fixed_env, **_EXTRA_ENV.get(name, {})}
+    given = {**BUILT_IN_AGENTS[name].fixed_env, **EXTRA_ENV.get(name, {})}
     agent = replace(BUILT_IN_AGENTS[name], files=_files(name, models), fixed_env=given)
     workspace = root / "workspace"
     workspace.mkdir(parents=True)
@@ -156,38 +150,54 @@ wire_api = "responses"
 
 def reply_with(text: str, **how: Any) -> Callable[[ReceivedRequest], ScriptedReply]:
     """Says so to whatever it is asked to work on."""
-    return lambda asked: _side_request_reply(asked) or ScriptedReply(text=text, **how)
+    return lambda asked: side_request_reply(asked) or ScriptedReply(text=text, **how)
 
 
 def make_file_reply(asked: ReceivedRequest) -> ScriptedReply:
     """Runs one command, then hands in its result."""
-    if aside := _side_request_reply(asked):
+    if aside := side_request_reply(asked):
         return aside
-    shell = next((name for name in _SHELLS if name in asked.tools), "")
+    shell = _shell_of(asked.tools)
     if not shell:
         return ScriptedReply(text=_FINAL_TEXT)
     refused = any(word in asked.last_text for word in ("Not allowed", "could not be read"))
     if refused or any(tool == shell for tool, _ in asked.tool_results):
         return ScriptedReply(text=_FINAL_TEXT)
+    return ScriptedReply(text="I make it.", calls=(shell_call(asked.tools, f"touch {MADE_FILE}"),))
+
+
+def shell_call(tools: Mapping[str, Mapping[str, Any]], command: str) -> ScriptedCall:
+    """The call that runs this command with the shell tool that the CLI offers."""
+    shell = _shell_of(tools)
     if shell == _SCRIPTS:
-        call = ScriptedCall(
-            name=shell, raw=f"text(await tools.exec_command({json.dumps(_ESCALATED_COMMAND)}))"
-        )
-    else:
-        call = ScriptedCall(name=shell, arguments=_arguments(asked.tools[shell]))
-    return ScriptedReply(text="I make it.", calls=(call,))
+        escalated = json.dumps(_escalated(command))
+        return ScriptedCall(name=shell, raw=f"text(await tools.exec_command({escalated}))")
+    return ScriptedCall(name=shell, arguments=_arguments(tools[shell], command))
 
 
-def _arguments(form: Mapping[str, Any]) -> dict[str, Any]:
+def _shell_of(tools: Mapping[str, Any]) -> str:
+    return next((name for name in _SHELLS if name in tools), "")
+
+
+def _escalated(command: str) -> dict[str, Any]:
+    """Codex's own sandbox lets nothing be written: a model has to ask to be let out."""
+    return {
+        "cmd": command,
+        "sandbox_permissions": "require_escalated",
+        "justification": "May I write it?",
+    }
+
+
+def _arguments(form: Mapping[str, Any], command: str) -> dict[str, Any]:
     """The same command for each shell, in the words of its form."""
     known, required = form.get("properties", {}), form.get("required", [])
     if "cmd" in known:
-        return dict(_ESCALATED_COMMAND)
-    arguments: dict[str, Any] = {"command": f"touch {MADE_FILE}", "description": "Make a file"}
+        return _escalated(command)
+    arguments: dict[str, Any] = {"command": command, "description": "Do it"}
     return arguments | ({"is_background": False} if "is_background" in required else {})
 
 
-def _side_request_reply(asked: ReceivedRequest) -> ScriptedReply | None:
+def side_request_reply(asked: ReceivedRequest) -> ScriptedReply | None:
     """What they ask beside the work, without tools: a title, or which model is to do it."""
     if asked.tools:
         return None

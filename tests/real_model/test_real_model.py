@@ -1,73 +1,45 @@
-"""Opt-in: a real small model plans a task, does it, and reports. See docs/agents.md."""
+"""Opt-in: a real small model plans tasks of five kinds and does them. See docs/agents.md."""
 
 from __future__ import annotations
 
-import asyncio
-import html
-import re
-import sys
-import time
-from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
-from tests.journeys.program import ShiftbossProcess, running_program
-from tests.journeys.web_page import WebPageClient, open_web_page
+from tests.journeys.platform_world import platform_world
 from tests.real_model.model_server import MODEL_FILE, serve_model
+from tests.real_model.task_kinds import TASK_KINDS, run_task_kind
 
-pytestmark = pytest.mark.skipif(not MODEL_FILE, reason="SHIFTBOSS_REAL_MODEL names no GGUF file")
+pytestmark = [
+    pytest.mark.skipif(not MODEL_FILE, reason="SHIFTBOSS_REAL_MODEL names no GGUF file"),
+    pytest.mark.timeout(4 * 3600),
+]
 
-PATIENCE = 1800.0
+PATIENCE = 2400.0
+_LEAST_DONE = 4
 # In the place of the usual one, which would be told of a dozen tools: 1,300 tokens more.
 _PERSONA = """\
 ---
-tools: write
+tools: read, write, edit, exec
 ---
-A step that is to leave a file is done only once you have called `write`. Report after that.
+A step that is to leave a file is done only once you have called `write` or `edit`. To find
+something out, call `read` or `exec` first. Report after that.
 """
-_TAG = re.compile(r"<[^>]*>")
-_ENDS = ("Task finished", "Task failed", "Task blocked")
 
 
-@pytest.fixture
-async def shiftboss(tmp_path: Path) -> AsyncGenerator[ShiftbossProcess, None]:
+async def test_a_small_model_does_most_kinds_of_tasks_and_never_claims_a_success_in_vain(
+    tmp_path: Path,
+) -> None:
     home = tmp_path / "home"
     (home / "personas").mkdir(parents=True)
     (home / "personas" / "pragmatist.md").write_text(_PERSONA)
     async with (
         serve_model(tmp_path / "model.log") as url,
-        running_program(
-            home,
-            OPENAI_BASE_URL=url,
-            SHIFTBOSS_MODEL="openai:local",
-            SHIFTBOSS_OPENAI_TOOLS="written",
-            SHIFTBOSS_LANGUAGE="en",
-        ) as started,
+        platform_world(home, OPENAI_BASE_URL=url, SHIFTBOSS_MODEL="openai:local") as here,
     ):
-        yield started
+        outcomes = [
+            await run_task_kind(here, kind, tmp_path / kind.name, PATIENCE) for kind in TASK_KINDS
+        ]
 
-
-async def test_a_small_model_plans_a_task_writes_its_file_and_reports(
-    shiftboss: ShiftbossProcess,
-) -> None:
-    async with open_web_page(shiftboss) as page:
-        await page.send_message("/run In one step: write three facts about queues into facts.md")
-        ending = await final_text(page)
-
-    written = list(shiftboss.home.rglob("facts.md"))
-    assert "Task finished" in ending, ending
-    assert written
-    assert written[0].read_text().strip()
-
-
-async def final_text(page: WebPageClient) -> str:
-    """How it ended, in words. With `pytest -s` it says on the way what was shown and when."""
-    began = time.monotonic()
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            frame = await page.next_frame("", timeout=PATIENCE)
-            text = " ".join(html.unescape(_TAG.sub(" ", str(frame.get("html", "")))).split())
-            sys.stdout.write(f"{time.monotonic() - began:7.1f} s  {text}\n" if text else "")
-            if any(end in text for end in _ENDS):
-                return text
+    assert [each for each in outcomes if each.is_false_success] == []
+    assert sum(each.done for each in outcomes) >= _LEAST_DONE, outcomes

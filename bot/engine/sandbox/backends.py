@@ -64,9 +64,9 @@ class BubblewrapSandbox:
             # Kernel settings, which root may write even without capabilities.
             *_read_only_options(_KERNEL_SETTINGS),
             *("--bind", str(temporary), "/tmp"),  # noqa: S108 - the sandbox's own folder
-            *("--symlink", "/tmp", "/var/tmp"),  # noqa: S108 - as before
+            *("--bind", str(temporary), "/var/tmp"),  # noqa: S108 - as before
             # Readable paths that the new /tmp hides.
-            *_read_only_options(each for each in command.readable if each.is_relative_to("/tmp")),  # noqa: S108 - read only
+            *self._show_options(each for each in command.readable if each.is_relative_to("/tmp")),  # noqa: S108 - read only
             *("--bind", str(command.home), str(command.home)),
             *_workspace_options(
                 command.workspace,
@@ -96,7 +96,21 @@ class BubblewrapSandbox:
             resolver = os.path.realpath("/etc/resolv.conf")
             if not self.view.can_see(Path(resolver)):
                 yield from _read_only_options((resolver,))
-        yield from _read_only_options(readable)
+        yield from self._show_options(readable)
+
+    def _show_options(self, paths: Iterable[Path]) -> Iterator[str]:
+        """Bind read-only the paths that the view does not show, and make links to them again:
+        bwrap cannot mount on a link."""
+        shown: list[Path] = []
+        for path in paths:
+            target = Path(os.path.realpath(path))
+            if not self.view.can_see(target):
+                yield from ("--ro-bind-try", str(target), str(target))
+                shown.append(target)
+            folder = Path(os.path.realpath(path.parent))
+            there = self.view.can_see(folder) or any(folder.is_relative_to(at) for at in shown)
+            if path != target and not there:
+                yield from ("--symlink", str(target), str(path))
 
     @property
     def _hidden_paths(self) -> Iterator[Path]:

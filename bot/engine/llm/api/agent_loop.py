@@ -73,7 +73,7 @@ from bot.engine.llm.backend import (
     ToolFinished,
     ToolStarted,
 )
-from bot.engine.llm.repeated_calls import RepeatedCallGuard
+from bot.engine.llm.repetition import RepeatedCallGuard
 from bot.engine.llm.tool_calls import (
     ERROR_PREFIX,
     READ_ONLY_KINDS,

@@ -21,10 +21,16 @@ from bot.engine.llm.backend import (
     TokenUsage,
 )
 
+
+class AnswerRepeatsItself(theirs.UnexpectedModelBehavior):
+    """The model went on with the same words without end, and was stopped."""
+
+
 ErrorType: TypeAlias = type[BackendDenied | BackendUnavailable | InvalidAnswer | RunLimitReached]
 
 # More specific hints than those of the error classes.
 HINT_BY_ERROR: tuple[tuple[type[Exception], str], ...] = (
+    (AnswerRepeatsItself, "backend.repeats_words"),
     (theirs.ModelQuotaExceededError, "backend.no_credit"),
     (theirs.ModelAuthenticationError, "backend.bad_key"),
     (theirs.ModelNotFoundError, "backend.no_model"),
@@ -91,9 +97,9 @@ def translate_error(error: Exception, usage: TokenUsage, key: str) -> BackendErr
         )
     if issubclass(kind, ContextTooLong):
         return ContextTooLong(text, usage=usage, window=_context_window(error))
-    if kind is InvalidAnswer:
-        return InvalidAnswer(text, usage=usage, faults=_answer_faults(error))
     hint = next((hint for known, hint in HINT_BY_ERROR if isinstance(error, known)), "")
+    if kind is InvalidAnswer:
+        return InvalidAnswer(text, usage=usage, hint=hint, faults=_answer_faults(error))
     if isinstance(error, theirs.UsageLimitExceeded):
         # Only the message says which one.
         hint = (LimitKind.TOKENS if "output_tokens_limit" in str(error) else LimitKind.TURNS).hint

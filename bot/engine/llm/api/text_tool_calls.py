@@ -33,7 +33,10 @@ from pydantic_ai.messages import (
     RetryPromptPart,
     TextPart,
     TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
     ToolCallPart,
+    ToolCallPartDelta,
     ToolReturnPart,
     UserPromptPart,
 )
@@ -50,7 +53,9 @@ from pydantic_ai.tools import RunContext, ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
 from bot.engine.llm.api.access import ToolForm
+from bot.engine.llm.api.error_mapping import AnswerRepeatsItself
 from bot.engine.llm.quoted_calls import is_quoted
+from bot.engine.llm.repetition import RepeatedTextGuard
 from bot.engine.llm.written_calls import HeldText, ToolSchemas, read_calls
 from bot.engine.llm.written_forms import read_form
 
@@ -88,6 +93,11 @@ class TextReader:
     is_asked: bool = False
     on_call: Callable[[ToolForm], Awaitable[None]] | None = None
 
+    async def note(self, form: ToolForm | None) -> None:
+        """Tell `on_call` how a tool was called, if that is known."""
+        if form is not None and self.on_call is not None:
+            await self.on_call(form)
+
     def read(
         self,
         response: ModelResponse,
@@ -120,7 +130,8 @@ class TextReader:
             return response, None
         value = read_form(text, self.form)
         if value is None:
-            return response, None
+            # Words, where nothing but a call was asked for.
+            return response, ToolForm.WRITTEN if text.strip() else None
         args = value.model_dump(mode="json")
         return replace(response, parts=[*others, ToolCallPart(forms[0].name, args)]), None
 
@@ -145,29 +156,26 @@ class WrittenCallModel(WrapperModel):
             messages, model_settings, model_request_parameters, run_context
         ) as stream:
             if not _schemas(model_request_parameters):
-                yield stream
+                yield _GuardedStream(stream)
                 return
             read = _ReadStream(stream, self._reader, messages)
-            yield read
+            try:
+                yield read
+            except AnswerRepeatsItself:
+                if not model_request_parameters.allow_text_output:
+                    await self._reader.note(ToolForm.WRITTEN)
+                raise
             read.get()
-            if read.called is not None and self._reader.on_call is not None:
-                await self._reader.on_call(read.called)
+            await self._reader.note(read.called)
 
 
-class _ReadStream(StreamedResponse):
-    """A stream whose complete response is read for written calls."""
+class _GuardedStream(StreamedResponse):
+    """A stream that ends with AnswerRepeatsItself where its text does."""
 
-    def __init__(
-        self, stream: StreamedResponse, reader: TextReader, messages: Sequence[ModelMessage]
-    ) -> None:
+    def __init__(self, stream: StreamedResponse) -> None:
         super().__init__(stream.model_request_parameters)
         self._stream = stream
-        self._reader = reader
-        self._messages = messages
-        self._response: ModelResponse | None = None
         self._shown: AsyncIterator[ModelResponseStreamEvent] | None = None
-        self.called: ToolForm | None = None
-        """How a tool was called; None until the response is complete."""
 
     def __aiter__(self) -> AsyncIterator[ModelResponseStreamEvent]:
         if self._shown is None:
@@ -175,33 +183,14 @@ class _ReadStream(StreamedResponse):
         return self._shown
 
     async def _get_event_iterator(self) -> AsyncIterator[ModelResponseStreamEvent]:
-        tools = _schemas(self.model_request_parameters)
-        held, index = HeldText(tools), 0
+        guard = RepeatedTextGuard()
         async for event in self._stream:
-            match event:
-                case PartStartEvent(part=TextPart(content=text) as part):
-                    index = event.index
-                    yield replace(event, part=replace(part, content=held.feed(text)))
-                case PartDeltaEvent(delta=TextPartDelta(content_delta=text) as delta):
-                    if shown := held.feed(text):
-                        yield replace(event, delta=replace(delta, content_delta=shown))
-                case _:
-                    yield event
-        if held.rest and self.get().tool_calls == self._stream.get().tool_calls:
-            yield PartDeltaEvent(index=index, delta=TextPartDelta(content_delta=held.rest))
+            yield event
+            if guard.feed(_new_text(event)):
+                raise AnswerRepeatsItself("the answer repeated itself without end")
 
     def get(self) -> ModelResponse:
-        response = self._stream.get()
-        if response.state != "complete":
-            return replace(response, metadata=self.metadata)
-        if self._response is None:
-            # Once, so that the calls keep their IDs.
-            self._response, self.called = self._reader.read(
-                response, self.model_request_parameters, self._messages
-            )
-        return replace(
-            response, parts=self._response.parts, metadata=self.metadata or response.metadata
-        )
+        return self._stream.get()
 
     async def cancel(self) -> None:
         await self._stream.cancel()
@@ -237,6 +226,49 @@ class _ReadStream(StreamedResponse):
         return self._stream.timestamp
 
 
+class _ReadStream(_GuardedStream):
+    """A stream whose complete response is read for written calls."""
+
+    def __init__(
+        self, stream: StreamedResponse, reader: TextReader, messages: Sequence[ModelMessage]
+    ) -> None:
+        super().__init__(stream)
+        self._reader = reader
+        self._messages = messages
+        self._response: ModelResponse | None = None
+        self.called: ToolForm | None = None
+        """How a tool was called; None until the response is complete."""
+
+    async def _get_event_iterator(self) -> AsyncIterator[ModelResponseStreamEvent]:
+        tools = _schemas(self.model_request_parameters)
+        held, index = HeldText(tools), 0
+        async for event in super()._get_event_iterator():
+            match event:
+                case PartStartEvent(part=TextPart(content=text) as part):
+                    index = event.index
+                    yield replace(event, part=replace(part, content=held.feed(text)))
+                case PartDeltaEvent(delta=TextPartDelta(content_delta=text) as delta):
+                    if shown := held.feed(text):
+                        yield replace(event, delta=replace(delta, content_delta=shown))
+                case _:
+                    yield event
+        if held.rest and self.get().tool_calls == self._stream.get().tool_calls:
+            yield PartDeltaEvent(index=index, delta=TextPartDelta(content_delta=held.rest))
+
+    def get(self) -> ModelResponse:
+        response = self._stream.get()
+        if response.state != "complete":
+            return replace(response, metadata=self.metadata)
+        if self._response is None:
+            # Once, so that the calls keep their IDs.
+            self._response, self.called = self._reader.read(
+                response, self.model_request_parameters, self._messages
+            )
+        return replace(
+            response, parts=self._response.parts, metadata=self.metadata or response.metadata
+        )
+
+
 class TextToolCallModel(WrapperModel):
     """Asks for calls as JSON text and presents them as regular tool calls.
 
@@ -261,7 +293,7 @@ class TextToolCallModel(WrapperModel):
             async with self.wrapped.request_stream(
                 messages, model_settings, given, run_context
             ) as stream:
-                yield stream
+                yield _GuardedStream(stream)
             return
         asked = _as_text_messages(messages), model_settings
         try:
@@ -271,8 +303,8 @@ class TextToolCallModel(WrapperModel):
                 raise
             plain = _request_parameters(tools, given, constrained=False)
             response = await self._response(*asked, plain, run_context)
-        if response.tool_calls and self._reader.on_call is not None:
-            await self._reader.on_call(ToolForm.CALLED)
+        if response.tool_calls:
+            await self._reader.note(ToolForm.CALLED)
         yield CompletedStreamedResponse(
             self._parse_call(response, given, messages),
             model_request_parameters=given,
@@ -290,7 +322,7 @@ class TextToolCallModel(WrapperModel):
             messages, settings, parameters, run_context
         ) as stream:
             # Stream anyway, so that a slow model doesn't time out.
-            async for _ in stream:
+            async for _ in _GuardedStream(stream):
                 pass
             return stream.get()
 
@@ -310,6 +342,21 @@ class TextToolCallModel(WrapperModel):
                 words = arguments.get("text", "") if isinstance(arguments, Mapping) else text
                 return replace(response, parts=[TextPart(content=str(words))])
         return self._reader.read(response, given, messages)[0]
+
+
+def _new_text(event: ModelResponseStreamEvent) -> str:
+    match event:
+        case PartStartEvent(part=TextPart(content=text) | ThinkingPart(content=text)):
+            return text
+        case PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
+            return text
+        case PartDeltaEvent(
+            delta=ThinkingPartDelta(content_delta=str(text))
+            | ToolCallPartDelta(args_delta=str(text))
+        ):
+            return text
+        case _:
+            return ""
 
 
 def _brought(messages: Sequence[ModelMessage]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Remembers which models write their tool calls as text instead of making them."""
+"""Remembers which models write text instead of making the tool calls that they are asked for."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ class ToolFormStore(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class LearnedToolForms:
-    """Models, by service and name, that have shown that they need the written form: they wrote
-    two calls and have made none natively since the program started."""
+    """Models, by service and name, that have shown that they need the written form: twice they
+    wrote a call, or words where only a call was asked for, and have made none natively since the
+    program started."""
 
     store: ToolFormStore
     now: Callable[[], datetime]

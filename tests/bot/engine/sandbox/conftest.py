@@ -44,6 +44,7 @@ class SandboxCell:
         writable: bool = True,
         most_processes: int = 1000,
         most_printed: int = 100_000_000,
+        readable: tuple[Path, ...] = (),
     ) -> ProcessResult:
         launch = self.sandbox.wrap(
             SandboxedCommand(
@@ -53,6 +54,7 @@ class SandboxCell:
                 env=command_environment(self.around, view=self.sandbox.view),
                 home=self.home,
                 writable=writable,
+                readable=readable,
             )
         )
         return await run_process(

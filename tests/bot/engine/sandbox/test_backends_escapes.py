@@ -341,3 +341,19 @@ async def test_a_secrets_file_within_the_workspace_is_hidden(
 
     assert SECRET not in await hidden.says("cat .env; cp .env x; mv .env y; cat x y 2>&1")
     assert ours.read_text() == SECRET
+
+
+async def test_readable_folders_and_links_to_them_are_shown_wherever_they_lie(
+    cell: SandboxCell,
+) -> None:
+    tools = cell.secret.parent / "tools"
+    (tools / "inner").mkdir(parents=True)
+    (tools / "inner" / "it.txt").write_text("shown")
+    within, beside = tools / "link", tools.parent / "beside"
+    within.symlink_to("inner")
+    beside.symlink_to(tools / "inner")
+
+    read = f"cat {tools}/inner/it.txt {within}/it.txt {beside}/it.txt"
+    for readable in ((tools, within, beside), (beside, within, tools), (within, beside)):
+        ran = await cell.run(read, readable=readable)
+        assert (ran.head + ran.tail).count(b"shown") == 3, (readable, ran)

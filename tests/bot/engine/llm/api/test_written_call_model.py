@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from bot.engine.llm.answer_schemas import PlanAnswer, StepAnswer
 from bot.engine.llm.api.access import ApiAccess, ApiProvider, ToolForm
 from bot.engine.llm.api.backend import ApiBackend
 from bot.engine.llm.api.tool_forms import LEARNED_TTL, LearnedToolForms
+from bot.engine.llm.backend import InvalidAnswer
 from bot.engine.llm.tool_calls import CallDecision, CallVerdict, ToolCall
 from tests.agent_builders import MemoryWindowStore
 from tests.bot.engine.llm.builders import build_request, collect_run, joined_text, recording_tool
@@ -310,3 +312,40 @@ async def test_a_plan_written_as_a_list_is_the_form_that_was_asked_for(
     assert isinstance(result.value, PlanAnswer)
     assert [step.title for step in result.value.steps] == ["Write it", "Check it"]
     assert len(models.requests) == 1
+
+
+WORDS = ScriptedReply(text="I would write it down, in three steps.")
+ENDLESS = ScriptedReply(text='{"plan": "' + "It should be easy to read and to understand. " * 2_000)
+
+
+@pytest.mark.parametrize("replies", [(WORDS, WORDS), (ENDLESS, ENDLESS)], ids=["words", "endless"])
+async def test_a_model_that_says_words_where_a_call_is_asked_for_is_asked_to_write(
+    models: ModelEmulator, replies: tuple[ScriptedReply, ...]
+) -> None:
+    backend = auto_backend(models, MemoryWindowStore())
+    form = '{"tool": "final_result", "arguments": {"status": "done", "summary": "Written."}}'
+    models.replies(*replies, ScriptedReply(text=form))
+    request = build_request(ApiProvider.OPENAI, result=StepAnswer)
+
+    for _ in range(2):
+        with suppress(InvalidAnswer):
+            _, result = await collect_run(backend, request)
+    if len(models.requests) < len(replies) + 1:
+        _, result = await collect_run(backend, request)
+    await backend.aclose()
+
+    assert result.value == StepAnswer(status="done", summary="Written.")
+    assert [bool(asked.tools) for asked in models.requests] == [True, True, False]
+
+
+@pytest.mark.parametrize("result", [None, StepAnswer])
+async def test_an_answer_that_repeats_itself_without_end_is_stopped(
+    models: ModelEmulator, gpt: ApiBackend, result: type[StepAnswer] | None
+) -> None:
+    models.replies(ENDLESS)
+
+    with pytest.raises(InvalidAnswer) as stopped:
+        await collect_run(gpt, build_request(ApiProvider.OPENAI, result=result))
+
+    assert stopped.value.hint == "backend.repeats_words"
+    assert stopped.value.usage.estimated_output < len(ENDLESS.text) / 8

@@ -1,4 +1,4 @@
-"""Stops models that make the same tool call again and again."""
+"""Stops models that repeat themselves: the same tool call, or the same words without end."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from bot.engine.llm.backend import RunLimitReached
 from bot.engine.llm.stored_messages import MessageRow
 from bot.engine.llm.tool_calls import ERROR_PREFIX, call_fingerprint
 
+MAX_REPEATED_TEXT = 4_000
+"""Characters of a streamed answer that may be one short text again and again."""
+_MAX_PERIOD = 500
+_LOOK_EVERY = 500
+_ANCHOR = 40
 MAX_REPEATS = 2
 """Calls in a row with the same arguments and the same result that are made."""
 REFUSAL = (
@@ -22,6 +27,29 @@ class RepeatedCalls(RunLimitReached):
     """The model went on with a call after it was told that it repeats itself."""
 
     hint = "backend.repeats"
+
+
+class RepeatedTextGuard:
+    """Watches a streamed answer: small models may go on with one sentence up to their limit."""
+
+    def __init__(self) -> None:
+        self._tail = ""
+        self._unchecked = 0
+
+    def feed(self, piece: str) -> bool:
+        """Return whether the answer ends in `MAX_REPEATED_TEXT` characters that repeat a text of
+        at most 500."""
+        self._tail = (self._tail + piece)[-MAX_REPEATED_TEXT - _MAX_PERIOD :]
+        self._unchecked += len(piece)
+        if self._unchecked < _LOOK_EVERY:
+            return False
+        self._unchecked = 0
+        window = self._tail[-MAX_REPEATED_TEXT:]
+        if len(window) < MAX_REPEATED_TEXT:
+            return False
+        before = window.rfind(window[-_ANCHOR:], 0, -1)
+        period = len(window) - _ANCHOR - before
+        return before >= 0 and period <= _MAX_PERIOD and window[period:] == window[:-period]
 
 
 class RepeatedCallGuard:
