@@ -21,7 +21,7 @@ from tests.real_cli.builders import (
     shell_call,
     side_request_reply,
 )
-from tests.real_model.task_kinds import TASK_KINDS, TaskKind, run_task_kind
+from tests.real_model.task_kinds import TASK_KINDS, TaskKind, run_task_kind, write_given_files
 
 pytestmark = [
     pytest.mark.skipif(not FOLDER, reason="SHIFTBOSS_REAL_CLI names no folder"),
@@ -64,6 +64,7 @@ def _json_reply(value: Mapping[str, Any]) -> ScriptedReply:
 def home(tmp_path: Path) -> Path:
     made = tmp_path / "home"
     made.mkdir()
+    write_given_files(tmp_path)
     agents = {name: {"set": dict(given)} for name, given in EXTRA_ENV.items()}
     path = [f"{FOLDER}/bin", f"{FOLDER}/node_modules/.bin"]
     (made / "agents.yaml").write_text(yaml.safe_dump({"path": path, "agents": agents}))
@@ -89,10 +90,7 @@ async def test_a_real_cli_does_every_kind_of_task(name: str, home: Path, tmp_pat
     async with ModelEmulator() as models:
         models.replies(do_the_task)
         async with platform_world(home, **service(name, models)) as here:
-            outcomes = [
-                await run_task_kind(here, kind, tmp_path / kind.name, PATIENCE)
-                for kind in TASK_KINDS
-            ]
+            outcomes = [await run_task_kind(here, kind, tmp_path, PATIENCE) for kind in TASK_KINDS]
 
     assert [each for each in outcomes if not (each.claimed and each.done)] == []
 
@@ -106,9 +104,7 @@ async def test_a_cli_that_left_no_file_has_not_succeeded(
     async with ModelEmulator() as models:
         models.replies(boast)
         async with platform_world(home, **service(name, models)) as here:
-            writing = [kind for kind in TASK_KINDS if kind.name in {"write", "translate"}]
-            outcomes = [
-                await run_task_kind(here, kind, tmp_path / kind.name, PATIENCE) for kind in writing
-            ]
+            writing = [kind for kind in TASK_KINDS if kind.name in {"write", "edit", "translate"}]
+            outcomes = [await run_task_kind(here, kind, tmp_path, PATIENCE) for kind in writing]
 
     assert [each for each in outcomes if each.claimed or each.done] == []

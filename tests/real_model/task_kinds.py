@@ -66,7 +66,7 @@ TASK_KINDS = (
         name="edit",
         instruction="In settings.ini change the port from 8080 to 9090",
         given={"settings.ini": _SETTINGS},
-        command="sed -i s/8080/9090/ settings.ini",
+        command="sed s/8080/9090/ settings.ini > new && cat new > settings.ini && rm new",
         report="The port in settings.ini is 9090 now.",
         is_done=lambda folder, _: (
             _text(folder / "settings.ini").strip() == _SETTINGS.replace("8080", "9090").strip()
@@ -102,13 +102,19 @@ TASK_KINDS = (
 )
 
 
+def write_given_files(root: Path) -> None:
+    """Make a folder of each kind's name. Its files are to be older than its task."""
+    for kind in TASK_KINDS:
+        (root / kind.name).mkdir()
+        for name, text in kind.given.items():
+            (root / kind.name / name).write_text(text)
+
+
 async def run_task_kind(
-    here: PlatformWorld, kind: TaskKind, folder: Path, patience: float
+    here: PlatformWorld, kind: TaskKind, root: Path, patience: float
 ) -> TaskOutcome:
     """Give the task in Telegram, allow once whatever it asks for, and look at what is there."""
-    folder.mkdir()
-    for name, text in kind.given.items():
-        (folder / name).write_text(text)
+    folder = root / kind.name
     chat, began = here.telegram_chat, time.monotonic()
     known = {message.id for message in chat.from_bot}
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.journeys.platform_world import platform_world
 from tests.real_model.model_server import MODEL_FILE, serve_model
-from tests.real_model.task_kinds import TASK_KINDS, run_task_kind
+from tests.real_model.task_kinds import TASK_KINDS, run_task_kind, write_given_files
 
 pytestmark = [
     pytest.mark.skipif(not MODEL_FILE, reason="SHIFTBOSS_REAL_MODEL names no GGUF file"),
@@ -31,15 +31,14 @@ async def test_a_small_model_does_most_kinds_of_tasks_and_never_claims_a_success
     tmp_path: Path,
 ) -> None:
     home = tmp_path / "home"
+    write_given_files(tmp_path)
     (home / "personas").mkdir(parents=True)
     (home / "personas" / "pragmatist.md").write_text(_PERSONA)
     async with (
         serve_model(tmp_path / "model.log") as url,
         platform_world(home, OPENAI_BASE_URL=url, SHIFTBOSS_MODEL="openai:local") as here,
     ):
-        outcomes = [
-            await run_task_kind(here, kind, tmp_path / kind.name, PATIENCE) for kind in TASK_KINDS
-        ]
+        outcomes = [await run_task_kind(here, kind, tmp_path, PATIENCE) for kind in TASK_KINDS]
 
     assert [each for each in outcomes if each.is_false_success] == []
     assert sum(each.done for each in outcomes) >= _LEAST_DONE, outcomes

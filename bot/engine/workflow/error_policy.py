@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -124,20 +126,33 @@ class RetryOptions:
 
 
 DEFAULT_RETRY = RetryOptions()
+_SAYS_UNCHANGED = re.compile(
+    r"\b(?:already|unchanged|no changes?|not changed|nothing (?:was|is|had|needs?|to)|no need"
+    r"|(?:was|is|were|are) not (?:necessary|needed)|did(?: not|n['’]t) (?:change|need))\b"
+    r"|已经?(?:是|有|存在|为|包含)|未(?:改|作|做|变)|没有?(?:改|变|做|作|必要|需要)|无需|不用|不需要|不必",
+    re.IGNORECASE,
+)
+"""Reports that it was right as it was."""
 
 
 def decide_on_answer(
     answer: StepAnswer,
     *,
-    missing_files: tuple[str, ...],
+    missing_files: Sequence[str] = (),
+    unchanged_files: Sequence[str] = (),
     history: FailureHistory,
     words: TextCatalog,
     options: RetryOptions = DEFAULT_RETRY,
 ) -> RetryDecision:
     """Decide after a worker's report. `missing_files` are files that it claims and that do not
-    exist."""
+    exist, `unchanged_files` those that were to be written or changed and are as before. It may say
+    that they were right already."""
+    error = ""
     if answer.status == "done" and missing_files:
         error = words("work.missing_files", files=", ".join(missing_files))
+    elif answer.status == "done" and unchanged_files and not _SAYS_UNCHANGED.search(answer.summary):
+        error = words("work.unchanged_files", files=", ".join(unchanged_files))
+    if error:
         if history.consecutive and options.policy is None:
             # It was told once. Another plan would not make it honest; a person may know better.
             return _blocked(error, error)

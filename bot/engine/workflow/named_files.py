@@ -1,4 +1,4 @@
-"""Finds the files that an instruction asks to be written, so that code can check that they exist.
+"""Finds the files that an instruction asks to be written or changed, so that code can check them.
 
 Recognition is conservative: a file that is only mentioned, read, conditional, forbidden, left to a
 choice or written by somebody else, such as a program when it runs, is not one. Nor is any file of a
@@ -8,7 +8,7 @@ file costs a check; a false one would fail good work."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 MAX_TEXT = 6_000
 MAX_FILES = 10
@@ -73,6 +73,31 @@ _CHINESE_DIRECT = re.compile(
 _CHINESE_INSIDE = re.compile(
     rf"在\s*(?:文件\s*)?{_FILE}\s*(?:文件)?(?:里面?|中|内)\s*(?:写|记录|保存|列出|生成)"
 )
+_CHANGE = (
+    r"(?:chang(?:e|ing)|edit(?:ing)?|modify(?:ing)?|updat(?:e|ing)|replac(?:e|ing)|set(?:ting)?"
+    r"|correct(?:ing)?|adjust(?:ing)?|bump(?:ing)?)"
+)
+_CHANGE_FILE = re.compile(
+    rf"\b(?:edit|modify|update|rewrite|reformat)\s+{_CALLED}{_FILE}", re.IGNORECASE
+)
+_CHANGE_IN = re.compile(
+    rf"\b{_CHANGE}\b(?P<gap>(?:(?!\b(?:and|then|or)\b)[^\n,;]){{1,120}}?)"
+    rf"\s(?:in|inside|within|of)\s+{_CALLED}{_FILE}",
+    re.IGNORECASE,
+)
+_IN_CHANGE = re.compile(
+    rf"\b(?:in|inside|within)\s+{_CALLED}{_FILE}\s*,?\s+(?:please\s+)?{_CHANGE}\b", re.IGNORECASE
+)
+_CHINESE_CHANGES = (
+    "(?:修改|更改|编辑|更新|改写|替换|更正|改成|改为|换成|替换为|替换成|设为|设成|设置为)"
+)
+_CHINESE_CHANGE = re.compile(
+    rf"(?:修改|更改|编辑|更新|改写)(?:一下)?{_CHINESE_CALLED}{_FILE}(?!\s*(?:的(?!内容)|失败|之后|后))"
+)
+_CHINESE_CHANGE_IN = re.compile(
+    rf"(?:把|将|在)\s*(?:文件\s*)?{_FILE}\s*(?:文件)?(?:里面?|中|内)?的?[^\n。]{{0,40}}?{_CHINESE_CHANGES}"
+)
+_CHANGES = (_CHANGE_FILE, _CHANGE_IN, _IN_CHANGE, _CHINESE_CHANGE, _CHINESE_CHANGE_IN)
 _FORMS = (_DIRECT, _INTO, _IN, _PASSIVE, _CHINESE_INTO, _CHINESE_DIRECT, _CHINESE_INSIDE)
 
 _FENCED = re.compile(r"^[ \t]*```.*?(?:^[ \t]*```|\Z)|^[ \t]*>.*$", re.DOTALL | re.MULTILINE)
@@ -168,12 +193,24 @@ def find_named_files(text: str, *, around: str = "") -> tuple[str, ...]:
     its reader is told: if that renames or deletes files, none is sure to stay."""
     if _ELSEWHERE.search(text) or _ELSEWHERE.search(around):
         return ()
+    return _find(text, _FORMS)
+
+
+def find_files_to_change(text: str, *, around: str = "") -> tuple[str, ...]:
+    """Return the paths of the files that the text asks to be written or changed; otherwise as
+    `find_named_files`."""
+    if _ELSEWHERE.search(text) or _ELSEWHERE.search(around):
+        return ()
+    return _find(text, (*_FORMS, *_CHANGES))
+
+
+def _find(text: str, forms: Sequence[re.Pattern[str]]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     is_program_told = False
     for sentence in _SENTENCE.finditer(_FENCED.sub("\n", text[:MAX_TEXT])):
         new_file = _new_program_file(sentence[0])
         if _EACH.search(sentence[0]) is None:
-            for name in _files_in(sentence[0], new_file, is_program_told=is_program_told):
+            for name in _files_in(sentence[0], forms, new_file, is_program_told=is_program_told):
                 found[name] = None
         is_program_told |= new_file is not None or _NEW_PROGRAM.search(sentence[0]) is not None
     return tuple(found)[:MAX_FILES]
@@ -185,12 +222,18 @@ def _new_program_file(sentence: str) -> int | None:
     return min((mark.end() for mark in marks if _is_program(_name_in(mark))), default=None)
 
 
-def _files_in(sentence: str, new_file: int | None, *, is_program_told: bool) -> Iterator[str]:
+def _files_in(
+    sentence: str,
+    forms: Sequence[re.Pattern[str]],
+    new_file: int | None,
+    *,
+    is_program_told: bool,
+) -> Iterator[str]:
     noun = _PROGRAM.search(sentence)
     programs = [at for at in (noun.end() if noun else None, new_file) if at is not None]
     program = min(programs, default=len(sentence))
     unless = max((mark.start() for mark in _UNLESS.finditer(sentence)), default=-1)
-    for form in _FORMS:
+    for form in forms:
         for mark in form.finditer(sentence):
             gap = mark.groupdict().get("gap") or ""
             if _OTHER_USE.search(gap) or not _is_asked(sentence[: mark.start()]):

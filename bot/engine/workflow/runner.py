@@ -355,6 +355,7 @@ class _TaskRun:
         verdict = decide_on_answer(
             answer,
             missing_files=collected.missing,
+            unchanged_files=attempt.unchanged_files,
             history=self._failure_history(step),
             words=self._words,
             options=self._retry_options(step.node.retry),

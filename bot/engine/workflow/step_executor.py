@@ -31,7 +31,7 @@ from bot.engine.workers.spec import CostAccount, WorkerSpec
 from bot.engine.workflow import prompts
 from bot.engine.workflow.checkpoint_events import StartedStep
 from bot.engine.workflow.live_progress import LiveProgress
-from bot.engine.workflow.named_files import find_named_files
+from bot.engine.workflow.named_files import find_files_to_change, find_named_files
 from bot.engine.workflow.output_schema import answer_type
 from bot.engine.workflow.plan import is_chain
 from bot.engine.workflow.report_delivery import TaskSteering
@@ -87,11 +87,13 @@ class RunnerDeps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepAttempt:
-    """How an attempt ended. `step` has the messages that its worker received meanwhile, too."""
+    """How an attempt ended. `step` has the messages that its worker received meanwhile, too;
+    `unchanged_files` were to be written or changed and are as they were before the task."""
 
     step: StartedStep
     reply: ModelReply
     files: CollectedFiles
+    unchanged_files: tuple[str, ...] = ()
 
 
 class StepExecutor:
@@ -210,13 +212,17 @@ class StepExecutor:
         answer = reply.result.value
         claimed = tuple(answer.files) if isinstance(answer, StepAnswer) else ()
         named: tuple[str, ...] = ()
+        unchanged: tuple[str, ...] = ()
         if isinstance(answer, StepAnswer) and answer.status == "done":
             claimed += step.node.deliverables
-            named = _named_files(step)
+            named = _files_asked_for(step, find_named_files)
+            to_change = _files_asked_for(step, find_files_to_change)
+            unchanged = await self._deps.artifacts.find_unchanged(step.task, workspace, to_change)
         return StepAttempt(
             step=step,
             reply=reply,
             files=await self._deps.artifacts.collect(step.task.id, workspace, claimed, named),
+            unchanged_files=unchanged,
         )
 
     async def _fetch_messages(self, task: Task) -> Sequence[str]:
@@ -242,12 +248,12 @@ def _turn_key(step: StartedStep) -> str:
     return " ".join(("step", step.task.id, step.node.id, command_hash(step.node)))
 
 
-def _named_files(step: StartedStep) -> tuple[str, ...]:
+def _files_asked_for(step: StartedStep, find: Callable[..., tuple[str, ...]]) -> tuple[str, ...]:
     """The files that the step's words ask for, and with the last step of a plan the task's. What
     the Boss has said about one since then is not judged."""
-    found = find_named_files(f"{step.node.title}\n{step.node.detail}", around=step.task.instruction)
+    found = find(f"{step.node.title}\n{step.node.detail}", around=step.task.instruction)
     if is_chain(step.workflow) and step.workflow.nodes[-1].id == step.node.id:
-        found += find_named_files(step.task.instruction)
+        found += find(step.task.instruction)
     said = "\n".join(step.messages)
     return tuple(name for name in dict.fromkeys(found) if name not in said)
 

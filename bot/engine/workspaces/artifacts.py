@@ -20,6 +20,8 @@ from storage.records.tasks import Task, TaskId
 MAX_FILES = 5
 MAX_BYTES = 20_000_000
 
+_CLOCK_TICK = 0.02
+"""Seconds by which the time of a file may be behind the clock."""
 _MAX_SEARCHED = 20_000
 _UNSEARCHED = {".git", "node_modules", ".venv", INTERNAL_FOLDER}
 
@@ -101,6 +103,16 @@ class TaskArtifacts:
         do `named` files that no folder of the workspace has."""
         return await asyncio.to_thread(self._collect, task_id, workspace, claimed, named)
 
+    async def find_unchanged(
+        self, task: Task, workspace: Path, names: Sequence[str]
+    ) -> tuple[str, ...]:
+        """Return the files of the workspace that nobody has written since the task was given, or
+        since its worktree was made. Names that no such file has are left out."""
+        began = task.created_at.timestamp() - _CLOCK_TICK
+        if names and task.branch:
+            began = max(began, await self._worktrees.created_at(task))
+        return await asyncio.to_thread(_find_unchanged, workspace, names, began)
+
     def _prepare(self, task: Task, workspace: Path) -> Path:
         if task.project_dir and task.graph_version and not workspace.is_dir():
             # It existed when the plan was made; an empty replacement would hide the loss.
@@ -158,6 +170,19 @@ def _find_file(workspace: Path, name: str) -> Path | None:
         # Claims are untrusted: the name may be too long, contain NUL or lead to a link loop.
         return None
     return source if there else None
+
+
+def _find_unchanged(workspace: Path, names: Sequence[str], began: float) -> tuple[str, ...]:
+    found = []
+    for name in names:
+        source = _find_file(workspace, name)
+        if source is None:
+            continue
+        status = source.stat()
+        # A copy may bring its old time of writing with it.
+        if max(status.st_mtime, status.st_ctime) < began:
+            found.append(name)
+    return tuple(found)
 
 
 def _names_nowhere(workspace: Path, names: Sequence[str]) -> set[str]:

@@ -86,6 +86,18 @@ class TaskWorktrees:
             await asyncio.to_thread(inside.mkdir, parents=True, exist_ok=True)
             return inside
 
+    async def created_at(self, task: Task) -> float:
+        """Return when the task's worktree was complete, in seconds since the epoch; 0 if there is
+        none."""
+        try:
+            project = await _find_project(Path(task.project_dir))
+            tree = await self._find_tree(project, task)
+        except GitFailed:
+            return 0.0
+        if tree.entry is None or not tree.ready:
+            return 0.0
+        return (await asyncio.to_thread((tree.entry / _READY_MARKER).stat)).st_mtime
+
     async def merge(self, task: Task, attachments: tuple[str, ...]) -> MergeOutcome:
         """Commit the work, merge it into the checked-out branch if no uncommitted changes are
         affected, and remove the worktree.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -90,3 +92,55 @@ async def test_an_answer_instead_of_steps_makes_no_file(tmp_path: Path) -> None:
     assert view.task.status is TaskStatus.COMPLETED
     assert backend.started_steps == [LIE]
     assert len([r for r in backend.requests if r.purpose is RunPurpose.PLAN]) == 1
+
+
+NOON = datetime.now(UTC) + timedelta(hours=1)
+"""When the task is given, later than any file of the test is written."""
+EDIT = "Change the port in settings.ini to 9090"
+
+
+def given_settings(folder: Path) -> Path:
+    """A file that was there before anybody was asked."""
+    folder.mkdir()
+    file = folder / "settings.ini"
+    file.write_text("port = 8080")
+    return file
+
+
+async def run_edit(home: Path, file: Path, backend: FakeBackend) -> tuple[TaskStatus, str]:
+    async with run_engine(home, backend) as world:
+        world.clock.advance_to(NOON)
+        task = await world.create_task(EDIT, project_dir=str(file.parent))
+        view = await world.until(task, TaskStatus.COMPLETED, TaskStatus.BLOCKED)
+    return view.task.status, view.task.status_reason
+
+
+async def test_a_claimed_change_of_an_unchanged_file_is_told_once_and_then_a_person_is_asked(
+    tmp_path: Path,
+) -> None:
+    backend = FakeBackend(steps=("Set the port",))
+    status, reason = await run_edit(tmp_path, given_settings(tmp_path / "shop"), backend)
+
+    assert status is TaskStatus.BLOCKED
+    assert "settings.ini" in reason
+    assert "have not changed: settings.ini" in backend.requests[-1].prompt
+
+
+async def test_a_change_that_was_made_is_believed(tmp_path: Path) -> None:
+    file = given_settings(tmp_path / "shop")
+    later = (NOON + timedelta(minutes=1)).timestamp()
+    backend = FakeBackend(steps=("Set it",), on_step=lambda _: os.utime(file, (later, later)))
+
+    status, _ = await run_edit(tmp_path, file, backend)
+
+    assert (status, len(backend.started_steps)) == (TaskStatus.COMPLETED, 1)
+
+
+@pytest.mark.parametrize("said", ["The port is already 9090.", "端口已经是 9090，无需修改。"])
+async def test_a_worker_may_say_that_nothing_had_to_be_changed(tmp_path: Path, said: str) -> None:
+    right = StepAnswer(status="done", summary=said)
+    backend = FakeBackend(steps=("Set it",), on_step=lambda _: right)
+
+    status, _ = await run_edit(tmp_path, given_settings(tmp_path / "shop"), backend)
+
+    assert (status, len(backend.started_steps)) == (TaskStatus.COMPLETED, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.engine.workflow.named_files import MAX_FILES, find_named_files
+from bot.engine.workflow.named_files import MAX_FILES, find_files_to_change, find_named_files
 
 ASKED: dict[str, tuple[str, ...]] = {
     "Write a poem about cats into cats.txt": ("cats.txt",),
@@ -172,3 +172,46 @@ def test_a_text_of_any_size_is_looked_at_briefly(piece: str) -> None:
 def test_what_else_is_told_may_take_the_files_away() -> None:
     assert find_named_files("Create draft.md", around="Write it, then rename it to b.md") == ()
     assert find_named_files("Create draft.md", around="Write it") == ("draft.md",)
+
+
+CHANGED: dict[str, tuple[str, ...]] = {
+    "In settings.ini change the port from 8080 to 9090": ("settings.ini",),
+    "Change the port in settings.ini to 9090": ("settings.ini",),
+    "Edit app.py so that it prints hello": ("app.py",),
+    "Please update the README.md with the new name": ("README.md",),
+    "Set the version of pyproject.toml to 2": ("pyproject.toml",),
+    "Replace foo by bar in `a b.txt`": ("a b.txt",),
+    "Write a poem into cats.txt": ("cats.txt",),
+    "把 settings.ini 里的端口改成 9090": ("settings.ini",),
+    "将 a.txt 中的 foo 替换为 bar": ("a.txt",),
+    "修改 config.yaml，把端口改成 1": ("config.yaml",),
+    "在 a.md 中把标题改为 B": ("a.md",),
+}
+UNCHANGED = [
+    "Fix the bug in app.py",
+    "Tell me what changed in app.py",
+    "Explain how to update README.md",
+    "Do not edit app.py",
+    "If needed, update README.md",
+    "Review changes in a.py",
+    "What did you change in app.py?",
+    "Write a script that edits a.ini",
+    "Change directory and look in notes.txt",
+    "Set up a server as described in README.md",
+    "Add the numbers in data.csv and report the sum",
+    "List the changes of CHANGES.md",
+    "Change the name of a.txt and delete b.txt",
+    "解释如何修改 config.yaml",
+    "不要修改 a.txt",
+    "检查 a.txt 的更新",
+]
+
+
+@pytest.mark.parametrize("text", CHANGED)
+def test_a_file_that_is_to_be_written_or_changed_is_found(text: str) -> None:
+    assert find_files_to_change(text) == CHANGED[text]
+
+
+@pytest.mark.parametrize("text", UNCHANGED)
+def test_doubt_means_that_no_file_has_to_change(text: str) -> None:
+    assert find_files_to_change(text) == ()

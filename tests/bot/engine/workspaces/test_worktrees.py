@@ -12,7 +12,7 @@ from bot.engine.llm.backend import BackendDenied
 from bot.engine.workspaces import git_runner as git_module
 from bot.engine.workspaces.artifacts import TaskArtifacts
 from bot.engine.workspaces.branch_merge import MergeOutcome
-from bot.engine.workspaces.worktrees import TaskWorktrees
+from bot.engine.workspaces.worktrees import _READY_MARKER, TaskWorktrees
 from cards.catalog import catalog_for
 from storage.records.people import Language
 from tests.bot.engine.workspaces.git_project import GitProject
@@ -411,3 +411,18 @@ async def test_a_git_that_does_not_end_is_ended(
     assert "longer than" in description(landed)
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+async def test_files_as_they_were_checked_out_are_known_from_those_that_were_written(
+    project: GitProject, artifacts: TaskArtifacts
+) -> None:
+    project.commit("a.txt", "a\n")
+    task = project.task()
+    work = await artifacts.workspace(task)
+    (marker,) = (project.path / ".git" / "worktrees").glob(f"*/{_READY_MARKER}")
+    made = marker.stat().st_mtime
+    os.utime(marker, (made + 60, made + 60))  # as if the checkout had taken a while
+    os.utime(work / "a.txt", (made + 120, made + 120))
+    names = ("readme.md", "a.txt", "none.txt", "../out.txt", "x\0y")
+
+    assert await artifacts.find_unchanged(task, work, names) == ("readme.md",)

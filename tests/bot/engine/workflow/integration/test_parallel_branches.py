@@ -267,12 +267,11 @@ async def test_a_new_plan_comes_when_all_that_runs_has_ended(tmp_path: Path) -> 
         await here.engine.tasks.replan(made, "it is wrong", by=BOSS, source="n:1")
         backend.release("a1")
         await here.wait_for_run(made, "a1", "done")
-        assert backend.started_steps[-1] == "b1"
+        assert sorted(backend.started_steps) == ["a1", "b1"]
         backend.release("b1")
         view = await here.engine.until(made)
 
     assert view.task.status is TaskStatus.COMPLETED
-    assert sorted(backend.started_steps[:2]) == ["a1", "b1"]
     assert backend.started_steps[2:] == ["one", "two", "three"]
 
 
