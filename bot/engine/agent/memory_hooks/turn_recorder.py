@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+
+from pydantic import TypeAdapter
 
 from bot.engine.agent.conversation.resumption import CommitStep, PrepareCommit
 from bot.engine.agent.conversation.service import ConversationService
@@ -18,12 +21,14 @@ from cards.catalog import TextCatalog, catalog_for
 from handlers.ports import AnswerStream, ChatAnswer, ChatQuestion, ConversationState
 from storage.db import Database, Transaction
 from storage.errors import StoreUnavailable
+from storage.key_value import KeyValueStore
 from storage.records.memory import MemoryScope
 from storage.records.people import ChatId
 
 log = logging.getLogger(__name__)
 
 _MAX_NOTE_CHARS = 120
+_ANSWERS = TypeAdapter(ChatAnswer)
 
 
 @dataclass(slots=True)
@@ -40,7 +45,10 @@ class _RecordedTurn:
 
 class RecordedConversation:
     """Wraps ConversationService; satisfies `handlers.ports.ChatPort` and
-    `ResumableConversation`."""
+    `ResumableConversation`.
+
+    The answer to a message is stored with its turn: where a crash came before it was posted, the
+    message is handled again and gets it without another call."""
 
     def __init__(
         self,
@@ -52,6 +60,7 @@ class RecordedConversation:
     ) -> None:
         self._conversation = conversation
         self._db = db
+        self._answers = KeyValueStore(db)
         self._recorder = recorder
         self._now = now
 
@@ -61,6 +70,8 @@ class RecordedConversation:
         stream: AnswerStream,
         prepare_commit: PrepareCommit | None = None,
     ) -> ChatAnswer:
+        if (stored := await self._find_answer(question)) is not None:
+            return stored
         heard = _RecordedTurn()
         if find_explicit_statements(question.text):
             stream = _hide_fallback_text(stream, catalog_for(question.language))
@@ -110,10 +121,26 @@ class RecordedConversation:
                 if also is not None:
                     await also(tx)
                 await self._record(tx, question, _recordable_answer(answered), heard)
+                if not question.is_continuation:
+                    told = _with_notes(answered, heard.noted, catalog_for(question.language))
+                    await self._store_answer(tx, question, told)
 
             return kept
 
         return keeping
+
+    async def _store_answer(
+        self, tx: Transaction, question: ChatQuestion, answered: ChatAnswer
+    ) -> None:
+        told = _ANSWERS.dump_python(answered, mode="json")
+        value = {"question": _fingerprint(question), "answer": told}
+        await self._answers.write(tx, _answer_key(question), value)
+
+    async def _find_answer(self, question: ChatQuestion) -> ChatAnswer | None:
+        value = await self._answers.get(_answer_key(question))
+        if value is None or value["question"] != _fingerprint(question):
+            return None
+        return _ANSWERS.validate_python(value["answer"])
 
     async def _record_interrupted(self, question: ChatQuestion, heard: _RecordedTurn) -> None:
         """Record the user's message without the interrupted answer."""
@@ -143,6 +170,17 @@ class RecordedConversation:
     def _notify_recorder(self, heard: _RecordedTurn) -> None:
         for scope in heard.scopes:
             self._recorder.publish_change(scope)
+
+
+def _answer_key(question: ChatQuestion) -> str:
+    """One answer is kept for each chat: the last."""
+    return f"chat.answer.{question.chat.id}"
+
+
+def _fingerprint(question: ChatQuestion) -> str:
+    """Of the message; not of what it is answered by."""
+    parts = (question.source, question.text, question.brief, question.skill, question.no_proposal)
+    return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _recordable_answer(answered: ChatAnswer) -> str:

@@ -1,7 +1,8 @@
-"""A wish is told of with the answer that stops for an approval, and not again when it goes on."""
+"""A turn is recorded, and its wishes told of, once: over an approval and over a crash."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -60,3 +61,32 @@ async def test_a_wish_is_told_of_before_the_approval_and_noted_once(tmp_path: Pa
         assert went_on.notes == ()
         assert len(await memory.texts(MemoryKind.CELL)) == 1
         assert len(await memory.texts(MemoryKind.FACT)) == 1
+
+
+async def test_a_message_that_is_handled_again_gets_the_answer_that_was_stored(
+    tmp_path: Path,
+) -> None:
+    async with build_writing(tmp_path) as memory:
+        db = memory.world.db
+
+        def next_life() -> RecordedConversation:
+            return RecordedConversation(
+                cast("ConversationService", StoppingConversations(db)),
+                db=db,
+                recorder=memory.recorder,
+                now=memory.world.clock,
+            )
+
+        wish = question("Remember that my cat is called Findus", "inbox:1")
+        other = question("Remember that my dog is called Rex", "inbox:2")
+        first = await next_life().answer(wish, ignore_text)
+        again = await next_life().answer(wish, ignore_text)
+        cells = await memory.texts(MemoryKind.CELL)
+        changed = await next_life().answer(replace(wish, text="What is its name?"), ignore_text)
+        await next_life().answer(other, ignore_text)
+
+        assert again == first
+        assert "Findus" in again.notes[0]
+        assert len(cells) == 1
+        assert changed.notes == ()
+        assert len(await memory.texts(MemoryKind.CELL)) == 2
