@@ -252,6 +252,12 @@ _MESSAGE_COUNT = select(func.count()).where(_M.session_id == _S.id).scalar_subqu
 _SESSION_INFOS = _SESSIONS.add_columns(_MESSAGE_COUNT.label("message_count"))
 
 
+async def is_turn_open(tx: Transaction, turn: str) -> bool:
+    """Return whether an open session holds a part of the turn with this key."""
+    query = select(_S.id).where(_S.open_turn == turn, _S.closed_at.is_(None)).limit(1)
+    return (await tx.execute(query)).first() is not None
+
+
 class TranscriptRepo:
     def __init__(self, db: Database) -> None:
         self._db = db

@@ -254,6 +254,12 @@ async def cut_off_task_calls(tx: Transaction, task_id: TaskId, *, now: datetime)
     await _cut_off_where(tx, _C.task_id == task_id, now=now)
 
 
+async def list_running_kinds(tx: Transaction, task_id: TaskId, path: str) -> Sequence[str]:
+    """The kinds of the calls of a step that were under way."""
+    running = (_C.task_id == task_id, _C.path == path, _C.state == ToolCallState.RUNNING.value)
+    return (await tx.execute(select(_C.kind).where(*running))).scalars().all()
+
+
 async def _cut_off_where(tx: Transaction, whose: ColumnElement[bool], *, now: datetime) -> None:
     unasked = (_C.state == ToolCallState.OPEN.value) & _C.approval_id.is_(None) & ~_C.suspended
     await tx.execute(

@@ -73,7 +73,7 @@ class PartialTurnStore:
             tx,
             session_id,
             turn.messages,
-            turn=_hash_key(key),
+            turn=open_turn_id(key),
             heard=heard,
             tokens=turn.context_tokens,
             now=now,
@@ -101,7 +101,7 @@ class PartialTurnStore:
 
 def can_resume(session: ModelSession, turn_key: str) -> bool:
     """Return True if the session ends in a cut-off turn of the request with this key."""
-    return bool(turn_key) and session.open_turn == _hash_key(turn_key)
+    return bool(turn_key) and session.open_turn == open_turn_id(turn_key)
 
 
 def is_resumable(error: BaseException) -> bool:
@@ -115,5 +115,6 @@ def is_resumable(error: BaseException) -> bool:
     return isinstance(error, BackendUnavailable | BudgetExceeded | AnswerCutByBudget)
 
 
-def _hash_key(turn_key: str) -> str:
+def open_turn_id(turn_key: str) -> str:
+    """Return what a session's `open_turn` is while it holds a part of the request's turn."""
     return hashlib.sha256(turn_key.encode("utf-8", "surrogatepass")).hexdigest()

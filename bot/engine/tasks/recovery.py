@@ -7,10 +7,13 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
+from bot.engine.agent.partial_turns import open_turn_id
+from bot.engine.llm.tool_calls import READ_ONLY_KINDS
 from bot.engine.tasks.queue import release_running
 from bot.engine.workflow.definition import WorkflowNode
 from bot.engine.workflow.node_runs import parse_activation
 from bot.engine.workflow.plan import load_workflow
+from bot.engine.workflow.step_approvals import step_turn_key
 from bot.engine.workflow.task_store import TaskStore
 from cards.catalog import TextCatalog, catalog_for
 from storage.db import Transaction
@@ -25,7 +28,8 @@ from storage.records.tasks import (
     TaskPhase,
     TaskStatus,
 )
-from storage.tools import cut_off_task_calls
+from storage.sessions import is_turn_open
+from storage.tools import cut_off_task_calls, list_running_kinds
 from storage.usage import UsageRepo
 
 log = logging.getLogger(__name__)
@@ -127,8 +131,16 @@ async def _unsafe_steps(
     if graph is None:
         return ()
     begun = {place.node for run in running if (place := parse_activation(run.path)) is not None}
-    nodes = load_workflow(graph.body).nodes
-    return [node for node in nodes if node.id in begun and not node.repeatable]
+    nodes = [node for node in load_workflow(graph.body).nodes if node.id in begun]
+    return [node for node in nodes if not node.repeatable and not await _goes_on(tx, task.id, node)]
+
+
+async def _goes_on(tx: Transaction, task_id: TaskId, node: WorkflowNode) -> bool:
+    """Whether the step continues in its conversation, and every call that may have changed
+    something has its result there: then nothing of it is done twice."""
+    if not await is_turn_open(tx, open_turn_id(step_turn_key(task_id, node))):
+        return False
+    return READ_ONLY_KINDS.issuperset(await list_running_kinds(tx, task_id, node.id))
 
 
 def _lease(task: Task) -> TaskLease:

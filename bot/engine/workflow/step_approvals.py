@@ -29,7 +29,7 @@ from storage.ids import IdGenerator
 from storage.people import find_person_id, owner_ids
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.people import PersonId
-from storage.records.tasks import NodeRun, Task
+from storage.records.tasks import NodeRun, Task, TaskId
 from storage.task_events import SubagentReport, WorkerInput
 
 _Call = TypeVar("_Call")
@@ -144,6 +144,11 @@ def command_hash(node: WorkflowNode) -> str:
     """The same for the same step only: consent to one command is none to another."""
     exact = json.dumps([node.type, node.title, node.detail], ensure_ascii=False)
     return hashlib.sha256(exact.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def step_turn_key(task_id: TaskId, node: WorkflowNode) -> str:
+    """Return the key of the step's turn: a step with other words is another turn."""
+    return " ".join(("step", task_id, node.id, command_hash(node)))
 
 
 def with_new_messages(

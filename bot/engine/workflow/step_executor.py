@@ -38,7 +38,7 @@ from bot.engine.workflow.report_delivery import TaskSteering
 from bot.engine.workflow.step_approvals import (
     RequestCapExtension,
     StepApprovalRequester,
-    command_hash,
+    step_turn_key,
 )
 from bot.engine.workflow.task_store import TaskStore
 from bot.engine.workspaces.artifacts import CollectedFiles, TaskArtifacts, workspace_names
@@ -201,7 +201,7 @@ class StepExecutor:
             persona=context.persona.name,
             resume_prompt=step.new_messages if step.is_resumed else None,
             parent_span=node_span_id(step.task.id, step.node.id, step.run.attempt),
-            turn_key=_turn_key(step),
+            turn_key=step_turn_key(step.task.id, step.node),
             steering=steering,
         )
         if not step.is_resumed:
@@ -242,10 +242,6 @@ class StepExecutor:
             request_text=f"{step.node.title}\n{step.node.detail}",
         )
         return await self._deps.worker_context.build(spec)
-
-
-def _turn_key(step: StartedStep) -> str:
-    return " ".join(("step", step.task.id, step.node.id, command_hash(step.node)))
 
 
 def _files_asked_for(step: StartedStep, find: Callable[..., tuple[str, ...]]) -> tuple[str, ...]:

@@ -4,8 +4,10 @@ that was finished is called again, and every call is billed once."""
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections import Counter
 from collections.abc import Coroutine
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +96,47 @@ async def test_a_step_goes_on_inside_its_turn_whenever_death_comes(
     assert ended is TaskStatus.COMPLETED
     check_calls(hands, stage.requests_for("sweep", "step")[-1])
     assert models.refused == []
+
+
+def has_to_ask(home: Path) -> bool:
+    """Whether nobody can know what a step that died has done: no reply of it is stored, or a call
+    that changes something was under way."""
+    with closing(sqlite3.connect(next(home.rglob("*.db")))) as store:
+        (begun,) = store.execute(
+            "SELECT count(*) FROM node_runs WHERE status = 'running' AND path NOT LIKE '@%'"
+        ).fetchone()
+        (open_,) = store.execute("SELECT count(*) FROM sessions WHERE open_turn != ''").fetchone()
+        changing = store.execute(
+            "SELECT count(*) FROM tool_calls WHERE state = 'running' AND tool = 'jot'"
+        ).fetchone()[0]
+    return bool(begun) and (not open_ or bool(changing))
+
+
+@pytest.mark.parametrize("nth", range(1, STEP_COMMITS + 1, sampled(1, 2)))
+async def test_a_step_that_must_not_be_repeated_asks_only_if_nobody_knows_what_it_has_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int
+) -> None:
+    hands, clock, stage = ScriptedWorker(), ManualClock(), ScriptedModel()
+    stage.script("Tidy up", "plan", plan_reply("sweep", repeatable=False))
+    stage.script("sweep", "step", through(REPLIES, step_reply("It is tidy.")))
+    async with ModelEmulator() as models:
+
+        async def live(world: EngineHarness) -> TaskStatus:
+            task = await world.create_task("Tidy up", source="test:once")
+            ended = await world.until(task, TaskStatus.COMPLETED, TaskStatus.BLOCKED)
+            return ended.task.status
+
+        async with permission_setup(tmp_path, models, stage, hands, clock=clock) as here:
+            await die(nth, monkeypatch, live(here.world))
+        asks = has_to_ask(tmp_path)
+        async with permission_setup(tmp_path, models, stage, hands, clock=clock) as here:
+            async with asyncio.timeout(WAIT_SECONDS):
+                ended = await live(here.world)
+
+    assert ended is (TaskStatus.BLOCKED if asks else TaskStatus.COMPLETED)
+    assert max(Counter(hands.ran).values(), default=1) == 1
+    if not asks:
+        check_calls(hands, stage.requests_for("sweep", "step")[-1])
 
 
 @pytest.mark.parametrize("api", [ApiProvider.ANTHROPIC, ApiProvider.OPENAI])
