@@ -6,8 +6,9 @@ import asyncio
 import fcntl
 import hashlib
 import os
+import re
 import signal
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,21 @@ _GIT_CONFIG = (
     ("gc.auto", "0"),
     ("maintenance.auto", "false"),
     ("advice.addEmbeddedRepo", "false"),
+    # A folder that looks like a bare repository is a worker's way to bring a configuration.
+    ("safe.bareRepository", "explicit"),
 )
+_CONFIGURED_PROGRAM = re.compile(
+    r"filter\..*\.(?:clean|smudge|process|required)|diff\.external|diff\..*\.(?:command|textconv)"
+    r"|merge\..*\.driver|core\.(?:sshcommand|gitproxy|editor|pager|askpass|alternaterefscommand)"
+    r"|credential\.(?:.*\.)?helper|gpg\.(?:.*\.)?(?:program|defaultkeycommand)|sequence\.editor"
+    r"|pager\..*|interactive\.difffilter|remote\..*\.(?:uploadpack|receivepack|vcs)"
+    r"|submodule\..*\.update|uploadpack\.packobjectshook|trailer\..*\.(?:command|cmd)"
+    r"|hook\..*\.command",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Settings by which a configuration makes git run a program, or content pass through one."""
+_REPOSITORY_SCOPES = {"local", "worktree"}
+_MERGE_DRIVER = re.compile(r"merge\..*\.driver", re.IGNORECASE | re.DOTALL)
 
 
 class GitFailed(Exception):
@@ -56,7 +71,8 @@ class GitResult:
 
 
 class GitRunner:
-    """Runs git in a folder.
+    """Runs git in a folder whose repository a worker may have made or changed: no program that its
+    configuration names is run, only what the configuration of the user and the machine names.
 
     Each command inherits `lock_descriptor`, so the lock is held while it lives, even after our
     death."""
@@ -79,6 +95,10 @@ class GitRunner:
 
     async def run(self, *args: str) -> GitResult:
         """Raises GitFailed only if git can't start or times out."""
+        named = await self._run(("config", "--list", "-z", "--show-scope"), {})
+        return await self._run(args, _disable_programs(named.stdout) if named.succeeded else {})
+
+    async def _run(self, args: Sequence[str], overrides: Mapping[str, str]) -> GitResult:
         given = [part for pair in _GIT_CONFIG for part in ("-c", "=".join(pair))]
         try:
             process = await asyncio.create_subprocess_exec(
@@ -86,7 +106,7 @@ class GitRunner:
                 *given,
                 *args,
                 cwd=self.folder,
-                env=self._environment(),
+                env=self._environment() | _config_variables(overrides),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -109,6 +129,38 @@ class GitRunner:
         kept = {name: os.environ[name] for name in _PASSED_ENVIRONMENT if name in os.environ}
         quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", "GIT_OPTIONAL_LOCKS": "0"}
         return {**kept, **quiet, "LC_ALL": "C", **self._variables}
+
+
+def _disable_programs(listed: str) -> Mapping[str, str]:
+    """Return values that take the place of a repository's programs. `listed` is what `git config
+    --list -z --show-scope` says: scopes and `key\\nvalue`, in turn."""
+    parts = listed.split("\0")
+    trusted: dict[str, str] = {}
+    found: dict[str, None] = {}
+    for scope, pair in zip(parts[::2], parts[1::2], strict=False):
+        key, _, value = pair.partition("\n")
+        if not _CONFIGURED_PROGRAM.fullmatch(key):
+            continue
+        if scope in _REPOSITORY_SCOPES:
+            found[key] = None
+        elif scope != "command":
+            trusted[key] = value
+    return {key: trusted.get(key, _harmless_value(key)) for key in found}
+
+
+def _harmless_value(key: str) -> str:
+    # An empty merge driver would keep our side unasked; this one makes a conflict.
+    return "false" if _MERGE_DRIVER.fullmatch(key) else ""
+
+
+def _config_variables(values: Mapping[str, str]) -> dict[str, str]:
+    """Settings as variables: names and values may contain any character there."""
+    if not values:
+        return {}
+    made = {"GIT_CONFIG_COUNT": str(len(values))}
+    for number, (key, value) in enumerate(values.items()):
+        made |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return made
 
 
 @asynccontextmanager
