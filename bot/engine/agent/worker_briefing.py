@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
@@ -14,6 +13,7 @@ from typing import TypeVar
 from bot.engine.agent.instruction_files import InstructionBlock, load_boss_files, load_project_notes
 from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import WorkerSpec
+from bot.engine.workspaces.git_runner import run_git_blocking
 from storage.records.people import Chat, ChatId, ChatKind, Person, PersonId, PersonRole
 from storage.records.workers import ContextPart, ContextPartState
 
@@ -47,9 +47,6 @@ _MAX_LANGUAGES = 5
 _MAX_NAME_CHARS = 60
 _GIT_SECONDS = 3.0
 _MAX_READ_BYTES = 200_000
-
-_RISKY_SETTINGS = ("filter", "include", "worktree")
-"""These git settings name programs or files, so even `git status` might execute something."""
 
 # Build files with their test command; the first match is the most likely.
 _BUILD_FILES = (
@@ -151,21 +148,11 @@ def _runner(names: dict[str, bool]) -> str:
 
 
 def _git_line(folder: Path) -> list[str]:
-    config = _text(folder / ".git" / "config").lower()
-    if not (folder / ".git").is_dir() or any(word in config for word in _RISKY_SETTINGS):
+    if not (folder / ".git").is_dir():
         return []
-    command = ["git", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}"]
-    command += ["--no-optional-locks", "status", "--porcelain=v1", "--branch", "--no-renames"]
-    command += ["--ignore-submodules=all"]
-    env = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1"}
-    try:
-        ran = subprocess.run(  # noqa: S603 - fixed arguments
-            command, cwd=folder, env=env, capture_output=True, timeout=_GIT_SECONDS, check=False
-        )
-    except (OSError, subprocess.SubprocessError):
-        return []
-    first, *rest = ran.stdout.decode("utf-8", "replace").splitlines() or [""]
-    if ran.returncode or not first.startswith("## "):
+    look = ("status", "--porcelain=v1", "--branch", "--no-renames", "--ignore-submodules=all")
+    first, *rest = run_git_blocking(folder, *look, seconds=_GIT_SECONDS).splitlines() or [""]
+    if not first.startswith("## "):
         return []
     branch = first[3:].removeprefix("No commits yet on ").split("...")[0]
     changed = f"{len(rest)} changed files not committed" if rest else "nothing uncommitted"

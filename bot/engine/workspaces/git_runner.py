@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 import signal
+import subprocess
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -99,14 +100,11 @@ class GitRunner:
         return await self._run(args, _disable_programs(named.stdout) if named.succeeded else {})
 
     async def _run(self, args: Sequence[str], overrides: Mapping[str, str]) -> GitResult:
-        given = [part for pair in _GIT_CONFIG for part in ("-c", "=".join(pair))]
         try:
             process = await asyncio.create_subprocess_exec(
-                "git",
-                *given,
-                *args,
+                *_command(args),
                 cwd=self.folder,
-                env=self._environment() | _config_variables(overrides),
+                env=_environment() | self._variables | _config_variables(overrides),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -125,10 +123,38 @@ class GitRunner:
                 await _terminate(process)
         return GitResult(status=process.returncode or 0, stdout=_decode(out), stderr=_decode(said))
 
-    def _environment(self) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in _PASSED_ENVIRONMENT if name in os.environ}
-        quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", "GIT_OPTIONAL_LOCKS": "0"}
-        return {**kept, **quiet, "LC_ALL": "C", **self._variables}
+
+def run_git_blocking(folder: Path, *args: str, seconds: float) -> str:
+    """Return stdout of a command run as `GitRunner` does, for code in a thread; empty if it fails
+    or takes longer."""
+    overrides: Mapping[str, str] = {}
+    printed = ""
+    for command in (("config", "--list", "-z", "--show-scope"), args):
+        try:
+            ran = subprocess.run(  # noqa: S603 - fixed program
+                _command(command),
+                cwd=folder,
+                env=_environment() | _config_variables(overrides),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=seconds,
+                check=False,
+            )
+        except (OSError, subprocess.SubprocessError):
+            return ""
+        printed = "" if ran.returncode else _decode(ran.stdout)
+        overrides = _disable_programs(printed)
+    return printed
+
+
+def _command(args: Sequence[str]) -> list[str]:
+    return ["git", *(part for pair in _GIT_CONFIG for part in ("-c", "=".join(pair))), *args]
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: os.environ[name] for name in _PASSED_ENVIRONMENT if name in os.environ}
+    quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", "GIT_OPTIONAL_LOCKS": "0"}
+    return {**kept, **quiet, "LC_ALL": "C"}
 
 
 def _disable_programs(listed: str) -> Mapping[str, str]:
