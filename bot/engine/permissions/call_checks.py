@@ -18,12 +18,12 @@ from bot.engine.permissions.command_analysis import (
     expand_commands,
     is_destructive,
     is_fork_bomb,
-    is_read_only,
     leaves_workspace,
     may_be_destructive,
     program_name,
     writes_system_path,
 )
+from bot.engine.permissions.read_only_commands import is_read_only
 from bot.engine.permissions.rules import (
     UNKNOWN_TEXT,
     PermissionRule,
@@ -183,11 +183,9 @@ def is_read_only_command(source: str, workspace: Path) -> bool:
     inside = expand_commands(parse_script(source))
     if inside.unclear_reason or any(script.written_files for script in inside.scripts):
         return False
-    parts = (part for part in inside.parts if not part.is_wrapper)
-    return all(
-        part.is_certain and is_read_only(_relative_to_workspace(part.command, workspace))
-        for part in parts
-    )
+    # A guess is about a command that has been judged as a whole.
+    parts = (part for part in inside.parts if part.is_certain and not part.is_wrapper)
+    return all(is_read_only(_relative_to_workspace(part.command, workspace)) for part in parts)
 
 
 def stays_in_workspace(source: str, workspace: Path) -> bool:

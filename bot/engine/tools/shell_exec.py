@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 
 from bot.engine.llm.backend import WorkerMode
 from bot.engine.llm.tool_calls import ERROR_PREFIX, AgentTool, CallKind, int_field, object_schema
+from bot.engine.permissions.call_checks import is_read_only_command
 from bot.engine.sandbox.command_homes import CommandHomes
 from bot.engine.sandbox.process_runner import (
     ExitCause,
@@ -97,6 +98,8 @@ async def _run_command(
     if "\0" in command:
         return f"{ERROR_PREFIX}a command cannot hold a NUL character"
     sandbox = await shell.sandbox()
+    # What runs unasked because it only reads changes nothing, even if that is an error.
+    only_reads = is_read_only_command(command, workspace)
     home_name = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
     try:
         async with shell.homes.acquire(home_name) as home:
@@ -105,8 +108,8 @@ async def _run_command(
                 workspace=workspace,
                 home=home,
                 env=shell.env(sandbox),
-                network=shell.network,
-                writable=mode is WorkerMode.EXECUTE,
+                network=shell.network and not only_reads,
+                writable=mode is WorkerMode.EXECUTE and not only_reads,
             )
             launch = await asyncio.to_thread(sandbox.wrap, sandboxed)
             ended = await run_process(launch, seconds=seconds)

@@ -1,0 +1,234 @@
+"""A command runs unasked only if it is known to read, and then nothing that it does can change the
+workspace or reach a network."""
+
+from __future__ import annotations
+
+import os
+import string
+from pathlib import Path
+
+import pytest
+
+from bot.engine.llm.backend import WorkerMode
+from bot.engine.permissions.call_checks import is_read_only_command
+from bot.engine.permissions.read_only_commands import _PLAIN
+from bot.engine.sandbox.command_homes import CommandHomes
+from bot.engine.sandbox.spec import Sandbox, command_environment
+from bot.engine.tools.shell_exec import CommandShell, exec_tool
+from tests.bot.engine.permissions.policy_cases import WORKSPACE, build_policy, decide_verdict
+from tests.bot.engine.sandbox.conftest import SandboxCell, cell
+from tests.bot.engine.workspaces.git_project import GitProject
+
+__all__ = ["cell"]
+
+HIDDEN_PROGRAMS = [
+    "test -v 'x[$(touch ran)]'",
+    "[ -v 'x[$(touch ran)]' ]",
+    "builtin test -v 'x[$(touch ran)]'",
+    "nice test -v 'x[$(touch ran)]'",
+    "env test -v 'x[$(touch ran)]'",
+    "test -n x",
+    "printf -v 'x[$(touch ran)]' a",
+    "sort --co=sh notes.txt",
+    "sort --compress-prog=sh notes.txt",
+    "sort --compress-program sh notes.txt",
+    "sort -T . -S 1 notes.txt",
+    "sort -o notes.txt notes.txt",
+    "sort -onotes.txt notes.txt",
+    "sort -uo notes.txt notes.txt",
+    "sort --out=notes.txt notes.txt",
+    "sort --files0-from=list",
+    "git diff --ext-dif",
+    "git log -p --ext-diff",
+    "git log --textc",
+    "git log --outp=x",
+    "git log --output x",
+    "git diff --no-ind a b",
+    "git -c core.pager=sh log",
+    "git -C x status",
+    "git --git-dir=x log",
+    "git --exec-path=x log",
+    "git grep -O sh x",
+    "git grep --open-files-in-pager=sh x",
+    "git branch x",
+    "git branch -D main",
+    "git branch --list --edit-description",
+    "git remote add x y",
+    "git remote -v update",
+    "git archive --output x HEAD",
+    "git rev-parse --parseopt",
+    "git cat-file --textconv HEAD:a",
+    "git cat-file --filters HEAD:a",
+    "git cat-file --batch-command",
+    "git status --column=x --ahead-behin",
+    "find . -exec sh {} +",
+    "find . -execdir sh {} ;",
+    "find . -ok sh {} ;",
+    "find . -delete",
+    "find . -fprint x",
+    "find . -fls x",
+    "find -files0-from list",
+    "rg --pre sh x",
+    "rg --pre=sh x",
+    "rg --hostname-bin=sh x",
+    "rg -z x",
+    "rg -nz x",
+    "rg --search-zip x",
+    "tree -o x",
+    "tree -Ro x",
+    "tree --output x",
+    "date -s tomorrow",
+    "date --set=tomorrow",
+    "date --s=tomorrow",
+    "date 010203042030",
+    "file -C -m x",
+    "file --compile",
+    "uniq a b",
+    "uniq -c a b",
+    "diff --to-file=x a",
+    "tail -f log",
+    "tail --follow=name log",
+    "tail --pid=1 -f log",
+    "jq -f program.jq",
+    "jq -L lib .",
+    "jq --from-file x",
+    "du --files0-from=x",
+    "wc --files0-from=x",
+    "awk 'BEGIN{system(\"sh\")}'",
+    "sed -n 1e",
+    "xxd -r a b",
+    "less a",
+    "more a",
+    "man ls",
+    "vim -c :!sh a",
+    "tee a",
+    "split a",
+    "python -c 1",
+    "node -e 1",
+    "go env -w A=b",
+    "npm ls",
+    "uv --version --cache-dir x",
+    "type x",
+    "cd -P x",
+    "command -pv x y --z",
+    "GIT_EXTERNAL_DIFF=sh git diff",
+    "PAGER=sh git log",
+    "LS_COLORS=x ls",
+    "ls $(touch ran)",
+    "cat `touch ran`",
+    "ls <(touch ran)",
+    "exec 3> b",
+    "ls | sh",
+    "ls; sh a",
+    "ls && sh a",
+    "ls & sh a",
+    "ls\nsh a",
+    "f() { sh a; }; f",
+    "alias ls=sh",
+    "trap 'sh a' EXIT",
+    ". ./a",
+    "source a",
+    "coproc sh a",
+    "cat ../outside",
+    "cat ~/.ssh/id",
+    "cat /etc/passwd",
+    "grep -r x /",
+    "grep -f/etc/passwd x",
+    "diff --from-file=/etc/passwd a",
+]
+"""Each has run, or might run, something else than reading."""
+
+READING = [
+    "ls -la",
+    "cat notes.txt",
+    "head -n 5 notes.txt",
+    "head -5 notes.txt",
+    "wc -l names.txt",
+    "grep -rn --include=*.py def .",
+    "grep -A3 x notes.txt",
+    "sort -k2,2 -t, a.csv",
+    "sort -u a | uniq -c | sort -rn | head -20",
+    "find . -name '*.py' -not -path './.git/*'",
+    "git status --short",
+    "git log --oneline -5",
+    "git diff --stat HEAD~1",
+    "git show --stat HEAD",
+    "git log --since=yesterday --author=me",
+    "git branch -a",
+    "git remote -v",
+    "git --no-pager diff --cached",
+    "cut -d, -f1 a.csv",
+    "diff -u a b",
+    "stat -c %s a",
+    "du -sh .",
+    "date +%F",
+    "date -u",
+    "jq -r .name package.json",
+    "rg -n TODO src",
+    "python3 --version",
+    "cd src && ls",
+    "command -v node",
+    "echo done",
+]
+
+
+@pytest.mark.parametrize("command", HIDDEN_PROGRAMS)
+def test_a_command_that_may_do_more_than_read_is_not_run_unasked(command: str) -> None:
+    assert not is_read_only_command(command, WORKSPACE)
+    assert decide_verdict(build_policy(), "exec", command=command) != "allow"
+
+
+@pytest.mark.parametrize("command", ["cat a > b", "cat a >| b", "cat a >> b", "echo x &> b"])
+def test_a_command_with_a_redirection_writes(command: str) -> None:
+    assert not is_read_only_command(command, WORKSPACE)
+
+
+@pytest.mark.parametrize("command", READING)
+def test_a_command_that_only_reads_needs_nobody(command: str) -> None:
+    assert is_read_only_command(command, WORKSPACE)
+    assert decide_verdict(build_policy(), "exec", command=command) == "allow"
+
+
+@pytest.mark.parametrize("name", sorted(_PLAIN))
+def test_no_option_is_taken_for_another_because_it_begins_like_it(name: str) -> None:
+    options = _PLAIN[name]
+    long = {*options.words, *options.named_values}
+    for word in long:
+        for end in range(3, len(word)):
+            short = word[:end]
+            assert short in long or not options.allow(short), short
+            assert not options.allow(f"{short}=x") or short in options.named_values, short
+    for letter in string.ascii_letters:
+        if letter not in options.letters + options.with_value:
+            assert not options.allow(f"-{letter}") or f"-{letter}" in long, letter
+
+
+@pytest.mark.parametrize("command", ["git status", "git log -p -1", "git diff", "git show HEAD"])
+async def test_what_a_reading_command_runs_after_all_changes_nothing(
+    cell: SandboxCell, command: str
+) -> None:
+    """The configuration of the workspace's repository names programs for each of them."""
+    workspace = cell.workspace / "repository"
+    project = GitProject(workspace)
+    program = workspace / "program.sh"
+    program.write_text(f"#!/bin/sh\ntouch {workspace}/ran {cell.workspace}/ran\necho\n")
+    program.chmod(0o755)
+    project.commit(".gitattributes", "* diff=x filter=x\n")
+    (workspace / "readme.md").write_text("changed\n")
+    for name in ("core.fsmonitor", "diff.x.textconv", "diff.x.command", "filter.x.clean"):
+        project.git("config", name, str(program))
+
+    async def here() -> Sandbox:
+        return cell.sandbox
+
+    shell = CommandShell(
+        sandbox=here,
+        homes=CommandHomes(cell.home.parent / "homes"),
+        env=lambda _: command_environment({"PATH": os.environ["PATH"]}, view=cell.sandbox.view),
+        network=True,
+    )
+    await exec_tool(workspace, shell, WorkerMode.EXECUTE).run({"command": command})
+
+    assert is_read_only_command(command, workspace)
+    assert not Path(workspace / "ran").exists()
+    assert not Path(cell.workspace / "ran").exists()
