@@ -6,6 +6,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -123,15 +124,17 @@ async def run_task_kind(
 
     await here.telegram_owner.says(chat, f"/run -d {folder} {kind.instruction}")
     pressed: set[int] = set()
-    async with asyncio.timeout(patience):
-        while not any(end in message.text for message in new_messages() for end in _ENDINGS):
-            for message in new_messages():
-                if (once := labels(message, "Once")) and message.id not in pressed:
-                    pressed.add(message.id)
-                    await here.telegram_owner.presses(message, once[0])
-            await asyncio.sleep(0.2)
+    with suppress(TimeoutError):  # it may wait for a person without need
+        async with asyncio.timeout(patience):
+            while not any(end in message.text for message in new_messages() for end in _ENDINGS):
+                for message in new_messages():
+                    if (once := labels(message, "Once")) and message.id not in pressed:
+                        pressed.add(message.id)
+                        await here.telegram_owner.presses(message, once[0])
+                await asyncio.sleep(0.2)
     await asyncio.sleep(_LAST_WORDS_SECONDS)
-    ending = next(m.text for m in new_messages() if any(end in m.text for end in _ENDINGS))
+    endings = (m.text for m in new_messages() if any(end in m.text for end in _ENDINGS))
+    ending = next(endings, "")
     outcome = TaskOutcome(
         kind=kind.name,
         claimed=_ENDINGS[0] in ending,

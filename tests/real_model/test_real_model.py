@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.timeout(4 * 3600),
 ]
 
-PATIENCE = 2400.0
+PATIENCE = 900.0
 _LEAST_DONE = 4
 # In the place of the usual one, which would be told of a dozen tools: 1,300 tokens more.
 _PERSONA = """\

@@ -7,10 +7,9 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from fnmatch import fnmatchcase
 from pathlib import Path
 
-from bot.engine.permissions.call_classifier import is_outside, relative_path
+from bot.engine.permissions.call_classifier import is_outside, named_paths, relative_path
 from bot.engine.permissions.command_analysis import (
     CommandPart,
     ExpandedScript,
@@ -96,12 +95,23 @@ def find_allowance(rules: PermissionRules, tool: str, texts: Sequence[str]) -> P
 
 
 # Programs and agents follow these files, so writing them can execute code later, outside a sandbox.
-TRUSTED_CONFIG_FILES = (
-    ".git/*", "*/.git/*", ".gitmodules", "*/.gitmodules", ".envrc", "*/.envrc", ".vscode/*",
-    "*/.vscode/*", ".idea/*", "*/.idea/*", ".husky/*", "*/.husky/*", ".claude/*", "*/.claude/*",
-    ".agents/*", "*/.agents/*", ".mcp.json", "*/.mcp.json", ".git", ".github/workflows/*",
-    "agents.md", "*/agents.md", "claude.md", "*/claude.md",
-)  # fmt: skip
+_OBEYED_FOLDERS = {
+    ".git", ".githooks", ".husky", ".vscode", ".idea", ".zed", ".devcontainer", ".direnv", ".cargo",
+    ".circleci", ".buildkite", ".claude", ".agents", ".codex", ".gemini", ".qwen", ".opencode",
+    ".cursor", ".continue", ".codebuddy", ".iflow", ".kiro", ".roo", ".windsurf", ".junie",
+    ".augment", ".shiftboss",
+}  # fmt: skip
+_OBEYED_FILES = {
+    ".gitmodules", ".gitattributes", ".gitconfig", ".envrc", ".npmrc", ".yarnrc", ".yarnrc.yml",
+    ".pnpmfile.cjs", ".pypirc", ".netrc", "pip.conf", ".mcp.json", "mcp.json", "opencode.json",
+    "opencode.jsonc", "mise.toml", ".mise.toml", ".tool-versions", ".pre-commit-config.yaml",
+    "lefthook.yml", ".lefthook.yml", ".bazelrc", ".gitlab-ci.yml", ".travis.yml", ".drone.yml",
+    ".woodpecker.yml", "jenkinsfile", "azure-pipelines.yml", "bitbucket-pipelines.yml",
+    "appveyor.yml", ".cursorrules", ".clinerules", ".windsurfrules", ".roorules", ".goosehints",
+    ".aider.conf.yml", "copilot-instructions.md", "sitecustomize.py", "usercustomize.py",
+}  # fmt: skip
+_OBEYED_NOTES = re.compile(r"(?:agents|claude|gemini|qwen|codex|crush|warp)(?:\.[a-z]+)*\.md")
+_OBEYED_WORKFLOWS = (".github/workflows/", ".github/actions/", ".gitea/", ".forgejo/")
 # Searching a file reads it.
 _READ_RULE_TOOLS = {"grep": ("grep", "read")}
 _HARMLESS_TARGETS = {"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"}
@@ -213,7 +223,15 @@ def _is_delicate(word: str) -> bool:
 
 
 def _is_obeyed(path: str) -> bool:
-    return any(fnmatchcase(normalize_text(path), pattern) for pattern in TRUSTED_CONFIG_FILES)
+    """Whether programs or agents take orders from a file of that name, at any depth."""
+    plain = normalize_text(path)
+    *folders, name = plain.split("/")
+    return (
+        name in _OBEYED_FILES | _OBEYED_FOLDERS
+        or not _OBEYED_FOLDERS.isdisjoint(folders)
+        or _OBEYED_NOTES.fullmatch(name) is not None
+        or any(each in f"{plain}/" for each in _OBEYED_WORKFLOWS)
+    )
 
 
 def _command_findings(
@@ -279,16 +297,18 @@ def _check_reads(rules: PermissionRules, command: SimpleCommand) -> Iterator[Pol
 def _check_redirects(
     rules: PermissionRules, script: ShellScript, workspace: Path
 ) -> Iterator[PolicyFinding]:
-    for path in script.written_files:
-        yield check_redirect(rules, _redirect_path(path, workspace), writes=True)
-    for path in script.read_files:
-        yield check_redirect(rules, _redirect_path(path, workspace), writes=False)
+    for written in script.written_files:
+        for path in _redirect_paths(written, workspace):
+            yield check_redirect(rules, path, writes=True)
+    for read in script.read_files:
+        for path in _redirect_paths(read, workspace):
+            yield check_redirect(rules, path, writes=False)
 
 
-def _redirect_path(path: str, workspace: Path) -> str:
-    return (
-        path if UNKNOWN_TEXT in path or path.startswith("/dev/") else relative_path(workspace, path)
-    )
+def _redirect_paths(path: str, workspace: Path) -> tuple[str, ...]:
+    if UNKNOWN_TEXT in path or path.startswith("/dev/"):
+        return (path,)
+    return named_paths(workspace, path)
 
 
 def _relative_to_workspace(command: SimpleCommand, workspace: Path) -> SimpleCommand:

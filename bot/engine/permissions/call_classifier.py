@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import posixpath
 import shlex
 import unicodedata
@@ -87,8 +88,8 @@ _MAX_PATTERN_CHARS = 2_000
 class CallSubject:
     """The subject of a call.
 
-    `paths` are relative within the workspace, else absolute; `pattern` is what a permission beyond
-    this call would cover."""
+    `paths` are relative within the workspace, else absolute, with those that links lead to;
+    `pattern` is what a permission beyond this call would cover."""
 
     tool: str
     effect: CallEffect
@@ -116,7 +117,11 @@ def classify_call(call: ToolCall, workspace: Path) -> CallSubject:
         "edit",
     }:
         paths = tuple(
-            relative_path(workspace, path) for path in _path_arguments(tool, call.arguments)
+            dict.fromkeys(
+                each
+                for path in _path_arguments(tool, call.arguments)
+                for each in named_paths(workspace, path)
+            )
         )
         return CallSubject(tool=tool, effect=does, paths=paths, pattern="\n".join(paths))
     exact = json.dumps(call.arguments, ensure_ascii=False, sort_keys=True, default=str)
@@ -135,7 +140,7 @@ def canonical_tool(call: ToolCall) -> str:
 def relative_path(workspace: Path, path: str) -> str:
     """Return the path relative to the workspace, or an absolute path if it is outside.
 
-    Links are not resolved; whoever opens the path does that."""
+    Links are not resolved: see `named_paths`."""
     text = unicodedata.normalize("NFC", path) or "."
     root = workspace.as_posix()
     if text.startswith("~"):
@@ -144,6 +149,27 @@ def relative_path(workspace: Path, path: str) -> str:
     if plain == root:
         return "."
     return plain.removeprefix(f"{root}/")
+
+
+def named_paths(workspace: Path, path: str) -> tuple[str, ...]:
+    """Return the path as `relative_path`, and the one that links in it lead to, if any."""
+    plain = relative_path(workspace, path)
+    if plain.startswith("~") or "\0" in plain:
+        return (plain,)
+    root = os.path.realpath(workspace)
+    target = os.path.realpath(workspace / plain)
+    led = "." if target == root else target.removeprefix(f"{root.rstrip('/')}/")
+    return (plain,) if led == plain or not _has_link(workspace, plain) else (plain, led)
+
+
+def _has_link(workspace: Path, plain: str) -> bool:
+    """Whether a part of the path below the workspace is a link."""
+    at = workspace
+    for part in Path(plain).parts:
+        at = at / part
+        if at.is_symlink():
+            return True
+    return False
 
 
 def is_outside(path: str) -> bool:

@@ -109,12 +109,17 @@ def parse_place(chat: telegram.Chat, thread: str) -> ChatAddress | None:
     )
 
 
+_PSEUDO_ACCOUNTS = {777000, 136817688, 1087968824}
+"""Telegram's own: linked channels, channels that write, administrators without a name. Many people
+stand behind each of them."""
+
+
 def parse_sender(user: telegram.User) -> MessageSender:
     return MessageSender(
         external_id=str(user.id),
         name=user.full_name,
         language=user.language_code or "",
-        is_bot=user.is_bot,
+        is_bot=user.is_bot or user.id in _PSEUDO_ACCOUNTS,
     )
 
 

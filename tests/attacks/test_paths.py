@@ -1,0 +1,95 @@
+"""A file that programs or agents obey is not written unasked, whatever name or link leads to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.engine.llm.backend import WorkerMode
+from tests.bot.engine.permissions.policy_cases import build_policy, tool_call
+
+OBEYED = [
+    ".git/config", "sub/.git/hooks/pre-commit", ".git", ".gitmodules", ".gitattributes", ".envrc",
+    "AGENTS.md", "docs/AGENTS.md", "agents.MD", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md",
+    "QWEN.md", ".gemini/settings.json", ".GEMINI/settings.json", ".codex/config.toml",
+    ".qwen/settings.json", ".cursor/rules/a.mdc", ".cursorrules", ".windsurfrules", ".clinerules",
+    ".devcontainer/devcontainer.json", ".pre-commit-config.yaml", ".npmrc", "app/.npmrc",
+    ".yarnrc.yml", ".pnpmfile.cjs", "opencode.json", "opencode.jsonc", ".opencode/agent.md",
+    ".mcp.json", ".vscode/tasks.json", ".idea/workspace.xml", ".husky/pre-commit",
+    ".claude/settings.json", ".agents/a.md", ".github/workflows/ci.yml",
+    ".github/copilot-instructions.md", ".github/actions/a/action.yml", ".gitlab-ci.yml",
+    ".circleci/config.yml", "Jenkinsfile", "azure-pipelines.yml", ".cargo/config.toml",
+    "mise.toml", ".tool-versions", "lefthook.yml", "sitecustomize.py", ".kiro/steering/a.md",
+    "ＡＧＥＮＴＳ.md", "AGENTS\u200b.md",
+]  # fmt: skip
+FREE = ["notes.md", "src/git.py", "agents/readme.txt", "docs/github.md", "claude.txt", ".gitignore"]
+
+
+def verdict(
+    workspace: Path, tool: str, rules: dict[str, str] | None = None, **arguments: Any
+) -> str:
+    return (
+        build_policy(**(rules or {}))
+        .evaluate(
+            tool_call(tool, **arguments),
+            workspace=workspace,
+            is_sandboxed=True,
+            mode=WorkerMode.EXECUTE,
+        )
+        .verdict.value
+    )
+
+
+@pytest.mark.parametrize("path", OBEYED)
+@pytest.mark.parametrize("tool", ["write", "edit"])
+def test_a_file_that_is_obeyed_is_not_written_unasked(tmp_path: Path, tool: str, path: str) -> None:
+    assert verdict(tmp_path, tool, path=path) == "ask"
+    assert verdict(tmp_path, tool, path=f"./x/../{path}") == "ask"
+
+
+@pytest.mark.parametrize("path", FREE)
+def test_other_files_are_written_unasked(tmp_path: Path, path: str) -> None:
+    assert verdict(tmp_path, "write", path=path) == "allow"
+
+
+@pytest.mark.parametrize("path", [".claude/settings.json", "AGENTS.md", ".git/config"])
+def test_a_link_to_an_obeyed_file_is_as_good_as_its_name(tmp_path: Path, path: str) -> None:
+    target = tmp_path / path
+    target.parent.mkdir(exist_ok=True)
+    target.write_text("x")
+    (tmp_path / "notes.md").symlink_to(path)
+    (tmp_path / "dotc").symlink_to(target.parent)
+    (tmp_path / "twice.md").symlink_to("notes.md")
+
+    ways = ["notes.md", "twice.md", f"dotc/{target.name}"]
+    assert {verdict(tmp_path, "write", path=way) for way in ways} == {"ask"}
+    assert {verdict(tmp_path, "exec", command=f"echo x > {way}") for way in ways} == {"ask"}
+
+
+def test_a_link_to_a_folder_that_does_not_exist_yet_counts_too(tmp_path: Path) -> None:
+    (tmp_path / "later").symlink_to(".claude")
+
+    assert verdict(tmp_path, "write", path="later/settings.json") == "ask"
+
+
+def test_a_rule_about_a_file_holds_for_links_to_it(tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("x")
+    (tmp_path / "notes.md").symlink_to("secret.txt")
+
+    for tool in ("write", "read"):
+        denied = verdict(tmp_path, tool, {"deny": f"{tool}(secret.txt)"}, path="notes.md")
+        assert denied == "deny", tool
+
+
+def test_a_link_that_leads_out_is_outside(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "notes.md").symlink_to(tmp_path / "outside.txt")
+    (work / "home").symlink_to(tmp_path)
+
+    for path in ("notes.md", "home/outside.txt"):
+        assert verdict(work, "write", path=path) == "deny"
+        assert verdict(work, "read", path=path) == "deny"
+    assert verdict(work, "exec", command="echo x > notes.md") == "ask"
