@@ -41,6 +41,8 @@ HIDDEN_PROGRAMS = [
     "git diff --ext-dif",
     "git log -p --ext-diff",
     "git log --textc",
+    "git log --format=%G?",
+    "git show --pretty %GS HEAD",
     "git log --outp=x",
     "git log --output x",
     "git diff --no-ind a b",

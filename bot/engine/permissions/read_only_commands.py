@@ -197,6 +197,8 @@ def _git_only_reads(rest: Sequence[str]) -> bool:
     if tuple(rest) == ("--version",):
         return True
     options = _GIT.get(rest[0]) if rest else None
+    if any("%G" in word for word in rest):
+        return False  # a format that runs the signing program
     if options is None or not all(map(options.allow, rest[1:])):
         return False
     return rest[0] not in _GIT_WITHOUT_OPERANDS or all(word.startswith("-") for word in rest[1:])

@@ -102,6 +102,7 @@ class BubblewrapSandbox:
         """Bind read-only the paths that the view does not show, and make links to them again:
         bwrap cannot mount on a link."""
         shown: list[Path] = []
+        linked = {link for link, _ in self.view.links}
         for path in paths:
             target = Path(os.path.realpath(path))
             if not self.view.can_see(target):
@@ -109,7 +110,8 @@ class BubblewrapSandbox:
                 shown.append(target)
             folder = Path(os.path.realpath(path.parent))
             there = self.view.can_see(folder) or any(folder.is_relative_to(at) for at in shown)
-            if path != target and not there:
+            if path != target and not there and path not in linked:
+                linked.add(path)
                 yield from ("--symlink", str(target), str(path))
 
     @property

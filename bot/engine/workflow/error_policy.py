@@ -127,9 +127,12 @@ class RetryOptions:
 
 DEFAULT_RETRY = RetryOptions()
 _SAYS_UNCHANGED = re.compile(
-    r"\b(?:already|unchanged|no changes?|not changed|nothing (?:was|is|had|needs?|to)|no need"
-    r"|(?:was|is|were|are) not (?:necessary|needed)|did(?: not|n['’]t) (?:change|need))\b"
-    r"|已经?(?:是|有|存在|为|包含)|未(?:改|作|做|变)|没有?(?:改|变|做|作|必要|需要)|无需|不用|不需要|不必",
+    r"\b(?:(?:is|was|are|were) already(?! been| being)|already (?:ha[sd]|have|contain\w*|exist\w*"
+    r"|correct|right|there|in place|up to date)|unchanged|no changes? (?:was|were|is|are|needed"
+    r"|necessary|required)|not changed|nothing (?:had|has|needs?|needed) to|nothing to change"
+    r"|no need|(?:is|was|are|were) not (?:necessary|needed)|did(?: not|n['’]t) (?:change|need))\b"
+    r"|(?:原本|本来|早已|已经?)(?:就?是|有|存在|包含|正确)|未(?:作|做)?(?:改|修改|更改|变)"
+    r"|没有?(?:改|变|修改|必要|需要)|无需|不用|不需要|不必",
     re.IGNORECASE,
 )
 """Reports that it was right as it was."""

@@ -47,6 +47,7 @@ _CONFIGURED_PROGRAM = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """Settings by which a configuration makes git run a program, or content pass through one."""
+_LIST_CONFIG = ("config", "--list", "-z", "--show-scope")
 _REPOSITORY_SCOPES = {"local", "worktree"}
 _MERGE_DRIVER = re.compile(r"merge\..*\.driver", re.IGNORECASE | re.DOTALL)
 
@@ -96,8 +97,10 @@ class GitRunner:
 
     async def run(self, *args: str) -> GitResult:
         """Raises GitFailed only if git can't start or times out."""
-        named = await self._run(("config", "--list", "-z", "--show-scope"), {})
-        return await self._run(args, _disable_programs(named.stdout) if named.succeeded else {})
+        named = await self._run(_LIST_CONFIG, {})
+        if not named.succeeded:
+            return named
+        return await self._run(args, _disable_programs(named.stdout))
 
     async def _run(self, args: Sequence[str], overrides: Mapping[str, str]) -> GitResult:
         try:
@@ -129,7 +132,7 @@ def run_git_blocking(folder: Path, *args: str, seconds: float) -> str:
     or takes longer."""
     overrides: Mapping[str, str] = {}
     printed = ""
-    for command in (("config", "--list", "-z", "--show-scope"), args):
+    for command in (_LIST_CONFIG, args):
         try:
             ran = subprocess.run(  # noqa: S603 - fixed program
                 _command(command),
@@ -142,7 +145,9 @@ def run_git_blocking(folder: Path, *args: str, seconds: float) -> str:
             )
         except (OSError, subprocess.SubprocessError):
             return ""
-        printed = "" if ran.returncode else _decode(ran.stdout)
+        if ran.returncode:
+            return ""
+        printed = _decode(ran.stdout)
         overrides = _disable_programs(printed)
     return printed
 

@@ -26,7 +26,7 @@ from bot.engine.workflow.error_policy import (
 )
 from cards.catalog import catalog_for
 from storage.records.people import Language
-from storage.records.tasks import TaskStatus
+from storage.records.tasks import NodeStatus, TaskStatus
 
 WORDS = catalog_for(Language.ENGLISH)
 
@@ -231,3 +231,38 @@ def test_a_worker_is_told_once_that_a_file_is_missing_and_then_a_person_is_asked
     assert verdict.stop is not None
     assert verdict.stop[0] is TaskStatus.BLOCKED
     assert "a.md" in verdict.stop[1]
+
+
+@pytest.mark.parametrize(
+    ("said", "believed"),
+    [
+        ("The port is already 9090.", True),
+        ("settings.ini already contains that line.", True),
+        ("The value was already set to 9090, so I left it.", True),
+        ("No changes were needed.", True),
+        ("There was no need to change it.", True),
+        ("I left it unchanged.", True),
+        ("端口已经是 9090。", True),
+        ("文件里原本就是 9090，未作修改。", True),
+        ("无需修改。", True),
+        ("I changed the port to 9090.", False),
+        ("I have already changed the port.", False),
+        ("The port has already been updated.", False),
+        ("The port was already being changed.", False),
+        ("Nothing else to report.", False),
+        ("已经为您修改。", False),
+        ("已改为 9090。", False),
+        ("端口已经改成 9090。", False),
+    ],
+)
+def test_an_unchanged_file_is_right_only_if_the_report_says_that_it_was(
+    said: str, believed: bool
+) -> None:
+    verdict = decide_on_answer(
+        StepAnswer(status="done", summary=said),
+        unchanged_files=("settings.ini",),
+        history=FailureHistory(),
+        words=WORDS,
+    )
+
+    assert (verdict.status is NodeStatus.DONE) is believed
