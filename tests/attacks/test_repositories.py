@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bot.engine.llm.backend import BackendDenied
+from bot.engine.sandbox.git_runner import GitFailed
 from bot.engine.workspaces.artifacts import TaskArtifacts
-from bot.engine.workspaces.git_runner import GitFailed
 from bot.engine.workspaces.worktrees import TaskWorktrees
 from storage.records.tasks import Task
 from tests.bot.engine.workspaces.git_project import GitProject

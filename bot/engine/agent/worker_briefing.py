@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from bot.engine.agent.instruction_files import InstructionBlock, load_boss_files, load_project_notes
+from bot.engine.sandbox.git_runner import run_git_blocking
 from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import WorkerSpec
-from bot.engine.workspaces.git_runner import run_git_blocking
 from storage.records.people import Chat, ChatId, ChatKind, Person, PersonId, PersonRole
 from storage.records.workers import ContextPart, ContextPartState
 

@@ -12,8 +12,8 @@ from pathlib import Path, PurePosixPath
 
 from bot.engine.llm.backend import BackendDenied
 from bot.engine.llm.workspace_files import INTERNAL_FOLDER
+from bot.engine.sandbox.git_runner import GitFailed
 from bot.engine.workspaces.branch_merge import MergeOutcome
-from bot.engine.workspaces.git_runner import GitFailed
 from bot.engine.workspaces.worktrees import TaskWorktrees
 from storage.records.tasks import Task, TaskId
 

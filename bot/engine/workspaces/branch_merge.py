@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
 from bot.engine.llm.workspace_files import INTERNAL_FOLDER
-from bot.engine.workspaces.git_runner import GitFailed, GitRunner
+from bot.engine.sandbox.git_runner import GitFailed, GitRunner
 from storage.records.tasks import Task
 
 _GITMODULES = ".gitmodules"

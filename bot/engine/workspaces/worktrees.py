@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bot.engine.sandbox.git_runner import GitFailed, GitRunner, exclusive_access
 from bot.engine.workspaces import branch_merge
 from bot.engine.workspaces.branch_merge import (
     MergeOutcome,
@@ -24,7 +25,6 @@ from bot.engine.workspaces.branch_merge import (
     commit_all,
     merge_into_project,
 )
-from bot.engine.workspaces.git_runner import GitFailed, GitRunner, exclusive_access
 from storage.records.tasks import Task
 
 log = logging.getLogger(__name__)

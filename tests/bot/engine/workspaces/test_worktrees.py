@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot.engine.llm.backend import BackendDenied
-from bot.engine.workspaces import git_runner as git_module
+from bot.engine.sandbox import git_runner as git_module
 from bot.engine.workspaces.artifacts import TaskArtifacts
 from bot.engine.workspaces.branch_merge import MergeOutcome
 from bot.engine.workspaces.worktrees import _READY_MARKER, TaskWorktrees

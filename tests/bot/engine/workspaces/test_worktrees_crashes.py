@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from bot.engine.workspaces import git_runner as git_module
+from bot.engine.sandbox import git_runner as git_module
+from bot.engine.sandbox.git_runner import GitResult, GitRunner, exclusive_access
 from bot.engine.workspaces import worktrees
 from bot.engine.workspaces.artifacts import TaskArtifacts
-from bot.engine.workspaces.git_runner import GitResult, GitRunner, exclusive_access
 from storage.records.tasks import Task
 from tests.bot.engine.workspaces.git_project import GitProject
 from tests.thoroughness import sampled

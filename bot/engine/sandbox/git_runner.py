@@ -1,4 +1,4 @@
-"""Runs `git` without hooks, prompts or background processes."""
+"""Runs `git` without hooks, prompts, background processes or programs of the repository."""
 
 from __future__ import annotations
 
