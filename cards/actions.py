@@ -349,6 +349,18 @@ class ListTasks(CardAction):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DecideHeldMessages(CardAction):
+    """Have the chat's held messages handled or, if not `handle`, leave them unanswered."""
+
+    handle: bool
+    kind: Literal["decide_held"] = "decide_held"
+
+    @property
+    def command(self) -> str:
+        return f"/queue {'handle' if self.handle else 'drop'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DecideApproval(CardAction):
     """Decide one approval request. `scope` is how far an approval of a tool call reaches: empty for
     once, else `task`, `chat` or `always`."""
@@ -489,6 +501,7 @@ Action: TypeAlias = (
     | SubmitMessageForm
     | RequestApprovalAgain
     | ListTasks
+    | DecideHeldMessages
     | DecideApproval
     | ChooseModel
     | ChoosePersona

@@ -20,7 +20,7 @@ from handlers.parsing import MessageDirectives, choice_directives
 from handlers.ports import ChatAnswer, ChatQuestion
 from handlers.ports_workers import HistoryLine
 from handlers.registry import CommandRegistry
-from handlers.request import Reply, Request
+from handlers.request import Reply, Request, Silence
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import ChatSettings, PersonRole
 from storage.records.system import AUTO_MODEL, BackendHealth, ModelChoice
@@ -77,6 +77,7 @@ AUTO_WORDS = frozenset({AUTO_MODEL, "自动"})
 DEFAULT_WORDS = frozenset({"default", "默认"})
 
 _OFFLINE = "offline"
+_MAX_QUOTE = 120
 _WHOLE_SECONDS_FROM = 10
 
 
@@ -100,16 +101,17 @@ async def answer_message(
         no_proposal=no_proposal,
         brief=brief,
         skill=skill,
+        interrupted=request.interrupted,
     )
 
     async def show(text: str) -> None:
         await request.services.courier.stream(request.answer_ref, text)
 
     answer = await request.services.conversations.answer(question, show)
-    if answer.interrupted and not (answer.text.strip() or answer.notes):
-        # Nothing was shown; the interrupting message is answered instead.
-        return Reply()
-    return Reply(card=_answer_card(request, answer))
+    if answer.superseded and not (answer.text.strip() or answer.notes):
+        # Nothing was shown; the interrupting message is answered together with this one.
+        return Reply(silence=Silence.INTERRUPTED)
+    return Reply(card=_answer_card(request, answer), joined=answer.joined)
 
 
 async def decline_proposal(request: Request, action: AnswerWithoutTask, card_key: str) -> Reply:
@@ -194,6 +196,10 @@ def _answer_card(request: Request, answer: ChatAnswer) -> Card:
         interruption = (words("talk.interrupted"),) if answer.interrupted else ()
         notes = (*answer.notes, *interruption, _model_note(request, answer))
         text = answer.text
+        if answer.interrupted and not text.strip():
+            text = words(
+                "talk.not_answered", text=formats.escape_markdown(request.args, _MAX_QUOTE)
+            )
         if not (text.strip() or answer.files or answer.notes or interruption):
             text = words("talk.no_answer")
         return views.answer_card(text, words, notes=notes, files=answer.files, sizes=answer.sizes)

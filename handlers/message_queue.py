@@ -8,19 +8,19 @@ from dataclasses import replace
 
 from cards.catalog import TextCatalog
 from cards.courier import Courier
-from cards.model import notice_card
+from cards.model import Card, notice_card
 from handlers.chat import check_may_choose
 from handlers.errors import UserError
 from handlers.registry import CommandRegistry
-from handlers.request import Reply, Request
+from handlers.request import Reply, Request, Silence
 from storage.errors import StoreUnavailable
 from storage.records.messages import DeliveryUrgency, InboxId, InboxRow, IncomingMessage
 from storage.records.people import ChatId, ChatKind
 
 log = logging.getLogger(__name__)
 
-MAX_WAITING = 20
-"""Maximum messages waiting in one chat; further ones are refused."""
+MAX_SHOWN = 20
+"""Waiting messages of one chat that are shown their position; further ones wait as well."""
 
 INTERRUPT_MODE = "cut"
 WAIT_MODE = "wait"
@@ -32,6 +32,11 @@ _MODE_WORDS: Mapping[str, str] = {
 _SPLIT_MESSAGE_LENGTH = 3500
 """A text this long may be the first part of a split message."""
 
+_HELD_WORDS: Mapping[str, bool] = {
+    **dict.fromkeys(("handle", "处理"), True),
+    **dict.fromkeys(("drop", "忽略"), False),
+}
+
 commands = CommandRegistry("talk")
 
 
@@ -41,6 +46,8 @@ async def choose_queue_mode(request: Request) -> Reply:
     request.services.conversations.set_queue_mode(request.chat.id, request.chat.settings.queue)
     if not word:
         return _mode_reply(request, "queue.now")
+    if word in _HELD_WORDS:
+        return Reply(card=await decide_held(request, handle=_HELD_WORDS[word]))
     if word not in _MODE_WORDS:
         raise UserError("queue_word", word=request.args[:40])
     await check_may_choose(request)
@@ -48,6 +55,14 @@ async def choose_queue_mode(request: Request) -> Reply:
     await request.services.people.update_chat_settings(request.chat, settings)
     request.services.conversations.set_queue_mode(request.chat.id, settings.queue)
     return _mode_reply(request, "queue.changed")
+
+
+async def decide_held(request: Request, *, handle: bool) -> Card:
+    """Have the chat's held messages handled, or leave them unanswered."""
+    held = request.services.held
+    done = await (held.release if handle else held.drop)(request.chat.id)
+    key = ("held.handled" if handle else "held.dropped") if done else "held.none"
+    return notice_card("", request.words(key, n=done))
 
 
 def _mode_reply(request: Request, key: str) -> Reply:
@@ -59,53 +74,41 @@ def _mode_reply(request: Request, key: str) -> Reply:
 
 class WaitingMessages:
     """Tracks, by chat, messages that wait for an answer to end. For display only: the inbox stores
-    them, and after a restart all but the refused ones are still answered in order."""
+    them and has them answered in order."""
 
     def __init__(self) -> None:
         self._waiting_ids: dict[ChatId, list[InboxId]] = {}
-        self._shown: set[InboxId] = set()
-        self._refused: dict[ChatId, set[InboxId]] = {}
+        self._shown: dict[str, InboxRow] = {}
         self._split_message_chats: set[ChatId] = set()
 
     def add(self, row: InboxRow) -> None:
-        rows = self._waiting_ids.setdefault(row.chat_id, [])
-        if len(rows) < MAX_WAITING:
-            rows.append(row.id)
-        else:
-            self._refused.setdefault(row.chat_id, set()).add(row.id)
+        self._waiting_ids.setdefault(row.chat_id, []).append(row.id)
 
-    def start_turn(self, row: InboxRow) -> bool:
-        """Start this message's turn, and that of all before it; False if it was refused."""
+    def start_turn(self, row: InboxRow) -> None:
+        """Start this message's turn, and that of all before it."""
         rows = [each for each in self._waiting_ids.pop(row.chat_id, []) if each > row.id]
         if rows:
             self._waiting_ids[row.chat_id] = rows
         else:
             self._split_message_chats.discard(row.chat_id)
-        refused_ids = self._refused.pop(row.chat_id, set())
-        if later_ids := {each for each in refused_ids if each > row.id}:
-            self._refused[row.chat_id] = later_ids
-        return row.id not in refused_ids
 
-    async def show_position(
-        self, row: InboxRow, courier: Courier, words: TextCatalog
-    ) -> Reply | None:
-        """Show the position in the place of the answer, or return the reply to a refused
-        message."""
-        rows = self._waiting_ids.get(row.chat_id, [])
-        if row.id in self._refused.get(row.chat_id, ()):
-            return Reply(card=notice_card("", words("queue.full", n=len(rows))))
+    async def show_position(self, row: InboxRow, courier: Courier, words: TextCatalog) -> None:
+        """Show the position in the place of the answer."""
+        rows = self._waiting_ids.get(row.chat_id, [])[:MAX_SHOWN]
         if row.id in rows and not self._needs_no_answer(row):
-            self._shown.add(row.id)
+            self._shown[row.source] = row
             await _send_notice(courier, row, words("queue.waits", n=rows.index(row.id) + 1))
-        return None
 
     async def finish_turn(
         self, row: InboxRow, reply: Reply, courier: Courier, words: TextCatalog
     ) -> None:
-        """Update the position notice if the answer appears elsewhere."""
-        if row.id not in self._shown:
+        """Update the position notices of messages whose answer appears elsewhere."""
+        for source in reply.joined:
+            if (earlier := self._shown.pop(source, None)) is not None:
+                await _send_notice(courier, earlier, words("queue.joined"))
+        if row.source not in self._shown or reply.silence is Silence.INTERRUPTED:
             return
-        self._shown.discard(row.id)
+        del self._shown[row.source]
         if reply.card is None or reply.key:
             await _send_notice(courier, row, words("queue.taken"))
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import reduce
 from typing import TypeAlias
 
@@ -14,15 +13,13 @@ from cards.catalog import TextCatalog, catalog_for
 from cards.model import notice_card
 from handlers.errors import explain_error, explanation_card
 from handlers.language import guess_language, language_from_hint
-from handlers.ports import PeoplePort
+from handlers.ports import InterruptedMessage, PeoplePort
 from handlers.request import Reply
 from storage.records.messages import InboxRow, IncomingMessage, IncomingPress
 from storage.records.people import Language, Person
 
 MAX_TOAST = 180
 """Characters of a toast on the strictest platform, with a margin."""
-
-_MAX_TRACKED_PEOPLE = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +31,7 @@ class InboundEvent:
     now: datetime
     words: TextCatalog
     person: Person | None = None
+    interrupted: tuple[InterruptedMessage, ...] = ()
 
     @property
     def text(self) -> str:
@@ -110,51 +108,3 @@ def identify_sender(
         return await call_next(replace(arrival, person=person, words=catalog_for(language)))
 
     return recogniser
-
-
-class RateLimitMiddleware:
-    """Limits each person to `limit` events within `window`.
-
-    The first excess event gets a notice, further ones get no reply; presses always get a toast.
-    Strangers are not counted: the pairing gate limits them more strictly. Urgent events always
-    pass, so that nobody is prevented from stopping something.
-    """
-
-    def __init__(
-        self,
-        *,
-        limit: int = 60,
-        window: timedelta = timedelta(minutes=1),
-        is_urgent: Callable[[InboundEvent], bool] = lambda _: False,
-    ) -> None:
-        self._limit = limit
-        self._window = window
-        self._is_urgent = is_urgent
-        self._recent: OrderedDict[str, deque[datetime]] = OrderedDict()
-        self._notified_at: dict[str, datetime] = {}
-
-    async def __call__(self, arrival: InboundEvent, call_next: NextHandler) -> Reply:
-        if arrival.person is None or self._admits(arrival.person.id, arrival.now):
-            return await call_next(arrival)
-        if self._is_urgent(arrival):
-            return await call_next(arrival)
-        who, words = arrival.person.id, arrival.words
-        if not arrival.is_press:
-            told_at = self._notified_at.get(who)
-            if told_at is not None and arrival.now - told_at < self._window:
-                return Reply()
-            self._notified_at[who] = arrival.now
-        return refusal_reply(arrival, words("error.too_fast.title"), words("error.too_fast.hint"))
-
-    def _admits(self, who: str, now: datetime) -> bool:
-        recent = self._recent.setdefault(who, deque())
-        self._recent.move_to_end(who)
-        while len(self._recent) > _MAX_TRACKED_PEOPLE:
-            forgotten, _ = self._recent.popitem(last=False)
-            self._notified_at.pop(forgotten, None)
-        while recent and now - recent[0] >= self._window:
-            recent.popleft()
-        if len(recent) >= self._limit:
-            return False
-        recent.append(now)
-        return True

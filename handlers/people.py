@@ -16,7 +16,7 @@ from handlers.errors import UsageError, UserError
 from handlers.middleware import InboundEvent, refusal_reply
 from handlers.ports import HandlerServices
 from handlers.registry import CommandRegistry
-from handlers.request import Reply, Request
+from handlers.request import Reply, Request, Silence
 from storage.errors import NotFound
 from storage.records.approvals import ApprovalKind
 from storage.records.messages import DeliveryUrgency, IncomingChatOpen
@@ -101,7 +101,7 @@ class PairingGate:
         group = arrival.row.incoming.place.kind is ChatKind.GROUP
         entry = isinstance(arrival.row.incoming, IncomingChatOpen)
         if (group and entry) or not self._may_answer(arrival):
-            return Reply()
+            return Reply(silence=Silence.STRANGER)
         if group:
             card = notice_card("", words("pairing.in_private"))
             return Reply(card=card, urgency=DeliveryUrgency.NOTICE)

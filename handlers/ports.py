@@ -172,13 +172,23 @@ class TaskPort(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InterruptedMessage:
+    """A message whose answer was interrupted, before any of it was shown, by the one being
+    handled."""
+
+    source: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChatQuestion:
     """A message in a chat that needs an answer.
 
     `model` and `backend` are this message's own choice, empty for the chat's: a model comes with
     its backend; a backend alone means its default model. `no_proposal` forbids proposing a task.
     `brief` instructs the worker how to handle the message, with the named `skill`.
-    `is_continuation`: there is no new message; the suspended conversation continues.
+    `is_continuation`: there is no new message; the suspended conversation continues. `interrupted`
+    are earlier messages that this one interrupted: the answer is for them too.
     """
 
     person: Person
@@ -193,6 +203,7 @@ class ChatQuestion:
     brief: str = ""
     is_continuation: bool = False
     skill: str = ""
+    interrupted: tuple[InterruptedMessage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,19 +221,22 @@ class TaskProposal:
 class ChatAnswer:
     """An answer.
 
-    `interrupted`: a newer message or /stop ended it; `text` is what was written so far. `notes` are
-    small print in the person's language; `files` are relative to the data directory, and `sizes`
-    has the bytes of attachable ones. `model` answered after `seconds`.
+    `interrupted`: a newer message (`superseded`) or /stop ended it; `text` is what was written so
+    far. `notes` are small print in the person's language; `files` are relative to the data
+    directory, and `sizes` has the bytes of attachable ones. `model` answered after `seconds`.
+    `joined` are the sources of interrupted messages that are answered too.
     """
 
     text: str
     proposal: TaskProposal | None = None
     interrupted: bool = False
+    superseded: bool = False
     files: tuple[str, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     model: str = ""
     seconds: float = 0.0
+    joined: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,9 +255,9 @@ class ChatPort(Protocol):
     def interrupt(self, chat_id: ChatId) -> bool:
         """Stop the answer being written in this chat. False if there is none."""
 
-    def on_new_message(self, chat_id: ChatId) -> bool:
-        """Interrupt the current answer, or let the message wait if the chat queues messages. True
-        if it must wait."""
+    def on_new_message(self, chat_id: ChatId, *, may_interrupt: bool = True) -> bool:
+        """Interrupt the current answer, or let the message wait if the chat queues messages or it
+        may not interrupt. True if it must wait."""
 
     def set_queue_mode(self, chat_id: ChatId, mode: str) -> None:
         """Set the chat's handling of new messages, empty for the default; effective immediately."""
@@ -343,6 +357,16 @@ class PressRefusal(StrEnum):
     USED = "used"
 
 
+class HeldMessagePort(Protocol):
+    """Messages that are not acted on until somebody decides."""
+
+    async def release(self, chat_id: ChatId) -> int:
+        """Have those of a chat handled, in the order they arrived; returns how many."""
+
+    async def drop(self, chat_id: ChatId) -> int:
+        """Leave those of a chat unanswered; returns how many."""
+
+
 class ButtonPort(Protocol):
     """Buttons, selects and forms on stored cards, by token."""
 
@@ -404,6 +428,7 @@ class HandlerServices:
     costs: CostPort
     system: SystemPort
     buttons: ButtonPort
+    held: HeldMessagePort
     cards: CardPort
     courier: Courier
     journal: JournalPort

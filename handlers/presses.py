@@ -9,7 +9,17 @@ from typing import assert_never
 from cards import actions, formats
 from cards.card_json import CardDecodeError, load_action
 from cards.model import FormBlock, FormField, FormFieldKind, SelectBlock
-from handlers import approvals, chat, memory, people, personas, skills, tasks, workflows
+from handlers import (
+    approvals,
+    chat,
+    memory,
+    message_queue,
+    people,
+    personas,
+    skills,
+    tasks,
+    workflows,
+)
 from handlers.errors import UserError
 from handlers.middleware import MAX_TOAST
 from handlers.parsing import find_task, split_priority_flag
@@ -136,6 +146,8 @@ async def _perform(  # noqa: C901, PLR0911, PLR0912 - one line for each action o
             return await people.confirm_person_change(request, action)
         case actions.ApplyPersonChange():
             return await people.apply_person_change(request, action, card_key)
+        case actions.DecideHeldMessages(handle=handle):
+            card = await message_queue.decide_held(request, handle=handle)
         case actions.ListTasks(page=page, status=status):
             card = await tasks.task_list_page(request, status, page)
         case actions.ChooseModel():

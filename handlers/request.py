@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, TypedDict
 from zoneinfo import ZoneInfo
 
 from cards.catalog import TextCatalog
 from cards.courier import CardRef
 from cards.model import Card
-from handlers.ports import ActionForbidden, HandlerServices
+from handlers.ports import ActionForbidden, HandlerServices, InterruptedMessage
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import Chat, ChatKind, Person, PersonRole
 
@@ -31,7 +32,7 @@ class Request:
     permanently: changes are recorded under it, so that a repeat after a crash changes nothing
     twice. `origin` identifies the message across its edits: one message creates one task. `files`
     were sent along, relative to the data directory. `answer_ref` is the card an answer is streamed
-    into. `zone` is the Boss's.
+    into. `zone` is the Boss's. `interrupted` may be answered together with this message.
     """
 
     person: Person
@@ -48,6 +49,7 @@ class Request:
     message_id: str = ""
     model: str = ""
     backend: str = ""
+    interrupted: tuple[InterruptedMessage, ...] = ()
 
     @property
     def author(self) -> ChangeAuthor:
@@ -67,14 +69,23 @@ class Request:
         return self.chat.kind is ChatKind.PRIVATE
 
 
+class Silence(StrEnum):
+    """Why an event gets no reply. INTERRUPTED ones are answered with a later message."""
+
+    BOT = "bot"
+    STRANGER = "stranger"
+    INTERRUPTED = "interrupted"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """The reply to a person.
 
     The card goes under `key`, or `reply:<inbox row>` if that is empty; `in_place`: it replaces the
     pressed card, whose key is `key`. `toast` answers a press, with `good` False for a refusal.
-    Without card and toast nothing is said. `data` is the same content as JSON for command-line
-    clients; None if there is only the card.
+    A message always gets a card, unless there is a reason for `silence`. `joined` are the sources
+    of interrupted messages that this reply answers too. `data` is the same content as JSON for
+    command-line clients; None if there is only the card.
     """
 
     card: Card | None = None
@@ -84,3 +95,5 @@ class Reply:
     good: bool = True
     urgency: DeliveryUrgency = DeliveryUrgency.ANSWER
     data: Mapping[str, Any] | None = None
+    silence: Silence | None = None
+    joined: tuple[str, ...] = ()

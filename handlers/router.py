@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from zoneinfo import ZoneInfo
 
 from cards.catalog import TextCatalog, catalog_for
@@ -16,14 +17,13 @@ from handlers.message_queue import WaitingMessages
 from handlers.middleware import (
     InboundEvent,
     NextHandler,
-    RateLimitMiddleware,
     chain_middlewares,
     error_boundary,
     identify_sender,
 )
 from handlers.parsing import CommandMessage, MessageDirectives, parse_approval_reply, parse_message
-from handlers.ports import Clock, HandlerServices
-from handlers.request import Reply, Request
+from handlers.ports import Clock, HandlerServices, InterruptedMessage
+from handlers.request import Reply, Request, Silence
 from storage.records.messages import (
     InboxRow,
     Incoming,
@@ -32,6 +32,9 @@ from storage.records.messages import (
     IncomingPress,
 )
 from storage.records.people import Channel, ChatId, ChatKind, Language, Person
+
+_BACKLOG_AGE = timedelta(seconds=30)
+"""A message that arrives this long after it was sent was not meant to interrupt anything."""
 
 
 class Router:
@@ -48,7 +51,6 @@ class Router:
         new_incident: Callable[[], str],
         language: Language | None = None,
         fallback: Language = Language.ENGLISH,
-        limit: RateLimitMiddleware | None = None,
     ) -> None:
         self._services = services
         self._clock = clock
@@ -61,12 +63,7 @@ class Router:
         boundary = error_boundary(new_incident)
         # Twice: the outer one answers if identification fails; the inner one knows the person's
         # language.
-        middlewares = (
-            boundary,
-            identify_sender(services.people, fallback, language),
-            boundary,
-            limit or RateLimitMiddleware(is_urgent=_is_urgent),
-        )
+        middlewares = (boundary, identify_sender(services.people, fallback, language), boundary)
         self._run_middlewares: NextHandler = chain_middlewares(middlewares, self._route)
 
     def is_immediate(self, incoming: IncomingMessage) -> bool:
@@ -74,10 +71,16 @@ class Router:
         meaning = parse_message(incoming.text, COMMANDS, _no_model)
         return isinstance(meaning, CommandMessage) and meaning.command.immediate
 
+    def is_urgent(self, incoming: IncomingMessage) -> bool:
+        """True for commands that end or pause something, which no pace slows down."""
+        meaning = parse_message(incoming.text, COMMANDS, _no_model)
+        return isinstance(meaning, CommandMessage) and meaning.command.name in {"stop", "pause"}
+
     def on_message_waiting(self, row: InboxRow) -> None:
         """Interrupt the chat's current answer or queue the message, as the chat has chosen.
 
-        Approval replies, other people's messages in a group and command-line requests do neither.
+        Approval replies, other people's messages in a group and command-line requests do neither;
+        messages that waited elsewhere for long do not interrupt.
         """
         incoming = row.incoming
         if not isinstance(incoming, IncomingMessage) or incoming.quiet:
@@ -86,22 +89,23 @@ class Router:
             return
         is_asker = self._answering_for.get(row.chat_id) == incoming.sender.external_id
         if is_asker or incoming.place.kind is ChatKind.PRIVATE:
-            waits = self._services.conversations.on_new_message(row.chat_id)
+            waits = self._services.conversations.on_new_message(
+                row.chat_id, may_interrupt=self._clock() - incoming.sent_at < _BACKLOG_AGE
+            )
             if waits or self._waiting_messages.count_waiting(row.chat_id):
                 self._waiting_messages.add(row)
 
-    async def waiting_reply(self, row: InboxRow) -> Reply | None:
-        """Show a waiting message's position, or return the reply to a refused one."""
+    async def show_waiting(self, row: InboxRow) -> None:
+        """Show a waiting message's position."""
         incoming = row.incoming
         if not self._waiting_messages.count_waiting(row.chat_id) or not isinstance(
             incoming, IncomingMessage
         ):
-            return None
-        if not await self.is_known_sender(incoming):
-            return None
-        return await self._waiting_messages.show_position(
-            row, self._services.courier, self._guess_catalog(incoming)
-        )
+            return
+        if await self.is_known_sender(incoming):
+            await self._waiting_messages.show_position(
+                row, self._services.courier, self._guess_catalog(incoming)
+            )
 
     async def is_known_sender(self, incoming: IncomingMessage) -> bool:
         """True if the sender has access."""
@@ -110,16 +114,24 @@ class Router:
             await self._services.people.find_by_account(incoming.place.channel, sender) is not None
         )
 
-    async def handle(self, row: InboxRow, files: tuple[str, ...]) -> Reply:
+    async def handle(
+        self, row: InboxRow, files: tuple[str, ...], interrupted: Sequence[InboxRow] = ()
+    ) -> Reply:
         """Handle one event. Failures become replies too."""
         incoming = row.incoming
         if incoming.sender.is_bot:
             # Two bots that answer each other would never stop.
-            return Reply()
-        if self._is_queued(incoming) and not self._waiting_messages.start_turn(row):
-            return Reply()
+            return Reply(silence=Silence.BOT)
+        if self._is_queued(incoming):
+            self._waiting_messages.start_turn(row)
         words = self._guess_catalog(incoming)
-        arrival = InboundEvent(row=row, files=files, now=self._clock(), words=words)
+        arrival = InboundEvent(
+            row=row,
+            files=files,
+            now=self._clock(),
+            words=words,
+            interrupted=tuple(map(_interrupted_message, interrupted)),
+        )
         reply = await self._run_middlewares(arrival)
         await self._waiting_messages.finish_turn(row, reply, self._services.courier, words)
         return reply
@@ -190,7 +202,7 @@ class Router:
     async def _build_request(self, arrival: InboundEvent, person: Person) -> Request:
         row = arrival.row
         message_id = row.incoming.message_id if isinstance(row.incoming, IncomingMessage) else ""
-        source = f"inbox:{row.id}"
+        source = row.source
         return Request(
             person=person,
             chat=await self._services.people.get_chat(row.chat_id),
@@ -204,19 +216,18 @@ class Router:
             answer_ref=CardRef(key=f"reply:{row.id}", revision=0),
             files=arrival.files,
             message_id=message_id,
+            interrupted=arrival.interrupted,
         )
+
+
+def _interrupted_message(row: InboxRow) -> InterruptedMessage:
+    said = row.incoming
+    text = said.text if isinstance(said, IncomingMessage) else ""
+    return InterruptedMessage(source=row.source, text=text)
 
 
 def _with_directives(request: Request, args: str, directives: MessageDirectives) -> Request:
     return replace(request, args=args, model=directives.model, backend=directives.backend)
-
-
-def _is_urgent(arrival: InboundEvent) -> bool:
-    incoming = arrival.row.incoming
-    if isinstance(incoming, IncomingMessage) and incoming.told:
-        return True
-    meaning = parse_message(arrival.text, COMMANDS, _no_model)
-    return isinstance(meaning, CommandMessage) and meaning.command.name in {"stop", "pause"}
 
 
 def _no_model(name: str) -> None:

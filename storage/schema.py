@@ -91,6 +91,7 @@ inbox = sa.Table(
     sa.Column("error", sa.Text, nullable=False, server_default=""),
     sa.Column("received_at", UtcTimestamp, nullable=False),
     sa.Column("handled_at", UtcTimestamp),
+    sa.Column("outcome", sa.String(220), nullable=False, server_default=""),
     sa.UniqueConstraint("channel", "dedupe"),
     sa.Index(None, "state", "id"),
     sa.Index(None, "chat_id", "id"),

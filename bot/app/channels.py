@@ -90,6 +90,7 @@ def _build_inbox(core: Container, router: RouterTap, *, resume_unfinished: bool)
         outbox=store.outbox,
         actions=store.actions,
         courier=core.courier,
+        held=core.held,
         outbox_sender=core.outbox_sender,
         router=router,
         transports=core.transports,

@@ -25,6 +25,7 @@ from bot.engine.workspaces.projects import ProjectFolderService
 from bot.engine.workspaces.worktrees import TaskWorktrees
 from bot.transports.alerts import ChannelAlerts
 from bot.transports.clock import Clock, SystemClock
+from bot.transports.held_messages import HeldMessages
 from bot.transports.outbox import ButtonClaimService, OutboxCourier, SentCardService
 from bot.transports.outbox_sender import OutboxSender
 from bot.transports.ports import Transport
@@ -56,6 +57,7 @@ class Container:
     quota: MonthlyQuota
     outbox_sender: OutboxSender
     courier: OutboxCourier
+    held: HeldMessages
     router: Router
 
     @property
@@ -145,9 +147,10 @@ async def build_container(settings: Settings, db: Database) -> Container:
     )
     _report_undeliverable(store, sender, courier, approval_cards)
     engine = build_engine_services(settings, store, courier, clock, approval_cards)
+    held = HeldMessages(db=db, inbox=store.inbox, courier=courier, zone=settings.zone, clock=clock)
     router = Router(
         _build_handler_services(
-            settings, store, clock, engine=engine, courier=courier, alerts=alerts
+            settings, store, clock, engine=engine, courier=courier, alerts=alerts, held=held
         ),
         clock=clock.now,
         zone=settings.zone,
@@ -164,6 +167,7 @@ async def build_container(settings: Settings, db: Database) -> Container:
         quota=quota,
         outbox_sender=sender,
         courier=courier,
+        held=held,
         router=router,
     )
 
@@ -212,6 +216,7 @@ def _build_handler_services(
     engine: EngineServices,
     courier: OutboxCourier,
     alerts: ChannelAlerts,
+    held: HeldMessages,
 ) -> HandlerServices:
     workers, mask = engine.workers, engine.workers.redactor.mask
     return HandlerServices(
@@ -236,6 +241,7 @@ def _build_handler_services(
             started_at=clock.now(),
         ),
         buttons=ButtonClaimService(store.actions),
+        held=held,
         cards=SentCardService(store.outbox, store.chats),
         courier=courier,
         journal=engine.journal,

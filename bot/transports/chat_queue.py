@@ -1,19 +1,22 @@
-"""Handles messages in order within a chat and concurrently between chats. Shell commands have their
-own queue per chat."""
+"""Handles messages in order within a chat and concurrently between chats, each sender's at a
+limited pace. Shell commands have their own queue per chat."""
 
 from __future__ import annotations
 
 import asyncio
 import heapq
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, TypeAlias, TypeVar
 
 from bot.transports.clock import Clock, wait_for_event
+from bot.transports.limited_dict import LimitedDict
 from bot.transports.sanitize import truncate_text
+from handlers.request import Reply, Silence
 from storage.records.messages import InboxId, InboxRow, Incoming, IncomingMessage
 from storage.records.people import Channel, ChatId
 
@@ -37,8 +40,20 @@ _COMMAND = re.compile(r"\s*[/／]\w+(?:@\w*)?(?:[:：\s]|$)")
 _QueueKey: TypeAlias = tuple[ChatId, bool]
 """Chat, and whether it is the chat's shell queue."""
 
-RowsHandler: TypeAlias = Callable[[Sequence[InboxRow]], Awaitable[object]]
-"""Handles rows that form one message. Must not raise."""
+MessageRows: TypeAlias = Sequence[InboxRow]
+"""Rows that form one message."""
+
+RowsHandler: TypeAlias = Callable[[MessageRows, Sequence[MessageRows]], Coroutine[Any, Any, Reply]]
+"""Handles one message, together with earlier ones whose answers it interrupted. Those named in the
+reply's `joined` are settled with it. Must not raise."""
+
+PACE_BURST = 60
+"""Messages of one sender in one chat that are handled as they come."""
+
+PACE_INTERVAL = 1.0
+"""Seconds between the further ones."""
+
+_MAX_TRACKED_SENDERS = 1000
 
 _T = TypeVar("_T")
 
@@ -47,12 +62,42 @@ _T = TypeVar("_T")
 class _Queue:
     rows: list[tuple[InboxId, InboxRow]] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    interrupted: list[MessageRows] = field(default_factory=list)
+
+
+class SenderPace:
+    """When each sender's messages may be handled: `PACE_BURST` as they come, further ones
+    `PACE_INTERVAL` apart (the generic cell rate algorithm, ITU-T I.371).
+
+    Counted is when a message was sent: what people wrote over hours is not slowed down because it
+    arrives at once.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._next: LimitedDict[tuple[str, ...], float] = LimitedDict(_MAX_TRACKED_SENDERS)
+
+    def get_delay(self, incoming: Incoming) -> float:
+        """Seconds until this message may be handled, 0 for now."""
+        due = self._theoretical_arrival(incoming) - (PACE_BURST - 1) * PACE_INTERVAL
+        return max(0.0, due - self._clock.elapsed())
+
+    def count(self, incoming: Incoming) -> None:
+        self._next[sender_key(incoming)] = self._theoretical_arrival(incoming) + PACE_INTERVAL
+
+    def _theoretical_arrival(self, incoming: Incoming) -> float:
+        sent = self._clock.elapsed()
+        if isinstance(incoming, IncomingMessage):
+            sent -= max(0.0, (self._clock.now() - incoming.sent_at).total_seconds())
+        return max(sent, self._next.get(sender_key(incoming), sent))
 
 
 class ChatQueues:
     def __init__(self, handle: RowsHandler, clock: Clock) -> None:
         self._handle = handle
         self._clock = clock
+        self._pace = SenderPace(clock)
+        self._delayed: dict[tuple[str, ...], deque[tuple[float, InboxRow, bool]]] = {}
         self._queues: dict[_QueueKey, _Queue] = {}
         self._pending: dict[InboxId, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -70,11 +115,49 @@ class ChatQueues:
         """True if the message would be handled at once when queued now."""
         return self._started and (chat_id, is_quiet(incoming)) not in self._queues
 
-    def enqueue(self, row: InboxRow) -> None:
-        """Queue the row behind earlier ones of its chat; a row already queued is ignored."""
+    def is_too_fast(self, incoming: Incoming) -> bool:
+        """True if the message would have to wait for its sender's pace."""
+        return sender_key(incoming) in self._delayed or self._pace.get_delay(incoming) > 0
+
+    def count_delayed(self, incoming: Incoming) -> int:
+        """Messages of the same sender in the same chat that wait for their pace."""
+        return len(self._delayed.get(sender_key(incoming), ()))
+
+    def enqueue(self, row: InboxRow, *, immediate: bool = False, paced: bool = True) -> None:
+        """Queue the row behind earlier ones of its chat, or handle it at once if `immediate`; with
+        `paced` not before its sender's pace allows. A row already queued is ignored."""
         if row.id in self._pending:
             return
         self._pending[row.id] = asyncio.Event()
+        if not paced:
+            self._dispatch(row, immediate)
+            return
+        delay, sender = self._pace.get_delay(row.incoming), sender_key(row.incoming)
+        self._pace.count(row.incoming)
+        if sender in self._delayed:
+            self._delayed[sender].append((self._clock.elapsed() + delay, row, immediate))
+        elif delay > 0:
+            self._delayed[sender] = deque([(self._clock.elapsed() + delay, row, immediate)])
+            self.spawn(self._release_delayed(sender), f"pace of {row.chat_id}")
+        else:
+            self._dispatch(row, immediate)
+
+    async def _release_delayed(self, sender: tuple[str, ...]) -> None:
+        waiting = self._delayed[sender]
+        while waiting:
+            at, row, immediate = waiting[0]
+            await self._clock.sleep(max(0.0, at - self._clock.elapsed()))
+            waiting.popleft()
+            self._dispatch(row, immediate)
+        del self._delayed[sender]
+
+    def _dispatch(self, row: InboxRow, immediate: bool) -> None:
+        if immediate:
+            self._spawn_pending(row, self._handle([row], ()))
+        else:
+            self._push(row)
+
+    def _push(self, row: InboxRow) -> None:
         name = row.chat_id, is_quiet(row.incoming)
         lane = self._queues.get(name)
         if lane is None:
@@ -87,6 +170,9 @@ class ChatQueues:
     def run_now(self, row: InboxRow, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         """Run this work at once, outside the queue."""
         self._pending[row.id] = asyncio.Event()
+        return self._spawn_pending(row, work)
+
+    def _spawn_pending(self, row: InboxRow, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         task = self.spawn(work, f"arrival {row.id}")
         task.add_done_callback(lambda _: self._mark_handled([row]))
         return task
@@ -111,9 +197,26 @@ class ChatQueues:
         lane = self._queues[key]
         while lane.rows:
             rows = await self._take_related(lane)
-            await self._handle(rows)
-            self._mark_handled(rows)
+            reply = await self._handle(rows, lane.interrupted)
+            interrupted = reply.silence is Silence.INTERRUPTED
+            if interrupted:
+                lane.interrupted.append(rows)
+            else:
+                self._mark_handled(rows)
+            if not (interrupted and lane.rows):
+                self._take_up_interrupted(lane, reply)
         del self._queues[key]
+
+    def _take_up_interrupted(self, lane: _Queue, reply: Reply) -> None:
+        """Queue again what the newer message was not answered together with, such as when that was
+        a command."""
+        for rows in lane.interrupted:
+            if is_joined(rows, reply):
+                self._mark_handled(rows)
+            else:
+                for row in rows:
+                    heapq.heappush(lane.rows, (row.id, row))
+        lane.interrupted.clear()
 
     async def _take_related(self, queue: _Queue) -> Sequence[InboxRow]:
         """The next row with those that belong to it. Files wait a while for accompanying text, and
@@ -174,6 +277,17 @@ class ChatQueues:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def is_joined(rows: MessageRows, reply: Reply) -> bool:
+    """Whether an interrupted message is answered by this reply to a newer one."""
+    return merge_rows(rows).source in reply.joined
+
+
+def sender_key(incoming: Incoming) -> tuple[str, ...]:
+    """One sender in one chat."""
+    place = incoming.place
+    return place.channel, place.chat, place.thread, incoming.sender.external_id
 
 
 def merge_rows(rows: Sequence[InboxRow]) -> InboxRow:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -15,12 +15,15 @@ from typing import TypeGuard
 from bot.transports.alerts import ChannelAlerts
 from bot.transports.chat_queue import (
     FRAGMENT_WINDOW,
+    PACE_BURST,
     ChatQueues,
     can_continue_fragment,
     is_fragment,
+    sender_key,
 )
 from bot.transports.clock import Clock
 from bot.transports.files import AttachmentFetcher
+from bot.transports.held_messages import HeldMessages
 from bot.transports.inbox_worker import InboxWorker
 from bot.transports.outbox import OutboxCourier
 from bot.transports.outbox_sender import OutboxSender
@@ -48,7 +51,12 @@ from storage.records.people import Channel, ChatId, ChatKind, Language
 log = logging.getLogger(__name__)
 
 MAX_MESSAGE_AGE = timedelta(hours=12)
-"""Messages delivered later than this are stored but not acted on."""
+"""Messages delivered later than this are offered, not acted on."""
+
+MAX_DELAYED = 1000
+"""Messages of one sender in one chat that may wait for their pace; further ones are offered."""
+
+_MAX_RETRY_DELAY = 60.0
 
 _MAX_DEDUPE_LENGTH = 200
 _PRUNE_INTERVAL = 24 * 3600.0
@@ -69,6 +77,7 @@ class InboxService:
     actions: CardActionRepo
     courier: OutboxCourier
     outbox_sender: OutboxSender
+    held: HeldMessages
     router: IncomingRouter
     transports: Mapping[Channel, Transport]
     home: Path
@@ -91,6 +100,7 @@ class InboxService:
             clock=self.clock,
         )
         self._queues = ChatQueues(self._worker.handle, self.clock)
+        self.held.on_release = self.enqueue
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Resume unfinished messages. Must be called before any transport starts."""
@@ -115,7 +125,21 @@ class InboxService:
         await self._queues.close()
 
     async def recover(self) -> None:
+        """Take up what an earlier process left. A chat whose message was begun several times waits
+        a while first: short lives of the process are then no attempts of that message."""
+        later: dict[ChatId, list[InboxRow]] = {}
         for row in await self.inbox.list_unfinished():
+            if row.chat_id in later or row.attempts > 1:
+                later.setdefault(row.chat_id, []).append(row)
+            else:
+                self._route(row)
+        for chat_id, rows in later.items():
+            delay = min(_MAX_RETRY_DELAY, 2.0 ** max(row.attempts for row in rows))
+            self._queues.spawn(self._route_later(rows, delay), f"backoff of {chat_id}")
+
+    async def _route_later(self, rows: Sequence[InboxRow], delay: float) -> None:
+        await self.clock.sleep(delay)
+        for row in rows:
             self._route(row)
 
     async def accept(
@@ -125,25 +149,47 @@ class InboxService:
             if not self._continues_fragment(incoming):
                 return None
             incoming = replace(incoming, addressed=True)
-        late = (
-            isinstance(incoming, IncomingMessage)
-            and self.clock.now() - incoming.sent_at > MAX_MESSAGE_AGE
-        )
-        state = InboxState.HANDLED if late else InboxState.NEW
-        row = await self._store(sanitize_incoming(incoming), dedupe, state)
+        cleaned = sanitize_incoming(incoming)
+        state = InboxState.HELD if await self._must_be_held(cleaned) else InboxState.NEW
+        row = await self._store(cleaned, dedupe, state)
         if row is None:
             return None
-        if late:
-            log.info("Inbox %s is too old to be handled", row.id)
+        if state is InboxState.HELD:
+            self.courier.wake()
             return row.id
         self._track_fragments(row.incoming)
         if self._queues.is_closed:
             return row.id
+        delayed = self._queues.count_delayed(row.incoming)
         self.router.on_message_waiting(row)
         self._route(row)
-        if (refusal := await self.router.waiting_reply(row)) is not None:
-            await self._worker.refuse(row, refusal)
+        if not delayed and self._queues.count_delayed(row.incoming):
+            await self._notify_delayed(row)
+        else:
+            await self.router.show_waiting(row)
         return row.id
+
+    async def _must_be_held(self, incoming: Incoming) -> bool:
+        """Whether a message is too late, or one of too many. Strangers are not asked anything."""
+        if not isinstance(incoming, IncomingMessage) or self._is_exempt(incoming):
+            return False
+        late = self.clock.now() - incoming.sent_at > MAX_MESSAGE_AGE
+        if not late and self._queues.count_delayed(incoming) < MAX_DELAYED:
+            return False
+        return await self.router.is_known_sender(incoming)
+
+    def _is_exempt(self, incoming: Incoming) -> bool:
+        """Whether neither age nor pace delays this. Pieces of a long text count as one message."""
+        if not isinstance(incoming, IncomingMessage):
+            return isinstance(incoming, IncomingPress)
+        return bool(incoming.told) or is_fragment(incoming) or self.router.is_urgent(incoming)
+
+    async def _notify_delayed(self, row: InboxRow) -> None:
+        incoming = row.incoming
+        if isinstance(incoming, IncomingMessage) and await self.router.is_known_sender(incoming):
+            words = await self._worker.load_words(row)
+            text = words("queue.paced", n=PACE_BURST)
+            await self._worker.notify(row, text, key=f"paced:{row.id}")
 
     async def press(
         self, incoming: IncomingPress, *, dedupe: str, wait_seconds: float
@@ -155,7 +201,7 @@ class InboxService:
         words = await self._worker.load_words(row)
         if self._queues.is_closed:
             return PressToast(text=words("mail.restarting"))
-        task = self._queues.run_now(row, self._worker.handle([row]))
+        task = self._queues.run_now(row, self._worker.handle([row], shows_toast=True))
         if not await self._finishes_within(task, wait_seconds):
             self._queues.spawn(self._notify_late_result(task, row), f"late toast {row.id}")
             return PressToast(text=words("mail.working"))
@@ -182,23 +228,24 @@ class InboxService:
             who: at for who, at in self._fragment_senders.items() if now - at <= kept
         }
         if isinstance(incoming, IncomingMessage) and is_fragment(incoming):
-            self._fragment_senders[_sender_key(incoming)] = now
+            self._fragment_senders[sender_key(incoming)] = now
         else:
-            self._fragment_senders.pop(_sender_key(incoming), None)
+            self._fragment_senders.pop(sender_key(incoming), None)
 
     def _continues_fragment(
         self, incoming: IncomingMessage | IncomingChatOpen
     ) -> TypeGuard[IncomingMessage]:
         if not isinstance(incoming, IncomingMessage) or not can_continue_fragment(incoming):
             return False
-        at = self._fragment_senders.get(_sender_key(incoming))
+        at = self._fragment_senders.get(sender_key(incoming))
         return at is not None and self.clock.elapsed() - at <= FRAGMENT_WINDOW.total_seconds()
 
     def _route(self, row: InboxRow) -> None:
-        if self._bypasses_queue(row.incoming):
-            self._queues.run_now(row, self._worker.handle([row]))
-        else:
-            self._queues.enqueue(row)
+        self._queues.enqueue(
+            row,
+            immediate=self._bypasses_queue(row.incoming),
+            paced=not self._is_exempt(row.incoming),
+        )
 
     def _bypasses_queue(self, incoming: Incoming) -> bool:
         if isinstance(incoming, IncomingMessage):
@@ -208,13 +255,14 @@ class InboxService:
     async def _store(self, incoming: Incoming, dedupe: str, state: InboxState) -> InboxRow | None:
         now = self.clock.now()
         async with self.db.write() as tx:
-            chat_id = await self._resolve_chat(tx, incoming)
+            chat_id, language = await self._resolve_chat(tx, incoming)
             # Most messages are handled at once, so the first attempt is counted here without a
             # second write.
             at_once = (
                 state is InboxState.NEW
                 and not self._queues.is_closed
                 and (self._bypasses_queue(incoming) or self._queues.is_idle(chat_id, incoming))
+                and (self._is_exempt(incoming) or not self._queues.is_too_fast(incoming))
             )
             row = await self.inbox.accept(
                 tx,
@@ -225,11 +273,15 @@ class InboxService:
                 state=state,
                 attempts=int(at_once),
             )
+            if row is not None and state is InboxState.HELD:
+                await self.held.offer(tx, chat_id, catalog_for(language))
         if row is not None and row.attempts:
             self._worker.note_first_attempt(row)
         return row
 
-    async def _resolve_chat(self, tx: Transaction, incoming: Incoming) -> ChatId:
+    async def _resolve_chat(self, tx: Transaction, incoming: Incoming) -> tuple[ChatId, Language]:
+        """The event's chat, and the language for what is said there about it."""
+        spoken = detect_language(incoming) or Language.ENGLISH
         place = incoming.place
         if isinstance(incoming, IncomingPress):
             # Some platforms do not name the thread of a pressed card; the store does.
@@ -237,9 +289,9 @@ class InboxService:
                 place.channel, place.chat, incoming.message_id, tx
             )
             if card is not None:
-                return card.chat_id
+                return card.chat_id, spoken
         chat = await self.chats.get_or_create(tx, place, incoming.sender, self.clock.now())
-        return chat.id
+        return chat.id, chat.settings.language or spoken
 
     async def _finishes_within(self, task: asyncio.Task[Reply], wait_seconds: float) -> bool:
         timer = asyncio.create_task(self.clock.sleep(wait_seconds), name="patience")
@@ -262,11 +314,6 @@ def _is_addressed_to_bot(incoming: IncomingMessage | IncomingChatOpen) -> bool:
     if isinstance(incoming, IncomingChatOpen):
         return True
     return incoming.addressed or incoming.place.kind is not ChatKind.GROUP
-
-
-def _sender_key(incoming: Incoming) -> tuple[str, ...]:
-    place = incoming.place
-    return place.channel, place.chat, place.thread, incoming.sender.external_id
 
 
 def _shorten_dedupe_key(dedupe: str) -> str:

@@ -7,25 +7,31 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 from typing import TypeVar
 
-from bot.transports.chat_queue import is_quiet, merge_rows
+from bot.transports.chat_queue import MessageRows, is_joined, is_quiet, merge_rows
 from bot.transports.clock import Clock
 from bot.transports.files import AttachmentFetcher, FetchedFiles, MissingFile
 from bot.transports.outbox import OutboxCourier
 from bot.transports.outbox_sender import OutboxSender
 from bot.transports.ports import IncomingRouter
 from bot.transports.sanitize import detect_language
+from cards import formats
 from cards.catalog import TextCatalog, catalog_for
 from cards.model import Card, CardTone, TextBlock
-from handlers.request import Reply
+from handlers.request import Reply, Silence
 from storage.db import Database, retry_until_stored
-from storage.errors import StoreUnavailable
 from storage.messages.chats import ChatRepo
 from storage.messages.inbox import InboxRepo
-from storage.records.messages import DeliveryUrgency, InboxId, InboxRow, IncomingMessage
+from storage.records.messages import (
+    DeliveryUrgency,
+    InboxId,
+    InboxRow,
+    IncomingMessage,
+    IncomingPress,
+)
 from storage.records.people import Chat, ChatKind, ChatSettings, Language
 
 log = logging.getLogger(__name__)
@@ -39,6 +45,7 @@ MAX_ATTEMPTS = 6
 
 _RETRY_DELAYS = (1.0, 5.0)
 _STORE_RETRY_DELAYS = (1.0, 2.0, 5.0, 10.0, 30.0)
+_MAX_QUOTE = 120
 _TYPING_DELAY = 1.0
 _TYPING_INTERVAL = 4.0
 
@@ -57,9 +64,16 @@ class InboxWorker:
     clock: Clock
     _first_attempts: set[InboxId] = field(default_factory=set, init=False)
 
-    async def handle(self, rows: Sequence[InboxRow]) -> Reply:
-        """Handle rows as one message. After `MAX_FAILURES` or `MAX_ATTEMPTS` they are skipped with
-        an apology. Never raises."""
+    async def handle(
+        self,
+        rows: MessageRows,
+        interrupted: Sequence[MessageRows] = (),
+        *,
+        shows_toast: bool = False,
+    ) -> Reply:
+        """Handle rows as one message, together with those that it interrupted. After `MAX_FAILURES`
+        or `MAX_ATTEMPTS` they are skipped with an apology. `shows_toast`: somebody waits for the
+        reply's toast. Never raises."""
         row, failures = merge_rows(rows), 0
         while failures < MAX_FAILURES + len(_RETRY_DELAYS):
             attempt = await self._retry_while_store_fails(lambda: self._start_attempt(row))
@@ -68,7 +82,7 @@ class InboxWorker:
             try:
                 if failures >= MAX_FAILURES or attempt > MAX_ATTEMPTS:
                     return await self._give_up(row, rows, attempt - 1)
-                return await self._attempt(row, rows)
+                return await self._attempt(row, rows, interrupted, shows_toast=shows_toast)
             # Error boundary: one message must not stop the next ones.
             except Exception:
                 failures += 1
@@ -76,14 +90,6 @@ class InboxWorker:
                 if failures < MAX_FAILURES:
                     await self.clock.sleep(_RETRY_DELAYS[failures - 1])
         return Reply()
-
-    async def refuse(self, row: InboxRow, refusal: Reply) -> None:
-        """Store the refusal and finish the row in one transaction, so that it is never handled
-        again."""
-        try:
-            await self._store_reply(row, [row], refusal)
-        except StoreUnavailable as error:
-            log.warning("The refusal of inbox %s cannot be stored: %s", row.id, error)
 
     def note_first_attempt(self, row: InboxRow) -> None:
         """Record that the first attempt was counted when the row was stored."""
@@ -111,7 +117,14 @@ class InboxWorker:
             return row.attempts
         return await self.inbox.count_attempt(row.id)
 
-    async def _attempt(self, row: InboxRow, rows: Sequence[InboxRow]) -> Reply:
+    async def _attempt(
+        self,
+        row: InboxRow,
+        rows: MessageRows,
+        interrupted: Sequence[MessageRows],
+        *,
+        shows_toast: bool,
+    ) -> Reply:
         key = f"reply:{row.id}"
         if not is_quiet(row.incoming):
             self.courier.expect_answer(key, row.chat_id, reply_to=_reply_to(row))
@@ -121,15 +134,39 @@ class InboxWorker:
                 if fetched.missing:
                     await self._notify_missing_files(row, fetched.missing)
                 if fetched.files or not fetched.missing or _message_text(row):
-                    reply = await self.router.handle(row, fetched.files)
+                    # Those with files are answered by themselves.
+                    earlier = tuple(
+                        merge_rows(each)
+                        for each in interrupted
+                        if not any(map(_has_attachments, each))
+                    )
+                    reply = await self.router.handle(row, fetched.files, earlier)
                 else:
-                    reply = Reply()
-            await self._retry_while_store_fails(lambda: self._store_reply(row, rows, reply))
+                    reply = Reply(key=_files_key(row))
+            if reply.silence is not Silence.INTERRUPTED:
+                if not (shows_toast and reply.toast):
+                    reply = await self._with_card(row, reply)
+                answered = [rows, *(each for each in interrupted if is_joined(each, reply))]
+                await self._retry_while_store_fails(lambda: self._store_reply(row, answered, reply))
         finally:
             self.courier.cancel_expected(key)
         return reply
 
-    async def _fetch_attachments(self, row: InboxRow, rows: Sequence[InboxRow]) -> FetchedFiles:
+    async def _with_card(self, row: InboxRow, reply: Reply) -> Reply:
+        """Every message is answered where people see it, and so is a press whose toast cannot be
+        shown any more."""
+        silent = reply.silence is not None or is_quiet(row.incoming)
+        if reply.card is not None or reply.key or silent:
+            return reply
+        text = reply.toast
+        if not text and not isinstance(row.incoming, IncomingMessage):
+            return reply
+        if not text:
+            log.error("Inbox %s was handled without a reply", row.id)
+            text = (await self.load_words(row))("mail.no_reply", text=_quote(row))
+        return replace(reply, card=Card(blocks=(TextBlock(text),)))
+
+    async def _fetch_attachments(self, row: InboxRow, rows: MessageRows) -> FetchedFiles:
         said = row.incoming
         # Without files nobody has to be looked up here: the router does that anyway.
         if not isinstance(said, IncomingMessage) or not any(map(_has_attachments, rows)):
@@ -139,7 +176,7 @@ class InboxWorker:
         return await self.attachments.fetch(rows)
 
     async def _store_reply(
-        self, row: InboxRow, rows: Sequence[InboxRow], reply: Reply, *, error: str = ""
+        self, row: InboxRow, answered: Sequence[MessageRows], reply: Reply, *, error: str = ""
     ) -> None:
         """Store the reply and finish the rows in one transaction. Shell commands get no card."""
         card = None
@@ -161,24 +198,22 @@ class InboxWorker:
                     urgency=reply.urgency,
                     reply_to=_reply_to(row),
                 )
-            ids, now = [each.id for each in rows], self.clock.now()
-            if error:
-                await self.inbox.mark_failed(tx, ids, error=error, now=now)
-            else:
-                await self.inbox.mark_handled(tx, ids, now=now)
+            outcomes = {each.id: f"joined {row.id}" for rows in answered for each in rows}
+            outcomes[row.id] = _outcome(row, reply, key)
+            await self.inbox.settle(tx, outcomes, now=self.clock.now(), error=error)
         if card is not None:
             self.courier.wake()
 
-    async def _give_up(self, row: InboxRow, rows: Sequence[InboxRow], attempts: int) -> Reply:
+    async def _give_up(self, row: InboxRow, rows: MessageRows, attempts: int) -> Reply:
         """Skip the rows and send an apology."""
         log.error("Inbox %s is given up after %s attempts", row.id, attempts)
         words = await self.load_words(row)
-        text = words("mail.apology", n=attempts, number=row.id)
+        text = words("mail.apology", n=attempts, number=row.id, text=_quote(row))
         sorry = Card(tone=CardTone.BAD, blocks=(TextBlock(text),))
         reply = Reply(card=sorry, toast=words("mail.failed"), good=False)
         error = f"failed {attempts} times"
         await self._retry_while_store_fails(
-            lambda: self._store_reply(row, rows, reply, error=error)
+            lambda: self._store_reply(row, [rows], reply, error=error)
         )
         return reply
 
@@ -191,7 +226,7 @@ class InboxWorker:
             )
             for each in missing
         ]
-        await self.notify(row, "\n\n".join(lines), key=f"files:{row.id}")
+        await self.notify(row, "\n\n".join(lines), key=_files_key(row))
 
     @asynccontextmanager
     async def _typing_indicator(self, row: InboxRow) -> AsyncIterator[None]:
@@ -227,6 +262,30 @@ def _has_attachments(row: InboxRow) -> bool:
 
 def _message_text(row: InboxRow) -> str:
     return row.incoming.text.strip() if isinstance(row.incoming, IncomingMessage) else ""
+
+
+def _files_key(row: InboxRow) -> str:
+    """Of the note on files that could not be fetched."""
+    return f"files:{row.id}"
+
+
+def _quote(row: InboxRow) -> str:
+    said = row.incoming
+    if not isinstance(said, IncomingMessage):
+        return "…"
+    text = " ".join((said.text, *(each.name for each in said.attachments)))
+    return formats.escape_markdown(text, _MAX_QUOTE) or "…"
+
+
+def _outcome(row: InboxRow, reply: Reply, key: str) -> str:
+    """How the event ended, see `InboxRow.outcome`."""
+    if reply.silence is not None:
+        return f"silent {reply.silence}"
+    if is_quiet(row.incoming):
+        return "shell"
+    if isinstance(row.incoming, IncomingPress) and reply.card is None:
+        return "toast"
+    return f"card {key}"
 
 
 def _reply_to(row: InboxRow) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -165,16 +165,25 @@ class IncomingRouter(Protocol):
         """Called for a new message, which may interrupt an answer in its chat. Must not raise."""
         ...
 
-    async def waiting_reply(self, row: messages.InboxRow) -> Reply | None:
-        """Called when the message is queued; shows that it waits for an answer in progress. A
-        returned reply settles the message."""
+    def is_urgent(self, incoming: messages.IncomingMessage) -> bool:
+        """True for commands that must never wait for their sender's pace."""
+        ...
+
+    async def show_waiting(self, row: messages.InboxRow) -> None:
+        """Called when the message is queued; shows that it waits for an answer in progress."""
         ...
 
     async def is_known_sender(self, incoming: messages.IncomingMessage) -> bool:
         """True if the sender has access; files of others are not downloaded."""
         ...
 
-    async def handle(self, row: messages.InboxRow, files: tuple[str, ...]) -> Reply:
-        """Reply to a message. May be called again after a failure or crash. `files` are relative to
-        the data directory."""
+    async def handle(
+        self,
+        row: messages.InboxRow,
+        files: tuple[str, ...],
+        interrupted: Sequence[messages.InboxRow] = (),
+    ) -> Reply:
+        """Reply to a message, and to earlier ones that it interrupted, if they can be answered
+        together. May be called again after a failure or crash. `files` are relative to the data
+        directory."""
         ...

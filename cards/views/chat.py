@@ -9,14 +9,19 @@ from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
 from cards import formats, model
-from cards.actions import AnswerWithoutTask, ChooseModel, StartTask
+from cards.actions import AnswerWithoutTask, ChooseModel, DecideHeldMessages, StartTask
 from cards.catalog import TextCatalog
 from cards.views import task_controls
 from cards.views.backends import offline_note_blocks, strip_offline_note
+from storage.records.messages import InboxRow, Incoming, IncomingMessage
 from storage.records.system import AUTO_MODEL, ModelChoice
 from storage.records.workers import ContextPart, ContextPartState, SessionInfo
 
+MAX_HELD_SHOWN = 10
+
 _MAX_SUMMARY = 80
+_MAX_NAME = 40
+_MAX_HELD_TEXT = 100
 _MAX_FILES = 5
 
 
@@ -38,6 +43,38 @@ def answer_card(
         blocks=(*blocks, *offline_note_blocks((text,), words)),
         summary=formats.single_line(answer, _MAX_SUMMARY),
     )
+
+
+def held_messages_card(
+    rows: Sequence[InboxRow], total: int, words: TextCatalog, *, now: datetime, zone: ZoneInfo
+) -> model.Card:
+    """Offer messages that were not acted on: `rows` are the first of `total`."""
+    lines = [_held_line(row.incoming, zone) for row in rows[:MAX_HELD_SHOWN]]
+    if total > len(lines):
+        lines.append(words("held.more", n=total - len(lines)))
+    return model.titled_card(
+        words("held.title", n=total),
+        model.TextBlock(words("held.why", now=formats.date_time(now, zone))),
+        model.TextBlock("\n".join(lines)),
+        model.ButtonsBlock(
+            (
+                model.CardButton(
+                    words("held.handle"), DecideHeldMessages(handle=True), model.ButtonStyle.PRIMARY
+                ),
+                model.CardButton(words("held.drop"), DecideHeldMessages(handle=False)),
+            )
+        ),
+        tone=model.CardTone.WARN,
+    )
+
+
+def _held_line(incoming: Incoming, zone: ZoneInfo) -> str:
+    name = formats.escape_markdown(incoming.sender.name, _MAX_NAME)
+    if not isinstance(incoming, IncomingMessage):
+        return f"- {name}"
+    said = " ".join((incoming.text, *(each.name for each in incoming.attachments)))
+    text = formats.escape_markdown(said, _MAX_HELD_TEXT)
+    return f"- {formats.date_time(incoming.sent_at, zone)} {name}: {text}"
 
 
 def proposal_card(

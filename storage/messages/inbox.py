@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import Row, bindparam, delete, select, update
+from sqlalchemy import Row, bindparam, delete, func, select, update
 
 from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
@@ -47,11 +47,43 @@ _COUNT_ATTEMPT = (
 _SETTLE = (
     update(inbox)
     .where(inbox.c.id == bindparam("which"))
-    .values(state=bindparam("outcome"), error=bindparam("why"), handled_at=bindparam("at"))
+    .values(
+        state=bindparam("new_state"),
+        error=bindparam("why"),
+        outcome=bindparam("ended"),
+        handled_at=bindparam("at"),
+    )
+)
+
+_HELD = inbox.c.state == InboxState.HELD.value
+
+_HELD_ROWS = (
+    select(inbox)
+    .where(inbox.c.chat_id == bindparam("chat"), _HELD)
+    .order_by(inbox.c.id)
+    .limit(bindparam("most"))
+)
+
+_COUNT_HELD = (
+    select(func.count()).select_from(inbox).where(inbox.c.chat_id == bindparam("chat"), _HELD)
+)
+
+_RELEASE_HELD = (
+    update(inbox)
+    .where(inbox.c.chat_id == bindparam("chat"), _HELD)
+    .values(state=InboxState.NEW.value, handled_at=None)
+    .returning(inbox)
+)
+
+_DROP_HELD = (
+    update(inbox)
+    .where(inbox.c.chat_id == bindparam("chat"), _HELD)
+    .values(state=InboxState.HANDLED.value, outcome="dropped", handled_at=bindparam("at"))
 )
 
 _PRUNE = delete(inbox).where(
-    inbox.c.state != InboxState.NEW.value, inbox.c.received_at < bindparam("before")
+    inbox.c.state.in_([InboxState.HANDLED.value, InboxState.FAILED.value]),
+    inbox.c.received_at < bindparam("before"),
 )
 
 
@@ -80,7 +112,7 @@ class InboxRepo:
             "state": state.value,
             "attempts": attempts,
             "received_at": now,
-            "handled_at": None if state is InboxState.NEW else now,
+            "handled_at": now if state is InboxState.HANDLED else None,
         }
         stored = await tx.execute(
             insert_or_ignore(tx.dialect.name, inbox).values(values).returning(inbox.c.id)
@@ -106,27 +138,42 @@ class InboxRepo:
         async with self._db.write() as tx:
             return (await tx.execute(_COUNT_ATTEMPT, {"which": inbox_id})).scalar_one_or_none() or 0
 
-    async def mark_handled(
-        self, tx: Transaction, inbox_ids: Sequence[InboxId], *, now: datetime
+    async def settle(
+        self,
+        tx: Transaction,
+        outcomes: Mapping[InboxId, str],
+        *,
+        now: datetime,
+        error: str = "",
     ) -> None:
-        await _settle(tx, inbox_ids, InboxState.HANDLED, "", now)
+        """End these events, each with its outcome (`InboxRow.outcome`); with `error` they count as
+        failed."""
+        state = InboxState.FAILED if error else InboxState.HANDLED
+        facts = {"new_state": state.value, "why": error, "at": now}
+        rows = [{"which": which, "ended": ended, **facts} for which, ended in outcomes.items()]
+        await tx.execute(_SETTLE, rows)
 
-    async def mark_failed(
-        self, tx: Transaction, inbox_ids: Sequence[InboxId], *, error: str, now: datetime
-    ) -> None:
-        await _settle(tx, inbox_ids, InboxState.FAILED, error, now)
+    async def list_held(
+        self, tx: Transaction, chat_id: ChatId, *, limit: int
+    ) -> tuple[Sequence[InboxRow], int]:
+        """The first held events of a chat in the order they arrived, and the number of all."""
+        shown = await tx.execute(_HELD_ROWS, {"chat": chat_id, "most": limit})
+        total = await tx.execute(_COUNT_HELD, {"chat": chat_id})
+        return tuple(map(inbox_row_from, shown)), total.scalar_one()
+
+    async def release_held(self, tx: Transaction, chat_id: ChatId) -> Sequence[InboxRow]:
+        """Make the held events of a chat new; returns them in the order they arrived."""
+        rows = map(inbox_row_from, await tx.execute(_RELEASE_HELD, {"chat": chat_id}))
+        return sorted(rows, key=lambda row: row.id)
+
+    async def drop_held(self, tx: Transaction, chat_id: ChatId, *, now: datetime) -> int:
+        """End the held events of a chat unanswered; returns how many."""
+        return (await tx.execute(_DROP_HELD, {"chat": chat_id, "at": now})).rowcount
 
     async def prune(self, *, now: datetime) -> int:
         """Delete settled rows older than a week; returns how many."""
         async with self._db.write() as tx:
             return (await tx.execute(_PRUNE, {"before": now - INBOX_RETENTION})).rowcount
-
-
-async def _settle(
-    tx: Transaction, which: Sequence[InboxId], outcome: InboxState, why: str, at: datetime
-) -> None:
-    facts = [{"which": each, "outcome": outcome.value, "why": why, "at": at} for each in which]
-    await tx.execute(_SETTLE, facts)
 
 
 def inbox_row_from(row: Row[Any]) -> InboxRow:

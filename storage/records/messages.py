@@ -99,19 +99,32 @@ Incoming: TypeAlias = IncomingMessage | IncomingPress | IncomingChatOpen
 
 
 class InboxState(StrEnum):
+    """HELD is not acted on until somebody decides: it came late, or was one of too many."""
+
     NEW = "new"
+    HELD = "held"
     HANDLED = "handled"
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxRow:
+    """`outcome` says how a settled event ended: `card <key>`, `toast`, `shell` (answered where the
+    command was typed), `joined <id>` (answered together with another event), `dropped` (somebody
+    decided so) or `silent <reason>`."""
+
     id: InboxId
     incoming: Incoming
     chat_id: ChatId
     state: InboxState
     attempts: int
     received_at: datetime
+    outcome: str = ""
+
+    @property
+    def source(self) -> str:
+        """The event's permanent name, under which changes are recorded."""
+        return f"inbox:{self.id}"
 
 
 class DeliveryUrgency(IntEnum):

@@ -72,6 +72,23 @@ from tests.fakes.tasks import FakeTasks
 from tests.fakes.workflows import FakeWorkflows
 
 
+class FakeHeldMessages:
+    """Chats with a number of held messages each."""
+
+    def __init__(self) -> None:
+        self.counts: dict[ChatId, int] = {}
+        self.released: list[ChatId] = []
+        self.dropped: list[ChatId] = []
+
+    async def release(self, chat_id: ChatId) -> int:
+        self.released.append(chat_id)
+        return self.counts.pop(chat_id, 0)
+
+    async def drop(self, chat_id: ChatId) -> int:
+        self.dropped.append(chat_id)
+        return self.counts.pop(chat_id, 0)
+
+
 class FakeConversations:
     """Answers with `answers` in turn, showing each word as it comes; `during` is called while
     an answer is being made."""
@@ -102,8 +119,8 @@ class FakeConversations:
         self.interrupted.append(chat_id)
         return self.busy
 
-    def on_new_message(self, chat_id: ChatId) -> bool:
-        if self.queues_messages(chat_id):
+    def on_new_message(self, chat_id: ChatId, *, may_interrupt: bool = True) -> bool:
+        if self.queues_messages(chat_id) or not may_interrupt:
             return self.busy
         self.interrupt(chat_id)
         return False
@@ -545,6 +562,7 @@ class FakeServices:
         self.workflows = FakeWorkflows()
         self.toolbook = FakeStandingPermissions()
         self.memory = FakeMemory()
+        self.held = FakeHeldMessages()
 
     @property
     def services(self) -> HandlerServices:
@@ -558,6 +576,7 @@ class FakeServices:
             costs=self.costs,
             system=self.system,
             buttons=self.post,
+            held=self.held,
             cards=self.post,
             courier=self.post,
             projects=self.projects,

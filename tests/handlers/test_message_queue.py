@@ -8,8 +8,9 @@ import pytest
 
 from cards.model import Card
 from cards.render.text import render
-from handlers.message_queue import MAX_WAITING
+from handlers.message_queue import MAX_SHOWN
 from handlers.ports import ChatAnswer
+from handlers.request import Silence
 from storage.records.messages import InboxRow
 from tests.handlers.router_harness import RouterHarness
 
@@ -28,7 +29,7 @@ def busy() -> RouterHarness:
 async def arrives(desk: RouterHarness, text: str) -> InboxRow:
     row = desk.row(desk.message(text))
     desk.router.on_message_waiting(row)
-    await desk.router.waiting_reply(row)
+    await desk.router.show_waiting(row)
     return row
 
 
@@ -64,23 +65,19 @@ async def test_what_waited_and_has_no_answer_of_its_own_does_not_seem_to_wait_fo
 
     await desk.deliver(row)
 
-    assert "No longer queued" in shown(desk, row)
+    assert "Stopped before I answered: tell me" in shown(desk, row)
 
 
-async def test_one_too_many_is_told_so_and_not_answered() -> None:
+async def test_beyond_those_shown_messages_wait_without_a_word_and_are_answered_too() -> None:
     desk = busy()
-    for number in range(MAX_WAITING):
+    for number in range(MAX_SHOWN):
         await arrives(desk, f"message {number}")
 
-    row = desk.row(desk.message("one more"))
-    desk.router.on_message_waiting(row)
-    refusal = await desk.router.waiting_reply(row)
-    reply = await desk.deliver(row)
+    row = await arrives(desk, "one more")
 
-    assert refusal is not None
-    assert refusal.card is not None
-    assert "I won't answer this one" in text_of(refusal.card)
-    assert (reply.card, desk.world.talk.questions) == (None, [])
+    assert f"reply:{row.id}" not in desk.world.post.cards
+    await desk.deliver(row)
+    assert shown(desk, row) == "Fine."
 
 
 async def test_a_stranger_is_not_told_about_the_line() -> None:
@@ -88,7 +85,7 @@ async def test_a_stranger_is_not_told_about_the_line() -> None:
     row = desk.row(desk.message("hello", who="x-nobody"))
     desk.router.on_message_waiting(row)
 
-    await desk.router.waiting_reply(row)
+    await desk.router.show_waiting(row)
 
     assert f"reply:{row.id}" not in desk.world.post.cards
 
@@ -112,11 +109,24 @@ async def test_an_unknown_word_is_answered_with_those_there_are() -> None:
     assert "/queue wait" in text_of(reply.card)
 
 
-async def test_an_answer_cut_short_before_any_of_it_was_shown_leaves_nothing_behind() -> None:
+async def test_a_message_cut_short_before_any_answer_was_shown_waits_for_the_next() -> None:
+    desk = RouterHarness()
+    desk.world.talk.answers = [ChatAnswer(text=" ", interrupted=True, superseded=True)]
+
+    reply = await desk.send_message("tell me")
+
+    assert reply.card is None
+    assert reply.silence is Silence.INTERRUPTED
+
+
+async def test_a_message_that_was_stopped_is_quoted() -> None:
     desk = RouterHarness()
     desk.world.talk.answers = [ChatAnswer(text=" ", interrupted=True)]
 
-    assert (await desk.send_message("tell me")).card is None
+    reply = await desk.send_message("tell *me*")
+
+    assert reply.card is not None
+    assert "Stopped before I answered: tell *me*" in text_of(reply.card)
 
 
 async def test_a_command_typed_in_a_shell_cuts_nothing_short_and_stands_in_no_line() -> None:

@@ -12,8 +12,6 @@ from handlers.command_table import COMMANDS
 from handlers.ports import ChatAnswer
 from storage.errors import StoreUnavailable
 from storage.records.people import Language, PersonId
-from storage.records.tasks import TaskStatus
-from tests.builders import make_task
 from tests.handlers.router_harness import RouterHarness, text_of
 
 
@@ -125,65 +123,6 @@ async def test_a_language_fixed_in_the_settings_goes_before_all() -> None:
     assert "任务列表" in text_of(reply)
 
 
-async def test_sixty_messages_a_minute_are_taken_and_the_next_is_told_that_it_is_not() -> None:
-    desk = RouterHarness()
-    for _ in range(60):
-        assert "Fine" in text_of(await desk.send_message("hello to you"))
-
-    told, silent = await desk.send_message("hello to you"), await desk.send_message("hello to you")
-
-    assert "60 messages a minute" in text_of(told)
-    assert "were ignored" in text_of(told)
-    assert "send them again" in text_of(told)
-    assert silent.card is None
-    assert len(desk.world.talk.questions) == 60
-
-
-async def test_who_is_too_fast_is_told_so_in_their_language() -> None:
-    desk = RouterHarness(language=Language.CHINESE)
-    for _ in range(60):
-        await desk.send_message("hello to you")
-
-    told = text_of(await desk.send_message("hello to you"))
-
-    assert "60 条" in told
-    assert "不会执行" in told
-    assert "重新发送" in told
-
-
-async def test_after_a_minute_messages_are_taken_again() -> None:
-    desk = RouterHarness()
-    for _ in range(62):
-        await desk.send_message("hello to you")
-
-    desk.advance_time(seconds=61)
-    reply = await desk.send_message("hello to you")
-
-    assert "Fine" in text_of(reply)
-
-
-async def test_one_persons_haste_does_not_slow_another() -> None:
-    desk = RouterHarness()
-    for _ in range(62):
-        await desk.send_message("hello to you")
-
-    reply = await desk.send_message("hello to you", who="x-olga", chat="c0")
-
-    assert "Fine" in text_of(reply)
-
-
-async def test_a_press_too_many_still_gets_its_toast() -> None:
-    desk = RouterHarness()
-    for _ in range(61):
-        await desk.send_message("hello to you")
-
-    first, second = await desk.press("nothing"), await desk.press("nothing")
-
-    assert first.toast
-    assert second.toast
-    assert not second.good
-
-
 async def test_the_unexpected_is_told_with_an_incident_and_logged_with_its_traceback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -286,17 +225,6 @@ async def test_what_nobody_can_see_costs_no_model(text: str) -> None:
     assert desk.world.talk.questions == []
 
 
-@pytest.mark.parametrize("brake", ["/stop abc", "/pause abc", "／停止 abc", "/暂停 abc"])
-async def test_nobody_is_too_fast_to_stop_something(brake: str) -> None:
-    desk = RouterHarness(make_task("abc234", status=TaskStatus.RUNNING))
-    for _ in range(61):
-        await desk.send_message("/help")
-
-    await desk.send_message(brake)
-
-    assert [task for _, task, _ in desk.world.tasks.moves] == ["abc234"]
-
-
 @pytest.mark.parametrize("told", ["/stop everything", "yes", "@opus do it", "Clouds all day."])
 async def test_it_is_no_command_no_decision_and_no_choice(told: str) -> None:
     desk = RouterHarness()
@@ -309,13 +237,3 @@ async def test_it_is_no_command_no_decision_and_no_choice(told: str) -> None:
     assert question.text == told
     assert question.no_proposal, "nothing is proposed in its name"
     assert question.model == ""
-
-
-async def test_it_is_heard_however_much_its_person_has_said() -> None:
-    desk = RouterHarness()
-    for _ in range(60):
-        await desk.send_message("hello to you")
-
-    reply = await desk.deliver(desk.row(replace(desk.message(""), told="Clouds.")))
-
-    assert "Fine" in text_of(reply)

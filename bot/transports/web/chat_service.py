@@ -43,18 +43,19 @@ class RouterTap:
     def on_message_waiting(self, row: InboxRow) -> None:
         self._router.on_message_waiting(row)
 
-    async def waiting_reply(self, row: InboxRow) -> Reply | None:
-        refusal = await self._router.waiting_reply(row)
-        said = row.incoming
-        if refusal and isinstance(said, IncomingMessage) and said.message_id in self.replies:
-            self.replies[said.message_id] = refusal
-        return refusal
+    def is_urgent(self, incoming: IncomingMessage) -> bool:
+        return self._router.is_urgent(incoming)
+
+    async def show_waiting(self, row: InboxRow) -> None:
+        await self._router.show_waiting(row)
 
     async def is_known_sender(self, incoming: IncomingMessage) -> bool:
         return await self._router.is_known_sender(incoming)
 
-    async def handle(self, row: InboxRow, files: tuple[str, ...]) -> Reply:
-        reply = await self._router.handle(row, files)
+    async def handle(
+        self, row: InboxRow, files: tuple[str, ...], interrupted: Sequence[InboxRow] = ()
+    ) -> Reply:
+        reply = await self._router.handle(row, files, interrupted)
         if isinstance(row.incoming, IncomingMessage) and row.incoming.message_id in self.replies:
             self.replies[row.incoming.message_id] = reply
         return reply

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
+from bot.transports.held_messages import HeldMessages
 from bot.transports.inbox import InboxService
 from handlers.request import Reply
 from storage.records.messages import InboxId, InboxRow, IncomingMessage, IncomingPress
@@ -35,7 +37,8 @@ class FakeRouter:
         self.failures: dict[str, list[Exception]] = {}
         self.gates: dict[str, asyncio.Event] = {}
         self.replies: dict[str, Reply] = {}
-        self.refusals: dict[str, Reply] = {}
+        self.waiting: list[InboxRow] = []
+        self.interrupted: list[tuple[str, tuple[str, ...]]] = []
         self.strangers: set[str] = set()
         self._changes = ChangeSignal()
 
@@ -49,14 +52,20 @@ class FakeRouter:
     def on_message_waiting(self, row: InboxRow) -> None:
         self.arrived.append(row)
 
-    async def waiting_reply(self, row: InboxRow) -> Reply | None:
-        return self.refusals.get(name_of(row))
+    def is_urgent(self, incoming: IncomingMessage) -> bool:
+        return incoming.text.startswith("/stop")
+
+    async def show_waiting(self, row: InboxRow) -> None:
+        self.waiting.append(row)
 
     async def is_known_sender(self, incoming: IncomingMessage) -> bool:
         return incoming.text not in self.strangers
 
-    async def handle(self, row: InboxRow, files: tuple[str, ...]) -> Reply:
+    async def handle(
+        self, row: InboxRow, files: tuple[str, ...], interrupted: Sequence[InboxRow] = ()
+    ) -> Reply:
         name = name_of(row)
+        self.interrupted.append((name, tuple(map(name_of, interrupted))))
         self.handled.append((row, files))
         self._changes.notify()
         if name in self.gates:
@@ -140,6 +149,13 @@ async def inbox_harness(
             outbox=post.room.outbox,
             actions=post.room.actions,
             courier=post.courier,
+            held=HeldMessages(
+                db=db,
+                inbox=post.room.inbox,
+                courier=post.courier,
+                zone=ZoneInfo("UTC"),
+                clock=clock,
+            ),
             outbox_sender=post.outbox_sender,
             router=router,
             transports=everyone,

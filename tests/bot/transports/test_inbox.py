@@ -7,13 +7,21 @@ from typing import Any
 
 import pytest
 
+from bot.transports import inbox
+from bot.transports.chat_queue import PACE_BURST, PACE_INTERVAL
 from bot.transports.ports import DeliveryRateLimited, FileTooLarge, PlatformUnavailable
 from cards.actions import ListTasks, PauseTask
 from cards.courier import CardRef
 from cards.model import ButtonsBlock, Card, CardButton, TextBlock
-from handlers.request import Reply
+from handlers.request import Reply, Silence
 from storage.errors import StoreUnavailable
-from storage.records.messages import AttachmentKind, DeliveryUrgency, IncomingChatOpen, RemoteFile
+from storage.records.messages import (
+    AttachmentKind,
+    DeliveryUrgency,
+    InboxId,
+    IncomingChatOpen,
+    RemoteFile,
+)
 from storage.records.people import ChatSettings, Language
 from tests.bot.transports.inbox_builders import FakeRouter, InboxHarness, inbox_harness, name_of
 from tests.bot.transports.outbox_builders import FakeClock, text_card
@@ -95,16 +103,70 @@ async def test_in_private_answers_are_no_replies(desk: InboxHarness) -> None:
     assert row.reply_to == ""
 
 
-async def test_a_message_from_long_ago_is_kept_but_not_acted_on(desk: InboxHarness) -> None:
-    old = await desk.say("old", sent_at=START - timedelta(hours=12, seconds=1))
-    recent = await desk.say("recent", sent_at=START - timedelta(hours=11))
+LATE = timedelta(hours=12, seconds=1)
 
-    assert old is not None
+
+async def say_late(desk: InboxHarness, *texts: str) -> list[InboxId]:
+    numbers = [await desk.say(text, sent_at=desk.clock.now() - LATE) for text in texts]
+    return [number for number in numbers if number is not None]
+
+
+async def outcomes(desk: InboxHarness) -> dict[int, str]:
+    async with desk.post.room.db.read() as view:
+        rows = await view.exec_driver_sql("SELECT id, outcome FROM inbox ORDER BY id")
+        return {row.id: row.outcome for row in rows}
+
+
+async def test_messages_from_long_ago_are_offered_on_one_card(desk: InboxHarness) -> None:
+    old, older = await say_late(desk, "count the [chairs](x)", "and tables")
+    recent = await desk.say("recent", sent_at=desk.clock.now() - timedelta(hours=11))
+
     assert recent is not None
-    await desk.inbox.wait_handled(old)
     await desk.inbox.wait_handled(recent)
     assert desk.router.begun == ["recent"]
-    assert await desk.say("old", sent_at=START) is None
+    offer = await desk.card(f"held:{old}")
+    assert "2 messages wait for your decision" in offer
+    assert "count the" in offer
+    assert "and tables" in offer
+    assert await desk.card(f"held:{older}") == ""
+    assert await desk.say("count the [chairs](x)", sent_at=START) is None
+
+
+async def test_offered_messages_are_handled_in_order_over_a_restart(tmp_path: Path) -> None:
+    async with inbox_harness(tmp_path) as desk:
+        (old, _) = await say_late(desk, "first", "second")
+
+    async with inbox_harness(tmp_path) as desk:
+        assert desk.router.begun == []
+        row = await desk.post.room.outbox.find_by_key(f"held:{old}")
+        assert row is not None
+        assert await desk.inbox.held.release(row.chat_id) == 2
+        await desk.router.until(lambda: desk.router.done == ["first", "second"])
+        assert await desk.inbox.held.release(row.chat_id) == 0
+
+
+async def test_offered_messages_are_kept_until_somebody_decides(desk: InboxHarness) -> None:
+    (old,) = await say_late(desk, "old")
+    offer = await desk.post.room.outbox.find_by_key(f"held:{old}")
+    assert offer is not None
+
+    later = desk.clock.now() + timedelta(days=400)
+    assert await desk.post.room.inbox.prune(now=later) == 0
+    assert await desk.inbox.held.drop(offer.chat_id) == 1
+
+    assert await outcomes(desk) == {old: "dropped"}
+    assert await desk.post.room.inbox.prune(now=later) == 1
+    (new,) = await say_late(desk, "another")
+    assert "another" in await desk.card(f"held:{new}")
+
+
+async def test_a_stranger_who_comes_late_is_offered_nothing(desk: InboxHarness) -> None:
+    desk.router.strangers.add("old")
+    (old,) = await say_late(desk, "old")
+
+    await desk.inbox.wait_handled(old)
+    assert desk.router.begun == ["old"]
+    assert await desk.card(f"held:{old}") == ""
 
 
 async def test_dirt_is_gone_before_anybody_sees_it(desk: InboxHarness) -> None:
@@ -257,28 +319,37 @@ async def test_a_message_that_kills_the_program_is_put_aside_at_the_seventh_star
         async with inbox_harness(tmp_path, router=router) as desk:
             if not start:
                 await desk.say("poison")
+            if start > 1:
+                # A message that was begun before a second death waits a while first.
+                await desk.clock.someone_sleeps(2.0**start)
+                assert router.begun == []
+                desk.clock.advance(2.0**start)
             await router.until(lambda: router.begun == ["poison"])  # noqa: B023 - awaited at once
 
     async with inbox_harness(tmp_path) as desk:
         await desk.say("healthy")
         await desk.router.until(lambda: "healthy" in desk.router.done)
+        await desk.clock.someone_sleeps(60.0)
+        desk.clock.advance(60.0)
+        while await desk.count("SELECT count(*) FROM inbox WHERE state = 'failed'") == 0:
+            await asyncio.sleep(0)
 
         assert desk.router.begun == ["healthy"]
-        assert "skipped it" in await desk.card("reply:1")
+        assert "skipped it: “poison”" in await desk.card("reply:1")
 
 
 async def test_the_reply_and_the_end_of_its_message_are_stored_together(
     desk: InboxHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     troubles: list[Exception] = [StoreUnavailable("disk full")]
-    really = desk.post.room.inbox.mark_handled
+    really = desk.post.room.inbox.settle
 
     async def handled(*facts: Any, **more: Any) -> None:
         if troubles:
             raise troubles.pop()
         await really(*facts, **more)
 
-    monkeypatch.setattr(desk.post.room.inbox, "mark_handled", handled)
+    monkeypatch.setattr(desk.post.room.inbox, "settle", handled)
     number = await desk.say("hello")
     assert number is not None
     await desk.clock.someone_sleeps(1)
@@ -289,6 +360,140 @@ async def test_the_reply_and_the_end_of_its_message_are_stored_together(
 
     assert await desk.card(f"reply:{number}") == "echo hello"
     assert desk.router.begun == ["hello"]
+
+
+# --- how fast ---------------------------------------------------------------------------------
+
+
+async def test_a_backlog_sent_over_hours_is_handled_at_once_and_in_order(
+    desk: InboxHarness,
+) -> None:
+    texts = [f"message {number}" for number in range(500)]
+    for number, text in enumerate(texts):
+        await desk.say(text, sent_at=desk.clock.now() - timedelta(seconds=60 * (500 - number)))
+
+    await desk.router.until(lambda: len(desk.router.done) == 500)
+    assert desk.router.done == texts
+
+
+async def test_who_sends_too_fast_is_answered_slowly_and_completely(desk: InboxHarness) -> None:
+    texts = [f"message {number}" for number in range(200)]
+    for text in texts:
+        await desk.say(text)
+    await desk.router.until(lambda: len(desk.router.done) == PACE_BURST)
+    assert "None is lost" in await desk.card(f"paced:{PACE_BURST + 1}")
+
+    for _ in range(200 - PACE_BURST):
+        await desk.clock.someone_sleeps(PACE_INTERVAL)
+        desk.clock.advance(PACE_INTERVAL)
+    await desk.router.until(lambda: len(desk.router.done) == 200)
+    await desk.inbox.wait_handled(InboxId(200))
+
+    assert desk.router.done == texts
+    assert await desk.count("SELECT count(*) FROM outbox WHERE key LIKE 'paced:%'") == 1
+    assert set((await outcomes(desk)).values()) == {
+        f"card reply:{number}" for number in range(1, 201)
+    }
+
+
+async def test_haste_is_nobody_elses_and_stops_neither_presses_nor_stop(
+    desk: InboxHarness,
+) -> None:
+    for number in range(PACE_BURST + 5):
+        await desk.say(f"message {number}")
+
+    stop = await desk.say("/stop")
+    other = await desk.say("from another chat", place=place("c2"))
+    assert stop is not None
+    assert other is not None
+    await desk.inbox.wait_handled(stop)
+    await desk.inbox.wait_handled(other)
+    assert (await desk.press("button")).text == "✓"
+
+
+async def test_too_many_to_wait_are_offered(
+    desk: InboxHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox, "MAX_DELAYED", 3)
+    for number in range(PACE_BURST + 5):
+        await desk.say(f"message {number}")
+
+    offer = await desk.card(f"held:{PACE_BURST + 4}")
+    assert "2 messages wait for your decision" in offer
+
+
+# --- what interrupts an answer ----------------------------------------------------------------
+
+
+def interrupt(desk: InboxHarness, *texts: str) -> None:
+    for text in texts:
+        desk.router.gates[text] = asyncio.Event()
+        desk.router.replies[text] = Reply(silence=Silence.INTERRUPTED)
+
+
+async def test_an_interrupted_message_is_answered_with_the_next(desk: InboxHarness) -> None:
+    interrupt(desk, "first", "second")
+    desk.router.replies["third"] = Reply(card=text_card("for all"), joined=("inbox:1", "inbox:2"))
+    for text in ("first", "second", "third"):
+        await desk.say(text)
+    desk.router.gates["first"].set()
+    desk.router.gates["second"].set()
+    for each in (1, 2, 3):
+        await desk.inbox.wait_handled(InboxId(each))
+
+    assert desk.router.interrupted[-1] == ("third", ("first", "second"))
+    assert await outcomes(desk) == {1: "joined 3", 2: "joined 3", 3: "card reply:3"}
+
+
+async def test_what_the_next_did_not_answer_is_answered_by_itself(desk: InboxHarness) -> None:
+    interrupt(desk, "question")
+    desk.router.gates["/run it"] = asyncio.Event()
+    await desk.say("question")
+    await desk.say("/run it")
+    desk.router.gates["question"].set()
+    await desk.router.until(lambda: "/run it" in desk.router.begun)
+    del desk.router.replies["question"]
+    desk.router.gates["/run it"].set()
+    await desk.inbox.wait_handled(InboxId(1))
+
+    assert desk.router.begun == ["question", "/run it", "question"]
+    assert await outcomes(desk) == {1: "card reply:1", 2: "card reply:2"}
+
+
+async def test_an_interrupted_message_is_not_lost_with_the_process(tmp_path: Path) -> None:
+    async with inbox_harness(tmp_path) as desk:
+        interrupt(desk, "first", "second")
+        await desk.say("first")
+        await desk.say("second")
+        desk.router.gates["first"].set()
+        await desk.router.until(lambda: desk.router.begun == ["first", "second"])
+
+    async with inbox_harness(tmp_path) as desk:
+        await desk.router.until(lambda: desk.router.done == ["first", "second"])
+
+
+async def test_a_message_nobody_had_a_reply_for_says_so(
+    desk: InboxHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk.router.replies["hm"] = Reply()
+    number = await desk.say("hm")
+
+    assert number is not None
+    await desk.inbox.wait_handled(number)
+    assert "no reply" in await desk.card(f"reply:{number}")
+    assert "handled without a reply" in caplog.text
+
+
+async def test_a_press_left_by_the_last_process_is_answered_in_the_chat(tmp_path: Path) -> None:
+    async with inbox_harness(tmp_path, started=False) as desk:
+        await desk.inbox.drain()
+        assert "back" in (await desk.press("button")).text
+
+    router = FakeRouter()
+    router.replies["button"] = Reply(toast="Paused")
+    async with inbox_harness(tmp_path, router=router) as desk:
+        await desk.inbox.wait_handled(InboxId(1))
+        assert await desk.card("reply:1") == "Paused"
 
 
 # --- files ------------------------------------------------------------------------------------
@@ -666,23 +871,6 @@ async def test_what_is_long_done_is_forgotten_once_a_day(desk: InboxHarness) -> 
     await asyncio.gather(housekeeping, return_exceptions=True)
 
     assert await desk.count("SELECT count(*) FROM inbox") == 0
-
-
-async def test_what_was_sent_away_is_not_answered_by_the_next_life(tmp_path: Path) -> None:
-    async with inbox_harness(tmp_path) as desk:
-        desk.router.gates["slow"] = asyncio.Event()
-        desk.router.refusals["too many"] = Reply(card=Card(blocks=(TextBlock(markdown="not now"),)))
-        await desk.say("slow")
-        await desk.router.until(lambda: desk.router.begun == ["slow"])
-        refused = await desk.say("too many")
-
-        assert await desk.card(f"reply:{refused}") == "not now"
-
-    async with inbox_harness(tmp_path) as desk:
-        await desk.router.until(lambda: "slow" in desk.router.done)
-
-        assert "too many" not in desk.router.begun
-        assert await desk.card(f"reply:{refused}") == "not now"
 
 
 async def test_what_is_typed_in_a_shell_does_not_wait_for_the_chats_answer(

@@ -48,7 +48,7 @@ async def accept(
 
 async def settle(room: MessageStore, row: InboxRow) -> None:
     async with room.db.write() as tx:
-        await room.inbox.mark_handled(tx, [row.id], now=room.now)
+        await room.inbox.settle(tx, {row.id: "card reply:1"}, now=room.now)
 
 
 @pytest.mark.parametrize("incoming", [*everything()], ids=lambda each: each.kind)
@@ -118,7 +118,7 @@ async def test_what_failed_for_good_is_not_taken_up_again(room: MessageStore) ->
     row = await accept(room, dedupe="1")
     assert row is not None
     async with room.db.write() as tx:
-        await room.inbox.mark_failed(tx, [row.id], error="boom", now=room.now)
+        await room.inbox.settle(tx, {row.id: "card reply:1"}, error="boom", now=room.now)
 
     assert await room.inbox.list_unfinished() == ()
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,8 @@ from bot.engine.agent.conversation.model_choice import AutoModelChoice, choose_m
 from bot.engine.agent.conversation.resumption import PrepareCommit, ToolCallSuspension
 from bot.engine.agent.conversation.turn_taking import (
     ConversationExpiry,
+    StoppedMessages,
     TurnQueue,
-    UnansweredMessages,
 )
 from bot.engine.agent.model_calls import ModelReply, ModelRequest
 from bot.engine.agent.model_gateway import ModelGateway
@@ -56,6 +57,7 @@ from handlers.ports import (
     ChatAnswer,
     ChatQuestion,
     ConversationState,
+    InterruptedMessage,
     TaskProposal,
 )
 from storage.db import Database, retry_until_stored
@@ -119,7 +121,12 @@ waiting."""
 
 _MAX_TITLE_CHARS = 120
 _MAX_LISTED_FILES = 5
-_UNANSWERED_PREFIX = "[Sent just before; the next message interrupted your answer: “{text}”]\n"
+_STOPPED_PREFIX = "[Sent just before; your answer to it was stopped: “{text}”]\n"
+_INTERRUPTED_PREFIX = (
+    "[Sent just before and not answered yet; answer it together with this message: “{text}”]\n"
+)
+_MAX_INTERRUPTED_CHARS = 8000
+"""Of earlier messages that are answered together with one; longer ones are answered alone."""
 
 _SYSTEM = """\
 You are Shiftboss, the foreman of a team of AI workers, talking with your Boss in a chat. Be
@@ -171,7 +178,7 @@ class ConversationService:
         self._captioner = captioner
         self._suspension = suspension
         self._expiry = expiry
-        self._unanswered = UnansweredMessages(KeyValueStore(db))
+        self._stopped = StoppedMessages(KeyValueStore(db))
 
     async def answer(
         self,
@@ -212,8 +219,8 @@ class ConversationService:
     def interrupt(self, chat_id: ChatId) -> bool:
         return self._turn_queue.interrupt(chat_id)
 
-    def on_new_message(self, chat_id: ChatId) -> bool:
-        return self._turn_queue.on_new_message(chat_id)
+    def on_new_message(self, chat_id: ChatId, *, may_interrupt: bool = True) -> bool:
+        return self._turn_queue.on_new_message(chat_id, may_interrupt=may_interrupt)
 
     def set_queue_mode(self, chat_id: ChatId, mode: str) -> None:
         self._turn_queue.set_mode(chat_id, mode)
@@ -223,7 +230,7 @@ class ConversationService:
 
     async def reset(self, chat_id: ChatId) -> bool:
         self.interrupt(chat_id)
-        await self._unanswered.clear(chat_id)
+        await self._stopped.clear(chat_id)
         closed = await self._gateway.close_session(_session_key(chat_id))
         self._suspension.wake()
         return closed
@@ -277,9 +284,9 @@ class ConversationService:
             self._call_with_retries(ask, chosen, session, shown),
             name=f"answer in {question.chat.id}",
         )
-        reply = await self._await_reply(question, ask.prompt, work, session.id)
+        reply, superseded = await self._await_reply(question, work)
         if reply is None:
-            return ChatAnswer(text=shown.text, interrupted=True)
+            return await self._interrupted_answer(question, shown.text, superseded=superseded)
         text = reply.result.text
         into = f"files/chats/{question.chat.id}/{question.source.replace(':', '-')}"
         files = await collect_output_files(there, workspace, text, home=self._data_dir, target=into)
@@ -294,9 +301,19 @@ class ConversationService:
             ),
             model=reply.result.model or chosen.backend.name,
             seconds=(self._now() - begun).total_seconds(),
+            joined=tuple(each.source for each in _joined(question)),
         )
         await self._record_answer(question, reply, answered, keep)
         return answered
+
+    async def _interrupted_answer(
+        self, question: ChatQuestion, shown: str, *, superseded: bool
+    ) -> ChatAnswer:
+        """Keep the message for the next turn, unless it is answered together with the newer one
+        because nothing of its answer was shown."""
+        if shown.strip() or not superseded:
+            await self._stopped.save(question.chat.id, question.text)
+        return ChatAnswer(text=shown, interrupted=True, superseded=superseded)
 
     def _new_pictures(
         self, question: ChatQuestion, session: ModelSession, incoming: IncomingFiles
@@ -307,30 +324,20 @@ class ConversationService:
         return incoming.pictures
 
     async def _await_reply(
-        self,
-        question: ChatQuestion,
-        prompt: str,
-        work: asyncio.Task[ModelReply],
-        session_id: str,
-    ) -> ModelReply | None:
-        """None if a newer message interrupted the answer; the prompt is then saved for it, unless
-        the session has it."""
+        self, question: ChatQuestion, work: asyncio.Task[ModelReply]
+    ) -> tuple[ModelReply | None, bool]:
+        """None if the answer was interrupted, with whether that was for a newer message."""
         async with self._turn_queue.track(question.chat.id, work) as turn:
             try:
-                return await work
+                return await work, False
             except asyncio.CancelledError:
                 if not turn.interrupted:
-                    # Shiftboss itself is stopping; no message interrupted this answer.
+                    # Shiftboss itself is stopping; nobody interrupted this answer.
                     work.cancel()
                     with suppress(asyncio.CancelledError, BackendError):
                         await work
                     raise
-                session = await self._sessions.get(session_id)
-                if session is not None and can_resume(session, _turn_key(question)):
-                    await self._unanswered.clear(question.chat.id)
-                else:
-                    await self._unanswered.save(question.chat.id, prompt)
-                return None
+                return None, turn.superseded
 
     async def _call_with_retries(
         self,
@@ -366,7 +373,7 @@ class ConversationService:
             self._sleep,
             f"an answer in {question.chat.id}",
         )
-        await self._unanswered.clear(question.chat.id)
+        await self._stopped.clear(question.chat.id)
         if reply.resumed or reply.result.suspended:
             self._suspension.wake()
 
@@ -444,7 +451,7 @@ class ConversationService:
         persona: Persona,
         proposals: list[TaskProposal],
     ) -> ModelRequest:
-        before = await self._unanswered.get(question.chat.id)
+        before = await self._stopped.get(question.chat.id)
         remembers = question.is_continuation or bool(session.open_turn)
         lost = "" if remembers else await self._suspension.describe_lost_calls(session)
         spec = WorkerSpec(
@@ -463,7 +470,8 @@ class ConversationService:
         return ModelRequest(
             purpose=RunPurpose.CHAT,
             prompt=(f"{question.brief}\n\n" if question.brief else "")
-            + (_UNANSWERED_PREFIX.format(text=before) if before else "")
+            + (_STOPPED_PREFIX.format(text=before) if before else "")
+            + "".join(_INTERRUPTED_PREFIX.format(text=each.text) for each in _joined(question))
             + (f"{lost}\n\n" if lost else "")
             + context.prompt_prefix
             + question.text,
@@ -512,6 +520,13 @@ class _AnswerInProgress:
         self.text = ""
         self.notices.clear()
         self.proposals.clear()
+
+
+def _joined(question: ChatQuestion) -> Sequence[InterruptedMessage]:
+    """The interrupted messages that are answered too: the newest, as far as they fit."""
+    sizes = accumulate(len(each.text) for each in reversed(question.interrupted))
+    fitting = sum(1 for size in sizes if size <= _MAX_INTERRUPTED_CHARS)
+    return question.interrupted[len(question.interrupted) - fitting :]
 
 
 def _cost_account(question: ChatQuestion) -> CostAccount:

@@ -1,5 +1,4 @@
-"""Serializes answers per chat, stores interrupted messages and decides when a conversation
-expires."""
+"""Serializes answers per chat, stores stopped messages and decides when a conversation expires."""
 
 from __future__ import annotations
 
@@ -12,7 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from bot.engine.memory.noise_filter import strip_memory_blocks
 from storage.errors import StoreUnavailable
 from storage.key_value import KeyValueStore
 from storage.records.people import ChatId
@@ -23,10 +21,12 @@ WAIT_MODE = "wait"
 
 @dataclass(slots=True)
 class AnswerInProgress:
-    """A running answer; `interrupted` is True if it was cancelled on purpose."""
+    """A running answer; `interrupted` is True if it was cancelled on purpose, `superseded` if that
+    was for a newer message."""
 
     task: asyncio.Task[Any]
     interrupted: bool = False
+    superseded: bool = False
 
 
 class TurnQueue:
@@ -59,11 +59,12 @@ class TurnQueue:
         turn.task.cancel()
         return True
 
-    def on_new_message(self, chat_id: ChatId) -> bool:
+    def on_new_message(self, chat_id: ChatId, *, may_interrupt: bool = True) -> bool:
         """Apply the mode to a new message; return True if it has to wait for the running answer."""
-        if self.queues_messages(chat_id):
+        if self.queues_messages(chat_id) or not may_interrupt:
             return chat_id in self._in_progress
-        self.interrupt(chat_id)
+        if self.interrupt(chat_id):
+            self._in_progress[chat_id].superseded = True
         return False
 
     @asynccontextmanager
@@ -93,27 +94,28 @@ class TurnQueue:
 
 log = logging.getLogger(__name__)
 
-MAX_UNANSWERED_CHARS = 4000
+MAX_STOPPED_CHARS = 4000
 
 
-class UnansweredMessages:
+class StoppedMessages:
+    """The last message of a chat whose answer was stopped: the next turn is told about it."""
+
     def __init__(self, store: KeyValueStore) -> None:
         self._store = store
         self._cache: dict[ChatId, str] = {}
 
     async def get(self, chat_id: ChatId) -> str:
-        """Return the unanswered text; empty if there is none."""
+        """Return the message; empty if there is none."""
         if chat_id not in self._cache:
             self._cache[chat_id] = str(await self._store.get(_mark_name(chat_id)) or "")
         return self._cache[chat_id]
 
     async def save(self, chat_id: ChatId, text: str) -> None:
-        """Save the end of the text, without injected memories."""
-        self._cache[chat_id] = strip_memory_blocks(text)[-MAX_UNANSWERED_CHARS:]
+        self._cache[chat_id] = text[-MAX_STOPPED_CHARS:]
         try:
             await self._store.put(_mark_name(chat_id), self._cache[chat_id])
         except StoreUnavailable as error:
-            log.warning("an unanswered message in %s is not stored: %s", chat_id, error)
+            log.warning("a stopped message in %s is not stored: %s", chat_id, error)
 
     async def clear(self, chat_id: ChatId) -> None:
         if await self.get(chat_id):

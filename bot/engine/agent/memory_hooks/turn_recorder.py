@@ -96,8 +96,8 @@ class RecordedConversation:
     def interrupt(self, chat_id: ChatId) -> bool:
         return self._conversation.interrupt(chat_id)
 
-    def on_new_message(self, chat_id: ChatId) -> bool:
-        return self._conversation.on_new_message(chat_id)
+    def on_new_message(self, chat_id: ChatId, *, may_interrupt: bool = True) -> bool:
+        return self._conversation.on_new_message(chat_id, may_interrupt=may_interrupt)
 
     def set_queue_mode(self, chat_id: ChatId, mode: str) -> None:
         self._conversation.set_queue_mode(chat_id, mode)
@@ -138,9 +138,13 @@ class RecordedConversation:
 
     async def _find_answer(self, question: ChatQuestion) -> ChatAnswer | None:
         value = await self._answers.get(_answer_key(question))
-        if value is None or value["question"] != _fingerprint(question):
+        if value is None:
             return None
-        return _ANSWERS.validate_python(value["answer"])
+        answered = _ANSWERS.validate_python(value["answer"])
+        if question.source in answered.joined:
+            # The message that interrupted this one is handled again too, and has the answer.
+            return ChatAnswer(text="", interrupted=True, superseded=True)
+        return answered if value["question"] == _fingerprint(question) else None
 
     async def _record_interrupted(self, question: ChatQuestion, heard: _RecordedTurn) -> None:
         """Record the user's message without the interrupted answer."""
