@@ -56,7 +56,8 @@ MAX_MESSAGE_AGE = timedelta(hours=12)
 MAX_DELAYED = 1000
 """Messages of one sender in one chat that may wait for their pace; further ones are offered."""
 
-_MAX_RETRY_DELAY = 60.0
+MAX_RETRY_DELAY = 60.0
+"""Seconds that a message which was begun in several lives of the process waits at most."""
 
 _MAX_DEDUPE_LENGTH = 200
 _PRUNE_INTERVAL = 24 * 3600.0
@@ -134,7 +135,7 @@ class InboxService:
             else:
                 self._route(row)
         for chat_id, rows in later.items():
-            delay = min(_MAX_RETRY_DELAY, 2.0 ** max(row.attempts for row in rows))
+            delay = min(MAX_RETRY_DELAY, 2.0 ** max(row.attempts for row in rows))
             self._queues.spawn(self._route_later(rows, delay), f"backoff of {chat_id}")
 
     async def _route_later(self, rows: Sequence[InboxRow], delay: float) -> None:

@@ -217,12 +217,15 @@ def arm_arrivals(fate: CrashSchedule) -> None:
 def shorten_delays() -> None:
     """No platform counts here: a telling shall take seconds, and be dense with points."""
     from bot.engine.workflow import error_policy
+    from bot.transports import inbox
     from bot.transports.rate_limits import CHANNEL_LIMITS, ChannelLimits
 
     assert isinstance(CHANNEL_LIMITS, dict)
     for channel in CHANNEL_LIMITS:
         CHANNEL_LIMITS[channel] = ChannelLimits()
     error_policy._MAX_DELAY = 0.1
+    # Lives are short here by design.
+    inbox.MAX_RETRY_DELAY = 0.1
 
 
 def set_clock(hours: float) -> None:

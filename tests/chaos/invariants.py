@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,8 @@ def chats_caught_up(told: FinishedRun) -> bool:
 
 def violations(told: FinishedRun) -> list[str]:
     checks = (_tasks, _steps, _files, _moves, _history, _answers, _letters, _cards, _decisions)
-    wrong = [f"left: {each}" for each in unsettled(told.home, told.ends)]
+    wrong = list(unanswered_messages(told.rows))
+    wrong += [f"left: {each}" for each in unsettled(told.home, told.ends)]
     wrong += [each for check in checks for each in check(told)]
     return wrong + [
         each for check in (*WORKER_INVARIANTS, *MEMORY_INVARIANTS) for each in check(told.rows)
@@ -187,6 +188,26 @@ def _answers(told: FinishedRun) -> Iterator[str]:
         )
         if answers != (1 if message["text"].strip() or message.get("told") else 0):
             yield f"{answers} answers to {message['text'][:40]!r}"
+
+
+def unanswered_messages(rows: Callable[[str], list[tuple[Any, ...]]]) -> Iterator[str]:
+    """Every settled event says how it ended, and that is so: a card that is there, or another event
+    that it was answered with."""
+    cards = {key for (key,) in rows("SELECT key FROM outbox WHERE revision > 0")}
+    settled = rows("SELECT id, outcome FROM inbox WHERE state IN ('handled', 'failed')")
+    known = {str(number): outcome for number, outcome in settled}
+    for number, outcome in known.items():
+        how, _, what = outcome.partition(" ")
+        there = {
+            "card": what in cards,
+            "joined": what in known and not known[what].startswith(("joined", "silent")),
+            "silent": what in {"bot", "stranger"},
+            "toast": True,
+            "shell": True,
+            "dropped": True,
+        }
+        if not there.get(how, False):
+            yield f"inbox {number} ended as {outcome!r}"
 
 
 def _letters(told: FinishedRun) -> Iterator[str]:

@@ -236,7 +236,8 @@ FORBIDDEN = (
     | unlisted_transitions("helper", SubagentStatus, HELPER)
     | unlisted_transitions("memory", MemoryState, of_memory.ENTRY)
     | unlisted_transitions("job", ExtractionJobState, of_memory.JOB)
-    | {f"inbox.{state}>{InboxState.NEW}" for state in InboxState}
+    # What was held back is handled if somebody says so.
+    | {f"inbox.{state}>{InboxState.NEW}" for state in InboxState if state is not InboxState.HELD}
     | {f"outbox.{OutboxState.DEAD}>{OutboxState.SHOWN}"}
 )
 
