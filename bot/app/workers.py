@@ -166,6 +166,7 @@ def build_models(
         openai_key=settings.openai_api_key.get_secret_value(),
         openai_base_url=settings.openai_base_url,
         openai_tools=settings.openai_tools,
+        max_silence=settings.model_silence,
         acp_backends=AcpBackends(AcpAgentsFile(settings.home), runtime),
         fallbacks=settings.fallbacks,
         tool_forms=tool_forms,

@@ -267,6 +267,7 @@ class Settings(BaseSettings):
     openai_tools: Literal["auto", "called", "written"] = Field(
         default="auto", alias="SHIFTBOSS_OPENAI_TOOLS"
     )
+    model_silence: int = Field(default=300, ge=10, le=3600, alias="SHIFTBOSS_MODEL_SILENCE")
     otlp_endpoint: Url = Field(default="", alias="SHIFTBOSS_OTLP_ENDPOINT")
     otlp_headers: SecretStr = Field(default=SecretStr(""), alias="SHIFTBOSS_OTLP_HEADERS")
     memory: Annotated[MemorySettings, NoDecode, BeforeValidator(parse_memory_setting)] = Field(

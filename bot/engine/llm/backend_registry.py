@@ -323,6 +323,7 @@ def build_registry(
     openai_key: str = "",
     openai_base_url: str = "",
     openai_tools: str = ToolForm.CALLED,
+    max_silence: float = 300.0,
     acp_backends: AcpBackends,
     fallbacks: Sequence[str] = (),
     clock: Callable[[], float] = time.monotonic,
@@ -330,13 +331,17 @@ def build_registry(
 ) -> BackendRegistry:
     """Build the backends from settings, without loading libraries or opening connections."""
     claude = ApiAccess(
-        provider=ApiProvider.ANTHROPIC, key=anthropic_key, base_url=anthropic_base_url
+        provider=ApiProvider.ANTHROPIC,
+        key=anthropic_key,
+        base_url=anthropic_base_url,
+        max_silence=max_silence,
     )
     gpt = ApiAccess(
         provider=ApiProvider.OPENAI,
         key=openai_key,
         base_url=openai_base_url,
         tool_form=ToolForm(openai_tools),
+        max_silence=max_silence,
     )
     backends = (
         ApiBackend(claude, tuple(_MODEL_NAMES[ApiProvider.ANTHROPIC].values())),

@@ -188,6 +188,9 @@ async def _stream(
     await answer.start_stream({"request-id": "req_emulated"})
     for at, event in enumerate(events):
         if reply.hold and reply.hold_after == at:
+            while reply.keeps_alive and not reply.hold.is_set():
+                await answer.piece(": still here\n\n")
+                await asyncio.sleep(0.01)
             await reply.hold.wait()
         if reply.drop_after == at:
             raise ConnectionDropped

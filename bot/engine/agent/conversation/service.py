@@ -511,8 +511,8 @@ class _AnswerInProgress:
             await self._show(self.text)
         elif isinstance(event, RunNotice):
             notice = notice_text(event.key, event.facts, self._words)
-            if event.passing and not self.text:
-                await self._show(notice)
+            if event.passing:
+                await self._show(f"{self.text}\n\n{notice}".strip())
             elif event.key in _SHOWN_NOTICES:
                 self.notices.append(notice)
 

@@ -31,13 +31,14 @@ class ToolForm(StrEnum):
 class ApiAccess:
     """Connection settings of an API.
 
-    An empty `base_url` means the provider's own; `read_timeout` is the longest silence in
-    seconds."""
+    An empty `base_url` means the provider's own. After `silence_notice` seconds without a word from
+    the model people are told, after `max_silence` seconds the call has failed."""
 
     provider: ApiProvider
     key: str
     base_url: str = ""
-    read_timeout: float = 300.0
+    max_silence: float = 300.0
+    silence_notice: float = 30.0
     tool_form: ToolForm = ToolForm.CALLED
 
     @property

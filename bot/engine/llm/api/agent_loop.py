@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeAlias
@@ -24,6 +24,7 @@ from pydantic_ai import (
 )
 from pydantic_ai import Tool as LibraryTool
 from pydantic_ai.messages import (
+    AgentStreamEvent,
     FunctionToolCallEvent,
     FunctionToolResultEvent,
     ModelMessage,
@@ -65,6 +66,7 @@ from bot.engine.llm.backend import (
     ContextTooLong,
     ImageInput,
     InvalidAnswer,
+    RunNotice,
     RunRequest,
     RunResult,
     TextDelta,
@@ -270,6 +272,7 @@ _FINISH_ERRORS = {
 
 _ANSWER_IN_FORM = "Go on, and give your answer in the required form."
 
+RunEvent: TypeAlias = AgentStreamEvent | AgentRunResultEvent[Any]
 RunOutput: TypeAlias = str | BaseModel | DeferredToolRequests | None
 
 
@@ -279,7 +282,7 @@ class ModelApiClient:
     def __init__(self, access: ApiAccess, tool_forms: LearnedToolForms | None) -> None:
         self._access = access
         self._tool_forms = tool_forms
-        timeout = httpx2.Timeout(access.read_timeout, connect=CONNECT_SECONDS)
+        timeout = httpx2.Timeout(access.max_silence, connect=CONNECT_SECONDS)
         self._http = httpx2.AsyncClient(timeout=timeout, follow_redirects=True)
         self._models: dict[str, Model] = {}
         self._default_model_name = ""
@@ -416,8 +419,11 @@ class ApiRun(BaseRun):
             ),
             timeout=request.limits.wall_seconds,
         )
-        async with stream as events:
+        async with aclosing(self._watch_silence(stream)) as events:
             async for event in events:
+                if isinstance(event, RunNotice):
+                    yield event
+                    continue
                 if isinstance(event, AgentRunResultEvent):
                     ended = event.result
                     self._result = self._build_result(
@@ -426,6 +432,52 @@ class ApiRun(BaseRun):
                     continue
                 for ours in self._events_of(event):
                     yield ours
+
+    async def _watch_silence(
+        self, stream: AbstractAsyncContextManager[AsyncIterator[RunEvent]]
+    ) -> AsyncGenerator[RunEvent | RunNotice, None]:
+        """Yield the stream's events, and a notice when the model has been silent for long. Raises
+        BackendUnavailable after `max_silence` seconds: a service may keep its connection alive
+        for ever. While a tool runs nothing is expected of the model."""
+        access, queue = self._access, asyncio.Queue[RunEvent | None]()
+
+        async def pump() -> None:
+            # In one task, since the library's cancel scopes may not move to another.
+            try:
+                async with stream as events:
+                    async for event in events:
+                        queue.put_nowait(event)
+                        await queue.join()
+            finally:
+                queue.put_nowait(None)
+
+        task = asyncio.create_task(pump(), name="model stream")
+        silent = 0.0
+        try:
+            while True:
+                wait = (access.max_silence if silent else access.silence_notice) - silent
+                try:
+                    event = await asyncio.wait_for(queue.get(), min(wait, access.max_silence))
+                except TimeoutError:
+                    silent = 0.0 if self._toolset.running else silent + wait
+                    if silent >= access.max_silence:
+                        raise BackendUnavailable(
+                            f"the model was silent for {access.max_silence:g} seconds",
+                            usage=self.usage_so_far,
+                        ) from None
+                    if silent:
+                        yield RunNotice(key="backend.silent", passing=True)
+                    continue
+                if event is None:
+                    break
+                silent = 0.0
+                yield event
+                queue.task_done()
+            await task
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await task
 
     def _agent(self) -> Agent[None, RunOutput]:
         request = self._request

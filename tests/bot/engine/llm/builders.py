@@ -15,10 +15,21 @@ MODELS = {ApiProvider.ANTHROPIC: "claude-sonnet-5-5", ApiProvider.OPENAI: "gpt-5
 
 
 def build_backend(
-    models: ModelEmulator, api: ApiProvider, *, key: str = "", read_timeout: float = 30.0
+    models: ModelEmulator,
+    api: ApiProvider,
+    *,
+    key: str = "",
+    max_silence: float = 30.0,
+    silence_notice: float = 30.0,
 ) -> ApiBackend:
     url = models.url if api is ApiProvider.ANTHROPIC else models.openai_url
-    access = ApiAccess(provider=api, key=key or models.key, base_url=url, read_timeout=read_timeout)
+    access = ApiAccess(
+        provider=api,
+        key=key or models.key,
+        base_url=url,
+        max_silence=max_silence,
+        silence_notice=silence_notice,
+    )
     return ApiBackend(access, (MODELS[api],))
 
 

@@ -21,8 +21,10 @@ from bot.engine.llm.backend import (
     InvalidAnswer,
     RunLimitReached,
     RunLimits,
+    RunNotice,
     TextDelta,
     TokenUsage,
+    ToolFinished,
 )
 from tests.bot.engine.llm.builders import build_backend, build_request, collect_run, recording_tool
 from tests.emulators.models.emulator import ModelEmulator
@@ -202,11 +204,48 @@ async def test_a_service_that_falls_silent_is_unavailable(
     models: ModelEmulator, api: ApiProvider
 ) -> None:
     models.replies(ScriptedReply(text="a b c", hold=asyncio.Event(), hold_after=3))
-    backend = build_backend(models, api, read_timeout=0.05)
+    backend = build_backend(models, api, max_silence=0.05)
 
     with pytest.raises(BackendUnavailable):
         await collect_run(backend, build_request(api))
     await backend.aclose()
+
+
+async def test_a_service_that_only_keeps_its_connection_alive_is_unavailable(
+    models: ModelEmulator, api: ApiProvider
+) -> None:
+    held = ScriptedReply(text="a b c", hold=asyncio.Event(), hold_after=3, keeps_alive=True)
+    models.replies(held)
+    backend = build_backend(models, api, max_silence=0.5, silence_notice=0.1)
+
+    with pytest.raises(BackendUnavailable, match=r"silent for 0\.5 seconds"):
+        await collect_run(backend, build_request(api))
+    await backend.aclose()
+
+
+async def test_people_are_told_that_a_model_is_silent_and_nobody_that_a_tool_is(
+    models: ModelEmulator, api: ApiProvider
+) -> None:
+    go = asyncio.Event()
+
+    async def slow(arguments: Mapping[str, Any]) -> str:
+        await asyncio.sleep(0.5)
+        return "done"
+
+    models.replies(ScriptedReply(calls=[WRITE]), ScriptedReply(text="Fine.", hold=go))
+    backend = build_backend(models, api, max_silence=0.3, silence_notice=0.1)
+    tool = replace(recording_tool("ok", []), run=slow)
+    seen: list[object] = []
+    async with backend.run(build_request(api, tools=(tool,))) as run:
+        async for event in run.events:
+            seen.append(event)
+            if isinstance(event, RunNotice):
+                go.set()
+    await backend.aclose()
+
+    kinds = [type(event) for event in seen if isinstance(event, ToolFinished | RunNotice)]
+    assert kinds == [ToolFinished, RunNotice]
+    assert run.result.text == "Fine."
 
 
 async def test_an_unknown_model_is_denied(
