@@ -541,6 +541,7 @@ def _background_services(shared: _Shared, writing: MemoryWriting) -> tuple[AppSe
     settings, store, clock, workers = shared.settings, shared.store, shared.clock, shared.workers
     return (
         workers.mcp_servers,
+        workers.models,
         *build_span_services(settings, store, clock, workers.redactor.mask),
         DrawingCleaner(home=settings.home),
         shared.archive.build_compactor(shared.gateway, workers.models),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from bot.engine.llm.acp.backend import AcpBackends
@@ -38,10 +40,12 @@ _MODEL_PATTERNS = {
 }
 _ACP_PREFIX = "acp"
 _MODEL_NAME = re.compile(r"[\w.:/@+-]{1,120}")
+_PRELOAD_DELAY = 3.0
 
 
 class BackendRegistry:
-    """Satisfies `handlers.ports.ModelPort` and `llm.failover.BackendSelector`."""
+    """Satisfies `handlers.ports.ModelPort` and `llm.failover.BackendSelector`; a service that loads
+    the default's libraries."""
 
     def __init__(
         self,
@@ -64,6 +68,8 @@ class BackendRegistry:
         self._fallbacks = tuple(fallbacks)
         self._cooldowns = BackendCooldowns(clock)
         self._default = self._resolve_setting(model) if model else self._first_ready()
+
+    name = "models"
 
     @property
     def default(self) -> ModelChoice:
@@ -204,6 +210,19 @@ class BackendRegistry:
             fallback=" → ".join(self._fallbacks),
             file_errors=self._acp_backends.errors,
         )
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Nothing to prepare; part of a service's protocol."""
+
+    async def run(self) -> None:
+        """Load the default's libraries once the start is over: with them the first answer takes
+        seconds of CPU, in which a message could be begun again and again by a process that is
+        killed early."""
+        await asyncio.sleep(_PRELOAD_DELAY)
+        default = self.default
+        backend = self._api_backends.get(default.backend)
+        if backend is not None and backend.is_configured:
+            await backend.preload(default.model)
 
     async def aclose(self) -> None:
         for backend in self._api_backends.values():

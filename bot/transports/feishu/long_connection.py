@@ -9,6 +9,7 @@ import importlib
 import json
 import logging
 import sys
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -166,13 +167,14 @@ _OPEN_TIMEOUT = 10.0
 _PONG_TIMEOUT = 15.0
 _STABLE_SECONDS = 60.0
 _MAX_BACKOFF = 60.0
+_MAX_UNSTORED = 1000
 _MAX_FRAME = 16 * 1024 * 1024
 _TOO_MANY_CONNECTIONS = 1000040350
 _BUSY_CODES = (1, 1000040343)
 
 FeishuEventCallback = Callable[[bytes], Awaitable[Mapping[str, Any] | None]]
-"""Handles an event's JSON and returns the toast of a press. If it raises, the platform sends the
-event again."""
+"""Handles an event's JSON and returns the toast of a press. If it raises, the event is tried again,
+by us and by the platform."""
 
 
 class FeishuConnectionRefused(Exception):
@@ -198,6 +200,7 @@ class FeishuLongConnection:
     sleep: Callable[[float], Awaitable[None]]
     jitter: Callable[[], float]
     now: Callable[[], float]
+    _unstored: deque[bytes] = field(default_factory=deque, init=False)
     _event_tasks: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     _pong: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _ping_seconds: float = field(default=120.0, init=False)
@@ -334,12 +337,38 @@ class FeishuLongConnection:
         except Exception:  # error boundary: the platform sends the event again
             log.exception("feishu: an event could not be stored")
             code = 500
+            self._keep(payload)
         self.on_stored(code == 200)  # noqa: PLR2004 - HTTP status OK
         took = int((self.now() - started) * 1000)
         try:
             await connection.send(encode_ack(frame, answer, code=code, took_ms=took))
         except ConnectionClosed:
             log.info("feishu: connection lost before the ack; the event will be sent again")
+
+    def _keep(self, payload: bytes) -> None:
+        """Try again ourselves: the platform waits up to five minutes before it does."""
+        if len(self._unstored) >= _MAX_UNSTORED:
+            return
+        self._unstored.append(payload)
+        if len(self._unstored) == 1:
+            task = asyncio.create_task(self._store_later(), name="feishu unstored events")
+            self._event_tasks.add(task)
+            task.add_done_callback(self._event_tasks.discard)
+
+    async def _store_later(self) -> None:
+        """Store what could not be stored, in order. An event that the platform has sent again
+        meanwhile is stored once."""
+        attempt = 0
+        while self._unstored:
+            await self.sleep(min(_MAX_BACKOFF, 2.0**attempt))
+            try:
+                while self._unstored:
+                    await self.handle(self._unstored[0])
+                    self._unstored.popleft()
+                    self.on_stored(True)
+            except Exception as error:  # noqa: BLE001 - error boundary: it is tried again
+                log.warning("feishu: an event still cannot be stored: %s", error)
+                attempt = min(attempt + 1, 10)
 
 
 def _refusal_from_error(error: FeishuError) -> FeishuConnectionRefused:

@@ -298,6 +298,10 @@ class ModelApiClient:
         finally:
             await run.aclose()
 
+    async def preload(self, model: str) -> None:
+        """Import the SDK of the model's provider."""
+        await asyncio.to_thread(self._model, model)
+
     async def aclose(self) -> None:
         await self._http.aclose()
 

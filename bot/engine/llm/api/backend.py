@@ -63,6 +63,12 @@ class ApiBackend:
             problem="" if self._access.is_configured else self._access.provider.missing_key_hint
         )
 
+    async def preload(self, model: str) -> None:
+        """Import what the first run of this model needs."""
+        client = await self._get_client()
+        if name := model or next(iter(self._models), ""):
+            await client.preload(name)
+
     async def aclose(self) -> None:
         if self._client is not None:
             await self._client.aclose()
@@ -75,7 +81,7 @@ class ApiBackend:
         return self._client
 
     def _build_client(self) -> ModelApiClient:
-        # The import takes seconds of CPU and 75 MiB, so it runs on first use and in a thread.
+        # The import takes seconds of CPU and 75 MiB, so it runs in a thread, after the start.
         from bot.engine.llm.api.agent_loop import ModelApiClient
 
         return ModelApiClient(self._access, self._tool_forms)

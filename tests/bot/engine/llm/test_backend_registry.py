@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from bot.engine.llm import backend_registry
 from bot.engine.llm.acp.agent_config import AcpAgentsFile
 from bot.engine.llm.acp.backend import AcpBackends
 from bot.engine.llm.acp.runtime import AcpRuntime
 from bot.engine.llm.api.access import ApiProvider
+from bot.engine.llm.api.backend import ApiBackend
 from bot.engine.llm.backend import BackendDenied
 from bot.engine.llm.backend_registry import BackendRegistry, build_registry
 from cards.catalog import catalog_for
@@ -184,3 +186,29 @@ async def test_a_service_of_ones_own_needs_nothing_but_its_address(models: Model
 
     assert result.model == "local-model"
     await found.aclose()
+
+
+@pytest.mark.parametrize(
+    ("settings", "loaded"),
+    [
+        ({}, []),
+        (BOTH, [("anthropic", "claude-sonnet-5-5")]),
+        ({**BOTH, "model": "openai:gpt-4o"}, [("openai", "gpt-4o")]),
+        (LOCAL, [("openai", "")]),
+        ({**BOTH, "model": "offline"}, []),
+    ],
+)
+async def test_the_default_models_libraries_are_loaded_before_the_first_answer(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], loaded: list[tuple[str, str]]
+) -> None:
+    seen: list[tuple[str, str]] = []
+
+    async def preload(self: ApiBackend, model: str) -> None:
+        seen.append((self.name, model))
+
+    monkeypatch.setattr(ApiBackend, "preload", preload)
+    monkeypatch.setattr(backend_registry, "_PRELOAD_DELAY", 0.0)
+
+    await registry(**settings).run()
+
+    assert seen == loaded

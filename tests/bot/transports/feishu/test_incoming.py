@@ -83,6 +83,21 @@ async def test_what_could_not_be_stored_is_pushed_again(desk: FeishuHarness) -> 
     assert [key for key, _ in desk.inbox.alerts] == ["", "store", ""]
 
 
+async def test_what_could_not_be_stored_is_stored_in_order_before_the_platform_repeats_it(
+    desk: FeishuHarness,
+) -> None:
+    desk.inbox.broken = 3
+    anna = desk.fs.user("Anna")
+    chat = desk.fs.private_chat(anna)
+
+    pushes = [(await anna.says(chat, text)).push for text in ("one", "two")]
+    await desk.fs.wait_until(lambda: all(push and push.waiting for push in pushes))
+
+    assert [(await desk.inbox.message(number)).text for number in (1, 2)] == ["one", "two"]
+    assert [push and push.codes for push in pushes] == [[500], [500]]
+    assert [key for key, _ in desk.inbox.alerts] == ["", "store", ""]
+
+
 async def test_a_message_in_parts_is_put_together(desk: FeishuHarness) -> None:
     desk.fs.long.split_into = 4
     anna = desk.fs.user("Anna")
