@@ -9,11 +9,16 @@ from unicodedata import category
 from zoneinfo import ZoneInfo
 
 from cards.catalog import TextCatalog
+from cards.invisible_characters import escape_by_number, escape_invisible
 from storage.records.tasks import UsageTotals
 
 # Escape sequences would control a reader's terminal; \n and \t stay.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # Direction overrides are harmless in prose but can disguise a name or label.
+# Blanks that are none for a shell, and characters without a width.
+_HIDDEN = re.compile("[\u00a0\u1680\u2000-\u200d\u202f\u205f\ufe00-\ufe0f]+")
+_LONG_BLANKS = re.compile(r"(?<=[^\s])[ \t\u3000]{12,}|[ \t\u3000]{60,}")
+_LONG_GAP = re.compile(r"\n(?:[ \t\u3000]*\n){4,}")
 _BIDI_OVERRIDES = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
 
 
@@ -34,6 +39,24 @@ def clean_line(text: str) -> str:
 
 def strip_bidi_overrides(text: str) -> str:
     return _BIDI_OVERRIDES.sub("", text)
+
+
+def show_exactly(text: str) -> str:
+    """Text that a person decides on, with what cannot be seen made visible: characters without a
+    sign or that change the direction by number, and long runs of blanks and empty lines by their
+    length."""
+    seen = _HIDDEN.sub(lambda match: escape_by_number(match[0]), text.replace("\r\n", "\n"))
+    seen = escape_invisible(seen)
+    seen = _LONG_BLANKS.sub(lambda match: f"⟨␣×{len(match[0])}⟩", seen)
+    return _LONG_GAP.sub(lambda match: f"\n⟨⏎×{len(match[0])}⟩\n", seen)
+
+
+def head_and_tail(text: str, limit: int, gap: str) -> str:
+    """At most some `limit` characters: the first two thirds and the end, with `gap` between."""
+    if len(text) <= limit:
+        return text
+    head = limit * 2 // 3
+    return f"{text[:head]}\n{gap}\n{text[head - limit :]}"
 
 
 _MINUTE = 60

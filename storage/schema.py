@@ -419,6 +419,8 @@ tool_calls = sa.Table(
     sa.Column("arguments", sa.JSON, nullable=False),
     # Covers the exact tool and arguments before masking.
     sa.Column("command_hash", sa.String(64), nullable=False),
+    # Covers what the call would run or change, as it was when a person was asked.
+    sa.Column("effect_hash", sa.String(64), nullable=False, server_default=""),
     sa.Column("verdict", sa.String(16), nullable=False),
     sa.Column("why", sa.Text, nullable=False, server_default=""),
     # What a standing permission would cover; empty where none can be given.

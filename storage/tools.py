@@ -92,6 +92,7 @@ class ToolCallRepo:
         path: str,
         session_id: str,
         command_hash: str,
+        effect_hash: str,
     ) -> ToolCallRecord | None:
         """An earlier identical request that a person was asked about, whose result reached no
         worker because its process died."""
@@ -101,6 +102,7 @@ class ToolCallRepo:
         found = await self._select(
             whose,
             _C.command_hash == command_hash,
+            _C.effect_hash == effect_hash,
             _C.state.in_([each.value for each in _UNDELIVERED_STATES]),
             _C.approval_id.is_not(None),
             _C.started_at.is_(None),

@@ -15,8 +15,8 @@ import typer
 
 from bot.cli.parameters import JsonOption, TextCommand
 from cards.catalog import command_help
+from cards.invisible_characters import escape_invisible
 from handlers.flags import quote_value
-from storage.invisible_characters import escape_invisible
 from storage.records.people import Language
 
 _HELP = command_help(Language.ENGLISH)

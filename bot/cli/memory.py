@@ -35,7 +35,7 @@ from bot.cli.parameters import (
     required,
     resolve_scope,
 )
-from storage.invisible_characters import escape_invisible
+from cards.invisible_characters import escape_invisible
 
 _EXPORTS_FOLDER = "exports"
 

@@ -17,7 +17,7 @@ from bot.cli.chat_commands import (
     report_start_failures,
 )
 from bot.cli.parameters import JsonOption, OptionalText, WordArgument, optional, required
-from storage.invisible_characters import escape_invisible
+from cards.invisible_characters import escape_invisible
 
 
 def say(

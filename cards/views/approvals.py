@@ -277,6 +277,8 @@ def _detail_blocks(approval: Approval, words: TextCatalog) -> list[model.Block]:
     if _is_budget_request(approval):
         return [model.TextBlock("\n\n".join(budget_lines(approval.payload, words)))]
     detail = formats.truncate(approval.detail, _MAX_DETAIL)
+    if approval.kind in _EXACT_KINDS:
+        return _exact_blocks(approval, words)
     if approval.kind is ApprovalKind.QUESTION:
         return [
             model.TextBlock(formats.escape_markdown(detail, _MAX_DETAIL)),
@@ -285,17 +287,24 @@ def _detail_blocks(approval: Approval, words: TextCatalog) -> list[model.Block]:
     if approval.kind is ApprovalKind.CONDITION:
         said = approval.detail.removeprefix(approval.title).strip()
         return [model.TextBlock(formats.escape_markdown_lines(said, _MAX_DETAIL))] if said else []
+    detail = detail.removeprefix(approval.title).strip()
+    return [model.TextBlock(detail)] if detail else []
+
+
+def _exact_blocks(approval: Approval, words: TextCatalog) -> list[model.Block]:
+    """The exact text, its start and its end if it is long; `_full_text_blocks` has all of it."""
+    whole = formats.show_exactly(approval.detail)
+    said, detail = words("approval.exact"), whole
+    if len(whole) > _MAX_DETAIL:
+        said = words("approval.exact_long", n=len(approval.detail))
+        hidden = words("approval.hidden", n=len(whole) - _MAX_DETAIL)
+        detail = formats.head_and_tail(whole, _MAX_DETAIL, hidden)
+    blocks: list[model.Block] = [
+        model.TextBlock(said),
+        model.CodeBlock(detail, language=_language(approval)),
+    ]
     if approval.kind is ApprovalKind.TOOL:
-        code = model.CodeBlock(detail, language=_language(approval))
-        return [
-            model.TextBlock(words("approval.exact")),
-            code,
-            *tool_request_notes(approval, words),
-        ]
-    if approval.kind not in _EXACT_KINDS:
-        detail = detail.removeprefix(approval.title).strip()
-        return [model.TextBlock(detail)] if detail else []
-    blocks: list[model.Block] = [model.TextBlock(words("approval.exact")), model.CodeBlock(detail)]
+        return [*blocks, *tool_request_notes(approval, words)]
     if word := str(approval.payload.get("word", "")):
         blocks.append(
             model.NoteBlock(words("approval.word", word=formats.escape_markdown(word, _MAX_WORD)))
@@ -305,10 +314,11 @@ def _detail_blocks(approval: Approval, words: TextCatalog) -> list[model.Block]:
 
 def _full_text_blocks(approval: Approval, words: TextCatalog) -> list[model.Block]:
     """The complete text, so that nobody has to approve what they cannot read."""
-    if approval.kind not in _EXACT_KINDS or len(approval.detail) <= _MAX_DETAIL:
+    shown = formats.show_exactly(approval.detail)
+    if approval.kind not in _EXACT_KINDS or len(shown) <= _MAX_DETAIL:
         return []
     title = words("approval.whole", n=len(approval.detail))
-    whole = model.CodeBlock(approval.detail, language=_language(approval))
+    whole = model.CodeBlock(shown, language=_language(approval))
     return [model.CollapsibleBlock(title, (whole,))]
 
 

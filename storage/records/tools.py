@@ -29,7 +29,8 @@ class ToolCallState(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewToolCall:
     """`detail` and `arguments` are already masked; `command_hash` covers the exact tool and
-    arguments before masking. `pattern` is what a standing permission would cover."""
+    arguments before masking, `effect_hash` what the call would have run or changed when it was
+    requested. `pattern` is what a standing permission would cover."""
 
     session_id: str
     call_id: str
@@ -48,6 +49,7 @@ class NewToolCall:
     why: str
     pattern: str
     state: ToolCallState
+    effect_hash: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from bot.engine.memory.retriever import MemoryRetriever, is_retrievable
 from bot.engine.memory.token_budget import divide_budget, estimate_tokens, truncate_to_tokens
 from bot.engine.memory.usage_tracking import ContextBlock, ContextEntry
 from cards.failure_texts import without_failure_texts
-from storage.invisible_characters import strip_invisible
+from cards.invisible_characters import strip_invisible
 from storage.memory.entries import MemoryEntryRepo
 from storage.records.memory import EntryId, MemoryEntry, MemoryKind, MemoryOrigin, MemoryScopeKind
 from storage.records.memory_views import MemoryMatch

@@ -12,6 +12,8 @@ from typing import Any
 
 from bot.engine.llm.answer_schemas import PROPOSE_TASK
 from bot.engine.llm.tool_calls import (
+    ERROR_PREFIX,
+    READ_ONLY_KINDS,
     CallAuthorizer,
     CallDecision,
     CallKind,
@@ -19,6 +21,7 @@ from bot.engine.llm.tool_calls import (
     ToolCall,
     call_fingerprint,
 )
+from bot.engine.permissions.call_effects import effect_hash, scripts_text
 from bot.engine.permissions.policy import PermissionPolicy, PolicyDecision, PolicyVerdict
 from bot.engine.permissions.requests import (
     ApprovalRequester,
@@ -44,6 +47,11 @@ _UNCHECKED_TOOLS = {PROPOSE_TASK}
 _MAX_STORED_CHARS = 40_000
 _MAX_TITLE_CHARS = 300
 
+_EFFECT_CHANGED = (
+    f"{ERROR_PREFIX}not made: since a person was asked, something that this call names has changed"
+    " (a file, a folder, or where a link leads). If it is still right, make the call again: the"
+    " person is asked again, about what is there now."
+)
 _PENDING = CallDecision(verdict=CallVerdict.PENDING)
 
 
@@ -85,15 +93,21 @@ class _WorkerAuthorizer:
     async def __call__(self, call: ToolCall, *, wait_seconds: float = 0.0) -> CallDecision:
         if call.name in _UNCHECKED_TOOLS:
             return CallDecision(verdict=CallVerdict.ALLOW)
+        effect = await self._effect(call)
         # No call runs without a record.
         record, permission = await retry_until_stored(
-            lambda: self._register(call), self._service.sleep, "a tool"
+            lambda: self._register(call, effect), self._service.sleep, "a tool"
         )
         self._call_rows[call.call_id] = record.id
         self._interrupted_calls.exclude(record)
         if permission.verdict is not CallVerdict.PENDING or wait_seconds <= 0:
             return permission
-        return await self._wait_for_decision(record.id, wait_seconds)
+        return await self._wait_for_decision(call, record.id, wait_seconds)
+
+    async def _effect(self, call: ToolCall) -> str:
+        if call.kind in READ_ONLY_KINDS:
+            return ""
+        return await asyncio.to_thread(effect_hash, call, self._spec.workspace)
 
     def restart(self) -> _WorkerAuthorizer:
         return _WorkerAuthorizer(self._service, self._spec, self._persona)
@@ -116,13 +130,14 @@ class _WorkerAuthorizer:
 
         await retry_until_stored(note, self._service.sleep, "the result of a tool")
 
-    async def _register(self, call: ToolCall) -> tuple[ToolCallRecord, CallDecision]:
-        """Record the call and its decision in one transaction."""
+    async def _register(self, call: ToolCall, effect: str) -> tuple[ToolCallRecord, CallDecision]:
+        """Record the call and its decision in one transaction. `effect` is its hash, taken before
+        anything of the call is shown to a person."""
         house, session = self._service, self._spec.session.id
         async with house.db.write() as tx:
             known = await house.calls.find_suspended(session, call.call_id, tx=tx)
             if known is not None:
-                return known, await self._answer_known(tx, known)
+                return known, await self._answer_known(tx, known, effect)
             if (made := await self._interrupted_calls.find_match(tx, call)) is not None:
                 if model_call_id(made) == call.call_id:
                     # The session ends with this very call.
@@ -139,7 +154,7 @@ class _WorkerAuthorizer:
                 return record, CallDecision(
                     verdict=leave, text="" if good else ruling.reason.describe_in_english()
                 )
-            return await self._request_approval(tx, call, ruling)
+            return await self._request_approval(tx, call, ruling, effect)
 
     async def _replay(
         self, tx: Transaction, call: ToolCall, made: ToolCallRecord
@@ -164,17 +179,20 @@ class _WorkerAuthorizer:
         return made, answer_for_call(made)
 
     async def _request_approval(
-        self, tx: Transaction, call: ToolCall, ruling: PolicyDecision
+        self, tx: Transaction, call: ToolCall, ruling: PolicyDecision, effect: str
     ) -> tuple[ToolCallRecord, CallDecision]:
         """Take over a decision made on the same call while the worker was not running."""
         house, now = self._service, self._service.now()
-        new = self._new_call(call, ruling, ToolCallState.OPEN)
+        new = replace(self._new_call(call, ruling, ToolCallState.OPEN), effect_hash=effect)
+        if scripts := await asyncio.to_thread(scripts_text, call, self._spec.workspace):
+            new = replace(new, detail=f"{new.detail}\n\n{house.mask(scripts)}")
         before = await house.calls.find_undelivered(
             tx,
             task_id=new.task_id,
             path=new.path,
             session_id=new.session_id,
             command_hash=new.command_hash,
+            effect_hash=effect,
         )
         record = await house.calls.add(tx, new, now=now)
         if before is None:
@@ -184,13 +202,23 @@ class _WorkerAuthorizer:
             await house.calls.decide(tx, record, before.state, before.answer)
         await house.calls.mark_cut_off(tx, before.id, now=now)
         record = await house.calls.get(record.id, tx=tx)
-        return record, await self._answer_known(tx, record)
+        return record, await self._answer_known(tx, record, effect)
 
-    async def _answer_known(self, tx: Transaction, record: ToolCallRecord) -> CallDecision:
+    async def _answer_known(
+        self, tx: Transaction, record: ToolCallRecord, effect: str
+    ) -> CallDecision:
+        """An approval covers what would have run or changed when it was asked for, nothing else."""
+        house = self._service
         if record.state is ToolCallState.OPEN:
             return _PENDING
         if record.state is ToolCallState.ALLOWED:
-            await self._service.calls.mark_started(tx, record, now=self._service.now())
+            if record.effect_hash and record.effect_hash != effect:
+                log.warning("call %s is not made: what it would do has changed", record.id)
+                record = await house.calls.mark_answered(
+                    tx, record.id, _EFFECT_CHANGED, now=house.now()
+                )
+                return answer_for_call(record)
+            await house.calls.mark_started(tx, record, now=house.now())
         return answer_for_call(record)
 
     async def _evaluate(self, tx: Transaction, call: ToolCall) -> PolicyDecision:
@@ -233,7 +261,7 @@ class _WorkerAuthorizer:
             state=state,
         )
 
-    async def _wait_for_decision(self, row: int, patience: float) -> CallDecision:
+    async def _wait_for_decision(self, call: ToolCall, row: int, patience: float) -> CallDecision:
         """Request an approval and wait up to `patience` seconds."""
         house = self._service
         task = self._spec.account.task
@@ -241,14 +269,15 @@ class _WorkerAuthorizer:
         async with house.db.write() as tx:
             record = await house.calls.get(row, tx=tx)
             if record.state is not ToolCallState.OPEN:
-                return await self._answer_known(tx, record)
+                return await self._answer_known(tx, record, record.effect_hash)
             approval = await house.requester.request(tx, record, about)
         await house.show_request(approval)
         with suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 await self._until_decided(row)
+        effect = await self._effect(call)
         async with house.db.write() as tx:
-            return await self._answer_known(tx, await house.calls.get(row, tx=tx))
+            return await self._answer_known(tx, await house.calls.get(row, tx=tx), effect)
 
     async def _until_decided(self, row: int) -> None:
         while True:

@@ -12,7 +12,7 @@ from bot.engine.memory.conversation_archive.message_text import ArchiveIndexer, 
 from bot.engine.memory.conversation_archive.search import SPOKEN_ROLES
 from bot.engine.memory.ports import ArchivePrefix
 from bot.engine.memory.token_budget import truncate_to_tokens
-from storage.invisible_characters import strip_invisible
+from cards.invisible_characters import strip_invisible
 from storage.memory.conversation_archive import ArchiveRepo, SummaryRepo
 from storage.memory.tombstones import ForgottenTurns
 from storage.records.conversation_archive import (

@@ -17,9 +17,10 @@ def strip_invisible(text: str) -> str:
 
 def escape_invisible(text: str) -> str:
     """Escape invisible characters by number, as in JSON, for a terminal."""
-    return _INVISIBLE.sub(_escape_match, text)
+    return _INVISIBLE.sub(lambda found: escape_by_number(found[0]), text)
 
 
-def _escape_match(found: re.Match[str]) -> str:
-    units = found[0].encode("utf-16-be", "surrogatepass")
+def escape_by_number(text: str) -> str:
+    """Escape every character by its number, as in JSON."""
+    units = text.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

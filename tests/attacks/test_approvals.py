@@ -1,0 +1,240 @@
+"""An approval covers what a person saw and what would have happened then, nothing else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+import pytest_asyncio
+
+from bot.engine.permissions.call_effects import effect_hash, scripts_text
+from cards.catalog import catalog_for
+from cards.render.text import render
+from cards.views.approvals import approval_card
+from storage.records.approvals import ApprovalKind
+from storage.records.people import Language
+from tests.bot.engine.permissions.policy_cases import tool_call
+from tests.builders import make_approval
+from tests.emulators.models.script import ScriptedCall, ScriptedReply
+from tests.journeys.model_world import ModelWorld, label_with, model_world, script_task
+from tests.journeys.test_tool_approvals import request_in
+
+# --- what is run and changed ---------------------------------------------------------------------
+
+COMMANDS = [
+    "sh b.sh", "./b.sh", "bash ./b.sh arg", ". ./b.sh", "source b.sh", "sh < b.sh", "sh <b.sh",
+    "cat a | sh b.sh", "true; sh b.sh", "true&&sh b.sh", "(sh b.sh)", "bash -c 'sh b.sh'",
+    'bash -c "sh b.sh"', "bash -c \"bash -c 'sh b.sh'\"", "env X=1 sh b.sh", "timeout 5 sh b.sh",
+    "nohup ./b.sh &", "xargs sh b.sh < a", "sh ../work/b.sh", "sh ./x/../b.sh", "$(sh b.sh)",
+    "`sh b.sh`", "git -c core.sshCommand=./b.sh fetch", "tar --use-compress-program=./b.sh -cf x .",
+    "bash --rcfile b.sh -i", "BASH_ENV=b.sh bash -c true", "sh b''.sh", "sh b\\.sh", "sh *.sh",
+    "sh b.??", "X=b; sh $X.sh", "sh {b,}.sh", "find . -name b.sh -exec sh {} +", "awk -f b.sh a",
+    "python -c 'import os; os.system(\"sh b.sh\")'", "echo b.sh | xargs sh", "ssh -F b.sh host",
+    "perl -Mb.sh -e 1", "node -r./b.sh x.js", "cd . && sh b.sh", "pushd .; sh b.sh", "sh -x b.sh",
+]  # fmt: skip
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "x").mkdir()
+    (folder / "a").write_text("a")
+    (folder / "b.sh").write_text("echo harmless\n")
+    (folder / "sub" / "c.py").write_text("print('harmless')\n")
+    return folder
+
+
+def overwrite(path: Path) -> None:
+    path.write_text("echo evil!!!!\n")
+
+
+def overwrite_quietly(path: Path) -> None:
+    """Same size, same times."""
+    seen = path.stat()
+    path.write_text(path.read_text().replace("harmless", "hurtful!"))
+    os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+
+
+def replace_by_link(path: Path) -> None:
+    path.rename(path.with_name("moved"))
+    path.symlink_to("moved")
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+@pytest.mark.parametrize("change", [overwrite, overwrite_quietly, replace_by_link, remove])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_script_that_was_changed_after_the_question_is_another_effect(
+    work: Path, command: str, change: Callable[[Path], None]
+) -> None:
+    call = tool_call("exec", command=command)
+    asked = effect_hash(call, work)
+    assert effect_hash(call, work) == asked
+
+    change(work / "b.sh")
+
+    named_plainly = "b.sh" in command
+    if named_plainly or change is not overwrite_quietly:
+        assert effect_hash(call, work) != asked
+
+
+@pytest.mark.parametrize(
+    ("command", "file"),
+    [
+        ("make", "Makefile"), ("make test", "makefile"), ("npm run build", "package.json"),
+        ("npx jest", "package.json"), ("tox", "tox.ini"), ("pytest", "conftest.py"),
+        ("cargo build", "build.rs"), ("just deploy", "justfile"), ("rake", "Rakefile"),
+        ("docker build", "Dockerfile"), ("pip install .", "setup.py"), ("cmake", "CMakeLists.txt"),
+        ("python -m sub.c", "sub/c.py"), ("python -m sub", "sub/__init__.py"),
+        ("pytest sub", "sub/test_new.py"), ("cd sub && python c.py", "sub/c.py"),
+        ("cd sub; sh d.sh", "sub/d.sh"), ("PYTHONPATH=sub python -c 1", "sub/site.py"),
+        ("python sub/c.py", "sub/c.py"), ("sh new.sh", "new.sh"), ("sh sub/new.sh", "sub/new.sh"),
+    ],
+)  # fmt: skip
+def test_what_a_build_tool_or_a_folder_brings_along_counts_too(
+    work: Path, command: str, file: str
+) -> None:
+    call = tool_call("exec", command=command)
+    asked = effect_hash(call, work)
+
+    (work / file).write_text("evil\n")
+
+    assert effect_hash(call, work) != asked
+
+
+def test_a_link_that_leads_elsewhere_is_another_effect(work: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.sh").write_text("echo harmless\n")
+    (work / "link.sh").symlink_to("b.sh")
+    (work / "folder").symlink_to("sub")
+    commands = ["sh link.sh", "cd folder && python c.py", "python folder/c.py"]
+    before = [effect_hash(tool_call("exec", command=each), work) for each in commands]
+    write = tool_call("write", path="link.sh", content="x")
+    written = effect_hash(write, work)
+
+    (work / "link.sh").unlink()
+    (work / "link.sh").symlink_to(tmp_path / "other.sh")
+    (work / "folder").unlink()
+    shutil.copytree(work / "sub", work / "folder")
+
+    after = [effect_hash(tool_call("exec", command=each), work) for each in commands]
+    assert all(one != other for one, other in zip(before, after, strict=True))
+    assert effect_hash(write, work) != written
+
+
+@pytest.mark.parametrize(
+    "command", ["sh loop", "sh a\0b", "sh " + "x" * 5000, "sh /", "sh \udcff", "", "cat fifo"]
+)
+def test_odd_names_are_no_error(work: Path, command: str) -> None:
+    (work / "loop").symlink_to("loop")
+    os.mkfifo(work / "fifo")
+
+    call = tool_call("exec", command=command)
+
+    assert effect_hash(call, work) == effect_hash(call, work)
+    assert scripts_text(call, work) == ""
+
+
+def test_the_person_is_shown_the_scripts_but_no_file_outside(work: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("top secret")
+    (work / "leak").symlink_to(tmp_path / "secret")
+
+    shown = scripts_text(tool_call("exec", command="sh b.sh; sh leak; cat ../secret"), work)
+
+    assert "─── b.sh ───\necho harmless" in shown
+    assert "secret" not in shown
+
+
+# --- what the card shows -------------------------------------------------------------------------
+
+
+def card_text(detail: str, kind: ApprovalKind = ApprovalKind.TOOL) -> str:
+    approval = replace(make_approval(kind=kind), detail=detail, title="innocent")
+    card = approval_card(approval, catalog_for(Language.ENGLISH), zone=ZoneInfo("UTC"))
+    return render(card).text
+
+
+@pytest.mark.parametrize(
+    "gap",
+    [" " * 3000, "\t" * 3000, "\u3000" * 3000, "\u00a0" * 3000, "\u2003" * 3000, "\n" * 3000,
+     " \n" * 1500, "\r\n" * 1500, "\n\t" * 1500, "#" * 5000 + "\n", "\u200b" * 3000,
+     ("a" * 79 + "\n") * 100],
+)  # fmt: skip
+def test_the_end_of_a_command_is_on_the_front_whatever_is_before_it(gap: str) -> None:
+    for kind in (ApprovalKind.TOOL, ApprovalKind.RISK):
+        shown = card_text(f"touch innocent{gap}; touch tail", kind)
+        front = shown[: shown.find("Full text")] if "Full text" in shown else shown
+
+        assert "touch innocent" in front
+        assert "; touch tail" in front
+        assert len(front) < 2000
+
+
+@pytest.mark.parametrize(
+    ("hidden", "shown"),
+    [
+        ("\u202e", "\\u202e"), ("\u2066", "\\u2066"), ("\u200b", "\\u200b"), ("\u200d", "\\u200d"),
+        ("\ufeff", "\\ufeff"), ("\u00ad", "\\u00ad"), ("\x1b", "\\u001b"), ("\x07", "\\u0007"),
+        ("\r", "\\u000d"), ("\u2028", "\\u2028"), ("\U000e0041", "\\udb40\\udc41"),
+        ("\u00a0", "\\u00a0"), ("\u3164", "\\u3164"), ("\ud800", "\\ud800"), ("\x00", "\\u0000"),
+    ],
+)  # fmt: skip
+def test_what_has_no_sign_is_shown_by_its_number(hidden: str, shown: str) -> None:
+    assert f"rm x{shown}y" in card_text(f"rm x{hidden}y")
+
+
+def test_a_long_text_says_how_long_it_is_and_is_there_as_a_whole() -> None:
+    detail = "\n".join(f"echo line {number}" for number in range(500))
+
+    shown = card_text(detail)
+
+    assert f"{len(detail)} characters" in shown
+    assert "echo line 250" in shown, "in the full text"
+
+
+# --- in the running program ----------------------------------------------------------------------
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[ModelWorld, None]:
+    async with model_world(
+        tmp_path_factory.mktemp("home"), "anthropic", SHIFTBOSS_LANGUAGE="en"
+    ) as made:
+        yield made
+
+
+def call(name: str, **arguments: str) -> ScriptedCall:
+    return ScriptedCall(name=name, arguments=arguments)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_script_that_changes_while_the_card_waits_is_not_run(world: ModelWorld) -> None:
+    boss, chat = world.new_owner()
+    run = call("exec", command="sh b.sh && touch ran")
+    turns = (
+        ScriptedReply(calls=[call("write", path="b.sh", content="echo harmless\n")]),
+        ScriptedReply(calls=[run, call("write", path="b.sh", content="echo early evil\n")]),
+        ScriptedReply(calls=[run]),
+    )
+    await boss.says(chat, script_task(world.script, "swap", *turns))
+    asked = await request_in(chat, "sh b.sh", "echo harmless")
+    (script,) = (world.program.home / "work").rglob("b.sh")
+    assert script.read_text() == "echo harmless\n", "a write of the same turn waits"
+
+    script.write_text("echo evil\n")
+    await boss.presses(asked, label_with(asked.buttons, "Once"))
+
+    again = await request_in(chat, "sh b.sh", "echo evil")
+    assert not (script.parent / "ran").exists()
+    await boss.presses(again, label_with(again.buttons, "Once"))
+    await chat.wait_for(lambda m: "It is done: swap." in m.text)
+    assert (script.parent / "ran").exists()
+    told = [str(one.tool_results) for one in world.script.requests_for("step-swap")]
+    assert any("has changed" in each for each in told)
