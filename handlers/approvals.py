@@ -10,7 +10,12 @@ from zoneinfo import ZoneInfo
 from cards import formats
 from cards.json_data import approval_data, approvals_data
 from cards.model import Card, CardTone, notice_card
-from cards.views.approvals import approval_card, question_options, waiting_approvals_card
+from cards.views.approvals import (
+    approval_card,
+    decided_text,
+    question_options,
+    waiting_approvals_card,
+)
 from cards.views.people import paired_card, pairing_refused_card
 from cards.views.tools import calls_card, calls_data, grants_card, grants_data
 from handlers.approval_cards import ApprovalCards, card_key_prefix
@@ -87,6 +92,22 @@ async def decide_by_message(request: Request, verdict: ApprovalReply) -> Reply |
     return await _settled_reply(request, matches[0], approve=verdict.approve, reason=verdict.reason)
 
 
+async def answer_by_message(request: Request) -> Reply | None:
+    """Take a message as the answer to the question that is open here. None if there is none.
+
+    Of several questions one must be named, unless the message is more than a number.
+    """
+    questions = [
+        each for each in await _waiting_here(request) if each.kind is ApprovalKind.QUESTION
+    ]
+    if len(questions) == 1:
+        answer = _resolve_answer(questions[0], request.args)
+        return await _settled_reply(request, questions[0], approve=True, reason=answer)
+    if questions and request.args.strip().rstrip(".)）。").isdecimal():
+        return Reply(card=_waiting_card(request, questions))
+    return None
+
+
 async def check_may_decide(request: Request, approval_id: str, scope: str = "") -> None:
     """Raises ActionForbidden if others must decide: the press must not use up their button."""
     approval = await request.services.approvals.find(approval_id)
@@ -114,7 +135,7 @@ async def decide_by_button(
         )
     except WrongState:
         return await already_settled_reply(request, approval.id)
-    toast = request.words(f"approval.decided.{outcome.state}")
+    toast = decided_text(outcome, request.words)
     if card_key.startswith(card_key_prefix(approval)):
         return Reply(toast=toast)
     card = _waiting_card(request, await _visible_waiting(request))
@@ -125,7 +146,7 @@ async def already_settled_reply(request: Request, approval_id: str) -> Reply:
     """Reply that the request was already decided or expired, and update its card."""
     approval = await request.services.approvals.find(approval_id)
     words = request.words
-    text = words(f"approval.decided.{approval.state}")
+    text = decided_text(approval, words)
     if approval.decided_by is not None and approval.decided_at is not None:
         name = await _request_cards(request).decider_name(approval)
         at = formats.date_time(approval.decided_at, request.zone)
@@ -183,18 +204,20 @@ async def requesting_budget(request: Request) -> AsyncGenerator[None, None]:
 
 async def ask_owners(
     services: HandlerServices, approval: Approval, *, zone: ZoneInfo, fallback: Language
-) -> None:
-    """Ask every owner in private. Idempotent."""
+) -> bool:
+    """Ask every owner in private; False if none of them has a chat yet. Idempotent."""
     owners = await services.people.private_chats(PersonRole.OWNER)
     await _approval_cards(services, zone).post_to_chats(approval, owners, fallback=fallback)
+    return bool(owners)
 
 
 async def notify_owners_of_more(
     services: HandlerServices, *, hour: str, zone: ZoneInfo, fallback: Language
-) -> None:
-    """Tell every owner in private, once an hour, that there are more pairing requests than
-    shown."""
-    for chat in await services.people.private_chats(PersonRole.OWNER):
+) -> bool:
+    """Tell every owner in private, once an hour, that there are more pairing requests than shown;
+    False if none of them has a chat yet."""
+    owners = await services.people.private_chats(PersonRole.OWNER)
+    for chat in owners:
         words = await _approval_cards(services, zone).catalog_for_chat(chat.id, fallback)
         await services.courier.send(
             chat.id,
@@ -202,6 +225,7 @@ async def notify_owners_of_more(
             key=f"strangers:{hour}:{chat.id}",
             urgency=DeliveryUrgency.APPROVAL,
         )
+    return bool(owners)
 
 
 async def _settled_reply(

@@ -102,6 +102,7 @@ async def answer_message(
         brief=brief,
         skill=skill,
         interrupted=request.interrupted,
+        missing_files=request.missing_files,
     )
 
     async def show(text: str) -> None:

@@ -32,6 +32,7 @@ class InboundEvent:
     words: TextCatalog
     person: Person | None = None
     interrupted: tuple[InterruptedMessage, ...] = ()
+    missing: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:

@@ -21,6 +21,7 @@ from storage.errors import NotFound
 from storage.records.approvals import ApprovalKind
 from storage.records.messages import DeliveryUrgency, IncomingChatOpen
 from storage.records.people import (
+    ChatId,
     ChatKind,
     Language,
     Member,
@@ -93,6 +94,7 @@ class PairingGate:
         self._fallback = fallback
         self._answered: OrderedDict[str, datetime] = OrderedDict()
         self._announced: dict[str, datetime] = {}
+        self._caught_up: set[ChatId] = set()
 
     async def answer(self, arrival: InboundEvent) -> Reply:
         words = arrival.words
@@ -121,24 +123,36 @@ class PairingGate:
             return Reply(
                 card=views.pairing_refused_card(arrival.words), urgency=DeliveryUrgency.NOTICE
             )
-        await self._notify_owners(pairing, arrival.now)
-        card = views.pairing_card(pairing, arrival.words, zone=self._zone)
+        asked = await self._notify_owners(pairing, arrival.now)
+        card = views.pairing_card(pairing, arrival.words, zone=self._zone, asked=asked)
         key = f"pairing:{pairing.code}" if entry else ""
         return Reply(card=card, key=key, urgency=DeliveryUrgency.NOTICE)
 
-    async def _notify_owners(self, pairing: PairingRequest, now: datetime) -> None:
-        """Also for an existing request: a crash may have prevented the owners' cards."""
+    async def catch_up(self, request: Request) -> None:
+        """Ask an owner who writes for the first time what could not be asked before."""
+        if not (request.by_owner and request.in_private) or request.chat.id in self._caught_up:
+            return
+        self._caught_up.add(request.chat.id)
+        waiting = await self._services.approvals.list_waiting(by=request.person, chat=None)
+        for approval in waiting:
+            if approval.kind is not ApprovalKind.PAIRING:
+                continue
+            if not await self._services.cards.list_cards_for_approval(approval.id):
+                await ask_owners(self._services, approval, zone=self._zone, fallback=self._fallback)
+
+    async def _notify_owners(self, pairing: PairingRequest, now: datetime) -> bool:
+        """Whether an owner could be asked. Also for an existing request: a crash may have prevented
+        the owners' cards."""
         since = now - _ANNOUNCE_WINDOW
         self._announced = {code: at for code, at in self._announced.items() if at > since}
         if pairing.code not in self._announced and len(self._announced) >= MAX_ANNOUNCED:
             hour = f"{now:%Y%m%d%H}"
-            await notify_owners_of_more(
+            return await notify_owners_of_more(
                 self._services, hour=hour, zone=self._zone, fallback=self._fallback
             )
-            return
         self._announced.setdefault(pairing.code, now)
         approval = await self._services.pairings.get_approval(pairing)
-        await ask_owners(self._services, approval, zone=self._zone, fallback=self._fallback)
+        return await ask_owners(self._services, approval, zone=self._zone, fallback=self._fallback)
 
     async def _remember_language(self, arrival: InboundEvent) -> None:
         """Needed to tell the stranger about the decision in their language."""

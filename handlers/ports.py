@@ -188,7 +188,8 @@ class ChatQuestion:
     its backend; a backend alone means its default model. `no_proposal` forbids proposing a task.
     `brief` instructs the worker how to handle the message, with the named `skill`.
     `is_continuation`: there is no new message; the suspended conversation continues. `interrupted`
-    are earlier messages that this one interrupted: the answer is for them too.
+    are earlier messages that this one interrupted: the answer is for them too. `missing_files` were
+    sent along, but could not be fetched.
     """
 
     person: Person
@@ -204,6 +205,7 @@ class ChatQuestion:
     is_continuation: bool = False
     skill: str = ""
     interrupted: tuple[InterruptedMessage, ...] = ()
+    missing_files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,8 @@ class Request:
     permanently: changes are recorded under it, so that a repeat after a crash changes nothing
     twice. `origin` identifies the message across its edits: one message creates one task. `files`
     were sent along, relative to the data directory. `answer_ref` is the card an answer is streamed
-    into. `zone` is the Boss's. `interrupted` may be answered together with this message.
+    into. `zone` is the Boss's. `interrupted` may be answered together with this message;
+    `missing_files` were sent along too, but could not be fetched.
     """
 
     person: Person
@@ -50,6 +51,7 @@ class Request:
     model: str = ""
     backend: str = ""
     interrupted: tuple[InterruptedMessage, ...] = ()
+    missing_files: tuple[str, ...] = ()
 
     @property
     def author(self) -> ChangeAuthor:

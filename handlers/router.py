@@ -71,6 +71,12 @@ class Router:
         meaning = parse_message(incoming.text, COMMANDS, _no_model)
         return isinstance(meaning, CommandMessage) and meaning.command.immediate
 
+    def is_command(self, incoming: IncomingMessage) -> bool:
+        """True for a command of ours that is not addressed to another bot."""
+        first = incoming.text.split(maxsplit=1)[:1]
+        meaning = parse_message(incoming.text, COMMANDS, _no_model)
+        return isinstance(meaning, CommandMessage) and "@" not in "".join(first)
+
     def is_urgent(self, incoming: IncomingMessage) -> bool:
         """True for commands that end or pause something, which no pace slows down."""
         meaning = parse_message(incoming.text, COMMANDS, _no_model)
@@ -115,7 +121,11 @@ class Router:
         )
 
     async def handle(
-        self, row: InboxRow, files: tuple[str, ...], interrupted: Sequence[InboxRow] = ()
+        self,
+        row: InboxRow,
+        files: tuple[str, ...],
+        interrupted: Sequence[InboxRow] = (),
+        missing: Sequence[str] = (),
     ) -> Reply:
         """Handle one event. Failures become replies too."""
         incoming = row.incoming
@@ -131,6 +141,7 @@ class Router:
             now=self._clock(),
             words=words,
             interrupted=tuple(map(_interrupted_message, interrupted)),
+            missing=tuple(missing),
         )
         reply = await self._run_middlewares(arrival)
         await self._waiting_messages.finish_turn(row, reply, self._services.courier, words)
@@ -150,6 +161,8 @@ class Router:
         if arrival.person is None:
             return await self._pairing_gate.answer(arrival)
         request = await self._build_request(arrival, arrival.person)
+        if not arrival.is_press:
+            await self._pairing_gate.catch_up(request)
         incoming = arrival.row.incoming
         match incoming:
             case IncomingChatOpen():
@@ -186,7 +199,7 @@ class Router:
                 return await presses.submit_form_reply(message_request, form, arrival.row.id)
         if is_blank(message_request.args) and not message_request.files:
             return Reply(card=chat.text_card(request.words("talk.listening")))
-        by_words = await memory_phrases.answer_memory_request(message_request)
+        by_words = await _answer_by_words(message_request, incoming)
         return by_words or await self._answer_message(message_request, incoming.sender.external_id)
 
     async def _answer_message(
@@ -217,7 +230,17 @@ class Router:
             files=arrival.files,
             message_id=message_id,
             interrupted=arrival.interrupted,
+            missing_files=arrival.missing,
         )
+
+
+async def _answer_by_words(request: Request, incoming: IncomingMessage) -> Reply | None:
+    """Handle what needs no model: the answer to an open question, and requests to the memory."""
+    if not (incoming.edited or request.files):
+        answered = await approvals.answer_by_message(request)
+        if answered is not None:
+            return answered
+    return await memory_phrases.answer_memory_request(request)
 
 
 def _interrupted_message(row: InboxRow) -> InterruptedMessage:

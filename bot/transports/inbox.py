@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeGuard
 
 from bot.transports.alerts import ChannelAlerts
 from bot.transports.chat_queue import (
@@ -147,7 +146,9 @@ class InboxService:
         self, incoming: IncomingMessage | IncomingChatOpen, *, dedupe: str
     ) -> InboxId | None:
         if not _is_addressed_to_bot(incoming):
-            if not self._continues_fragment(incoming):
+            if not isinstance(incoming, IncomingMessage) or not (
+                self._continues_fragment(incoming) or await self._is_own_command(incoming)
+            ):
                 return None
             incoming = replace(incoming, addressed=True)
         cleaned = sanitize_incoming(incoming)
@@ -169,6 +170,13 @@ class InboxService:
         else:
             await self.router.show_waiting(row)
         return row.id
+
+    async def _is_own_command(self, incoming: IncomingMessage) -> bool:
+        """A command without the bot's name in a group, as cards print it. Those of strangers may be
+        meant for other bots."""
+        if incoming.sender.is_bot:
+            return False
+        return self.router.is_command(incoming) and await self.router.is_known_sender(incoming)
 
     async def _must_be_held(self, incoming: Incoming) -> bool:
         """Whether a message is too late, or one of too many. Strangers are not asked anything."""
@@ -233,10 +241,8 @@ class InboxService:
         else:
             self._fragment_senders.pop(sender_key(incoming), None)
 
-    def _continues_fragment(
-        self, incoming: IncomingMessage | IncomingChatOpen
-    ) -> TypeGuard[IncomingMessage]:
-        if not isinstance(incoming, IncomingMessage) or not can_continue_fragment(incoming):
+    def _continues_fragment(self, incoming: IncomingMessage) -> bool:
+        if not can_continue_fragment(incoming):
             return False
         at = self._fragment_senders.get(sender_key(incoming))
         return at is not None and self.clock.elapsed() - at <= FRAGMENT_WINDOW.total_seconds()

@@ -140,7 +140,8 @@ class InboxWorker:
                         for each in interrupted
                         if not any(map(_has_attachments, each))
                     )
-                    reply = await self.router.handle(row, fetched.files, earlier)
+                    missing = [each.name for each in fetched.missing]
+                    reply = await self.router.handle(row, fetched.files, earlier, missing)
                 else:
                     reply = Reply(key=_files_key(row))
             if reply.silence is not Silence.INTERRUPTED:

@@ -165,6 +165,10 @@ class IncomingRouter(Protocol):
         """Called for a new message, which may interrupt an answer in its chat. Must not raise."""
         ...
 
+    def is_command(self, incoming: messages.IncomingMessage) -> bool:
+        """True for a command of ours that is not addressed to another bot."""
+        ...
+
     def is_urgent(self, incoming: messages.IncomingMessage) -> bool:
         """True for commands that must never wait for their sender's pace."""
         ...
@@ -182,8 +186,9 @@ class IncomingRouter(Protocol):
         row: messages.InboxRow,
         files: tuple[str, ...],
         interrupted: Sequence[messages.InboxRow] = (),
+        missing: Sequence[str] = (),
     ) -> Reply:
         """Reply to a message, and to earlier ones that it interrupted, if they can be answered
         together. May be called again after a failure or crash. `files` are relative to the data
-        directory."""
+        directory; `missing` are the names of those that could not be fetched."""
         ...

@@ -8,7 +8,7 @@ from typing import TypeAlias, assert_never
 from unicodedata import category
 
 from cards import formats, model
-from cards.actions import Action, SubmitTaskForm
+from cards.actions import Action, AnswerQuestion, SubmitTaskForm
 from cards.catalog import TextCatalog
 from cards.telegram_text import (
     RichText,
@@ -236,6 +236,8 @@ class _MessageBuilder:
     def _form_hint(self, action: Action) -> str:
         if action.command:
             return self.words("render.telegram.form_command", command=action.command)
+        if isinstance(action, AnswerQuestion):
+            return self.words("render.telegram.form_answer")
         kind = "form_task" if isinstance(action, SubmitTaskForm) else "form"
         return self.words(f"render.telegram.{kind}")
 

@@ -152,6 +152,13 @@ def waiting_approvals_card(
     return model.titled_card(title, *blocks, tone=model.CardTone.WARN)
 
 
+def decided_text(approval: Approval, words: TextCatalog) -> str:
+    """The outcome: a question is answered, not approved."""
+    if approval.kind is ApprovalKind.QUESTION and approval.state is ApprovalState.APPROVED:
+        return words("approval.question_answered")
+    return words(f"approval.decided.{approval.state}")
+
+
 def mark_settled_in_list(card: model.Card, approval: Approval, words: TextCatalog) -> model.Card:
     """A list card after one request was decided elsewhere: its outcome replaces its first control,
     and its other controls are removed."""
@@ -160,7 +167,7 @@ def mark_settled_in_list(card: model.Card, approval: Approval, words: TextCatalo
     for block in card.blocks:
         remainder = _remove_decision(block, approval.id)
         if remainder is not block and not has_outcome:
-            blocks.append(model.NoteBlock(words(f"approval.decided.{approval.state}")))
+            blocks.append(model.NoteBlock(decided_text(approval, words)))
             has_outcome = True
         if remainder is not None:
             blocks.append(remainder)
@@ -212,9 +219,7 @@ def _decided_card(
     # With a reason it was withdrawn, so it cannot be requested again.
     if approval.state is ApprovalState.EXPIRED and not approval.reason:
         blocks += _expired_blocks(approval, words)
-    return model.titled_card(
-        words(f"approval.decided.{approval.state}"), *blocks, tone=_TONES[approval.state]
-    )
+    return model.titled_card(decided_text(approval, words), *blocks, tone=_TONES[approval.state])
 
 
 def _expired_blocks(approval: Approval, words: TextCatalog) -> list[model.Block]:

@@ -19,6 +19,8 @@ from storage.records.workers import ContextPart, ContextPartState, SessionInfo
 
 MAX_HELD_SHOWN = 10
 
+_MAX_INSTRUCTION = 800
+
 _MAX_SUMMARY = 80
 _MAX_NAME = 40
 _MAX_HELD_TEXT = 100
@@ -92,6 +94,7 @@ def proposal_card(
     blocks: list[model.Block] = [model.TextBlock(answer)] if answer else []
     blocks += [
         model.TextBlock(f"**{formats.single_line(start.title or start.text, _MAX_SUMMARY)}**"),
+        *_instruction_blocks(start, words),
         model.TextBlock(
             words("proposal.no_schedule", when=requested_time) if requested_time else question
         ),
@@ -117,6 +120,18 @@ def proposal_card(
             "proposal.summary", title=formats.single_line(start.title or start.text, _MAX_SUMMARY)
         ),
     )
+
+
+def _instruction_blocks(start: StartTask, words: TextCatalog) -> list[model.Block]:
+    """The instruction as it will run; all of it is there to read before somebody agrees."""
+    text = formats.show_exactly(start.text).strip()
+    if formats.single_line(start.text, _MAX_SUMMARY) == (start.title or start.text):
+        return []
+    front = model.TextBlock(formats.escape_markdown_lines(text, _MAX_INSTRUCTION))
+    if len(text) <= _MAX_INSTRUCTION:
+        return [front]
+    title = words("proposal.whole", n=len(text))
+    return [front, model.CollapsibleBlock(title, (model.CodeBlock(text),))]
 
 
 def task_started_card(title: str, task_id: str, words: TextCatalog) -> model.Card:

@@ -15,14 +15,17 @@ _MAX_NAME = 60
 _MAX_PAIRINGS = 20
 
 
-def pairing_card(pairing: PairingRequest, words: TextCatalog, *, zone: ZoneInfo) -> model.Card:
-    """The only card a stranger sees."""
+def pairing_card(
+    pairing: PairingRequest, words: TextCatalog, *, zone: ZoneInfo, asked: bool
+) -> model.Card:
+    """The only card a stranger sees. `asked`: an owner has it too, with buttons."""
     until = formats.date_time(pairing.expires_at, zone)
+    note = "pairing.note" if asked else "pairing.note_unasked"
     return model.titled_card(
         words("pairing.title"),
         model.TextBlock(words("pairing.text")),
         model.FieldsBlock(((words("pairing.code"), pairing.code),)),
-        model.NoteBlock(words("pairing.note", code=pairing.code, until=until)),
+        model.NoteBlock(words(note, code=pairing.code, until=until)),
         summary=words("pairing.summary", code=pairing.code),
     )
 

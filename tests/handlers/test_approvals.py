@@ -496,3 +496,41 @@ async def test_a_question_answered_elsewhere_leaves_no_form_on_a_list() -> None:
     assert listed is not None
     assert [block for block in listed.blocks if isinstance(block, ButtonsBlock | FormBlock)]
     assert not [block for block in card.blocks if isinstance(block, ButtonsBlock | FormBlock)]
+
+
+@pytest.mark.parametrize(("typed", "answer"), [("2", "blue"), ("2.", "blue"), ("why not teal", "")])
+async def test_the_next_message_answers_the_open_question(typed: str, answer: str) -> None:
+    desk = RouterHarness()
+    desk.world.approvals.all["ap7x2k"] = a_question()
+
+    reply = await desk.send_message(typed)
+
+    settled = desk.world.approvals.all["ap7x2k"]
+    assert (settled.state, settled.reason) == (ApprovalState.APPROVED, answer or typed)
+    assert "Answered" in text_of(reply)
+    assert "Approved" not in text_of(reply)
+    assert desk.world.talk.questions == []
+
+
+async def test_of_several_open_questions_one_is_named() -> None:
+    desk = RouterHarness()
+    desk.world.approvals.all["ap7x2k"] = a_question()
+    desk.world.approvals.all["bq8y3m"] = replace(a_question(), id="bq8y3m")
+
+    listed = await desk.send_message("2")
+    talk = await desk.send_message("what do you mean?")
+
+    assert listed.card is not None
+    assert "ap7x2k" in str(listed.card)
+    assert "bq8y3m" in str(listed.card)
+    assert text_of(talk) == "Fine."
+
+
+async def test_a_command_or_an_edited_message_is_no_answer() -> None:
+    desk = RouterHarness()
+    desk.world.approvals.all["ap7x2k"] = a_question()
+
+    await desk.send_message("/help")
+    await desk.deliver(desk.row(replace(desk.message("2"), edited=True)))
+
+    assert desk.world.approvals.all["ap7x2k"].state is ApprovalState.WAITING

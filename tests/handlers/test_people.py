@@ -393,3 +393,16 @@ async def test_what_is_not_understood_moves_nobody(said: str) -> None:
 
     assert not (await desk.send_message(said, **OWNER)).good
     assert await role(desk, "x-ann") is PersonRole.MEMBER
+
+
+async def test_a_stranger_is_not_told_that_an_owner_was_asked_who_cannot_be_reached() -> None:
+    desk = RouterHarness()
+    home = desk.world.people.chats.pop(ChatId("c0"))
+
+    told = await knock(desk)
+
+    assert "No owner has written to me yet" in text_of(told)
+    assert "approval:pair1:c0" not in desk.world.post.cards
+    desk.world.people.chats[home.id] = home
+    await desk.send_message("hello", who="x-olga", chat="c0")
+    assert "CODE1" in text_of(desk.world.post.cards["approval:pair1:c0"])

@@ -237,3 +237,26 @@ async def test_it_is_no_command_no_decision_and_no_choice(told: str) -> None:
     assert question.text == told
     assert question.no_proposal, "nothing is proposed in its name"
     assert question.model == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "ours"),
+    [
+        ("/approve ap7x2k", True), ("／通过 ap7x2k", True), ("/status", True), ("/nosuch", False),
+        ("/status@other_bot", False), ("approve ap7x2k", False), ("/approve@other_bot x", False),
+    ],
+)  # fmt: skip
+def test_a_command_is_ours_if_we_know_it_and_no_other_bot_is_named(text: str, ours: bool) -> None:
+    desk = RouterHarness()
+
+    assert desk.router.is_command(desk.message(text)) is ours
+
+
+async def test_the_model_is_told_which_files_it_did_not_get() -> None:
+    desk = RouterHarness()
+    row = desk.row(desk.message("what is in it?"))
+
+    await desk.router.handle(row, (), (), ("plan.pdf",))
+
+    (question,) = desk.world.talk.questions
+    assert question.missing_files == ("plan.pdf",)

@@ -43,6 +43,9 @@ class RouterTap:
     def on_message_waiting(self, row: InboxRow) -> None:
         self._router.on_message_waiting(row)
 
+    def is_command(self, incoming: IncomingMessage) -> bool:
+        return self._router.is_command(incoming)
+
     def is_urgent(self, incoming: IncomingMessage) -> bool:
         return self._router.is_urgent(incoming)
 
@@ -53,9 +56,13 @@ class RouterTap:
         return await self._router.is_known_sender(incoming)
 
     async def handle(
-        self, row: InboxRow, files: tuple[str, ...], interrupted: Sequence[InboxRow] = ()
+        self,
+        row: InboxRow,
+        files: tuple[str, ...],
+        interrupted: Sequence[InboxRow] = (),
+        missing: Sequence[str] = (),
     ) -> Reply:
-        reply = await self._router.handle(row, files, interrupted)
+        reply = await self._router.handle(row, files, interrupted, missing)
         if isinstance(row.incoming, IncomingMessage) and row.incoming.message_id in self.replies:
             self.replies[row.incoming.message_id] = reply
         return reply

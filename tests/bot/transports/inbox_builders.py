@@ -38,6 +38,7 @@ class FakeRouter:
         self.gates: dict[str, asyncio.Event] = {}
         self.replies: dict[str, Reply] = {}
         self.waiting: list[InboxRow] = []
+        self.missing: list[str] = []
         self.interrupted: list[tuple[str, tuple[str, ...]]] = []
         self.strangers: set[str] = set()
         self._changes = ChangeSignal()
@@ -52,6 +53,9 @@ class FakeRouter:
     def on_message_waiting(self, row: InboxRow) -> None:
         self.arrived.append(row)
 
+    def is_command(self, incoming: IncomingMessage) -> bool:
+        return incoming.text.startswith("/")
+
     def is_urgent(self, incoming: IncomingMessage) -> bool:
         return incoming.text.startswith("/stop")
 
@@ -62,8 +66,13 @@ class FakeRouter:
         return incoming.text not in self.strangers
 
     async def handle(
-        self, row: InboxRow, files: tuple[str, ...], interrupted: Sequence[InboxRow] = ()
+        self,
+        row: InboxRow,
+        files: tuple[str, ...],
+        interrupted: Sequence[InboxRow] = (),
+        missing: Sequence[str] = (),
     ) -> Reply:
+        self.missing += missing
         name = name_of(row)
         self.interrupted.append((name, tuple(map(name_of, interrupted))))
         self.handled.append((row, files))

@@ -891,3 +891,17 @@ async def test_what_is_typed_in_a_shell_does_not_wait_for_the_chats_answer(
 
     assert desk.router.done == ["slow command", "second command"]
     desk.router.gates["slow"].set()
+
+
+async def test_a_bare_command_in_a_group_is_ours_unless_a_stranger_sends_it(
+    desk: InboxHarness,
+) -> None:
+    desk.router.strangers.add("/start")
+    known = await desk.say("/approve ap7x2k", place=group(), addressed=False)
+    talk = await desk.say("approve it", place=group(), addressed=False)
+    stranger = await desk.say("/start", place=group(), addressed=False)
+
+    assert known is not None
+    await desk.inbox.wait_handled(known)
+    assert desk.router.begun == ["/approve ap7x2k"]
+    assert (talk, stranger) == (None, None)

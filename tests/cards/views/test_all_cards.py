@@ -124,7 +124,7 @@ CARDS: dict[str, Callable[[TextCatalog], Card]] = {
     ),
     "error": lambda words: error_card(HUGE, "hint"),
     "notice": lambda words: notice_card("", "text"),
-    "pairing": lambda words: pairing_card(PAIRING, words, zone=ZONE),
+    "pairing": lambda words: pairing_card(PAIRING, words, zone=ZONE, asked=True),
     "paired": paired_card,
     "refused": pairing_refused_card,
     "pairings": lambda words: pairings_card((("Eve", "CODE1"),), words),
@@ -263,7 +263,7 @@ def test_titles_of_the_reference_are_kept(name: str, title: str) -> None:
 
 
 def test_a_strangers_card_cannot_be_pressed() -> None:
-    card = pairing_card(PAIRING, EN, zone=ZONE)
+    card = pairing_card(PAIRING, EN, zone=ZONE, asked=True)
 
     assert not [block for block in card.blocks if isinstance(block, ButtonsBlock)]
     assert "CODE1" in render(card).text
@@ -294,3 +294,14 @@ def test_a_log_names_a_new_priority_in_the_readers_language() -> None:
 
     assert "紧急" in text
     assert "urgent" not in text
+
+
+def test_a_proposal_shows_the_instruction_that_will_run() -> None:
+    text = "Delete the logs\n" + "and count them\n" * 200 + "then rm -rf build"
+    start = StartTask(text=text, priority=TaskPriority.IMPORTANT, title="Tidy up")
+    card = proposal_card(start, AnswerWithoutTask(text="x"), EN)
+    shown = render(card).text
+
+    assert "Tidy up" in shown
+    assert "Delete the logs" in shown
+    assert "then rm -rf build" in shown, "in the whole instruction"

@@ -49,8 +49,8 @@ from bot.engine.llm.backend import (
 from bot.engine.llm.tool_calls import AgentTool, CallKind, object_schema
 from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import CostAccount, WorkerSpec
+from cards import formats
 from cards.catalog import catalog_for
-from cards.formats import notice_text, truncate
 from handlers.ports import (
     AnswerStream,
     BackendFailure,
@@ -125,6 +125,11 @@ _STOPPED_PREFIX = "[Sent just before; your answer to it was stopped: “{text}�
 _INTERRUPTED_PREFIX = (
     "[Sent just before and not answered yet; answer it together with this message: “{text}”]\n"
 )
+_MISSING_FILES = (
+    "\n\n[The Boss sent these files too, but they could not be fetched, and the Boss was told so;"
+    " you do not have them: {names}]"
+)
+_MAX_FILE_NAME = 120
 _MAX_INTERRUPTED_CHARS = 8000
 """Of earlier messages that are answered together with one; longer ones are answered alone."""
 
@@ -421,7 +426,7 @@ class ConversationService:
                 error.cap,
                 task=None,
                 chat_id=question.chat.id,
-                title=truncate(question.text, _MAX_TITLE_CHARS),
+                title=formats.truncate(question.text, _MAX_TITLE_CHARS),
                 ids=self._ids,
                 now=now,
                 expires_at=now + self._approval_lifetime,
@@ -474,7 +479,8 @@ class ConversationService:
             + "".join(_INTERRUPTED_PREFIX.format(text=each.text) for each in _joined(question))
             + (f"{lost}\n\n" if lost else "")
             + context.prompt_prefix
-            + question.text,
+            + question.text
+            + _missing_files_text(question),
             system_prompt=_SYSTEM.format(language=_LANGUAGE[question.language])
             + (f"\n\n{context.system_prompt}" if context.system_prompt else ""),
             language=question.language,
@@ -510,7 +516,7 @@ class _AnswerInProgress:
             self.text += event.text
             await self._show(self.text)
         elif isinstance(event, RunNotice):
-            notice = notice_text(event.key, event.facts, self._words)
+            notice = formats.notice_text(event.key, event.facts, self._words)
             if event.passing:
                 await self._show(f"{self.text}\n\n{notice}".strip())
             elif event.key in _SHOWN_NOTICES:
@@ -527,6 +533,12 @@ def _joined(question: ChatQuestion) -> Sequence[InterruptedMessage]:
     sizes = accumulate(len(each.text) for each in reversed(question.interrupted))
     fitting = sum(1 for size in sizes if size <= _MAX_INTERRUPTED_CHARS)
     return question.interrupted[len(question.interrupted) - fitting :]
+
+
+def _missing_files_text(question: ChatQuestion) -> str:
+    shown = [formats.single_line(name, _MAX_FILE_NAME) for name in question.missing_files]
+    names = ", ".join(f"“{name}”" for name in shown)
+    return _MISSING_FILES.format(names=names) if names else ""
 
 
 def _cost_account(question: ChatQuestion) -> CostAccount:
