@@ -166,11 +166,11 @@ async def pick_model(request: Request, name: str) -> Card:
     return _models_card(request, await _save_model_choice(request, name), changed=True)
 
 
-def stop_answer(request: Request) -> Reply:
-    """Stop the answer in this chat: /stop without an id."""
+def stop_answer(request: Request) -> Reply | None:
+    """Stop the answer in this chat; None if there is none."""
     if request.services.conversations.interrupt(request.chat.id):
         return _text_reply(request, "talk.stopped")
-    raise UserError("nothing_to_stop")
+    return None
 
 
 def text_card(text: str) -> Card:

@@ -130,6 +130,9 @@ class TaskPort(Protocol):
     async def find(self, prefix: str, *, by: Person, chat: ChatId) -> Task:
         """Find by id or prefix, with or without `task-`. Raises NotFound and AmbiguousId."""
 
+    async def find_by_source(self, source: str) -> Task | None:
+        """The task that this message has created."""
+
     async def page(
         self, *, by: Person, chat: ChatId, status: TaskStatus | None, page: int, size: int
     ) -> TaskPage:

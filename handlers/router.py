@@ -120,6 +120,11 @@ class Router:
             await self._services.people.find_by_account(incoming.place.channel, sender) is not None
         )
 
+    async def find_task(self, row: InboxRow) -> str:
+        """The id of the unfinished task that this message has created; empty if there is none."""
+        task = await self._services.tasks.find_by_source(_origin_of(row))
+        return "" if task is None or task.status.is_final else task.id
+
     async def handle(
         self,
         row: InboxRow,
@@ -215,14 +220,13 @@ class Router:
     async def _build_request(self, arrival: InboundEvent, person: Person) -> Request:
         row = arrival.row
         message_id = row.incoming.message_id if isinstance(row.incoming, IncomingMessage) else ""
-        source = row.source
         return Request(
             person=person,
             chat=await self._services.people.get_chat(row.chat_id),
             words=arrival.words,
             args="",
-            source=source,
-            origin=f"message:{row.chat_id}:{message_id}" if message_id else source,
+            source=row.source,
+            origin=_origin_of(row),
             now=arrival.now,
             zone=self._zone,
             services=self._services,
@@ -232,6 +236,12 @@ class Router:
             interrupted=arrival.interrupted,
             missing_files=arrival.missing,
         )
+
+
+def _origin_of(row: InboxRow) -> str:
+    """Identifies a message across its edits."""
+    message_id = row.incoming.message_id if isinstance(row.incoming, IncomingMessage) else ""
+    return f"message:{row.chat_id}:{message_id}" if message_id else row.source
 
 
 async def _answer_by_words(request: Request, incoming: IncomingMessage) -> Reply | None:

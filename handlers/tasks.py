@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from cards import formats
 from cards.actions import StartTask
 from cards.json_data import task_data, task_events_data, task_page_data, task_view_data
-from cards.model import Card
+from cards.model import Card, TextBlock
 from cards.views import task_controls
 from cards.views import tasks as views
 from cards.views.chat import task_started_card
@@ -270,9 +270,21 @@ async def priority_command(request: Request) -> Reply:
 @commands("stop", aliases=("cancel", "停止", "取消"), immediate=True)
 async def stop_command(request: Request) -> Reply:
     if not request.args:
-        return stop_answer(request)
+        stopped = stop_answer(request)
+        return stopped or Reply(card=await _tasks_to_stop(request))
     task, _ = await split_task(request, "stop")
     return await task_changed_reply(request, task, await stop_task(request, task))
+
+
+async def _tasks_to_stop(request: Request) -> Card:
+    """The unfinished tasks seen from here, to choose from; nothing is stopped by itself."""
+    page = await request.services.tasks.page(
+        by=request.person, chat=request.chat.id, status=None, page=1, size=views.PAGE_SIZE
+    )
+    if all(task.status.is_final for task in page.tasks):
+        raise UserError("nothing_to_stop")
+    card = views.task_list_card(page, request.words, now=request.now, status=None)
+    return replace(card, blocks=(TextBlock(request.words("talk.stop_which")), *card.blocks))
 
 
 async def task_list_page(request: Request, status: str, page: int) -> Card:

@@ -107,6 +107,11 @@ class TaskRepo:
         query = select(schema.tasks).where(_T.id.in_(moved))
         return record_from(Task, await self._db.fetch_one(query))
 
+    async def find_by_source(self, source: str) -> Task | None:
+        """The task that this message has created, unless it is deleted."""
+        query = select(schema.tasks).where(_T.source == source, NOT_DELETED)
+        return record_from(Task, await self._db.fetch_one(query))
+
     async def lock(self, tx: Transaction, task_id: TaskId) -> Task:
         """Read the task and lock it until the transaction ends."""
         return await self._one(tx, task_id, lock=True)

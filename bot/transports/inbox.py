@@ -217,6 +217,31 @@ class InboxService:
         reply = task.result()
         return PressToast(text=reply.toast or words("mail.done"), good=reply.good)
 
+    async def recall(self, channel: Channel, *, dedupe: str) -> None:
+        """Take back a message for its sender: what was not begun is dropped, the answer or task
+        that it led to is stopped by a command in the sender's name."""
+        async with self.db.write() as tx:
+            row = await self.inbox.find(tx, channel, _shorten_dedupe_key(dedupe))
+            if row is None or not isinstance(row.incoming, IncomingMessage):
+                return
+            waits = row.state is InboxState.NEW and not row.attempts
+            if waits or row.state is InboxState.HELD:
+                await self.inbox.settle(tx, {row.id: "dropped"}, now=self.clock.now())
+                return
+        task = await self.router.find_task(row)
+        if not task and row.state is not InboxState.NEW:
+            return
+        said = replace(
+            row.incoming,
+            message_id=f"recalled:{row.incoming.message_id}",
+            text=f"/stop {task}".strip(),
+            addressed=True,
+            sent_at=self.clock.now(),
+            attachments=(),
+            reply_to="",
+        )
+        await self.accept(said, dedupe=f"recalled:{dedupe}")
+
     def enqueue(self, row: InboxRow) -> None:
         """Queue a row that Shiftboss itself has stored."""
         if not self._queues.is_closed:

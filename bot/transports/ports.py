@@ -114,6 +114,10 @@ class InboxPort(Protocol):
         work continues."""
         ...
 
+    async def recall(self, channel: Channel, *, dedupe: str) -> None:
+        """Take back a message that its sender has recalled."""
+        ...
+
     def alert(self, channel: Channel, key: str, **facts: object) -> None:
         """Report a channel's problem to the operator, in the log and on the status page, with the
         text `alert.<channel>.<key>`. An empty key clears it."""
@@ -179,6 +183,10 @@ class IncomingRouter(Protocol):
 
     async def is_known_sender(self, incoming: messages.IncomingMessage) -> bool:
         """True if the sender has access; files of others are not downloaded."""
+        ...
+
+    async def find_task(self, row: messages.InboxRow) -> str:
+        """The id of the unfinished task that this message has created; empty if there is none."""
         ...
 
     async def handle(

@@ -13,7 +13,7 @@ from sqlalchemy import Row, bindparam, delete, func, select, update
 from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
 from storage.records.messages import InboxId, InboxRow, InboxState, Incoming
-from storage.records.people import ChatId
+from storage.records.people import Channel, ChatId
 from storage.rows import record_from
 from storage.schema import inbox
 
@@ -152,6 +152,12 @@ class InboxRepo:
         facts = {"new_state": state.value, "why": error, "at": now}
         rows = [{"which": which, "ended": ended, **facts} for which, ended in outcomes.items()]
         await tx.execute(_SETTLE, rows)
+
+    async def find(self, tx: Transaction, channel: Channel, dedupe: str) -> InboxRow | None:
+        """The event with this key."""
+        query = select(inbox).where(inbox.c.channel == channel.value, inbox.c.dedupe == dedupe)
+        row = (await tx.execute(query)).one_or_none()
+        return None if row is None else inbox_row_from(row)
 
     async def list_held(
         self, tx: Transaction, chat_id: ChatId, *, limit: int

@@ -79,6 +79,9 @@ class FakeTasks:
             raise AmbiguousId(prefix, tuple(task.id for task in found[:5]))
         return next((task for task in found if task.id == wanted), found[0])
 
+    async def find_by_source(self, source: str) -> Task | None:
+        return self.tasks.get(self._by_source.get(source, TaskId("")))
+
     async def page(
         self, *, by: Person, chat: ChatId, status: TaskStatus | None, page: int, size: int
     ) -> TaskPage:

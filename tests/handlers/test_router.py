@@ -12,6 +12,8 @@ from handlers.command_table import COMMANDS
 from handlers.ports import ChatAnswer
 from storage.errors import StoreUnavailable
 from storage.records.people import Language, PersonId
+from storage.records.tasks import TaskStatus
+from tests.builders import make_task
 from tests.handlers.router_harness import RouterHarness, text_of
 
 
@@ -260,3 +262,26 @@ async def test_the_model_is_told_which_files_it_did_not_get() -> None:
 
     (question,) = desk.world.talk.questions
     assert question.missing_files == ("plan.pdf",)
+
+
+async def test_a_message_knows_the_unfinished_task_that_it_made() -> None:
+    desk = RouterHarness()
+    row = desk.row(desk.message("/run count the chairs"))
+    await desk.deliver(row)
+    (task,) = desk.world.tasks.tasks.values()
+
+    assert await desk.router.find_task(row) == task.id
+    desk.world.tasks.tasks[task.id] = replace(task, status=TaskStatus.COMPLETED)
+    assert await desk.router.find_task(row) == ""
+    assert await desk.router.find_task(desk.row(desk.message("/run more"))) == ""
+
+
+async def test_stop_without_an_answer_offers_the_tasks() -> None:
+    desk = RouterHarness(make_task("abc234", status=TaskStatus.RUNNING))
+    desk.world.talk.busy = False
+
+    offered = text_of(await desk.send_message("/stop"))
+
+    assert "press its button" in offered
+    assert "abc234" in offered
+    assert desk.world.tasks.moves == []

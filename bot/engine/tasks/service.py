@@ -73,6 +73,9 @@ class TaskService:
     async def find(self, prefix: str, *, by: Person, chat: ChatId) -> Task:
         return await self.store.tasks.find(prefix, await self.access.visibility_for(by, chat))
 
+    async def find_by_source(self, source: str) -> Task | None:
+        return await self.store.tasks.find_by_source(source)
+
     async def page(
         self, *, by: Person, chat: ChatId, status: TaskStatus | None, page: int, size: int
     ) -> TaskPage:

@@ -79,6 +79,11 @@ class FeishuActionContext(_LenientModel):
     open_chat_id: str = ""
 
 
+class FeishuRecallEvent(_LenientModel):
+    message_id: str
+    recall_type: str = ""
+
+
 class FeishuActionEvent(_LenientModel):
     operator: FeishuIds
     token: str
@@ -108,6 +113,7 @@ class FeishuMenuEvent(_LenientModel):
 
 
 MESSAGE_RECEIVED = "im.message.receive_v1"
+MESSAGE_RECALLED = "im.message.recalled_v1"
 CARD_ACTION = "card.action.trigger"
 CHAT_ENTERED = "im.chat.access_event.bot_p2p_chat_entered_v1"
 BOT_ADDED = "im.chat.member.bot.added_v1"

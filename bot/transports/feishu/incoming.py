@@ -60,6 +60,8 @@ class FeishuEventHandler:
         match envelope.header.event_type:
             case events.MESSAGE_RECEIVED:
                 await self._on_message(events.FeishuMessageEvent.model_validate(event))
+            case events.MESSAGE_RECALLED:
+                await self._on_recall(events.FeishuRecallEvent.model_validate(event))
             case events.CARD_ACTION:
                 return await self._on_press(events.FeishuActionEvent.model_validate(event))
             case events.CHAT_ENTERED:
@@ -115,6 +117,11 @@ class FeishuEventHandler:
             # The documentation says to deduplicate by message_id, not event_id.
             await self._inbox.accept(incoming, dedupe=info.message_id)
         self._messages.note_incoming(info.chat_id, info.message_id)
+
+    async def _on_recall(self, event: events.FeishuRecallEvent) -> None:
+        """Only its author takes an order back; a group's manager only hides it."""
+        if event.recall_type in {"", "message_owner"}:
+            await self._inbox.recall(Channel.FEISHU, dedupe=event.message_id)
 
     def _chat_lock(self, chat_id: str) -> asyncio.Lock:
         """Serialises storing of a chat's messages."""

@@ -55,6 +55,9 @@ class RouterTap:
     async def is_known_sender(self, incoming: IncomingMessage) -> bool:
         return await self._router.is_known_sender(incoming)
 
+    async def find_task(self, row: InboxRow) -> str:
+        return await self._router.find_task(row)
+
     async def handle(
         self,
         row: InboxRow,

@@ -39,6 +39,7 @@ class FakeRouter:
         self.replies: dict[str, Reply] = {}
         self.waiting: list[InboxRow] = []
         self.missing: list[str] = []
+        self.tasks: dict[str, str] = {}
         self.interrupted: list[tuple[str, tuple[str, ...]]] = []
         self.strangers: set[str] = set()
         self._changes = ChangeSignal()
@@ -64,6 +65,9 @@ class FakeRouter:
 
     async def is_known_sender(self, incoming: IncomingMessage) -> bool:
         return incoming.text not in self.strangers
+
+    async def find_task(self, row: InboxRow) -> str:
+        return self.tasks.get(name_of(row), "")
 
     async def handle(
         self,

@@ -905,3 +905,45 @@ async def test_a_bare_command_in_a_group_is_ours_unless_a_stranger_sends_it(
     await desk.inbox.wait_handled(known)
     assert desk.router.begun == ["/approve ap7x2k"]
     assert (talk, stranger) == (None, None)
+
+
+async def recall(desk: InboxHarness, dedupe: str) -> None:
+    await desk.inbox.recall(place().channel, dedupe=dedupe)
+
+
+async def test_a_recalled_message_that_waits_is_dropped(desk: InboxHarness) -> None:
+    desk.router.gates["slow"] = asyncio.Event()
+    await desk.say("slow", dedupe="m1")
+    await desk.say("waits", dedupe="m2")
+    (late,) = await say_late(desk, "late")
+    await recall(desk, "m2")
+    await recall(desk, "d:late")
+    await recall(desk, "unknown")
+    desk.router.gates["slow"].set()
+    after = await desk.say("after")
+
+    assert after is not None
+    await desk.inbox.wait_handled(after)
+    assert desk.router.begun == ["slow", "after"]
+    assert await outcomes(desk) == {
+        1: "card reply:1", 2: "dropped", late: "dropped", after: f"card reply:{after}",
+    }  # fmt: skip
+
+
+async def test_what_a_recalled_message_led_to_is_stopped_in_its_senders_name(
+    desk: InboxHarness,
+) -> None:
+    desk.router.gates["slow"] = asyncio.Event()
+    desk.router.tasks["/run it"] = "k3m9qa"
+    made = await desk.say("/run it", dedupe="m1")
+    assert made is not None
+    await desk.inbox.wait_handled(made)
+    await desk.say("slow", dedupe="m2")
+    await desk.router.until(lambda: "slow" in desk.router.begun)
+    for each in ("m1", "m2", "m1"):
+        await recall(desk, each)
+    await desk.router.until(lambda: len(desk.router.begun) == 4)
+
+    assert desk.router.begun == ["/run it", "slow", "/stop k3m9qa", "/stop"]
+    stops = [row.incoming for row, _ in desk.router.handled[2:]]
+    assert {said.sender for said in stops} == {sender()}

@@ -45,6 +45,7 @@ class FakeFeishuInbox:
     def __init__(self) -> None:
         self.arrived: list[IncomingMessage | IncomingChatOpen] = []
         self.pressed: list[IncomingPress] = []
+        self.recalled: list[str] = []
         self.alerts: list[tuple[str, dict[str, object]]] = []
         self.broken = 0
         self.press_error: Exception | None = None
@@ -66,6 +67,10 @@ class FakeFeishuInbox:
         self.arrived.append(incoming)
         self._changes.notify()
         return InboxId(len(self.arrived))
+
+    async def recall(self, channel: Channel, *, dedupe: str) -> None:
+        self.recalled.append(dedupe)
+        self._changes.notify()
 
     async def press(
         self, incoming: IncomingPress, *, dedupe: str, wait_seconds: float

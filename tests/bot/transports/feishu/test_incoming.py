@@ -359,3 +359,18 @@ async def test_without_a_connection_a_press_fails_on_the_client(fs: FeishuEmulat
 
     with pytest.raises(CallbackFailed):
         await anna.forges(message, {"t": "x"})
+
+
+@pytest.mark.parametrize(("by", "taken_back"), [("message_owner", True), ("group_manager", False)])
+async def test_its_author_takes_a_message_back_and_a_manager_does_not(
+    desk: FeishuHarness, by: str, taken_back: bool
+) -> None:
+    anna = desk.fs.user("Anna")
+    sent = await anna.says(desk.fs.private_chat(anna), "/run it")
+    await desk.inbox.message()
+
+    event = desk.fs.events.recalled(sent)
+    event["event"]["recall_type"] = by
+    await desk.fs.push(event).acked
+
+    assert desk.inbox.recalled == ([sent.message_id] if taken_back else [])

@@ -76,6 +76,9 @@ class FakeTelegramInbox:
         self.changes.notify()
         return self.toast
 
+    async def recall(self, channel: Channel, *, dedupe: str) -> None:
+        raise AssertionError("no platform here tells of recalled messages")
+
     def alert(self, channel: Channel, key: str, **facts: object) -> None:
         assert channel is Channel.TELEGRAM
         self.alerts.append((key, facts))

@@ -90,6 +90,9 @@ class FakeWebInbox:
         self.pressed.append(incoming)
         return self.toast(incoming)
 
+    async def recall(self, channel: Channel, *, dedupe: str) -> None:
+        raise AssertionError("no platform here tells of recalled messages")
+
     def alert(self, channel: Channel, key: str, **facts: object) -> None:
         self.alerts.append(f"{channel}.{key}")
 
