@@ -42,6 +42,13 @@ BENCHMARKS = (
     Benchmark(name="idle_memory", function="idle_memory.measure", section=Section.PROGRAM),
     Benchmark(name="installed_size", function="installed_size.measure", section=Section.PROGRAM),
     Benchmark(name="reply_overhead", function="reply_overhead.measure", section=Section.PROGRAM),
+    Benchmark(
+        name="sustained_load",
+        function="sustained_load.measure",
+        section=Section.PROGRAM,
+        is_long=True,
+        minutes=30,
+    ),
     Benchmark(name="files_entered", function="files_entered.measure", section=Section.PROGRAM),
     Benchmark(
         name="enqueue_to_start", function="starts.measure_enqueue_to_start", section=Section.CORE
