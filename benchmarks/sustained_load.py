@@ -16,6 +16,7 @@ from benchmarks.figures import Figure, Measurement, Scale, at_most
 from benchmarks.measurements import p50, p95, resident_mib
 from benchmarks.running_program import BenchmarkProgram, both_channels
 from tests.chaos.invariants import unanswered_messages
+from tests.emulators.telegram.chats import TelegramChat, TelegramMessage
 from tests.journeys.web_page import WebPageClient, open_web_page
 
 _CHATS = 200
@@ -150,12 +151,14 @@ async def _run_tasks(running: BenchmarkProgram, tasks: int) -> None:
         text = f'/run wait 1 second, then write "done" to file{number}.txt'
         await person.says(chat, text)
         with suppress(TimeoutError, AssertionError):
-            await chat.wait_for(
-                lambda message: (
-                    message.upload is not None and message.upload.name == f"file{number}.txt"
-                ),  # noqa: B023 - awaited at once
-                timeout=_ANSWER_SECONDS,
-            )
+            await _wait_for_file(chat, f"file{number}.txt")
+
+
+async def _wait_for_file(chat: TelegramChat, name: str) -> None:
+    def came(message: TelegramMessage) -> bool:
+        return message.upload is not None and message.upload.name == name
+
+    await chat.wait_for(came, timeout=_ANSWER_SECONDS)
 
 
 def _store_figures(home: Path) -> tuple[int, int]:

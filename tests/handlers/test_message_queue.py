@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -141,3 +142,22 @@ async def test_a_command_typed_in_a_shell_cuts_nothing_short_and_stands_in_no_li
     assert desk.world.talk.interrupted == []
     desk.world.talk.set_queue_mode(waits.chat_id, "wait")
     assert "Number 2" in shown(desk, await arrives(desk, "and that"))
+
+
+@pytest.mark.parametrize(
+    ("text", "age", "interrupts"),
+    [("and this?", 0, True), ("and this?", 60, False)],
+)
+async def test_only_talk_that_was_just_sent_interrupts_an_answer(
+    text: str, age: int, interrupts: bool
+) -> None:
+    desk = RouterHarness()
+    desk.world.talk.busy = True
+    message = desk.message(text)
+    row = desk.row(replace(message, sent_at=message.sent_at - timedelta(seconds=age)))
+
+    desk.router.on_message_waiting(row)
+    await desk.router.show_waiting(row)
+
+    assert bool(desk.world.talk.interrupted) is interrupts
+    assert (f"reply:{row.id}" in desk.world.post.cards) is not interrupts
