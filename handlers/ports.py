@@ -38,6 +38,7 @@ from storage.records.people import (
 )
 from storage.records.system import BackendHealth, BackendReport, ModelChoice, SystemStatus
 from storage.records.tasks import (
+    FolderKind,
     NewTask,
     Task,
     TaskEvent,
@@ -103,8 +104,10 @@ class ProjectPort(Protocol):
         writable, and neither contains the data directory nor lies in it.
         """
 
-    async def is_git_repository(self, folder: str) -> bool:
-        """True if each task can work there on its own branch."""
+    async def folder_kind(self, folder: str) -> FolderKind: ...
+
+    async def adopt(self, folder: str) -> None:
+        """Trust the folder's repository from now on, although tasks may have written it."""
 
 
 AnswerStream: TypeAlias = Callable[[str], Awaitable[None]]

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from dataclasses import replace
 
 from cards import formats
+from cards.model import CardTone, notice_card
 from cards.views.chat import project_card
 from handlers.errors import UserError
 from handlers.ports import FolderRejected
 from handlers.registry import CommandRegistry
 from handlers.request import Reply, Request
+from storage.records.messages import DeliveryUrgency
+from storage.records.tasks import FolderKind
 
 commands = CommandRegistry("tasks")
 
+_ADOPT_WORDS = {"adopt", "采用"}
 _NO_FOLDER_WORDS = {"none", "off", "无", "取消"}
 _MAX_PATH = 100
 
@@ -20,14 +26,18 @@ _MAX_PATH = 100
 @commands("project", aliases=("项目", "目录"), verbatim=True, immediate=True)
 async def manage_project(request: Request) -> Reply:
     folder = request.chat.settings.project
-    if word := request.args.strip().strip('"'):
+    word = request.args.strip().strip('"')
+    first, _, path = word.partition(" ")
+    if first.casefold() in _ADOPT_WORDS:
+        folder = await _adopt_repository(request, path.strip().strip('"') or folder)
+    elif word:
         folder = "" if word.casefold() in _NO_FOLDER_WORDS else word
         folder = await _choose_folder(request, folder)
         settings = replace(request.chat.settings, project=folder)
         await request.services.people.update_chat_settings(request.chat, settings)
-    in_git = bool(folder) and await request.services.projects.is_git_repository(folder)
-    data = {"project": folder, "in_git": in_git}
-    return Reply(card=project_card(folder, request.words, in_git=in_git), data=data)
+    kind = await _folder_kind(request, folder)
+    data = {"project": folder, "in_git": kind.in_git}
+    return Reply(card=project_card(folder, request.words, kind=kind), data=data)
 
 
 async def resolve_workspace(request: Request, folder_name: str) -> tuple[str, bool]:
@@ -38,7 +48,34 @@ async def resolve_workspace(request: Request, folder_name: str) -> tuple[str, bo
     elif folder := request.chat.settings.project:
         # It may have been removed since it was chosen.
         folder = await _check_folder(request, folder)
-    return folder, bool(folder) and await request.services.projects.is_git_repository(folder)
+    kind = await _folder_kind(request, folder)
+    if kind is FolderKind.NOT_ADOPTED:
+        await _report_once(request, folder)
+    return folder, kind.in_git
+
+
+async def _folder_kind(request: Request, folder: str) -> FolderKind:
+    return await request.services.projects.folder_kind(folder) if folder else FolderKind.PLAIN
+
+
+async def _report_once(request: Request, folder: str) -> None:
+    """Tell the chat how to adopt the folder's repository; the key makes it once."""
+    text = request.words("project.not_adopted", folder=folder)
+    await request.services.courier.send(
+        request.chat.id,
+        notice_card(request.words("project.title"), text, tone=CardTone.WARN),
+        key=f"adopt:{request.chat.id}:{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}",
+        urgency=DeliveryUrgency.NOTICE,
+    )
+
+
+async def _adopt_repository(request: Request, path: str) -> str:
+    """Return the folder. Owners only: git runs in it with all of Shiftboss's rights."""
+    folder = await _choose_folder(request, path)
+    if await _folder_kind(request, folder) is FolderKind.PLAIN:
+        raise UserError("project_no_repository")
+    await request.services.projects.adopt(folder)
+    return folder
 
 
 async def _choose_folder(request: Request, path: str) -> str:

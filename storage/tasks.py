@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Row, Select, and_, case, func, or_, select
 
 from storage import schema
 from storage.db import Database, Transaction
-from storage.dialect import insert_or_ignore
+from storage.dialect import UtcTimestamp, insert_or_ignore
 from storage.errors import NotFound
 from storage.ids import MAX_CANDIDATES, parse_id_prefix, single_match
 from storage.records.people import ChatId, PersonId
@@ -154,6 +154,19 @@ class TaskRepo:
     async def list_recent(self, limit: int) -> Sequence[Task]:
         newest = select(schema.tasks).where(NOT_DELETED).order_by(_T.created_at.desc(), _T.id)
         return records_from(Task, await self._db.fetch_all(newest.limit(limit)))
+
+    async def newest_uses(
+        self, folders: Collection[str]
+    ) -> tuple[Mapping[str, datetime], Mapping[str, datetime]]:
+        """Return when a task last started in each of these folders itself, and when in a worktree
+        of it."""
+        started = func.max(func.coalesce(_T.started_at, _T.created_at, type_=UtcTimestamp))
+        query = select(_T.project_dir, _T.branch == "", started).where(_T.project_dir.in_(folders))
+        rows = await self._db.fetch_all(query.group_by(_T.project_dir, _T.branch == ""))
+        itself, worktree = (
+            {at: when for at, own, when in rows if own is kind} for kind in (True, False)
+        )
+        return itself, worktree
 
     async def update(self, tx: Transaction, task: Task, **changes: Unpack[TaskChanges]) -> Task:
         """Update a task locked by this transaction. Leaving `running` ends the lease."""

@@ -72,6 +72,7 @@ from storage.tools import PermissionGrantRepo, ToolCallRepo
 from storage.traces import SpanRepo
 from storage.usage import UsageRepo
 from tests.agent_builders import make_context_builder, make_gateway
+from tests.bot.engine.workspaces.git_project import always_adopted
 from tests.fakes.backends import OnlyBackend
 from tests.migrated_database import database_file, migrated_url
 from tests.waiting import WAIT_SECONDS, wait_until
@@ -431,7 +432,7 @@ async def run_engine(
             RunnerDeps(
                 store=store,
                 gateway=desk,
-                artifacts=TaskArtifacts(home),
+                artifacts=TaskArtifacts(home, always_adopted),
                 worker_context=context_builder(db, clock)
                 if callable(context_builder)
                 else context_builder or make_context_builder(),

@@ -172,6 +172,11 @@ async def build_container(settings: Settings, db: Database) -> Container:
     )
 
 
+def _build_project_folders(settings: Settings, store: RepositorySet) -> ProjectFolderService:
+    trees = TaskWorktrees(settings.home, store.adoption.is_adopted)
+    return ProjectFolderService(settings.home, trees.find_repository, store.adoption)
+
+
 def _build_courier(store: RepositorySet, sender: OutboxSender, clock: Clock) -> OutboxCourier:
     return OutboxCourier(
         db=store.db,
@@ -260,7 +265,7 @@ def _build_handler_services(
             redact=mask,
         ),
         traces=engine.traces,
-        projects=ProjectFolderService(settings.home, TaskWorktrees(settings.home).is_repository),
+        projects=_build_project_folders(settings, store),
         skills=workers.skills,
         skill_writer=engine.skill_drafter,
         workflows=WorkflowLibrary(settings.home, store.work.graphs),

@@ -242,7 +242,7 @@ def _build_shared(
         ),
         captioner=_build_captioner(settings, store, gateway),
         progress=progress,
-        artifacts=TaskArtifacts(settings.home),
+        artifacts=TaskArtifacts(settings.home, store.adoption.is_adopted),
         views=TaskViewLoader(store.work, store.usage, progress, now=clock.now),
     )
 

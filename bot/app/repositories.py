@@ -12,6 +12,7 @@ from bot.engine.memory.quality_metrics import QualityMetrics
 from bot.engine.permissions.requests import ApprovalRequester, DecisionRecorder
 from bot.engine.tasks.approvals import TaskApprovalEffects
 from bot.engine.workflow.task_store import TaskStore
+from bot.engine.workspaces.projects import RepositoryAdoption
 from bot.transports.clock import Clock
 from handlers.language import TaskLanguageResolver
 from storage.approvals import ApprovalRepo
@@ -73,6 +74,12 @@ class RepositorySet:
     approval_requester: ApprovalRequester
     memory: MemoryRepositories
     candidate_review: CandidateReview
+    clock: Clock
+
+    @property
+    def adoption(self) -> RepositoryAdoption:
+        tasks, now = self.work.tasks, self.clock.now
+        return RepositoryAdoption(tasks=tasks, key_values=self.key_values, now=now)
 
 
 def build_repositories(
@@ -104,7 +111,6 @@ def build_repositories(
         feed=memory.feed,
         now=clock.now,
     )
-
     decisions = DecisionRecorder(calls=calls, grants=grants, requester=requester, now=clock.now)
     return RepositorySet(
         db=db,
@@ -134,6 +140,7 @@ def build_repositories(
         approval_requester=requester,
         memory=memory,
         candidate_review=review,
+        clock=clock,
     )
 
 

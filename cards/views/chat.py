@@ -15,6 +15,7 @@ from cards.views import task_controls
 from cards.views.backends import offline_note_blocks, strip_offline_note
 from storage.records.messages import InboxRow, Incoming, IncomingMessage
 from storage.records.system import AUTO_MODEL, ModelChoice
+from storage.records.tasks import FolderKind
 from storage.records.workers import ContextPart, ContextPartState, SessionInfo
 
 MAX_HELD_SHOWN = 10
@@ -198,12 +199,12 @@ def _choice_line(choice: ModelChoice, words: TextCatalog) -> str:
     return f"- `{choice.name}` ⚠️ {words.get_or_literal(choice.problem)}"
 
 
-def project_card(folder: str, words: TextCatalog, *, in_git: bool) -> model.Card:
+def project_card(folder: str, words: TextCatalog, *, kind: FolderKind) -> model.Card:
     """The chat's folder; empty for none."""
     lines = [words("project.none")]
     if folder:
-        kind = words("project.in_git" if in_git else "project.plain")
-        lines = [words("project.here", folder=folder), kind, words("project.change")]
+        lines = [words("project.here", folder=folder), words(f"project.{kind}", folder=folder)]
+        lines.append(words("project.change"))
     text = model.TextBlock("\n\n".join(lines))
     return model.titled_card(words("project.title"), text)
 

@@ -27,6 +27,19 @@ class SubagentStatus(StrEnum):
         return self in {SubagentStatus.DONE, SubagentStatus.FAILED}
 
 
+class FolderKind(StrEnum):
+    """Whether each task works on its own branch of the folder's repository, or all in the folder:
+    because it has none, or one that tasks may have written."""
+
+    PLAIN = "plain"
+    REPOSITORY = "in_git"
+    NOT_ADOPTED = "not_adopted"
+
+    @property
+    def in_git(self) -> bool:
+        return self is FolderKind.REPOSITORY
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubagentLine:
     label: str

@@ -3,19 +3,30 @@ program that it names, in any of its commands."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import subprocess
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from bot.engine.llm.backend import BackendDenied
 from bot.engine.sandbox.git_runner import GitFailed
 from bot.engine.workspaces.artifacts import TaskArtifacts
 from bot.engine.workspaces.worktrees import TaskWorktrees
 from storage.records.tasks import Task
-from tests.bot.engine.workspaces.git_project import GitProject
+from tests.bot.engine.workspaces.git_project import GitProject, always_adopted
+from tests.journeys.model_world import (
+    ModelWorld,
+    model_world,
+    run_call,
+    script_task,
+    wait_for_message,
+)
 from tests.journeys.platform_world import platform_world
+
+MODULES = '[submodule "vendor"]\n\tpath = vendor\n\turl = ./vendor\n\tignore = none\n'
 
 Attack = Callable[[GitProject, str], None]
 
@@ -89,7 +100,7 @@ ATTACKS: dict[str, Attack] = {
 
 async def open_worktree(artifacts: TaskArtifacts, project: GitProject, task: Task) -> None:
     """What our git does before a worker begins, and what the worker then does."""
-    await TaskWorktrees(project.path.parent).is_repository(project.path)
+    await TaskWorktrees(project.path.parent, always_adopted).find_repository(project.path)
     work = await artifacts.workspace(task)
     (work / "readme.md").write_text("theirs\n")
     (work / "new.txt").write_text("new\n")
@@ -110,7 +121,7 @@ async def test_no_program_of_a_repository_runs(tmp_path: Path, name: str) -> Non
     program.chmod(0o755)
     ATTACKS[name](project, str(program))
     witness.unlink(missing_ok=True)  # the preparation may have run it
-    artifacts, task = TaskArtifacts(tmp_path / "home"), project.task()
+    artifacts, task = TaskArtifacts(tmp_path / "home", always_adopted), project.task()
 
     with suppress(GitFailed, BackendDenied):  # refusing is as good
         await open_worktree(artifacts, project, task)
@@ -134,7 +145,7 @@ async def test_a_filter_of_the_user_still_runs(
     project.commit(".gitattributes", "*.md filter=x\n")
     project.git("config", "filter.x.smudge", "touch never")
 
-    work = await TaskArtifacts(tmp_path / "home").workspace(project.task())
+    work = await TaskArtifacts(tmp_path / "home", always_adopted).workspace(project.task())
 
     assert (work / "readme.md").read_text() == "HELLO\n"
 
@@ -150,3 +161,144 @@ async def test_a_repository_made_by_a_worker_runs_nothing_in_the_next_task(tmp_p
 
     assert "notes.txt" in told
     assert not witness.exists()
+
+
+async def test_a_repository_that_a_worker_makes_in_a_reference_runs_nothing(tmp_path: Path) -> None:
+    """Git starts itself in the folder of such a reference, with the configuration there."""
+    project, witness = GitProject(tmp_path / "project"), tmp_path / "witness"
+    (project.path / "vendor").mkdir()
+    link = f"160000,{project.git('rev-parse', 'HEAD')},vendor"
+    project.git("update-index", "--add", "--cacheinfo", link)
+    project.commit(".gitmodules", MODULES)
+    artifacts, task = TaskArtifacts(tmp_path / "home", always_adopted), project.task()
+    vendor = await artifacts.workspace(task) / "vendor"
+    vendor.rmdir()  # empty, as git leaves it
+    inner = GitProject(vendor)
+    inner.commit(".gitattributes", "* filter=x\n")
+    for kind in ("smudge", "clean"):
+        inner.git("config", f"filter.x.{kind}", f"touch {witness}; cat")
+    inner.git("config", "core.fsmonitor", f"touch {witness}; false")
+    inner.write("readme.md", "HELLO\n")
+    witness.unlink(missing_ok=True)
+
+    outcome = await artifacts.merge(task)
+    await artifacts.remove_worktree(task)
+
+    assert not witness.exists()
+    assert not outcome.merged
+    assert outcome.facts["files"] == "vendor"
+    assert (vendor / "readme.md").read_text() == "HELLO\n"
+
+
+MAKE_REPOSITORY = [
+    "git init",
+    "git init --separate-git-dir=elsewhere",
+    "git init --bare made && mv -T made .git",
+    "mkdir .git/hooks",
+    "echo x > .git/config",
+    "rmdir .git; mkdir -p .git/hooks",
+    "rm -rf .git; echo 'gitdir: made' > .git",
+    "mkdir made; rm -rf .git; ln -s made .git",
+    "mv .git old && git init",
+    "mv -T .git old; mkdir .git; touch .git/HEAD",
+    "mkdir made && touch made/HEAD && mv made/HEAD .git/HEAD",
+    "ln -s /tmp .git/objects",
+    "chmod 777 .git; touch .git/HEAD",
+    "umount .git; touch .git/HEAD",
+    "mkdir made; mount --bind made .git; touch .git/HEAD",
+    "unshare -Ur sh -c 'umount -l .git; touch .git/HEAD'",
+    "git clone . .git",
+    'cd .. && git init "$OLDPWD"',
+    "git --git-dir=.git --work-tree=. init",
+    "python3 -c \"import os; os.rename('.git', 'old'); os.mkdir('.git'); open('.git/HEAD', 'w')\"",
+    "cp -r /etc .git/",
+    "git worktree add x; git submodule add ./x; git init",
+]
+
+
+@pytest.fixture(scope="module")
+def project_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("project")
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[ModelWorld, None]:
+    home = tmp_path_factory.mktemp("home")
+    trusting = {"SHIFTBOSS_TOOLS_SECURITY": "full", "SHIFTBOSS_TOOLS_ASK": "off"}
+    async with model_world(home, "openai", **trusting) as made:
+        yield made
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("number", range(len(MAKE_REPOSITORY)))
+async def test_a_sandboxed_command_makes_no_repository_in_a_plain_folder(
+    world: ModelWorld, project_folder: Path, number: int
+) -> None:
+    boss, chat = world.new_owner()
+    cue = f"born-{number:02}"
+    said = script_task(world.script, cue, run_call(f"{MAKE_REPOSITORY[number]}; echo tried"))
+
+    await boss.says(chat, said.replace("/run", f"/run -d {project_folder}"))
+    await wait_for_message(chat, f"It is done: {cue}.")
+
+    heard = world.script.requests_for(f"step-{cue}", "step")[-1].tool_results
+    assert "tried" in dict(heard)["exec"]
+    assert (project_folder / ".git").is_dir()
+    assert not (project_folder / ".git").is_symlink()
+    assert [*(project_folder / ".git").iterdir()] == []
+
+
+def make_repository(folder: Path) -> None:
+    """As a worker without a sandbox could."""
+    subprocess.run(("git", "init", "-q"), cwd=folder, check=True)
+    subprocess.run(("git", "add", "-A"), cwd=folder, check=True)
+    who = ("-c", "user.name=x", "-c", "user.email=x@example.com")
+    subprocess.run(
+        ("git", *who, "commit", "-q", "--allow-empty", "-m", "born"), cwd=folder, check=True
+    )
+
+
+def git_output(folder: Path, *args: str) -> str:
+    return subprocess.run(
+        ("git", *args), cwd=folder, check=True, capture_output=True, text=True
+    ).stdout
+
+
+async def test_a_repository_born_while_tasks_worked_there_is_used_only_when_an_owner_says_so(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    async with platform_world(tmp_path / "home") as here:
+        await here.ask(f'/run -d {folder} write "one" to notes.txt', expects="finished")
+        make_repository(folder)
+        await here.ask(f'/run -d {folder} write "two" to two.txt', expects="/project adopt")
+        await here.telegram_chat.wait_for(lambda m: "two.txt" in m.text and "finished" in m.text)
+        await here.program.stop()
+        await here.program.start()
+        await here.ask(f"/project {folder}", expects="is not used")
+        await here.ask('/run write "three" to three.txt', expects="finished")
+        told = [m for m in here.telegram_chat.from_bot if "/project adopt" in m.text]
+        branches = git_output(folder, "branch", "--all")
+        await here.ask(f"/project adopt {folder}", expects="It is a git project")
+        await here.ask('/run write "four" to four.txt', expects="finished")
+
+    assert len(told) == 2  # the notice, and the card of /project
+    assert "shiftboss/" not in branches
+    assert "Shiftboss task" in git_output(folder, "log", "--format=%B", "--", "four.txt")
+
+
+@pytest.mark.parametrize("where", ["shop", "shop/deep/inside"])
+async def test_a_repository_inside_a_folder_where_tasks_worked_is_not_used(
+    tmp_path: Path, where: str
+) -> None:
+    (tmp_path / "shop").mkdir()
+    async with platform_world(tmp_path / "home") as here:
+        await here.ask(f'/run -d {tmp_path}/shop write "one" to notes.txt', expects="finished")
+        (tmp_path / where).mkdir(parents=True, exist_ok=True)
+        make_repository(tmp_path / where)
+        told = await here.ask(f"/project {tmp_path / where}", expects="Project folder")
+        empty = await here.ask(f"/project {tmp_path}/shop", expects="Project folder")
+
+    assert "is not used" in told
+    assert "It is a git project" not in empty

@@ -36,6 +36,7 @@ from storage.records.people import (
 )
 from storage.records.system import BackendHealth, BackendReport, ModelChoice, SystemStatus
 from storage.records.tasks import (
+    FolderKind,
     Task,
     TaskId,
 )
@@ -408,6 +409,7 @@ class FakeProjects:
 
     def __init__(self, folders: dict[str, bool] | None = None) -> None:
         self.folders = folders or {}
+        self.not_adopted: set[str] = set()
 
     async def resolve_folder(self, path: str) -> str:
         if not path.startswith("/"):
@@ -416,8 +418,13 @@ class FakeProjects:
             raise FolderRejected(FolderRejection.MISSING, path)
         return path
 
-    async def is_git_repository(self, folder: str) -> bool:
-        return self.folders[folder]
+    async def folder_kind(self, folder: str) -> FolderKind:
+        if folder in self.not_adopted:
+            return FolderKind.NOT_ADOPTED
+        return FolderKind.REPOSITORY if self.folders[folder] else FolderKind.PLAIN
+
+    async def adopt(self, folder: str) -> None:
+        self.not_adopted.discard(folder)
 
 
 class FakePersonas:

@@ -120,3 +120,27 @@ async def test_a_chats_project_that_has_gone_is_told_instead_of_working_elsewher
 
     assert "No such folder" in text_of(reply)
     assert desk.world.tasks.created == []
+
+
+async def test_a_repository_that_tasks_may_have_made_is_used_after_an_owner_adopts_it() -> None:
+    desk = desk_with(shop=True)
+    desk.world.projects.not_adopted.add("/code/shop")
+    choose(desk, "c1", "/code/shop")
+
+    await desk.send_message("/run mend it")
+    refused = await desk.send_message("/project adopt")
+    await desk.send_message("/project 采用 /code/shop", who="x-olga", chat="c0")
+    await desk.send_message("/run mend it again")
+
+    first, second = desk.world.tasks.created
+    assert "owner" in text_of(refused)
+    assert (first.project_dir, first.in_git) == ("/code/shop", False)
+    assert second.in_git
+
+
+async def test_there_is_nothing_to_adopt_in_a_plain_folder() -> None:
+    desk = desk_with(notes=False)
+
+    for text in ("/project adopt", "/project adopt /code/notes"):
+        reply = await desk.send_message(text, who="x-olga", chat="c0")
+        assert "No repository" in text_of(reply)

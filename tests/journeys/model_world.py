@@ -73,6 +73,10 @@ def write_call(path: str, content: str = "some text") -> ScriptedReply:
     )
 
 
+def run_call(command: str) -> ScriptedReply:
+    return ScriptedReply(calls=[ScriptedCall(name="exec", arguments={"command": command})])
+
+
 class ScriptedModel:
     """Which answer a model gives to whom: by a cue in what was said. Lines are given once each,
     in order; a last line that is a function goes on for ever. Without a line the worker answers."""

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -146,6 +147,8 @@ def _workspace_options(workspace: Path, *, writable: bool, ours: bool) -> Iterat
         yield from ("--ro-bind", str(shared), str(shared))
     yield from ("--bind" if writable else "--ro-bind", str(workspace), str(workspace))
     git = workspace / ".git"
+    if writable and not ours:
+        _occupy_absent_repository(git)
     if not writable or git.is_symlink() or not git.exists():
         return
     if git.is_file() or not ours:
@@ -157,6 +160,17 @@ def _workspace_options(workspace: Path, *, writable: bool, ours: bool) -> Iterat
         path = git / name
         if path.exists() and not path.is_symlink():
             yield from ("--ro-bind", str(path), str(path))
+
+
+def _occupy_absent_repository(git: Path) -> None:
+    """Make an empty folder, which git ignores, for the mount that keeps a command from making a
+    repository. It stays: removing it would remove the mounts of commands that still run."""
+    with suppress(FileExistsError):
+        git.mkdir()
+        if os.geteuid() == 0:
+            # The Boss may want to make a repository here.
+            owner = git.parent.stat()
+            os.chown(git, owner.st_uid, owner.st_gid)
 
 
 def _hide_path(path: Path) -> Iterator[str]:

@@ -14,7 +14,7 @@ from bot.engine.llm.backend import BackendDenied
 from bot.engine.llm.workspace_files import INTERNAL_FOLDER
 from bot.engine.sandbox.git_runner import GitFailed
 from bot.engine.workspaces.branch_merge import MergeOutcome
-from bot.engine.workspaces.worktrees import TaskWorktrees
+from bot.engine.workspaces.worktrees import AdoptionCheck, TaskWorktrees
 from storage.records.tasks import Task, TaskId
 
 MAX_FILES = 5
@@ -64,9 +64,9 @@ class TaskArtifacts:
     Tasks with a project work in its folder; tasks with a branch work in their own worktree until it
     is merged."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, is_adopted: AdoptionCheck) -> None:
         self._data_dir = data_dir
-        self._worktrees = TaskWorktrees(data_dir)
+        self._worktrees = TaskWorktrees(data_dir, is_adopted)
 
     async def workspace(self, task: Task) -> Path:
         """Return the task's folder with the attached files in it. Raises ProjectFolderUnusable."""

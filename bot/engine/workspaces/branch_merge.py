@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -19,6 +20,9 @@ from storage.records.tasks import Task
 
 _GITMODULES = ".gitmodules"
 _STATE_FILE = "shiftboss-submodules"
+_NOT_INSIDE_SUBMODULES = "--ignore-submodules=dirty"
+"""Git would start itself inside each, with the programs that its configuration names."""
+
 _SUBMODULE_MODE = "160000"
 """Git's mode of a reference to another repository."""
 
@@ -184,7 +188,8 @@ async def commit_all(
     if await git.output("ls-files", "--unmerged"):
         return _not_merged(task, "land.unfinished", folder=str(git.folder))
     strangers = await _names_not_on_branch(git, attachments)
-    left_out = (f":(top,exclude,literal){name}" for name in strangers)
+    nested = await _nested_repositories(git)
+    left_out = (f":(top,exclude,literal){name}" for name in (*strangers, *nested))
     # Files that can't be added are detected below.
     await git.run("add", "--all", "--ignore-errors", "--", ":(top)", *left_out)
     await _unstage_repositories(git)
@@ -256,7 +261,9 @@ async def _merge_project_into_branch(
     )
     conflicts: list[str] = []
     if not merged.succeeded:
-        unmerged = await git.output("diff", "--name-only", "--diff-filter=U", "-z")
+        unmerged = await git.output(
+            "diff", "--name-only", "--diff-filter=U", "-z", _NOT_INSIDE_SUBMODULES
+        )
         conflicts = [*filter(None, unmerged.split("\0"))] or _files_in_refusal(merged.stderr)
     await abort_our_merge(git, entry)
     if not merged.succeeded and not conflicts:
@@ -297,9 +304,31 @@ async def _ignored_files(git: GitRunner) -> list[str]:
 
 async def _uncommitted_files(git: GitRunner) -> list[str]:
     told = await git.output(
-        "status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal"
+        *("status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal"),
+        _NOT_INSIDE_SUBMODULES,
     )
-    return [line[3:].rstrip("/") for line in told.split("\0") if line]
+    names = [line[3:].rstrip("/") for line in told.split("\0") if line]
+    for path in await _nested_repositories(git):
+        folder = git.folder / path
+        inside = git.in_folder(folder, GIT_DIR=str(folder / ".git"), GIT_WORK_TREE=str(folder))
+        try:
+            names += [path] if await _uncommitted_files(inside) else []
+        except GitFailed:
+            names.append(path)
+    return [*dict.fromkeys(names)]
+
+
+async def _nested_repositories(git: GitRunner) -> list[str]:
+    """Return the references to other repositories that have one in their folder. A worker may have
+    made it, so only git started for it, without its programs, may look into it."""
+    told = await git.output("ls-files", "--stage", "-z")
+    rows = (row.partition("\t") for row in told.split("\0"))
+    paths = dict.fromkeys(path for facts, _, path in rows if facts.startswith(_SUBMODULE_MODE))
+
+    def there() -> list[str]:
+        return [path for path in paths if os.path.lexists(git.folder / path / ".git")]
+
+    return await asyncio.to_thread(there)
 
 
 async def _contains_commit(git: GitRunner, whole: str, part: str) -> bool:

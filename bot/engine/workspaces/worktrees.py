@@ -11,10 +11,11 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from bot.engine.sandbox.git_runner import GitFailed, GitRunner, exclusive_access
 from bot.engine.workspaces import branch_merge
@@ -33,6 +34,10 @@ _READY_MARKER = "shiftboss-ready"
 _LOCK_FILES = ("index.lock", "HEAD.lock")
 
 
+AdoptionCheck: TypeAlias = Callable[[Path, Sequence[Path]], Awaitable[bool]]
+"""Returns whether the repository at these paths may be used for tasks of the folder."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _GitProject:
     """A project's `checkout`, its common `git_dir` and the project's `subfolder` within the
@@ -41,6 +46,10 @@ class _GitProject:
     checkout: Path
     git_dir: Path
     subfolder: str
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        return self.checkout, self.git_dir
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,23 +67,26 @@ class TaskWorktrees:
     Nothing is forced, pushed or fetched, and project hooks don't run because a worker may have
     written them."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, is_adopted: AdoptionCheck) -> None:
         self._work = data_dir / "work"
+        self._is_adopted = is_adopted
 
-    async def is_repository(self, path: Path) -> bool:
-        """Return True if the folder is part of a commit in a git checkout; False also without
-        git."""
+    async def find_repository(self, path: Path) -> tuple[Path, ...]:
+        """Return the top folder and the git folder of the checkout in which the folder is part of a
+        commit; empty also without git."""
         try:
-            await _find_project(path)
+            project = await _find_project(path)
         except GitFailed:
-            return False
-        return True
+            return ()
+        return project.paths
 
     async def prepare(self, task: Task) -> Path:
         """Return the task's folder on its branch, created from the checkout if needed.
 
-        Raises GitFailed."""
+        Raises GitFailed, also if tasks may have written the repository."""
         project = await _find_project(Path(task.project_dir))
+        if not await self._is_adopted(Path(task.project_dir), project.paths):
+            raise GitFailed(f"tasks may have written the repository in {project.git_dir}")
         async with self._exclusive(project) as boss:
             tree = await self._open(project, task)
             if tree.ready:
@@ -222,7 +234,15 @@ async def _find_project(path: Path) -> _GitProject:
     if inside and not await git.output("ls-tree", "--full-tree", "-d", "HEAD", "--", inside):
         raise GitFailed(f"{path} is in no commit")
     shared = await asyncio.to_thread((path / common).resolve)
+    if await asyncio.to_thread(_is_in_reach_of_workers, Path(top), shared):
+        raise GitFailed(f"the repository of {top} lies where tasks write")
     return _GitProject(checkout=Path(top), git_dir=shared, subfolder=inside)
+
+
+def _is_in_reach_of_workers(checkout: Path, git_dir: Path) -> bool:
+    """No sandbox can cover a link, or a repository elsewhere among the project's files."""
+    usual = checkout / ".git"
+    return usual.is_symlink() or (git_dir.is_relative_to(checkout) and git_dir != usual)
 
 
 def _find_worktree(project: _GitProject, folder: Path) -> _Worktree:

@@ -14,7 +14,7 @@ from cards.views.chat import project_card
 from cards.views.task_card import task_card
 from cards.views.tasks import task_detail_card
 from storage.records.people import ChatId, Language
-from storage.records.tasks import Task, TaskStatus, TaskView
+from storage.records.tasks import FolderKind, Task, TaskStatus, TaskView
 from tests.builders import NOW, make_task, make_view
 from tests.cards.views.test_task_card import ZONE
 
@@ -99,11 +99,13 @@ def test_the_cards_show_the_folder_and_the_branch() -> None:
 
 
 @both
-@pytest.mark.parametrize(("folder", "in_git"), [("", False), ("/code/x", True), ("/code/x", False)])
-def test_the_chats_folder_is_shown(folder: str, in_git: bool, language: Language) -> None:
+@pytest.mark.parametrize(
+    ("folder", "kind"), [("", FolderKind.PLAIN), *(("/code/x", each) for each in FolderKind)]
+)
+def test_the_chats_folder_is_shown(folder: str, kind: FolderKind, language: Language) -> None:
     words = catalog_for(language)
 
-    text = render(project_card(folder, words, in_git=in_git)).text
+    text = render(project_card(folder, words, kind=kind)).text
 
     assert words("project.title") in text
     assert folder in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,10 @@ _ENVIRONMENT = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "LC_ALL": "C",
 }
+
+
+async def always_adopted(_folder: Path, _repository: Sequence[Path]) -> bool:
+    return True
 
 
 class GitProject:

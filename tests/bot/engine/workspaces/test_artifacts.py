@@ -11,6 +11,7 @@ import pytest
 
 from bot.engine.workspaces.artifacts import ProjectFolderUnusable, TaskArtifacts, workspace_names
 from storage.records.tasks import TaskId
+from tests.bot.engine.workspaces.git_project import always_adopted
 from tests.builders import make_task
 from tests.engine_harness import run_engine
 
@@ -41,7 +42,7 @@ async def test_whatever_a_worker_claims_to_have_made_is_there_or_missing(
     (work / "loop").symlink_to("loop")
     (work / "out").symlink_to("/etc/passwd")
 
-    found = await TaskArtifacts(tmp_path).collect(TASK, work, (name, "a.txt"))
+    found = await TaskArtifacts(tmp_path, always_adopted).collect(TASK, work, (name, "a.txt"))
 
     assert found.missing == (name,)
     assert found.copies == ("files/tasks/t/a.txt",)
@@ -52,13 +53,15 @@ async def test_what_tools_keep_for_themselves_is_no_product(tmp_path: Path) -> N
     (work / ".shiftboss").mkdir()
     (work / ".shiftboss" / "exec-1.txt").write_text("printed", encoding="utf-8")
 
-    found = await TaskArtifacts(tmp_path).collect(TASK, work, (".shiftboss/exec-1.txt",))
+    found = await TaskArtifacts(tmp_path, always_adopted).collect(
+        TASK, work, (".shiftboss/exec-1.txt",)
+    )
 
     assert (found.copies, found.missing, found.skipped) == ((), (), ())
 
 
 async def test_what_was_sent_before_stays_where_a_folder_has_its_name_now(tmp_path: Path) -> None:
-    work, places = _work_folder(tmp_path), TaskArtifacts(tmp_path)
+    work, places = _work_folder(tmp_path), TaskArtifacts(tmp_path, always_adopted)
     (work / "a").write_text("first", encoding="utf-8")
     await places.collect(TASK, work, ("a",))
     (work / "a").unlink()
@@ -82,7 +85,7 @@ async def test_a_project_folder_that_went_away_is_missed_not_made_anew(tmp_path:
     task = replace(make_task(), project_dir=str(project), graph_version=1)
 
     with pytest.raises(ProjectFolderUnusable):
-        await TaskArtifacts(tmp_path / "home").workspace(task)
+        await TaskArtifacts(tmp_path / "home", always_adopted).workspace(task)
 
     assert not project.exists()
 
@@ -93,7 +96,7 @@ async def test_a_file_sent_along_is_in_the_workspace_whole_or_not_at_all(
     sent = tmp_path / "files" / "notes.txt"
     sent.parent.mkdir()
     sent.write_text("all of it")
-    artifacts = TaskArtifacts(tmp_path)
+    artifacts = TaskArtifacts(tmp_path, always_adopted)
     real = shutil.copyfile
 
     def half(source: Path, target: Path, **_rest: Any) -> None:
@@ -114,7 +117,7 @@ async def test_a_file_sent_along_is_in_the_workspace_whole_or_not_at_all(
 
 
 async def test_what_a_dead_process_left_half_written_is_swept_away(tmp_path: Path) -> None:
-    artifacts = TaskArtifacts(tmp_path)
+    artifacts = TaskArtifacts(tmp_path, always_adopted)
     async with run_engine(tmp_path, start_dispatcher=False) as world:
         task = await world.create_task()
         deep = await artifacts.workspace(task) / "src" / "deep"

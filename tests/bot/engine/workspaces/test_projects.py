@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
-from bot.engine.workspaces.projects import ProjectFolderService
+from bot.engine.workflow.task_store import TaskStore
+from bot.engine.workspaces.projects import ProjectFolderService, RepositoryAdoption
+from bot.engine.workspaces.worktrees import TaskWorktrees
 from cards.catalog import catalog_for
 from handlers.ports import FolderRejected, FolderRejection
+from storage.key_value import KeyValueStore
 from storage.records.people import Language
+from tests.bot.engine.workspaces.git_project import always_adopted
+from tests.engine_harness import open_seeded_database
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> ProjectFolderService:
-    async def never(_path: Path) -> bool:
-        return False
-
+@pytest_asyncio.fixture
+async def service(tmp_path: Path) -> AsyncGenerator[ProjectFolderService, None]:
     (tmp_path / "boss" / "data" / "work").mkdir(parents=True)
-    return ProjectFolderService(tmp_path / "boss" / "data", never)
+    trees = TaskWorktrees(tmp_path / "boss" / "data", always_adopted)
+    async with AsyncExitStack() as stack:
+        db = await open_seeded_database(tmp_path / "store.db", stack)
+        adoption = RepositoryAdoption(
+            tasks=TaskStore.from_database(db).tasks,
+            key_values=KeyValueStore(db),
+            now=lambda: datetime.now(UTC),
+        )
+        yield ProjectFolderService(tmp_path / "boss" / "data", trees.find_repository, adoption)
 
 
 async def test_a_folder_has_one_name_however_it_is_called(

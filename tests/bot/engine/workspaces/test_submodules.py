@@ -10,7 +10,7 @@ from bot.engine.workspaces.artifacts import TaskArtifacts
 from bot.engine.workspaces.branch_merge import MergeOutcome
 from cards.catalog import catalog_for
 from storage.records.people import Language
-from tests.bot.engine.workspaces.git_project import GitProject
+from tests.bot.engine.workspaces.git_project import GitProject, always_adopted
 
 LOCAL = ("-c", "protocol.file.allow=always")
 
@@ -36,7 +36,7 @@ def project(tmp_path: Path) -> GitProject:
 
 @pytest.fixture
 def artifacts(home: Path) -> TaskArtifacts:
-    return TaskArtifacts(home)
+    return TaskArtifacts(home, always_adopted)
 
 
 def description(landed: MergeOutcome) -> str:

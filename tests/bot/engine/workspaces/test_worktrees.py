@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from bot.engine.llm.backend import BackendDenied
 from bot.engine.sandbox import git_runner as git_module
-from bot.engine.workspaces.artifacts import TaskArtifacts
+from bot.engine.workspaces.artifacts import ProjectFolderUnusable, TaskArtifacts
 from bot.engine.workspaces.branch_merge import MergeOutcome
 from bot.engine.workspaces.worktrees import _READY_MARKER, TaskWorktrees
 from cards.catalog import catalog_for
 from storage.records.people import Language
-from tests.bot.engine.workspaces.git_project import GitProject
+from tests.bot.engine.workspaces.git_project import GitProject, always_adopted
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def project(tmp_path: Path) -> GitProject:
 
 @pytest.fixture
 def artifacts(home: Path) -> TaskArtifacts:
-    return TaskArtifacts(home)
+    return TaskArtifacts(home, always_adopted)
 
 
 def description(landed: MergeOutcome) -> str:
@@ -49,14 +50,14 @@ async def test_a_folder_is_a_repository_if_it_is_part_of_a_commit(
     (tmp_path / "plain").mkdir()
     (tmp_path / "empty").mkdir()
     project.git("init", "-q", at=tmp_path / "empty")
-    trees = TaskWorktrees(home)
+    trees = TaskWorktrees(home, always_adopted)
 
-    assert await trees.is_repository(project.path)
-    assert await trees.is_repository(project.path / "part")
+    assert await trees.find_repository(project.path)
+    assert await trees.find_repository(project.path / "part")
     for other in ("plain", "empty", "project/new", "project/.git", "nowhere"):
-        assert not await trees.is_repository(tmp_path / other), other
+        assert not await trees.find_repository(tmp_path / other), other
     monkeypatch.setenv("PATH", str(tmp_path / "plain"))
-    assert not await trees.is_repository(project.path)
+    assert not await trees.find_repository(project.path)
 
 
 async def test_work_is_done_apart_and_comes_in_when_it_lands(
@@ -426,3 +427,34 @@ async def test_files_as_they_were_checked_out_are_known_from_those_that_were_wri
     names = ("readme.md", "a.txt", "none.txt", "../out.txt", "x\0y")
 
     assert await artifacts.find_unchanged(task, work, names) == ("readme.md",)
+
+
+async def test_a_repository_that_nobody_has_adopted_is_not_used(
+    home: Path, project: GitProject
+) -> None:
+    async def never(_folder: Path, _repository: Sequence[Path]) -> bool:
+        return False
+
+    with pytest.raises(ProjectFolderUnusable):
+        await TaskArtifacts(home, never).workspace(project.task())
+
+    assert project.worktree_count == 1
+
+
+@pytest.mark.parametrize("place", ["data", ".git.d", "sub/.git"])
+async def test_a_repository_among_the_projects_own_files_is_none(
+    home: Path, project: GitProject, place: str
+) -> None:
+    """A command could change it, so it must not be used, whether a file or a link leads to it."""
+    trees = TaskWorktrees(home, always_adopted)
+    git, elsewhere = project.path / ".git", project.path / place
+    elsewhere.parent.mkdir(exist_ok=True)
+    git.rename(elsewhere)
+
+    git.write_text(f"gitdir: {place}\n")
+    by_file = await trees.find_repository(project.path)
+    git.unlink()
+    git.symlink_to(elsewhere)
+    by_link = await trees.find_repository(project.path)
+
+    assert (by_file, by_link) == ((), ())

@@ -15,7 +15,7 @@ from bot.engine.sandbox.git_runner import GitResult, GitRunner, exclusive_access
 from bot.engine.workspaces import worktrees
 from bot.engine.workspaces.artifacts import TaskArtifacts
 from storage.records.tasks import Task
-from tests.bot.engine.workspaces.git_project import GitProject
+from tests.bot.engine.workspaces.git_project import GitProject, always_adopted
 from tests.thoroughness import sampled
 
 _MAX_POINTS = 60
@@ -85,7 +85,10 @@ async def test_a_death_at_any_point_of_landing_changes_nothing_of_the_outcome(
     outcomes = set()
     for point in range(1 + late, _MAX_POINTS, _EVERY):
         here = tmp_path / f"{point}"
-        project, artifacts = GitProject(here / "project"), TaskArtifacts(here / "home")
+        project, artifacts = (
+            GitProject(here / "project"),
+            TaskArtifacts(here / "home", always_adopted),
+        )
         task = project.task()
         workspace = await artifacts.workspace(task)
         (workspace / "readme.md").write_text("theirs\n")
@@ -116,7 +119,10 @@ async def test_a_death_at_any_point_of_making_leaves_a_tree_that_can_be_opened(
 ) -> None:
     for point in range(1, _MAX_POINTS):
         here = tmp_path / f"{point}"
-        project, artifacts = GitProject(here / "project"), TaskArtifacts(here / "home")
+        project, artifacts = (
+            GitProject(here / "project"),
+            TaskArtifacts(here / "home", always_adopted),
+        )
         task = project.task()
         git_crash.plan(point, late=late)
         survived = await _survives(artifacts.workspace(task))
@@ -134,11 +140,14 @@ async def test_a_death_at_any_point_of_making_leaves_a_tree_that_can_be_opened(
 
 
 async def test_what_was_begun_in_a_tree_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
-    project, artifacts = GitProject(tmp_path / "project"), TaskArtifacts(tmp_path / "home")
+    project, artifacts = (
+        GitProject(tmp_path / "project"),
+        TaskArtifacts(tmp_path / "home", always_adopted),
+    )
     task = project.task()
     (await artifacts.workspace(task) / "half.txt").write_text("half")
 
-    again = await TaskArtifacts(tmp_path / "home").workspace(task)
+    again = await TaskArtifacts(tmp_path / "home", always_adopted).workspace(task)
 
     assert (again / "half.txt").read_text() == "half"
 
@@ -196,7 +205,10 @@ def pointer_deleted(project: GitProject, tree: Path, entry: Path) -> None:
 async def test_a_damaged_tree_is_opened_all_the_same(
     tmp_path: Path, damage: Callable[[GitProject, Path, Path], None]
 ) -> None:
-    project, artifacts = GitProject(tmp_path / "project"), TaskArtifacts(tmp_path / "home")
+    project, artifacts = (
+        GitProject(tmp_path / "project"),
+        TaskArtifacts(tmp_path / "home", always_adopted),
+    )
     task = project.task()
     tree = await artifacts.workspace(task)
     damage(project, tree, project.path / ".git" / "worktrees" / task.id)
@@ -212,7 +224,10 @@ async def test_a_damaged_tree_is_opened_all_the_same(
 
 
 async def test_a_folder_git_knows_nothing_of_is_kept_beside(tmp_path: Path) -> None:
-    project, artifacts = GitProject(tmp_path / "project"), TaskArtifacts(tmp_path / "home")
+    project, artifacts = (
+        GitProject(tmp_path / "project"),
+        TaskArtifacts(tmp_path / "home", always_adopted),
+    )
     task = project.task()
     tree = await artifacts.workspace(task)
     (tree / "half.txt").write_text("half")
@@ -234,7 +249,10 @@ async def test_a_tree_whose_folder_half_went_is_not_taken_for_work(
         (folder / "readme.md").unlink()
         raise ProcessKilled
 
-    project, artifacts = GitProject(tmp_path / "project"), TaskArtifacts(tmp_path / "home")
+    project, artifacts = (
+        GitProject(tmp_path / "project"),
+        TaskArtifacts(tmp_path / "home", always_adopted),
+    )
     task = project.task()
     tree = await artifacts.workspace(task)
     (tree / "made.txt").write_text("made")

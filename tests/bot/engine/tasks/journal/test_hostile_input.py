@@ -16,6 +16,7 @@ from storage.records.people import Person, PersonRole
 from storage.records.task_logs import LogKind
 from storage.records.tasks import Task, TaskStatus
 from tests.bot.engine.tasks.journal.test_task_journal import JournalWorld, journal_world
+from tests.bot.engine.workspaces.git_project import always_adopted
 from tests.engine_harness import BOSS, CHAT, EngineHarness, run_engine
 
 ENDLESS = "a" * 60_000
@@ -82,7 +83,9 @@ async def test_what_a_worker_makes_never_takes_the_place_of_a_logs_file(tmp_path
         (work / "logs").mkdir(parents=True)
         (work / "logs" / "1.md").write_text("made", encoding="utf-8")
 
-        sent = await TaskArtifacts(tmp_path).collect(it.task.id, work, ("logs/1.md",))
+        sent = await TaskArtifacts(tmp_path, always_adopted).collect(
+            it.task.id, work, ("logs/1.md",)
+        )
 
         assert sent.copies != (kept,)
         assert (tmp_path / kept).read_text(encoding="utf-8").startswith("whole whole")
