@@ -12,6 +12,7 @@ from bot.cli.chat_commands import help_text
 from bot.cli.parameters import TextCommand
 from bot.cli.run import dispatch
 from bot.cli.task import log_cli, subtask_cli
+from storage.data_directory import make_new_files_private
 
 cli = typer.Typer(
     name="shiftboss",
@@ -58,6 +59,7 @@ def _root(
 
 
 def main() -> None:
+    make_new_files_private()
     cli()
 
 

@@ -1,11 +1,13 @@
-"""Creates and locks the data directory, so that only one process uses it, and writes export
-files below it."""
+"""Creates and locks the data directory, so that only one process uses it, keeps it private to its
+user, and writes export files below it."""
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import secrets
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -13,9 +15,55 @@ from typing import Self
 
 from storage.errors import DataDirectoryInUse, DataDirectoryUnusable
 
+log = logging.getLogger(__name__)
+
 _LOCK_FILE = "lock"
 _TEMPORARY_MARK = "briefly"
 _EXPORT_FOLDER = "exports"
+
+
+_PRIVATE_MASK = 0o077
+_masks_at_start: list[int] = []
+
+
+def make_new_files_private() -> None:
+    """Let nobody else read or write the files that this process makes, unless it says otherwise."""
+    _masks_at_start.append(os.umask(_PRIVATE_MASK))
+
+
+def user_mask() -> int:
+    """The umask with which the process began, for what it makes in the folders of people; -1 to
+    leave it as it is."""
+    return _masks_at_start[0] if _masks_at_start else -1
+
+
+def make_private(home: Path) -> None:
+    """Take the rights to everything in the directory from all but its owner. Links are not
+    followed, and neither are files with a second name, which may lie elsewhere. Blocking."""
+    home.chmod(stat.S_IRWXU)
+    for folder, names, files, at in os.fwalk(home):
+        for name in (*names, *files):
+            try:
+                _make_entry_private(name, at)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                log.warning("%s/%s stays open to others: %s", folder, name, error.strerror)
+
+
+def _make_entry_private(name: str, folder: int) -> None:
+    seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    is_folder = stat.S_ISDIR(seen.st_mode)
+    plain = is_folder or (stat.S_ISREG(seen.st_mode) and seen.st_nlink == 1)
+    if not plain or not stat.S_IMODE(seen.st_mode) & ~stat.S_IRWXU:
+        return
+    # A link put in its place meanwhile is not followed.
+    handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    try:
+        own = os.fstat(handle).st_mode & stat.S_IRWXU
+        os.fchmod(handle, own | stat.S_IRWXU if is_folder else own)
+    finally:
+        os.close(handle)
 
 
 class DataDirectoryLock:

@@ -11,7 +11,7 @@ from bot.config.settings import Settings
 from bot.engine.redaction import SecretMasker
 from bot.transports.web.ports import WebStartError
 from cards.catalog import catalog_for
-from storage.data_directory import DataDirectoryLock
+from storage.data_directory import DataDirectoryLock, make_private
 from storage.errors import DataDirectoryInUse, DataDirectoryUnusable, StoreTooNew, StoreUnavailable
 from storage.migrate import migrate
 from storage.records.people import Language
@@ -31,13 +31,14 @@ def hold_home(settings: Settings) -> Iterator[None]:
 
 
 def prepare_home(settings: Settings, level: str) -> None:
-    """Configure logging and migrate the database. Blocking; the caller must hold the data
-    directory."""
+    """Make the data directory private, configure logging and migrate the database. Blocking; the
+    caller must hold the data directory."""
     if not settings.database.startswith("sqlite"):
         raise StartFailure(
             "DATABASE_URL: this version stores in SQLite only; leave it empty, or give sqlite:///PATH"
         )
     with report_unwritable_home(settings):
+        make_private(settings.home)
         configure_logging(level, SecretMasker(settings.secret_values).mask, settings.home / "logs")
     migrate(settings.database)
 

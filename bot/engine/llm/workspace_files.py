@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from storage.data_directory import user_mask
+
 INTERNAL_FOLDER = ".shiftboss"
 """Workspace folder for full tool outputs; excluded from git and reports."""
 
@@ -174,15 +176,24 @@ def _open_folder(workspace: Path, relative_path: Path, *, create: bool = False) 
     at = os.open(workspace.resolve(), os.O_RDONLY | os.O_DIRECTORY)
     try:
         for part in relative_path.parts:
-            if create:
-                with suppress(FileExistsError):
-                    os.mkdir(part, dir_fd=at)
+            made = create and _make_folder(part, at)
             deeper = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
             os.close(at)
             at = deeper
+            if made and user_mask() >= 0:
+                os.fchmod(at, 0o777 & ~user_mask())
         yield at
     finally:
         os.close(at)
+
+
+def _make_folder(name: str, parent: int) -> bool:
+    """Return False if it exists."""
+    try:
+        os.mkdir(name, dir_fd=parent)
+    except FileExistsError:
+        return False
+    return True
 
 
 @contextmanager
@@ -212,7 +223,7 @@ def _disk_errors(path: str) -> Iterator[None]:
 
 
 def _write_atomically(folder: int, name: str, data: bytes, path: str) -> None:
-    mode = 0o666
+    mode = 0o666 & ~max(0, user_mask())
     if _exists(folder, name):
         there = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if not stat.S_ISREG(there.st_mode):
@@ -222,6 +233,8 @@ def _write_atomically(folder: int, name: str, data: bytes, path: str) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     file = os.open(temporary, flags, mode, dir_fd=folder)
     try:
+        if user_mask() >= 0:
+            os.fchmod(file, mode)
         _write_all(file, data)
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         os.fsync(folder)

@@ -14,6 +14,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from storage.data_directory import user_mask
+
 COMMAND_TIMEOUT = 300.0
 """Seconds per command; large checkouts take long."""
 
@@ -112,6 +114,7 @@ class GitRunner:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 start_new_session=True,
+                umask=user_mask(),
                 pass_fds=() if self._lock_descriptor < 0 else (self._lock_descriptor,),
             )
         except OSError as error:
@@ -142,6 +145,7 @@ def run_git_blocking(folder: Path, *args: str, seconds: float) -> str:
                 capture_output=True,
                 timeout=seconds,
                 check=False,
+                umask=user_mask(),
             )
         except (OSError, subprocess.SubprocessError):
             return ""

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from bot.engine.sandbox import supervisor
 from bot.engine.sandbox.spec import SandboxLaunch
+from storage.data_directory import user_mask
 
 MAX_PROCESSES = 1_000
 MAX_OUTPUT_BYTES = 100_000_000
@@ -139,6 +140,7 @@ async def _start(launch: SandboxLaunch) -> AsyncGenerator[asyncio.subprocess.Pro
             cwd=launch.cwd,
             env=launch.env,
             start_new_session=True,
+            umask=user_mask(),
         )
     except (OSError, ValueError) as error:
         raise ProcessStartError(str(error)) from error

@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from storage.data_directory import user_mask
+
 PROCESS_MARK_VARIABLE = "SHIFTBOSS_RUN"
 """Environment variable that identifies a CLI's descendants outside its process group."""
 
@@ -110,6 +112,7 @@ class CliProcess:
             env=env,
             limit=max_line,
             start_new_session=True,
+            umask=user_mask(),
         )
         return cls(process, mark, _StderrLog(log, (*secrets, *_secret_values(env))))
 

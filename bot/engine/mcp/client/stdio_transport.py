@@ -28,6 +28,7 @@ from mcp_types import (
 from bot.engine.mcp.client.server_config import McpError
 from bot.engine.sandbox import supervisor
 from bot.engine.sandbox.spec import SandboxLaunch
+from storage.data_directory import user_mask
 
 MAX_LINE_BYTES = 8_000_000
 """A larger message is skipped, and the calls under way fail."""
@@ -191,6 +192,7 @@ async def open_stdio(launch: SandboxLaunch) -> AsyncGenerator[StdioConnection, N
             cwd=launch.cwd,
             env=launch.env,
             start_new_session=True,
+            umask=user_mask(),
             limit=MAX_LINE_BYTES,
         )
     except (OSError, ValueError) as error:
