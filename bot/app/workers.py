@@ -90,12 +90,15 @@ def build_worker_services(settings: Settings, store: RepositorySet, clock: Clock
     redactor = SecretMasker((*settings.secret_values, read_token(settings.home)))
     # Shiftboss' own files are hidden in the sandbox.
     own_files = (settings.home, Path.cwd() / ".env", settings.home / ".env")
-    sandbox = SandboxDetector(extra=settings.readable_folders, secrets=own_files)
+    sandbox = SandboxDetector(
+        extra=settings.readable_folders, secrets=own_files, processes=settings.tools_processes
+    )
     shell = CommandShell(
         sandbox=sandbox,
         homes=CommandHomes(settings.home / "shell"),
         env=partial(_command_environment, settings, redactor),
         network=settings.tools_network,
+        refuses_unlimited=not settings.tools_as_root,
     )
     fetcher = build_fetcher(settings)
     mcp_config = McpConfigFile(settings.home)

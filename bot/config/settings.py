@@ -241,6 +241,10 @@ class Settings(BaseSettings):
     step_turns: StepTurns = Field(default=20, alias="SHIFTBOSS_STEP_TURNS")
     step_tokens: StepTokens = Field(default=32_000, alias="SHIFTBOSS_STEP_TOKENS")
     step_seconds: StepSeconds = Field(default=600, alias="SHIFTBOSS_STEP_SECONDS")
+    tools_processes: int = Field(
+        default=4096, ge=32, le=1_000_000, alias="SHIFTBOSS_TOOLS_PROCESSES"
+    )
+    tools_as_root: bool = Field(default=False, alias="SHIFTBOSS_TOOLS_AS_ROOT")
     tools_network: bool = Field(default=False, alias="SHIFTBOSS_TOOLS_NETWORK")
     tools_env: Annotated[str, AfterValidator(_check_env_names)] = Field(
         default="", alias="SHIFTBOSS_TOOLS_ENV"

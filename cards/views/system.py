@@ -46,7 +46,11 @@ def status_card(status: SystemStatus, words: TextCatalog, *, now: datetime, zone
         FieldsBlock(_task_facts(status, words)),
         TextBlock("\n".join(_channel_line(health, words) for health in status.channels)),
     ]
-    blocks.append(TextBlock(words(f"system.sandbox.{status.sandbox}")))
+    protection = [
+        words(f"system.sandbox.{status.sandbox}"),
+        words(f"system.limits.{status.limits}"),
+    ]
+    blocks.append(TextBlock("\n".join(protection)))
     if status.unlisted_owner:
         name = formats.escape_markdown(status.unlisted_owner, _MAX_TITLE)
         blocks.append(TextBlock(words("system.unnamed_owner", name=name)))

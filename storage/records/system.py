@@ -65,7 +65,8 @@ class BackendReport:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemStatus:
     """`memory_bytes` is the resident set; `waiting_approvals` counts all chats. `sandbox` is bwrap,
-    landlock or none. `unlisted_owner` names an owner who is no longer configured."""
+    landlock or none, `limits` says who limits commands: cgroup, user or watch. `unlisted_owner`
+    names an owner who is no longer configured."""
 
     version: str
     pid: int
@@ -80,4 +81,5 @@ class SystemStatus:
     queued_messages: int
     recent: tuple[Task, ...]
     sandbox: str = "none"
+    limits: str = "user"
     unlisted_owner: str = ""

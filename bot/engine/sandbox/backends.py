@@ -11,13 +11,15 @@ import subprocess
 import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from bot.engine.llm.acp.process import CliLaunch, CliLauncher
 from bot.engine.sandbox import supervisor
+from bot.engine.sandbox.cgroups import make_command_cgroup
 from bot.engine.sandbox.spec import (
+    SPARE_PROCESSES,
     FilesystemView,
     ProcessLimits,
     Sandbox,
@@ -81,7 +83,7 @@ class BubblewrapSandbox:
         ]
         shell = ("/bin/sh", "-c", self.limits.shell_prefix, "sh", *command.argv)
         return SandboxLaunch(
-            argv=(str(self.program), *options, "--", *shell),
+            argv=self.limits.join_cgroup((str(self.program), *options, "--", *shell)),
             env={**command.env, "HOME": str(command.home), "TMPDIR": "/tmp"},  # noqa: S108 - as before
             cwd=command.workspace,
         )
@@ -207,7 +209,7 @@ class SupervisedSandbox:
             "writable": list(map(str, own)),
         }
         return SandboxLaunch(
-            argv=supervisor.supervisor_command(spec, command.argv),
+            argv=self.limits.join_cgroup(supervisor.supervisor_command(spec, command.argv)),
             env={**command.env, "HOME": str(command.home), "TMPDIR": str(temporary)},
             cwd=command.workspace,
         )
@@ -239,8 +241,14 @@ echo tried
 class SandboxDetector:
     """Detects the sandbox at the first call; see `detect_sandbox`."""
 
-    def __init__(self, *, extra: Sequence[Path] = (), secrets: Sequence[Path] = ()) -> None:
-        self._detect = partial(detect_sandbox, extra=extra, secrets=secrets)
+    def __init__(
+        self,
+        *,
+        extra: Sequence[Path] = (),
+        secrets: Sequence[Path] = (),
+        processes: int = SPARE_PROCESSES,
+    ) -> None:
+        self._detect = partial(detect_sandbox, extra=extra, secrets=secrets, processes=processes)
         self._detection: asyncio.Task[Sandbox] | None = None
 
     async def __call__(self) -> Sandbox:
@@ -249,12 +257,20 @@ class SandboxDetector:
         return await asyncio.shield(self._detection)
 
 
-def detect_sandbox(*, extra: Sequence[Path] = (), secrets: Sequence[Path] = ()) -> Sandbox:
+def detect_sandbox(
+    *,
+    extra: Sequence[Path] = (),
+    secrets: Sequence[Path] = (),
+    processes: int = SPARE_PROCESSES,
+) -> Sandbox:
     """Return the strongest working sandbox. Blocking for some tenths of a second.
 
-    `extra` are paths to show in addition to system folders, `secrets` paths to hide."""
+    `extra` are paths to show in addition to system folders, `secrets` paths to hide; `processes`
+    is the most that all commands together may have."""
     view = build_view(extra=extra, secrets=secrets)
-    limits = default_limits()
+    plain = default_limits(processes)
+    limits = replace(plain, cgroup=make_command_cgroup(processes, plain.memory))
+    log.info("limits of commands: %s", limits.enforcement)
     for candidate in _candidates(view, limits):
         if is_confining(candidate):
             log.info("commands run in a sandbox: %s", candidate.kind)

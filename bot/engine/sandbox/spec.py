@@ -122,16 +122,49 @@ def _grantable_paths(root: Path, hidden: Sequence[Path]) -> Iterator[Path]:
 
 
 _GIB = 1 << 30
-_SPARE_PROCESSES = 4096
+SPARE_PROCESSES = 4096
+
+
+# `0` is the process that writes.
+_JOIN = (
+    'n=$1; shift; while [ "$n" -gt 0 ]; do echo 0 >"$1" || exit 126; shift; n=$((n-1)); done;'
+    ' exec "$@"'
+)
+
+
+class LimitEnforcement(StrEnum):
+    """Who keeps commands from taking the machine's processes and memory: the kernel for all of them
+    together, the kernel for the user's processes, or only our own check, four times a second."""
+
+    CGROUP = "cgroup"
+    USER = "user"
+    NONE = "watch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessLimits:
-    """Limits per process in bytes; `processes` is the total for the user, not enforced for root."""
+    """Limits per process in bytes; `processes` is the total for the user, not enforced for root.
+
+    `cgroup` are the folders of the control group that all commands join; see `cgroups`."""
 
     memory: int
     file_size: int = 4 * _GIB
     processes: int
+    cgroup: tuple[Path, ...] = ()
+
+    @property
+    def enforcement(self) -> LimitEnforcement:
+        if self.cgroup:
+            return LimitEnforcement.CGROUP
+        return LimitEnforcement.USER if os.geteuid() else LimitEnforcement.NONE
+
+    def join_cgroup(self, argv: Sequence[str]) -> tuple[str, ...]:
+        """Return the command that joins the control group and becomes `argv`. It ends with status
+        126 if it cannot join."""
+        if not self.cgroup:
+            return tuple(argv)
+        files = [str(folder / "cgroup.procs") for folder in self.cgroup]
+        return ("/bin/sh", "-c", _JOIN, "sh", str(len(files)), *files, *argv)
 
     @property
     def shell_prefix(self) -> str:
@@ -149,11 +182,11 @@ class ProcessLimits:
         return f'{first}{own}{many}exec "$@"'
 
 
-def default_limits() -> ProcessLimits:
-    """Allow 3/4 of the memory and 4096 processes in addition to the user's current ones."""
+def default_limits(spare_processes: int = SPARE_PROCESSES) -> ProcessLimits:
+    """Allow 3/4 of the memory, and these processes in addition to the user's current ones."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return ProcessLimits(
-        memory=max(_GIB, total * 3 // 4), processes=sum(_threads(os.getuid())) + _SPARE_PROCESSES
+        memory=max(_GIB, total * 3 // 4), processes=sum(_threads(os.getuid())) + spare_processes
     )
 
 
@@ -209,6 +242,9 @@ class SandboxLaunch:
 class Sandbox(Protocol):
     @property
     def kind(self) -> SandboxKind: ...
+
+    @property
+    def limits(self) -> ProcessLimits: ...
 
     @property
     def view(self) -> FilesystemView:

@@ -50,6 +50,7 @@ class SystemStatusService:
         midnight = today.replace(hour=0, minute=0, second=0, microsecond=0)
         waiting = await self.approvals.list_waiting(by=by, chat=None)
         recent: Sequence[Task] = ()
+        sandbox = await self.sandbox()
         if by.role is PersonRole.OWNER:
             recent = await self.tasks.list_recent(_MAX_RECENT)
         return SystemStatus(
@@ -65,7 +66,8 @@ class SystemStatusService:
             waiting_approvals=len(waiting),
             queued_messages=await self.outbox.count_queued(),
             recent=tuple(recent),
-            sandbox=(await self.sandbox()).kind.value,
+            sandbox=sandbox.kind.value,
+            limits=sandbox.limits.enforcement.value,
             unlisted_owner=self.unnamed_owner(),
         )
 

@@ -23,7 +23,7 @@ from bot.engine.sandbox.process_runner import (
     ProcessStartError,
     run_process,
 )
-from bot.engine.sandbox.spec import Sandbox, SandboxedCommand
+from bot.engine.sandbox.spec import LimitEnforcement, Sandbox, SandboxedCommand
 
 EXEC_TOOL = "exec"
 DEFAULT_SECONDS, MAX_SECONDS = 120, 600
@@ -52,12 +52,14 @@ _CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 class CommandShell:
     """The environment of commands.
 
-    `homes` provides HOME per workspace; `env` builds the environment variables for a sandbox."""
+    `homes` provides HOME per workspace; `env` builds the environment variables for a sandbox. With
+    `refuses_unlimited` nothing runs where the kernel does not limit a command's processes."""
 
     sandbox: Callable[[], Awaitable[Sandbox]]
     homes: CommandHomes
     env: Callable[[Sandbox], Mapping[str, str]]
     network: bool = False
+    refuses_unlimited: bool = False
     # One command at a time per workspace, so that they don't change each other's files.
     locks: WeakValueDictionary[Path, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
@@ -92,12 +94,21 @@ def exec_tool(workspace: Path, shell: CommandShell, mode: WorkerMode) -> AgentTo
     )
 
 
+_UNLIMITED = (
+    "commands are off here: Shiftboss runs as root, and nothing limits their processes. An owner"
+    " can run Shiftboss as another user, give it a control group (Delegate=yes under systemd),"
+    " or set SHIFTBOSS_TOOLS_AS_ROOT=true"
+)
+
+
 async def _run_command(
     shell: CommandShell, workspace: Path, command: str, seconds: int, mode: WorkerMode
 ) -> str:
     if "\0" in command:
         return f"{ERROR_PREFIX}a command cannot hold a NUL character"
     sandbox = await shell.sandbox()
+    if shell.refuses_unlimited and sandbox.limits.enforcement is LimitEnforcement.NONE:
+        return f"{ERROR_PREFIX}{_UNLIMITED}"
     # What runs unasked because it only reads changes nothing, even if that is an error.
     only_reads = is_read_only_command(command, workspace)
     home_name = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]

@@ -12,6 +12,7 @@ from bot.engine.sandbox import backends
 from bot.engine.sandbox.backends import BubblewrapSandbox, SandboxDetector
 from bot.engine.sandbox.spec import (
     FilesystemView,
+    ProcessLimits,
     SandboxedCommand,
     SandboxKind,
     SandboxLaunch,
@@ -28,6 +29,7 @@ class Pretender:
     script: str
     kind: SandboxKind = SandboxKind.LANDLOCK
     view: FilesystemView = field(default_factory=build_view)
+    limits: ProcessLimits = field(default_factory=default_limits)
 
     def wrap(self, command: SandboxedCommand) -> SandboxLaunch:
         told = command.argv[command.argv.index("sh", 1) + 1 :]

@@ -1,0 +1,206 @@
+"""A command that takes processes or memory without end meets its limit, not the machine."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bot.engine.llm.backend import WorkerMode
+from bot.engine.sandbox import cgroups
+from bot.engine.sandbox.backends import BubblewrapSandbox, SupervisedSandbox
+from bot.engine.sandbox.command_homes import CommandHomes
+from bot.engine.sandbox.spec import LimitEnforcement, SandboxKind, build_view, default_limits
+from bot.engine.tools.shell_exec import CommandShell, exec_tool
+from tests.bot.engine.sandbox.conftest import SandboxCell, cell
+from tests.journeys.model_world import model_world, run_call, script_task, wait_for_message
+from tests.waiting import wait_until
+
+__all__ = ["cell"]
+
+MOST = 48
+WANTED = 150
+"""Each bomb stops by itself at so many processes; a shell at its limit waits before it tries again."""
+
+MEGABYTES = 1 << 20
+_GO_ON = "2>/dev/null; echo it-goes-on"
+BOMBS = {
+    "in the background": f"for i in $(seq {WANTED}); do sleep 1 & done {_GO_ON}",
+    "each in its own session": f"for i in $(seq {WANTED}); do setsid sleep 1 & done {_GO_ON}",
+    "without a parent": f"for i in $(seq {WANTED}); do (sleep 1 &) ; done {_GO_ON}",
+    "ignoring signals": f"trap '' TERM HUP; for i in $(seq {WANTED}); do sleep 1 & done {_GO_ON}",
+    "a pipe of pipes": "f() { [ $1 -gt 0 ] && { f $(($1-1)) | f $(($1-1)); }; sleep 1; }; f 8"
+    f" {_GO_ON}",
+    "threads": "python3 -c 'import threading, time\n"
+    f"for i in range({WANTED}): threading.Thread(target=time.sleep, args=(1,)).start()' {_GO_ON}",
+}
+
+
+@pytest.fixture
+def limited(cell: SandboxCell) -> Iterator[SandboxCell]:
+    """In a control group with few processes and little memory, or skipped."""
+    folders = cgroups.make_command_cgroup(MOST, 200 * MEGABYTES)
+    if not folders:
+        pytest.skip("this machine gives us no control group")
+    assert isinstance(cell.sandbox, BubblewrapSandbox | SupervisedSandbox)
+    limits = replace(cell.sandbox.limits, cgroup=folders)
+    yield replace(cell, sandbox=replace(cell.sandbox, limits=limits))
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def group(of: SandboxCell) -> Path:
+    return next(path for path in of.sandbox.limits.cgroup if (path / "pids.max").is_file())
+
+
+@pytest.mark.parametrize("name", BOMBS)
+async def test_a_fork_bomb_reaches_its_limit_and_the_machine_answers(
+    limited: SandboxCell, name: str
+) -> None:
+    seen: list[int] = []
+    bombing = asyncio.create_task(limited.run(BOMBS[name], seconds=3))
+    while not bombing.done():
+        seen.append(int((group(limited) / "pids.current").read_text()))
+        answer = await asyncio.to_thread(subprocess.run, ("true",), check=False)
+        assert answer.returncode == 0
+
+    await bombing
+
+    assert max(seen) <= MOST
+    assert "max 0" not in (group(limited) / "pids.events").read_text(), "it met no limit"
+    await wait_until(lambda: not (group(limited) / "cgroup.procs").read_text())
+
+
+async def test_a_command_that_takes_all_memory_is_ended_alone(limited: SandboxCell) -> None:
+    take = f"python3 -c \"x = b'x' * {400 * MEGABYTES}; print(6 * 7, 1)\"; echo it-goes-on"
+
+    said = (await limited.run(take)).head.decode()
+
+    assert "42 1" not in said
+
+
+async def test_many_processes_do_not_share_more_memory_than_one(limited: SandboxCell) -> None:
+    one = f"python3 -c \"import time; x = b'x' * {90 * MEGABYTES}; time.sleep(1); print(6 * 7, 1)\""
+
+    said = (await limited.run(" & ".join([one] * 5) + " & wait")).head.decode()
+
+    assert said.count("42 1") < 5
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "echo $$ > {up}/cgroup.procs",
+        "echo 0 > {up}/tasks",
+        "echo max > {group}/pids.max",
+        "echo 100000 > {group}/pids.max",
+        "mkdir {group}/inner && echo 0 > {group}/inner/cgroup.procs",
+        "mkdir /tmp/c && mount -t cgroup2 none /tmp/c && echo $$ > /tmp/c/cgroup.procs",
+        "unshare -UrCm sh -c 'mount -t cgroup2 none /mnt && echo $$ > /mnt/cgroup.procs'",
+    ],
+)
+async def test_a_command_does_not_leave_its_group(limited: SandboxCell, way: str) -> None:
+    at = group(limited)
+
+    await limited.run(f"({way.format(group=at, up=at.parent)}) 2>/dev/null; sleep 1 & sleep 1")
+
+    assert (at / "pids.max").read_text().strip() == str(MOST)
+    assert not (at / "inner").exists()
+    assert "max 0" in (at / "pids.events").read_text()
+    later = await limited.run(
+        f"({way.format(group=at, up=at.parent)}) 2>/dev/null; {BOMBS['threads']}"
+    )
+    assert later is not None
+    assert "max 0" not in (at / "pids.events").read_text(), "it had left the group"
+
+
+async def test_a_command_whose_group_is_gone_does_not_run(limited: SandboxCell) -> None:
+    for folder in limited.sandbox.limits.cgroup:
+        folder.rmdir()
+
+    ended = await limited.run("touch ran")
+
+    assert ended.status == 126
+    assert not (limited.workspace / "ran").exists()
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+async def test_as_root_without_a_group_nothing_runs_unless_a_setting_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refuses: bool
+) -> None:
+    monkeypatch.setattr("bot.engine.sandbox.spec.os.geteuid", lambda: 0)
+    sandbox = SupervisedSandbox(kind=SandboxKind.NONE, view=build_view(), limits=default_limits())
+    assert sandbox.limits.enforcement is LimitEnforcement.NONE
+
+    async def here() -> SupervisedSandbox:
+        return sandbox
+
+    shell = CommandShell(
+        sandbox=here,
+        homes=CommandHomes(tmp_path / "homes"),
+        env=lambda _: {"PATH": "/usr/bin:/bin"},
+        refuses_unlimited=refuses,
+    )
+
+    said = await exec_tool(tmp_path, shell, WorkerMode.EXECUTE).run({"command": "touch ran"})
+
+    assert ("SHIFTBOSS_TOOLS_AS_ROOT" in said) is refuses
+    assert (tmp_path / "ran").exists() is not refuses
+
+
+async def test_the_program_answers_while_a_task_of_it_bombs(tmp_path: Path) -> None:
+    trusting = {"SHIFTBOSS_TOOLS_SECURITY": "full", "SHIFTBOSS_TOOLS_ASK": "off"}
+    async with model_world(
+        tmp_path / "home", "openai", SHIFTBOSS_TOOLS_PROCESSES="100", **trusting
+    ) as world:
+        if "control group limits" not in await world.ask("/status", expects="sandbox"):
+            pytest.skip("this machine gives us no control group")
+        (at,) = (
+            path
+            for path in Path("/sys/fs/cgroup").rglob(f"shiftboss-{world.program.pid}-*")
+            if (path / "pids.max").is_file()
+        )
+        boss, chat = world.new_owner()
+        await boss.says(
+            chat, script_task(world.script, "bomb", run_call(BOMBS["without a parent"]))
+        )
+        seen = []
+        while not any("It is done: bomb." in m.text for m in chat.from_bot):
+            seen.append(int((at / "pids.current").read_text()))
+            assert re.search("Shiftboss", await world.ask("/status", expects="sandbox"))
+        await wait_for_message(chat, "It is done: bomb.")
+
+        assert max(seen) <= 100
+        assert (at / "pids.max").read_text().strip() == "100"
+        assert "max 0" not in (at / "pids.events").read_text(), "it met no limit"
+
+
+def test_a_machine_without_control_groups_gives_none(tmp_path: Path) -> None:
+    assert cgroups.make_command_cgroup(10, MEGABYTES, root=tmp_path) == ()
+
+
+def test_a_delegated_group_is_split_in_two(tmp_path: Path) -> None:
+    """As systemd gives it with Delegate=yes: with our own process in it."""
+    own = tmp_path / cgroups._find_path(Path("/proc/self/cgroup").read_text(), "").lstrip("/") / "x"
+    own.mkdir(parents=True)
+
+    with pytest.raises(LookupError):
+        cgroups._make_v2(tmp_path / "none", "0::/x\n")
+    (tmp_path / "cgroup.controllers").write_text("")
+    (own / "cgroup.controllers").write_text("cpu memory pids\n")
+    (own.parent / "cgroup.subtree_control").write_text("\n")
+    (own / "cgroup.procs").write_text("123\n")
+    relative = own.relative_to(tmp_path)
+
+    (made,) = cgroups._make_v2(tmp_path, f"0::/{relative}\n")
+
+    assert made.parent == own
+    assert (own / "shiftboss-main" / "cgroup.procs").read_text() == "123"
+    assert (own / "cgroup.subtree_control").read_text() == "+pids +memory"
