@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -25,11 +26,18 @@ from bot.transports.supervisor import TransportSupervisor
 from bot.transports.web.access import has_bearer_token
 from bot.transports.web.chat_service import RouterTap, WebChatHistory, WebChatSender
 from bot.transports.web.transport import WebTransport
+from cards import formats
+from cards.catalog import catalog_for
+from cards.model import CardTone, notice_card
 from handlers.command_table import platform_menu
+from handlers.language import CardLanguageResolver
 from storage.errors import StorageError
-from storage.records.people import Channel
+from storage.records.messages import DeliveryUrgency
+from storage.records.people import Channel, PersonRole
 
 log = logging.getLogger(__name__)
+
+_MAX_ADDRESS = 60
 
 MCP_PATH = "/mcp"
 _ANY_PORT = 0
@@ -118,9 +126,25 @@ def _build_web(
         alerts=core.alerts,
         routes=(endpoint.route,),
         language=settings.fixed_language,
+        on_guessing=partial(_tell_owners_of_guessing, core),
     )
     endpoint.get_key = lambda: web.token
     return web
+
+
+async def _tell_owners_of_guessing(core: Container, address: str) -> None:
+    """Once an hour: the key makes it the same message."""
+    store, fallback = core.repositories, core.settings.fixed_language
+    for chat in await store.people.private_chats(PersonRole.OWNER):
+        text = notice_card("", "", tone=CardTone.WARN)
+        words = catalog_for(await CardLanguageResolver(store.people, fallback)(chat, text))
+        shown = formats.single_line(address, _MAX_ADDRESS).replace("`", "")
+        await core.courier.send(
+            chat.id,
+            notice_card("", words("web.guessing", address=shown), tone=CardTone.WARN),
+            key=f"guessing:{core.clock.now():%Y%m%d%H}:{chat.id}",
+            urgency=DeliveryUrgency.NOTICE,
+        )
 
 
 def _build_telegram(settings: Settings, inbox: InboxService) -> Transport:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
@@ -162,6 +164,22 @@ def _secret_names() -> frozenset[str]:
     )
 
 
+_MIN_TOKEN_BITS = 64.0
+_MIN_TOKEN_CHARS = 16
+
+
+def _token_bits(token: str) -> float:
+    """Estimate how hard a token is to guess, low rather than high: neither repetitions nor
+    sequences such as 0123 count."""
+    length = len(token)
+    period = next(n for n in range(1, length + 2) if token == (token[:n] * length)[:length])
+    text = token[:period]
+    counted = text[:1] + "".join(b for a, b in pairwise(text) if abs(ord(a) - ord(b)) > 1)
+    if len(counted) < _MIN_TOKEN_CHARS:
+        return 0.0
+    return len(counted) * math.log2(len(set(counted)))
+
+
 def _check_url(text: str) -> str:
     if text and not text.startswith(("http://", "https://")):
         raise ValueError("must begin with http:// or https://")
@@ -296,6 +314,11 @@ class Settings(BaseSettings):
         if not loopback and not self.web_token.get_secret_value():
             raise ValueError(
                 "SHIFTBOSS_WEB_HOST opens the web chat to others: set SHIFTBOSS_WEB_TOKEN too"
+            )
+        if not loopback and _token_bits(self.web_token.get_secret_value()) < _MIN_TOKEN_BITS:
+            raise ValueError(
+                "SHIFTBOSS_WEB_TOKEN can be guessed, and SHIFTBOSS_WEB_HOST opens the web chat to"
+                " others: make a token with `openssl rand -hex 24`"
             )
         return self
 

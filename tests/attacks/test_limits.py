@@ -26,7 +26,7 @@ __all__ = ["cell"]
 
 MOST = 48
 WANTED = 150
-"""Each bomb stops by itself at so many processes; a shell at its limit waits before it tries again."""
+"""Each bomb stops by itself at so many processes."""
 
 MEGABYTES = 1 << 20
 _GO_ON = "2>/dev/null; echo it-goes-on"

@@ -3,10 +3,12 @@ socket."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from enum import StrEnum
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlencode, urlsplit
 
 from starlette.datastructures import MutableHeaders
@@ -84,12 +86,76 @@ _SECURITY_HEADERS = {
 }
 
 
+_FREE_FAILURES = 5
+_MAX_WAIT = timedelta(seconds=30)
+_FORGOTTEN_AFTER = timedelta(minutes=15)
+_MAX_ADDRESSES = 1000
+_FREE_FAILURES_OF_ALL = 60
+_TOLD_AFTER = 5
+
+
+@dataclass(kw_only=True, eq=False)
+class LoginThrottle:
+    """Slows down guesses of the token: by address, and by all addresses together that never gave
+    the right one. Nobody has to wait for more than 30 seconds, and what is not looked at does not
+    make the wait longer. `on_guessing` is called at the fifth failure and at each later one."""
+
+    now: Callable[[], datetime]
+    on_guessing: Callable[[str], None]
+    _failures: OrderedDict[str, tuple[int, datetime]] = field(default_factory=OrderedDict)
+    _known: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    _of_all: tuple[int, datetime] | None = None
+
+    def wait(self, address: str) -> timedelta:
+        """How long until a token from this address is looked at."""
+        address = _network(address)
+        own = self._remaining(self._failures.get(address), _FREE_FAILURES)
+        if address in self._known:
+            return own
+        return max(own, self._remaining(self._of_all, _FREE_FAILURES_OF_ALL))
+
+    def fail(self, address: str) -> None:
+        network, now = _network(address), self.now()
+        self._failures[network] = self._count(self._failures.pop(network, None)), now
+        self._of_all = self._count(self._of_all), now
+        if len(self._failures) > _MAX_ADDRESSES:
+            self._failures.popitem(last=False)
+        if self._of_all[0] >= _TOLD_AFTER:
+            self.on_guessing(address)
+
+    def succeed(self, address: str) -> None:
+        network = _network(address)
+        self._failures.pop(network, None)
+        self._known[network] = None
+        if len(self._known) > _MAX_ADDRESSES:
+            self._known.popitem(last=False)
+
+    def _count(self, before: tuple[int, datetime] | None) -> int:
+        recent = before is not None and self.now() - before[1] < _FORGOTTEN_AFTER
+        return before[0] + 1 if before is not None and recent else 1
+
+    def _remaining(self, failed: tuple[int, datetime] | None, free: int) -> timedelta:
+        if failed is None or failed[0] < free:
+            return timedelta()
+        pause = min(_MAX_WAIT, timedelta(seconds=2 ** min(10, failed[0] - free)))
+        return max(timedelta(), failed[1] + pause - self.now())
+
+
+def _network(address: str) -> str:
+    """One person has a whole /64 of IPv6 addresses."""
+    parsed = _parse_address(address)
+    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is None:
+        return str(ip_network((parsed, 64), strict=False))
+    return address
+
+
 class AccessVerdict(StrEnum):
     PASS = "pass"  # noqa: S105 - a verdict, not a password
     EXCHANGE = "exchange"
     WRONG_HOST = "wrong_host"
     WRONG_ORIGIN = "wrong_origin"
     NO_TOKEN = "no_token"  # noqa: S105 - a verdict, not a password
+    TOO_MANY_GUESSES = "too_many_guesses"
     WRONG_TOKEN = "wrong_token"  # noqa: S105 - a verdict, not a password
 
 
@@ -97,13 +163,14 @@ class AccessVerdict(StrEnum):
 class WebAccessControl:
     """Middleware that checks access. Host must be allowed; Origin must match Host for sockets and
     changes. The token is accepted as a bearer header, as a cookie, or once in the URL, where it is
-    exchanged for the cookie. `deny` renders the error page."""
+    exchanged for the cookie. `deny` renders the error page. `throttle` slows down who guesses."""
 
     app: ASGIApp
     token: str = field(repr=False)
     cookie: str
     hosts: AllowedHosts
     deny_response: Callable[[Request, AccessVerdict], Response]
+    throttle: LoginThrottle
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -125,6 +192,22 @@ class WebAccessControl:
                 await self.deny_response(request, verdict)(request.scope, receive, send)
 
     def _evaluate(self, connection: HTTPConnection, *, safe: bool) -> AccessVerdict:
+        """Tokens are not even compared while their address has to wait; a cookie can't be guessed
+        and needs no waiting."""
+        if not _carries_token(connection):
+            return self._check(connection, safe=safe)
+        address = connection.client.host if connection.client else ""
+        if self.throttle.wait(address):
+            return AccessVerdict.TOO_MANY_GUESSES
+        verdict = self._check(connection, safe=safe)
+        given = connection.query_params.get("token")
+        if has_bearer_token(connection, self.token) or verdict is AccessVerdict.EXCHANGE:
+            self.throttle.succeed(address)
+        elif given is None or not tokens_equal(given, self.token):
+            self.throttle.fail(address)
+        return verdict
+
+    def _check(self, connection: HTTPConnection, *, safe: bool) -> AccessVerdict:
         host = connection.headers.get("host", "")
         if not self.hosts.allows(host):
             return AccessVerdict.WRONG_HOST
@@ -164,6 +247,10 @@ class WebAccessControl:
         )
         response.headers["cache-control"] = "no-store"
         return response
+
+
+def _carries_token(connection: HTTPConnection) -> bool:
+    return "authorization" in connection.headers or "token" in connection.query_params
 
 
 def has_bearer_token(connection: HTTPConnection, token: str) -> bool:

@@ -113,6 +113,11 @@ class WebPages:
             case AccessVerdict.WRONG_ORIGIN:
                 text = words("web.wrong_origin")
                 return PlainTextResponse(text, status_code=403, headers=headers)
+            case AccessVerdict.TOO_MANY_GUESSES:
+                asking = {**headers, "retry-after": "30"}
+                return PlainTextResponse(
+                    words("web.too_many_guesses"), status_code=429, headers=asking
+                )
             case _ if request.method != "GET" or request.url.path.startswith("/api/"):
                 text = words("web.needs_token")
                 asking = {**headers, "www-authenticate": "Bearer"}

@@ -22,6 +22,7 @@ from starlette.types import ASGIApp
 from bot.transports.ports import CommandMenu, DeliveryResult, InboxPort, OutboundMessage
 from bot.transports.web.access import (
     AllowedHosts,
+    LoginThrottle,
     WebAccessControl,
     get_browser_address,
     is_loopback,
@@ -124,7 +125,7 @@ def _new_id() -> str:
 class WebTransport:
     """An empty `token` is replaced at the start by one stored in `home`, on loopback addresses
     only. `routes` are additional pages behind the same access control. `language` None follows the
-    browser."""
+    browser. `on_guessing` tells owners that somebody at this address guesses the token."""
 
     channel = Channel.WEB
 
@@ -137,6 +138,7 @@ class WebTransport:
     history: WebHistoryReader
     say_handler: WebSayHandler
     alerts: WebAlertReader
+    on_guessing: Callable[[str], Coroutine[object, object, None]]
     routes: Sequence[BaseRoute] = ()
     allowed_hosts: Sequence[str] = ()
     language: Language | None = None
@@ -234,6 +236,7 @@ class WebTransport:
             cookie=f"shiftboss_{self.port}",
             hosts=self._hosts,
             deny_response=pages.deny_response,
+            throttle=LoginThrottle(now=self.now, on_guessing=self._report_guessing),
         )
 
     def _build_app(self, pages: WebPages) -> Starlette:
@@ -259,6 +262,10 @@ class WebTransport:
             routes=[*own, *self.routes],
             exception_handlers={404: pages.not_found, 500: pages.server_error},
         )
+
+    def _report_guessing(self, address: str) -> None:
+        _log.warning("somebody guesses the token of the web chat, last from %s", address[:60])
+        self._spawn(self.on_guessing(address))
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, name="web-press")

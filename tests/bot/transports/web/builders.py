@@ -153,6 +153,7 @@ class WebHarness:
         self.say_handler = FakeSayHandler()
         self.alerts = FakeWebAlerts()
         self.port = 0
+        self.guessers: list[str] = []
         self.settings: dict[str, Any] = {}
         self._clock = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
         self.transport: WebTransport
@@ -162,6 +163,9 @@ class WebHarness:
     def now(self) -> datetime:
         self._clock += timedelta(seconds=1)
         return self._clock
+
+    async def hear_of_guessing(self, address: str) -> None:
+        self.guessers.append(address)
 
     async def start(self) -> None:
         wanted = {"host": "127.0.0.1", "token": TOKEN, **self.settings}
@@ -173,6 +177,7 @@ class WebHarness:
             history=self.history,
             say_handler=self.say_handler,
             alerts=self.alerts,
+            on_guessing=self.hear_of_guessing,
             now=self.now,
             **wanted,
         )
