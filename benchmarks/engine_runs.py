@@ -103,6 +103,7 @@ async def _notify(world: EngineHarness, home: Path) -> None:
         ),
         wake=lambda: None,
         clock=clock,
+        mask=str,
     )
     reporter = TaskNotifier(
         journal=world.store.events,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from bot.app.engine import EngineServices, build_engine_services
 from bot.app.memory import build_memory_port, build_retriever
 from bot.app.repositories import RepositorySet, build_repositories
+from bot.app.workers import build_masker
 from bot.config.settings import Settings
 from bot.engine.agent.cost_reports import CostReportService
 from bot.engine.agent.session_transcript import TranscriptService
@@ -18,6 +19,7 @@ from bot.engine.mcp.server.memory_server import McpMemoryServer
 from bot.engine.memory.context_builder import MemoryContextBuilder
 from bot.engine.memory.conversation_archive.service import ConversationHistoryService
 from bot.engine.permissions.service import StandingPermissionService
+from bot.engine.redaction import SecretMasker
 from bot.engine.tasks.approvals import ApprovalService
 from bot.engine.tasks.system_status import SystemStatusService
 from bot.engine.workflow.library.named_workflows import WorkflowLibrary
@@ -137,7 +139,8 @@ async def build_container(settings: Settings, db: Database) -> Container:
         language_of=CardLanguageResolver(store.people, language),
         quotas={Channel.FEISHU: quota},
     )
-    courier = _build_courier(store, sender, clock)
+    masker = build_masker(settings)
+    courier = _build_courier(store, sender, clock, masker)
     approval_cards = ApprovalCards(
         people=store.people,
         cards=SentCardService(store.outbox, store.chats),
@@ -177,7 +180,9 @@ def _build_project_folders(settings: Settings, store: RepositorySet) -> ProjectF
     return ProjectFolderService(settings.home, trees.find_repository, store.adoption)
 
 
-def _build_courier(store: RepositorySet, sender: OutboxSender, clock: Clock) -> OutboxCourier:
+def _build_courier(
+    store: RepositorySet, sender: OutboxSender, clock: Clock, masker: SecretMasker
+) -> OutboxCourier:
     return OutboxCourier(
         db=store.db,
         chats=store.chats,
@@ -186,6 +191,7 @@ def _build_courier(store: RepositorySet, sender: OutboxSender, clock: Clock) -> 
         streams=sender.streams,
         wake=sender.wake,
         clock=clock,
+        mask=masker.mask_for_people,
     )
 
 

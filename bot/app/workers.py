@@ -61,7 +61,7 @@ from bot.engine.workers.persona_library import PersonaLibrary
 from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import WorkerSpec
 from bot.transports.clock import Clock
-from bot.transports.web.access_token import read_token
+from bot.transports.web.access_token import load_or_create_token
 from storage.records.approvals import Approval
 from storage.skills import SkillRepo
 
@@ -83,11 +83,17 @@ class WorkerServices:
     task_memories: TaskMemories
 
 
+def build_masker(settings: Settings) -> SecretMasker:
+    """Includes the token of the web chat, which is made here if there is none. Blocking."""
+    own = settings.web_token.get_secret_value() or load_or_create_token(settings.home)
+    return SecretMasker((*settings.secret_values, own))
+
+
 def build_worker_services(settings: Settings, store: RepositorySet, clock: Clock) -> WorkerServices:
     """Raises BadSettings."""
     people = store.people
     briefing = WorkerBriefing(settings.home, get_chat=people.get_chat, get_person=people.get)
-    redactor = SecretMasker((*settings.secret_values, read_token(settings.home)))
+    redactor = build_masker(settings)
     # Shiftboss' own files are hidden in the sandbox.
     own_files = (settings.home, Path.cwd() / ".env", settings.home / ".env")
     sandbox = SandboxDetector(

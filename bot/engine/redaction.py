@@ -176,6 +176,8 @@ _FINDERS: tuple[Callable[[str], Iterator[SecretSpan]], ...] = (
 MASK = "••••"
 # Masking shorter values would garble text and hide nothing.
 _MIN_SECRET_CHARS = 4
+_MIN_DISTINCT_CHARS = 8
+_MAX_WORD_CHARS = 16
 # Shorter partial matches at an edge are more likely coincidence.
 _MIN_PIECE_CHARS = 8
 # Base64 characters that don't depend on neighboring bytes; fewer would match by chance.
@@ -191,24 +193,44 @@ class SecretMasker:
         held = {each for each in secrets if len(each) >= _MIN_SECRET_CHARS}
         self._secrets = tuple(sorted(held))
         self._forms = tuple(sorted({form for each in held for form in _encoded_forms(each)}))
+        plain = {each for each in held if not _is_like_a_word(each)}
+        self._distinct_forms = tuple(sorted({f for each in plain for f in _encoded_forms(each)}))
+        # What is masked has one of these in it: few texts of a card need a closer look.
+        edges = (
+            (form[:_MIN_PIECE_CHARS], form[-_MIN_PIECE_CHARS:]) for form in self._distinct_forms
+        )
+        self._pieces = tuple({piece for pair in edges for piece in pair})
 
     def mask(self, text: str) -> str:
         """Return the text with secrets masked, including parts of configured secrets cut off at its
         start or end."""
-        spans = [*self._find_configured(text), *find_secret_patterns(text)]
+        spans = [*_find_forms(text, self._forms), *find_secret_patterns(text)]
+        return _replace_spans(text, spans) if spans else text
+
+    def mask_for_people(self, text: str) -> str:
+        """Like `mask`, but only configured secrets, since people may ask for what looks like one,
+        and none that is short or a word, which people write."""
+        if not any(piece in text for piece in self._pieces):
+            return text
+        spans = [*_find_forms(text, self._distinct_forms)]
         return _replace_spans(text, spans) if spans else text
 
     def contains_secret(self, text: str) -> bool:
         """Return whether the text contains a configured secret."""
         return any(form in text for form in self._forms)
 
-    def _find_configured(self, text: str) -> Iterator[TextSpan]:
-        for form in self._forms:
-            at = text.find(form)
-            while at >= 0:
-                yield at, at + len(form)
-                at = text.find(form, at + 1)
-            yield from _partial_at_edges(text, form)
+
+def _is_like_a_word(secret: str) -> bool:
+    return len(secret) < _MIN_DISTINCT_CHARS or (secret.isalpha() and len(secret) < _MAX_WORD_CHARS)
+
+
+def _find_forms(text: str, forms: Iterable[str]) -> Iterator[TextSpan]:
+    for form in forms:
+        at = text.find(form)
+        while at >= 0:
+            yield at, at + len(form)
+            at = text.find(form, at + 1)
+        yield from _partial_at_edges(text, form)
 
 
 def _partial_at_edges(text: str, form: str) -> Iterator[TextSpan]:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from bot.transports.clock import Clock
 from bot.transports.ports import DeliveryError, LanguageResolver, OutboundMessage, Transport
@@ -141,7 +142,8 @@ class _ExpectedAnswer:
 
 @dataclass(kw_only=True, eq=False)
 class OutboxCourier:
-    """Implements `cards.courier.Courier`. `wake` is called when a message is due."""
+    """Implements `cards.courier.Courier`. `wake` is called when a message is due; `mask` hides
+    secrets in every text, whoever wrote it, before it is stored or streamed."""
 
     db: Database
     chats: ChatRepo
@@ -150,6 +152,7 @@ class OutboxCourier:
     streams: AnswerStreams
     wake: Callable[[], None]
     clock: Clock
+    mask: Callable[[str], str]
     _expected: dict[str, _ExpectedAnswer] = field(default_factory=dict, init=False)
 
     async def send(
@@ -190,15 +193,15 @@ class OutboxCourier:
     ) -> CardRef:
         """`send` within a larger transaction, for a prepared card. Call `wake` after the commit."""
         now = self.clock.now()
-        new = OutgoingCard(
-            key=key, chat_id=to, card=dump_card(card), urgency=urgency, reply_to=reply_to
-        )
+        shown = _mask_texts(dump_card(card), self.mask)
+        new = OutgoingCard(key=key, chat_id=to, card=shown, urgency=urgency, reply_to=reply_to)
         wanted = _pressable_actions(card)
         # Most cards are new and have no buttons, so one statement is enough.
         posted = None if wanted else await self.outbox.add(tx, new, now=now)
         if posted is None:
             tokens = await self.actions.issue_tokens(tx, wanted, card_key=key, chat_id=to, now=now)
-            sealed = replace(new, card=dump_card(_seal_card(card, tokens)))
+            whole = dump_card(_seal_card(card, tokens))
+            sealed = replace(new, card=_mask_texts(whole, self.mask))
             posted = await self.outbox.put(tx, sealed, now=now)
         self.streams.end(posted.id)
         self._expected.pop(key, None)
@@ -215,6 +218,7 @@ class OutboxCourier:
         self._expected.pop(key, None)
 
     async def stream(self, ref: CardRef, markdown: str) -> None:
+        markdown = self.mask(markdown)
         row = await self.outbox.find_by_key(ref.key)
         expected = self._expected.get(ref.key)
         if row is None and expected is not None:
@@ -250,6 +254,25 @@ class OutboxCourier:
             )
         self._expected[key] = expected
         self.wake()
+
+
+_NOT_SHOWN = frozenset({"action", "field", "kind", "path", "state", "style", "token", "tone"})
+"""Fields of stored cards that hold no texts for people."""
+
+
+def _mask_texts(data: Any, mask: Callable[[str], str]) -> Any:
+    match data:
+        case str():
+            return mask(data)
+        case Mapping():
+            return {
+                name: value if name in _NOT_SHOWN else _mask_texts(value, mask)
+                for name, value in data.items()
+            }
+        case list() | tuple():
+            return [_mask_texts(each, mask) for each in data]
+        case _:
+            return data
 
 
 def _with_fallback(card: Card) -> Card:

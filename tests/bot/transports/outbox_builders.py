@@ -197,6 +197,7 @@ def build_outbox(
     quota: int = 0,
     grace_seconds: float = 0.0,
     fixed: Language | None = None,
+    mask: Callable[[str], str] = str,
 ) -> OutboxHarness:
     room = MessageStore(db)
     alerts = ChannelAlerts(transports)
@@ -227,6 +228,7 @@ def build_outbox(
         streams=delivery.streams,
         wake=delivery.wake,
         clock=clock,
+        mask=mask,
     )
     return OutboxHarness(
         room=room,

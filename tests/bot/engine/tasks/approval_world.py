@@ -128,6 +128,7 @@ async def approval_world(
             ),
             wake=lambda: None,
             clock=_HarnessClock(world.clock),
+            mask=str,
         )
         news, woken = asyncio.Event(), list[str]()
 
