@@ -47,7 +47,7 @@ def status_card(status: SystemStatus, words: TextCatalog, *, now: datetime, zone
         TextBlock("\n".join(_channel_line(health, words) for health in status.channels)),
     ]
     protection = [
-        words(f"system.sandbox.{status.sandbox}"),
+        words(f"system.sandbox.{status.sandbox}", program=status.sandbox_program),
         words(f"system.limits.{status.limits}"),
     ]
     blocks.append(TextBlock("\n".join(protection)))

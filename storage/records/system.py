@@ -81,5 +81,6 @@ class SystemStatus:
     queued_messages: int
     recent: tuple[Task, ...]
     sandbox: str = "none"
+    sandbox_program: str = ""
     limits: str = "user"
     unlisted_owner: str = ""

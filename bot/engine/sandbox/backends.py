@@ -191,6 +191,7 @@ class SupervisedSandbox:
     kind: SandboxKind
     view: FilesystemView
     limits: ProcessLimits
+    program: Path | None = None
 
     def wrap(self, command: SandboxedCommand) -> SandboxLaunch:
         temporary = temporary_folder(command.home)
@@ -273,7 +274,7 @@ def detect_sandbox(
     log.info("limits of commands: %s", limits.enforcement)
     for candidate in _candidates(view, limits):
         if is_confining(candidate):
-            log.info("commands run in a sandbox: %s", candidate.kind)
+            log.info("commands run in a sandbox: %s %s", candidate.kind, candidate.program or "")
             return candidate
     log.warning("no sandbox works here: every command needs an approval")
     return SupervisedSandbox(kind=SandboxKind.NONE, view=view, limits=limits)

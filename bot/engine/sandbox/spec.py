@@ -244,6 +244,11 @@ class Sandbox(Protocol):
     def kind(self) -> SandboxKind: ...
 
     @property
+    def program(self) -> Path | None:
+        """The binary that isolates, if it is not Shiftboss itself."""
+        ...
+
+    @property
     def limits(self) -> ProcessLimits: ...
 
     @property

@@ -67,6 +67,7 @@ class SystemStatusService:
             queued_messages=await self.outbox.count_queued(),
             recent=tuple(recent),
             sandbox=sandbox.kind.value,
+            sandbox_program=str(sandbox.program or ""),
             limits=sandbox.limits.enforcement.value,
             unlisted_owner=self.unnamed_owner(),
         )

