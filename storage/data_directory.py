@@ -135,7 +135,7 @@ class ExportFile:
     def append_lines(self, lines: Iterable[str]) -> None:
         self.path.parent.mkdir(mode=0o700, exist_ok=True)
         mode, self._started = "a" if self._started else "w", True
-        with open(self._partial, mode, encoding="utf-8", opener=_open_private) as file:
+        with open(self._partial, mode, encoding="utf-8", opener=open_private) as file:
             file.writelines(f"{line}\n" for line in lines)
 
     def commit(self) -> int:
@@ -143,9 +143,9 @@ class ExportFile:
         if not self._started:
             self.append_lines(())
         # Callers may delete the originals afterwards, so the file must survive a power cut.
-        _fsync(self._partial)
+        fsync_path(self._partial)
         self._partial.replace(self.path)
-        _fsync(self.path.parent)
+        fsync_path(self.path.parent)
         return self.path.stat().st_size
 
     def discard(self) -> None:
@@ -153,7 +153,18 @@ class ExportFile:
         self._partial.unlink(missing_ok=True)
 
 
-def _fsync(path: Path) -> None:
+def write_private_file(path: Path, body: bytes) -> None:
+    """Replace a file in one step; it survives a power cut. Readable by its owner only."""
+    partial = path.with_name(f"{path.name}.part")
+    with open(partial, "wb", opener=open_private) as file:
+        file.write(body)
+    fsync_path(partial)
+    partial.replace(path)
+    fsync_path(path.parent)
+
+
+def fsync_path(path: Path) -> None:
+    """Make a file, or the names in a folder, survive a power cut."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -161,5 +172,5 @@ def _fsync(path: Path) -> None:
         os.close(handle)
 
 
-def _open_private(path: str, flags: int) -> int:
+def open_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)

@@ -19,6 +19,24 @@ class StoreTooNew(StorageError):
         super().__init__(f"database revision {revision!r} is not known to this version")
 
 
+class StoreMismatch(StorageError):
+    """The database is not the one that belongs to this data directory: missing, emptied, damaged
+    or another store's. Nothing was changed."""
+
+    def __init__(self, expected: str, found: str) -> None:
+        self.expected = expected
+        self.found = found
+        super().__init__(f"expected {expected}, found {found}")
+
+
+class BackupFailed(StorageError):
+    """No backup was made, and nothing of it is left behind. The text says why."""
+
+
+class BadBackup(StorageError):
+    """The archive is no backup, is damaged, or holds what no backup may. The text says what."""
+
+
 class DataDirectoryInUse(StorageError):
     """Another process holds this data directory. If `is_temporary`, it will
     release it soon."""

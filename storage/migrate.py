@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
 import tempfile
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,33 +21,43 @@ from storage.errors import StoreTooNew, StoreUnavailable
 if TYPE_CHECKING:
     from alembic.config import Config
 
-_NO_TABLE = "no such table"
+# A table of that name may be another program's.
+_NO_SUCH = ("no such table", "no such column")
 
 
-def sqlite_revision(path: Path) -> str | None:
-    """The migration revision of a SQLite file, read without changing it; None if it has none.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreFacts:
+    """A database's migration revision, None if it has none, and its id, empty if it is older."""
+
+    revision: str | None
+    store_id: str = ""
+
+
+def inspect_store(path: Path, *, in_use: bool = False) -> StoreFacts:
+    """Read what a SQLite file says of itself, without changing it. `in_use` says that another
+    process has it open, which is then read like by any other reader.
 
     Raises StoreUnavailable if it cannot be read or is not a database.
     """
     try:
-        return _find_revision(path)
-    except (sqlite3.Error, OSError) as error:
+        return read_facts(f"{path.absolute().as_uri()}?mode=ro") if in_use else _inspect(path)
+    except (sqlite3.Error, OSError, ValueError) as error:
         raise StoreUnavailable(f"{path}: {error}") from error
 
 
-def _find_revision(path: Path) -> str | None:
+def _inspect(path: Path) -> StoreFacts:
     """Reads from a copy if a killed process left a journal or WAL file: opening the original would
     recover it."""
     log, journal = _sidecar_files(path, "-wal"), _sidecar_files(path, "-journal")
     if not log and not journal:
-        return _read_revision(f"{path.absolute().as_uri()}?mode=ro&immutable=1")
+        return read_facts(f"{path.absolute().as_uri()}?mode=ro&immutable=1")
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".look-") as folder:
         copy = Path(folder) / path.name
         # With a WAL the database itself is only read, so a hard link is enough.
         (shutil.copyfile if journal else _link_or_copy)(path, copy)
         for each in (*log, *journal):
             shutil.copyfile(each, Path(folder) / each.name)
-        return _read_revision(f"{copy.absolute().as_uri()}?mode={'rw' if journal else 'ro'}")
+        return read_facts(f"{copy.absolute().as_uri()}?mode={'rw' if journal else 'ro'}")
 
 
 def _sidecar_files(path: Path, suffix: str) -> tuple[Path, ...]:
@@ -61,20 +73,28 @@ def _link_or_copy(path: Path, copy: Path) -> None:
         shutil.copyfile(path, copy)
 
 
-def _read_revision(uri: str) -> str | None:
+def read_facts(uri: str) -> StoreFacts:
+    """The facts of a database by its SQLite URI. Raises sqlite3.Error, and ValueError for an id
+    that is no JSON."""
     with closing(sqlite3.connect(uri, uri=True)) as connection:
-        try:
-            row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-        except sqlite3.OperationalError as error:
-            if _NO_TABLE in str(error):
-                return None
-            raise
+        revision = _fetch_value(connection, "SELECT version_num FROM alembic_version")
+        store_id = _fetch_value(connection, "SELECT value FROM marks WHERE name = 'store.id'")
+    return StoreFacts(revision=revision, store_id=json.loads(store_id) if store_id else "")
+
+
+def _fetch_value(connection: sqlite3.Connection, query: str) -> str | None:
+    try:
+        row = connection.execute(query).fetchone()
+    except sqlite3.OperationalError as error:
+        if str(error).startswith(_NO_SUCH):
+            return None
+        raise
     return None if row is None else str(row[0])
 
 
 # A test compares it with the newest file in migrations/versions. Loading Alembic to find the head
 # would cost 0.5 s and 12 MB at every start.
-HEAD_REVISION = "0008"
+HEAD_REVISION = "0009"
 
 
 def migrate(url: str) -> None:
@@ -84,9 +104,9 @@ def migrate(url: str) -> None:
     Raises StoreTooNew if a newer version created it and StoreUnavailable if it cannot be read or
     migrated; the file then stays as it was.
     """
-    path = _sqlite_file(url)
-    if path is not None:
-        revision = sqlite_revision(path)
+    path = sqlite_path(url)
+    if path is not None and path.is_file():
+        revision = inspect_store(path).revision
         if revision == HEAD_REVISION:
             return
         if revision is not None and revision not in known_revisions():
@@ -94,18 +114,10 @@ def migrate(url: str) -> None:
     _upgrade(url)
 
 
-def is_schema_current(url: str) -> bool:
-    """Whether the database exists at this version's schema. Blocking. Raises StoreUnavailable if it
-    cannot be read."""
-    path = _sqlite_file(url)
-    return path is not None and sqlite_revision(path) == HEAD_REVISION
-
-
-def _sqlite_file(url: str) -> Path | None:
-    """The existing file of a SQLite database."""
+def sqlite_path(url: str) -> Path | None:
+    """The file of a SQLite database, whether it exists or not; None for another database."""
     parsed = make_url(url)
-    path = Path(parsed.database or "")
-    return path if parsed.get_backend_name() == "sqlite" and path.is_file() else None
+    return Path(parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
 
 
 def known_revisions() -> frozenset[str]:

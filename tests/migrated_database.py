@@ -9,7 +9,9 @@ from functools import cache
 from pathlib import Path
 
 from storage.db import Database
+from storage.dialect import migration_engine
 from storage.migrate import migrate
+from storage.migrations import versions
 
 
 def migrated_url(folder: Path) -> str:
@@ -36,3 +38,22 @@ def _template() -> bytes:
         path = Path(folder) / "template.db"
         migrate(f"sqlite:///{path}")
         return path.read_bytes()
+
+
+def older_database(path: Path) -> str:
+    """Make a database as the last version before stores had ids left it; returns its schema."""
+    from alembic import command
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    (identity,) = Path(versions.__path__[0]).glob("*_store_identity.py")
+    config = Config()
+    config.set_main_option("script_location", "storage:migrations")
+    script = ScriptDirectory.from_config(config)
+    older = str(script.get_revision(identity.name.partition("_")[0]).down_revision)
+    engine = migration_engine(f"sqlite:///{path}")
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, older)
+    engine.dispose()
+    return older

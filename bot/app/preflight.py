@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 from bot.app.lifecycle import StartFailure, home_unusable
 from bot.config.logs import configure_logging
@@ -12,9 +13,15 @@ from bot.engine.redaction import SecretMasker
 from bot.transports.web.ports import WebStartError
 from cards.catalog import catalog_for
 from storage.data_directory import DataDirectoryLock, make_private
-from storage.errors import DataDirectoryInUse, DataDirectoryUnusable, StoreTooNew, StoreUnavailable
-from storage.migrate import migrate
+from storage.errors import (
+    DataDirectoryInUse,
+    DataDirectoryUnusable,
+    StoreMismatch,
+    StoreTooNew,
+    StoreUnavailable,
+)
 from storage.records.people import Language
+from storage.store_identity import prepare_store, set_store_aside, verify_store
 
 
 @contextmanager
@@ -40,7 +47,21 @@ def prepare_home(settings: Settings, level: str) -> None:
     with report_unwritable_home(settings):
         make_private(settings.home)
         configure_logging(level, SecretMasker(settings.secret_values).mask, settings.home / "logs")
-    migrate(settings.database)
+        prepare_store(settings.home, settings.database, before_migration=lambda _revision: None)
+
+
+def check_store(settings: Settings) -> None:
+    """Verify and change nothing, for a command that works beside the holder of the directory."""
+    with explain_start_failures(settings):
+        verify_store(settings.home, settings.database, in_use=True)
+
+
+def start_afresh(settings: Settings) -> tuple[str, ...]:
+    """Set the store in the data directory aside; returns the new names. Raises StartFailure."""
+    now = datetime.now(UTC)
+    with explain_start_failures(settings), DataDirectoryLock(settings.home):
+        moved = set_store_aside(settings.home, settings.database, suffix=f"old-{now:%Y%m%d-%H%M%S}")
+    return tuple(str(each) for each in moved)
 
 
 @contextmanager
@@ -70,7 +91,19 @@ def explain_start_failures(settings: Settings) -> Iterator[None]:
             f"the database in {home} was made by a newer Shiftboss ({error.revision}) and has"
             " not been touched: install that version, or set SHIFTBOSS_HOME to another folder"
         ) from error
+    except StoreMismatch as error:
+        raise StartFailure(_explain_mismatch(settings, error)) from error
     except StoreUnavailable as error:
         raise StartFailure(f"the database in {home} cannot be used: {error}") from error
     except WebStartError as error:
         raise StartFailure(catalog_for(Language.ENGLISH)(error.key, **error.facts)) from error
+
+
+def _explain_mismatch(settings: Settings, error: StoreMismatch) -> str:
+    return (
+        f"the store of {settings.home} is not there: expected {error.expected}, found"
+        f" {error.found}; nothing has been changed\n"
+        "To restore a backup: `shiftboss restore FILE --replace`. If DATABASE_URL is wrong: correct"
+        " it.\n"
+        "To begin with an empty store instead: `shiftboss run --new-store` (see docs/backup.md)"
+    )

@@ -37,9 +37,10 @@ from storage.db import Database
 from storage.errors import DataDirectoryInUse, DataDirectoryUnusable
 from storage.memory.bulk_import import ConversationImporter
 from storage.memory.entries import MemoryEntryRepo
-from storage.migrate import is_schema_current
+from storage.migrate import HEAD_REVISION
 from storage.records.memory import MemoryScope
 from storage.records.people import Chat, Language
+from storage.store_identity import verify_store
 
 _BATCH_SIZE = 400
 _WRITE_PAUSE, _SHORT_WRITE_PAUSE = 0.12, 0.02
@@ -185,7 +186,8 @@ def _prepare_store(settings: Settings) -> None:
                     settings, "ERROR" if settings.log_level == "ERROR" else "WARNING"
                 )
         except DataDirectoryInUse as error:
-            if is_schema_current(settings.database):
+            facts = verify_store(settings.home, settings.database, in_use=True)
+            if facts is not None and facts.revision == HEAD_REVISION:
                 return None
             if time.monotonic() > until:
                 raise StartFailure(

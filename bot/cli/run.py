@@ -16,15 +16,29 @@ from bot.cli.chat_commands import fail, report_start_failures
 from bot.cli.parameters import JsonOption
 
 
-def run() -> None:
+def run(
+    *,
+    new_store: Annotated[
+        bool,
+        typer.Option(
+            "--new-store",
+            help="Set the database aside under a dated name, and begin with an empty one.",
+        ),
+    ] = False,
+) -> None:
     """Start Shiftboss with the web chat and all configured channels."""
     with report_start_failures():
         # Imported here so that `--help` stays fast.
         with _loading_modules():
+            from bot.app.preflight import start_afresh
             from bot.app.program import serve
             from bot.config.settings import load_settings
 
-        asyncio.run(serve(load_settings(), announce=_announce))
+        settings = load_settings()
+        if new_store:
+            for name in start_afresh(settings):
+                _announce(f"Set aside: {name}")
+        asyncio.run(serve(settings, announce=_announce))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sqlite3
 import subprocess
@@ -94,12 +95,16 @@ def test_without_a_running_program_the_command_line_says_what_to_start(
     assert "shiftboss run" in refused(tmp_path, *command)
 
 
+def environment(home: Path) -> dict[str, str]:
+    code = {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
+    return {"SHIFTBOSS_HOME": str(home), "SHIFTBOSS_WEB_PORT": "0", **code}
+
+
 def refused(home: Path, *command: str, **settings: str) -> str:
     """What it prints when it does not start: short, no traceback, and exit status 2."""
-    environment = {"SHIFTBOSS_HOME": str(home), "SHIFTBOSS_WEB_PORT": "0", **settings}
     done = subprocess.run(
         [_SHIFTBOSS, *(command or ("run",))],
-        env=environment,
+        env=environment(home) | settings,
         cwd="/",
         capture_output=True,
         text=True,
@@ -110,3 +115,49 @@ def refused(home: Path, *command: str, **settings: str) -> str:
     assert "Traceback" not in done.stderr
     assert len(done.stderr.splitlines()) <= 3
     return done.stderr
+
+
+async def test_a_home_without_its_database_is_refused_by_every_command(tmp_path: Path) -> None:
+    async with running_program(tmp_path) as shiftboss:
+        await shiftboss.stop()
+    (tmp_path / "shiftboss.db").unlink()
+    for command in (
+        ("run",),
+        ("list",),
+        ("dispatch", "--once"),
+        ("dispatch", "--dry-run"),
+        ("memory", "search", "x"),
+    ):
+        args = ("task", "ls") if command == ("list",) else command
+        said = refused(tmp_path, *args)
+        assert "expected the database with store id" in said
+        assert "shiftboss restore FILE" in said
+        assert "--new-store" in said
+        assert not (tmp_path / "shiftboss.db").exists()
+
+
+async def test_a_new_store_has_to_be_asked_for(tmp_path: Path) -> None:
+    async with running_program(tmp_path) as shiftboss:
+        await shiftboss.stop()
+        (tmp_path / "shiftboss.db").write_bytes(b"")
+    assert "empty" in refused(tmp_path)
+    process = subprocess.Popen(
+        [_SHIFTBOSS, "run", "--new-store"],
+        env=environment(tmp_path) | {"PYTHONUNBUFFERED": "1"},
+        cwd="/",
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    with process:
+        lines = iter(process.stdout.readline, "")
+        said = [line for line in lines if line.startswith("Set aside") or _end(process, line)]
+
+    assert any("shiftboss.db.old-" in line for line in said)
+    assert process.returncode == 0
+
+
+def _end(process: subprocess.Popen[str], line: str) -> bool:
+    if "is ready" in line:
+        process.terminate()
+    return False
