@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bot.cli import agents, memory, run, setup, task, top_level, workers, workflow
+from bot.cli import agents, memory, run, setup, store, task, top_level, workers, workflow
 from bot.cli.chat_commands import help_text
 from bot.cli.parameters import TextCommand
 from bot.cli.run import dispatch
@@ -27,6 +27,7 @@ cli.command("say")(top_level.say)
 cli.command("pair", help=help_text("pair"))(top_level.pair)
 cli.command("dispatch")(dispatch)
 cli.command("setup")(setup.setup)
+cli.command("backup")(store.backup)
 cli.command("next", help=help_text("next"))(task.next_task)
 cli.command("resume", cls=TextCommand, help=help_text("resume"))(task.resume)
 top_level.add_commands(cli)

@@ -141,7 +141,7 @@ def _check_env_names(text: str) -> str:
     for name in _split_list(text):
         if not re.fullmatch(r"[A-Za-z_]\w*", name):
             raise ValueError(f"{name!r} is not the name of a variable")
-        if name in _secret_names():
+        if name in secret_setting_names():
             raise ValueError(f"{name} is a secret of Shiftboss itself: commands do not get it")
     return text
 
@@ -157,7 +157,8 @@ def _split_list(text: str) -> tuple[str, ...]:
     return tuple(filter(None, (part.strip() for part in text.split(","))))
 
 
-def _secret_names() -> frozenset[str]:
+def secret_setting_names() -> frozenset[str]:
+    """Environment names of settings that are secrets."""
     fields = Settings.model_fields.values()
     return frozenset(
         {str(each.alias) for each in fields if each.annotation is SecretStr} | {"DATABASE_URL"}
@@ -273,6 +274,9 @@ class Settings(BaseSettings):
     web_host: str = Field(default="127.0.0.1", alias="SHIFTBOSS_WEB_HOST")
     web_port: int = Field(default=8321, ge=0, le=65535, alias="SHIFTBOSS_WEB_PORT")
     web_token: SecretStr = Field(default=SecretStr(""), alias="SHIFTBOSS_WEB_TOKEN")
+    backup_dir: str = Field(default="", alias="SHIFTBOSS_BACKUP_DIR")
+    backup_hours: float = Field(default=24, ge=0, le=8760, alias="SHIFTBOSS_BACKUP_HOURS")
+    backup_keep: int = Field(default=7, ge=1, le=1000, alias="SHIFTBOSS_BACKUP_KEEP")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         default="INFO", alias="SHIFTBOSS_LOG_LEVEL"
     )
@@ -343,6 +347,10 @@ class Settings(BaseSettings):
     def database(self) -> str:
         """SQLAlchemy URL of the store."""
         return self.database_url or f"sqlite:///{self.home / 'shiftboss.db'}"
+
+    @property
+    def backup_folder(self) -> Path:
+        return Path(self.backup_dir).expanduser() if self.backup_dir else self.home / "backups"
 
     @property
     def owner_ids(self) -> tuple[tuple[Channel, str], ...]:
