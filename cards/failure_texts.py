@@ -25,6 +25,7 @@ _KEYS = (
     "work.interrupted_unsafe",
     "work.invalid_answer",
     "work.restarting",
+    "work.restored",
     "work.tries_again",
     "work.unreachable",
     "workflow.one_step",

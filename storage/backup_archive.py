@@ -124,9 +124,10 @@ def list_backups(folder: Path) -> Sequence[Path]:
     return sorted(found, key=lambda path: path.name, reverse=True)
 
 
-def verify_backup(path: Path) -> BackupManifest:
-    """Check every byte against the manifest; writes nothing. Blocking. Raises BadBackup."""
-    return _read_all(path, lambda _name, _mode, _data: None)
+def verify_backup(path: Path, *, max_bytes: int | None = None) -> BackupManifest:
+    """Check every byte against the manifest; writes nothing. Blocking. Raises BadBackup, also if it
+    would need more than `max_bytes` when unpacked."""
+    return _read_all(path, lambda _name, _mode, _data: None, max_bytes)
 
 
 def extract_backup(path: Path, into: Path) -> BackupManifest:
@@ -359,43 +360,57 @@ class _BoundedReader:
 
 
 def _read_all(
-    path: Path, take: Callable[[str, int, Iterator[bytes] | None], None]
+    path: Path,
+    take: Callable[[str, int, Iterator[bytes] | None], None],
+    max_bytes: int | None = None,
 ) -> BackupManifest:
     """Pass every member to `take`, which may read its data, and compare all hashes."""
     found: dict[str, str] = {}
     manifest: BackupManifest | None = None
-    with _translate_archive_errors(path):
-        _check_seal(path)
-    with _translate_archive_errors(path), gzip.open(path, "rb") as packed:
-        reader: Any = _BoundedReader(packed)  # type: ignore[arg-type]  # a GzipFile reads bytes
-        with tarfile.open(fileobj=reader, mode="r:") as archive:
-            for count, member in enumerate(archive):
-                if manifest is not None or count > _MAX_MEMBERS:
-                    raise BadBackup("it has members after its manifest, or too many")
-                archive.members.clear()  # type: ignore[attr-defined]  # it would keep them all
-                if member.name == MANIFEST:
-                    manifest = _parse_manifest(archive, member)
-                    continue
-                name = _safe_name(member)
-                if name in found:
-                    raise BadBackup(f"{name!r} is in it twice")
-                if member.isdir():
-                    take(name, member.mode, None)
-                    continue
-                digest = hashlib.sha256()
-                data = _chunks(archive, member, digest)
-                take(name, member.mode, data)
-                for _ in data:
-                    pass
-                found[name] = digest.hexdigest()
-        # To the end, where the compressed stream has its own checksum.
-        while rest := packed.read(_CHUNK):
-            if rest.strip(b"\0"):
-                raise BadBackup("there is something after its end")
+    unpacked = 0
+    for archive, member in _members(path):
+        if manifest is not None:
+            raise BadBackup("it has members after its manifest")
+        if member.name == MANIFEST:
+            manifest = _parse_manifest(archive, member)
+            continue
+        name = _safe_name(member)
+        unpacked += member.size
+        if max_bytes is not None and unpacked > max_bytes:
+            raise BadBackup(f"it needs more than the {max_bytes} bytes that are free")
+        if member.isdir():
+            take(name, member.mode, None)
+            continue
+        if name in found:
+            raise BadBackup(f"{name!r} is in it twice")
+        digest = hashlib.sha256()
+        data = _chunks(archive, member, digest)
+        take(name, member.mode, data)
+        for _ in data:
+            pass
+        found[name] = digest.hexdigest()
     if manifest is None:
         raise BadBackup("it is cut off: its manifest is missing")
     _compare(found, manifest)
     return manifest
+
+
+def _members(path: Path) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+    """Every member in order, from an archive whose bytes are as they were written."""
+    with _translate_archive_errors(path):
+        _check_seal(path)
+        with gzip.open(path, "rb") as packed:
+            reader: Any = _BoundedReader(packed)  # type: ignore[arg-type]  # a GzipFile reads bytes
+            with tarfile.open(fileobj=reader, mode="r:") as archive:
+                for count, member in enumerate(archive):
+                    if count > _MAX_MEMBERS:
+                        raise BadBackup("it has too many members")
+                    archive.members.clear()  # type: ignore[attr-defined]  # it would keep them all
+                    yield archive, member
+            # To the end, where the compressed stream has its own checksum.
+            while rest := packed.read(_CHUNK):
+                if rest.strip(b"\0"):
+                    raise BadBackup("there is something after its end")
 
 
 def _compare(found: Mapping[str, str], manifest: BackupManifest) -> None:

@@ -37,6 +37,10 @@ class BadBackup(StorageError):
     """The archive is no backup, is damaged, or holds what no backup may. The text says what."""
 
 
+class RestoreRefused(StorageError):
+    """The directory cannot take this backup. The text says why."""
+
+
 class DataDirectoryInUse(StorageError):
     """Another process holds this data directory. If `is_temporary`, it will
     release it soon."""

@@ -25,7 +25,11 @@ from storage.migrate import (
 MARKER_FILE = "store.json"
 _USED_FILE = "web-address"
 _DAMAGE_WORDS = ("malformed", "not a database")
-_SIDECARS = ("", "-wal", "-shm", "-journal")
+STORE_SIDECARS = ("", "-wal", "-shm", "-journal")
+"""What to append to a database's name for all its files."""
+RESTORING = ".restoring"
+RESTORE_PHASE = f"{RESTORING}/phase"
+"""Exists from the first rename of a restore to its last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +69,8 @@ def verify_store(home: Path, url: str, *, in_use: bool = False) -> StoreFacts | 
     path = sqlite_path(url)
     if path is None:
         return None
+    if (home / RESTORE_PHASE).exists():
+        raise StoreMismatch("a finished restore", f"one that was cut off in {home}")
     marker = read_marker(home)
     if marker is not None and not _is_known(marker.schema):
         raise StoreTooNew(marker.schema)
@@ -112,7 +118,7 @@ def set_store_aside(home: Path, url: str, *, suffix: str) -> tuple[Path, ...]:
     A database elsewhere stays: it may be another directory's. Killed in between, it is repeated.
     """
     path = sqlite_path(url)
-    database = () if path is None else tuple(Path(f"{path}{each}") for each in _SIDECARS)
+    database = () if path is None else tuple(Path(f"{path}{each}") for each in STORE_SIDECARS)
     inside = [each for each in database if each.parent.resolve() == home.resolve()]
     moved = []
     for each in (*inside, home / MARKER_FILE, home / _USED_FILE):

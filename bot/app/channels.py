@@ -17,6 +17,7 @@ from bot.app.container import Container
 from bot.app.lifecycle import AppService
 from bot.app.preflight import report_unwritable_home
 from bot.app.running_program import save_address
+from bot.app.upkeep import build_upkeep
 from bot.config.settings import Settings
 from bot.engine.mcp.server import protocol
 from bot.engine.mcp.server.memory_server import ForbiddenScope, McpMemoryServer
@@ -58,7 +59,8 @@ def connect_channels(core: Container) -> tuple[WebTransport, tuple[AppService, .
     if core.settings.feishu_app_id:
         core.transports[Channel.FEISHU] = _build_feishu(core, inbox)
     supervisors = map(TransportSupervisor, core.transports.values())
-    return web, (core.outbox_sender, *core.engine.services, inbox, *supervisors)
+    upkeep = build_upkeep(core)
+    return web, (core.outbox_sender, *core.engine.services, *upkeep, inbox, *supervisors)
 
 
 class LocalApi:

@@ -9,13 +9,18 @@ from importlib.metadata import version
 from pathlib import Path
 
 from bot.app.lifecycle import StartFailure
+from bot.app.preflight import explain_start_failures
 from bot.config.settings import Settings, secret_setting_names
 from bot.engine.redaction import SecretMasker
 from bot.engine.upkeep.settings_masking import SECRET_FILES, settings_masker
 from bot.transports.web.access_token import read_token
+from cards.catalog import catalog_for
 from storage.backup_archive import Backup, BackupSource, create_backup
-from storage.errors import BackupFailed, BadBackup
+from storage.data_directory import DataDirectoryLock
+from storage.errors import BackupFailed, BadBackup, RestoreRefused
 from storage.migrate import sqlite_path
+from storage.records.people import Language
+from storage.restore import Restored, RestoreTarget, check_restorable, restore_backup
 
 
 def backup_source(settings: Settings, *, with_secrets: bool = False) -> BackupSource:
@@ -44,11 +49,33 @@ def make_backup(settings: Settings, folder: Path | None, *, with_secrets: bool) 
         return create_backup(source, target, now=datetime.now(UTC))
 
 
+def restore(settings: Settings, archive: Path, *, replace: bool) -> Restored:
+    """Blocking. Raises StartFailure."""
+    words = catalog_for(settings.fixed_language or Language.ENGLISH)
+    with explain_start_failures(settings), explain_backup_failures():
+        database = backup_source(settings).database
+        # Before the directory is made or touched.
+        check_restorable(archive, settings.home)
+        target = RestoreTarget(
+            home=settings.home, database=database, secret_names=SECRET_FILES | {".env"}
+        )
+        with DataDirectoryLock(settings.home):
+            return restore_backup(
+                archive,
+                target,
+                replace=replace,
+                reason=words("work.restored"),
+                now=datetime.now(UTC),
+            )
+
+
 @contextmanager
 def explain_backup_failures() -> Iterator[None]:
     try:
         yield
     except BackupFailed as error:
         raise StartFailure(f"no backup was made: {error}") from error
+    except RestoreRefused as error:
+        raise StartFailure(f"nothing was restored: {error}") from error
     except BadBackup as error:
         raise StartFailure(f"this backup cannot be used: {error}") from error

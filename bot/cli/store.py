@@ -49,3 +49,39 @@ def backup(
         typer.echo(f"Not archived, as they are links or devices: {len(manifest.skipped)}")
     if not manifest.secrets:
         typer.echo("Without secrets: keep your .env, or repeat with --with-secrets.")
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup.")],
+    *,
+    replace: Annotated[
+        bool,
+        typer.Option("--replace", help="Put what is there aside, under a dated name."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Restore a backup; nothing of what was under way is sent or done again by itself."""
+    with report_start_failures(as_json=as_json):
+        # Imported here so that `--help` stays fast.
+        from bot.app.store_commands import restore as restore_into
+        from bot.config.settings import load_settings
+
+        settings = load_settings()
+        done = restore_into(settings, file.expanduser(), replace=replace)
+    if as_json:
+        data = {
+            "home": str(settings.home),
+            "taken_at": done.manifest.created_at,
+            "store_id": done.manifest.store_id,
+            "aside": str(done.aside or ""),
+            "was_cut_off": done.was_cut_off,
+        }
+        typer.echo(json.dumps(data, ensure_ascii=False, indent=2))
+        return
+    finished = "Finished the restore that was cut off" if done.was_cut_off else "Restored"
+    typer.echo(f"{finished}: {settings.home}, as of {done.manifest.created_at}")
+    if done.aside:
+        typer.echo(f"The old contents are in {done.aside}")
+    if not done.manifest.secrets:
+        typer.echo(f"The backup has no secrets: see that {settings.home / '.env'} has them.")
+    typer.echo("`shiftboss run` starts it, and says in chat what was not done.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -84,3 +84,21 @@ class SystemStatus:
     sandbox_program: str = ""
     limits: str = "user"
     unlisted_owner: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreRecord:
+    """What a restore left undone. `unsent` counts cards, `unhandled` quotes messages that waited,
+    of `unhandled_count`; `tasks` are ids and titles of tasks that were queued, running or waiting
+    for a time. `is_told` says that the owners know."""
+
+    id: str
+    backup_at: datetime
+    restored_at: datetime
+    unsent: int = 0
+    unhandled_count: int = 0
+    unhandled: Sequence[str] = ()
+    tasks: Sequence[tuple[str, str]] = ()
+    approvals: int = 0
+    presses: int = 0
+    is_told: bool = False

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+from tests.journeys.platform_world import label, platform_world, press_outcome, token
 from tests.journeys.program import running_program
 
 
@@ -29,3 +32,70 @@ async def test_a_backup_is_made_beside_a_running_program_and_without_one(tmp_pat
         status, said = await shiftboss.run_to_end("backup", str(tmp_path / "file" / "to"))
         assert (status, len(said.splitlines())) == (2, 1)
         assert "no backup was made" in said
+
+
+async def test_a_restored_home_sends_nothing_again_and_does_nothing_twice(tmp_path: Path) -> None:
+    """In the middle of work: one task runs, one waits for its turn, one asks for approval."""
+    home = tmp_path / "home"
+    async with platform_world(home, SHIFTBOSS_SLOTS="1") as here:
+        chat, owner = here.telegram_chat, here.telegram_owner
+        await owner.says(chat, '/run write "shipped" to production.txt')
+        asks = await chat.wait_for(
+            lambda m: "production.txt" in m.text and "Approve" in str(m.buttons)
+        )
+        approve = token(asks, "Approve")
+        running = await here.start_task("/run wait 10 minutes")
+        queued = await here.queue_task("/run wait 1 second")
+        pause = token(running, "Pause")
+        status, said = await here.program.run_to_end("backup", str(tmp_path / "to"), "--json")
+        assert status == 0, said
+        archive = json.loads(said)["file"]
+
+        # Then life goes on: a decision, a command, a button.
+        await press_outcome(owner.press(asks, "", approve), "✅ Approved")
+        answer = await here.ask("/status", expects="Shiftboss status")
+        assert answer
+        status, said = await here.program.run_to_end("restore", archive, "--replace")
+        assert (status, "stop it" in said) == (2, True), "not beside a running program"
+        await here.program.kill()
+        status, said = await here.program.run_to_end("restore", archive, "--replace")
+        assert (status, "old contents" in said) == (0, True), said
+        before = {m.id: m.text for m in chat.from_bot}
+
+        await here.program.start()
+        notice = await chat.wait_for_text("Restored from a backup")
+        assert "Tasks not continued: 2" in notice.text
+        assert "Approval requests that have expired: 1" in notice.text
+        listed = await here.ask("/list", expects="wait 10 minutes")
+        assert "⏸" in listed
+        # The platform repeats everything that was ever sent.
+        here.telegram.redeliver()
+        again = [owner.press(asks, "", approve), owner.press(running, "", pause)]
+        for press in again:
+            await press.answer()
+        refused = await chat.wait_for_text("did not act on it")
+        assert "/status" in refused.text
+
+        new = [m.text for m in chat.from_bot if m.id not in before]
+        assert sum("Restored from a backup" in text for text in new) == 1
+        assert not [text for text in new if "Shiftboss status" in text]
+        assert not [text for text in new if text in before.values()]
+        assert not _tasks(home, "status IN ('running', 'pending')")
+        assert len(_tasks(home, "status = 'paused'")) == 3
+        assert not [each for each in home.rglob("production.txt") if "replaced-" not in str(each)]
+
+        # What was offered can be taken up.
+        note = await chat.wait_for(lambda m: m.id == queued.id and "Resume" in str(m.buttons))
+        await owner.press(note, label(note, "Resume")).answer()
+        await chat.wait_for_text("Task finished")
+
+        # It is said once, and a second restore is as clean as the first.
+        await here.program.stop()
+        await here.program.start()
+        await here.ask("/list", expects="wait 10 minutes")
+        assert sum("Restored from a backup" in m.text for m in chat.from_bot) == 1
+
+
+def _tasks(home: Path, where: str) -> list[str]:
+    with closing(sqlite3.connect(home / "shiftboss.db")) as db:
+        return [row[0] for row in db.execute(f"SELECT id FROM tasks WHERE {where}")]

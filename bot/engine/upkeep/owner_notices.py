@@ -1,0 +1,66 @@
+"""Tells the owners, once each, what a restore left undone and that backups fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+from cards.catalog import TextCatalog, catalog_for
+from cards.courier import Courier
+from cards.model import Card
+from cards.views.store import restored_card
+from handlers.language import language_of_chat
+from storage.db import Database
+from storage.key_value import KeyValueStore
+from storage.messages.chats import ChatRepo
+from storage.people import PeopleRepo
+from storage.records.messages import DeliveryUrgency
+from storage.records.people import Language, PersonRole
+from storage.restored_store import find_restore, mark_restore_told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerNotifier:
+    """`language` is the fixed language of all cards, None for each reader's own."""
+
+    chats: ChatRepo
+    people: PeopleRepo
+    courier: Courier
+    language: Language | None
+
+    async def notify(self, key: str, draw: Callable[[TextCatalog], Card]) -> None:
+        """Send a card to every owner in private. The same key is the same notice: repeating it
+        sends nothing."""
+        for chat in await self.chats.list_private(PersonRole.OWNER):
+            language = self.language or await language_of_chat(self.people, chat)
+            card = draw(catalog_for(language or Language.ENGLISH))
+            await self.courier.send(
+                chat.id, card, key=f"{key}:{chat.id}", urgency=DeliveryUrgency.NOTICE
+            )
+
+
+@dataclass(kw_only=True, eq=False)
+class RestoreNotice:
+    """At the first start after a restore."""
+
+    name = "restore notice"
+
+    db: Database
+    key_values: KeyValueStore
+    owners: OwnerNotifier
+    zone: ZoneInfo
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        record = await find_restore(self.key_values)
+        if record is None or record.is_told:
+            return
+        await self.owners.notify(
+            f"restored:{record.id}", lambda words: restored_card(record, words, zone=self.zone)
+        )
+        async with self.db.write() as tx:
+            await mark_restore_told(self.key_values, tx, record)
+
+    async def run(self) -> None:
+        """All is done at the start."""

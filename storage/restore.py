@@ -1,0 +1,241 @@
+"""Puts a backup into a data directory, in steps that can be repeated after a crash.
+
+Everything is unpacked, verified and migrated in a folder inside the directory first. Only then are
+entries renamed: the old ones aside, the new ones into place. A file says how far this has come;
+while it exists, nothing else starts, and the next restore goes on from there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from storage.backup_archive import (
+    DATABASE,
+    HOME_PREFIX,
+    BackupManifest,
+    extract_backup,
+    find_damage,
+    verify_backup,
+)
+from storage.data_directory import fsync_path, write_private_file
+from storage.errors import BadBackup, RestoreRefused, StorageError, StoreTooNew
+from storage.migrate import HEAD_REVISION, inspect_store, known_revisions, migrate
+from storage.restored_store import settle_restored
+from storage.store_identity import (
+    RESTORE_PHASE,
+    RESTORING,
+    STORE_SIDECARS,
+    StoreMarker,
+    write_marker,
+)
+
+_KEPT = frozenset({"lock", "backups", RESTORING})
+_ASIDE_PREFIX = "replaced-"
+_NEW, _OLD = "new", "old"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreTarget:
+    """Where to restore. `database` is where the program expects it, in `home` or elsewhere. Secrets
+    by these names in `home` stay there if the backup has none; `.env` is one of them."""
+
+    home: Path
+    database: Path
+    secret_names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """`aside` is where the old contents are, None if there were none. `was_cut_off` says that this
+    call only finished an earlier one."""
+
+    manifest: BackupManifest
+    aside: Path | None
+    was_cut_off: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    phase: str
+    stamp: str
+    database: str
+    kept: tuple[str, ...]
+    backup: str
+
+
+def check_restorable(archive: Path, home: Path) -> BackupManifest:
+    """Verify an archive before anything is touched. Blocking. Raises BadBackup, also if it does not
+    fit on the disk of `home`, and StoreTooNew for one of a newer version."""
+    there = next(each for each in (home, *home.absolute().parents) if each.is_dir())
+    manifest = verify_backup(archive, max_bytes=shutil.disk_usage(there).free)
+    if manifest.schema != HEAD_REVISION and manifest.schema not in known_revisions():
+        raise StoreTooNew(manifest.schema)
+    return manifest
+
+
+def restore_backup(
+    archive: Path, target: RestoreTarget, *, replace: bool, reason: str, now: datetime
+) -> Restored:
+    """Restore into an empty directory, or put its contents aside if `replace`. Blocking; the caller
+    must hold the directory. `reason` is shown on tasks that are not resumed by themselves.
+
+    Raises BadBackup, StoreTooNew and RestoreRefused, and then has changed nothing. Killed at any
+    point, the next call with the same archive finishes it.
+    """
+    manifest = check_restorable(archive, target.home)
+    with _translate_disk_errors(target.home):
+        plan = _read_plan(target.home)
+        if plan is not None:
+            aside = _finish(target.home, plan)
+            if plan.backup == _identify(manifest):
+                return Restored(manifest=manifest, aside=aside, was_cut_off=True)
+        staging = target.home / RESTORING
+        shutil.rmtree(staging, ignore_errors=True)
+        kept = () if manifest.secrets else _existing(target.home, target.secret_names)
+        if not replace and (found := _foreign_entries(target, kept)):
+            raise RestoreRefused(
+                f"{found[0]} exists: restore into an empty directory, or use --replace, which puts"
+                " the old contents aside"
+            )
+        try:
+            _stage(archive, staging, manifest, target, now=now, reason=reason)
+        except BaseException:
+            shutil.rmtree(staging, ignore_errors=True)
+            raise
+        plan = _Plan(
+            phase=_OLD,
+            stamp=f"{now:%Y%m%d-%H%M%S}",
+            database=str(target.database),
+            kept=kept,
+            backup=_identify(manifest),
+        )
+        _write_plan(target.home, plan)
+        return Restored(manifest=manifest, aside=_finish(target.home, plan))
+
+
+def _stage(
+    archive: Path,
+    staging: Path,
+    manifest: BackupManifest,
+    target: RestoreTarget,
+    *,
+    now: datetime,
+    reason: str,
+) -> None:
+    """Unpack and prepare everything, so that only renames are left."""
+    new = staging / _NEW
+    new.mkdir(mode=0o700, parents=True)
+    extract_backup(archive, new)
+    home, database = new / HOME_PREFIX, new / DATABASE
+    home.mkdir(mode=0o700, exist_ok=True)
+    if damage := find_damage(database):
+        raise BadBackup(f"the database in it is damaged: {damage[0]}")
+    migrate(f"sqlite:///{str(database).replace('%', '%25').replace('?', '%3F')}")
+    settle_restored(database, backup_at=manifest.created, now=now, reason=reason)
+    facts = inspect_store(database)
+    write_marker(home, StoreMarker(id=facts.store_id, schema=HEAD_REVISION))
+    if target.database.parent.resolve() == target.home.resolve():
+        database.rename(home / target.database.name)
+    for each in new.rglob("*"):
+        if each.is_dir():
+            fsync_path(each)
+    fsync_path(new)
+
+
+def _finish(home: Path, plan: _Plan) -> Path | None:
+    """Do what is left of a restore. Every step may have been done before."""
+    staging = home / RESTORING
+    old, new, database = staging / _OLD, staging / _NEW, Path(plan.database)
+    if plan.phase == _OLD:
+        old.mkdir(mode=0o700, exist_ok=True)
+        for entry in _entries(home, plan.kept):
+            entry.rename(old / entry.name)
+        for each in _existing_database(database):
+            each.rename(each.with_name(f"{each.name}.{_ASIDE_PREFIX}{plan.stamp}"))
+        fsync_path(home)
+        plan = _Plan(
+            phase=_NEW,
+            stamp=plan.stamp,
+            database=plan.database,
+            kept=plan.kept,
+            backup=plan.backup,
+        )
+        _write_plan(home, plan)
+    for entry in sorted((new / HOME_PREFIX).iterdir()):
+        if entry.name not in plan.kept:
+            entry.rename(home / entry.name)
+    if (new / DATABASE).exists():
+        _copy_into_place(new / DATABASE, database)
+    aside = home / f"{_ASIDE_PREFIX}{plan.stamp}"
+    if old.is_dir() and any(old.iterdir()):
+        old.rename(aside)
+    fsync_path(home)
+    (home / RESTORE_PHASE).unlink()
+    shutil.rmtree(staging, ignore_errors=True)
+    return aside if aside.is_dir() else None
+
+
+def _copy_into_place(copy: Path, database: Path) -> None:
+    """Another file system cannot be renamed into."""
+    partial = database.with_name(f"{database.name}.restoring")
+    database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    shutil.copyfile(copy, partial)
+    partial.chmod(0o600)
+    fsync_path(partial)
+    partial.replace(database)
+    fsync_path(database.parent)
+
+
+def _entries(home: Path, kept: Iterable[str]) -> Iterator[Path]:
+    stay = {*_KEPT, *kept}
+    for entry in sorted(home.iterdir()):
+        if entry.name not in stay and not entry.name.startswith(_ASIDE_PREFIX):
+            yield entry
+
+
+def _foreign_entries(target: RestoreTarget, kept: Iterable[str]) -> list[Path]:
+    return [*_entries(target.home, kept), *_existing_database(target.database)]
+
+
+def _existing_database(database: Path) -> list[Path]:
+    files = (Path(f"{database}{each}") for each in STORE_SIDECARS)
+    return [each for each in files if each.exists()]
+
+
+def _existing(home: Path, names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(name for name in names if (home / name).exists()))
+
+
+def _identify(manifest: BackupManifest) -> str:
+    return f"{manifest.store_id} {manifest.created_at}"
+
+
+def _read_plan(home: Path) -> _Plan | None:
+    try:
+        loaded = json.loads((home / RESTORE_PHASE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    return _Plan(**{**loaded, "kept": tuple(loaded["kept"])})
+
+
+def _write_plan(home: Path, plan: _Plan) -> None:
+    facts = {each: getattr(plan, each) for each in _Plan.__slots__}
+    write_private_file(home / RESTORE_PHASE, json.dumps(facts).encode())
+
+
+@contextmanager
+def _translate_disk_errors(home: Path) -> Iterator[None]:
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        where = error.filename or home
+        raise RestoreRefused(f"{os.fspath(where)}: {error.strerror or error}") from error
