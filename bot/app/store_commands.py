@@ -21,6 +21,7 @@ from storage.errors import BackupFailed, BadBackup, RestoreRefused
 from storage.migrate import sqlite_path
 from storage.records.people import Language
 from storage.restore import Restored, RestoreTarget, check_restorable, restore_backup
+from storage.store_check import CheckReport, check_backup, check_home
 
 
 def backup_source(settings: Settings, *, with_secrets: bool = False) -> BackupSource:
@@ -67,6 +68,14 @@ def restore(settings: Settings, archive: Path, *, replace: bool) -> Restored:
                 reason=words("work.restored"),
                 now=datetime.now(UTC),
             )
+
+
+def check(settings: Settings, archive: Path | None) -> CheckReport:
+    """Check the data directory, or a backup. Blocking. Raises StartFailure."""
+    if archive is not None:
+        with explain_backup_failures():
+            return check_backup(archive)
+    return check_home(settings.home, backup_source(settings).database)
 
 
 @contextmanager

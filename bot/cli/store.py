@@ -10,6 +10,7 @@ import typer
 
 from bot.cli.chat_commands import report_start_failures
 from bot.cli.parameters import JsonOption
+from cards.invisible_characters import escape_invisible
 
 
 def backup(
@@ -85,3 +86,38 @@ def restore(
     if not done.manifest.secrets:
         typer.echo(f"The backup has no secrets: see that {settings.home / '.env'} has them.")
     typer.echo("`shiftboss run` starts it, and says in chat what was not done.")
+
+
+def check(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="A backup; by default the data directory."),
+    ] = None,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Check the data directory or a backup for damage; status 1 if something is wrong."""
+    with report_start_failures(as_json=as_json):
+        # Imported here so that `--help` stays fast.
+        from bot.app.store_commands import check as check_store
+        from bot.config.settings import load_settings
+
+        report = check_store(load_settings(), None if file is None else file.expanduser())
+    if as_json:
+        data = {
+            "good": report.is_good,
+            "schema": report.schema,
+            "store_id": report.store_id,
+            "findings": [
+                {"kind": each.kind, "error": each.is_error, "text": each.text}
+                for each in report.findings
+            ],
+        }
+        typer.echo(json.dumps(data, ensure_ascii=False, indent=2))
+    else:
+        for each in report.findings:
+            mark = "error" if each.is_error else "note"
+            typer.echo(escape_invisible(f"{mark}: {each.kind}: {each.text}"))
+        typer.echo("Good." if report.is_good else "Restore a backup: see docs/backup.md.")
+    if not report.is_good:
+        raise typer.Exit(1)

@@ -1,0 +1,210 @@
+"""Checks a data directory or a backup: pages, keys, references between rows, and files."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage.backup_archive import DATABASE, HOME_PREFIX, extract_backup, find_damage
+from storage.errors import BadBackup, StoreMismatch, StoreTooNew, StoreUnavailable
+from storage.migrate import HEAD_REVISION
+from storage.store_identity import verify_store
+
+_MAX_EACH = 20
+_TASK_FOLDERS = ("files/tasks", "files/logs", "work")
+_ID = re.compile(r"[0-9a-z]{4,16}")
+
+# Rows without which another cannot be used, beyond what foreign keys say: the finding, then the
+# ids of the rows that lack it.
+_MISSING_ROWS = (
+    (
+        "task without a graph",
+        (
+            "SELECT id FROM tasks WHERE graph_version > 0 AND NOT EXISTS (SELECT 1 FROM task_graphs g"
+            " WHERE g.task_id = tasks.id AND g.version = tasks.graph_version)"
+        ),
+    ),
+    (
+        "task with a step but no graph",
+        (
+            "SELECT DISTINCT task_id FROM node_runs WHERE NOT EXISTS (SELECT 1 FROM task_graphs g"
+            " WHERE g.task_id = node_runs.task_id)"
+        ),
+    ),
+    (
+        "running step without an attempt",
+        (
+            "SELECT task_id || ' ' || path FROM node_runs r WHERE status = 'running' AND NOT EXISTS"
+            " (SELECT 1 FROM node_attempts a WHERE a.task_id = r.task_id AND a.path = r.path)"
+        ),
+    ),
+    (
+        "hole in the messages of a session",
+        (
+            "SELECT session_id FROM messages GROUP BY session_id"
+            " HAVING max(seq) - min(seq) + 1 <> count(*)"
+        ),
+    ),
+)
+# Tables that every schema since the first has; others are checked where they are.
+_NEEDED_TABLES = ("people", "chats", "inbox", "outbox", "tasks", "task_graphs", "marks")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckFinding:
+    """`kind` is a word for programs; `is_error` is False for what costs only space."""
+
+    kind: str
+    text: str
+    is_error: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport:
+    """`schema` is the database's, empty if it could not be read."""
+
+    findings: Sequence[CheckFinding]
+    schema: str = ""
+    store_id: str = ""
+
+    @property
+    def is_good(self) -> bool:
+        return not any(each.is_error for each in self.findings)
+
+
+def check_home(home: Path, database: Path) -> CheckReport:
+    """Check a data directory; changes nothing, also beside a running program. Blocking."""
+    schema = store_id = ""
+    findings: list[CheckFinding] = []
+    try:
+        facts = verify_store(home, f"sqlite:///{_escape(database)}", in_use=True)
+    except StoreTooNew as error:
+        return CheckReport(findings=(_too_new(error.revision),), schema=error.revision)
+    except (StoreMismatch, StoreUnavailable) as error:
+        findings.append(CheckFinding(kind="store", text=str(error)))
+    else:
+        if facts is None:
+            text = f"there is no database {database}"
+            return CheckReport(findings=(CheckFinding(kind="store", text=text),))
+        schema, store_id = facts.revision or "", facts.store_id
+    if database.is_file():
+        findings += _check_database(database)
+        # Without its rows no file can be judged.
+        if not any(each.kind in {"store", "page", "table"} for each in findings):
+            findings += _check_files(home, database)
+    return CheckReport(findings=findings, schema=schema, store_id=store_id)
+
+
+def check_backup(archive: Path, *, folder: Path | None = None) -> CheckReport:
+    """Check every byte of a backup, then its contents like a data directory. It is unpacked below
+    `folder`, by default where temporary files go, and removed again. Blocking."""
+    unpacked = Path(tempfile.mkdtemp(prefix="shiftboss-check-", dir=folder))
+    try:
+        manifest = extract_backup(archive, unpacked)
+        home, database = unpacked / HOME_PREFIX, unpacked / DATABASE
+        home.mkdir(exist_ok=True)
+        findings: list[CheckFinding] = []
+        if manifest.schema > HEAD_REVISION:
+            findings = [_too_new(manifest.schema)]
+        else:
+            findings += _check_database(database)
+            if not any(each.kind in {"page", "table"} for each in findings):
+                findings += _check_files(home, database)
+        return CheckReport(findings=findings, schema=manifest.schema, store_id=manifest.store_id)
+    except BadBackup as error:
+        return CheckReport(findings=(CheckFinding(kind="backup", text=str(error)),))
+    finally:
+        shutil.rmtree(unpacked, ignore_errors=True)
+
+
+def _too_new(revision: str) -> CheckFinding:
+    text = f"schema {revision} is of a newer Shiftboss than this one ({HEAD_REVISION})"
+    return CheckFinding(kind="schema", text=text)
+
+
+def _check_database(database: Path) -> Iterator[CheckFinding]:
+    for line in find_damage(database):
+        yield CheckFinding(kind="page", text=line)
+    try:
+        uri = f"{database.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            connection.execute("BEGIN")
+            yield from _check_rows(connection)
+    except sqlite3.Error as error:
+        yield CheckFinding(kind="page", text=str(error))
+
+
+def _check_rows(connection: sqlite3.Connection) -> Iterator[CheckFinding]:
+    query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+    tables = {row[0] for row in connection.execute(query)}
+    for name in _NEEDED_TABLES:
+        if name not in tables:
+            yield CheckFinding(kind="table", text=f"the table {name} is missing")
+    (revision,) = connection.execute("SELECT max(version_num) FROM alembic_version").fetchone()
+    if revision < HEAD_REVISION:
+        text = f"schema {revision} is older than this version's ({HEAD_REVISION}): it is migrated"
+        yield CheckFinding(kind="schema", text=f"{text} at the next start", is_error=False)
+    broken = connection.execute("PRAGMA foreign_key_check").fetchmany(_MAX_EACH)
+    for table, row, parent, _ in broken:
+        text = f"{table} row {row} names a row of {parent} that is missing"
+        yield CheckFinding(kind="missing_row", text=text)
+    for title, missing in _MISSING_ROWS:
+        try:
+            for row in connection.execute(missing).fetchmany(_MAX_EACH):
+                yield CheckFinding(kind="missing_row", text=f"{title}: {row[0]}")
+        except sqlite3.OperationalError as error:
+            # An older schema lacks some tables.
+            if "no such" not in str(error):
+                raise
+
+
+def _check_files(home: Path, database: Path) -> Iterator[CheckFinding]:
+    uri = f"{database.absolute().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(uri, uri=True)) as connection:
+        tasks = {row[0] for row in connection.execute("SELECT id FROM tasks")}
+        mentioned = _mentioned_files(connection)
+        last = connection.execute("SELECT max(id) FROM inbox").fetchone()[0] or 0
+    for path in sorted(mentioned):
+        if not _is_inside(home, path):
+            yield CheckFinding(kind="missing_file", text=f"a row mentions {path}, which is missing")
+    for folder in _TASK_FOLDERS:
+        for each in _children(home / folder):
+            if _ID.fullmatch(each.name) and each.name not in tasks:
+                text = f"{folder}/{each.name} belongs to no task"
+                yield CheckFinding(kind="orphan", text=text)
+    for each in _children(home / "files" / "inbox"):
+        if each.name.isdigit() and int(each.name) > last:
+            text = f"files/inbox/{each.name} belongs to no message"
+            yield CheckFinding(kind="orphan", text=text)
+
+
+def _mentioned_files(connection: sqlite3.Connection) -> set[str]:
+    """Files of tasks and log entries, relative to the data directory."""
+    queries = (
+        "SELECT value FROM tasks, json_each(tasks.files) WHERE ended_at IS NULL",
+        (
+            "SELECT file FROM task_logs l JOIN tasks t ON t.id = l.task_id"
+            " WHERE file <> '' AND t.ended_at IS NULL"
+        ),
+    )
+    found = {str(row[0]) for query in queries for row in connection.execute(query)}
+    return {path for path in found if path.startswith("files/")}
+
+
+def _is_inside(home: Path, path: str) -> bool:
+    whole = home / path
+    return whole.resolve().is_relative_to(home.resolve()) and whole.exists()
+
+
+def _children(folder: Path) -> Sequence[Path]:
+    return sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else ()
+
+
+def _escape(path: Path) -> str:
+    return str(path).replace("%", "%25").replace("?", "%3F")

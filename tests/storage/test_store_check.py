@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from storage.backup_archive import BackupSource, create_backup
+from storage.store_check import CheckReport, check_backup, check_home
+from storage.store_identity import prepare_store
+from tests.migrated_database import older_database
+
+NOW = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
+PERSON = "INSERT INTO people VALUES ('p1', 'Ann', 'owner', 'en', 0)"
+CHAT = (
+    "INSERT INTO chats (id, channel, external_id, thread, kind, title, settings, person_id,"
+    " created_at) VALUES ('c1', 'web', 'x', '', 'private', '', '{}', 'p1', 0)"
+)
+TASK = (
+    "INSERT INTO tasks (id, source, title, instruction, priority, rank, status, phase, control,"
+    " chat_id, created_by, files, created_at, graph_version) VALUES"
+    " ('t1aa', 's', 'T', 'do', 'normal', 3, 'pending', 'queued', 'run', 'c1', 'p1',"
+    " '[\"files/tasks/t1aa/a.txt\"]', 0, 1)"
+)
+GRAPH = "INSERT INTO task_graphs VALUES ('t1aa', 1, '{}', '', 'x', 0)"
+
+
+def healthy(tmp_path: Path) -> Path:
+    home = tmp_path / "home"
+    home.mkdir()
+    url = f"sqlite:///{home / 'shiftboss.db'}"
+    prepare_store(home, url, before_migration=lambda _revision: None)
+    execute(home, PERSON, CHAT, TASK, GRAPH)
+    (home / "files/tasks/t1aa").mkdir(parents=True)
+    (home / "files/tasks/t1aa/a.txt").write_text("a")
+    return home
+
+
+def execute(home: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(home / "shiftboss.db")) as db, db:
+        for statement in statements:
+            db.execute(statement)
+
+
+def check_both(home: Path) -> tuple[CheckReport, CheckReport]:
+    source = BackupSource(
+        home=home,
+        database=home / "shiftboss.db",
+        version="1",
+        mask=lambda _name, text: text,
+        secret_names=frozenset(),
+    )
+    made = create_backup(source, home.parent / "to", now=NOW)
+    return check_home(home, home / "shiftboss.db"), check_backup(made.path, folder=home.parent)
+
+
+def test_a_healthy_home_and_its_backup_are_good(tmp_path: Path) -> None:
+    home = healthy(tmp_path)
+
+    for report in check_both(home):
+        assert report.findings in ((), [])
+        assert report.is_good
+    assert {each.name for each in tmp_path.iterdir()} == {"home", "to"}
+
+
+@pytest.mark.parametrize(
+    ("statement", "kind", "word"),
+    [
+        ("DELETE FROM task_graphs", "missing_row", "graph"),
+        ("DELETE FROM people", "missing_row", "people"),
+        ("DELETE FROM chats", "missing_row", "chats"),
+        ("DROP TABLE outbox", "table", "outbox"),
+    ],
+)
+def test_missing_rows_are_found(tmp_path: Path, statement: str, kind: str, word: str) -> None:
+    home = healthy(tmp_path)
+    execute(home, statement)
+
+    for report in check_both(home):
+        assert not report.is_good
+        assert any(each.kind == kind and word in each.text for each in report.findings)
+
+
+def test_orphans_and_missing_files_are_found(tmp_path: Path) -> None:
+    home = healthy(tmp_path)
+    (home / "files/tasks/t1aa/a.txt").unlink()
+    for name in ("files/tasks/zzzz", "work/yyyy", "files/inbox/99"):
+        (home / name).mkdir(parents=True)
+        (home / name / "f").write_text("x")
+
+    for report in check_both(home):
+        told = [(each.kind, each.text.split()[0]) for each in report.findings]
+        assert ("orphan", "files/tasks/zzzz") in told
+        assert ("orphan", "work/yyyy") in told
+        assert ("orphan", "files/inbox/99") in told
+        assert "missing_file" in {kind for kind, _ in told}
+
+
+def test_an_older_schema_is_a_note(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    schema = older_database(home / "shiftboss.db")
+
+    for report in check_both(home):
+        assert [(each.kind, each.is_error) for each in report.findings] == [("schema", False)]
+        assert report.schema == schema
+
+
+def test_a_newer_schema_is_an_error(tmp_path: Path) -> None:
+    home = healthy(tmp_path)
+    execute(home, "UPDATE alembic_version SET version_num = '9999'")
+
+    for report in check_both(home):
+        assert [(each.kind, each.is_error) for each in report.findings] == [("schema", True)]
+
+
+def test_flipped_bytes_in_the_pages_are_found(tmp_path: Path) -> None:
+    home = healthy(tmp_path)
+    path = home / "shiftboss.db"
+    body = path.read_bytes()
+    size = 4096
+    missed = []
+    for page in range(1, len(body) // size):
+        start = page * size
+        # The head of each page, of which SQLite knows what it must be.
+        path.write_bytes(
+            body[:start]
+            + bytes(each ^ 0xFF for each in body[start : start + 8])
+            + body[start + 8 :]
+        )
+        if check_home(home, path).is_good:
+            missed.append(page)
+    assert missed == []
+
+
+def test_a_missing_database_and_a_bad_backup_are_errors(tmp_path: Path) -> None:
+    home = healthy(tmp_path)
+    (home / "shiftboss.db").unlink()
+    (tmp_path / "x.tar.gz").write_bytes(b"no backup")
+
+    assert [each.kind for each in check_home(home, home / "shiftboss.db").findings] == ["store"]
+    assert [each.kind for each in check_backup(tmp_path / "x.tar.gz").findings] == ["backup"]
