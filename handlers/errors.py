@@ -88,6 +88,12 @@ def _explain_storage(  # noqa: C901, PLR0911 - one answer for each kind of stora
             return _catalog_explanation(words, "home_busy", {"path": path, "pid": pid})
         case errors.StoreTooNew(revision=revision):
             return _catalog_explanation(words, "store_too_new", {"revision": revision})
+        case errors.StoreMismatch(expected=expected, found=found):
+            return _catalog_explanation(
+                words, "store_mismatch", {"expected": expected, "found": found}
+            )
+        case errors.BackupFailed() | errors.RestoreRefused() | errors.BadBackup():
+            return _catalog_explanation(words, "backup", {"reason": str(error)})
         case errors.StoreUnavailable():
             log.error("store unavailable, incident=%s", incident, exc_info=error)
             return _catalog_explanation(words, "store_unavailable", {"incident": incident})

@@ -27,7 +27,9 @@ async def show_status(request: Request) -> Reply:
     owner = request.by_owner
     if not request.in_private or not owner:
         # Machine details and titles of private tasks must not be shown where others read along.
-        facts = replace(facts, recent=(), pid=0, memory_bytes=0, unlisted_owner="")
+        facts = replace(
+            facts, recent=(), pid=0, memory_bytes=0, unlisted_owner="", backup=None, disk=()
+        )
     card = status_card(facts, request.words, now=request.now, zone=request.zone)
     return Reply(card=card, data=status_data(facts))
 

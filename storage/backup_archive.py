@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -36,6 +37,7 @@ HOME_PREFIX = "home/"
 _FORMAT = 1
 _STEM, _SUFFIX = "shiftboss-", ".tar.gz"
 _STAGING_PREFIX = ".backup-"
+_LABEL_MARK, _KEPT_BEFORE_MIGRATIONS = "-before-", 3
 _LOCK_SECONDS = 30.0
 
 # Of this run or this machine only, or made again when needed.
@@ -124,6 +126,18 @@ def list_backups(folder: Path) -> Sequence[Path]:
     return sorted(found, key=lambda path: path.name, reverse=True)
 
 
+def prune_backups(folder: Path, *, keep: int) -> Sequence[Path]:
+    """Remove all but the newest backups, and all but the newest three of those made before
+    migrations. Returns what was removed."""
+    found = list_backups(folder)
+    labelled = [each for each in found if _LABEL_MARK in each.name]
+    plain = [each for each in found if each not in labelled]
+    gone = [*plain[keep:], *labelled[_KEPT_BEFORE_MIGRATIONS:]]
+    for each in gone:
+        each.unlink(missing_ok=True)
+    return gone
+
+
 def verify_backup(path: Path, *, max_bytes: int | None = None) -> BackupManifest:
     """Check every byte against the manifest; writes nothing. Blocking. Raises BadBackup, also if it
     would need more than `max_bytes` when unpacked."""
@@ -131,8 +145,8 @@ def verify_backup(path: Path, *, max_bytes: int | None = None) -> BackupManifest
 
 
 def extract_backup(path: Path, into: Path) -> BackupManifest:
-    """Verify and unpack into the empty folder `into`. Blocking. Raises BadBackup, and OSError if
-    the folder cannot be written; the folder then holds a part."""
+    """Verify and unpack into the empty folder `into`. Blocking. Raises BadBackup, also if there is
+    not enough space, and OSError if the folder cannot be written; it then holds a part."""
 
     def write(name: str, mode: int, data: Iterator[bytes] | None) -> None:
         target = into / name
@@ -148,7 +162,7 @@ def extract_backup(path: Path, into: Path) -> BackupManifest:
             file.flush()
             os.fsync(file.fileno())
 
-    return _read_all(path, write)
+    return _read_all(path, write, shutil.disk_usage(into.parent).free)
 
 
 def seal_archive(path: Path) -> None:
@@ -207,19 +221,25 @@ def _create_in(
     seal_archive(part)
     fsync_path(part)
     manifest = verify_backup(part)
-    path = _free_name(folder, now, label)
-    part.rename(path)
+    path = _move_to_free_name(part, folder, now, label)
     fsync_path(folder)
     return Backup(path=path, size=path.stat().st_size, manifest=manifest)
 
 
-def _free_name(folder: Path, now: datetime, label: str) -> Path:
+def _move_to_free_name(part: Path, folder: Path, now: datetime, label: str) -> Path:
+    """Another process may be writing a backup in the same second."""
     stem = f"{_STEM}{now.astimezone(UTC):%Y%m%d-%H%M%S}{f'-{label}' if label else ''}"
-    path, number = folder / f"{stem}{_SUFFIX}", 1
-    while path.exists():
-        number += 1
-        path = folder / f"{stem}-{number}{_SUFFIX}"
-    return path
+    for number in count(1):
+        path = folder / f"{stem}{f'-{number}' if number > 1 else ''}{_SUFFIX}"
+        try:
+            path.hardlink_to(part)
+        except FileExistsError:
+            continue
+        except OSError:
+            # Not every file system has links.
+            part.rename(path)
+        return path
+    raise AssertionError
 
 
 @dataclass(eq=False)
@@ -402,8 +422,8 @@ def _members(path: Path) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
         with gzip.open(path, "rb") as packed:
             reader: Any = _BoundedReader(packed)  # type: ignore[arg-type]  # a GzipFile reads bytes
             with tarfile.open(fileobj=reader, mode="r:") as archive:
-                for count, member in enumerate(archive):
-                    if count > _MAX_MEMBERS:
+                for number, member in enumerate(archive):
+                    if number > _MAX_MEMBERS:
                         raise BadBackup("it has too many members")
                     archive.members.clear()  # type: ignore[attr-defined]  # it would keep them all
                     yield archive, member

@@ -128,7 +128,7 @@ def _settle_inbox(tx: sa.Connection, now: datetime) -> tuple[Sequence[str], int]
     return [_quote(row.incoming) for row in held], presses
 
 
-def _can_be_offered(row: sa.Row[Any]) -> bool:
+def _can_be_offered(row: Any) -> bool:
     """A message of somebody who is not a stranger."""
     said = row.incoming
     known = row.person_id is not None or row.kind != ChatKind.PRIVATE.value

@@ -26,8 +26,8 @@ _MISSING_ROWS = (
     (
         "task without a graph",
         (
-            "SELECT id FROM tasks WHERE graph_version > 0 AND NOT EXISTS (SELECT 1 FROM task_graphs g"
-            " WHERE g.task_id = tasks.id AND g.version = tasks.graph_version)"
+            "SELECT id FROM tasks WHERE graph_version > 0 AND NOT EXISTS (SELECT 1 FROM"
+            " task_graphs g WHERE g.task_id = tasks.id AND g.version = tasks.graph_version)"
         ),
     ),
     (

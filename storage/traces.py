@@ -20,6 +20,7 @@ from storage.schema import helpers, spans, tool_calls
 _S = spans.c
 _T = schema.tasks.c
 _E = schema.events.c
+_PRUNE_BATCH = 1000
 _EVENT_BATCH = 1000
 """Events read at a time."""
 _AFTER_HEX_DIGITS = "g"
@@ -158,8 +159,14 @@ class SpanRepo:
         many."""
         ended = select(_T.id).where(_T.ended_at < before)
         old = (_S.started_at < before) & (_S.task_id.in_(ended) | _S.task_id.is_(None))
-        async with self._db.write() as tx:
-            return (await tx.execute(delete(spans).where(old))).rowcount
+        batch = select(_S.span_id).where(old).limit(_PRUNE_BATCH).scalar_subquery()
+        total = 0
+        while True:
+            async with self._db.write() as tx:
+                gone = (await tx.execute(delete(spans).where(_S.span_id.in_(batch)))).rowcount
+            total += gone
+            if gone < _PRUNE_BATCH:
+                return total
 
 
 async def _select_calls(tx: Transaction, wanted: ColumnElement[bool]) -> Sequence[ModelCall]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -108,6 +109,7 @@ def _build_inbox(core: Container, router: RouterTap, *, resume_unfinished: bool)
         clock=core.clock,
         alerts=core.alerts,
         resume_unfinished=resume_unfinished,
+        retention=timedelta(days=core.settings.retention.inbox_days),
     )
 
 

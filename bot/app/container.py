@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -22,6 +23,8 @@ from bot.engine.permissions.service import StandingPermissionService
 from bot.engine.redaction import SecretMasker
 from bot.engine.tasks.approvals import ApprovalService
 from bot.engine.tasks.system_status import SystemStatusService
+from bot.engine.upkeep.disk_usage import measure_disk_use
+from bot.engine.upkeep.scheduled_backups import get_backup_state
 from bot.engine.workflow.library.named_workflows import WorkflowLibrary
 from bot.engine.workspaces.projects import ProjectFolderService
 from bot.engine.workspaces.worktrees import TaskWorktrees
@@ -41,7 +44,9 @@ from handlers.ports import HandlerServices
 from handlers.router import Router
 from storage.db import Database
 from storage.memory.jobs import ExtractionJobRepo
+from storage.migrate import sqlite_path
 from storage.records.people import Channel, Chat, Language
+from storage.records.system import BackupState, DiskUse
 from storage.sessions import TranscriptRepo
 from storage.usage import BudgetRepo
 
@@ -238,19 +243,7 @@ def _build_handler_services(
         pairings=store.pairings,
         approvals=ApprovalService(store.approvals, engine.on_decided),
         costs=CostReportService(store.usage, BudgetRepo(store.db), engine.caps, clock.now),
-        system=SystemStatusService(
-            tasks=store.work.tasks,
-            approvals=store.approvals,
-            outbox=store.outbox,
-            channels=alerts,
-            model=lambda: workers.models.default,
-            slots=settings.slots,
-            zone=settings.zone,
-            now=clock.now,
-            sandbox=workers.sandbox,
-            unnamed_owner=lambda: store.people.unlisted_owner,
-            started_at=clock.now(),
-        ),
+        system=_build_system_status(settings, store, clock, engine, alerts),
         buttons=ButtonClaimService(store.actions),
         held=held,
         cards=SentCardService(store.outbox, store.chats),
@@ -279,3 +272,40 @@ def _build_handler_services(
             settings, store, clock, writer=engine.memory_writer, retrieval=engine.memory
         ),
     )
+
+
+def _build_system_status(
+    settings: Settings,
+    store: RepositorySet,
+    clock: Clock,
+    engine: EngineServices,
+    alerts: ChannelAlerts,
+) -> SystemStatusService:
+    return SystemStatusService(
+        tasks=store.work.tasks,
+        approvals=store.approvals,
+        outbox=store.outbox,
+        channels=alerts,
+        model=lambda: engine.workers.models.default,
+        slots=settings.slots,
+        zone=settings.zone,
+        now=clock.now,
+        sandbox=engine.workers.sandbox,
+        unnamed_owner=lambda: store.people.unlisted_owner,
+        started_at=clock.now(),
+        store=_build_store_state(settings, store),
+    )
+
+
+def _build_store_state(
+    settings: Settings, store: RepositorySet
+) -> Callable[[], Awaitable[tuple[BackupState, tuple[DiskUse, ...]]]]:
+    home, backups = settings.home, settings.backup_folder
+    database = sqlite_path(settings.database) or home
+
+    async def get_store_state() -> tuple[BackupState, tuple[DiskUse, ...]]:
+        state = await get_backup_state(backups, settings.backup_hours, store.key_values)
+        disk = await asyncio.to_thread(measure_disk_use, home, database, backups)
+        return state, tuple(disk)
+
+    return get_store_state

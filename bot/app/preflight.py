@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
+from bot.app.backup_source import backup_source, explain_backup_failures
 from bot.app.lifecycle import StartFailure, home_unusable
 from bot.config.logs import configure_logging
 from bot.config.settings import Settings
 from bot.engine.redaction import SecretMasker
 from bot.transports.web.ports import WebStartError
 from cards.catalog import catalog_for
+from storage.backup_archive import create_backup
 from storage.data_directory import DataDirectoryLock, make_private
 from storage.errors import (
     DataDirectoryInUse,
@@ -20,6 +22,7 @@ from storage.errors import (
     StoreTooNew,
     StoreUnavailable,
 )
+from storage.migrate import HEAD_REVISION
 from storage.records.people import Language
 from storage.store_identity import prepare_store, set_store_aside, verify_store
 
@@ -47,7 +50,20 @@ def prepare_home(settings: Settings, level: str) -> None:
     with report_unwritable_home(settings):
         make_private(settings.home)
         configure_logging(level, SecretMasker(settings.secret_values).mask, settings.home / "logs")
-        prepare_store(settings.home, settings.database, before_migration=lambda _revision: None)
+        prepare_store(
+            settings.home,
+            settings.database,
+            before_migration=lambda _revision: _back_up_before_migration(settings),
+        )
+
+
+def _back_up_before_migration(settings: Settings) -> None:
+    """There is no way back from a migration but this."""
+    label = f"before-{HEAD_REVISION}"
+    with explain_backup_failures():
+        create_backup(
+            backup_source(settings), settings.backup_folder, now=datetime.now(UTC), label=label
+        )
 
 
 def check_store(settings: Settings) -> None:

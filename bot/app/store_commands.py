@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
+from bot.app.backup_source import backup_source, explain_backup_failures
 from bot.app.lifecycle import StartFailure
 from bot.app.preflight import explain_start_failures
-from bot.config.settings import Settings, secret_setting_names
-from bot.engine.redaction import SecretMasker
-from bot.engine.upkeep.settings_masking import SECRET_FILES, settings_masker
-from bot.transports.web.access_token import read_token
+from bot.config.settings import Settings
+from bot.engine.upkeep.settings_masking import SECRET_FILES
 from cards.catalog import catalog_for
-from storage.backup_archive import Backup, BackupSource, create_backup
+from storage.backup_archive import Backup, create_backup
 from storage.data_directory import DataDirectoryLock
-from storage.errors import BackupFailed, BadBackup, RestoreRefused
-from storage.migrate import sqlite_path
 from storage.records.people import Language
 from storage.restore import Restored, RestoreTarget, check_restorable, restore_backup
 from storage.store_check import CheckReport, check_backup, check_home
-
-
-def backup_source(settings: Settings, *, with_secrets: bool = False) -> BackupSource:
-    """Raises StartFailure if the database is not a SQLite file."""
-    database = sqlite_path(settings.database)
-    if database is None:
-        raise StartFailure("DATABASE_URL: only a SQLite database can be backed up here")
-    masker = SecretMasker((*settings.secret_values, read_token(settings.home)))
-    return BackupSource(
-        home=settings.home,
-        database=database,
-        version=version("shiftboss"),
-        mask=settings_masker(secret_setting_names(), masker.mask),
-        secret_names=SECRET_FILES,
-        with_secrets=with_secrets,
-    )
 
 
 def make_backup(settings: Settings, folder: Path | None, *, with_secrets: bool) -> Backup:
@@ -76,15 +54,3 @@ def check(settings: Settings, archive: Path | None) -> CheckReport:
         with explain_backup_failures():
             return check_backup(archive)
     return check_home(settings.home, backup_source(settings).database)
-
-
-@contextmanager
-def explain_backup_failures() -> Iterator[None]:
-    try:
-        yield
-    except BackupFailed as error:
-        raise StartFailure(f"no backup was made: {error}") from error
-    except RestoreRefused as error:
-        raise StartFailure(f"nothing was restored: {error}") from error
-    except BadBackup as error:
-        raise StartFailure(f"this backup cannot be used: {error}") from error

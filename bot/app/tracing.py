@@ -13,7 +13,7 @@ from bot.app.lifecycle import AppService
 from bot.app.repositories import RepositorySet
 from bot.config.settings import Settings
 from bot.engine.tracing.otlp_export import SpanCollector, SpanExporter
-from bot.engine.tracing.span_recorder import SpanPruner, SpanRecorder
+from bot.engine.tracing.span_recorder import SpanRecorder
 from bot.engine.tracing.trace_card import TraceCardUpdater
 from bot.engine.tracing.trace_reader import ChatTraceReader, TaskTraceReader
 from bot.engine.workflow.presentation.node_display import dropped_paths, node_namer
@@ -61,12 +61,11 @@ def build_trace_cards(
 def build_span_services(
     settings: Settings, store: RepositorySet, clock: Clock, redact: Callable[[str], str]
 ) -> tuple[AppService, ...]:
-    """Services that delete old spans and export new ones to the collector, if configured."""
+    """The service that exports new spans to the collector, if configured."""
     spans = SpanRepo(store.db)
-    pruner = SpanPruner(spans=spans, now=clock.now, sleep=asyncio.sleep)
     collector = _otlp_collector(settings)
     if collector is None:
-        return (pruner,)
+        return ()
     # Values in titles are private and not exported.
     traces = replace(
         _build_trace_reader(store, clock, redact),
@@ -80,7 +79,7 @@ def build_span_services(
         now=clock.now,
         sleep=asyncio.sleep,
     )
-    return pruner, exporter
+    return (exporter,)
 
 
 def _build_trace_reader(

@@ -67,7 +67,22 @@ class MemorySettings(BaseModel):
     admission: Literal["off", "balanced", "conservative", "high-recall"] = "off"
 
 
-def parse_memory_setting(value: Any) -> Any:
+class RetentionSettings(BaseModel):
+    """Settings under `retention` in YAML: days after which data is deleted, 0 for never. Tasks
+    count from their end."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    inbox_days: float = Field(default=7, ge=2)
+    messages_days: float = Field(default=365, ge=0)
+    uploads_days: float = Field(default=180, ge=0)
+    workspaces_days: float = Field(default=30, ge=0)
+    results_days: float = Field(default=365, ge=0)
+    transcripts_days: float = Field(default=180, ge=0)
+    spans_days: float = Field(default=90, ge=0)
+
+
+def parse_group_setting(value: Any) -> Any:
     """Parse the value from the environment: `{context_tokens: 50000}`, in YAML or JSON."""
     if not isinstance(value, str):
         return value
@@ -296,8 +311,11 @@ class Settings(BaseSettings):
     model_silence: int = Field(default=300, ge=10, le=3600, alias="SHIFTBOSS_MODEL_SILENCE")
     otlp_endpoint: Url = Field(default="", alias="SHIFTBOSS_OTLP_ENDPOINT")
     otlp_headers: SecretStr = Field(default=SecretStr(""), alias="SHIFTBOSS_OTLP_HEADERS")
-    memory: Annotated[MemorySettings, NoDecode, BeforeValidator(parse_memory_setting)] = Field(
+    memory: Annotated[MemorySettings, NoDecode, BeforeValidator(parse_group_setting)] = Field(
         default=MemorySettings(), alias="SHIFTBOSS_MEMORY"
+    )
+    retention: Annotated[RetentionSettings, NoDecode, BeforeValidator(parse_group_setting)] = Field(
+        default=RetentionSettings(), alias="SHIFTBOSS_RETENTION"
     )
     embedding_base_url: Url = Field(default="", alias="EMBEDDING_BASE_URL")
     embedding_model: str = Field(default="", alias="EMBEDDING_MODEL")

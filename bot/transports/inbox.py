@@ -35,7 +35,7 @@ from storage.errors import StoreUnavailable
 from storage.key_value import KeyValueStore
 from storage.messages.card_actions import CardActionRepo
 from storage.messages.chats import ChatRepo
-from storage.messages.inbox import InboxRepo
+from storage.messages.inbox import INBOX_RETENTION, InboxRepo
 from storage.messages.outbox import OutboxRepo
 from storage.records.messages import (
     InboxId,
@@ -68,7 +68,7 @@ _PRUNE_INTERVAL = 24 * 3600.0
 class InboxService:
     """A service and the implementation of `bot.transports.ports.InboxPort`. `transports` may be
     filled until the first message with a file. With `resume_unfinished`, messages left by an
-    earlier process are handled."""
+    earlier process are handled. Settled rows stay for `retention`."""
 
     name = "inbox"
 
@@ -86,6 +86,7 @@ class InboxService:
     clock: Clock
     alerts: ChannelAlerts
     resume_unfinished: bool = True
+    retention: timedelta = INBOX_RETENTION
     _restored_at: datetime | None = field(default=None, init=False)
     _fragment_senders: dict[tuple[str, ...], float] = field(default_factory=dict, init=False)
 
@@ -118,7 +119,8 @@ class InboxService:
         while True:
             try:
                 now = self.clock.now()
-                rows, buttons = await self.inbox.prune(now=now), await self.actions.prune(now=now)
+                rows = await self.inbox.prune(now=now, keep=self.retention)
+                buttons = await self.actions.prune(now=now)
                 if rows or buttons:
                     log.info("Deleted %s old inbox rows and %s old buttons", rows, buttons)
             except StoreUnavailable as error:

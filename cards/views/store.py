@@ -40,6 +40,11 @@ def restored_card(record: RestoreRecord, words: TextCatalog, *, zone: ZoneInfo) 
     return titled_card(words("store.restored_title"), *blocks, tone=CardTone.WARN)
 
 
+def backup_failed_card(reason: str, words: TextCatalog) -> Card:
+    text = words("store.backup_failed", reason=formats.escape_markdown(reason, _MAX_LINE))
+    return titled_card(words("store.backup_failed_title"), TextBlock(text), tone=CardTone.WARN)
+
+
 def _listed(title: str, lines: Sequence[str]) -> TextBlock:
     shown = [f"- {line}" for line in lines[:_MAX_LINES]]
     more = ["- …"] if len(lines) > _MAX_LINES else []

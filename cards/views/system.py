@@ -11,7 +11,7 @@ from cards import formats
 from cards.catalog import TextCatalog
 from cards.model import Block, Card, CardTone, FieldsBlock, NoteBlock, TextBlock, titled_card
 from cards.views import task_controls
-from storage.records.system import ChannelHealth, SystemStatus
+from storage.records.system import BackupState, ChannelHealth, DiskUse, SystemStatus
 from storage.records.tasks import Task, TaskStatus
 
 _MAX_TITLE = 60
@@ -51,6 +51,10 @@ def status_card(status: SystemStatus, words: TextCatalog, *, now: datetime, zone
         words(f"system.limits.{status.limits}"),
     ]
     blocks.append(TextBlock("\n".join(protection)))
+    if status.backup is not None:
+        blocks.append(TextBlock(_backup_line(status.backup, words, zone)))
+    if status.disk:
+        blocks.append(TextBlock(_disk_line(status.disk, words)))
     if status.unlisted_owner:
         name = formats.escape_markdown(status.unlisted_owner, _MAX_TITLE)
         blocks.append(TextBlock(words("system.unnamed_owner", name=name)))
@@ -61,6 +65,24 @@ def status_card(status: SystemStatus, words: TextCatalog, *, now: datetime, zone
         blocks.append(TextBlock(f"**{words('system.recent')}**\n\n" + "\n".join(rows)))
     tone = CardTone.WARN if ill or status.model.problem else CardTone.INFO
     return titled_card(words("system.title"), *blocks, tone=tone)
+
+
+def _backup_line(backup: BackupState, words: TextCatalog, zone: ZoneInfo) -> str:
+    last = formats.date_time(backup.last_at, zone) if backup.last_at else words("store.no_backup")
+    line = words("store.last_backup", when=last)
+    if backup.failed_since is not None:
+        since = formats.date_time(backup.failed_since, zone)
+        return f"⚠️ {line} {words('store.failing', when=since)}"
+    return f"💾 {line}" if backup.is_on else f"💾 {line} {words('store.backups_off')}"
+
+
+def _disk_line(disk: Sequence[DiskUse], words: TextCatalog) -> str:
+    parts = [
+        f"{words(f'store.disk.{each.kind}')} {formats.file_size(each.size)}"
+        + ("+" if each.is_partial else "")
+        for each in disk
+    ]
+    return words("store.disk_use", parts=" · ".join(parts))
 
 
 def _help_line(line: HelpLine) -> str:

@@ -33,7 +33,7 @@ def _incoming_adapter() -> TypeAdapter[Incoming]:
 
 
 INBOX_RETENTION = timedelta(days=7)
-"""How long a settled row stays, and thus how long duplicates are recognized."""
+"""How long a settled row stays by default, and thus how long duplicates are recognized."""
 
 _NEW_ROWS = select(inbox).where(inbox.c.state == InboxState.NEW.value).order_by(inbox.c.id)
 
@@ -176,10 +176,10 @@ class InboxRepo:
         """End the held events of a chat unanswered; returns how many."""
         return (await tx.execute(_DROP_HELD, {"chat": chat_id, "at": now})).rowcount
 
-    async def prune(self, *, now: datetime) -> int:
-        """Delete settled rows older than a week; returns how many."""
+    async def prune(self, *, now: datetime, keep: timedelta = INBOX_RETENTION) -> int:
+        """Delete settled rows older than `keep`; returns how many."""
         async with self._db.write() as tx:
-            return (await tx.execute(_PRUNE, {"before": now - INBOX_RETENTION})).rowcount
+            return (await tx.execute(_PRUNE, {"before": now - keep})).rowcount
 
 
 def inbox_row_from(row: Row[Any]) -> InboxRow:

@@ -63,10 +63,30 @@ class BackendReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BackupState:
+    """`last_at` is when the newest backup was made, None if there is none; `failed_since` is set
+    while backups fail."""
+
+    last_at: datetime | None = None
+    failed_since: datetime | None = None
+    is_on: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskUse:
+    """How many bytes one kind of data uses. `kind` is a catalogue key; `is_partial` says that there
+    is more than was counted."""
+
+    kind: str
+    size: int
+    is_partial: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SystemStatus:
     """`memory_bytes` is the resident set; `waiting_approvals` counts all chats. `sandbox` is bwrap,
     landlock or none, `limits` says who limits commands: cgroup, user or watch. `unlisted_owner`
-    names an owner who is no longer configured."""
+    names an owner who is no longer configured. `backup` and `disk` are for owners."""
 
     version: str
     pid: int
@@ -84,6 +104,8 @@ class SystemStatus:
     sandbox_program: str = ""
     limits: str = "user"
     unlisted_owner: str = ""
+    backup: BackupState | None = None
+    disk: tuple[DiskUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,6 +117,10 @@ EXAMPLES: dict[type, Action] = {
 ERRORS: list[StorageError] = [
     errors.StoreUnavailable("disk full"),
     errors.StoreTooNew("9999"),
+    errors.StoreMismatch("the database with store id ab12", "no file shiftboss.db"),
+    errors.BackupFailed("disk full"),
+    errors.RestoreRefused("the folder is not empty"),
+    errors.BadBackup("it is cut off"),
     errors.DataDirectoryInUse("/home/boss", "17"),
     errors.DataDirectoryUnusable("/home/boss", "read-only"),
     errors.NotFound("task", "k9"),

@@ -7,8 +7,11 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from storage.backup_archive import verify_backup
+from storage.migrate import HEAD_REVISION
 from tests.journeys.platform_world import label, platform_world, press_outcome, token
-from tests.journeys.program import running_program
+from tests.journeys.program import ShiftbossProcess, running_program
+from tests.migrated_database import older_database
 
 
 async def test_a_backup_is_made_beside_a_running_program_and_without_one(tmp_path: Path) -> None:
@@ -73,8 +76,8 @@ async def test_a_restored_home_sends_nothing_again_and_does_nothing_twice(tmp_pa
         again = [owner.press(asks, "", approve), owner.press(running, "", pause)]
         for press in again:
             await press.answer()
-        refused = await chat.wait_for_text("did not act on it")
-        assert "/status" in refused.text
+        offered = await chat.wait_for(lambda m: "/status" in m.text and m.id not in before)
+        assert offered.buttons
 
         new = [m.text for m in chat.from_bot if m.id not in before]
         assert sum("Restored from a backup" in text for text in new) == 1
@@ -99,3 +102,36 @@ async def test_a_restored_home_sends_nothing_again_and_does_nothing_twice(tmp_pa
 def _tasks(home: Path, where: str) -> list[str]:
     with closing(sqlite3.connect(home / "shiftboss.db")) as db:
         return [row[0] for row in db.execute(f"SELECT id FROM tasks WHERE {where}")]
+
+
+async def test_a_store_is_backed_up_before_it_is_migrated(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    shiftboss = ShiftbossProcess(home=home, settings={})
+    home.mkdir()
+    older = older_database(home / "shiftboss.db")
+    (home / "backups").write_text("in the way")
+
+    status, said = await shiftboss.run_to_end("task", "ls")
+    assert (status, "no backup was made" in said) == (2, True), said
+    (home / "backups").unlink()
+    status, said = await shiftboss.run_to_end("task", "ls")
+
+    assert status == 0, said
+    (made,) = (home / "backups").iterdir()
+    assert f"-before-{HEAD_REVISION}" in made.name
+    assert verify_backup(made).schema == older
+    assert (await shiftboss.run_to_end("check"))[0] == 0
+    status, said = await shiftboss.run_to_end("check", str(made))
+    assert (status, "older" in said) == (0, True)
+
+
+async def test_status_tells_owners_of_backups_and_of_the_disk(tmp_path: Path) -> None:
+    async with running_program(tmp_path) as shiftboss:
+        status, said = await shiftboss.run_to_end("status")
+        assert (status, "Last backup: none yet" in said) == (0, True), said
+        await shiftboss.run_to_end("backup")
+        _, said = await shiftboss.run_to_end("status")
+        assert "Last backup: 20" in said
+        assert "database" in said
+        _, said = await shiftboss.run_to_end("status", "--json")
+        assert json.loads(said)["disk"]["backups"] > 0

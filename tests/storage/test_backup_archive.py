@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import os
+import shutil
 import sqlite3
 import stat
 import tarfile
@@ -25,6 +26,7 @@ from storage.backup_archive import (
     extract_backup,
     find_damage,
     list_backups,
+    prune_backups,
     seal_archive,
     verify_backup,
 )
@@ -293,3 +295,40 @@ def rewritten(path: Path, *, extra: tuple[tarfile.TarInfo, bytes], listed: bool)
             archive.addfile(each, io.BytesIO(data))
     seal_archive(written)
     return written
+
+
+def test_an_archive_that_would_fill_the_disk_is_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = create_backup(source(tmp_path / "home"), tmp_path / "to", now=NOW)
+    info, body = member("home/zeros", bytes(5 << 20))
+    bomb = rewritten(made.path, extra=(info, body), listed=True)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=4 << 20))
+
+    with pytest.raises(BadBackup, match="free"):
+        extract_backup(bomb, tmp_path / "out")
+
+    assert not (tmp_path / "out/home/zeros").exists()
+
+
+def test_the_newest_backups_stay_and_those_before_migrations_have_their_own_number(
+    tmp_path: Path,
+) -> None:
+    for day in range(1, 6):
+        for label in ("", "-before-0008"):
+            (tmp_path / f"shiftboss-2026030{day}-000000{label}.tar.gz").touch()
+    (tmp_path / "mine.tar.gz").touch()
+
+    gone = prune_backups(tmp_path, keep=2)
+
+    assert len(gone) == 5
+    kept = sorted(each.name for each in tmp_path.iterdir())
+    assert [name for name in kept if "before" in name] == [
+        f"shiftboss-2026030{day}-000000-before-0008.tar.gz" for day in (3, 4, 5)
+    ]
+    assert [name for name in kept if "before" not in name] == [
+        "mine.tar.gz",
+        "shiftboss-20260304-000000.tar.gz",
+        "shiftboss-20260305-000000.tar.gz",
+    ]

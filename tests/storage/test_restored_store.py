@@ -8,7 +8,7 @@ from pathlib import Path
 from storage.messages.outbox import OutgoingCard
 from storage.records.messages import DeliveryUrgency, IncomingMessage, IncomingPress
 from storage.records.people import Channel
-from storage.restored_store import find_restore, settle_restored
+from storage.restored_store import find_restore, list_chats_with_held, settle_restored
 from tests.migrated_database import database_file, open_database
 from tests.storage.message_store import START, MessageStore, place, sender
 
@@ -18,6 +18,7 @@ LATER = START + timedelta(days=2)
 async def test_what_waited_is_neither_sent_nor_handled_and_is_told_once(tmp_path: Path) -> None:
     async with open_database(tmp_path) as db:
         room = MessageStore(db)
+        await room.person()
         chat = await room.chat()
         async with db.write() as tx:
             for key in ("one", "two"):
@@ -49,6 +50,12 @@ async def test_what_waited_is_neither_sent_nor_handled_and_is_told_once(tmp_path
     async with open_database(tmp_path) as db:
         room = MessageStore(db)
         assert await room.inbox.list_unfinished() == ()
+        async with db.read() as view:
+            held, total = await room.inbox.list_held(view, chat.id, limit=3)
+        assert total == 30
+        assert isinstance(held[0].incoming, IncomingMessage)
+        assert held[0].incoming.text == "please do  0"
+        assert await list_chats_with_held(db) == [chat.id]
         assert await room.outbox.count_queued() == 0
         assert await room.outbox.list_next_deliveries(Channel.TELEGRAM, now=LATER) == ()
         found = await find_restore(room.key_values)

@@ -15,7 +15,13 @@ from bot.engine.sandbox.spec import Sandbox
 from storage.approvals import ApprovalRepo
 from storage.messages.outbox import OutboxRepo
 from storage.records.people import Person, PersonRole
-from storage.records.system import ChannelHealth, ModelChoice, SystemStatus
+from storage.records.system import (
+    BackupState,
+    ChannelHealth,
+    DiskUse,
+    ModelChoice,
+    SystemStatus,
+)
 from storage.records.tasks import Task
 from storage.tasks import TaskRepo
 
@@ -44,6 +50,7 @@ class SystemStatusService:
     sandbox: Callable[[], Awaitable[Sandbox]]
     unnamed_owner: Callable[[], str]
     started_at: datetime
+    store: Callable[[], Awaitable[tuple[BackupState, tuple[DiskUse, ...]]]]
 
     async def status(self, *, by: Person) -> SystemStatus:
         today = self.now().astimezone(self.zone)
@@ -51,8 +58,10 @@ class SystemStatusService:
         waiting = await self.approvals.list_waiting(by=by, chat=None)
         recent: Sequence[Task] = ()
         sandbox = await self.sandbox()
+        backup, disk = None, tuple[DiskUse, ...]()
         if by.role is PersonRole.OWNER:
             recent = await self.tasks.list_recent(_MAX_RECENT)
+            backup, disk = await self.store()
         return SystemStatus(
             version=version("shiftboss"),
             pid=os.getpid(),
@@ -70,6 +79,8 @@ class SystemStatusService:
             sandbox_program=str(sandbox.program or ""),
             limits=sandbox.limits.enforcement.value,
             unlisted_owner=self.unnamed_owner(),
+            backup=backup,
+            disk=disk,
         )
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Self
 
 from bot.engine.tracing.span_ids import (
@@ -183,30 +182,3 @@ class SpanRecorder:
         if not self._warned:
             log.warning("model calls cannot be recorded as spans for now: %r", error)
             self._warned = True
-
-
-SPAN_RETENTION = timedelta(days=90)
-"""Time after a task's end; usage records are kept longer."""
-
-_DAY = 86_400.0
-
-
-@dataclass(slots=True, kw_only=True)
-class SpanPruner:
-    spans: SpanRepo
-    now: Callable[[], datetime]
-    sleep: Callable[[float], Awaitable[None]]
-    name: str = "spans"
-
-    async def start(self, stack: AsyncExitStack) -> None:
-        """No preparation is needed."""
-
-    async def run(self) -> None:
-        while True:
-            try:
-                gone = await self.spans.prune(before=self.now() - SPAN_RETENTION)
-                if gone:
-                    log.info("deleted %d spans of tasks that ended long ago", gone)
-            except StoreUnavailable as error:
-                log.warning("no spans can be deleted now: %s", error)
-            await self.sleep(_DAY)

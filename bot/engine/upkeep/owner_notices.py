@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
@@ -12,17 +12,17 @@ from cards.courier import Courier
 from cards.model import Card
 from cards.views.store import restored_card
 from handlers.language import language_of_chat
-from storage.db import Database
+from storage.db import Database, Transaction
 from storage.key_value import KeyValueStore
 from storage.messages.chats import ChatRepo
 from storage.people import PeopleRepo
 from storage.records.messages import DeliveryUrgency
-from storage.records.people import Language, PersonRole
-from storage.restored_store import find_restore, mark_restore_told
+from storage.records.people import Chat, ChatId, Language, PersonRole
+from storage.restored_store import find_restore, list_chats_with_held, mark_restore_told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnerNotifier:
+class OwnerCardSender:
     """`language` is the fixed language of all cards, None for each reader's own."""
 
     chats: ChatRepo
@@ -34,23 +34,26 @@ class OwnerNotifier:
         """Send a card to every owner in private. The same key is the same notice: repeating it
         sends nothing."""
         for chat in await self.chats.list_private(PersonRole.OWNER):
-            language = self.language or await language_of_chat(self.people, chat)
-            card = draw(catalog_for(language or Language.ENGLISH))
+            card = draw(catalog_for(await self.language_of(chat)))
             await self.courier.send(
                 chat.id, card, key=f"{key}:{chat.id}", urgency=DeliveryUrgency.NOTICE
             )
 
+    async def language_of(self, chat: Chat) -> Language:
+        return self.language or await language_of_chat(self.people, chat) or Language.ENGLISH
+
 
 @dataclass(kw_only=True, eq=False)
 class RestoreNotice:
-    """At the first start after a restore."""
+    """At the first start after a restore. `offer` shows a chat its held messages on one card."""
 
     name = "restore notice"
 
     db: Database
     key_values: KeyValueStore
-    owners: OwnerNotifier
+    owners: OwnerCardSender
     zone: ZoneInfo
+    offer: Callable[[Transaction, ChatId, TextCatalog], Awaitable[None]]
 
     async def start(self, stack: AsyncExitStack) -> None:
         record = await find_restore(self.key_values)
@@ -59,6 +62,10 @@ class RestoreNotice:
         await self.owners.notify(
             f"restored:{record.id}", lambda words: restored_card(record, words, zone=self.zone)
         )
+        for chat_id in await list_chats_with_held(self.db):
+            language = await self.owners.language_of(await self.owners.chats.get(chat_id))
+            async with self.db.write() as tx:
+                await self.offer(tx, chat_id, catalog_for(language))
         async with self.db.write() as tx:
             await mark_restore_told(self.key_values, tx, record)
 

@@ -45,7 +45,7 @@ async def test_without_a_collector_nothing_of_the_extra_is_loaded(
 
     made = build_span_services(settings(monkeypatch, tmp_path), store, SystemClock(), str)
 
-    assert names(made) == ["spans"]
+    assert names(made) == []
     assert not caplog.records
 
 
@@ -54,7 +54,7 @@ async def test_with_a_collector_spans_are_sent(
 ) -> None:
     told = settings(monkeypatch, tmp_path, SHIFTBOSS_OTLP_ENDPOINT=URL)
 
-    assert names(build_span_services(told, store, SystemClock(), str)) == ["spans", "otlp"]
+    assert names(build_span_services(told, store, SystemClock(), str)) == ["otlp"]
 
 
 async def test_where_the_extra_is_missing_the_program_says_so_and_goes_on(
@@ -66,7 +66,7 @@ async def test_where_the_extra_is_missing_the_program_says_so_and_goes_on(
     told = settings(monkeypatch, tmp_path, SHIFTBOSS_OTLP_ENDPOINT=URL)
     monkeypatch.setattr(builtins, "__import__", _refusing(builtins.__import__))
 
-    assert names(build_span_services(told, store, SystemClock(), str)) == ["spans"]
+    assert names(build_span_services(told, store, SystemClock(), str)) == []
     assert "shiftboss[otel]" in caplog.text
 
 

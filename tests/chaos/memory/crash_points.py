@@ -83,9 +83,9 @@ def follow_clock_file(told_in: Path) -> None:
     from bot.engine.memory import maintenance
     from bot.transports import inbox
     from bot.transports.clock import SystemClock
-    from storage.messages.inbox import InboxRepo
+    from storage.messages.inbox import INBOX_RETENTION, InboxRepo
 
-    async def nothing(self: InboxRepo, *, now: datetime) -> int:
+    async def nothing(self: InboxRepo, *, now: datetime, keep: timedelta = INBOX_RETENTION) -> int:
         return 0
 
     def now(self: SystemClock) -> datetime:

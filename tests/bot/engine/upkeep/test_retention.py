@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from bot.config.settings import RetentionSettings
+from bot.engine.upkeep.disk_usage import measure_disk_use
+from bot.engine.upkeep.retention import RetentionService
+from storage.db import Database
+from storage.records.tasks import Task
+from storage.retention import RetentionRepo
+from storage.traces import SpanRepo
+from tests.migrated_database import database_file, open_database
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+LONG_AGO = NOW - timedelta(days=400)
+OLD = round(LONG_AGO.timestamp() * 1_000_000)
+NEW = round((NOW - timedelta(days=1)).timestamp() * 1_000_000)
+LATER = round((NOW + timedelta(days=9)).timestamp() * 1_000_000)
+
+ROWS = f"""
+INSERT INTO people VALUES ('p1', 'Ann', 'owner', 'en', 0);
+INSERT INTO chats (id, channel, external_id, thread, kind, title, settings, created_at)
+  VALUES ('c1', 'web', 'x', '', 'private', '', '{{}}', 0);
+INSERT INTO tasks (title, instruction, priority, rank, control, chat_id, created_by, created_at,
+  id, source, status, phase, files, branch, ended_at) VALUES
+  ('T', 'x', 'normal', 3, 'run', 'c1', 'p1', 0,
+   'done01', 'a', 'completed', 'ended', '[]', '', {OLD}),
+  ('T', 'x', 'normal', 3, 'run', 'c1', 'p1', 0,
+   'tree01', 'b', 'failed', 'ended', '[]', 'b1', {OLD}),
+  ('T', 'x', 'normal', 3, 'run', 'c1', 'p1', 0,
+   'new001', 'c', 'completed', 'ended', '[]', '', {NEW}),
+  ('T', 'x', 'normal', 3, 'run', 'c1', 'p1', 0,
+   'open01', 'd', 'blocked', 'doing', '["files/inbox/2/a.txt"]', '', NULL);
+INSERT INTO sessions (id, key, backend, model, started_at, last_used_at) VALUES
+  ('s-done', 'k1', 'b', 'm', 0, 0), ('s-open', 'k2', 'b', 'm', 0, 0),
+  ('s-chat', 'k3', 'b', 'm', 0, 0);
+INSERT INTO messages (session_id, seq, content, at) VALUES
+  ('s-done', 0, '{{}}', {OLD}), ('s-open', 0, '{{}}', {OLD}), ('s-chat', 0, '{{}}', {OLD});
+INSERT INTO node_attempts (task_id, path, attempt, session_id, started_at) VALUES
+  ('done01', 'a', 1, 's-done', 0), ('open01', 'a', 1, 's-open', 0);
+INSERT INTO approvals (id, kind, task_id, chat_id, title, approvers, state, created_at, expires_at)
+  VALUES ('ask001', 'risk', 'open01', 'c1', 'T', '[]', 'waiting', 0, {LATER});
+INSERT INTO inbox (id, channel, dedupe, chat_id, incoming, state, received_at) VALUES
+  (3, 'web', 'x', 'c1', '{{}}', 'held', {OLD});
+"""
+CARDS = {
+    "reply:1": OLD,
+    "reply:2": NEW,
+    "task:done01": OLD,
+    "task:open01": OLD,
+    "approval:ask001:c1": OLD,
+    "button": OLD,
+}
+
+
+def fill(home: Path) -> None:
+    with closing(sqlite3.connect(database_file(home))) as db, db:
+        db.executescript(ROWS)
+        for number, (key, at) in enumerate(CARDS.items(), start=1):
+            values = (number, key, at)
+            db.execute(
+                "INSERT INTO outbox (id, key, chat_id, urgency, card, revision, state, due_at,"
+                " created_at, updated_at) VALUES (?, ?, 'c1', 0, '{}', 1, 'shown', 0, 0, ?)",
+                values,
+            )
+            db.execute("INSERT INTO placements VALUES ('c1', ?, ?)", (key, number))
+        db.execute(
+            "INSERT INTO actions (token, card_key, chat_id, action, allowed, single_use,"
+            " expires_at) VALUES ('t', 'button', 'c1', '{}', '[]', 1, ?)",
+            (LATER,),
+        )
+    for name in ("1", "2", "3", "4"):
+        folder = home / "files" / "inbox" / name
+        folder.mkdir(parents=True)
+        (folder / "a.txt").write_text("a")
+        dated = NOW.timestamp() if name == "4" else LONG_AGO.timestamp()
+        os.utime(folder, (dated, dated))
+    for task in ("done01", "tree01", "new001", "open01"):
+        for place in ("work", "files/tasks"):
+            (home / place / task).mkdir(parents=True)
+            (home / place / task / "f").write_text("x")
+
+
+async def clean(db: Database, home: Path, keep: RetentionSettings) -> list[str]:
+    removed: list[str] = []
+
+    async def remove_worktree(task: Task) -> None:
+        removed.append(task.id)
+
+    async def sleep(_seconds: float) -> None:
+        raise AssertionError
+
+    service = RetentionService(
+        home=home,
+        keep=keep,
+        repo=RetentionRepo(db),
+        spans=SpanRepo(db),
+        remove_worktree=remove_worktree,
+        now=lambda: NOW,
+        sleep=sleep,
+    )
+    await service.delete_old()
+    return removed
+
+
+def column(home: Path, query: str) -> set[str]:
+    with closing(sqlite3.connect(database_file(home))) as db:
+        return {str(row[0]) for row in db.execute(query)}
+
+
+def names(folder: Path) -> set[str]:
+    return {each.name for each in folder.iterdir()}
+
+
+async def test_only_what_nobody_needs_is_deleted(tmp_path: Path) -> None:
+    async with open_database(tmp_path) as db:
+        fill(tmp_path)
+        removed = await clean(db, tmp_path, RetentionSettings())
+
+    kept = {"reply:2", "task:open01", "approval:ask001:c1", "button"}
+    assert column(tmp_path, "SELECT key FROM outbox") == kept
+    assert column(tmp_path, "SELECT message_id FROM placements") == kept
+    assert column(tmp_path, "SELECT session_id FROM messages") == {"s-open", "s-chat"}
+    assert names(tmp_path / "files/inbox") == {"2", "3", "4"}
+    assert names(tmp_path / "work") == {"tree01", "new001", "open01"}
+    assert removed == ["tree01"], "a worktree is git's: its work stays on its branch"
+    assert names(tmp_path / "files/tasks") == {"new001", "open01"}
+    assert column(tmp_path, "SELECT count(*) FROM pragma_foreign_key_check") == {"0"}
+
+
+async def test_zero_days_keep_everything(tmp_path: Path) -> None:
+    days = {name: 0 for name in RetentionSettings.model_fields if name != "inbox_days"}
+    async with open_database(tmp_path) as db:
+        fill(tmp_path)
+        before = {str(each) for each in (tmp_path / "files").rglob("*")}
+        assert await clean(db, tmp_path, RetentionSettings.model_validate(days)) == []
+
+    assert column(tmp_path, "SELECT key FROM outbox") == set(CARDS)
+    assert {str(each) for each in (tmp_path / "files").rglob("*")} == before
+
+
+async def test_many_rows_are_deleted_in_batches(tmp_path: Path) -> None:
+    async with open_database(tmp_path) as db:
+        fill(tmp_path)
+        with closing(sqlite3.connect(database_file(tmp_path))) as raw, raw:
+            raw.executemany(
+                "INSERT INTO outbox (key, chat_id, urgency, card, revision, state, due_at,"
+                " created_at, updated_at) VALUES (?, 'c1', 0, '{}', 1, 'shown', 0, 0, ?)",
+                [(f"old:{number}", OLD) for number in range(450)],
+            )
+        await clean(db, tmp_path, RetentionSettings())
+
+    assert column(tmp_path, "SELECT count(*) FROM outbox") == {"4"}
+
+
+async def test_disk_use_is_told_by_kind(tmp_path: Path) -> None:
+    async with open_database(tmp_path):
+        fill(tmp_path)
+        (tmp_path / "backups").mkdir()
+        (tmp_path / "backups" / "b").write_bytes(bytes(1000))
+
+    found = measure_disk_use(tmp_path, database_file(tmp_path), tmp_path / "backups")
+
+    sizes = {each.kind: each.size for each in found}
+    assert sizes["backups"] == 1000
+    assert sizes["uploads"] == 4
+    assert next(iter(sizes)) == "database"
+    assert "memory" not in sizes
