@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -56,6 +57,18 @@ class UtcTimestamp(TypeDecorator[datetime]):
         if value is None:
             return None
         return datetime.fromtimestamp(value / 1_000_000, UTC)
+
+
+def dump_json(value: Any) -> str:
+    """Compact JSON. Other scripts than Latin stay as they are: escaped, Chinese has twice the
+    size."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # Half a surrogate pair cannot be stored but escaped.
+        return json.dumps(value, separators=(",", ":"))
+    return text
 
 
 def create_engines(url: str) -> tuple[AsyncEngine, AsyncEngine]:
@@ -253,7 +266,7 @@ def migration_engine(url: str) -> sa.Engine:
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
         return sa.create_engine(_psycopg_url(parsed))
-    engine = sa.create_engine(parsed.set(drivername="sqlite"))
+    engine = sa.create_engine(parsed.set(drivername="sqlite"), json_serializer=dump_json)
     # No foreign keys here: recreating a table would cascade to its children.
     _configure_sqlite(
         engine, ("PRAGMA synchronous=FULL", "PRAGMA busy_timeout=5000"), "BEGIN IMMEDIATE"
@@ -303,6 +316,7 @@ def _create_sqlite_engine(
         async_creator=connected,
         pool_size=connections,
         max_overflow=0,
+        json_serializer=dump_json,
     )
 
     @sa.event.listens_for(engine.sync_engine, "begin")

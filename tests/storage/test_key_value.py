@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 
 from tests.storage.message_store import MessageStore
@@ -27,3 +31,16 @@ async def _put_and_fail(room: MessageStore) -> None:
     async with room.db.write() as tx:
         await room.key_values.write(tx, "a", 1)
         raise LookupError
+
+
+async def test_values_are_stored_compactly_and_come_back_as_they_were(
+    room: MessageStore, tmp_path: Path
+) -> None:
+    value = {"text": "部署到生产环境", "odd": "half \ud83d pair \0", "list": [1, None]}
+    await room.key_values.put("a", value)
+    await room.key_values.put("b", {"text": "部署", "n": [1, 2]})
+
+    assert await room.key_values.get("a") == value
+    with closing(sqlite3.connect(tmp_path / "shiftboss.db")) as db:
+        stored = db.execute("SELECT value FROM marks WHERE name = 'b'").fetchone()[0]
+    assert stored == '{"text":"部署","n":[1,2]}'
