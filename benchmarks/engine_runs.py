@@ -99,7 +99,11 @@ async def _notify(world: EngineHarness, home: Path) -> None:
         outbox=store.outbox,
         actions=store.actions,
         streams=AnswerStreams(
-            outbox=store.outbox, transports={}, is_paused=lambda _chat: True, language_of=english
+            outbox=store.outbox,
+            transports={},
+            is_paused=lambda _chat: True,
+            may_send=lambda _chat: False,
+            language_of=english,
         ),
         wake=lambda: None,
         clock=clock,

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from bot.transports.clock import Clock
@@ -37,11 +38,12 @@ def supports_drafts(chat: Chat) -> bool:
 @dataclass(kw_only=True, eq=False)
 class AnswerStreams:
     """Streams unfinished answers, latest text only, without storing them. `is_paused` says where
-    streaming must pause."""
+    streaming must pause; `may_send` counts an edit against the chat's limits, or refuses it."""
 
     outbox: OutboxRepo
     transports: Mapping[Channel, Transport]
     is_paused: Callable[[Chat], bool]
+    may_send: Callable[[Chat], bool]
     language_of: LanguageResolver
     _newest: dict[OutboxId, str] = field(default_factory=dict, init=False)
     _tasks: dict[OutboxId, asyncio.Task[None]] = field(default_factory=dict, init=False)
@@ -99,6 +101,7 @@ class AnswerStreams:
         # Guess the language from the answer itself, as there is no card yet.
         shown = Card(fallback=markdown)
         letter = _draft_message(row, chat, await self.language_of(chat, shown))
+        letter = replace(letter, may_send=partial(self.may_send, chat))
         await self.transports[chat.channel].stream(letter, markdown)
         return True
 

@@ -29,7 +29,7 @@ from cards.model import Card, TextBlock
 from storage.db import STORE_RETRY_SECONDS, Database, retry_until_stored
 from storage.errors import StoreUnavailable
 from storage.messages.outbox import DeliveryAttempt, NextDelivery, OutboxRepo
-from storage.records.messages import MessagePlacement, OutboxId
+from storage.records.messages import DeliveryUrgency, MessagePlacement, OutboxId
 from storage.records.people import Channel, Chat, Language
 
 log = logging.getLogger(__name__)
@@ -121,9 +121,14 @@ class ChannelSender:
         extra = len(delivery.placed.message_ids) - 1
         if extra > 0 and message.placed is None:
             self.limiter.consume(tried.chat.external_id, tried.chat.kind, extra)
+        now = self.clock.now()
         await self._write_until_stored(
             lambda: self.outbox.mark_shown(
-                tried, delivery.placed, revision=message.revision, now=self.clock.now()
+                tried,
+                delivery.placed,
+                revision=message.revision,
+                now=now,
+                edit_at=now + timedelta(seconds=self.limiter.edit_interval),
             )
         )
         self.on_shown(message.outbox_id)
@@ -244,6 +249,8 @@ async def _reader_never_removed(_: DeliveryAttempt) -> bool:
 # Chats served concurrently per channel, so that a slow upload does not block the others.
 _MAX_CONCURRENT_CHATS = 8
 _MIN_WAIT = 0.005
+# A typing indicator needs the room that an edit would need, and leaves it.
+_TYPING = DeliveryUrgency.PROGRESS
 
 
 @dataclass(kw_only=True, eq=False)
@@ -282,6 +289,7 @@ class OutboxSender:
             outbox=self.outbox,
             transports=self.transports,
             is_paused=self.is_paused,
+            may_send=self.may_send_progress,
             language_of=self.language_of,
         )
 
@@ -311,10 +319,17 @@ class OutboxSender:
         """True while streaming and typing indicators must pause in this chat."""
         return self._limiters[chat.channel].is_paused(chat.external_id)
 
+    def may_send_progress(self, chat: Chat) -> bool:
+        """Count an update that nobody misses against the chat's limits; False if there is no room
+        for it."""
+        limiter = self._limiters[chat.channel]
+        return limiter.try_consume(chat.external_id, chat.kind, DeliveryUrgency.PROGRESS)
+
     async def show_typing(self, chat: Chat) -> None:
-        """Show a typing indicator unless the channel is paused."""
+        """Show a typing indicator unless messages have to wait for a limit."""
         transport = self.transports.get(chat.channel)
-        if transport is None or self.is_paused(chat):
+        limiter = self._limiters[chat.channel]
+        if transport is None or limiter.get_delay(chat.external_id, chat.kind, _TYPING) > 0:
             return
         try:
             await transport.show_typing(chat)

@@ -21,9 +21,10 @@ class OutboundMessage:
     `card` is sealed: every button has its token. `placed` is None for a first send.
     `idempotency_key` is stable per message and revision; pass it to platforms that deduplicate.
     `repeat` means that an earlier try may have arrived; mark the text accordingly, unless the
-    platform deduplicates. `urgency` is for pacing. `language` applies to texts that the transport
-    adds. Where the platform cannot deduplicate, await `on_part` after each of several parts; a
-    later try gets them in `placed`.
+    platform deduplicates. `urgency` is for pacing; of a stream, `may_send` is asked before each
+    edit of a message, which must be left out if it is False. `language` applies to texts that the
+    transport adds. Where the platform cannot deduplicate, await `on_part` after each of several
+    parts; a later try gets them in `placed`.
     """
 
     outbox_id: messages.OutboxId
@@ -39,6 +40,7 @@ class OutboundMessage:
     on_part: Callable[[messages.MessagePlacement], Awaitable[None]] | None = field(
         default=None, compare=False
     )
+    may_send: Callable[[], bool] = field(default=lambda: True, compare=False)
 
 
 LanguageResolver: TypeAlias = Callable[[Chat, Card], Awaitable[Language]]

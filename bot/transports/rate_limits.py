@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypeAlias
 
 from bot.transports.alerts import AlertSource, ChannelAlerts
 from storage.db import Transaction
@@ -14,6 +17,8 @@ from storage.records.people import Channel, ChatKind
 
 # Extra pause for streaming and typing indicators after a refusal, so that answers go first.
 _COSMETIC_PAUSE = 5.0
+# The share of a window that progress leaves to whatever is more urgent.
+_WINDOW_RESERVE = 0.4
 _MAX_TRACKED_CHATS = 512
 
 
@@ -26,23 +31,37 @@ class RateLimit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WindowLimit:
+    """At most `count` in any `seconds`."""
+
+    count: int
+    seconds: float
+
+
+AnyLimit: TypeAlias = RateLimit | WindowLimit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelLimits:
-    """All limits of a scope apply together; none means unlimited."""
+    """All limits of a scope apply together; none means unlimited. `edit_interval` is the number of
+    seconds between two progress edits of one card."""
 
-    private: tuple[RateLimit, ...] = ()
-    group: tuple[RateLimit, ...] = ()
-    overall: tuple[RateLimit, ...] = ()
+    private: tuple[AnyLimit, ...] = ()
+    group: tuple[AnyLimit, ...] = ()
+    overall: tuple[AnyLimit, ...] = ()
+    edit_interval: float = 0.0
 
-    def for_chat_kind(self, kind: ChatKind) -> tuple[RateLimit, ...]:
+    def for_chat_kind(self, kind: ChatKind) -> tuple[AnyLimit, ...]:
         return self.group if kind is ChatKind.GROUP else self.private
 
 
 CHANNEL_LIMITS: Mapping[Channel, ChannelLimits] = {
     Channel.TELEGRAM: ChannelLimits(
         private=(RateLimit(per_second=1, burst=3),),
-        # The limit is twenty in any minute: a few at once, the rest spread out.
-        group=(RateLimit(per_second=15 / 60, burst=5),),
+        # The platform's limit is twenty in any minute; the second over is for the way there.
+        group=(RateLimit(per_second=1, burst=5), WindowLimit(count=20, seconds=61)),
         overall=(RateLimit(per_second=25, burst=5),),
+        edit_interval=1.0,
     ),
     Channel.FEISHU: ChannelLimits(
         private=(RateLimit(per_second=4, burst=1),),
@@ -52,6 +71,7 @@ CHANNEL_LIMITS: Mapping[Channel, ChannelLimits] = {
             # The platform's second limit is a thousand in any minute.
             RateLimit(per_second=15, burst=100),
         ),
+        edit_interval=1.0,
     ),
     Channel.WEB: ChannelLimits(),
 }
@@ -63,10 +83,15 @@ class ChannelRateLimiter:
     def __init__(self, limits: ChannelLimits, elapsed: Callable[[], float]) -> None:
         self._limits = limits
         self._elapsed = elapsed
-        self._overall = [_TokenBucket(limit, elapsed()) for limit in limits.overall]
-        self._chats: dict[str, list[_TokenBucket]] = {}
+        self._overall = [_meter(limit, elapsed()) for limit in limits.overall]
+        self._chats: dict[str, list[_Meter]] = {}
         self._paused_until: dict[str, float] = {}
         self._channel_paused_until = float("-inf")
+
+    @property
+    def edit_interval(self) -> float:
+        """Seconds between two progress edits of one card."""
+        return self._limits.edit_interval
 
     def get_delay(self, chat: str, kind: ChatKind, urgency: DeliveryUrgency) -> float:
         """Seconds until a message of this urgency may be sent; 0 means now."""
@@ -74,13 +99,20 @@ class ChannelRateLimiter:
         cosmetic = urgency is DeliveryUrgency.PROGRESS
         rest = self._remaining_pause(chat, now, extra=_COSMETIC_PAUSE if cosmetic else 0.0)
         buckets = [*self._overall, *self._buckets_for_chat(chat, kind)]
-        return max([rest, *(each.get_delay(now, reserve_one=cosmetic) for each in buckets)])
+        return max([rest, *(each.get_delay(now, reserve=cosmetic) for each in buckets)])
 
     def consume(self, chat: str, kind: ChatKind, messages: int = 1) -> None:
         """Count sent messages; the balance may become negative for a message of many parts."""
         now = self._elapsed()
         for each in (*self._overall, *self._buckets_for_chat(chat, kind)):
             each.consume(now, messages)
+
+    def try_consume(self, chat: str, kind: ChatKind, urgency: DeliveryUrgency) -> bool:
+        """Count one message if it may be sent now."""
+        allowed = self.get_delay(chat, kind, urgency) <= 0
+        if allowed:
+            self.consume(chat, kind)
+        return allowed
 
     def pause(self, seconds: float, *, chat: str | None = None) -> None:
         """Pause one chat, or the whole channel."""
@@ -100,14 +132,12 @@ class ChannelRateLimiter:
             del self._paused_until[chat]
         return max(0.0, until - now)
 
-    def _buckets_for_chat(self, chat: str, kind: ChatKind) -> list[_TokenBucket]:
+    def _buckets_for_chat(self, chat: str, kind: ChatKind) -> list[_Meter]:
         if chat not in self._chats:
             now = self._elapsed()
             if len(self._chats) >= _MAX_TRACKED_CHATS:
                 self._drop_full_buckets(now)
-            self._chats[chat] = [
-                _TokenBucket(limit, now) for limit in self._limits.for_chat_kind(kind)
-            ]
+            self._chats[chat] = [_meter(limit, now) for limit in self._limits.for_chat_kind(kind)]
         return self._chats[chat]
 
     def _drop_full_buckets(self, now: float) -> None:
@@ -125,9 +155,9 @@ class _TokenBucket:
         self._tokens = limit.burst
         self._refilled_at = now
 
-    def get_delay(self, now: float, *, reserve_one: bool) -> float:
-        """`reserve_one` keeps one token for more urgent messages if the bucket holds several."""
-        need = 2.0 if reserve_one and self._limit.burst > 1 else 1.0
+    def get_delay(self, now: float, *, reserve: bool) -> float:
+        """`reserve` keeps one token for more urgent messages if the bucket holds several."""
+        need = 2.0 if reserve and self._limit.burst > 1 else 1.0
         return max(0.0, (need - self._refill(now)) / self._limit.per_second)
 
     def consume(self, now: float, messages: int) -> None:
@@ -141,6 +171,41 @@ class _TokenBucket:
         self._tokens = min(self._limit.burst, self._tokens + gained)
         self._refilled_at = now
         return self._tokens
+
+
+class _Window:
+    """The times of the messages within one window."""
+
+    def __init__(self, limit: WindowLimit) -> None:
+        self._limit = limit
+        self._times: deque[float] = deque()
+
+    def get_delay(self, now: float, *, reserve: bool) -> float:
+        """`reserve` keeps a share of the window for more urgent messages."""
+        self._forget(now)
+        allowed = self._limit.count
+        if reserve:
+            allowed -= math.ceil(allowed * _WINDOW_RESERVE)
+        over = len(self._times) - allowed
+        return 0.0 if over < 0 else self._times[over] + self._limit.seconds - now
+
+    def consume(self, now: float, messages: int) -> None:
+        self._times.extend([now] * messages)
+
+    def is_full(self, now: float) -> bool:
+        self._forget(now)
+        return not self._times
+
+    def _forget(self, now: float) -> None:
+        while self._times and self._times[0] + self._limit.seconds <= now:
+            self._times.popleft()
+
+
+_Meter: TypeAlias = _TokenBucket | _Window
+
+
+def _meter(limit: AnyLimit, now: float) -> _Meter:
+    return _Window(limit) if isinstance(limit, WindowLimit) else _TokenBucket(limit, now)
 
 
 _ALERT_SHARE = 0.8

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, Row, bindparam, case, cast, func, insert, or_, select, update
+from sqlalchemy import Row, and_, bindparam, case, func, insert, or_, select, update
 
 from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore, upsert
@@ -23,15 +23,14 @@ from storage.records.people import Channel, Chat, ChatId, ChatKind
 from storage.rows import record_from, row_from
 from storage.schema import actions, chats, outbox, placements
 
-# Combines urgency and row number so that the smallest is delivered first.
-_URGENCY_FACTOR = 2**40
-_ORDER = cast(outbox.c.urgency, BigInteger) * _URGENCY_FACTOR + outbox.c.id
-
 _QUEUED = outbox.c.state == OutboxState.QUEUED.value
 
 # A row updated in the future was written before the clock was set back; its due time is meaningless
 # and might be a year away.
 _DUE = or_(outbox.c.due_at <= bindparam("now"), outbox.c.updated_at > bindparam("now"))
+
+# A time to edit that is further away is from before the clock was set back.
+_MAX_EDIT_WAIT = timedelta(minutes=1)
 
 _BY_KEY = select(outbox).where(outbox.c.key == bindparam("key"))
 
@@ -41,15 +40,43 @@ _WITH_CHAT = (
     .where(outbox.c.id == bindparam("id"))
 )
 
-_NEXT_BY_CHAT = (
+# Who waits longer than this goes with the answers, so that a flood of answers starves no message.
+_MAX_OVERTAKEN = timedelta(minutes=5)
+_RANK = case(
+    (
+        and_(
+            outbox.c.urgency < DeliveryUrgency.PROGRESS.value,
+            outbox.c.due_at <= bindparam("overtaken_since", type_=outbox.c.due_at.type),
+        ),
+        DeliveryUrgency.ANSWER.value,
+    ),
+    else_=outbox.c.urgency,
+)
+
+# Among equals the longest due goes first, so that the edits of one card do not starve another's.
+_DUE_OUTBOX = (
     select(
+        outbox.c.id,
+        outbox.c.urgency,
+        _RANK.label("rank"),
+        outbox.c.due_at,
         chats.c.external_id,
-        func.min(chats.c.kind).label("kind"),
-        func.min(_ORDER).label("first"),
+        chats.c.kind,
+        func.row_number()
+        .over(
+            partition_by=chats.c.external_id,
+            order_by=(_RANK, outbox.c.due_at, outbox.c.id),
+        )
+        .label("place"),
     )
     .join(chats, chats.c.id == outbox.c.chat_id)
     .where(_QUEUED, chats.c.channel == bindparam("channel"), _DUE)
-    .group_by(chats.c.external_id)
+    .subquery()
+)
+_NEXT_BY_CHAT = (
+    select(_DUE_OUTBOX)
+    .where(_DUE_OUTBOX.c.place == 1)
+    .order_by(_DUE_OUTBOX.c.rank, _DUE_OUTBOX.c.due_at, _DUE_OUTBOX.c.id)
 )
 
 _NEXT_DUE = (
@@ -74,7 +101,16 @@ _MARK_SHOWN = _UPDATE.values(
     ),
     attempts=0,
     error="",
-    due_at=bindparam("at"),
+    due_at=case(
+        (
+            or_(
+                outbox.c.urgency == DeliveryUrgency.PROGRESS.value,
+                outbox.c.revision == bindparam("seen"),
+            ),
+            bindparam("edit_at", type_=outbox.c.due_at.type),
+        ),
+        else_=bindparam("at", type_=outbox.c.due_at.type),
+    ),
 )
 
 _MARK_PARTLY_SHOWN = _UPDATE.values(placed=bindparam("where"))
@@ -164,7 +200,8 @@ class OutboxRepo:
 
     async def put(self, tx: Transaction, new: OutgoingCard, *, now: datetime) -> OutboxReceipt:
         """Make `new.card` the newest revision under its key; does nothing if it already is. A card
-        stays in its first chat, whatever `new` says."""
+        stays in its first chat, whatever `new` says, and keeps the rank that it waits with if that
+        is more urgent. Progress waits until the card may be edited again."""
         added = await self.add(tx, new, now=now)
         if added is not None:
             return added
@@ -172,18 +209,23 @@ class OutboxRepo:
         if row.revision and row.card == new.card:
             return OutboxReceipt(id=OutboxId(row.id), revision=row.revision, changed=False)
         queued = row.state == OutboxState.QUEUED.value
+        urgency = min(new.urgency, row.urgency) if queued else new.urgency
+        due = row.due_at if queued else now
+        # A retry keeps its backoff: new content must not bypass a platform's limits.
+        if not (queued and row.attempts):
+            progress = urgency == DeliveryUrgency.PROGRESS
+            due = min(max(due, row.due_at), now + _MAX_EDIT_WAIT) if progress else min(due, now)
         await tx.execute(
             update(outbox)
             .where(outbox.c.id == row.id)
             .values(
                 card=dict(new.card),
-                urgency=int(new.urgency),
+                urgency=int(urgency),
                 reply_to=new.reply_to or row.reply_to,
                 revision=row.revision + 1,
                 state=OutboxState.QUEUED.value,
-                # A retry keeps its backoff: new content must not bypass a platform's limits.
                 attempts=row.attempts if queued else 0,
-                due_at=row.due_at if queued else now,
+                due_at=due,
                 updated_at=now,
             )
         )
@@ -246,16 +288,17 @@ class OutboxRepo:
     async def list_next_deliveries(
         self, channel: Channel, *, now: datetime
     ) -> Sequence[NextDelivery]:
-        """The next due delivery of each chat, most urgent first, then oldest."""
-        rows = await self._db.fetch_all(_NEXT_BY_CHAT, {"channel": channel.value, "now": now})
+        """The next due delivery of each chat, most urgent first, then longest due."""
+        facts = {"channel": channel.value, "now": now, "overtaken_since": now - _MAX_OVERTAKEN}
+        rows = await self._db.fetch_all(_NEXT_BY_CHAT, facts)
         return tuple(
             NextDelivery(
-                id=OutboxId(row.first % _URGENCY_FACTOR),
+                id=OutboxId(row.id),
                 external_id=row.external_id,
                 kind=ChatKind(row.kind),
-                urgency=DeliveryUrgency(row.first // _URGENCY_FACTOR),
+                urgency=DeliveryUrgency(row.urgency),
             )
-            for row in sorted(rows, key=lambda row: int(row.first))
+            for row in rows
         )
 
     async def next_due(self, channel: Channel, *, now: datetime) -> datetime | None:
@@ -296,14 +339,19 @@ class OutboxRepo:
             await _record_placement(tx, attempt, placement)
 
     async def mark_shown(
-        self, attempt: DeliveryAttempt, placement: MessagePlacement, *, revision: int, now: datetime
+        self,
+        attempt: DeliveryAttempt,
+        placement: MessagePlacement,
+        *,
+        revision: int,
+        now: datetime,
+        edit_at: datetime | None = None,
     ) -> None:
-        """Record that `revision` is visible at `placement`."""
-        where = row_from(placement)
+        """Record that `revision` is visible at `placement`. Progress may edit it from `edit_at` on,
+        at once without."""
+        facts = {"which": attempt.row.id, "seen": revision, "where": row_from(placement)}
         async with self._db.write() as tx:
-            await tx.execute(
-                _MARK_SHOWN, {"which": attempt.row.id, "seen": revision, "where": where, "at": now}
-            )
+            await tx.execute(_MARK_SHOWN, {**facts, "at": now, "edit_at": edit_at or now})
             await _record_placement(tx, attempt, placement)
 
     async def retry_later(

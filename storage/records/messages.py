@@ -128,12 +128,17 @@ class InboxRow:
 
 
 class DeliveryUrgency(IntEnum):
-    """Delivery order when a platform limits the rate; lower goes first."""
+    """Delivery order when a platform limits the rate; lower goes first.
+
+    ANSWER is also for a card's last state, NOTICE also for a changed state; PROGRESS is for edits
+    that nobody misses.
+    """
 
     ANSWER = 0
     APPROVAL = 1
     NOTICE = 2
-    PROGRESS = 3
+    FILES = 3
+    PROGRESS = 4
 
 
 class OutboxState(StrEnum):

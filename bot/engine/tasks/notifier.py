@@ -21,7 +21,7 @@ from storage.errors import StoreUnavailable
 from storage.key_value import KeyValueStore
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import Language
-from storage.records.tasks import Task, TaskEvent, TaskId, TaskStatus, TaskView
+from storage.records.tasks import EventKind, Task, TaskEvent, TaskId, TaskStatus, TaskView
 from storage.task_events import TaskEventRepo
 from storage.task_queue import TaskQueue
 
@@ -103,6 +103,16 @@ _BATCH = 200
 _DRAIN_SECONDS = 3.0
 # The queue may change many times a second; its cards update at most this often.
 _POSITION_INTERVAL = 1.0
+_STATUS_EVENTS = frozenset(
+    {
+        EventKind.CREATED,
+        EventKind.STARTED,
+        EventKind.PAUSED,
+        EventKind.RESUMED,
+        EventKind.WAITING,
+        EventKind.RECOVERED,
+    }
+)
 
 
 class TaskNotifier:
@@ -238,7 +248,7 @@ class TaskNotifier:
             task.chat_id,
             task_card(view, words, now=now, zone=self._zone),
             key=f"task:{task.id}",
-            urgency=DeliveryUrgency.PROGRESS,
+            urgency=_card_urgency(task, events),
             reply_to=task.reply_to,
         )
         self._positions.mark_shown(view)
@@ -257,6 +267,14 @@ class TaskNotifier:
     def _file_sizes(self, paths: Sequence[str]) -> Mapping[str, int]:
         found = ((path, self._home / path) for path in paths)
         return {path: file.stat().st_size for path, file in found if file.is_file()}
+
+
+def _card_urgency(task: Task, events: Sequence[TaskEvent]) -> DeliveryUrgency:
+    """A last state goes with the result, and another status before mere progress."""
+    if task.status.is_final or task.status is TaskStatus.BLOCKED:
+        return DeliveryUrgency.ANSWER
+    changed = any(event.kind in _STATUS_EVENTS for event in events)
+    return DeliveryUrgency.NOTICE if changed else DeliveryUrgency.PROGRESS
 
 
 _REFRESH_INTERVAL = 1.0

@@ -193,17 +193,19 @@ class FeishuStreams:
         try:
             stream.card_id = await self.open_stream(message)
             if stream.card_id:
-                await self._stream_text(stream)
+                await self._stream_text(stream, message.may_send)
         except (FeishuError, FeishuConnectionError) as error:
             log.info("feishu: streaming ended early: %s", error)
 
-    async def _stream_text(self, stream: _ActiveStream) -> None:
+    async def _stream_text(self, stream: _ActiveStream, may_send: Callable[[], bool]) -> None:
         reopened = typed = 0
         while True:
             await stream.updated.wait()
             stream.updated.clear()
             text = render_stream(stream.text)
-            if text.strip() and text != stream.shown:
+            if text.strip() and text != stream.shown and not may_send():
+                stream.updated.set()
+            elif text.strip() and text != stream.shown:
                 try:
                     await self.cardkit.set_content(stream.card_id, ANSWER_ELEMENT_ID, text)
                     stream.shown = text

@@ -58,6 +58,7 @@ class _ActiveStream:
     draft_id: int
     keyboard: InlineKeyboard
     message_id: str
+    may_send: Callable[[], bool]
     pending: str = ""
     shown: str = ""
     written: bool = False
@@ -149,8 +150,11 @@ class TelegramStreams:
             return
         if stream.is_drafting:
             await self._sender.send_draft(stream.target, stream.draft_id, part)
-        else:
+        elif stream.may_send():
             await self._write(stream, part)
+        else:
+            stream.updated.set()
+            return
         stream.shown = markdown
 
     async def _write(self, stream: _ActiveStream, part: TextPart) -> None:
@@ -181,6 +185,7 @@ def _open_stream(
         draft_id=int(message.outbox_id) % _MAX_DRAFT_ID + 1,
         keyboard=keyboards[-1] if keyboards else (),
         message_id=texts[0] if texts else "",
+        may_send=message.may_send,
     )
 
 

@@ -48,6 +48,26 @@ def test_a_telegram_group_gets_no_more_than_twenty_in_any_minute() -> None:
         assert sum(start <= at < start + 60 for at in times) <= 20
 
 
+def test_progress_leaves_a_share_of_a_groups_minute_to_results() -> None:
+    pace, seconds = pace_of(Channel.TELEGRAM)
+
+    times = sendings(pace, seconds, GROUP, 30, PROGRESS)
+    last = pace.get_delay("1", GROUP, ANSWER)
+
+    for start in times:
+        assert sum(start <= at < start + 60 for at in times) <= 12
+    assert last == 0
+
+
+def test_an_update_that_has_no_room_is_refused_and_not_counted() -> None:
+    pace, seconds = pace_of(Channel.TELEGRAM)
+    while pace.try_consume("1", GROUP, PROGRESS):
+        seconds.at += 2
+
+    assert not pace.try_consume("1", GROUP, PROGRESS)
+    assert pace.try_consume("1", GROUP, ANSWER)
+
+
 def test_a_feishu_chat_gets_no_more_than_five_in_any_second() -> None:
     times = sendings(*pace_of(Channel.FEISHU), GROUP, 40)
 

@@ -99,6 +99,14 @@ class TelegramEmulator:
         """Calls made to a chat while it was under a flood ban."""
         return self.world.bans.violations
 
+    def enforce_limits(self) -> None:
+        """From now on refuse what goes beyond the service's limits."""
+        self.world.flood.enforced = True
+
+    @property
+    def refused_by_limits(self) -> int:
+        return self.world.flood.refused
+
     def user(self, user_id: int, name: str, language: str = "en") -> TelegramUser:
         """A person; without a private chat the bot cannot write to them."""
         self.world.users[user_id] = {

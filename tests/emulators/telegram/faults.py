@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -95,6 +96,38 @@ class FaultPlans:
                 del self._plans[position]
                 return mischief
         return None
+
+
+class FloodLimits:
+    """The service's limits, once `enforced`: in any minute twenty messages and edits in one group,
+    in any second thirty in all. Those of an album count each. `refused` counts the calls beyond."""
+
+    def __init__(self) -> None:
+        self.enforced = False
+        self.refused = 0
+        self._all: deque[float] = deque()
+        self._groups: dict[str, deque[float]] = {}
+
+    def check(self, method: str, chat: str, messages: int, now: float) -> float:
+        """Seconds to wait, 0 if the call is within the limits; only then it counts."""
+        if not self.enforced or not method.lower().startswith(_COUNTED_METHODS):
+            return 0.0
+        meters = [(self._all, 30, 1.0)]
+        if chat.startswith("-"):
+            meters.append((self._groups.setdefault(chat, deque()), 20, 60.0))
+        for times, most, seconds in meters:
+            while times and times[0] + seconds <= now:
+                times.popleft()
+            if len(times) + messages > most:
+                self.refused += 1
+                return times[0] + seconds - now if times else seconds
+        for times, _, _ in meters:
+            times.extend([now] * messages)
+        return 0.0
+
+
+# Previews and typing indicators are no messages.
+_COUNTED_METHODS = ("sendmessage", "sendphoto", "senddocument", "sendmediagroup", "editmessage")
 
 
 class FloodBans:

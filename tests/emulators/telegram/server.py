@@ -110,6 +110,7 @@ class BotApi:
 
     async def _misbehave_or_answer(self, method: str, form: RequestForm) -> Response | None:
         self._check_ban(form)
+        self._check_flood(method, form)
         match mischief := self._world.fault_plans.take(method):
             case None | HoldFault() | SlowFault() | DropAfterFault():
                 answer = await self._answer(method, form)
@@ -151,6 +152,15 @@ class BotApi:
         chat = form.text("chat_id")
         left = self._world.bans.remaining(chat, self._world.clock()) if chat else 0
         if left > 0:
+            raise too_many_requests(math.ceil(left))
+
+    def _check_flood(self, method: str, form: RequestForm) -> None:
+        album = form.data("media", "media")
+        messages = len(album) if isinstance(album, list) else 1
+        now, chat = self._world.clock(), form.text("chat_id")
+        left = self._world.flood.check(method, chat, messages, now)
+        if left > 0:
+            self._world.bans.start(chat, now + left)
             raise too_many_requests(math.ceil(left))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.emulators.telegram.chats import MessageVersion, TelegramChat, TelegramMessage
 from tests.emulators.telegram.errors import TelegramApiError, bad_request, forbidden
-from tests.emulators.telegram.faults import FaultPlans, FloodBans
+from tests.emulators.telegram.faults import FaultPlans, FloodBans, FloodLimits
 from tests.emulators.telegram.request_forms import RequestForm, UploadedFile
 from tests.emulators.telegram.updates import UpdateQueue
 from tests.waiting import ChangeSignal
@@ -69,6 +69,7 @@ class TelegramState:
     updates: UpdateQueue = field(init=False)
     fault_plans: FaultPlans = field(default_factory=FaultPlans)
     bans: FloodBans = field(default_factory=FloodBans)
+    flood: FloodLimits = field(default_factory=FloodLimits)
     users: dict[int, Json] = field(default_factory=dict)
     chats: dict[int, TelegramChat] = field(default_factory=dict)
     files: dict[str, StoredFile] = field(default_factory=dict)

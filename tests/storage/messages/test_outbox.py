@@ -53,12 +53,12 @@ async def test_a_different_card_is_a_new_revision_of_the_same_message(room: Mess
     chat = await room.chat()
     first = await room.put(chat, "one")
 
-    second = await room.put(chat, "two", urgency=DeliveryUrgency.PROGRESS)
+    second = await room.put(chat, "two", urgency=DeliveryUrgency.APPROVAL)
 
     assert (second.id, second.revision, second.changed) == (first.id, 2, True)
     row = await room.outbox.find_by_key("k")
     assert row is not None
-    assert (row.card, row.urgency) == ({"title": "two"}, DeliveryUrgency.PROGRESS)
+    assert (row.card, row.urgency) == ({"title": "two"}, DeliveryUrgency.ANSWER)
 
 
 async def test_a_shown_card_has_nothing_more_to_show_until_it_changes(room: MessageStore) -> None:
@@ -105,6 +105,56 @@ async def test_each_chat_offers_its_most_urgent_then_oldest_letter(room: Message
     assert await heads(room) == [answer.id, approval.id, notice.id]
     assert await room.outbox.count_queued() == 6
     assert await room.outbox.list_next_deliveries(Channel.FEISHU, now=room.now) == ()
+
+
+async def test_progress_of_one_card_does_not_starve_that_of_another(room: MessageStore) -> None:
+    chat = await room.chat()
+    shown: list[str] = []
+    for second in range(12):
+        for key in ("a", "b", "c"):
+            await room.put(chat, f"{second} s", key=key, urgency=DeliveryUrgency.PROGRESS)
+        (head,) = await heads(room)
+        found = await room.outbox.get(head)
+        assert found is not None
+        shown.append(found[0].key)
+        await show(room, head, f"m{head}")
+        room.advance(seconds=1)
+
+    assert shown == ["a", "b", "c"] * 4
+
+
+async def test_progress_waits_until_its_card_may_be_edited_and_a_result_does_not(
+    room: MessageStore,
+) -> None:
+    chat = await room.chat()
+    posted = await room.put(chat, "queued", urgency=DeliveryUrgency.NOTICE)
+    tried = await begin(room, posted.id)
+    later = room.now + timedelta(seconds=5)
+    placed = MessagePlacement(message_ids=("m",))
+    await room.outbox.mark_shown(tried, placed, revision=1, now=room.now, edit_at=later)
+
+    await room.put(chat, "started", urgency=DeliveryUrgency.PROGRESS)
+    await room.put(chat, "planned", urgency=DeliveryUrgency.PROGRESS)
+    assert await heads(room) == []
+    assert await room.outbox.next_due(Channel.TELEGRAM, now=room.now) == later
+    await room.put(chat, "finished", urgency=DeliveryUrgency.ANSWER)
+
+    assert await heads(room) == [posted.id]
+    assert (await begin(room, posted.id)).row.card == {"title": "finished"}
+
+
+async def test_a_flood_of_answers_does_not_starve_files_for_ever(room: MessageStore) -> None:
+    chat = await room.chat()
+    files = await room.put(chat, key="files", urgency=DeliveryUrgency.FILES)
+    shown = []
+    for minute in range(7):
+        await room.put(chat, key=f"answer {minute}")
+        (head,) = await heads(room)
+        shown.append(head == files.id)
+        await show(room, head, f"m{head}")
+        room.advance(seconds=60)
+
+    assert shown == [False] * 5 + [True, False]
 
 
 async def test_what_is_put_off_is_due_again_in_time(room: MessageStore) -> None:

@@ -124,6 +124,7 @@ async def approval_world(
                 outbox=outbox,
                 transports={},
                 is_paused=lambda _chat: False,
+                may_send=lambda _chat: True,
                 language_of=CardLanguageResolver(people, None),
             ),
             wake=lambda: None,
