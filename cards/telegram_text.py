@@ -111,7 +111,8 @@ def split_rich(rich: RichText, limit: int, max_marks: int) -> tuple[RichText, ..
     """Split into pieces of at most `limit` UTF-16 units and `max_marks` marks.
 
     Splits at the last line break beyond 30 % of a piece, else anywhere; marks continue in the next
-    piece, so code stays code. White space around a split and empty pieces are dropped.
+    piece, so code stays code and keeps its indentation. Elsewhere white space around a split is
+    dropped, and empty pieces are.
     """
     ruler = _RichTextSplitter(rich)
     pieces: list[RichText] = []
@@ -151,14 +152,29 @@ class _RichTextSplitter:
         return line if line - start > _MIN_BREAK_RATIO * (hard - start) else hard
 
     def piece(self, start: int, end: int) -> RichText:
-        """The text of a range without outer white space, with its marks."""
+        """The text of a range without outer white space, with its marks. Within code only the line
+        break of the split is dropped."""
         raw = self._text[start:end]
-        body = raw.strip(_TRIMMED_SPACE)
+        if self._is_in_code(start):
+            body = raw.removeprefix("\n")
+            body = body if self._is_in_code(end) else body.rstrip(_TRIMMED_SPACE)
+            start += len(raw) - len(raw.removeprefix("\n"))
+        else:
+            body = raw.lstrip(_TRIMMED_SPACE)
+            start += len(raw) - len(body)
+            body = body if self._is_in_code(end) else body.rstrip(_TRIMMED_SPACE)
         if not body:
             return RichText()
-        start += len(raw) - len(raw.lstrip(_TRIMMED_SPACE))
         first, last = self._offsets[start], self._offsets[start + len(body)]
         return RichText(text=body, marks=tuple(self._clipped(first, last)))
+
+    def _is_in_code(self, position: int) -> bool:
+        """True if code begins before the position and ends after it."""
+        at = self._offsets[position]
+        return any(
+            mark.kind in _CODE_KINDS and mark.offset < at < mark.end
+            for mark in (*self._open, *self._marks[self._next : bisect_left(self._starts, at)])
+        )
 
     def _clipped(self, first: int, last: int) -> Iterable[TextMark]:
         upto = bisect_left(self._starts, last)

@@ -264,6 +264,18 @@ def test_code_that_is_split_stays_code_in_both_messages() -> None:
     assert "\n".join(part.text for part in parts) == code
 
 
+@pytest.mark.parametrize("gap", ["\n", "\n\n"])
+def test_code_that_is_split_keeps_its_indentation_and_empty_lines(gap: str) -> None:
+    code = "def f():\n" + gap.join(f"        line({i})" for i in range(400)) + "\n    return 1"
+
+    parts = texts(show(TextBlock(markdown=f"intro\n\n```python\n{code}\n```\n\nafter")))
+
+    assert len(parts) > 1
+    shown = "\n".join(part.text for part in parts)
+    assert shown == f"intro\n\n{code}\n\nafter"
+    assert all(part.text.startswith((" ", "intro", "\n")) for part in parts)
+
+
 def test_no_message_has_more_than_a_hundred_marks() -> None:
     parts = texts(show(TextBlock(markdown="`a` b " * 350)))
 

@@ -135,11 +135,13 @@ def _ends_late(entity: TextEntity) -> Exception:
 
 
 def _trim(text: str, entities: list[TextEntity]) -> tuple[str, list[TextEntity]]:
-    """Drop white space at both ends, and move, shorten or drop the entities with it."""
+    """Drop white space at both ends, and move, shorten or drop the entities with it. At the start
+    it stays where an entity begins."""
     if is_empty(text):
         return "", []
     lead = utf16_length(text) - utf16_length(text.lstrip(" \t\n"))
-    trimmed = text.strip(" \t\n")
+    lead = min([lead, *(entity["offset"] for entity in entities)])
+    trimmed = text[lead:].rstrip(" \t\n")
     total = utf16_length(trimmed)
     kept = []
     for entity in entities:
