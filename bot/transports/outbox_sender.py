@@ -118,8 +118,9 @@ class ChannelSender:
         self._crashes.pop(tried.row.id, None)
         if delivery.degraded:
             log.debug("Outbox %s degraded: %s", message.outbox_id, "; ".join(delivery.degraded))
-        extra = len(delivery.placed.message_ids) - 1
-        if extra > 0 and message.placed is None:
+        before = message.placed.message_ids if message.placed is not None else ()
+        extra = len({*delivery.placed.message_ids} - {*before}) - 1
+        if extra > 0:
             self.limiter.consume(tried.chat.external_id, tried.chat.kind, extra)
         now = self.clock.now()
         await self._write_until_stored(
@@ -129,6 +130,7 @@ class ChannelSender:
                 revision=message.revision,
                 now=now,
                 edit_at=now + timedelta(seconds=self.limiter.edit_interval),
+                files_left=delivery.files_left,
             )
         )
         self.on_shown(message.outbox_id)
@@ -219,7 +221,9 @@ def _build_message(tried: DeliveryAttempt, card: Card, language: Language) -> po
         idempotency_key=f"{row.chat_id}-{row.id}-{revision}",
         reply_to=row.reply_to,
         placed=row.placement,
-        repeat=(first or tried.is_partly_shown) and tried.possibly_shown_revision > 0,
+        repeat=(first or tried.is_partly_shown or tried.files_only)
+        and tried.possibly_shown_revision > 0,
+        files_only=tried.files_only,
         language=language,
     )
 
@@ -236,7 +240,8 @@ def _load_stored_card(tried: DeliveryAttempt) -> Card:
 def _as_plain_text(message: ports.OutboundMessage) -> ports.OutboundMessage:
     text = message.card.fallback or message.card.summary or message.card.title or "…"
     card = Card(blocks=(TextBlock(text),), summary=message.card.summary, fallback=text)
-    return replace(message, card=card, idempotency_key=f"{message.idempotency_key}-p")
+    key = f"{message.idempotency_key}-p"
+    return replace(message, card=card, idempotency_key=key, files_only=False)
 
 
 async def _ignore_closed_chat(_: DeliveryAttempt) -> None: ...
@@ -248,6 +253,8 @@ async def _reader_never_removed(_: DeliveryAttempt) -> bool:
 
 # Chats served concurrently per channel, so that a slow upload does not block the others.
 _MAX_CONCURRENT_CHATS = 8
+# Files begin only while fewer chats are served, so that uploads leave room for answers.
+_MAX_FILE_CHATS = 4
 _MIN_WAIT = 0.005
 # A typing indicator needs the room that an edit would need, and leaves it.
 _TYPING = DeliveryUrgency.PROGRESS
@@ -422,7 +429,9 @@ class _ChannelLoop:
 
     def _start_send(self, head: NextDelivery, group: asyncio.TaskGroup) -> float | None:
         """Start this delivery, or return the time to wait."""
-        if len(self._busy_chats) >= _MAX_CONCURRENT_CHATS:
+        files = head.urgency is DeliveryUrgency.FILES
+        slots = _MAX_FILE_CHATS if files else _MAX_CONCURRENT_CHATS
+        if len(self._busy_chats) >= slots:
             return None  # the end of another delivery wakes the loop
         wait = self.limiter.get_delay(head.external_id, head.kind, head.urgency)
         if wait > 0:

@@ -24,7 +24,8 @@ class OutboundMessage:
     platform deduplicates. `urgency` is for pacing; of a stream, `may_send` is asked before each
     edit of a message, which must be left out if it is False. `language` applies to texts that the
     transport adds. Where the platform cannot deduplicate, await `on_part` after each of several
-    parts; a later try gets them in `placed`.
+    parts; a later try gets them in `placed`. With `files_only` the card is shown already; send
+    its next file or album only.
     """
 
     outbox_id: messages.OutboxId
@@ -36,6 +37,7 @@ class OutboundMessage:
     reply_to: str = ""
     placed: messages.MessagePlacement | None = None
     repeat: bool = False
+    files_only: bool = False
     language: Language = Language.ENGLISH
     on_part: Callable[[messages.MessagePlacement], Awaitable[None]] | None = field(
         default=None, compare=False
@@ -49,10 +51,12 @@ LanguageResolver: TypeAlias = Callable[[Chat, Card], Awaitable[Language]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryResult:
-    """A delivered message. `degraded` lists what the platform could not show, for the log."""
+    """A delivered message. `degraded` lists what the platform could not show, for the log. With
+    `files_left` the next turn, which waits behind the answers of others, sends more files."""
 
     placed: messages.MessagePlacement
     degraded: tuple[str, ...] = ()
+    files_left: bool = False
 
 
 class DeliveryError(Exception):
@@ -138,7 +142,8 @@ class Transport(Protocol):
 
     async def deliver(self, message: OutboundMessage) -> DeliveryResult:
         """Send the message or update the placed one. Must split, degrade and upload as needed, fall
-        back to plain text, and raise DeliveryError only."""
+        back to plain text, and raise DeliveryError only. Messages with files only are for turns
+        with `files_only`, unless the card shows nothing else."""
         ...
 
     async def stream(self, message: OutboundMessage, markdown: str) -> None:

@@ -113,6 +113,19 @@ _MARK_SHOWN = _UPDATE.values(
     ),
 )
 
+_MARK_SHOWN_BUT_FILES = _UPDATE.values(
+    shown_revision=bindparam("seen"),
+    tried_revision=0,
+    placed=bindparam("where"),
+    urgency=case(
+        (outbox.c.revision > bindparam("seen"), outbox.c.urgency),
+        else_=DeliveryUrgency.FILES.value,
+    ),
+    attempts=0,
+    error="",
+    due_at=bindparam("at"),
+)
+
 _MARK_PARTLY_SHOWN = _UPDATE.values(placed=bindparam("where"))
 
 _RETRY_LATER = _UPDATE.values(
@@ -173,12 +186,14 @@ class NextDelivery:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryAttempt:
     """A delivery about to be made. `possibly_shown_revision` may have arrived in an earlier
-    attempt, 0 if none; `is_partly_shown` says that no revision was ever shown completely."""
+    attempt, 0 if none; `is_partly_shown` says that no revision was ever shown completely;
+    `files_only` says that the newest revision is shown and only files are missing."""
 
     row: OutboxRow
     chat: Chat
     possibly_shown_revision: int
     is_partly_shown: bool = False
+    files_only: bool = False
 
 
 class OutboxRepo:
@@ -322,11 +337,13 @@ class OutboxRepo:
         await tx.execute(_BEGIN_ATTEMPT, {"which": outbox_id, "tried": unsure or row.revision})
         letter = replace(outbox_row_from(row), attempts=row.attempts + 1)
         begun = row.placed is not None and not row.shown_revision
+        files_only = row.placed is not None and row.shown_revision == row.revision
         return DeliveryAttempt(
             row=letter,
             chat=chat_from_row(row, JOINED_PREFIX),
             possibly_shown_revision=unsure,
             is_partly_shown=begun,
+            files_only=files_only,
         )
 
     async def mark_partly_shown(
@@ -346,12 +363,16 @@ class OutboxRepo:
         revision: int,
         now: datetime,
         edit_at: datetime | None = None,
+        files_left: bool = False,
     ) -> None:
         """Record that `revision` is visible at `placement`. Progress may edit it from `edit_at` on,
-        at once without."""
-        facts = {"which": attempt.row.id, "seen": revision, "where": row_from(placement)}
+        at once without. With `files_left` it stays queued for its files."""
+        facts = {"which": attempt.row.id, "seen": revision, "where": row_from(placement), "at": now}
         async with self._db.write() as tx:
-            await tx.execute(_MARK_SHOWN, {**facts, "at": now, "edit_at": edit_at or now})
+            if files_left:
+                await tx.execute(_MARK_SHOWN_BUT_FILES, facts)
+            else:
+                await tx.execute(_MARK_SHOWN, {**facts, "edit_at": edit_at or now})
             await _record_placement(tx, attempt, placement)
 
     async def retry_later(

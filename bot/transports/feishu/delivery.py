@@ -53,14 +53,14 @@ class FeishuPart:
 
 @dataclass(slots=True, kw_only=True)
 class FeishuPlacement:
-    """`files` and `images` map local paths to platform keys."""
+    """`files` maps local paths to message IDs, empty for refused ones, and `images` to keys."""
 
     parts: list[FeishuPart] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     images: dict[str, str] = field(default_factory=dict)
 
     def to_placed(self) -> MessagePlacement:
-        ids = [part.message_id for part in self.parts] + list(self.files.values())
+        ids = [part.message_id for part in self.parts] + list(filter(None, self.files.values()))
         return MessagePlacement(
             message_ids=tuple(ids),
             state={
@@ -281,8 +281,10 @@ class FeishuDelivery:
         shown.degraded.append(f"card: refused with {error.inner_code}, shown as plain text")
         return minimal_card(shown.fallback, shown.words, shown.message.card.summary)
 
-    async def send_files(self, shown: FeishuPreparedMessage, placement: FeishuPlacement) -> None:
-        """Send each file once, as a separate message after the card."""
+    async def send_next_file(
+        self, shown: FeishuPreparedMessage, placement: FeishuPlacement
+    ) -> None:
+        """Send the next file, as a message of its own; each file is sent once."""
         letter = shown.message
         for number, block in enumerate(_iter_blocks(letter.card, FileBlock)):
             if block.path in placement.files:
@@ -291,11 +293,17 @@ class FeishuDelivery:
             with _noting_refusal("file", shown.degraded):
                 key = await self.files.upload_file(block.path, strip_unfit(block.name) or "file")
             if not key:
-                continue
-            uuid = f"{letter.idempotency_key}:file:{number}"
-            placement.files[block.path] = await self._post_message(
-                shown, "file", {"file_key": key}, uuid, ""
-            )
+                placement.files[block.path] = ""
+            else:
+                uuid = f"{letter.idempotency_key}:file:{number}"
+                placement.files[block.path] = await self._post_message(
+                    shown, "file", {"file_key": key}, uuid, ""
+                )
+                return
+
+
+def has_files_left(card: Card, placement: FeishuPlacement) -> bool:
+    return any(block.path not in placement.files for block in _iter_blocks(card, FileBlock))
 
 
 @contextmanager

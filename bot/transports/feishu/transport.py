@@ -33,6 +33,7 @@ from bot.transports.feishu.delivery import (
     FeishuPartKind,
     FeishuPlacement,
     FeishuPreparedMessage,
+    has_files_left,
     parse_placement,
 )
 from bot.transports.feishu.incoming import FeishuEventHandler
@@ -168,8 +169,10 @@ class FeishuTransport:
             shown = await self._delivery.prepare(message, placement)
             if typed:
                 await self._finish_stream(typed, shown)
-            await self._show_parts(shown, placement)
-            await self._delivery.send_files(shown, placement)
+            if message.files_only:
+                await self._delivery.send_next_file(shown, placement)
+            else:
+                await self._show_parts(shown, placement)
         except (FeishuError, FeishuConnectionError) as error:
             if placement.parts:
                 # The next try updates the parts already sent.
@@ -178,7 +181,11 @@ class FeishuTransport:
             raise translate_error(error, repeatable=changing) from error
         self._alerts.report(FeishuAlertArea.SENDING, "")
         placed = self._remember_placement(message, placement)
-        return ports.DeliveryResult(placed=placed, degraded=tuple(shown.degraded))
+        return ports.DeliveryResult(
+            placed=placed,
+            degraded=tuple(shown.degraded),
+            files_left=has_files_left(message.card, placement),
+        )
 
     async def stream(self, message: OutboundMessage, markdown: str) -> None:
         known = self._placements.get(message.outbox_id)

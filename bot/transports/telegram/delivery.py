@@ -66,13 +66,14 @@ class TelegramDelivery:
             save_progress=message.on_part if len(card.parts) > 1 else None,
         )
         try:
-            await work.show(card.parts)
+            left = await work.show(card.parts, files_only=message.files_only)
         except TelegramError as error:
             self._partial_deliveries[message.outbox_id] = tuple(work.shown)
             raise translate_error(error, repeatable=work.editing) from error
         self._partial_deliveries.pop(message.outbox_id, None)
         notes = tuple(dict.fromkeys(work.notes))
-        return DeliveryResult(placed=to_placed(work.shown), degraded=notes)
+        placed = to_placed(work.shown)
+        return DeliveryResult(placed=placed, degraded=notes, files_left=left)
 
 
 def get_target(chat: Chat, reply_to: str = "") -> TelegramTarget:
@@ -108,11 +109,17 @@ class _DeliveryRun:
     save_progress: Callable[[MessagePlacement], Awaitable[None]] | None = None
     editing: bool = field(default=False)
 
-    async def show(self, parts: Sequence[MessagePart]) -> None:
+    async def show(self, parts: Sequence[MessagePart], *, files_only: bool) -> bool:
+        """Show the texts, or one group of files; True if more files remain."""
         texts = [part for part in parts if isinstance(part, TextPart)]
         others = [part for part in parts if not isinstance(part, TextPart)]
-        await self._show_texts(texts)
-        await self._show_files(others)
+        if not files_only:
+            await self._show_texts(texts)
+            await self._remove_old_files(others)
+        groups = list(_group_files(self._missing_files(others)))
+        if groups and (files_only or not texts):
+            await self._send_files(groups.pop(0))
+        return bool(groups)
 
     async def _show_texts(self, texts: Sequence[TextPart]) -> None:
         there = [one for one in self.shown if one.is_text]
@@ -154,30 +161,27 @@ class _DeliveryRun:
         )
         return replace(part, text=line + part.text, marks=moved)
 
-    async def _show_files(self, parts: Sequence[PhotoPart | FilePart]) -> None:
-        wanted = [(part, _digest(part)) for part in parts]
-        digests = [digest for _, digest in wanted]
-        there = [one for one in self.shown if not one.is_text]
-        for old in there:
+    async def _remove_old_files(self, parts: Sequence[PhotoPart | FilePart]) -> None:
+        digests = {_digest(part) for part in parts}
+        for old in [one for one in self.shown if not one.is_text]:
             if old.digest not in digests:
                 await self._remove(old)
-        known = {one.digest for one in there}
-        missing = [part for part, digest in wanted if digest not in known]
-        for group in _group_files(missing):
-            await self._send_files(group)
+
+    def _missing_files(self, parts: Sequence[PhotoPart | FilePart]) -> list[PhotoPart | FilePart]:
+        known = {one.digest for one in self.shown if not one.is_text}
+        return [part for part in parts if _digest(part) not in known]
 
     async def _send_files(self, group: Sequence[PhotoPart | FilePart]) -> None:
         loaded = [(part, await self._load_file(part)) for part in group]
-        photos = [
-            (upload, self._caption(part) if i == 0 else part.caption)
+        photos = isinstance(group[0], PhotoPart)
+        uploads = [
+            (upload, self._caption(part) if i == 0 else _own_caption(part))
             for i, (part, upload) in enumerate(loaded)
-            if isinstance(part, PhotoPart)
-            and isinstance(upload, TelegramUpload)
-            and upload.fits_photo
+            if isinstance(upload, TelegramUpload) and (upload.fits_photo or not photos)
         ]
-        if len(photos) == len(loaded) > 1:
+        if len(uploads) == len(loaded) > 1:
             try:
-                ids = await self.sender.send_album(self.target, photos, self.notes)
+                ids = await self.sender.send_album(self.target, uploads, self.notes, photos=photos)
             except BadRequest:
                 self.notes.append("album: refused, sent one by one")
             else:
@@ -200,7 +204,7 @@ class _DeliveryRun:
         return await self.sender.send_document(self.target, upload, caption, self.notes)
 
     def _caption(self, part: PhotoPart | FilePart) -> str:
-        caption = part.caption if isinstance(part, PhotoPart) else ""
+        caption = _own_caption(part)
         if not self.repeat:
             return caption
         return f"{self.words('render.telegram.repeat')}\n{caption}".strip()[:MAX_CAPTION]
@@ -256,15 +260,22 @@ class _DeliveryRun:
             self.shown.append(new)
 
 
+def _own_caption(part: PhotoPart | FilePart) -> str:
+    return part.caption if isinstance(part, PhotoPart) else ""
+
+
 def _group_files(parts: Sequence[PhotoPart | FilePart]) -> Iterator[list[PhotoPart | FilePart]]:
-    """Group neighbouring photos up to the size of an album; files stay single."""
+    """Group neighbours of one kind, as many as fit an album: in bytes what one upload may have."""
     group: list[PhotoPart | FilePart] = []
+    size = 0
     for part in parts:
-        together = isinstance(part, PhotoPart) and group and isinstance(group[-1], PhotoPart)
+        heavy = part.size if isinstance(part, FilePart) else 0
+        together = group and type(part) is type(group[-1]) and size + heavy <= MAX_UPLOAD_BYTES
         if group and not (together and len(group) < _MAX_ALBUM_SIZE):
             yield group
-            group = []
+            group, size = [], 0
         group.append(part)
+        size += heavy
     if group:
         yield group
 

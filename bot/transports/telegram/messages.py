@@ -13,6 +13,7 @@ from telegram import (
     Bot,
     InlineKeyboardButton,
     InlineKeyboardMarkup,
+    InputMediaDocument,
     InputMediaPhoto,
     Message,
     MessageEntity,
@@ -234,14 +235,19 @@ class TelegramSender:
         return (await self._send_with_fallbacks(form, attempt, notes)).message_id
 
     async def send_album(
-        self, target: TelegramTarget, photos: Sequence[tuple[TelegramUpload, str]], notes: list[str]
+        self,
+        target: TelegramTarget,
+        uploads: Sequence[tuple[TelegramUpload, str]],
+        notes: list[str],
+        *,
+        photos: bool,
     ) -> list[int]:
-        """Send 2 to 10 pictures as an album, all or none."""
+        """Send 2 to 10 pictures, or 2 to 10 files, with their captions as an album, all or none."""
 
         async def attempt(form: TelegramSendForm) -> tuple[Message, ...]:
             return await self._bot.send_media_group(
                 form.target.chat,
-                [InputMediaPhoto(up.content, caption or None) for up, caption in photos],
+                [_album_item(upload, caption or None, photos) for upload, caption in uploads],
                 message_thread_id=form.target.thread,
                 reply_parameters=form.target.reply,
             )
@@ -341,6 +347,16 @@ def _message_entities(marks: Sequence[TextMark]) -> list[MessageEntity] | None:
         )
         for mark in marks
     ] or None
+
+
+def _album_item(
+    upload: TelegramUpload, caption: str | None, photo: bool
+) -> InputMediaPhoto | InputMediaDocument:
+    if photo:
+        return InputMediaPhoto(upload.content, caption)
+    return InputMediaDocument(
+        upload.content, caption, disable_content_type_detection=True, filename=upload.name
+    )
 
 
 def _inline_keyboard(keyboard: InlineKeyboard) -> InlineKeyboardMarkup | None:

@@ -77,6 +77,7 @@ class FakeTransport:
         self.script: deque[Exception | None] = deque()
         self.gate: asyncio.Event | None = None
         self.files: dict[str, Exception | None] = {}
+        self.files_of: dict[str, int] = {}
         self._clock = clock
         self._changes = ChangeSignal()
 
@@ -97,9 +98,13 @@ class FakeTransport:
         trouble = self.script.popleft() if self.script else None
         if trouble is not None:
             raise trouble
-        return Shown(
-            placed=message.placed or MessagePlacement(message_ids=(f"m{message.outbox_id}",))
-        )
+        placed = message.placed or MessagePlacement(message_ids=(f"m{message.outbox_id}",))
+        left = self.files_of.get(text_of(message.card), 0)
+        if message.files_only and left:
+            left = self.files_of[text_of(message.card)] = left - 1
+            ids = (*placed.message_ids, f"m{message.outbox_id}-file{left}")
+            placed = MessagePlacement(message_ids=ids)
+        return Shown(placed=placed, files_left=left > 0)
 
     async def stream(self, message: OutboundMessage, markdown: str) -> None:
         self.streamed.append(markdown)

@@ -72,6 +72,44 @@ async def test_the_most_urgent_letter_leaves_first_then_the_oldest(tmp_path: Pat
         assert post.telegram.texts == ["ANSWER", "ANSWER 2", "APPROVAL", "NOTICE", "PROGRESS"]
 
 
+async def test_all_answers_of_a_chat_are_out_before_any_file(tmp_path: Path) -> None:
+    async with outbox_harness(tmp_path, channel_limits={Channel.TELEGRAM: ChannelLimits()}) as post:
+        chat = await post.room.chat()
+        results = ("one", "two", "three")
+        for text in results:
+            post.telegram.files_of[text] = 2
+            await post.say(chat, text, key=text)
+
+        post.run()
+        for text in results:
+            await post.settled(text)
+
+    turns = [(text_of(each.card), each.files_only) for each in post.telegram.letters]
+    assert turns[:3] == [(text, False) for text in results]
+    assert sorted(turns[3:]) == sorted([(text, True) for text in results] * 2)
+
+
+async def test_a_kill_in_the_turn_of_the_files_marks_them_and_not_the_card(
+    tmp_path: Path,
+) -> None:
+    async with outbox_harness(tmp_path) as post:
+        post.telegram.files_of["result"] = 1
+        post.run()
+        chat = await post.room.chat()
+        post.telegram.script.extend([None, DeliveryUncertain("cut")])
+        await post.say(chat, "result")
+        await post.telegram.sent(2)
+        await post.stop()
+
+    async with outbox_harness(tmp_path, clock=post.clock) as post:
+        post.clock.advance(60)
+        post.run()
+        await post.settled()
+
+        (again,) = post.telegram.letters
+    assert (again.files_only, again.repeat) == (True, True)
+
+
 async def test_one_chat_gets_one_letter_at_a_time_and_others_do_not_wait_for_it(
     post: OutboxHarness,
 ) -> None:

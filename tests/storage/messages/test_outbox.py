@@ -157,6 +157,41 @@ async def test_a_flood_of_answers_does_not_starve_files_for_ever(room: MessageSt
     assert shown == [False] * 5 + [True, False]
 
 
+async def test_files_stay_queued_behind_the_answers_of_others(room: MessageStore) -> None:
+    chat = await room.chat()
+    result = await room.put(chat, "result", key="result")
+    tried = await begin(room, result.id)
+    placed = MessagePlacement(message_ids=("m1",))
+    await room.outbox.mark_shown(tried, placed, revision=1, now=room.now, files_left=True)
+
+    answer = await room.put(chat, "answer", key="answer")
+    assert await heads(room) == [answer.id]
+    await show(room, answer.id, "m2")
+    files = await begin(room, result.id)
+    assert files.files_only
+    assert files.possibly_shown_revision == 0
+    killed = await begin(room, result.id)
+    assert killed.possibly_shown_revision == 1
+    both = MessagePlacement(message_ids=("m1", "m3"))
+    await room.outbox.mark_shown(killed, both, revision=1, now=room.now)
+
+    assert await heads(room) == []
+
+
+async def test_a_newer_card_is_shown_before_the_files_of_the_older_one(room: MessageStore) -> None:
+    chat = await room.chat()
+    posted = await room.put(chat, "one")
+    tried = await begin(room, posted.id)
+    placed = MessagePlacement(message_ids=("m1",))
+    await room.outbox.mark_shown(tried, placed, revision=1, now=room.now, files_left=True)
+
+    await room.put(chat, "two")
+
+    again = await begin(room, posted.id)
+    assert not again.files_only
+    assert again.row.card == {"title": "two"}
+
+
 async def test_what_is_put_off_is_due_again_in_time(room: MessageStore) -> None:
     chat = await room.chat()
     posted = await room.put(chat)

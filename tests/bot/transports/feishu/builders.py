@@ -140,7 +140,14 @@ class FeishuHarness:
         )
 
     async def show(self, message: OutboundMessage) -> DeliveryResult:
-        return await self.transport.deliver(message)
+        """The card and then its files, turn by turn as the outbox does it."""
+        result = await self.transport.deliver(message)
+        degraded = [*result.degraded]
+        while result.files_left:
+            message = replace(message, placed=result.placed, files_only=True)
+            result = await self.transport.deliver(message)
+            degraded += result.degraded
+        return replace(result, degraded=tuple(degraded))
 
     async def post(
         self, chat: FeishuChat, card: Card, **more: str

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bot.transports.ports import InboxPort, OutboundMessage, PressToast, Transport
+from bot.transports.ports import DeliveryResult, InboxPort, OutboundMessage, PressToast, Transport
 from bot.transports.telegram.polling import TelegramPollPace
 from bot.transports.telegram.streaming import TelegramStreamPace
 from bot.transports.telegram.transport import TelegramTransport
@@ -129,6 +129,17 @@ def menu(language: Language) -> tuple[tuple[str, str], ...]:
         ("run", "Start a task"),
         ("bad-name", "not for Telegram"),
     )
+
+
+async def deliver_whole(transport: Transport, message: OutboundMessage) -> DeliveryResult:
+    """The card and then its files, turn by turn as the outbox does it."""
+    result = await transport.deliver(message)
+    degraded = [*result.degraded]
+    while result.files_left:
+        message = replace(message, placed=result.placed, repeat=False, files_only=True)
+        result = await transport.deliver(message)
+        degraded += result.degraded
+    return replace(result, degraded=tuple(degraded))
 
 
 def make_transport(

@@ -21,6 +21,7 @@ from storage.records.messages import MessagePlacement
 from tests.bot.transports.telegram.builders import (
     FakeSleep,
     FakeTelegramInbox,
+    deliver_whole,
     later,
     letter,
     make_transport,
@@ -221,7 +222,7 @@ async def test_a_letter_of_several_parts_goes_on_after_a_crash_where_it_was(
     first, lost = chat.from_bot
     again = replace(whole, placed=out[-1], repeat=True, on_part=None)
     async with started(make_transport(tg, intake, tmp_path, sleep)) as transport:
-        delivery = await transport.deliver(again)
+        delivery = await deliver_whole(transport, again)
 
     _, _, repeated, *rest, document = chat.from_bot
     assert repeated.text == f"♻️ Sent again: the first attempt may have arrived.\n\n{lost.text}"
