@@ -261,6 +261,9 @@ class InboxService:
     def alert(self, channel: Channel, key: str, **facts: object) -> None:
         self.alerts.report(channel, key, facts)
 
+    def connected(self, channel: Channel) -> None:
+        self.outbox_sender.connected(channel)
+
     async def wait_handled(self, inbox_id: InboxId) -> None:
         """Wait until a message is handled; its reply, if any, is then in the outbox."""
         await self._queues.wait_handled(inbox_id)

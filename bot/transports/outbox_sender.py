@@ -99,6 +99,12 @@ class ChannelSender:
         else:
             await self._record_delivered(tried, letter, delivery)
 
+    async def end_outage(self) -> None:
+        """The platform answers again: what waits to be tried again is due now."""
+        await self.outbox.retry_now(self.transport.channel, now=self.clock.now())
+        self.limiter.end_outage()
+        self._failures = 0
+
     async def _deliver(
         self, message: ports.OutboundMessage, *, plain: bool
     ) -> ports.DeliveryResult:
@@ -114,6 +120,8 @@ class ChannelSender:
     async def _record_delivered(
         self, tried: DeliveryAttempt, message: ports.OutboundMessage, delivery: ports.DeliveryResult
     ) -> None:
+        if self._failures >= _CHANNEL_FAILURE_LIMIT:
+            await self._write_until_stored(self.end_outage)
         self._failures = 0
         self._crashes.pop(tried.row.id, None)
         if delivery.degraded:
@@ -189,7 +197,8 @@ class ChannelSender:
     def _count_failure(self) -> None:
         self._failures += 1
         if self._failures >= _CHANNEL_FAILURE_LIMIT:
-            self.limiter.pause(self._backoff(self._failures - _CHANNEL_FAILURE_LIMIT + 1))
+            seconds = self._backoff(self._failures - _CHANNEL_FAILURE_LIMIT + 1)
+            self.limiter.pause_for_outage(seconds)
 
     def _backoff(self, attempts: int) -> float:
         """Seconds from 1 to 60, doubling, with jitter."""
@@ -322,6 +331,12 @@ class OutboxSender:
         for each in self._loops:
             each.wake()
 
+    def connected(self, channel: Channel) -> None:
+        """The platform answers again: end the waits for it."""
+        for each in self._loops:
+            if each.channel is channel:
+                each.end_outage()
+
     def is_paused(self, chat: Chat) -> bool:
         """True while streaming and typing indicators must pause in this chat."""
         return self._limiters[chat.channel].is_paused(chat.external_id)
@@ -382,9 +397,14 @@ class _ChannelLoop:
     _wake_event: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _idle_waiters: list[asyncio.Future[None]] = field(default_factory=list, init=False)
     _busy_chats: set[str] = field(default_factory=set, init=False)
+    _outage_ended: bool = field(default=False, init=False)
 
     def wake(self) -> None:
         self._wake_event.set()
+
+    def end_outage(self) -> None:
+        self._outage_ended = True
+        self.wake()
 
     def wait_idle(self) -> asyncio.Future[None]:
         """Done when nothing is being sent or can be sent soon."""
@@ -407,6 +427,9 @@ class _ChannelLoop:
         # A new waiter may know of messages that this query does not return yet.
         listeners, now = tuple(self._idle_waiters), self.clock.now()
         try:
+            if self._outage_ended:
+                await self.channel_sender.end_outage()
+                self._outage_ended = False
             heads = await self.outbox.list_next_deliveries(self.channel, now=now)
             free = [head for head in heads if head.external_id not in busy]
             started = [self._start_send(head, group) for head in free]

@@ -129,6 +129,10 @@ class InboxPort(Protocol):
         text `alert.<channel>.<key>`. An empty key clears it."""
         ...
 
+    def connected(self, channel: Channel) -> None:
+        """Report that the platform answers again, so that waiting messages are sent at once."""
+        ...
+
 
 class Transport(Protocol):
     """One platform. `start` registers resources on the stack and must raise on programming errors

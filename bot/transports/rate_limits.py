@@ -87,6 +87,7 @@ class ChannelRateLimiter:
         self._chats: dict[str, list[_Meter]] = {}
         self._paused_until: dict[str, float] = {}
         self._channel_paused_until = float("-inf")
+        self._outage_until = float("-inf")
 
     @property
     def edit_interval(self) -> float:
@@ -122,12 +123,20 @@ class ChannelRateLimiter:
         else:
             self._paused_until[chat] = max(self._paused_until.get(chat, until), until)
 
+    def pause_for_outage(self, seconds: float) -> None:
+        """Pause the channel until `end_outage`, at most for this time."""
+        self._outage_until = self._elapsed() + seconds
+
+    def end_outage(self) -> None:
+        self._outage_until = float("-inf")
+
     def is_paused(self, chat: str) -> bool:
         """True while streaming and typing indicators must pause."""
         return self._remaining_pause(chat, self._elapsed(), extra=_COSMETIC_PAUSE) > 0
 
     def _remaining_pause(self, chat: str, now: float, *, extra: float) -> float:
-        until = max(self._channel_paused_until, self._paused_until.get(chat, float("-inf"))) + extra
+        resting = max(self._channel_paused_until, self._paused_until.get(chat, float("-inf")))
+        until = max(resting, self._outage_until) + extra
         if chat in self._paused_until and self._paused_until[chat] + _COSMETIC_PAUSE <= now:
             del self._paused_until[chat]
         return max(0.0, until - now)

@@ -135,6 +135,18 @@ _RETRY_LATER = _UPDATE.values(
     updated_at=bindparam("at"),
 )
 
+_OF_CHANNEL = select(chats.c.id).where(chats.c.channel == bindparam("channel"))
+_RETRY_NOW = (
+    update(outbox)
+    .where(
+        _QUEUED,
+        outbox.c.attempts > 0,
+        outbox.c.due_at > bindparam("now"),
+        outbox.c.chat_id.in_(_OF_CHANNEL),
+    )
+    .values(due_at=bindparam("now", type_=outbox.c.due_at.type))
+)
+
 _MARK_DEAD = _UPDATE.where(outbox.c.revision == bindparam("tried")).values(
     state=OutboxState.DEAD.value, tried_revision=0, error=bindparam("why")
 )
@@ -391,6 +403,11 @@ class OutboxRepo:
         async with self._db.write() as tx:
             facts = {"which": attempt.row.id, "due": due, "tried": unsure, "why": error, "at": now}
             await tx.execute(_RETRY_LATER, facts)
+
+    async def retry_now(self, channel: Channel, *, now: datetime) -> None:
+        """Make everything due that waits for another try on this channel."""
+        async with self._db.write() as tx:
+            await tx.execute(_RETRY_NOW, {"channel": channel.value, "now": now})
 
     async def mark_dead(self, attempt: DeliveryAttempt, *, error: str) -> None:
         """Give up on this revision. A newer one is tried again."""

@@ -189,13 +189,14 @@ class FeishuConnectionRefused(Exception):
 @dataclass(kw_only=True, eq=False)
 class FeishuLongConnection:
     """`alert` is called once per problem and with an empty key when it is solved; `on_stored` after
-    every event, with whether it was stored."""
+    every event, with whether it was stored; `on_connected` after every connecting."""
 
     prepare: Callable[[], Awaitable[None]]
     discover: Callable[[], Awaitable[dict[str, Any]]]
     handle: FeishuEventCallback
     alert: Callable[[str, Mapping[str, object]], None]
     on_stored: Callable[[bool], None]
+    on_connected: Callable[[], None]
     domain: str
     sleep: Callable[[float], Awaitable[None]]
     jitter: Callable[[], float]
@@ -288,6 +289,7 @@ class FeishuLongConnection:
             log.info("feishu: connected")
             self._last_alert = ""
             self.alert("", {})
+            self.on_connected()
             pinging = asyncio.create_task(self._keep_alive(connection, service))
             try:
                 async for data in connection:

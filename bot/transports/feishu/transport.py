@@ -143,6 +143,7 @@ class FeishuTransport:
             on_stored=lambda good: self._alerts.report(
                 FeishuAlertArea.STORE, "" if good else "store"
             ),
+            on_connected=partial(inbox.connected, self.channel),
             domain=domain,
             sleep=sleep,
             jitter=jitter,

@@ -88,6 +88,8 @@ class TelegramPoller:
             self._alert_on_change("stalled", seconds=round(self.pace.poll + self.pace.stall))
             await self.client.reopen_polling()
         else:
+            if self._failures or self._active_alert:
+                self.inbox.connected(Channel.TELEGRAM)
             self._failures = 0
             self._alert_on_change("")
 

@@ -171,6 +171,12 @@ class OutboxHarness:
         """Wait until the row under `key` is in that state."""
         await wait_until(lambda: self._is(key, state))
 
+    async def stored_failures(self, count: int) -> bool:
+        """True once so many rows wait for another try."""
+        async with self.room.db.read() as view:
+            found = await view.exec_driver_sql("SELECT count(*) FROM outbox WHERE error <> ''")
+            return bool(found.scalar() == count)
+
     async def alerted(self) -> None:
         """Wait for an alert: it follows the row, which is stored first."""
 

@@ -25,6 +25,7 @@ from storage.records.messages import DeliveryUrgency, MessagePlacement
 from storage.records.people import Channel
 from tests.bot.transports.outbox_builders import FakeClock, OutboxHarness, outbox_harness, text_of
 from tests.storage.message_store import place, sender
+from tests.waiting import wait_until
 
 
 async def test_a_letter_is_shown_once_and_then_changed_where_it_is(post: OutboxHarness) -> None:
@@ -89,25 +90,22 @@ async def test_all_answers_of_a_chat_are_out_before_any_file(tmp_path: Path) -> 
     assert sorted(turns[3:]) == sorted([(text, True) for text in results] * 2)
 
 
-async def test_a_kill_in_the_turn_of_the_files_marks_them_and_not_the_card(
-    tmp_path: Path,
+async def test_files_that_may_have_arrived_are_repeated_with_a_mark_and_the_card_is_not(
+    post: OutboxHarness,
 ) -> None:
-    async with outbox_harness(tmp_path) as post:
-        post.telegram.files_of["result"] = 1
-        post.run()
-        chat = await post.room.chat()
-        post.telegram.script.extend([None, DeliveryUncertain("cut")])
-        await post.say(chat, "result")
-        await post.telegram.sent(2)
-        await post.stop()
+    post.telegram.files_of["result"] = 1
+    post.telegram.script.extend([None, DeliveryUncertain("cut")])
+    post.run()
 
-    async with outbox_harness(tmp_path, clock=post.clock) as post:
-        post.clock.advance(60)
-        post.run()
-        await post.settled()
+    await post.say(await post.room.chat(), "result")
+    await post.telegram.sent(2)
+    await post.clock.someone_sleeps(2)
+    post.telegram.files_of["result"] = 1
+    post.clock.advance(2)
+    await post.settled()
 
-        (again,) = post.telegram.letters
-    assert (again.files_only, again.repeat) == (True, True)
+    turns = [(each.files_only, each.repeat) for each in post.telegram.letters]
+    assert turns == [(False, False), (True, False), (True, True)]
 
 
 async def test_one_chat_gets_one_letter_at_a_time_and_others_do_not_wait_for_it(
@@ -257,6 +255,47 @@ async def test_a_dead_channel_is_not_hammered_by_every_waiting_letter(post: Outb
 
     # Those under way when the third failure came may still fail; no more are begun.
     assert len(post.telegram.letters) <= 3 + 8
+
+
+async def test_what_waits_out_an_outage_leaves_when_the_platform_answers_again(
+    post: OutboxHarness,
+) -> None:
+    chats = [await post.room.chat(place(str(n)), sender(str(n))) for n in range(5)]
+    post.telegram.script.extend(PlatformUnavailable("down") for _ in range(9))
+    post.run()
+    for number, chat in enumerate(chats):
+        await post.say(chat, f"answer {number}", key=str(number))
+    await post.telegram.sent(3)
+    await post.clock.someone_sleeps(2)
+    # Each failure is stored, and the channel rests.
+    await wait_until(lambda: post.stored_failures(len(post.telegram.letters)))
+    tried = len(post.telegram.letters)
+    post.telegram.script.clear()
+
+    # Time for the channel's own pace, and less than any wait of theirs.
+    post.clock.advance(1)
+    assert len(post.telegram.letters) == tried
+    post.outbox_sender.connected(Channel.TELEGRAM)
+    for number in range(5):
+        await post.settled(str(number))
+
+    assert tried >= 3
+
+
+async def test_the_end_of_an_outage_does_not_cut_short_a_rate_limit(post: OutboxHarness) -> None:
+    chat = await post.room.chat()
+    post.telegram.script.append(DeliveryRateLimited(30))
+    post.run()
+    await post.say(chat, "final")
+    await post.telegram.sent(1)
+    await post.clock.someone_sleeps(30)
+
+    post.outbox_sender.connected(Channel.TELEGRAM)
+    other = await post.room.chat(place("43"), sender("43"))
+    await post.say(other, "go", key="other")
+    await post.settled("other")
+
+    assert post.telegram.texts == ["final", "go"]
 
 
 async def test_a_doubtful_first_send_is_repeated_under_the_same_name_and_marked(

@@ -46,6 +46,7 @@ class FakeFeishuInbox:
         self.arrived: list[IncomingMessage | IncomingChatOpen] = []
         self.pressed: list[IncomingPress] = []
         self.recalled: list[str] = []
+        self.connections: list[Channel] = []
         self.alerts: list[tuple[str, dict[str, object]]] = []
         self.broken = 0
         self.press_error: Exception | None = None
@@ -84,6 +85,9 @@ class FakeFeishuInbox:
         if self.gate is not None:
             await self.gate.wait()
         return self.toast
+
+    def connected(self, channel: Channel) -> None:
+        self.connections.append(channel)
 
     def alert(self, channel: Channel, key: str, **facts: object) -> None:
         self.alerts.append((key, facts))

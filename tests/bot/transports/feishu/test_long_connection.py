@@ -79,6 +79,14 @@ async def test_an_event_cut_off_before_its_ack_comes_again_and_counts_once(
     assert len(desk.inbox.arrived) == 1
 
 
+async def test_every_connecting_is_reported(desk: FeishuHarness) -> None:
+    await desk.fs.long.drop_connections()
+    await desk.fs.wait_until(lambda: desk.fs.long.accepted == 2)
+    await desk.inbox.until(lambda: len(desk.inbox.alerts) == 1)
+
+    assert len(desk.inbox.connections) == 1
+
+
 @pytest.mark.parametrize(
     ("code", "key"),
     [

@@ -42,6 +42,7 @@ class FakeTelegramInbox:
         self.accepted: list[IncomingMessage | IncomingChatOpen] = []
         self.keys: list[str] = []
         self.presses: list[IncomingPress] = []
+        self.connections: list[Channel] = []
         self.alerts: list[tuple[str, dict[str, object]]] = []
         self.toast = PressToast(text="done")
         self.failures = 0
@@ -78,6 +79,9 @@ class FakeTelegramInbox:
 
     async def recall(self, channel: Channel, *, dedupe: str) -> None:
         raise AssertionError("no platform here tells of recalled messages")
+
+    def connected(self, channel: Channel) -> None:
+        self.connections.append(channel)
 
     def alert(self, channel: Channel, key: str, **facts: object) -> None:
         assert channel is Channel.TELEGRAM

@@ -12,6 +12,7 @@ from telegram import Bot
 from bot.config.logs import NOISY_LOGGERS
 from bot.transports.telegram.polling import TelegramPollPace
 from bot.transports.telegram.transport import TelegramTransport
+from storage.records.people import Channel
 from tests.bot.transports.telegram.builders import (
     FakeSleep,
     FakeTelegramInbox,
@@ -35,6 +36,17 @@ from tests.emulators.telegram.users import TelegramUser
 
 async def confirmed(tg: TelegramEmulator) -> None:
     await tg.wait_until(lambda: not tg.unconfirmed, what="everything confirmed")
+
+
+async def test_the_return_of_the_connection_is_reported(
+    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path
+) -> None:
+    tg.inject_fault("getUpdates", DropBeforeFault(), times=2)
+
+    async with running(make_transport(tg, intake, tmp_path, FakeSleep())):
+        await tg.wait_until(lambda: len(tg.calls_of("getUpdates")) >= 4)
+
+    assert intake.connections == [Channel.TELEGRAM]
 
 
 async def test_an_update_is_confirmed_only_once_it_is_stored(

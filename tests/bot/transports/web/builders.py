@@ -93,6 +93,9 @@ class FakeWebInbox:
     async def recall(self, channel: Channel, *, dedupe: str) -> None:
         raise AssertionError("no platform here tells of recalled messages")
 
+    def connected(self, channel: Channel) -> None:
+        """The web chat has no connection to lose."""
+
     def alert(self, channel: Channel, key: str, **facts: object) -> None:
         self.alerts.append(f"{channel}.{key}")
 
