@@ -110,6 +110,7 @@ async def _notify(world: EngineHarness, home: Path) -> None:
         mask=str,
     )
     reporter = TaskNotifier(
+        db=world.db,
         journal=world.store.events,
         views=world.views,
         courier=courier,

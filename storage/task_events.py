@@ -128,7 +128,19 @@ class TaskEventRepo:
         query = select(schema.events).where(_E.told_at.is_(None)).order_by(_E.id).limit(limit)
         return records_from(TaskEvent, await self._db.fetch_all(query))
 
-    async def mark_notified(self, ids: Sequence[int], *, now: datetime) -> None:
-        """Mark these as sent to the Boss."""
-        async with self._db.write() as tx:
-            await tx.execute(update(schema.events).where(_E.id.in_(ids)).values(told_at=now))
+    async def list_unnotified_of(self, task_id: TaskId) -> Sequence[TaskEvent]:
+        """All events of the task that no card shows yet, oldest first."""
+        query = select(schema.events).where(_E.told_at.is_(None), _E.task_id == task_id)
+        return records_from(TaskEvent, await self._db.fetch_all(query.order_by(_E.id)))
+
+    async def is_newest(self, tx: Transaction, event: TaskEvent) -> bool:
+        """True if nothing has happened to the event's task since."""
+        query = select(_E.id).where(_E.task_id == event.task_id, _E.id > event.id).limit(1)
+        return await self._db.fetch_value(query, tx=tx) is None
+
+    async def mark_notified(
+        self, tx: Transaction, events: Sequence[TaskEvent], *, now: datetime
+    ) -> None:
+        """Mark these as sent to the Boss. Call it in the transaction that stores the cards."""
+        seen = _E.id.in_([event.id for event in events])
+        await tx.execute(update(schema.events).where(seen).values(told_at=now))

@@ -52,7 +52,7 @@ from bot.engine.workspaces.artifacts import TaskArtifacts
 from cards.courier import CardRef
 from cards.model import Card
 from storage import schema
-from storage.db import Database
+from storage.db import Database, Transaction
 from storage.dialect import migration_engine
 from storage.ids import IdGenerator
 from storage.records.messages import DeliveryUrgency
@@ -244,6 +244,23 @@ class RecordingCourier:
             self.cards[key] = card
             self.sent.append((key, card))
         return CardRef(key=key, revision=sum(k == key for k, _ in self.sent))
+
+    async def prepare(self, card: Card) -> Card:
+        return card
+
+    async def post(
+        self,
+        tx: Transaction,
+        to: ChatId,
+        card: Card,
+        *,
+        key: str,
+        urgency: DeliveryUrgency,
+        reply_to: str = "",
+    ) -> CardRef:
+        return await self.send(to, card, key=key, urgency=urgency, reply_to=reply_to)
+
+    def wake(self) -> None: ...
 
     async def stream(self, ref: CardRef, markdown: str) -> None:
         self.streamed.append(markdown)

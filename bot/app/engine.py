@@ -312,6 +312,7 @@ def _build_captioner(
 def _build_notifier(shared: _Shared) -> TaskNotifier:
     store = shared.store
     return TaskNotifier(
+        db=store.db,
         journal=store.work.events,
         views=shared.views,
         courier=shared.courier,

@@ -158,12 +158,24 @@ def _history(told: FinishedRun) -> Iterator[str]:
             yield f"task {task_id}: events {dict(kinds)}"
         if kinds["planned"] + kinds["injected"] != version:
             yield f"task {task_id}: plan {version}, events {dict(kinds)}"
+    yield from _endings(told)
+
+
+def _endings(told: FinishedRun) -> Iterator[str]:
+    """The end in which a task stays is told once. One that it has left again may be told, too, but
+    none twice, and none that was not."""
     marks = ",".join("?" for _ in _ENDINGS)
-    sql = f"SELECT 'task:' || task_id || ':end:' || id FROM events WHERE kind IN ({marks})"
-    owed = Counter(told.rows(sql, *_ENDINGS))
-    sent = Counter(told.rows("SELECT key FROM outbox WHERE key LIKE 'task:%:end:%'"))
-    if owed != sent:
-        yield f"ends owed {owed - sent}, not owed {sent - owed}"
+    ended = "SELECT e.task_id, e.id, e.kind, t.status FROM events e JOIN tasks t ON t.id=e.task_id"
+    ends = told.rows(f"{ended} WHERE e.kind IN ({marks}) ORDER BY e.id", *_ENDINGS)
+    keys = [f"task:{task_id}:end:{number}" for task_id, number, _, _ in ends]
+    last = {task_id: f"task:{task_id}:end:{number}" for task_id, number, _, _ in ends}
+    stays = {task_id for task_id, _, kind, status in ends if kind == status}
+    owed = {key for task_id, key in last.items() if task_id in stays}
+    sent = Counter(
+        key for (key,) in told.rows("SELECT key FROM outbox WHERE key LIKE 'task:%:end:%'")
+    )
+    if owed - sent.keys() or sent - Counter(keys):
+        yield f"ends owed {owed - sent.keys()}, not owed {sent - Counter(keys)}"
 
 
 def _answers(told: FinishedRun) -> Iterator[str]:

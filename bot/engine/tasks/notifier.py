@@ -9,18 +9,20 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Protocol, TypeAlias
 from zoneinfo import ZoneInfo
 
 from bot.engine.workflow.live_progress import LiveProgress
 from bot.engine.workflow.presentation.task_view import TaskViewLoader
 from cards.catalog import catalog_for
 from cards.courier import Courier
+from cards.model import Card
 from cards.views.task_card import MAX_COUNTED_AHEAD, result_files, task_card, task_ended_card
-from storage.db import STORE_RETRY_SECONDS
+from storage.db import STORE_RETRY_SECONDS, Database, Transaction
 from storage.errors import StoreUnavailable
 from storage.key_value import KeyValueStore
 from storage.records.messages import DeliveryUrgency
-from storage.records.people import Language
+from storage.records.people import ChatId, Language
 from storage.records.tasks import EventKind, Task, TaskEvent, TaskId, TaskStatus, TaskView
 from storage.task_events import TaskEventRepo
 from storage.task_queue import TaskQueue
@@ -115,12 +117,34 @@ _STATUS_EVENTS = frozenset(
 )
 
 
+class TaskCardPoster(Courier, Protocol):
+    """Posts cards within the caller's transaction; `wake` delivers them after its commit."""
+
+    async def prepare(self, card: Card) -> Card: ...
+
+    async def post(
+        self,
+        tx: Transaction,
+        to: ChatId,
+        card: Card,
+        *,
+        key: str,
+        urgency: DeliveryUrgency,
+        reply_to: str = "",
+    ) -> object: ...
+
+    def wake(self) -> None: ...
+
+
+_PostCards: TypeAlias = Callable[[Transaction], Awaitable[None]]
+
+
 class TaskNotifier:
     """Sends cards for task events that were not notified yet, and passes the events to
     `on_events`. `positions` finds cards that events of other tasks have made outdated.
 
-    Notifications may repeat after a crash; each card has its own key, so that a repeat changes
-    nothing.
+    A task's cards are stored in the transaction that marks its events, so that no crash repeats
+    them. Of several endings only the last one is told, and only while it is true.
     """
 
     name = "task notifier"
@@ -128,9 +152,10 @@ class TaskNotifier:
     def __init__(
         self,
         *,
+        db: Database,
         journal: TaskEventRepo,
         views: TaskViewLoader,
-        courier: Courier,
+        courier: TaskCardPoster,
         language_of: Callable[[Task], Awaitable[Language]],
         home: Path,
         zone: ZoneInfo,
@@ -138,6 +163,7 @@ class TaskNotifier:
         positions: QueuePositionTracker,
         on_events: Callable[[Task, Sequence[TaskEvent]], Awaitable[None]],
     ) -> None:
+        self._db = db
         self._journal = journal
         self._views = views
         self._courier = courier
@@ -205,7 +231,7 @@ class TaskNotifier:
     async def refresh_card(self, task_id: TaskId) -> None:
         """Redraw the task's card without an event."""
         async with self._lock:
-            await self._notify_of_task(task_id, ())
+            await self._redraw(task_id)
 
     async def refresh_positions(self) -> None:
         """Redraw cards that show an outdated queue position."""
@@ -213,7 +239,7 @@ class TaskNotifier:
             await self._positions.load()
             try:
                 for task_id in await self._positions.list_outdated():
-                    await self._notify_of_task(task_id, ())
+                    await self._redraw(task_id)
             except BaseException:
                 self._positions.invalidate()
                 raise
@@ -221,48 +247,70 @@ class TaskNotifier:
     async def _notify_batch(self) -> bool:
         await self._positions.load()
         events = await self._journal.list_unnotified(_BATCH)
-        by_task: dict[TaskId, list[TaskEvent]] = {}
-        for event in events:
-            by_task.setdefault(event.task_id, []).append(event)
-        for task_id, of_task in by_task.items():
-            await self._notify_of_task(task_id, of_task)
-        if events:
-            await self._positions.persist()
-            await self._journal.mark_notified([event.id for event in events], now=self._now())
+        for task_id in dict.fromkeys(event.task_id for event in events):
+            await self._notify_of_task(task_id)
         return bool(events)
 
-    async def _notify_of_task(self, task_id: TaskId, events: Sequence[TaskEvent]) -> None:
+    async def _notify_of_task(self, task_id: TaskId) -> None:
+        # Read before the view, which then is not older than any of them.
+        events = await self._journal.list_unnotified_of(task_id)
+        if not events:
+            return
+        post = await self._prepare_or_skip(task_id, events)
+        ending = any(event.kind.is_ending for event in events)
+        async with self._db.write() as tx:
+            if ending and not await self._journal.is_newest(tx, events[-1]):
+                return  # the next round sees what has happened since
+            if post is not None:
+                await post(tx)
+            await self._journal.mark_notified(tx, events, now=self._now())
+        self._courier.wake()
+
+    async def _redraw(self, task_id: TaskId) -> None:
+        post = await self._prepare_or_skip(task_id, ())
+        if post is not None:
+            async with self._db.write() as tx:
+                await post(tx)
+            self._courier.wake()
+
+    async def _prepare_or_skip(
+        self, task_id: TaskId, events: Sequence[TaskEvent]
+    ) -> _PostCards | None:
         try:
-            await self._send_cards(await self._views.view(task_id), events)
+            return await self._prepare_cards(await self._views.view(task_id), events)
         except StoreUnavailable:
             raise
         except Exception:
             # Error boundary: a task whose cards fail is skipped rather than retried forever.
             log.exception("task %s cannot be shown", task_id)
+            return None
 
-    async def _send_cards(self, view: TaskView, events: Sequence[TaskEvent]) -> None:
+    async def _prepare_cards(self, view: TaskView, events: Sequence[TaskEvent]) -> _PostCards:
+        """Draw what these events lead to; the result posts it in a transaction."""
         task = view.task
         words = catalog_for(await self._language_of(task))
-        now = self._now()
-        await self._courier.send(
-            task.chat_id,
-            task_card(view, words, now=now, zone=self._zone),
-            key=f"task:{task.id}",
-            urgency=_card_urgency(task, events),
-            reply_to=task.reply_to,
-        )
-        self._positions.mark_shown(view)
-        for event in events:
-            if event.kind.is_ending:
-                sizes = await asyncio.to_thread(self._file_sizes, result_files(view.steps))
-                await self._courier.send(
-                    task.chat_id,
-                    task_ended_card(view, words, now=event.at, zone=self._zone, sizes=sizes),
-                    key=f"task:{task.id}:end:{event.id}",
-                    urgency=DeliveryUrgency.ANSWER,
-                    reply_to=task.reply_to,
-                )
         await self._on_events(task, events)
+        live = task_card(view, words, now=self._now(), zone=self._zone)
+        cards = [(f"task:{task.id}", _card_urgency(task, events), live)]
+        endings = [
+            each for each in events if each.kind.is_ending and each.kind == task.status.value
+        ]
+        if endings:
+            ending = endings[-1]
+            sizes = await asyncio.to_thread(self._file_sizes, result_files(view.steps))
+            told = task_ended_card(view, words, now=ending.at, zone=self._zone, sizes=sizes)
+            cards.append((f"task:{task.id}:end:{ending.id}", DeliveryUrgency.ANSWER, told))
+        ready = [(key, rank, await self._courier.prepare(card)) for key, rank, card in cards]
+        self._positions.mark_shown(view)
+        await self._positions.persist()
+
+        async def post(tx: Transaction) -> None:
+            for key, urgency, card in ready:
+                await self._courier.post(
+                    tx, task.chat_id, card, key=key, urgency=urgency, reply_to=task.reply_to
+                )
+
+        return post
 
     def _file_sizes(self, paths: Sequence[str]) -> Mapping[str, int]:
         found = ((path, self._home / path) for path in paths)

@@ -166,6 +166,7 @@ async def approval_world(
             on_published=news.set,
         )
         reporter = TaskNotifier(
+            db=world.db,
             journal=world.store.events,
             views=world.views,
             courier=courier,

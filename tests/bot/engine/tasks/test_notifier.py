@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -16,9 +18,10 @@ from bot.engine.tasks.notifier import QueuePositionTracker, TaskNotifier
 from bot.engine.workflow.task_store import LEASE_DURATION, STARVATION_LIMIT
 from cards.model import ChecklistBlock, ChecklistState, FileBlock, ImageBlock
 from cards.render.text import render
+from storage.db import Transaction
 from storage.key_value import KeyValueStore
 from storage.records.people import Language
-from storage.records.tasks import Task, TaskGraph, TaskPriority, TaskStatus
+from storage.records.tasks import EventKind, Task, TaskGraph, TaskPriority, TaskStatus
 from tests.engine_harness import (
     BOSS,
     EngineHarness,
@@ -35,6 +38,7 @@ def make_notifier(world: EngineHarness, courier: RecordingCourier, home: Path) -
         return Language.ENGLISH
 
     return TaskNotifier(
+        db=world.db,
         journal=world.store.events,
         views=world.views,
         courier=courier,
@@ -71,11 +75,76 @@ async def test_telling_again_after_a_crash_shows_nothing_new(tmp_path: Path) -> 
         teller = make_notifier(world, courier, tmp_path)
         await teller.notify_batch()
         before = list(courier.sent)
-        await world.store.events.mark_notified([event.id for event in events], now=None)  # type: ignore[arg-type] # as if never noted
+        async with world.db.write() as tx:
+            await world.store.events.mark_notified(tx, events, now=None)  # type: ignore[arg-type] # as if never noted
 
         await teller.notify_batch()
 
     assert courier.sent == before
+
+
+class Killed(BaseException):
+    """The process dies here."""
+
+
+def kill_at_commit(world: EngineHarness, number: int) -> None:
+    """Die at the next commits but `number`: an even number just before it, an odd one just
+    after."""
+    write, commits = world.db.write, count()
+
+    @asynccontextmanager
+    async def dying_write() -> AsyncGenerator[Transaction, None]:
+        dies = next(commits) == number // 2
+        async with write() as tx:
+            yield tx
+            if dies and number % 2 == 0:
+                raise Killed
+        if dies:
+            raise Killed
+
+    world.db.write = dying_write  # type: ignore[method-assign] # until the store is opened again
+
+
+async def test_a_kill_at_any_commit_around_a_notice_repeats_and_loses_none(tmp_path: Path) -> None:
+    for number in count():
+        home = tmp_path / str(number)
+        home.mkdir()
+        courier, killed = RecordingCourier(), False
+        async with run_engine(home, start_dispatcher=True) as world:
+            task = await world.create_task()
+            await world.until(task)
+            kill_at_commit(world, number)
+            try:
+                await notify_all(make_notifier(world, courier, home))
+            except Killed:
+                killed = True
+        stored = () if killed and number % 2 == 0 else tuple(courier.sent)
+        async with run_engine(home, start_dispatcher=False) as world:
+            assert killed or not await world.store.events.list_unnotified(1)
+            again = RecordingCourier()
+            await notify_all(make_notifier(world, again, home))
+
+        ends = [key for key, _ in (*stored, *again.sent) if ":end:" in key]
+        assert len(ends) == 1, f"killed at {number}"
+        if not killed:
+            break
+    assert number >= 2, "neither side of the commit was tried"
+
+
+async def test_of_several_endings_only_the_last_and_true_one_is_told(tmp_path: Path) -> None:
+    courier = RecordingCourier()
+    async with run_engine(tmp_path) as world:
+        task = await world.create_task()
+        await world.until(task)
+        async with world.db.write() as tx:
+            (*_, ended) = await world.store.events.list_unnotified(100)
+            for kind in (EventKind.BLOCKED, EventKind.RESUMED, EventKind.BLOCKED):
+                await world.store.events.append_event(tx, task.id, kind, now=ended.at)
+
+        await notify_all(make_notifier(world, courier, tmp_path))
+
+    assert ended.kind is EventKind.COMPLETED
+    assert [key for key in courier.cards if ":end:" in key] == [f"task:{task.id}:end:{ended.id}"]
 
 
 async def test_a_task_that_cannot_be_shown_does_not_silence_the_others(
