@@ -63,6 +63,12 @@ BENCHMARKS = (
     Benchmark(name="prompts", function="prompts.measure", section=Section.WORKERS),
     Benchmark(name="streamed_turn", function="streamed_turn.measure", section=Section.WORKERS),
     Benchmark(name="live_chats", function="live_chats.measure", section=Section.WORKERS),
+    Benchmark(name="group_cards", function="accurate_cards.measure_group", section=Section.WORKERS),
+    Benchmark(
+        name="feishu_calls",
+        function="accurate_cards.measure_feishu_calls",
+        section=Section.WORKERS,
+    ),
     Benchmark(
         name="cli_start", function="cli_start.measure", section=Section.WORKERS, is_long=True
     ),

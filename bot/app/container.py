@@ -34,7 +34,7 @@ from bot.transports.held_messages import HeldMessages
 from bot.transports.outbox import ButtonClaimService, OutboxCourier, SentCardService
 from bot.transports.outbox_sender import OutboxSender
 from bot.transports.ports import Transport
-from bot.transports.rate_limits import MonthlyQuota
+from bot.transports.quota import MonthlyQuota, QuotaNotifier
 from bot.transports.undeliverable_notifier import UndeliverableNotifier
 from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
 from cards.catalog import catalog_for
@@ -154,6 +154,13 @@ async def build_container(settings: Settings, db: Database) -> Container:
         language=language,
     )
     _report_undeliverable(store, sender, courier, approval_cards)
+    quota.on_level = QuotaNotifier(
+        quota=quota,
+        chats=store.chats,
+        people=store.people,
+        courier=courier,
+        language=language,
+    )
     engine = build_engine_services(settings, store, courier, clock, approval_cards)
     held = HeldMessages(db=db, inbox=store.inbox, courier=courier, zone=settings.zone, clock=clock)
     router = Router(

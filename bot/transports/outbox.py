@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -38,12 +39,15 @@ def supports_drafts(chat: Chat) -> bool:
 @dataclass(kw_only=True, eq=False)
 class AnswerStreams:
     """Streams unfinished answers, latest text only, without storing them. `is_paused` says where
-    streaming must pause; `may_send` counts an edit against the chat's limits, or refuses it."""
+    streaming must pause. After so many edits of an answer, `may_stream` says whether another is
+    wanted, and `may_send` counts it against the chat's limits or refuses it."""
 
     outbox: OutboxRepo
     transports: Mapping[Channel, Transport]
     is_paused: Callable[[Chat], bool]
-    may_send: Callable[[Chat], bool]
+    may_stream: Callable[[Chat, int], bool]
+    may_send: Callable[[Chat, int], bool]
+    _edits: Counter[OutboxId] = field(default_factory=Counter, init=False)
     language_of: LanguageResolver
     _newest: dict[OutboxId, str] = field(default_factory=dict, init=False)
     _tasks: dict[OutboxId, asyncio.Task[None]] = field(default_factory=dict, init=False)
@@ -67,6 +71,7 @@ class AnswerStreams:
 
     def end(self, outbox_id: OutboxId) -> None:
         """End the stream, as the final answer is stored."""
+        self._edits.pop(outbox_id, None)
         self._newest.pop(outbox_id, None)
 
     async def _run(self, outbox_id: OutboxId) -> None:
@@ -98,12 +103,19 @@ class AnswerStreams:
         markdown = self._newest.pop(outbox_id, None)
         if markdown is None or self.is_paused(chat):
             return True
+        if not self.may_stream(chat, self._edits[outbox_id]):
+            return True
         # Guess the language from the answer itself, as there is no card yet.
         shown = Card(fallback=markdown)
         letter = _draft_message(row, chat, await self.language_of(chat, shown))
-        letter = replace(letter, may_send=partial(self.may_send, chat))
+        letter = replace(letter, may_send=partial(self._try_edit, outbox_id, chat))
         await self.transports[chat.channel].stream(letter, markdown)
         return True
+
+    def _try_edit(self, outbox_id: OutboxId, chat: Chat) -> bool:
+        allowed = self.may_send(chat, self._edits[outbox_id])
+        self._edits[outbox_id] += allowed
+        return allowed
 
     async def _close(self) -> None:
         tasks = list(self._tasks.values())
@@ -233,6 +245,8 @@ class OutboxCourier:
         """Reserve a place for the answer: a draft, or a message that the answer will replace even
         after a crash."""
         chat = await self.chats.get(expected.to)
+        if not self.streams.may_stream(chat, 0):
+            return
         if supports_drafts(chat):
             new = OutgoingCard(
                 key=key,

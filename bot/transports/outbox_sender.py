@@ -18,11 +18,11 @@ from bot.transports import ports
 from bot.transports.alerts import AlertSource, ChannelAlerts
 from bot.transports.clock import Clock, wait_for_event
 from bot.transports.outbox import AnswerStreams
+from bot.transports.quota import MonthlyQuota, QuotaLevel
 from bot.transports.rate_limits import (
     CHANNEL_LIMITS,
     ChannelLimits,
     ChannelRateLimiter,
-    MonthlyQuota,
 )
 from cards.card_json import CardDecodeError, load_card
 from cards.model import Card, TextBlock
@@ -50,7 +50,8 @@ ChatClosedCallback: TypeAlias = Callable[[DeliveryAttempt], Awaitable[None]]
 @dataclass(kw_only=True, eq=False)
 class ChannelSender:
     """Delivers messages of one channel. `on_shown` is called after a delivery, `on_chat_closed`
-    before a message is given up because its chat is unreachable."""
+    before a message is given up because its chat is unreachable. `next_files` tells how many files
+    a message's next turn sends, where this process knows it."""
 
     db: Database
     outbox: OutboxRepo
@@ -64,8 +65,14 @@ class ChannelSender:
     is_reader_removed: ReaderRemovedCheck
     language_of: ports.LanguageResolver
     quota: MonthlyQuota | None = None
+    next_files: dict[OutboxId, int] = field(default_factory=dict, init=False)
     _failures: int = field(default=0, init=False)
     _crashes: Counter[OutboxId] = field(default_factory=Counter, init=False)
+
+    @property
+    def shows_progress(self) -> bool:
+        """Whether the month's quota still pays for progress."""
+        return self.quota is None or self.quota.level.edit_factor is not None
 
     async def send(self, outbox_id: OutboxId) -> None:
         """Try to deliver the latest revision; the result is stored on return."""
@@ -75,6 +82,8 @@ class ChannelSender:
                 await self.quota.save(tx)
         if tried is not None:
             await self._attempt(tried)
+        if self.quota is not None:
+            await self.quota.announce()
 
     async def _attempt(self, tried: DeliveryAttempt) -> None:
         if await self.is_reader_removed(tried):
@@ -137,11 +146,18 @@ class ChannelSender:
                 delivery.placed,
                 revision=message.revision,
                 now=now,
-                edit_at=now + timedelta(seconds=self.limiter.edit_interval),
-                files_left=delivery.files_left,
+                edit_at=now + timedelta(seconds=self._edit_interval()),
+                files_left=delivery.files_left > 0,
             )
         )
+        self.next_files.pop(tried.row.id, None)
+        if delivery.files_left:
+            self.next_files[tried.row.id] = delivery.files_left
         self.on_shown(message.outbox_id)
+
+    def _edit_interval(self) -> float:
+        factor = self.quota.level.edit_factor if self.quota is not None else 1.0
+        return self.limiter.edit_interval * (factor or 1.0)
 
     async def _save_part(self, tried: DeliveryAttempt, placed: MessagePlacement) -> None:
         """Best effort: if storing fails, more parts are sent again."""
@@ -305,11 +321,14 @@ class OutboxSender:
             outbox=self.outbox,
             transports=self.transports,
             is_paused=self.is_paused,
+            may_stream=self.may_stream,
             may_send=self.may_send_progress,
             language_of=self.language_of,
         )
 
     async def start(self, stack: AsyncExitStack) -> None:
+        for quota in self.quotas.values():
+            await quota.load()
         await self.streams.start(stack)
 
     async def run(self) -> None:
@@ -341,9 +360,20 @@ class OutboxSender:
         """True while streaming and typing indicators must pause in this chat."""
         return self._limiters[chat.channel].is_paused(chat.external_id)
 
-    def may_send_progress(self, chat: Chat) -> bool:
-        """Count an update that nobody misses against the chat's limits; False if there is no room
-        for it."""
+    def _level(self, channel: Channel) -> QuotaLevel:
+        quota = self.quotas.get(channel)
+        return QuotaLevel.FULL if quota is None else quota.level
+
+    def may_stream(self, chat: Chat, edits: int) -> bool:
+        """Whether the month's quota still pays for a streamed answer's next edit after so many."""
+        most = self._level(chat.channel).edits
+        return most is None or edits < most
+
+    def may_send_progress(self, chat: Chat, edits: int) -> bool:
+        """Count a streamed answer's next edit, after so many, against the chat's limits; False if
+        there is no room for it."""
+        if not self.may_stream(chat, edits):
+            return False
         limiter = self._limiters[chat.channel]
         return limiter.try_consume(chat.external_id, chat.kind, DeliveryUrgency.PROGRESS)
 
@@ -351,6 +381,8 @@ class OutboxSender:
         """Show a typing indicator unless messages have to wait for a limit."""
         transport = self.transports.get(chat.channel)
         limiter = self._limiters[chat.channel]
+        if self._level(chat.channel) is not QuotaLevel.FULL:
+            return
         if transport is None or limiter.get_delay(chat.external_id, chat.kind, _TYPING) > 0:
             return
         try:
@@ -456,7 +488,10 @@ class _ChannelLoop:
         slots = _MAX_FILE_CHATS if files else _MAX_CONCURRENT_CHATS
         if len(self._busy_chats) >= slots:
             return None  # the end of another delivery wakes the loop
-        wait = self.limiter.get_delay(head.external_id, head.kind, head.urgency)
+        if head.urgency is DeliveryUrgency.PROGRESS and not self.channel_sender.shows_progress:
+            return None  # until the quota is renewed, or the card has something better to show
+        count = self.channel_sender.next_files.get(head.id, 1) if files else 1
+        wait = self.limiter.get_delay(head.external_id, head.kind, head.urgency, count)
         if wait > 0:
             return wait
         self.limiter.consume(head.external_id, head.kind)

@@ -52,11 +52,11 @@ LanguageResolver: TypeAlias = Callable[[Chat, Card], Awaitable[Language]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryResult:
     """A delivered message. `degraded` lists what the platform could not show, for the log. With
-    `files_left` the next turn, which waits behind the answers of others, sends more files."""
+    `files_left` the next turn, which waits behind the answers of others, sends so many files."""
 
     placed: messages.MessagePlacement
     degraded: tuple[str, ...] = ()
-    files_left: bool = False
+    files_left: int = 0
 
 
 class DeliveryError(Exception):

@@ -1,24 +1,20 @@
-"""Rate limits of platforms: token buckets, pauses after refusals, and monthly quotas."""
+"""Rate limits of platforms: token buckets, windows, and pauses after refusals."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from bot.transports.alerts import AlertSource, ChannelAlerts
-from storage.db import Transaction
-from storage.key_value import KeyValueStore
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import Channel, ChatKind
 
 # Extra pause for streaming and typing indicators after a refusal, so that answers go first.
 _COSMETIC_PAUSE = 5.0
-# The share of a window that progress leaves to whatever is more urgent.
-_WINDOW_RESERVE = 0.4
+# The share of a window that progress and files leave to whatever is more urgent.
+_WINDOW_RESERVES = {DeliveryUrgency.PROGRESS: 0.4, DeliveryUrgency.FILES: 0.2}
 _MAX_TRACKED_CHATS = 512
 
 
@@ -94,13 +90,15 @@ class ChannelRateLimiter:
         """Seconds between two progress edits of one card."""
         return self._limits.edit_interval
 
-    def get_delay(self, chat: str, kind: ChatKind, urgency: DeliveryUrgency) -> float:
-        """Seconds until a message of this urgency may be sent; 0 means now."""
+    def get_delay(
+        self, chat: str, kind: ChatKind, urgency: DeliveryUrgency, messages: int = 1
+    ) -> float:
+        """Seconds until so many messages of this urgency may be sent together; 0 means now."""
         now = self._elapsed()
         cosmetic = urgency is DeliveryUrgency.PROGRESS
         rest = self._remaining_pause(chat, now, extra=_COSMETIC_PAUSE if cosmetic else 0.0)
         buckets = [*self._overall, *self._buckets_for_chat(chat, kind)]
-        return max([rest, *(each.get_delay(now, reserve=cosmetic) for each in buckets)])
+        return max([rest, *(each.get_delay(now, messages, urgency) for each in buckets)])
 
     def consume(self, chat: str, kind: ChatKind, messages: int = 1) -> None:
         """Count sent messages; the balance may become negative for a message of many parts."""
@@ -164,9 +162,10 @@ class _TokenBucket:
         self._tokens = limit.burst
         self._refilled_at = now
 
-    def get_delay(self, now: float, *, reserve: bool) -> float:
-        """`reserve` keeps one token for more urgent messages if the bucket holds several."""
-        need = 2.0 if reserve and self._limit.burst > 1 else 1.0
+    def get_delay(self, now: float, messages: int, urgency: DeliveryUrgency) -> float:
+        """Progress keeps one token for more urgent messages if the bucket holds several."""
+        reserve = urgency is DeliveryUrgency.PROGRESS and self._limit.burst > 1
+        need = min(messages + reserve, self._limit.burst)
         return max(0.0, (need - self._refill(now)) / self._limit.per_second)
 
     def consume(self, now: float, messages: int) -> None:
@@ -189,13 +188,12 @@ class _Window:
         self._limit = limit
         self._times: deque[float] = deque()
 
-    def get_delay(self, now: float, *, reserve: bool) -> float:
-        """`reserve` keeps a share of the window for more urgent messages."""
+    def get_delay(self, now: float, messages: int, urgency: DeliveryUrgency) -> float:
+        """Progress and files keep a share of the window for more urgent messages."""
         self._forget(now)
         allowed = self._limit.count
-        if reserve:
-            allowed -= math.ceil(allowed * _WINDOW_RESERVE)
-        over = len(self._times) - allowed
+        allowed -= math.ceil(allowed * _WINDOW_RESERVES.get(urgency, 0.0))
+        over = len(self._times) + min(messages, allowed) - 1 - allowed
         return 0.0 if over < 0 else self._times[over] + self._limit.seconds - now
 
     def consume(self, now: float, messages: int) -> None:
@@ -215,47 +213,3 @@ _Meter: TypeAlias = _TokenBucket | _Window
 
 def _meter(limit: AnyLimit, now: float) -> _Meter:
     return _Window(limit) if isinstance(limit, WindowLimit) else _TokenBucket(limit, now)
-
-
-_ALERT_SHARE = 0.8
-
-
-@dataclass(eq=False)
-class MonthlyQuota:
-    """Counts calls of the current month. A `quota` of 0 means that no limit is known.
-
-    `count` is cheap; call `save` in a transaction that takes place anyway. A crash loses the calls
-    counted since.
-    """
-
-    channel: Channel
-    key_values: KeyValueStore
-    alerts: ChannelAlerts
-    now: Callable[[], datetime]
-    quota: int = 0
-    _unsaved: int = field(default=0, init=False)
-    _alerted_month: str = field(default="", init=False)
-
-    def count(self, calls: int = 1) -> None:
-        self._unsaved += calls
-
-    async def save(self, tx: Transaction) -> None:
-        if not self._unsaved:
-            return
-        name, month = f"{self.channel}.calls", f"{self.now():%Y-%m}"
-        known = await self.key_values.read(tx, name) or {}
-        before = known.get("calls", 0) if known.get("month") == month else 0
-        calls = before + self._unsaved
-        await self.key_values.write(tx, name, {"month": month, "calls": calls})
-        self._unsaved = 0
-        self._alert_when_near(month, calls)
-
-    def _alert_when_near(self, month: str, calls: int) -> None:
-        if self._alerted_month and self._alerted_month != month:
-            self._alerted_month = ""
-            self.alerts.report(self.channel, "", source=AlertSource.OUTBOX)
-        if self.quota and calls >= self.quota * _ALERT_SHARE and not self._alerted_month:
-            # Alert once a month, as the figure changes with every call.
-            self._alerted_month = month
-            facts = {"calls": calls, "quota": self.quota}
-            self.alerts.report(self.channel, "quota_near", facts, source=AlertSource.OUTBOX)

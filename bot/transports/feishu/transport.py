@@ -185,7 +185,7 @@ class FeishuTransport:
         return ports.DeliveryResult(
             placed=placed,
             degraded=tuple(shown.degraded),
-            files_left=has_files_left(message.card, placement),
+            files_left=int(has_files_left(message.card, placement)),
         )
 
     async def stream(self, message: OutboundMessage, markdown: str) -> None:

@@ -109,8 +109,8 @@ class _DeliveryRun:
     save_progress: Callable[[MessagePlacement], Awaitable[None]] | None = None
     editing: bool = field(default=False)
 
-    async def show(self, parts: Sequence[MessagePart], *, files_only: bool) -> bool:
-        """Show the texts, or one group of files; True if more files remain."""
+    async def show(self, parts: Sequence[MessagePart], *, files_only: bool) -> int:
+        """Show the texts, or one group of files; returns the size of the next group."""
         texts = [part for part in parts if isinstance(part, TextPart)]
         others = [part for part in parts if not isinstance(part, TextPart)]
         if not files_only:
@@ -119,7 +119,7 @@ class _DeliveryRun:
         groups = list(_group_files(self._missing_files(others)))
         if groups and (files_only or not texts):
             await self._send_files(groups.pop(0))
-        return bool(groups)
+        return len(groups[0]) if groups else 0
 
     async def _show_texts(self, texts: Sequence[TextPart]) -> None:
         there = [one for one in self.shown if one.is_text]

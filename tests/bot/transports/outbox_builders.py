@@ -16,7 +16,8 @@ from bot.transports.outbox import OutboxCourier
 from bot.transports.outbox_sender import OutboxSender
 from bot.transports.ports import DeliveryResult as Shown
 from bot.transports.ports import OutboundMessage
-from bot.transports.rate_limits import CHANNEL_LIMITS, ChannelLimits, MonthlyQuota
+from bot.transports.quota import MonthlyQuota
+from bot.transports.rate_limits import CHANNEL_LIMITS, ChannelLimits
 from cards.model import Card, TextBlock
 from handlers.language import CardLanguageResolver
 from storage.db import Database
@@ -104,7 +105,7 @@ class FakeTransport:
             left = self.files_of[text_of(message.card)] = left - 1
             ids = (*placed.message_ids, f"m{message.outbox_id}-file{left}")
             placed = MessagePlacement(message_ids=ids)
-        return Shown(placed=placed, files_left=left > 0)
+        return Shown(placed=placed, files_left=left)
 
     async def stream(self, message: OutboundMessage, markdown: str) -> None:
         self.streamed.append(markdown)

@@ -17,6 +17,7 @@ from bot.transports.ports import (
     FileTooLarge,
     PlatformUnavailable,
 )
+from bot.transports.quota import QuotaLevel
 from bot.transports.rate_limits import ChannelLimits
 from cards.model import Card, TextBlock
 from storage.errors import StoreUnavailable
@@ -613,6 +614,61 @@ async def test_a_new_month_starts_counting_anew(tmp_path: Path) -> None:
 
         assert await post.room.key_values.get("feishu.calls") == {"month": "2026-04", "calls": 1}
         assert post.alerts.health()[0].alert == ""
+
+
+@pytest.mark.parametrize(
+    ("calls", "level", "streams"),
+    [
+        (0, QuotaLevel.FULL, (True, True)),
+        (50, QuotaLevel.FULL, (True, True)),
+        (51, QuotaLevel.THIN, (True, False)),
+        (81, QuotaLevel.SPARSE, (False, False)),
+        (96, QuotaLevel.LAST, (False, False)),
+        (200, QuotaLevel.LAST, (False, False)),
+    ],
+)
+async def test_what_is_left_of_the_month_decides_what_is_streamed(
+    tmp_path: Path, calls: int, level: QuotaLevel, streams: tuple[bool, bool]
+) -> None:
+    async with outbox_harness(tmp_path, Channel.FEISHU, quota=100) as post:
+        quota = post.outbox_sender.quotas[Channel.FEISHU]
+        chat = await post.room.chat(place("oc", channel=Channel.FEISHU), sender("ou"))
+
+        quota.count(calls)
+        await post.outbox_sender.show_typing(chat)
+
+        assert quota.level is level
+        assert tuple(post.outbox_sender.may_stream(chat, edits) for edits in (1, 2)) == streams
+        assert bool(post.transports[Channel.FEISHU].typed) is (level is QuotaLevel.FULL)
+
+
+async def test_the_last_calls_of_a_month_are_for_answers_and_not_for_progress(
+    tmp_path: Path,
+) -> None:
+    async with outbox_harness(tmp_path, Channel.FEISHU, quota=100) as post:
+        post.outbox_sender.quotas[Channel.FEISHU].count(96)
+        chat = await post.room.chat(place("oc", channel=Channel.FEISHU), sender("ou"))
+        feishu = post.transports[Channel.FEISHU]
+        post.run()
+        await post.say(chat, "50 %", key="card", urgency=DeliveryUrgency.PROGRESS)
+        await post.say(chat, "approve?", key="approval", urgency=DeliveryUrgency.APPROVAL)
+        await post.settled("approval")
+        post.clock.advance(600)
+        await post.say(chat, "done", key="card", urgency=DeliveryUrgency.ANSWER)
+        await post.settled("card")
+
+    assert feishu.texts == ["approve?", "done"]
+
+
+async def test_a_restart_takes_up_the_count_of_the_month(tmp_path: Path) -> None:
+    async with outbox_harness(tmp_path, Channel.FEISHU, quota=100) as post:
+        quota = post.outbox_sender.quotas[Channel.FEISHU]
+        quota.count(60)
+        async with post.room.db.write() as tx:
+            await quota.save(tx)
+
+    async with outbox_harness(tmp_path, Channel.FEISHU, quota=100) as post:
+        assert post.outbox_sender.quotas[Channel.FEISHU].level is QuotaLevel.THIN
 
 
 _TROUBLE = st.lists(

@@ -59,6 +59,26 @@ def test_progress_leaves_a_share_of_a_groups_minute_to_results() -> None:
     assert last == 0
 
 
+def test_files_leave_a_share_of_a_groups_minute_to_the_results_of_others() -> None:
+    pace, seconds = pace_of(Channel.TELEGRAM)
+
+    sendings(pace, seconds, GROUP, 16, DeliveryUrgency.FILES)
+
+    assert pace.get_delay("1", GROUP, DeliveryUrgency.FILES) > 1
+    assert pace.get_delay("1", GROUP, ANSWER) <= 1
+
+
+def test_an_album_waits_until_all_of_it_has_room() -> None:
+    pace, seconds = pace_of(Channel.TELEGRAM)
+    for _ in range(15):
+        pace.consume("1", GROUP)
+        seconds.at += 1
+
+    assert pace.get_delay("1", GROUP, ANSWER, 5) == 0
+    assert pace.get_delay("1", GROUP, ANSWER, 6) == 61 - 15
+    assert pace.get_delay("1", GROUP, ANSWER, 6) > pace.get_delay("1", GROUP, ANSWER)
+
+
 def test_an_update_that_has_no_room_is_refused_and_not_counted() -> None:
     pace, seconds = pace_of(Channel.TELEGRAM)
     while pace.try_consume("1", GROUP, PROGRESS):

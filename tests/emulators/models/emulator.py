@@ -198,7 +198,7 @@ async def _stream(
             await answer.piece(failed)
             break
         await answer.piece(event)
-        await asyncio.sleep(0)
+        await asyncio.sleep(reply.pace)
     await answer.end_stream()
 
 

@@ -38,8 +38,9 @@ class ScriptedReply:
     """One answer of a model, or one of its ways not to give any.
 
     `stop`: `cut` ends at max_tokens, `refused` declines. `garbage` is sent instead of an answer,
-    as it is. `hold` stops after `hold_after` pieces until set (0: before anything is sent); with
-    `keeps_alive` comments go on meanwhile.
+    as it is. `pace` is the pause in seconds after each piece of a stream. `hold` stops after
+    `hold_after` pieces until set (0: before anything is sent); with `keeps_alive` comments go on
+    meanwhile.
     `drop_after` breaks the connection off after so many pieces; `fail_after` sends `failure` as
     an error event in the middle of a stream.
     """
@@ -53,6 +54,7 @@ class ScriptedReply:
     hold: asyncio.Event | None = None
     hold_after: int = 0
     keeps_alive: bool = False
+    pace: float = 0.0
     drop_after: int | None = None
     usage: Mapping[str, int] | None = None
 

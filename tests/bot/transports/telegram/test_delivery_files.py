@@ -143,7 +143,7 @@ async def test_files_wait_for_turns_of_their_own_and_are_one_album(
     after_first = len(chat.from_bot)
     second = await sender.deliver(replace(files, placed=first.placed))
 
-    assert (card.files_left, first.files_left, second.files_left) == (True, True, False)
+    assert (card.files_left, first.files_left, second.files_left) == (10, 2, 0)
     assert (after_card, after_first, len(chat.from_bot)) == (1, 11, 13)
     uploads = [m.upload for m in chat.from_bot[1:]]
     assert [upload.name for upload in uploads if upload] == [f"{i}.md" for i in range(12)]
