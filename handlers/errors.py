@@ -64,7 +64,7 @@ def explain_error(error: Exception, words: TextCatalog, incident: str) -> ErrorE
             return _explain_unexpected(error, words, incident)
 
 
-def _explain_storage(  # noqa: C901, PLR0911 - one answer for each kind of storage error
+def _explain_storage(  # noqa: C901, PLR0911, PLR0912 - one answer for each kind of storage error
     error: errors.StorageError, words: TextCatalog, incident: str
 ) -> ErrorExplanation:
     match error:
