@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.figures import Figure, Measurement, Scale, at_most
-from benchmarks.measurements import p95
 from benchmarks.running_program import BenchmarkProgram, both_channels
 from tests.emulators.feishu.tenant import FeishuMessage
 from tests.emulators.models.emulator import ModelEmulator
@@ -29,7 +28,8 @@ async def measure_group(scale: Scale) -> list[Measurement]:
     platform's limits: twenty messages and edits in any minute, thirty in any second over all
     chats. Each task has twelve short steps, so that its card changes far more often than the group
     allows, and ends with three files. The truth is the time at which the store recorded a task's
-    start or end; a card lags until it shows it, a result until its message is there.
+    start or end; a card lags until it shows it, a result until its message is there. With six such
+    changes the 95th percentile is the worst one.
     """
     steps = scale.pick(12, 1)
     with tempfile.TemporaryDirectory() as home:
@@ -44,8 +44,7 @@ async def measure_group(scale: Scale) -> list[Measurement]:
     waited = sum(m.history[0].at > first_file for m in team.from_bot if _is_result(m))
     albums = {m.album for m in team.from_bot if m.upload and m.album}
     return [
-        Figure("cards behind the truth, p95", p95(cards), "s", at_most(3)),
-        Figure("cards behind the truth, worst", max(cards), "s"),
+        Figure("cards behind the truth, worst", max(cards), "s", at_most(3)),
         Figure("results behind the end, worst", max(results), "s", at_most(3)),
         Figure("results that waited for a file", waited),
         Figure("sends for the files of three results", len(albums)),
