@@ -128,13 +128,7 @@ async def build_container(settings: Settings, db: Database) -> Container:
 
     alerts = ChannelAlerts(_configured_channels(settings))
     transports: dict[Channel, Transport] = {}
-    quota = MonthlyQuota(
-        Channel.FEISHU,
-        key_values=store.key_values,
-        alerts=alerts,
-        now=clock.now,
-        quota=settings.feishu_monthly_quota,
-    )
+    quota = _build_quota(settings, store, alerts, clock)
     sender = OutboxSender(
         db=db,
         outbox=store.outbox,
@@ -144,8 +138,7 @@ async def build_container(settings: Settings, db: Database) -> Container:
         language_of=CardLanguageResolver(store.people, language),
         quotas={Channel.FEISHU: quota},
     )
-    masker = build_masker(settings)
-    courier = _build_courier(store, sender, clock, masker)
+    courier = _build_courier(store, sender, clock, build_masker(settings))
     approval_cards = ApprovalCards(
         people=store.people,
         cards=SentCardService(store.outbox, store.chats),
@@ -184,6 +177,18 @@ async def build_container(settings: Settings, db: Database) -> Container:
         courier=courier,
         held=held,
         router=router,
+    )
+
+
+def _build_quota(
+    settings: Settings, store: RepositorySet, alerts: ChannelAlerts, clock: Clock
+) -> MonthlyQuota:
+    return MonthlyQuota(
+        Channel.FEISHU,
+        key_values=store.key_values,
+        alerts=alerts,
+        now=clock.now,
+        quota=settings.feishu_monthly_quota,
     )
 
 

@@ -43,9 +43,7 @@ def build_upkeep(core: Container) -> tuple[AppService, ...]:
         keep=settings.retention,
         repo=RetentionRepo(store.db),
         spans=SpanRepo(store.db),
-        remove_worktree=TaskArtifacts(
-            settings.home, store.adoption.is_adopted
-        ).remove_worktree,
+        remove_worktree=TaskArtifacts(settings.home, store.adoption.is_adopted).remove_worktree,
         now=core.clock.now,
         sleep=core.clock.sleep,
     )
