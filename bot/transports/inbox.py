@@ -221,12 +221,18 @@ class InboxService:
         words = await self._worker.load_words(row)
         if self._queues.is_closed:
             return PressToast(text=words("mail.restarting"))
+        # Asked first, because what the press changes is sent to that chat.
+        is_twin = await self._is_twin(incoming, row.chat_id)
         task = self._queues.run_now(row, self._worker.handle([row], shows_toast=True))
         if not await self._finishes_within(task, wait_seconds):
             self._queues.spawn(self._notify_late_result(task, row), f"late toast {row.id}")
             return PressToast(text=words("mail.working"))
         reply = task.result()
-        return PressToast(text=reply.toast or words("mail.done"), good=reply.good)
+        return PressToast(
+            text=reply.toast or words("mail.done"),
+            good=reply.good,
+            is_twin=is_twin,
+        )
 
     async def recall(self, channel: Channel, *, dedupe: str) -> None:
         """Take back a message for its sender: what was not begun is dropped, the answer or task
@@ -252,6 +258,18 @@ class InboxService:
             reply_to="",
         )
         await self.accept(said, dedupe=f"recalled:{dedupe}")
+
+    async def _is_twin(self, incoming: IncomingPress, chat_id: ChatId) -> bool:
+        """Whether the pressed message is not where its card is known to be. A card that is being
+        sent may be anywhere."""
+        action = await self.actions.get_action(incoming.token)
+        card = None if action is None else await self.outbox.find_by_key(action.card_key)
+        return (
+            card is not None
+            and card.placement is not None
+            and incoming.message_id not in card.placement.message_ids
+            and not await self.outbox.is_delivering(chat_id)
+        )
 
     def enqueue(self, row: InboxRow) -> None:
         """Queue a row that Shiftboss itself has stored."""

@@ -94,10 +94,12 @@ class FileTooLarge(DeliveryError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PressToast:
-    """Short response to a button press; `good` is False if it was refused."""
+    """Short response to a button press; `good` is False if it was refused. `is_twin`: the card is a
+    second copy, left by a crash while it was sent, that nothing updates; remove it."""
 
     text: str
     good: bool = True
+    is_twin: bool = False
 
 
 class InboxPort(Protocol):

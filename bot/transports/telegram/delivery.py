@@ -92,7 +92,10 @@ def _mark_streamed(
         return shown
     if all(one.message_id != streamed.message_id for one in shown):
         return (streamed, *shown)
-    return tuple(streamed if one.message_id == streamed.message_id else one for one in shown)
+    return tuple(
+        replace(streamed, kind=one.kind) if one.message_id == streamed.message_id else one
+        for one in shown
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -134,8 +137,9 @@ class _DeliveryRun:
         if old.digest == _digest(part):
             return True
         self.editing = True
+        text = self._with_repeat_notice(part, is_repeat=old.kind == "repeat")
         done = self._is_in_current_chat(old) and await self.sender.edit_text(
-            self.target, int(old.message_id), part, self.notes
+            self.target, int(old.message_id), text, self.notes
         )
         self.editing = False
         if done:
@@ -145,14 +149,14 @@ class _DeliveryRun:
         return done
 
     async def _send_text(self, part: TextPart, replaced: TelegramShownMessage | None) -> None:
-        text = self._with_repeat_notice(part)
+        text = self._with_repeat_notice(part, is_repeat=self.repeat)
         sent = await self.sender.send_text(self.target, text, self.notes)
         self._record_sent(sent, part, replaced)
         await self._save_progress()
 
-    def _with_repeat_notice(self, part: TextPart) -> TextPart:
-        """Add a note that the message may be a duplicate, if it may."""
-        if not self.repeat:
+    def _with_repeat_notice(self, part: TextPart, *, is_repeat: bool) -> TextPart:
+        """Add a note that the message may be a duplicate, if it may; edits keep it."""
+        if not is_repeat:
             return part
         line = f"{self.words('render.telegram.repeat')}\n\n"
         moved = tuple(
@@ -247,12 +251,13 @@ class _DeliveryRun:
     ) -> None:
         """Only the first part replies to a message and carries the duplicate note."""
         self.target = replace(self.target, reply_to=None)
+        text = "repeat" if self.repeat else "text"
         self.repeat = False
         new = TelegramShownMessage(
             message_id=str(message_id),
             chat=self.sender.current_chat(self.target.chat),
             digest=_digest(part),
-            kind="text" if isinstance(part, TextPart) else "file",
+            kind=text if isinstance(part, TextPart) else "file",
         )
         if replaced is not None:
             self.shown[self.shown.index(replaced)] = new

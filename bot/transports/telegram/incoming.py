@@ -279,7 +279,7 @@ class TelegramPressHandler:
             work, name = self._ask_to_confirm(query, words), "telegram confirm"
         else:
             toast = await self._submit(query, words)
-            work, name = self._answer(query, toast), "telegram answer"
+            work, name = self._answer_press(query, toast), "telegram answer"
         background.create_task(work, name=name)
 
     async def _submit(self, query: telegram.CallbackQuery, words: TextCatalog) -> PressToast:
@@ -311,6 +311,14 @@ class TelegramPressHandler:
                 log.warning("A button could not be stored: %s", describe_failure(error))
                 toast = PressToast(text=words("render.telegram.failed"), good=False)
         await self._answer(query, toast)
+
+    async def _answer_press(self, query: telegram.CallbackQuery, toast: PressToast) -> None:
+        await self._answer(query, toast)
+        if toast.is_twin and query.message is not None:
+            try:
+                await self.bot.delete_message(query.message.chat.id, query.message.message_id)
+            except TelegramError as error:
+                log.warning("A second copy of a card stays: %s", describe_failure(error))
 
     async def _answer(self, query: telegram.CallbackQuery, toast: PressToast) -> None:
         for _ in range(_ANSWER_ATTEMPTS):

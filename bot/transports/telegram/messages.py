@@ -31,8 +31,9 @@ from storage.records.messages import MessagePlacement, RemoteFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelegramShownMessage:
-    """One message on Telegram. `digest` is of its content, empty if unknown. IDs are per chat:
-    after migration to a supergroup, the same ID is another message."""
+    """One message on Telegram. `kind` is `text`, `repeat` (a text that may be there twice, and says
+    so) or `file`. `digest` is of its content, empty if unknown. IDs are per chat: after migration
+    to a supergroup, the same ID is another message."""
 
     message_id: str
     chat: int
@@ -41,7 +42,7 @@ class TelegramShownMessage:
 
     @property
     def is_text(self) -> bool:
-        return self.kind == "text"
+        return self.kind in {"text", "repeat"}
 
 
 def to_placed(shown: Sequence[TelegramShownMessage]) -> MessagePlacement:

@@ -947,3 +947,26 @@ async def test_what_a_recalled_message_led_to_is_stopped_in_its_senders_name(
     assert desk.router.begun == ["/run it", "slow", "/stop k3m9qa", "/stop"]
     stops = [row.incoming for row, _ in desk.router.handled[2:]]
     assert {said.sender for said in stops} == {sender()}
+
+
+async def test_a_press_on_a_second_copy_of_a_card_says_so(desk: InboxHarness) -> None:
+    number = await desk.say("hi")
+    assert number is not None
+    await desk.inbox.wait_handled(number)
+    chat = await desk.post.room.chats.find(place())
+    assert chat is not None
+    card = Card(blocks=(ButtonsBlock((CardButton("Pause", PauseTask(task_id="abc234")),)),))
+    await desk.post.courier.send(chat.id, card, key="one", urgency=DeliveryUrgency.ANSWER)
+    desk.post.run()
+    await desk.post.settled("one")
+    row = await desk.post.room.outbox.find_by_key("one")
+    assert row is not None
+    assert row.placement is not None
+    token = str(row.card["blocks"][0]["items"][0]["token"])
+
+    there = await desk.press(token, message_id=row.placement.message_ids[0], dedupe="p1")
+    await desk.post.settled(f"reply:{number + 1}")
+    twin = await desk.press(token, message_id="another", dedupe="p2")
+    unknown = await desk.press("unknown", message_id="another", dedupe="p3")
+
+    assert [there.is_twin, twin.is_twin, unknown.is_twin] == [False, True, False]

@@ -98,6 +98,21 @@ async def test_a_lost_answer_is_ambiguous_and_the_repetition_says_so_once(
     assert not any("♻️" in m.text for m in rest)
 
 
+async def test_an_edit_keeps_the_note_that_a_message_may_be_there_twice(
+    sender: TelegramTransport, chat: TelegramChat
+) -> None:
+    first = replace(text_letter(chat, "**start**"), repeat=True)
+    placed = (await sender.deliver(first)).placed
+
+    again = text_letter(chat, "the **end**", revision=2, placed=placed)
+    placed = (await sender.deliver(again)).placed
+    await sender.deliver(text_letter(chat, "the **very** end", revision=3, placed=placed))
+
+    (shown,) = chat.from_bot
+    assert shown.text == "♻️ Sent again: the first attempt may have arrived.\n\nthe very end"
+    assert shown.texts_of_entity("bold") == ["very"]
+
+
 async def test_a_time_out_is_ambiguous(
     tg: TelegramEmulator,
     intake: FakeTelegramInbox,

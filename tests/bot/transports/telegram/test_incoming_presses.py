@@ -209,3 +209,19 @@ async def test_a_question_that_cannot_be_asked_is_answered_and_acts_on_nothing(
 
     assert answer.alert
     assert intake.presses == []
+
+
+async def test_the_second_copy_of_a_card_is_removed_once_somebody_presses_it(
+    live: TelegramTransport, intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
+) -> None:
+    await live.deliver(letter(chat, PAUSE))
+    twin = chat.last
+    await live.deliver(letter(chat, PAUSE))
+    kept = chat.last
+
+    intake.toast = PressToast(text="Paused", is_twin=True)
+    answer = await ada.presses(twin, "Pause")
+    await chat.wait_until(lambda: twin.deleted)
+
+    assert answer.text == "Paused"
+    assert not kept.deleted
