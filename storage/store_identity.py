@@ -134,7 +134,7 @@ def _describe_expected(home: Path, marker: StoreMarker | None) -> str:
     if marker is not None:
         return f"the database with {_name_store(marker.id)}"
     # Written by versions before the marker too, once their database was complete.
-    return "the database of an earlier run" if (home / _USED_FILE).exists() else ""
+    return "the database of an earlier run" if (home / _USED_FILE).is_file() else ""
 
 
 def _name_store(store_id: str) -> str:

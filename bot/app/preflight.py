@@ -117,7 +117,7 @@ def explain_start_failures(settings: Settings) -> Iterator[None]:
 
 def _explain_mismatch(settings: Settings, error: StoreMismatch) -> str:
     return (
-        f"the store of {settings.home} is not there: expected {error.expected}, found"
+        f"the store of {settings.home} cannot be used: expected {error.expected}, found"
         f" {error.found}; nothing has been changed\n"
         "To restore a backup: `shiftboss restore FILE --replace`. If DATABASE_URL is wrong: correct"
         " it.\n"

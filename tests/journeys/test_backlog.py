@@ -86,7 +86,8 @@ async def test_late_messages_are_offered_on_one_card_and_handled_in_order(
         while len(query(tmp_path, "SELECT id FROM tasks")) < 3:
             await telegram.wait_until(lambda: True)
 
-    assert len([m for m in chat.from_bot if "messages wait" in m.history[0].text]) == 1
+    offers = [m for m in chat.from_bot if "your decision" in "".join(v.text for v in m.history)]
+    assert [m.id for m in offers] == [offer.id]
     assert list(unanswered_messages(lambda sql: query(tmp_path, sql))) == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -267,7 +268,7 @@ async def test_one_not_used_for_long_is_stopped_and_the_worker_is_told(tmp_path:
 async def test_one_whose_workspace_is_gone_is_stopped(tmp_path: Path) -> None:
     async with opened(tmp_path) as bench:
         await bench.use()
-        (tmp_path / "work").rmdir()
+        shutil.rmtree(tmp_path / "work")
         await bench.pool.close_unused()
         while bench.processes():
             await asyncio.sleep(0.01)
