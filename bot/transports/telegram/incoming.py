@@ -13,6 +13,7 @@ from telegram.error import BadRequest, NetworkError, TelegramError
 
 from bot.transports.ports import InboxPort, PressToast
 from bot.transports.telegram.api import describe_failure
+from bot.transports.telegram.messages import AskedConfirmations
 from cards.catalog import TextCatalog, catalog_for
 from cards.render.telegram import CONFIRM_SUFFIX
 from storage.records.messages import (
@@ -270,6 +271,7 @@ class TelegramPressHandler:
 
     bot: telegram.Bot
     inbox: InboxPort
+    asked: AskedConfirmations
     wait_seconds: float
 
     async def handle(self, query: telegram.CallbackQuery, background: asyncio.TaskGroup) -> None:
@@ -278,6 +280,8 @@ class TelegramPressHandler:
         if (query.data or "").endswith(CONFIRM_SUFFIX):
             work, name = self._ask_to_confirm(query, words), "telegram confirm"
         else:
+            if query.message is not None:
+                self.asked.discard((query.message.chat.id, query.message.message_id))
             toast = await self._submit(query, words)
             work, name = self._answer_press(query, toast), "telegram answer"
         background.create_task(work, name=name)
@@ -301,6 +305,9 @@ class TelegramPressHandler:
         if isinstance(message, telegram.Message) and message.reply_markup:
             label, armed = _arm_keyboard(message.reply_markup, query.data or "", words)
             toast = PressToast(text=words("render.telegram.confirm", label=label))
+            # Before the edit: the card may be drawn anew at any time.
+            sure = words("render.telegram.sure", label=label)
+            self.asked.add((message.chat.id, message.message_id), query.data or "", sure)
             try:
                 await self.bot.edit_message_reply_markup(
                     message.chat.id, message.message_id, reply_markup=armed

@@ -4,6 +4,7 @@ transfers files."""
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,9 +23,10 @@ from telegram import (
 from telegram.error import BadRequest, ChatMigrated, TelegramError
 
 from bot.transports.files import MAX_DOWNLOAD_BYTES, write_new_file
+from bot.transports.limited_dict import LimitedDict
 from bot.transports.ports import FileTooLarge
 from bot.transports.telegram.api import TelegramErrorKind, classify_bad_request, translate_error
-from cards.render.telegram import InlineKeyboard, TextPart
+from cards.render.telegram import CONFIRM_SUFFIX, InlineKey, InlineKeyboard, TextPart
 from cards.telegram_text import TextMark
 from storage.records.messages import MessagePlacement, RemoteFile
 
@@ -132,11 +134,38 @@ class TelegramSendForm:
     part: TextPart
 
 
+CONFIRM_SECONDS = 30.0
+"""How long a button that asks "Sure?" stays so over edits of its message."""
+
+
+class AskedConfirmations:
+    """Buttons that have changed to "Sure?", by chat and message: an edit in between, such as of a
+    running task's card, keeps them so."""
+
+    def __init__(self) -> None:
+        self._asked: LimitedDict[tuple[int, int], tuple[str, str, float]] = LimitedDict(512)
+
+    def add(self, message: tuple[int, int], data: str, label: str) -> None:
+        """`data` is the button's before it asked."""
+        self._asked[message] = data, label, time.monotonic() + CONFIRM_SECONDS
+
+    def discard(self, message: tuple[int, int]) -> None:
+        self._asked.pop(message, None)
+
+    def apply(self, message: tuple[int, int], keyboard: InlineKeyboard) -> InlineKeyboard:
+        data, label, until = self._asked.get(message, ("", "", 0.0))
+        if time.monotonic() > until:
+            return keyboard
+        armed = InlineKey(label=label, data=data.removesuffix(CONFIRM_SUFFIX))
+        return tuple(tuple(armed if key.data == data else key for key in row) for row in keyboard)
+
+
 class TelegramSender:
     """Sends messages. Raises TelegramError only if no plainer form is left."""
 
-    def __init__(self, bot: Bot) -> None:
+    def __init__(self, bot: Bot, asked: AskedConfirmations) -> None:
         self._bot = bot
+        self._asked = asked
         self._migrated_chats: dict[int, int] = {}
 
     def current_chat(self, chat: int) -> int:
@@ -166,6 +195,7 @@ class TelegramSender:
         self, target: TelegramTarget, message_id: int, part: TextPart, notes: list[str]
     ) -> bool:
         """Edit a message; False if it is gone."""
+        part = replace(part, keyboard=self._asked.apply((target.chat, message_id), part.keyboard))
 
         async def attempt(form: TelegramSendForm) -> Message | bool:
             return await self._bot.edit_message_text(

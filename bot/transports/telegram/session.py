@@ -14,7 +14,7 @@ from bot.transports.ports import CommandMenu, InboxPort, OutboundMessage
 from bot.transports.telegram.api import PUBLIC_API, TelegramClient, open_telegram_client
 from bot.transports.telegram.delivery import TelegramDelivery, get_target
 from bot.transports.telegram.incoming import TelegramPressHandler
-from bot.transports.telegram.messages import TelegramSender, download_file
+from bot.transports.telegram.messages import AskedConfirmations, TelegramSender, download_file
 from bot.transports.telegram.polling import AsyncSleep, TelegramPoller, TelegramPollPace
 from bot.transports.telegram.streaming import TelegramStreamPace, TelegramStreams
 from storage.records.messages import RemoteFile
@@ -59,13 +59,16 @@ async def open_telegram_session(
     client = await open_telegram_client(
         stack, token=token, base_url=base_url, request_seconds=request_seconds
     )
-    sender = TelegramSender(client.bot)
+    asked = AskedConfirmations()
+    sender = TelegramSender(client.bot, asked)
     streams = TelegramStreams(sender, stream_pace or TelegramStreamPace(), sleep)
     stack.push_async_callback(streams.close)
     poller = TelegramPoller(
         client=client,
         inbox=inbox,
-        press_handler=TelegramPressHandler(bot=client.bot, inbox=inbox, wait_seconds=press_seconds),
+        press_handler=TelegramPressHandler(
+            bot=client.bot, inbox=inbox, asked=asked, wait_seconds=press_seconds
+        ),
         menu=menu,
         address=base_url or PUBLIC_API,
         pace=pace or TelegramPollPace(),

@@ -5,10 +5,18 @@ from __future__ import annotations
 import pytest
 
 from bot.transports.ports import PressToast
+from bot.transports.telegram import messages
 from bot.transports.telegram.transport import TelegramTransport
 from cards.actions import ListTasks, StopTask
-from cards.model import ButtonsBlock, CardButton, ConfirmDialog, SelectBlock, SelectOption
-from tests.bot.transports.telegram.builders import PAUSE, TOKEN, FakeTelegramInbox, letter
+from cards.model import (
+    ButtonsBlock,
+    CardButton,
+    ConfirmDialog,
+    SelectBlock,
+    SelectOption,
+    TextBlock,
+)
+from tests.bot.transports.telegram.builders import PAUSE, TOKEN, FakeTelegramInbox, later, letter
 from tests.emulators.telegram.chats import TelegramChat
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.emulators.telegram.faults import (
@@ -166,6 +174,30 @@ async def test_a_risky_button_acts_only_at_the_second_press(
 
     assert second.text == "done"
     assert [press.token for press in intake.presses] == [TOKEN]
+
+
+async def test_a_button_that_asks_goes_on_asking_when_its_card_is_drawn_anew(
+    live: TelegramTransport,
+    ada: TelegramUser,
+    chat: TelegramChat,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = letter(chat, STOP)
+    placed = (await live.deliver(first)).placed
+    await ada.presses(chat.last, "Stop")
+
+    second = later(first, placed, TextBlock(markdown="one more second"), STOP)
+    placed = (await live.deliver(second)).placed
+
+    assert chat.last.buttons == ["⚠️ Sure? Stop", "Pause"]
+    await ada.presses(chat.last, "⚠️ Sure? Stop")
+    placed = (await live.deliver(later(second, placed, TextBlock(markdown="end"), STOP))).placed
+    assert chat.last.buttons == ["Stop", "Pause"]
+
+    monkeypatch.setattr(messages, "CONFIRM_SECONDS", -1.0)
+    await ada.presses(chat.last, "Stop")
+    await live.deliver(later(second, placed, TextBlock(markdown="much later"), STOP))
+    assert chat.last.buttons == ["Stop", "Pause"]
 
 
 async def test_the_question_is_asked_in_the_language_of_who_presses(
