@@ -29,7 +29,7 @@ OFFLINE = "Offline backend: no model is connected"
 # What Latin letters a Chinese reader meets on purpose: names, settings, files, commands.
 KNOWN = re.compile(
     r"Shiftboss|offline|(?:(?:pip|apt) install )?bubblewrap(?:-bin)?|Landlock|docs/tools.md"
-    r"|[Tt]oken|MB|ID|MCP|English|[\w-]+\.md|/(?:run|help)|SHIFTBOSS_LANGUAGE"
+    r"|[Tt]oken|[KMG]B|ID|MCP|English|[\w-]+\.md|/(?:run|help)|SHIFTBOSS_LANGUAGE"
     r"|(?:ANTHROPIC|OPENAI)_[A-Z_]+|\b[23456789a-z]{6}\b"
 )
 
